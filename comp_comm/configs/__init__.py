@@ -1,0 +1,1 @@
+"""Everything read from YAML: the catalogue, hardware profiles, models and studies."""

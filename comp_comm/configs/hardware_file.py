@@ -1,0 +1,252 @@
+"""Reading a hardware profile from YAML, with ``extends`` and every number's source.
+
+A number is a quantity with a unit (``181 TFLOP/s``) or a mapping ``{value: ..., source: ..., certainty: ...}``, where
+``source`` is a key of the file's ``sources`` or words of its own, and a null value says that it is not known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+from comp_comm.configs import catalogue
+from comp_comm.configs.strict_yaml import Document, Path
+from comp_comm.errors import ConfigError, Problems, nearest, one_of
+from comp_comm.fields import PRECISION_BYTES
+from comp_comm.hardware.profile import (
+    CERTAINTIES,
+    TIER_KINDS,
+    TIMING_KINDS,
+    TOPOLOGIES,
+    Number,
+    Profile,
+)
+from comp_comm.units import parse_quantity
+
+KEYS = (
+    "name", "title", "vendor", "year", "extends", "devices_per_package", "sources", "peak", "memory", "network",
+    "timing", "presets", "default_timing", "waivers", "notes",
+)  # fmt: skip
+NUMBER_KEYS = ("value", "source", "certainty")
+SWITCHES = {"use_tiers": ("ignored", "used"), "ring_limit": ("exact", "limit")}
+SWITCH_KEYS = {"tiers": "use_tiers", "ring": "ring_limit"}
+MAX_EXTENDS = 8
+
+
+def load_profile(reference: str, beside: str = "") -> Profile:
+    """Return the profile a catalogue name or a path means. Raises ``ConfigError`` with every problem in it."""
+    return _load(reference, beside, depth=0)
+
+
+def _load(reference: str, beside: str, depth: int) -> Profile:
+    document = catalogue.read("hardware", reference, beside)
+    problems = Problems()
+    parent = None
+    if "extends" in document.data:
+        extends = document.data["extends"]
+        if not isinstance(extends, str) or depth >= MAX_EXTENDS:
+            why = "must be one catalogue name or path" if depth < MAX_EXTENDS else "extends in a circle, or too deep"
+            raise ConfigError([document.problem(("extends",), why)])
+        parent = _load(extends, str(catalogue.locate("hardware", reference, beside)), depth + 1)
+    profile = _Reader(document, problems).profile(parent)
+    problems.raise_if_any()
+    return profile
+
+
+class _Reader:
+    """Turns one document into a profile, noting problems as it goes."""
+
+    def __init__(self, document: Document, problems: Problems) -> None:
+        self.document, self.problems = document, problems
+        self.sources: dict[str, tuple[str, str]] = {}
+
+    def profile(self, parent: Profile | None) -> Profile:
+        data = self.document.data
+        self._known((), data, KEYS)
+        self._read_sources()
+        tiers, topologies = self._tiers(parent)
+        numbers = dict(parent.numbers) if parent else {}
+        numbers |= self._block("peak", dict.fromkeys(PRECISION_BYTES, "FLOP/s"), skip=("dense",))
+        numbers |= self._block("memory", {"capacity": "bytes", "bandwidth": "bytes/s"})
+        for tier in self._mapping(("network",)):
+            numbers |= self._block(f"network.{tier}", TIER_KINDS, skip=("topology",))
+        numbers |= self._block("timing", TIMING_KINDS)
+        presets, titles = self._presets(parent)
+        for key in ("memory.capacity", "memory.bandwidth"):
+            if key not in numbers:
+                self._problem((key.split(".")[0],), f"'{key}' is missing (null says that it is not known)")
+        if not any(key.startswith("peak.") for key in numbers):
+            self._problem(("peak",), f"no peak is given; {one_of(list(PRECISION_BYTES))}")
+        base = parent or Profile("", "", "", 0, {}, (), {})
+        return replace(
+            base,
+            name=self._text("name", self.document.file.rsplit("/", 1)[-1].rsplit(".", 1)[0]),
+            title=self._text("title", base.title or self._text("name", "")),
+            vendor=self._text("vendor", base.vendor),
+            year=self._whole("year", base.year, 1990, 2100),
+            devices_per_package=self._whole("devices_per_package", base.devices_per_package, 1, 64),
+            dense=self._dense(base.dense),
+            numbers=numbers,
+            tiers=tiers,
+            topologies=topologies,
+            presets=presets,
+            preset_titles=titles,
+            default_timing=self._default_timing(base.default_timing, presets),
+            waivers={**base.waivers, **self._texts("waivers")},
+            notes=(*base.notes, *self._texts("notes").values()),
+            sha256=_digest(data, base.sha256),
+        )
+
+    def _problem(self, path: Path, message: str) -> None:
+        self.problems.add(self.document.problem(path, message))
+
+    def _known(self, path: Path, mapping: dict[str, Any], allowed: tuple[str, ...]) -> None:
+        for key in mapping:
+            if key not in allowed:
+                self._problem((*path, key), f"unknown key{nearest(key, allowed)} ({one_of(allowed)})")
+
+    def _mapping(self, path: Path) -> dict[str, Any]:
+        value: Any = self.document.data
+        for part in path:
+            value = value.get(part, {}) if isinstance(value, dict) else {}
+        if not isinstance(value, dict):
+            self._problem(path, "must be a mapping of keys to values")
+            return {}
+        return value
+
+    def _text(self, key: str, default: str) -> str:
+        value = self.document.data.get(key, default)
+        if not isinstance(value, str):
+            self._problem((key,), "must be text")
+            return default
+        return value
+
+    def _texts(self, key: str) -> dict[str, str]:
+        value = self.document.data.get(key, {})
+        items = dict(enumerate(value)) if isinstance(value, list) else value
+        if not isinstance(items, dict) or not all(isinstance(item, str) for item in items.values()):
+            self._problem((key,), "must be texts")
+            return {}
+        return {str(name): text for name, text in items.items()}
+
+    def _whole(self, key: str, default: int, low: int, high: int) -> int:
+        value = self.document.data.get(key, default)
+        if key in self.document.data and (type(value) is not int or not low <= value <= high):
+            self._problem((key,), f"must be a whole number from {low} to {high}")
+            return default
+        return int(value)
+
+    def _dense(self, default: bool | None) -> bool | None:
+        value = self._mapping(("peak",)).get("dense", default)
+        if value is not None and not isinstance(value, bool):
+            self._problem(("peak", "dense"), "must be true or false")
+            return None
+        return value
+
+    def _read_sources(self) -> None:
+        for name, entry in self._mapping(("sources",)).items():
+            if not isinstance(entry, dict) or not all(isinstance(v, str) for v in entry.values()):
+                self._problem(("sources", name), "must be {text: ..., date: ...}, both of them words")
+                continue
+            self._known(("sources", name), entry, ("text", "date"))
+            self.sources[name] = (entry.get("text", ""), entry.get("date", ""))
+
+    def _tiers(self, parent: Profile | None) -> tuple[tuple[str, ...], dict[str, str]]:
+        tiers = list(parent.tiers) if parent else []
+        topologies = dict(parent.topologies) if parent else {}
+        network = self._mapping(("network",))
+        for name, tier in network.items():
+            if name not in tiers:
+                tiers.append(name)
+            topology = tier.get("topology", topologies.get(name, "switch")) if isinstance(tier, dict) else None
+            if topology not in TOPOLOGIES:
+                self._problem(("network", name, "topology"), f"{one_of(TOPOLOGIES)}")
+                topology = "switch"
+            topologies[name] = topology
+        if not tiers:
+            self._problem(("network",), "no network tier is given (innermost first)")
+        return tuple(tiers), topologies
+
+    def _block(self, dotted: str, kinds: dict[str, str], skip: tuple[str, ...] = ()) -> dict[str, Number]:
+        path: Path = tuple(dotted.split("."))
+        return {f"{dotted}.{key}": number for key, number in self._numbers(path, kinds, skip).items()}
+
+    def _numbers(self, path: Path, kinds: dict[str, str], skip: tuple[str, ...] = ()) -> dict[str, Number]:
+        found = {}
+        allowed = (*skip, *(k for k in kinds if k not in SWITCHES), *(SWITCH_KEYS if "use_tiers" in kinds else ()))
+        for key, raw in self._mapping(path).items():
+            name = SWITCH_KEYS.get(key, key)
+            if key in skip:
+                continue
+            if key not in allowed:
+                self._problem((*path, key), f"unknown key{nearest(key, allowed)} ({one_of(allowed)})")
+                continue
+            number = self._number((*path, key), raw, name, kinds[name])
+            if number is not None:
+                found[name] = number
+        return found
+
+    def _number(self, path: Path, raw: Any, name: str, kind: str) -> Number | None:
+        entry = raw if isinstance(raw, dict) else {"value": raw}
+        self._known(path, entry, NUMBER_KEYS)
+        certainty = entry.get("certainty", "")
+        if certainty and certainty not in CERTAINTIES:
+            self._problem((*path, "certainty"), one_of(CERTAINTIES))
+        source = str(entry.get("source", "" if isinstance(raw, dict) else f"given in {self.document.file}"))
+        text, date = self.sources.get(source, (source, ""))
+        if "value" not in entry:
+            self._problem(path, "'value' is missing (null says that it is not known)")
+            return None
+        try:
+            value = _parse(entry["value"], name, kind)
+        except ValueError as error:
+            self._problem((*path, "value") if isinstance(raw, dict) else path, str(error))
+            return None
+        return Number(value, kind, text, date, str(certainty))
+
+    def _presets(self, parent: Profile | None) -> tuple[dict[str, dict[str, Number]], dict[str, str]]:
+        presets = {name: dict(numbers) for name, numbers in parent.presets.items()} if parent else {}
+        titles = dict(parent.preset_titles) if parent else {}
+        for name, entry in self._mapping(("presets",)).items():
+            if isinstance(entry, dict) and isinstance(entry.get("title"), str):
+                titles[name] = entry["title"]
+            presets[name] = presets.get(name, {}) | self._numbers(("presets", name), TIMING_KINDS, skip=("title",))
+        return presets, titles
+
+    def _default_timing(self, default: str | None, presets: dict[str, dict[str, Number]]) -> str | None:
+        name = self.document.data.get("default_timing", default)
+        if name is not None and name not in presets:
+            self._problem(("default_timing",), f"'{name}' is not a preset of this profile; {one_of(list(presets))}")
+            return None
+        return name
+
+
+def _parse(raw: Any, name: str, kind: str) -> float | None:
+    """Return a number of a profile in SI; None where it is blank."""
+    if raw is None:
+        return None
+    if kind == "switch":
+        if raw not in SWITCHES[name]:
+            raise ValueError(f"must be one of: {', '.join(SWITCHES[name])}")
+        return float(SWITCHES[name].index(raw))
+    if kind in ("share", "count"):
+        if isinstance(raw, bool) or not isinstance(raw, (int, float)):
+            raise ValueError("must be a plain number")
+        value = float(raw)
+    else:
+        value = parse_quantity(raw, kind)
+    zero_allowed = kind in ("seconds", "count") and name != "domain"
+    if not (value >= 0 if zero_allowed else value > 0) or value == float("inf"):
+        raise ValueError(f"must be a finite number {'of at least' if zero_allowed else 'above'} 0, not {raw}")
+    if kind == "share" and value > 1:
+        raise ValueError(f"is a share: must be at most 1, not {raw}")
+    if name in ("domain", "axes") and (value != int(value) or value < 1):
+        raise ValueError(f"must be a whole number of at least 1, not {raw}")
+    return value
+
+
+def _digest(data: dict[str, Any], parent: str) -> str:
+    text = json.dumps([data, parent], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,231 @@
+"""YAML as its users believe it to be: YAML 1.2 numbers, no surprises, and a line for every key.
+
+PyYAML's own loaders read ``5e-6`` as a string, ``off`` as False, ``12:30`` as 750, and silently keep the last
+of two equal keys. This reader builds plain Python data from the parser's events instead: duplicate keys, tags,
+merge keys, several documents, and aliases that expand without bound are errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from comp_comm.errors import ConfigError, Problem
+
+Path = tuple[str | int, ...]
+
+MAX_BYTES = 4 * 2**20
+MAX_NODES = 200_000  # after aliases are expanded
+MAX_DEPTH = 50
+
+_NULL = re.compile(r"(?:~|null|Null|NULL|)$")
+_TRUE = re.compile(r"(?:true|True|TRUE)$")
+_FALSE = re.compile(r"(?:false|False|FALSE)$")
+_INT = re.compile(r"[-+]?[0-9]{1,4000}$")
+_RADIX = re.compile(r"0(?:o[0-7]+|x[0-9a-fA-F]+)$")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$")
+_SPECIAL = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$")
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a YAML text says, and on which line it says it.
+
+    ``data`` is plain Python (dict, list, str, int, float, bool, None); ``lines`` gives the line of every key
+    and item by its path; ``file`` is what messages call the text.
+    """
+
+    data: dict[str, Any]
+    file: str
+    lines: dict[Path, int] = field(default_factory=dict)
+
+    def problem(self, path: Path, message: str) -> Problem:
+        """Return a problem at ``path``, with the line of the nearest key that has one."""
+        line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
+        return Problem(message, key=dotted(path), file=self.file, line=line)
+
+
+def dotted(path: Path) -> str:
+    """Return a path as people write it.
+
+    >>> dotted(("sweep", "tp", 2))
+    'sweep.tp[2]'
+    """
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def resolve_scalar(text: str) -> object:
+    """Return the value of a plain scalar by the YAML 1.2 core schema.
+
+    >>> [resolve_scalar(t) for t in ("5e-6", "1e9", "off", "12:30", "010", "0x10", "true", "~")]
+    [5e-06, 1000000000.0, 'off', '12:30', 10, 16, True, None]
+    """
+    if _NULL.match(text):
+        return None
+    if _TRUE.match(text) or _FALSE.match(text):
+        return text.lower() == "true"
+    if _INT.match(text):
+        return int(text)
+    if _RADIX.match(text):
+        return int(text, 0)
+    if _FLOAT.match(text):
+        return float(text)
+    if _SPECIAL.match(text):
+        return float(text.replace(".", "", 1))
+    return text
+
+
+def load(text: str | bytes, file: str) -> Document:
+    """Parse ``text`` strictly. Raises ``ConfigError`` naming ``file`` and line for whatever is not allowed.
+
+    >>> load("latency: 5e-6", "x.yaml").data
+    {'latency': 5e-06}
+    """
+    if len(text) > MAX_BYTES:
+        raise ConfigError([Problem(f"is larger than {MAX_BYTES // 2**20} MiB", file=file)])
+    builder = _Builder(file)
+    try:
+        for event in _events(text):
+            builder.take(event)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = error.problem or error.context or "not YAML"
+        raise ConfigError([Problem(f"not valid YAML: {what}", file=file, line=mark.line + 1 if mark else None)]) from None
+    except (yaml.YAMLError, UnicodeError, ValueError):
+        raise ConfigError([Problem("not valid YAML: not text, or a character YAML does not allow", file=file)]) from None
+    if not isinstance(builder.root, dict):
+        what = "is empty" if builder.root is None else "must be a mapping of keys to values"
+        raise ConfigError([Problem(what, file=file)])
+    return Document(builder.root, file, builder.lines)
+
+
+def load_value(text: str, file: str, name: str) -> Document:
+    """Parse ``text`` as the value of one key ``name`` (as ``--set name=text`` needs it)."""
+    builder = _Builder(file)
+    try:
+        for event in _events(text):
+            builder.take(event)
+    except (yaml.YAMLError, UnicodeError, ValueError):
+        raise ConfigError([Problem(f"'{text}' is not a value YAML can read", key=name, file=file)]) from None
+    return Document({name: builder.root}, file)
+
+
+def _events(text: str | bytes) -> Iterator[yaml.Event]:
+    loader = getattr(yaml, "CLoader", yaml.Loader)  # only its parser is used: nothing is constructed
+    parsed: Iterator[yaml.Event] = yaml.parse(text, Loader=loader)
+    return parsed
+
+
+class _Builder:
+    """Builds data from events with its own stack, so that depth and size are bounded."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.root: Any = None
+        self.lines: dict[Path, int] = {}
+        self._stack: list[tuple[Any, Path, str | None]] = []  # container, its path, its anchor
+        self._key: list[str | None] = []
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._nodes = 0
+        self._documents = 0
+
+    def take(self, event: yaml.Event) -> None:
+        if isinstance(event, yaml.DocumentStartEvent):
+            self._documents += 1
+            if self._documents > 1:
+                self._fail(event, "one document a file: '---' starts a second one")
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(event)
+        elif isinstance(event, yaml.ScalarEvent):
+            self._scalar(event)
+        elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+            self._open(event)
+        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            container, _, anchor = self._stack.pop()
+            self._key.pop()
+            if anchor:
+                self._anchors[anchor] = (container, _size(container))
+
+    def _fail(self, event: yaml.Event, message: str) -> None:
+        line = event.start_mark.line + 1 if event.start_mark else None
+        raise ConfigError([Problem(message, file=self.file, line=line)])
+
+    def _count(self, event: yaml.Event, nodes: int) -> None:
+        self._nodes += nodes
+        if self._nodes > MAX_NODES:
+            self._fail(event, f"more than {MAX_NODES:,} values (aliases counted as often as they are used)")
+
+    def _refuse_tag(self, event: Any) -> None:
+        if event.tag is not None:
+            self._fail(event, f"tags are not allowed ('{event.tag}')")
+
+    def _alias(self, event: Any) -> None:
+        if event.anchor not in self._anchors:
+            self._fail(event, f"alias '*{event.anchor}' is not defined before its use (or contains itself)")
+        value, size = self._anchors[event.anchor]
+        self._count(event, size)
+        self._place(event, value)
+
+    def _scalar(self, event: Any) -> None:
+        self._refuse_tag(event)
+        self._count(event, 1)
+        if self._stack and isinstance(self._stack[-1][0], dict) and self._key[-1] is None:
+            self._take_key(event)
+            return
+        value = resolve_scalar(event.value) if event.implicit[0] else event.value
+        if event.anchor:
+            self._anchors[event.anchor] = (value, 1)
+        self._place(event, value)
+
+    def _take_key(self, event: Any) -> None:
+        mapping, path, _ = self._stack[-1]
+        key, line = str(event.value), event.start_mark.line + 1
+        if event.implicit[0] and key == "<<":
+            self._fail(event, "merge keys ('<<') are not allowed; use 'extends' in a hardware profile")
+        if key in mapping:
+            first = self.lines[(*path, key)]
+            where = f"lines {first} and {line}" if first != line else f"line {line}, twice"
+            self._fail(event, f"duplicate key '{dotted((*path, key))}' ({where})")
+        mapping[key] = None
+        self.lines[(*path, key)] = line
+        self._key[-1] = key
+
+    def _open(self, event: Any) -> None:
+        self._refuse_tag(event)
+        self._count(event, 1)
+        if len(self._stack) >= MAX_DEPTH:
+            self._fail(event, f"nested deeper than {MAX_DEPTH} levels")
+        container: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
+        path = self._place(event, container)
+        self._stack.append((container, path, event.anchor))
+        self._key.append(None)
+
+    def _place(self, event: yaml.Event, value: Any) -> Path:
+        if not self._stack:
+            self.root = value
+            return ()
+        container, path, _ = self._stack[-1]
+        if isinstance(container, dict):
+            key = self._key[-1]
+            if key is None:
+                self._fail(event, "a key must be a plain word")
+            container[key] = value
+            self._key[-1] = None
+            return (*path, key or "")
+        container.append(value)
+        here = (*path, len(container) - 1)
+        self.lines[here] = event.start_mark.line + 1
+        return here
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(_size(item) for item in value.values())
+    if isinstance(value, list):
+        return 1 + sum(_size(item) for item in value)
+    return 1

@@ -1,0 +1,98 @@
+"""What can go wrong, said to a person: file, line, key, what is wrong, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with an input, and where.
+
+    >>> print(Problem("must be at least 1, not 0", key="set.hidden", file="study.yaml", line=3))
+    study.yaml:3: set.hidden: must be at least 1, not 0
+    """
+
+    message: str
+    key: str = ""
+    file: str = ""
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return ": ".join(part for part in (place, self.key, self.message) if part)
+
+
+class CompcommError(Exception):
+    """Base of every error a user can cause; ``exit_code`` is what the command line ends with."""
+
+    exit_code = 2
+
+
+class ConfigError(CompcommError):
+    """A wrong input. Holds every problem found, not only the first."""
+
+    def __init__(self, problems: Iterable[Problem] | str):
+        self.problems = (Problem(problems),) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class InfeasibleError(CompcommError):
+    """The input is right but no point of it is feasible."""
+
+    exit_code = 3
+
+
+class CheckFailedError(CompcommError):
+    """A check that the user asked for failed (lint, validation, regression)."""
+
+    exit_code = 1
+
+
+class MissingExtraError(CompcommError):
+    """An optional library is not installed."""
+
+    def __init__(self, what: str, extra: str):
+        super().__init__(f"{what} needs the extra '{extra}': pip install 'compcomm[{extra}]'")
+
+
+@dataclass
+class Problems:
+    """Collects problems so that all of them are shown at once."""
+
+    found: list[Problem] = field(default_factory=list)
+
+    def add(self, problem: Problem) -> None:
+        """Note one problem (the same one only once)."""
+        if problem not in self.found:
+            self.found.append(problem)
+
+    def raise_if_any(self) -> None:
+        """Raise ``ConfigError`` with everything found so far, in the order of the lines."""
+        if self.found:
+            raise ConfigError(sorted(self.found, key=lambda problem: (problem.file, problem.line or 0)))
+
+
+def nearest(name: str, allowed: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the closest allowed name, or nothing.
+
+    >>> nearest("hiden", ["hidden", "seq_len"])
+    "; did you mean 'hidden'?"
+    >>> nearest("zzz", ["hidden"])
+    ''
+    """
+    close = difflib.get_close_matches(name.lower().replace("-", "_"), list(allowed), n=1, cutoff=0.6)
+    close = close or difflib.get_close_matches(name.lower(), list(allowed), n=1, cutoff=0.6)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def one_of(allowed: Sequence[str], most: int = 40) -> str:
+    """Return a readable list of allowed values.
+
+    >>> one_of(["a", "b"])
+    'allowed: a, b'
+    """
+    shown = ", ".join(allowed[:most])
+    return f"allowed: {shown}" + (f", and {len(allowed) - most} more" if len(allowed) > most else "")

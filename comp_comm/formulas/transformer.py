@@ -1,0 +1,330 @@
+"""One transformer layer under tensor parallelism: the paper's Eqs 1-5, 7 and 8 with their constants kept.
+
+The paper ([1]_ below is S. Pati et al., arXiv:2302.02825) counts one of the two FC GEMMs, one of the two attention
+GEMMs and three of the four linear ones. So each formula takes *how many GEMMs of a kind are counted*: 2, 2, 4 is
+the complete layer (the default here), 1, 1, 3 the paper's own count.
+
+Symbols: H hidden, SL sequence length, B micro-batch, T = SL B tokens, TP tensor-parallel degree, p bytes of an
+element. Everything is per device, and the FC dimension is 4 H.
+"""
+
+from __future__ import annotations
+
+from numpy.typing import ArrayLike
+
+from comp_comm.formulas.arrays import Array, to_float
+
+
+def tokens(seq_len: ArrayLike, micro_batch: ArrayLike) -> Array:
+    r"""Return the tokens of a micro-batch, :math:`T = SL \cdot B`.
+
+    Parameters
+    ----------
+    seq_len, micro_batch : array_like
+        Sequence length (tokens) and sequences in a micro-batch, broadcastable.
+
+    Returns
+    -------
+    ndarray of float64
+        Tokens.
+
+    References
+    ----------
+    .. [1] arXiv:2302.02825, Table 1.
+
+    Examples
+    --------
+    >>> float(tokens(4096, 4))
+    16384.0
+    """
+    return to_float(seq_len) * micro_batch
+
+
+def fc_forward_flops(
+    hidden: ArrayLike, seq_len: ArrayLike, micro_batch: ArrayLike, tp: ArrayLike, gemms: ArrayLike = 2
+) -> Array:
+    r"""Return the forward FLOP of the fully connected sub-layer (Eq 1 times ``gemms``).
+
+    .. math:: F = g \cdot 2 \cdot 4 H \cdot \frac{H}{TP} \cdot SL \cdot B
+
+    Parameters
+    ----------
+    hidden, seq_len, micro_batch, tp : array_like
+        H, SL, B, TP, dimensionless, broadcastable.
+    gemms : array_like
+        How many of the two FC GEMMs are counted (2 complete, 1 in the paper's Eq 1).
+
+    Returns
+    -------
+    ndarray of float64
+        FLOP per device.
+
+    References
+    ----------
+    .. [1] arXiv:2302.02825, Eq 1.
+
+    Examples
+    --------
+    Eq 1 as printed, for H = 1024, SL = 512, B = 1 on one device:
+
+    >>> float(fc_forward_flops(1024, 512, 1, 1, gemms=1))
+    4294967296.0
+    """
+    return 8 * to_float(gemms) * to_float(hidden) * hidden / tp * tokens(seq_len, micro_batch)
+
+
+def attention_forward_flops(
+    hidden: ArrayLike, seq_len: ArrayLike, micro_batch: ArrayLike, tp: ArrayLike, gemms: ArrayLike = 2
+) -> Array:
+    r"""Return the forward FLOP of the attention GEMMs, QK^T and PV (Eq 2 times ``gemms``).
+
+    .. math:: F = g \cdot 2 \cdot \frac{H}{TP} \cdot SL \cdot SL \cdot B
+
+    Parameters
+    ----------
+    hidden, seq_len, micro_batch, tp : array_like
+        H, SL, B, TP, dimensionless, broadcastable.
+    gemms : array_like
+        How many of the two attention GEMMs are counted (2 complete, 1 in the paper's Eq 2).
+
+    Returns
+    -------
+    ndarray of float64
+        FLOP per device, full (not causal) attention.
+
+    References
+    ----------
+    .. [1] arXiv:2302.02825, Eq 2.
+
+    Examples
+    --------
+    >>> float(attention_forward_flops(1024, 512, 1, 1, gemms=1))
+    536870912.0
+    """
+    return 2 * to_float(gemms) * hidden * to_float(seq_len) / tp * tokens(seq_len, micro_batch)
+
+
+def linear_forward_flops(
+    hidden: ArrayLike, seq_len: ArrayLike, micro_batch: ArrayLike, tp: ArrayLike, gemms: ArrayLike = 4
+) -> Array:
+    r"""Return the forward FLOP of the linear projections, Q, K, V and output (Eq 3 with 3 replaced by ``gemms``).
+
+    .. math:: F = g \cdot 2 \cdot \frac{H}{TP} \cdot H \cdot SL \cdot B
+
+    Parameters
+    ----------
+    hidden, seq_len, micro_batch, tp : array_like
+        H, SL, B, TP, dimensionless, broadcastable.
+    gemms : array_like
+        How many of the four projections are counted (4 complete, 3 in the paper's Eq 3).
+
+    Returns
+    -------
+    ndarray of float64
+        FLOP per device.
+
+    References
+    ----------
+    .. [1] arXiv:2302.02825, Eq 3.
+
+    Examples
+    --------
+    >>> float(linear_forward_flops(1024, 512, 1, 1, gemms=3))
+    3221225472.0
+    """
+    return 2 * to_float(gemms) * to_float(hidden) * hidden / tp * tokens(seq_len, micro_batch)
+
+
+def layer_forward_flops(
+    hidden: ArrayLike,
+    seq_len: ArrayLike,
+    micro_batch: ArrayLike,
+    tp: ArrayLike,
+    fc_gemms: ArrayLike = 2,
+    attention_gemms: ArrayLike = 2,
+    linear_gemms: ArrayLike = 4,
+) -> Array:
+    r"""Return the forward FLOP of one layer (Eq 4 with its constants: the sum of Eqs 1-3).
+
+    .. math:: F = \frac{H\,SL\,B}{TP} \left( (8 g_{fc} + 2 g_{lin}) H + 2 g_{att} SL \right)
+
+    which is 4 H T (6 H + SL) / TP in the complete count and (14 H^2 + 2 H SL) T / TP in the paper's.
+
+    Parameters
+    ----------
+    hidden, seq_len, micro_batch, tp : array_like
+        H, SL, B, TP, dimensionless, broadcastable.
+    fc_gemms, attention_gemms, linear_gemms : array_like
+        GEMMs counted of each kind (2, 2, 4 complete; 1, 1, 3 as in the paper).
+
+    Returns
+    -------
+    ndarray of float64
+        FLOP per device.
+
+    References
+    ----------
+    .. [1] arXiv:2302.02825, Eqs 1-4.
+
+    Examples
+    --------
+    >>> float(layer_forward_flops(1024, 512, 1, 1)) == 4 * 1024 * 512 * (6 * 1024 + 512)
+    True
+    """
+    per_token = (8 * to_float(fc_gemms) + 2 * to_float(linear_gemms)) * hidden
+    per_token = per_token + 2 * to_float(attention_gemms) * seq_len
+    return per_token * hidden / tp * tokens(seq_len, micro_batch)
+
+
+def training_flops(forward_flops: ArrayLike, recomputed: ArrayLike = 0) -> Array:
+    r"""Return forward and backward FLOP, :math:`(3 + r) F`.
+
+    The backward pass computes two GEMMs (input gradient and weight gradient) for each forward one.
+
+    Parameters
+    ----------
+    forward_flops : array_like
+        F, FLOP of the forward pass.
+    recomputed : array_like
+        r, share of the forward pass computed again in the backward pass (1: full recomputation).
+
+    Returns
+    -------
+    ndarray of float64
+        FLOP.
+
+    References
+    ----------
+    .. [1] arXiv:2302.02825, section 3.4 (Eq 7 is twice one forward GEMM).
+    .. [2] D. Narayanan et al., arXiv:2104.04473, appendix (the 3x, and 4x with recomputation).
+
+    Examples
+    --------
+    >>> float(training_flops(10.0)), float(training_flops(10.0, recomputed=1))
+    (30.0, 40.0)
+    """
+    return (3 + to_float(recomputed)) * forward_flops
+
+
+def fc_backward_flops(
+    hidden: ArrayLike, seq_len: ArrayLike, micro_batch: ArrayLike, tp: ArrayLike, gemms: ArrayLike = 1
+) -> Array:
+    r"""Return the backward FLOP of ``gemms`` FC GEMMs: weight gradient and input gradient (Eq 7).
+
+    .. math:: F = g \cdot 4 \cdot 4 H \cdot \frac{H}{TP} \cdot SL \cdot B
+
+    Parameters
+    ----------
+    hidden, seq_len, micro_batch, tp : array_like
+        H, SL, B, TP, dimensionless, broadcastable.
+    gemms : array_like
+        FC GEMMs counted: 1 as in Eq 7.
+
+    Returns
+    -------
+    ndarray of float64
+        FLOP per device.
+
+    References
+    ----------
+    .. [1] arXiv:2302.02825, Eq 7.
+
+    Examples
+    --------
+    >>> float(fc_backward_flops(1024, 512, 1, 1))
+    8589934592.0
+    """
+    return 2 * fc_forward_flops(hidden, seq_len, micro_batch, tp, gemms)
+
+
+def activation_message_bytes(
+    hidden: ArrayLike, seq_len: ArrayLike, micro_batch: ArrayLike, element_bytes: ArrayLike = 2
+) -> Array:
+    r"""Return the bytes one tensor-parallel all-reduce reduces (Eq 5): the whole activation, not divided by TP.
+
+    .. math:: m = p \cdot H \cdot SL \cdot B
+
+    A layer has four of them in training: two forward, two backward.
+
+    Parameters
+    ----------
+    hidden, seq_len, micro_batch : array_like
+        H, SL, B, dimensionless, broadcastable.
+    element_bytes : array_like
+        p, bytes of an element.
+
+    Returns
+    -------
+    ndarray of float64
+        Message bytes (the size nccl-tests prints).
+
+    References
+    ----------
+    .. [1] arXiv:2302.02825, Eq 5.
+
+    Examples
+    --------
+    Megatron-LM's GPT-3 at micro-batch 1 and sequence 2048:
+
+    >>> float(activation_message_bytes(12288, 2048, 1))
+    50331648.0
+    """
+    return to_float(element_bytes) * hidden * tokens(seq_len, micro_batch)
+
+
+def layer_weights(
+    hidden: ArrayLike, tp: ArrayLike = 1, fc_gemms: ArrayLike = 2, linear_gemms: ArrayLike = 4
+) -> Array:
+    r"""Return the weights of one layer on one device.
+
+    .. math:: W = (4 g_{fc} + g_{lin}) H^2 / TP
+
+    which is 12 H^2 / TP complete and 7 H^2 / TP as the paper counts; Eq 8 is ``fc_gemms=1, linear_gemms=0``.
+
+    Parameters
+    ----------
+    hidden, tp : array_like
+        H and TP, dimensionless, broadcastable.
+    fc_gemms, linear_gemms : array_like
+        Weight matrices counted: FC ones of 4 H x H, linear ones of H x H.
+
+    Returns
+    -------
+    ndarray of float64
+        Number of weights (gradients) per device, without biases and norms.
+
+    References
+    ----------
+    .. [1] arXiv:2302.02825, Eq 8.
+
+    Examples
+    --------
+    >>> float(layer_weights(12288)) == 12 * 12288**2
+    True
+    """
+    return (4 * to_float(fc_gemms) + linear_gemms) * to_float(hidden) * hidden / tp
+
+
+def core_parameters(layers: ArrayLike, hidden: ArrayLike) -> Array:
+    r"""Return the parameters of a stack of layers without vocabulary, :math:`12\, L\, H^2`.
+
+    Parameters
+    ----------
+    layers, hidden : array_like
+        L and H, dimensionless, broadcastable.
+
+    Returns
+    -------
+    ndarray of float64
+        Number of parameters (biases, norms and embeddings left out; FC dimension 4 H).
+
+    References
+    ----------
+    .. [1] D. Narayanan et al., arXiv:2104.04473, Eq 2 (its leading term).
+
+    Examples
+    --------
+    >>> round(float(core_parameters(105, 20480)) / 1e9)
+    528
+    """
+    return to_float(layers) * layer_weights(hidden)

@@ -1,0 +1,122 @@
+"""A hardware profile: every number of a device with where it comes from, and how sure it is.
+
+A profile is the content of one YAML file (see `comp_comm.configs.hardware_file`). Its numbers are kept under their
+dotted key, ``network.scale-up.bandwidth`` for instance, in SI units; a blank one is None and refuses what needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from comp_comm.errors import ConfigError, nearest, one_of
+from comp_comm.hardware.numbers import Hardware, Tier, Timing
+
+CERTAINTIES = ("high", "medium", "low", "calibrated", "assumed", "none")
+TOPOLOGIES = ("switch", "mesh", "torus")
+
+# Kinds of the numbers in a profile by the last part of their key; "share" and "count" have no unit.
+TIER_KINDS = {
+    "domain": "count", "bandwidth": "bytes/s", "latency": "seconds", "efficiency": "share", "axes": "count"
+}  # fmt: skip
+TIMING_KINDS = {
+    "gemm_efficiency": "share",
+    "attention_efficiency": "share",
+    "gemm_ramp_tokens": "count",
+    "kernel_latency": "seconds",
+    "memory_efficiency": "share",
+    "activation_passes": "count",
+    "score_passes": "count",
+    "score_head_dim": "count",
+    "use_tiers": "switch",
+    "ring_limit": "switch",
+    "network_efficiency": "share",
+    "all_reduce_latency": "seconds",
+}
+BLANK = float("nan")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number (SI, or None where it is not known) with its source, the date it was read, and its certainty."""
+
+    value: float | None
+    kind: str
+    source: str = ""
+    date: str = ""
+    certainty: str = ""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One device: identity, numbers by dotted key, tiers from the inside out, and named timing presets."""
+
+    name: str
+    title: str
+    vendor: str
+    year: int
+    numbers: Mapping[str, Number]
+    tiers: tuple[str, ...]
+    topologies: Mapping[str, str]
+    dense: bool | None = None
+    devices_per_package: int = 1
+    presets: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
+    preset_titles: Mapping[str, str] = field(default_factory=dict)
+    default_timing: str | None = None
+    waivers: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    sha256: str = ""
+
+    def value(self, key: str, blank: float = BLANK) -> float:
+        """Return the number at a dotted key, ``blank`` where the profile has none."""
+        number = self.numbers.get(key)
+        return blank if number is None or number.value is None else number.value
+
+    @property
+    def precisions(self) -> list[str]:
+        """Number formats this profile has a peak for."""
+        return [key.removeprefix("peak.") for key, n in self.numbers.items() if key.startswith("peak.") and n.value]
+
+    def hardware(self, precision: str, timing: str | None = None) -> Hardware:
+        """Return the numbers a cost model needs, in one precision and one timing preset.
+
+        Raises ``ConfigError`` where the profile has no such peak or preset.
+        """
+        if precision not in self.precisions:
+            raise ConfigError(f"{self.name} has no {precision} peak ('peak.{precision}'); "
+                              f"it has: {', '.join(self.precisions)}")  # fmt: skip
+        return Hardware(
+            peak_flops=self.value(f"peak.{precision}"),
+            memory_capacity=self.value("memory.capacity"),
+            memory_bandwidth=self.value("memory.bandwidth"),
+            tiers=tuple(self._tier(name) for name in self.tiers),
+            timing=self._timing(self.timing_name(timing)),
+        )
+
+    def timing_name(self, asked: str | None) -> str | None:
+        """Return the preset to use: the one asked for, else the profile's default (None: its base timing)."""
+        if asked is None:
+            return self.default_timing
+        if asked not in self.presets:
+            has = one_of(list(self.presets)) if self.presets else "it has none"
+            raise ConfigError(f"{self.name} has no timing preset '{asked}'{nearest(asked, self.presets)} ({has})")
+        return asked
+
+    def _tier(self, name: str) -> Tier:
+        key = f"network.{name}"
+        return Tier(
+            domain=self.value(f"{key}.domain", float("inf")),
+            bandwidth=self.value(f"{key}.bandwidth"),
+            latency=self.value(f"{key}.latency", 0.0),
+            efficiency=self.value(f"{key}.efficiency", 1.0),
+            mesh=float(self.topologies[name] == "mesh"),
+            axes=self.value(f"{key}.axes", 1.0),
+        )
+
+    def _timing(self, preset: str | None) -> Timing:
+        numbers = {key.removeprefix("timing."): n for key, n in self.numbers.items() if key.startswith("timing.")}
+        numbers |= self.presets[preset] if preset else {}
+        known = {name: n.value for name, n in numbers.items() if n.value is not None}
+        # Attention runs as the other GEMMs do unless the profile says otherwise.
+        known.setdefault("attention_efficiency", known.get("gemm_efficiency", BLANK))
+        return Timing(**{item.name: known[item.name] for item in fields(Timing) if item.name in known})
