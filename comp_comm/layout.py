@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+
+from comp_comm.formulas.arrays import Numeric
 
 
 @dataclass(frozen=True)
@@ -16,23 +18,25 @@ class Layout:
     infinity where it is not given (many replicas).
     """
 
-    micro_batch: ArrayLike
-    tp: ArrayLike
-    dp: ArrayLike = np.inf
+    micro_batch: Numeric
+    tp: Numeric
+    dp: Numeric = np.inf
 
 
 @dataclass(frozen=True)
 class Violation:
-    """A rule that some points break: where (True is broken) and why."""
+    """A rule that some points break: where (True is broken), why, and which fields it is about."""
 
     broken: NDArray[np.bool_]
     reason: str
+    fields: tuple[str, ...] = ()
 
 
-def divides(divisor: ArrayLike, number: ArrayLike, reason: str) -> Violation:
-    """Return the violation of ``divisor`` dividing ``number``.
+def divides(divisor: Numeric, number: Numeric, names: tuple[str, str]) -> Violation:
+    """Return the violation of ``divisor`` dividing ``number``; ``names`` are the two fields'.
 
-    >>> divides([2, 3], 8, "tp does not divide hidden").broken
+    >>> divides([2, 3], 8, ("tp", "hidden")).broken
     array([False,  True])
     """
-    return Violation(np.asarray(np.mod(number, divisor) != 0), reason)
+    broken = np.asarray(np.mod(number, divisor) != 0)
+    return Violation(broken, f"{names[0]} does not divide {names[1]}", names)

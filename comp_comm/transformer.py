@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from numpy.typing import ArrayLike
+from comp_comm.formulas.arrays import Numeric
 
 
 @dataclass(frozen=True)
 class Transformer:
     """Dimensions of a transformer: hidden H and sequence length SL (tokens), numbers or arrays."""
 
-    hidden: ArrayLike
-    seq_len: ArrayLike
+    hidden: Numeric
+    seq_len: Numeric
 
 
 class GemmCount(NamedTuple):
     """How many GEMMs of a layer are counted (see `comp_comm.formulas.transformer`)."""
 
-    fc_gemms: ArrayLike
-    attention_gemms: ArrayLike
-    linear_gemms: ArrayLike
+    fc_gemms: Numeric
+    attention_gemms: Numeric
+    linear_gemms: Numeric
 
 
 # The paper's Eqs 1-3 print one FC GEMM of two, one attention GEMM of two, three linear ones of four.

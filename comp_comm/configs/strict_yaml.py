@@ -94,10 +94,11 @@ def load(text: str | bytes, file: str) -> Document:
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = error.problem or error.context or "not YAML"
-        raise ConfigError([Problem(f"not valid YAML: {what}", file=file, line=mark.line + 1 if mark else None)]) from None
+        what = f"not valid YAML: {error.problem or error.context}"
+        raise ConfigError([Problem(what, file=file, line=mark.line + 1 if mark else None)]) from None
     except (yaml.YAMLError, UnicodeError, ValueError):
-        raise ConfigError([Problem("not valid YAML: not text, or a character YAML does not allow", file=file)]) from None
+        what = "not valid YAML: not text, or a character YAML does not allow"
+        raise ConfigError([Problem(what, file=file)]) from None
     if not isinstance(builder.root, dict):
         what = "is empty" if builder.root is None else "must be a mapping of keys to values"
         raise ConfigError([Problem(what, file=file)])
@@ -185,14 +186,15 @@ class _Builder:
     def _take_key(self, event: Any) -> None:
         mapping, path, _ = self._stack[-1]
         key, line = str(event.value), event.start_mark.line + 1
+        here: Path = (*path, key)
         if event.implicit[0] and key == "<<":
             self._fail(event, "merge keys ('<<') are not allowed; use 'extends' in a hardware profile")
         if key in mapping:
-            first = self.lines[(*path, key)]
+            first = self.lines[here]
             where = f"lines {first} and {line}" if first != line else f"line {line}, twice"
-            self._fail(event, f"duplicate key '{dotted((*path, key))}' ({where})")
+            self._fail(event, f"duplicate key '{dotted(here)}' ({where})")
         mapping[key] = None
-        self.lines[(*path, key)] = line
+        self.lines[here] = line
         self._key[-1] = key
 
     def _open(self, event: Any) -> None:
@@ -205,7 +207,7 @@ class _Builder:
         self._stack.append((container, path, event.anchor))
         self._key.append(None)
 
-    def _place(self, event: yaml.Event, value: Any) -> Path:
+    def _place(self, event: Any, value: Any) -> Path:
         if not self._stack:
             self.root = value
             return ()
@@ -218,7 +220,7 @@ class _Builder:
             self._key[-1] = None
             return (*path, key or "")
         container.append(value)
-        here = (*path, len(container) - 1)
+        here: Path = (*path, len(container) - 1)
         self.lines[here] = event.start_mark.line + 1
         return here
 

@@ -1,11 +1,18 @@
-"""The one array contract of the formulas: float64, broadcastable."""
+"""The one array contract of the formulas: float64, broadcastable; and blocks of an open grid."""
 
 from __future__ import annotations
+
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.float64]
+Array: TypeAlias = NDArray[np.float64]
+# What formulas are declared to take; at run time anything NumPy turns into numbers is taken.
+Numeric: TypeAlias = float | Array
+# A block of a grid: for each axis a slice, or the indices wanted.
+Index: TypeAlias = tuple["slice | NDArray[np.intp]", ...]
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def to_float(value: ArrayLike) -> Array:
@@ -15,3 +22,19 @@ def to_float(value: ArrayLike) -> Array:
     array([0.5, 1. ])
     """
     return np.asarray(value, dtype=np.float64)
+
+
+def take(array: NDArray[Scalar], index: Index) -> NDArray[Scalar]:
+    """Return a block of an open-grid array: axes of length 1 stay whole, since they stand for every index.
+
+    >>> take(np.zeros((5, 1)), (slice(0, 2), slice(3, 4))).shape
+    (2, 1)
+    >>> take(np.arange(5), (np.array([0, 4]),))
+    array([0, 4])
+    """
+    array = np.asarray(array)
+    for axis, part in enumerate(index):
+        if array.ndim and array.shape[axis] != 1:
+            where: Any = (slice(None),) * axis + (part,)
+            array = array[where]
+    return array

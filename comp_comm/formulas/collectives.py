@@ -8,12 +8,11 @@ or a scatter too), ``volume`` bytes (2 m for an all-reduce, m for the others: wh
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, Numeric, to_float
 
 
-def shard_share(n: ArrayLike) -> Array:
+def shard_share(n: Numeric) -> Array:
     r"""Return the share of a message that is not a device's own, :math:`(n - 1) / n`.
 
     Parameters
@@ -38,7 +37,7 @@ def shard_share(n: ArrayLike) -> Array:
     return 1 - 1 / to_float(n)
 
 
-def all_reduce_volume_bytes(message_bytes: ArrayLike) -> Array:
+def all_reduce_volume_bytes(message_bytes: Numeric) -> Array:
     r"""Return the volume of an all-reduce, :math:`2 m`.
 
     Parameters
@@ -63,7 +62,7 @@ def all_reduce_volume_bytes(message_bytes: ArrayLike) -> Array:
     return 2 * to_float(message_bytes)
 
 
-def all_reduce_wire_bytes(message_bytes: ArrayLike, n: ArrayLike) -> Array:
+def all_reduce_wire_bytes(message_bytes: Numeric, n: Numeric) -> Array:
     r"""Return what one device sends in a ring all-reduce.
 
     .. math:: w = 2 m (n - 1) / n
@@ -91,7 +90,7 @@ def all_reduce_wire_bytes(message_bytes: ArrayLike, n: ArrayLike) -> Array:
     return 2 * to_float(message_bytes) * shard_share(n)
 
 
-def all_gather_wire_bytes(message_bytes: ArrayLike, n: ArrayLike) -> Array:
+def all_gather_wire_bytes(message_bytes: Numeric, n: Numeric) -> Array:
     r"""Return what one device sends in a ring all-gather of a whole tensor of m bytes.
 
     .. math:: w = m (n - 1) / n
@@ -118,7 +117,7 @@ def all_gather_wire_bytes(message_bytes: ArrayLike, n: ArrayLike) -> Array:
     return to_float(message_bytes) * shard_share(n)
 
 
-def reduce_scatter_wire_bytes(message_bytes: ArrayLike, n: ArrayLike) -> Array:
+def reduce_scatter_wire_bytes(message_bytes: Numeric, n: Numeric) -> Array:
     r"""Return what one device sends in a ring reduce-scatter of a whole tensor of m bytes.
 
     .. math:: w = m (n - 1) / n
@@ -145,7 +144,7 @@ def reduce_scatter_wire_bytes(message_bytes: ArrayLike, n: ArrayLike) -> Array:
     return to_float(message_bytes) * shard_share(n)
 
 
-def all_to_all_wire_bytes(message_bytes: ArrayLike, n: ArrayLike) -> Array:
+def all_to_all_wire_bytes(message_bytes: Numeric, n: Numeric) -> Array:
     r"""Return what one device sends in an all-to-all of m bytes per device.
 
     .. math:: w = m (n - 1) / n
@@ -172,7 +171,7 @@ def all_to_all_wire_bytes(message_bytes: ArrayLike, n: ArrayLike) -> Array:
     return to_float(message_bytes) * shard_share(n)
 
 
-def broadcast_wire_bytes(message_bytes: ArrayLike, n: ArrayLike) -> Array:
+def broadcast_wire_bytes(message_bytes: Numeric, n: Numeric) -> Array:
     r"""Return what a device of a pipelined ring broadcast (or reduce) sends at most: the whole message.
 
     .. math:: w = m \quad (n > 1), \qquad 0 \quad (n = 1)
@@ -199,7 +198,7 @@ def broadcast_wire_bytes(message_bytes: ArrayLike, n: ArrayLike) -> Array:
     return to_float(message_bytes) * (to_float(n) > 1)
 
 
-def point_to_point_wire_bytes(message_bytes: ArrayLike) -> Array:
+def point_to_point_wire_bytes(message_bytes: Numeric) -> Array:
     r"""Return what a send of m bytes puts on the wire, :math:`w = m`.
 
     Parameters
@@ -224,7 +223,7 @@ def point_to_point_wire_bytes(message_bytes: ArrayLike) -> Array:
     return to_float(message_bytes)
 
 
-def in_network_all_reduce_wire_bytes(message_bytes: ArrayLike, n: ArrayLike) -> Array:
+def in_network_all_reduce_wire_bytes(message_bytes: Numeric, n: Numeric) -> Array:
     r"""Return what one device sends when the switch reduces: its message, once.
 
     .. math:: w = m \quad (n > 1), \qquad 0 \quad (n = 1)
@@ -254,7 +253,7 @@ def in_network_all_reduce_wire_bytes(message_bytes: ArrayLike, n: ArrayLike) -> 
     return to_float(message_bytes) * (to_float(n) > 1)
 
 
-def all_reduce_bus_factor(n: ArrayLike) -> Array:
+def all_reduce_bus_factor(n: Numeric) -> Array:
     r"""Return bus bandwidth over algorithm bandwidth of an all-reduce, :math:`2 (n - 1) / n`.
 
     Parameters
@@ -280,11 +279,11 @@ def all_reduce_bus_factor(n: ArrayLike) -> Array:
 
 
 def ring_time(
-    wire_bytes: ArrayLike,
-    bandwidth: ArrayLike,
-    hops: ArrayLike = 0,
-    hop_latency: ArrayLike = 0,
-    start_latency: ArrayLike = 0,
+    wire_bytes: Numeric,
+    bandwidth: Numeric,
+    hops: Numeric = 0,
+    hop_latency: Numeric = 0,
+    start_latency: Numeric = 0,
 ) -> Array:
     r"""Return the seconds of a ring collective: start, hops, and bytes.
 

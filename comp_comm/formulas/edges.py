@@ -8,21 +8,20 @@ all-reduce completes per second. Edge and X meet in two ratios: the serialized f
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, Numeric, to_float
 
 
 def amdahl_edge(
-    hidden: ArrayLike,
-    seq_len: ArrayLike,
-    tp: ArrayLike,
-    element_bytes: ArrayLike = 2,
-    fc_gemms: ArrayLike = 2,
-    attention_gemms: ArrayLike = 2,
-    linear_gemms: ArrayLike = 4,
-    passes: ArrayLike = 3,
-    all_reduces: ArrayLike = 4,
+    hidden: Numeric,
+    seq_len: Numeric,
+    tp: Numeric,
+    element_bytes: Numeric = 2,
+    fc_gemms: Numeric = 2,
+    attention_gemms: Numeric = 2,
+    linear_gemms: Numeric = 4,
+    passes: Numeric = 3,
+    all_reduces: Numeric = 4,
 ) -> Array:
     r"""Return Amdahl's law edge: FLOP of a layer per byte of its serialized all-reduces (Eq 6).
 
@@ -63,7 +62,7 @@ def amdahl_edge(
     return flops * passes / (to_float(all_reduces) * element_bytes * tp)
 
 
-def slack_advantage(seq_len: ArrayLike, micro_batch: ArrayLike, element_bytes: ArrayLike = 2) -> Array:
+def slack_advantage(seq_len: Numeric, micro_batch: Numeric, element_bytes: Numeric = 2) -> Array:
     r"""Return the slack of one FC matrix: backward FLOP per byte of its weight gradient (Eqs 7-9).
 
     .. math:: S = \frac{16 H^2 T / TP}{4 p H^2 / TP} = \frac{4}{p} SL \cdot B
@@ -95,13 +94,13 @@ def slack_advantage(seq_len: ArrayLike, micro_batch: ArrayLike, element_bytes: A
 
 
 def layer_slack_advantage(
-    hidden: ArrayLike,
-    seq_len: ArrayLike,
-    micro_batch: ArrayLike,
-    element_bytes: ArrayLike = 2,
-    fc_gemms: ArrayLike = 2,
-    attention_gemms: ArrayLike = 2,
-    linear_gemms: ArrayLike = 4,
+    hidden: Numeric,
+    seq_len: Numeric,
+    micro_batch: Numeric,
+    element_bytes: Numeric = 2,
+    fc_gemms: Numeric = 2,
+    attention_gemms: Numeric = 2,
+    linear_gemms: Numeric = 4,
 ) -> Array:
     r"""Return the slack of a whole layer: all backward FLOP per byte of all its weight gradients.
 
@@ -137,7 +136,7 @@ def layer_slack_advantage(
     return 2 * flops / (weights * element_bytes) * seq_len * micro_batch
 
 
-def flop_per_reduced_byte(flops_per_second: ArrayLike, reduced_bytes_per_second: ArrayLike) -> Array:
+def flop_per_reduced_byte(flops_per_second: Numeric, reduced_bytes_per_second: Numeric) -> Array:
     r"""Return a machine's X: FLOP done while an all-reduce completes one byte of its message.
 
     .. math:: X = P_{achieved} / A, \qquad A = B \frac{n}{2 (n - 1)}
@@ -168,7 +167,7 @@ def flop_per_reduced_byte(flops_per_second: ArrayLike, reduced_bytes_per_second:
     return to_float(flops_per_second) / reduced_bytes_per_second
 
 
-def serialized_fraction(compute: ArrayLike, serialized: ArrayLike) -> Array:
+def serialized_fraction(compute: Numeric, serialized: Numeric) -> Array:
     r"""Return serialized communication's share of compute plus itself.
 
     .. math:: f = \frac{s}{c + s}
@@ -200,7 +199,7 @@ def serialized_fraction(compute: ArrayLike, serialized: ArrayLike) -> Array:
     return np.divide(serialized, total, out=out)
 
 
-def overlap_ratio(communication: ArrayLike, compute: ArrayLike) -> Array:
+def overlap_ratio(communication: Numeric, compute: Numeric) -> Array:
     r"""Return overlappable communication over the compute that may hide it.
 
     .. math:: q = o / c

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from numpy.typing import ArrayLike
-
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, Numeric, to_float
 
 
-def gemm_flops(m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -> Array:
+def gemm_flops(m: Numeric, n: Numeric, k: Numeric, batch: Numeric = 1) -> Array:
     r"""Return the FLOP of ``batch`` products of an m x k by a k x n matrix.
 
     .. math:: F = 2\, b\, m\, n\, k
@@ -38,7 +36,7 @@ def gemm_flops(m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1) -
 
 
 def gemm_bytes(
-    m: ArrayLike, n: ArrayLike, k: ArrayLike, batch: ArrayLike = 1, element_bytes: ArrayLike = 2
+    m: Numeric, n: Numeric, k: Numeric, batch: Numeric = 1, element_bytes: Numeric = 2
 ) -> Array:
     r"""Return the least bytes ``batch`` products move: both operands read once, the result written once.
 
@@ -74,7 +72,7 @@ def gemm_bytes(
 
 
 def arithmetic_intensity(
-    m: ArrayLike, n: ArrayLike, k: ArrayLike, element_bytes: ArrayLike = 2
+    m: Numeric, n: Numeric, k: Numeric, element_bytes: Numeric = 2
 ) -> Array:
     r"""Return FLOP per byte of one m x k by k x n product (see `gemm_flops`, `gemm_bytes`).
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, Numeric, to_float
 
 # Megatron-LM BERT 3.9B, the first published model trained with tensor parallelism, ran at TP = 8.
 BASE_TP = 8
@@ -13,10 +12,10 @@ BASE_PARAMETERS = 3.9e9
 
 
 def required_tp(
-    parameters: ArrayLike,
-    memory_scaling: ArrayLike,
-    base_tp: ArrayLike = BASE_TP,
-    base_parameters: ArrayLike = BASE_PARAMETERS,
+    parameters: Numeric,
+    memory_scaling: Numeric,
+    base_tp: Numeric = BASE_TP,
+    base_parameters: Numeric = BASE_PARAMETERS,
 ) -> Array:
     r"""Return the tensor-parallel degree a model needs to fit (Eq 10).
 
@@ -50,7 +49,7 @@ def required_tp(
     return base_tp * to_float(parameters) / base_parameters / memory_scaling
 
 
-def next_divisor(of: ArrayLike, at_least: ArrayLike) -> Array:
+def next_divisor(of: Numeric, at_least: Numeric) -> Array:
     r"""Return the smallest divisor of ``of`` that is at least ``at_least``; NaN where there is none.
 
     Parameters
@@ -86,7 +85,7 @@ def next_divisor(of: ArrayLike, at_least: ArrayLike) -> Array:
     return result[()]
 
 
-def memory_demand(hidden: ArrayLike, seq_len: ArrayLike) -> Array:
+def memory_demand(hidden: Numeric, seq_len: Numeric) -> Array:
     r"""Return the paper's proxy for a model's memory demand, :math:`H \cdot SL`.
 
     Parameters

@@ -10,12 +10,10 @@ element. Everything is per device, and the FC dimension is 4 H.
 
 from __future__ import annotations
 
-from numpy.typing import ArrayLike
-
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, Numeric, to_float
 
 
-def tokens(seq_len: ArrayLike, micro_batch: ArrayLike) -> Array:
+def tokens(seq_len: Numeric, micro_batch: Numeric) -> Array:
     r"""Return the tokens of a micro-batch, :math:`T = SL \cdot B`.
 
     Parameters
@@ -41,7 +39,7 @@ def tokens(seq_len: ArrayLike, micro_batch: ArrayLike) -> Array:
 
 
 def fc_forward_flops(
-    hidden: ArrayLike, seq_len: ArrayLike, micro_batch: ArrayLike, tp: ArrayLike, gemms: ArrayLike = 2
+    hidden: Numeric, seq_len: Numeric, micro_batch: Numeric, tp: Numeric, gemms: Numeric = 2
 ) -> Array:
     r"""Return the forward FLOP of the fully connected sub-layer (Eq 1 times ``gemms``).
 
@@ -74,7 +72,7 @@ def fc_forward_flops(
 
 
 def attention_forward_flops(
-    hidden: ArrayLike, seq_len: ArrayLike, micro_batch: ArrayLike, tp: ArrayLike, gemms: ArrayLike = 2
+    hidden: Numeric, seq_len: Numeric, micro_batch: Numeric, tp: Numeric, gemms: Numeric = 2
 ) -> Array:
     r"""Return the forward FLOP of the attention GEMMs, QK^T and PV (Eq 2 times ``gemms``).
 
@@ -105,7 +103,7 @@ def attention_forward_flops(
 
 
 def linear_forward_flops(
-    hidden: ArrayLike, seq_len: ArrayLike, micro_batch: ArrayLike, tp: ArrayLike, gemms: ArrayLike = 4
+    hidden: Numeric, seq_len: Numeric, micro_batch: Numeric, tp: Numeric, gemms: Numeric = 4
 ) -> Array:
     r"""Return the forward FLOP of the linear projections, Q, K, V and output (Eq 3 with 3 replaced by ``gemms``).
 
@@ -136,13 +134,13 @@ def linear_forward_flops(
 
 
 def layer_forward_flops(
-    hidden: ArrayLike,
-    seq_len: ArrayLike,
-    micro_batch: ArrayLike,
-    tp: ArrayLike,
-    fc_gemms: ArrayLike = 2,
-    attention_gemms: ArrayLike = 2,
-    linear_gemms: ArrayLike = 4,
+    hidden: Numeric,
+    seq_len: Numeric,
+    micro_batch: Numeric,
+    tp: Numeric,
+    fc_gemms: Numeric = 2,
+    attention_gemms: Numeric = 2,
+    linear_gemms: Numeric = 4,
 ) -> Array:
     r"""Return the forward FLOP of one layer (Eq 4 with its constants: the sum of Eqs 1-3).
 
@@ -176,7 +174,7 @@ def layer_forward_flops(
     return per_token * hidden / tp * tokens(seq_len, micro_batch)
 
 
-def training_flops(forward_flops: ArrayLike, recomputed: ArrayLike = 0) -> Array:
+def training_flops(forward_flops: Numeric, recomputed: Numeric = 0) -> Array:
     r"""Return forward and backward FLOP, :math:`(3 + r) F`.
 
     The backward pass computes two GEMMs (input gradient and weight gradient) for each forward one.
@@ -207,7 +205,7 @@ def training_flops(forward_flops: ArrayLike, recomputed: ArrayLike = 0) -> Array
 
 
 def fc_backward_flops(
-    hidden: ArrayLike, seq_len: ArrayLike, micro_batch: ArrayLike, tp: ArrayLike, gemms: ArrayLike = 1
+    hidden: Numeric, seq_len: Numeric, micro_batch: Numeric, tp: Numeric, gemms: Numeric = 1
 ) -> Array:
     r"""Return the backward FLOP of ``gemms`` FC GEMMs: weight gradient and input gradient (Eq 7).
 
@@ -238,7 +236,7 @@ def fc_backward_flops(
 
 
 def activation_message_bytes(
-    hidden: ArrayLike, seq_len: ArrayLike, micro_batch: ArrayLike, element_bytes: ArrayLike = 2
+    hidden: Numeric, seq_len: Numeric, micro_batch: Numeric, element_bytes: Numeric = 2
 ) -> Array:
     r"""Return the bytes one tensor-parallel all-reduce reduces (Eq 5): the whole activation, not divided by TP.
 
@@ -273,7 +271,7 @@ def activation_message_bytes(
 
 
 def layer_weights(
-    hidden: ArrayLike, tp: ArrayLike = 1, fc_gemms: ArrayLike = 2, linear_gemms: ArrayLike = 4
+    hidden: Numeric, tp: Numeric = 1, fc_gemms: Numeric = 2, linear_gemms: Numeric = 4
 ) -> Array:
     r"""Return the weights of one layer on one device.
 
@@ -305,7 +303,7 @@ def layer_weights(
     return (4 * to_float(fc_gemms) + linear_gemms) * to_float(hidden) * hidden / tp
 
 
-def core_parameters(layers: ArrayLike, hidden: ArrayLike) -> Array:
+def core_parameters(layers: Numeric, hidden: Numeric) -> Array:
     r"""Return the parameters of a stack of layers without vocabulary, :math:`12\, L\, H^2`.
 
     Parameters

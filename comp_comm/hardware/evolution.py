@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from numpy.typing import ArrayLike
-
-from comp_comm.formulas.arrays import to_float
+from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.hardware.numbers import Hardware
 
 
 def evolve(
     hardware: Hardware,
-    flop_vs_bw: ArrayLike = 1,
-    flops: ArrayLike = 1,
-    network: ArrayLike = 1,
-    memory_bandwidth: ArrayLike = 1,
-    memory_capacity: ArrayLike = 1,
+    flop_vs_bw: Numeric = 1,
+    flops: Numeric = 1,
+    network: Numeric = 1,
+    memory_bandwidth: Numeric = 1,
+    memory_capacity: Numeric = 1,
 ) -> Hardware:
     r"""Return ``hardware`` with its rates multiplied by the given factors (numbers or arrays).
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+
+from comp_comm.formulas.arrays import Numeric
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,12 @@ class Tier:
     uses one.
     """
 
-    domain: ArrayLike
-    bandwidth: ArrayLike
-    latency: ArrayLike
-    efficiency: ArrayLike
-    mesh: ArrayLike = 0.0
-    axes: ArrayLike = 1.0
+    domain: Numeric
+    bandwidth: Numeric
+    latency: Numeric
+    efficiency: Numeric
+    mesh: Numeric = 0.0
+    axes: Numeric = 1.0
 
 
 @dataclass(frozen=True)
@@ -34,26 +35,26 @@ class Timing:
     the tiers' own numbers where ``use_tiers`` is 0: then the innermost tier's bandwidth serves every group.
     """
 
-    gemm_efficiency: ArrayLike = np.nan
-    attention_efficiency: ArrayLike = np.nan
-    gemm_ramp_tokens: ArrayLike = 0.0
-    kernel_latency: ArrayLike = 0.0
-    memory_efficiency: ArrayLike = np.nan
-    activation_passes: ArrayLike = 0.0
-    score_passes: ArrayLike = 0.0
-    score_head_dim: ArrayLike = 64.0
-    use_tiers: ArrayLike = 1.0
-    ring_limit: ArrayLike = 0.0
-    network_efficiency: ArrayLike = np.nan
-    all_reduce_latency: ArrayLike = 0.0
+    gemm_efficiency: Numeric = np.nan
+    attention_efficiency: Numeric = np.nan
+    gemm_ramp_tokens: Numeric = 0.0
+    kernel_latency: Numeric = 0.0
+    memory_efficiency: Numeric = np.nan
+    activation_passes: Numeric = 0.0
+    score_passes: Numeric = 0.0
+    score_head_dim: Numeric = 64.0
+    use_tiers: Numeric = 1.0
+    ring_limit: Numeric = 0.0
+    network_efficiency: Numeric = np.nan
+    all_reduce_latency: Numeric = 0.0
 
 
 @dataclass(frozen=True)
 class Hardware:
     """A device and its network as numbers: FLOP/s (dense, of one precision), bytes, bytes/s, tiers, timing."""
 
-    peak_flops: ArrayLike
-    memory_capacity: ArrayLike
-    memory_bandwidth: ArrayLike
+    peak_flops: Numeric
+    memory_capacity: Numeric
+    memory_bandwidth: Numeric
     tiers: tuple[Tier, ...]
     timing: Timing

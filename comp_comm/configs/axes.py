@@ -1,0 +1,139 @@
+"""Axes of a study: lists and ranges of one field's values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from comp_comm.configs.strict_yaml import Document, Path
+from comp_comm.errors import Problems, nearest, one_of
+from comp_comm.fields import Field, Value
+
+MAX_AXIS = 1_000_000
+RANGE_KEYS = ("from", "to", "steps", "step", "scale", "round_to")
+SCALES = ("linear", "log")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of the grid: the fields that move along it, and a tuple of values for each of them.
+
+    More than one field makes a ``zip``: they move together.
+    """
+
+    values: dict[str, tuple[Value, ...]]
+
+    def __len__(self) -> int:
+        """Return how many points the axis has."""
+        return len(next(iter(self.values.values())))
+
+
+def read_axis(document: Document, path: Path, raw: Any, field: Field, problems: Problems) -> tuple[Value, ...]:
+    """Return the values a list or a range means; on a problem note it and return none."""
+    if isinstance(raw, dict):
+        return _read_range(document, path, raw, field, problems)
+    if not isinstance(raw, list):
+        problems.add(document.problem(path, "must be a list or a range {from, to, steps}; one value goes under 'set'"))
+        return ()
+    if not raw:
+        problems.add(document.problem(path, "is empty: an axis needs at least one value"))
+    values: list[Value] = []
+    for index, item in enumerate(raw):
+        here: Path = (*path, index)
+        value = read_value(document, here, item, field, problems)
+        if value == "required":
+            problems.add(document.problem(here, "'required' derives tp from the other fields; put it under 'set'"))
+        elif value is not None:
+            values.append(value)
+    repeated = {value for value in values if values.count(value) > 1} if len(values) < 1000 else set()
+    if repeated:
+        problems.add(document.problem(path, f"lists {', '.join(map(str, sorted(repeated, key=str)))} twice"))
+    return tuple(values)
+
+
+def read_value(document: Document, path: Path, raw: Any, field: Field, problems: Problems) -> Value | None:
+    """Return one value of a field; on a problem note it and return None."""
+    try:
+        return field.parse(raw)
+    except ValueError as error:
+        problems.add(document.problem(path, str(error)))
+        return None
+
+
+def _read_range(document: Document, path: Path, raw: dict[str, Any], field: Field, problems: Problems
+                ) -> tuple[Value, ...]:  # fmt: skip
+    for key in raw:
+        if key not in RANGE_KEYS:
+            message = f"unknown key{nearest(key, RANGE_KEYS)} ({one_of(RANGE_KEYS)})"
+            problems.add(document.problem((*path, key), message))
+            return ()
+    try:
+        return _range(raw, field)
+    except ValueError as error:
+        problems.add(document.problem(path, str(error)))
+        return ()
+
+
+def _range(raw: dict[str, Any], field: Field) -> tuple[Value, ...]:
+    if field.kind == "choice":
+        raise ValueError(f"has no range: {field.allowed()}; give a list")
+    if "from" not in raw or "to" not in raw or ("steps" in raw) == ("step" in raw):
+        raise ValueError("a range needs 'from', 'to', and either 'steps' (how many points) or 'step' (how far apart)")
+    ends = [field.parse(raw[key]) for key in ("from", "to")]
+    if any(isinstance(end, str) for end in ends):
+        raise ValueError("a range goes from a number to a number")
+    low, high = (float(end) for end in ends)
+    if low > high:
+        raise ValueError(f"goes from {low:g} down to {high:g}; 'from' must not exceed 'to'")
+    points = _by_step(raw, field, low, high) if "step" in raw else _by_steps(raw, low, high)
+    points = _round(raw, field, points, low, high)
+    return tuple(field.check(float(point)) for point in points)
+
+
+def _by_step(raw: dict[str, Any], field: Field, low: float, high: float) -> Any:
+    if "scale" in raw:
+        raise ValueError("'scale' goes with 'steps', not with 'step'")
+    step = field._number(raw["step"])
+    if not 0 < step < float("inf"):
+        raise ValueError(f"'step' must be above 0, not {raw['step']}")
+    count = np.floor((high - low) / step * (1 + 1e-12)) + 1
+    if count > MAX_AXIS:
+        raise ValueError(f"has {count:,.0f} points; at most {MAX_AXIS:,}")
+    return low + step * np.arange(int(count))
+
+
+def _by_steps(raw: dict[str, Any], low: float, high: float) -> Any:
+    steps, scale = raw["steps"], raw.get("scale", "linear")
+    if type(steps) is not int or not 1 <= steps <= MAX_AXIS:
+        raise ValueError(f"'steps' must be a whole number from 1 to {MAX_AXIS:,}, not {steps}")
+    if scale not in SCALES:
+        raise ValueError(f"'scale': {one_of(SCALES)}")
+    if steps == 1 and low != high:
+        raise ValueError("'steps: 1' needs 'from' and 'to' to be equal")
+    if scale == "linear":
+        return np.linspace(low, high, steps)
+    if low <= 0:
+        raise ValueError("a log range must begin above 0")
+    points = np.exp(np.linspace(np.log(low), np.log(high), steps))
+    points[0], points[-1] = low, high
+    # Powers of two (1, 2, 4) come out exact: what is within rounding of a whole number is that number.
+    whole = np.round(points)
+    return np.where(np.abs(points - whole) < 1e-9 * np.abs(points), whole, points)
+
+
+def _round(raw: dict[str, Any], field: Field, points: Any, low: float, high: float) -> Any:
+    if "round_to" in raw:
+        unit = raw["round_to"]
+        unit = field._number(unit)
+        if not 0 < unit < float("inf"):
+            raise ValueError(f"'round_to' must be above 0, not {raw['round_to']}")
+        rounded = np.unique(np.round(points / unit) * unit)
+        rounded = rounded[(rounded >= low) & (rounded <= high)]
+        if not rounded.size:
+            raise ValueError(f"no multiple of {unit:g} lies in the range")
+        return rounded
+    if field.kind == "int" and not np.array_equal(points, np.round(points)):
+        raise ValueError(f"gives numbers that are not whole, and {field.name} is whole: add 'round_to: N'")
+    return points

@@ -1,0 +1,302 @@
+"""Reading a study: what is fixed, what is swept, on which hardware, and how the answer is shown.
+
+Here a study is checked against the field table; what only its cost model knows (which fields it models, which
+columns it gives) is checked where the study is planned, and shown together with what was found here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from comp_comm.configs import catalogue
+from comp_comm.configs.axes import Axis, read_axis, read_value
+from comp_comm.configs.hardware_file import load_profile
+from comp_comm.configs.model_file import Model, load_model
+from comp_comm.configs.strict_yaml import Document, Path, load_value
+from comp_comm.errors import ConfigError, Problem, Problems, nearest, one_of
+from comp_comm.fields import FIELDS, Value
+from comp_comm.hardware.profile import Profile
+
+KEYS = ("title", "cost_model", "hardware", "model", "set", "sweep", "zip", "where", "table", "plot")
+TABLE_KEYS = ("rows", "columns", "value", "per")
+PLOT_KEYS = ("kind", "x", "y", "lines", "value", "per", "only")
+TOP_LEVEL_SETS = ("hardware", "model", "cost_model")
+DEFAULT_HARDWARE = "mi210"
+
+
+@dataclass
+class Study:
+    """A study as read. ``fixed`` and ``axes`` hold parsed values; ``origins`` says where each field was given.
+
+    ``problems`` is what was wrong so far: planning adds to it and raises everything together.
+    """
+
+    title: str
+    cost_model: str | None
+    profiles: tuple[Profile, ...]
+    hardware_axis: bool
+    model: Model | None
+    fixed: dict[str, Value]
+    axes: tuple[Axis, ...]
+    where: tuple[str, ...]
+    table: dict[str, Any]
+    plot: dict[str, Any]
+    origins: dict[str, tuple[Document, Path]]
+    document: Document
+    problems: Problems = field(default_factory=Problems)
+
+    def problem(self, name: str, message: str) -> None:
+        """Note a problem with a field, at the place where it was given."""
+        document, path = self.origins.get(name, (self.document, (name,) if name in self.document.data else ()))
+        self.problems.add(document.problem(path, message) if path else Problem(message, file=self.document.file))
+
+    def problem_at(self, path: Path, message: str) -> None:
+        """Note a problem at a key of the study itself."""
+        self.problems.add(self.document.problem(path, message))
+
+    def resolved(self) -> dict[str, Any]:
+        """Return everything that decides the answer, in a fixed form (for digests)."""
+        return {
+            "cost_model": self.cost_model,
+            "hardware": [profile.sha256 for profile in self.profiles],
+            "fixed": dict(sorted(self.fixed.items())),
+            "axes": [{name: list(values) for name, values in axis.values.items()} for axis in self.axes],
+            "where": list(self.where),
+        }
+
+    def sha256(self) -> str:
+        """Return the digest of `resolved`."""
+        return hashlib.sha256(json.dumps(self.resolved(), sort_keys=True).encode()).hexdigest()
+
+
+def load_study(reference: str, overrides: Sequence[str] = ()) -> Study:
+    """Return the study a path or a catalogue name means, with ``--set``-like ``overrides`` ("tp=16") applied.
+
+    Raises ``ConfigError`` where the file cannot be read; problems inside it are kept in the study.
+    """
+    return read_study(catalogue.read("study", reference), overrides)
+
+
+def study_from(data: dict[str, Any], name: str = "command line", overrides: Sequence[str] = ()) -> Study:
+    """Return the study that a mapping of the same form means."""
+    return read_study(Document(data, name), overrides)
+
+
+def read_study(document: Document, overrides: Sequence[str] = ()) -> Study:
+    """Return the study in a parsed document (see `load_study`)."""
+    return _Reader(document, overrides).study()
+
+
+class _Reader:
+    def __init__(self, document: Document, overrides: Sequence[str]) -> None:
+        self.document, self.problems = document, Problems()
+        self.overrides = self._overrides(overrides)
+        self.fixed: dict[str, Value] = {}
+        self.origins: dict[str, tuple[Document, Path]] = {}
+        self.axes: list[Axis] = []
+
+    def study(self) -> Study:
+        data = self.document.data
+        self._known((), data, KEYS)
+        profiles, many = self._profiles()
+        model = self._model()
+        if model:
+            self.fixed |= model.fields
+        self._fixed()
+        self._zip()
+        for name, raw in self._mapping("sweep").items():
+            values = self._axis(("sweep", name), name, raw)
+            if values:
+                self.axes.append(Axis({name: values}))
+        self._apply_overrides()
+        for axis in self.axes:
+            for name in axis.values:
+                self.fixed.pop(name, None)
+        return Study(
+            title=self._text("title", self.document.file),
+            cost_model=self._text("cost_model", None, override=True),
+            profiles=profiles,
+            hardware_axis=many,
+            model=model,
+            fixed=self.fixed,
+            axes=tuple(self.axes),
+            where=self._where(),
+            table=self._view("table", TABLE_KEYS),
+            plot=self._view("plot", PLOT_KEYS),
+            origins=self.origins,
+            document=self.document,
+            problems=self.problems,
+        )
+
+    def _problem(self, path: Path, message: str) -> None:
+        self.problems.add(self.document.problem(path, message))
+
+    def _known(self, path: Path, mapping: dict[str, Any], allowed: tuple[str, ...]) -> None:
+        for key in mapping:
+            if key not in allowed:
+                self._problem((*path, key), f"unknown key{nearest(key, allowed)} ({one_of(allowed)})")
+
+    def _mapping(self, key: str) -> dict[str, Any]:
+        value = self.document.data.get(key)
+        if value is None and key not in self.document.data:
+            return {}
+        if not isinstance(value, dict):
+            self._problem((key,), "must be a mapping of keys to values")
+            return {}
+        return value
+
+    def _text(self, key: str, default: Any, override: bool = False) -> Any:
+        value = self.document.data.get(key, default)
+        if override and key in self.overrides:
+            value = self.overrides[key].data[key]
+        if value is not default and not isinstance(value, str):
+            self._problem((key,), "must be text")
+            return default
+        return value
+
+    def _overrides(self, overrides: Sequence[str]) -> dict[str, Document]:
+        found: dict[str, Document] = {}
+        for text in overrides:
+            name, equals, value = text.partition("=")
+            name = name.strip().replace("-", "_")
+            if not equals or not name:
+                raise ConfigError(f"--set {text}: write it as key=value")
+            allowed = (*FIELDS, *TOP_LEVEL_SETS)
+            if name not in allowed:
+                raise ConfigError(f"--set {text}: unknown key '{name}'{nearest(name, allowed)} ({one_of(allowed)})")
+            if name in found:
+                raise ConfigError(f"--set {name} is given twice")
+            found[name] = load_value(value, "--set", name)
+        return found
+
+    def _given(self, key: str) -> tuple[Any, Document]:
+        """Return a top-level value and the document it is from, ``--set`` first."""
+        document = self.overrides.get(key, self.document)
+        return document.data.get(key), document
+
+    def _profiles(self) -> tuple[tuple[Profile, ...], bool]:
+        given, document = self._given("hardware")
+        given = DEFAULT_HARDWARE if given is None else given
+        references = given if isinstance(given, list) else [given]
+        profiles = []
+        for index, reference in enumerate(references):
+            path: Path = ("hardware", index) if isinstance(given, list) else ("hardware",)
+            if not isinstance(reference, str):
+                self.problems.add(document.problem(path, "must be a catalogue name or a path"))
+                continue
+            profile = self._from_file(document, path, load_profile, reference)
+            if profile is not None:
+                profiles.append(profile)
+        if not references:
+            self.problems.add(document.problem(("hardware",), "is empty: an axis needs at least one value"))
+        if len({profile.name for profile in profiles}) < len(profiles):
+            self.problems.add(document.problem(("hardware",), "names the same profile twice"))
+        return tuple(profiles), isinstance(given, list)
+
+    def _model(self) -> Model | None:
+        given, document = self._given("model")
+        if given is None:
+            return None
+        if not isinstance(given, str):
+            self.problems.add(document.problem(("model",), "must be a catalogue name or a path"))
+            return None
+        model: Model | None = self._from_file(document, ("model",), load_model, given)
+        return model
+
+    def _from_file(self, document: Document, path: Path, loader: Any, reference: str) -> Any:
+        """Load another file; its own problems keep their place, an unknown name gets the place it is used at."""
+        try:
+            return loader(reference, self.document.file)
+        except ConfigError as error:
+            for problem in error.problems:
+                self.problems.add(problem if problem.file else document.problem(path, problem.message))
+            return None
+
+    def _field(self, document: Document, path: Path, name: str) -> bool:
+        if name in FIELDS:
+            if name in self.origins:
+                other, place = self.origins[name]
+                line = f" (line {other.lines[place]})" if place in other.lines else ""
+                self.problems.add(document.problem(path, f"{name} is already given under '{place[0]}'{line}"))
+                return False
+            self.origins[name] = (document, path)
+            return True
+        self.problems.add(document.problem(path, f"unknown field{nearest(name, FIELDS)} ({one_of(list(FIELDS))})"))
+        return False
+
+    def _fixed(self) -> None:
+        for name, raw in self._mapping("set").items():
+            if self._field(self.document, ("set", name), name):
+                value = read_value(self.document, ("set", name), raw, FIELDS[name], self.problems)
+                if value is not None:
+                    self.fixed[name] = value
+
+    def _axis(self, path: Path, name: str, raw: Any) -> tuple[Value, ...]:
+        if not self._field(self.document, path, name):
+            return ()
+        return read_axis(self.document, path, raw, FIELDS[name], self.problems)
+
+    def _zip(self) -> None:
+        points = self.document.data.get("zip", [])
+        if not isinstance(points, list) or not all(isinstance(point, dict) and point for point in points):
+            self._problem(("zip",), "must be a list of points, each a mapping of fields to values")
+            return
+        if not points:
+            if "zip" in self.document.data:
+                self._problem(("zip",), "is empty: an axis needs at least one value")
+            return
+        columns: dict[str, list[Value]] = {
+            name: [] for name in points[0] if self._field(self.document, ("zip", 0, name), name)
+        }
+        for index, point in enumerate(points):
+            if set(point) != set(points[0]):
+                self._problem(("zip", index), f"every point must give the same fields: {', '.join(points[0])}")
+                return
+            for name in columns:
+                value = read_value(self.document, ("zip", index, name), point[name], FIELDS[name], self.problems)
+                columns[name].append(0 if value is None else value)
+        if columns:
+            self.axes.append(Axis({name: tuple(values) for name, values in columns.items()}))
+
+    def _apply_overrides(self) -> None:
+        for name, document in self.overrides.items():
+            if name in TOP_LEVEL_SETS:
+                continue
+            self._forget(name)
+            self.origins[name] = (document, (name,))
+            raw = document.data[name]
+            if isinstance(raw, (list, dict)):
+                values = read_axis(document, (name,), raw, FIELDS[name], self.problems)
+                if values:
+                    self.axes.append(Axis({name: values}))
+                continue
+            value = read_value(document, (name,), raw, FIELDS[name], self.problems)
+            if value is not None:
+                self.fixed[name] = value
+
+    def _forget(self, name: str) -> None:
+        """Drop what the study says of a field: ``--set`` replaces it."""
+        self.fixed.pop(name, None)
+        kept = []
+        for axis in self.axes:
+            values = {other: points for other, points in axis.values.items() if other != name}
+            if values:
+                kept.append(Axis(values))
+        self.axes = kept
+
+    def _where(self) -> tuple[str, ...]:
+        given = self.document.data.get("where", [])
+        conditions = [given] if isinstance(given, str) else given
+        if not isinstance(conditions, list) or not all(isinstance(text, str) for text in conditions):
+            self._problem(("where",), "must be a list of comparisons, such as \"tp <= 64\"")
+            return ()
+        return tuple(conditions)
+
+    def _view(self, key: str, allowed: tuple[str, ...]) -> dict[str, Any]:
+        view = self._mapping(key)
+        self._known((key,), view, allowed)
+        return view

@@ -1,0 +1,146 @@
+"""The cost model of "Computation vs. Communication Scaling for Future Transformers on Future Hardware".
+
+One transformer layer, one micro-batch, forward and backward, per device, under tensor and data parallelism: compute,
+the all-reduces of tensor parallelism on the critical path (*serialized*), and the all-reduce of the weight gradients
+that may run beside the backward pass (*overlapped*). What the paper leaves out (embedding, other parallelisms,
+optimizer) is left out here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from comp_comm.costmodels.breakdown import Breakdown
+from comp_comm.costmodels.scenario import Scenario
+from comp_comm.formulas import edges
+from comp_comm.formulas import transformer as layer
+from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.layout import Violation, divides
+from comp_comm.timing.collectives import Group, all_reduce_seconds
+from comp_comm.timing.compute import gemm_seconds_per_flop, memory_seconds
+
+FIELDS = (
+    "hidden", "seq_len", "layers", "parameters", "micro_batch", "tp", "dp", "flop_vs_bw", "flops", "network",
+    "memory_bandwidth", "memory_capacity", "precision", "count", "timing", "memory_scaling", "inter_node_slowdown",
+    "interference",
+)  # fmt: skip
+REQUIRED = ("hidden", "seq_len", "micro_batch", "tp")
+# These matter only where the tensor-parallel degree is derived from them.
+FOR_REQUIRED_TP = ("layers", "parameters", "memory_scaling", "memory_capacity")
+
+PASSES = 3  # forward, and twice that backward
+BACKWARD_SHARE = 2 / 3
+ALL_REDUCES = 4  # two forward, two backward
+
+
+def evaluate(scenario: Scenario) -> Breakdown:
+    """Return the breakdown of one layer's forward and backward pass.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        H, SL, micro-batch, TP, DP, hardware and conventions, numbers or arrays that broadcast.
+
+    Returns
+    -------
+    Breakdown
+        Seconds per device, each array with only the axes it depends on; broken rules are listed, not raised.
+
+    References
+    ----------
+    .. [1] S. Pati et al., arXiv:2302.02825: Eqs 1-9 and section 4.3.
+
+    Examples
+    --------
+    >>> from comp_comm.configs.hardware_file import load_profile
+    >>> from comp_comm.layout import Layout
+    >>> from comp_comm.transformer import Transformer
+    >>> mi210 = load_profile("mi210").hardware("fp16")
+    >>> b = evaluate(Scenario(Transformer(65536, 4096), Layout(micro_batch=1, tp=256), mi210))
+    >>> round(float(b.serialized_comm_s / (b.compute_s + b.serialized_comm_s)), 3)
+    0.478
+    """
+    hidden, seq_len = scenario.transformer.hidden, scenario.transformer.seq_len
+    batch, tp = scenario.layout.micro_batch, scenario.layout.tp
+    hardware, count, p = scenario.hardware, scenario.gemm_count, scenario.element_bytes
+
+    tp_group, dp_group = Group(tp), Group(scenario.layout.dp, stride=tp)
+    message = layer.activation_message_bytes(hidden, seq_len, batch, p)
+    serialized = ALL_REDUCES * all_reduce_seconds(hardware, message, tp_group)
+
+    slowdown = to_float(scenario.inter_node_slowdown) * scenario.interference
+    gradients = layer.layer_weights(hidden, tp, count.fc_gemms, count.linear_gemms) * p
+    fc_gradients = layer.layer_weights(hidden, tp, 1, 0) * p
+    seconds_per_flop = gemm_seconds_per_flop(hardware, layer.tokens(seq_len, batch))
+    compute = _compute_seconds(scenario, seconds_per_flop)
+    return Breakdown(
+        compute_s=compute,
+        hiding_compute_s=BACKWARD_SHARE * compute,
+        serialized_comm_s=serialized,
+        overlapped_comm_s=slowdown * all_reduce_seconds(hardware, gradients, dp_group),
+        region_compute_s=layer.fc_backward_flops(hidden, seq_len, batch, tp) * seconds_per_flop
+        + 2 * to_float(hardware.timing.kernel_latency),
+        region_comm_s=slowdown * all_reduce_seconds(hardware, fc_gradients, dp_group),
+        amdahl_edge_flop_per_byte=edges.amdahl_edge(hidden, seq_len, tp, p, *count, PASSES, ALL_REDUCES),
+        slack_flop_per_byte=edges.slack_advantage(seq_len, batch, p),
+        violations=(*rules(scenario), *_blanks(scenario, compute, tp_group, dp_group)),
+    )
+
+
+def _compute_seconds(scenario: Scenario, seconds_per_flop: Array) -> Array:
+    """Return forward and backward compute; everything is joined with TP last, to keep the arrays before it small."""
+    hidden, seq_len = scenario.transformer.hidden, scenario.transformer.seq_len
+    batch, tp = scenario.layout.micro_batch, scenario.layout.tp
+    hardware, count = scenario.hardware, scenario.gemm_count
+    attention_per_flop = gemm_seconds_per_flop(hardware, layer.tokens(seq_len, batch), attention=True)
+    weights = layer.fc_forward_flops(hidden, seq_len, batch, 1, count.fc_gemms)
+    weights = weights + layer.linear_forward_flops(hidden, seq_len, batch, 1, count.linear_gemms)
+    attention = layer.attention_forward_flops(hidden, seq_len, batch, 1, count.attention_gemms)
+    forward = weights * seconds_per_flop + attention * attention_per_flop
+    seconds = layer.training_flops(forward) / tp
+    for extra in (_launch_seconds(scenario), _memory_bound_seconds(scenario)):
+        if np.any(extra != 0):
+            seconds = seconds + extra
+    return seconds
+
+
+def _launch_seconds(scenario: Scenario) -> Array:
+    """Return the time to launch the kernels: each counted GEMM once forward, twice backward."""
+    count = scenario.gemm_count
+    gemms = to_float(count.fc_gemms) + count.attention_gemms + count.linear_gemms
+    return PASSES * gemms * scenario.hardware.timing.kernel_latency
+
+
+def _memory_bound_seconds(scenario: Scenario) -> Array:
+    """Return the time of memory-bound work, which FLOP/s do not speed up.
+
+    Passes over the activation (H x T elements, all of it on every device) and over the attention scores (SL x T
+    elements a head, heads split by TP), forward and backward together. A pass moves each element once.
+    """
+    timing = scenario.hardware.timing
+    if not (np.any(np.asarray(timing.activation_passes)) or np.any(np.asarray(timing.score_passes))):
+        return to_float(0.0)  # nothing is memory-bound here: the bandwidth may be blank
+    hidden, seq_len = to_float(scenario.transformer.hidden), scenario.transformer.seq_len
+    elements = layer.tokens(seq_len, scenario.layout.micro_batch)
+    heads = hidden / (to_float(timing.score_head_dim) * scenario.layout.tp)
+    passed = timing.activation_passes * hidden * elements + timing.score_passes * (seq_len * heads) * elements
+    return memory_seconds(scenario.hardware, passed * scenario.element_bytes)
+
+
+def rules(scenario: Scenario) -> tuple[Violation, ...]:
+    """Return the rules a layout must keep here: TP splits the hidden dimension evenly."""
+    return (divides(scenario.layout.tp, scenario.transformer.hidden, ("tp", "hidden")),)
+
+
+def _blanks(scenario: Scenario, compute: Array, tp_group: Group, dp_group: Group) -> tuple[Violation, ...]:
+    """Return where a number is needed that the hardware profile leaves blank."""
+    needs = {
+        "tp": ("the bandwidth of a network tier that tp crosses", all_reduce_seconds(scenario.hardware, 1.0, tp_group)),
+        "dp": ("the bandwidth of a network tier that dp crosses", all_reduce_seconds(scenario.hardware, 1.0, dp_group)),
+        "timing": ("the timing of GEMMs or memory", compute if np.isnan(compute).any() else to_float(0.0)),
+    }
+    found = (
+        Violation(np.asarray(np.isnan(value)), f"{what} is blank in the hardware profile", (name,))
+        for name, (what, value) in needs.items()
+    )
+    return tuple(violation for violation in found if violation.broken.any())

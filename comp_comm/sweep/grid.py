@@ -1,0 +1,175 @@
+"""The open grid of a study: every axis an array axis of its own, every quantity only on the axes it depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.configs.axes import Axis
+from comp_comm.costmodels import Scenario
+from comp_comm.fields import FIELDS, PRECISION_BYTES, Value
+from comp_comm.formulas.arrays import Array, Index, take, to_float
+from comp_comm.formulas.scaling import next_divisor, required_tp
+from comp_comm.formulas.transformer import core_parameters
+from comp_comm.hardware.evolution import evolve
+from comp_comm.hardware.profile import Profile
+from comp_comm.layout import Layout, Violation
+from comp_comm.sweep.machines import Machines, build_machines
+from comp_comm.transformer import GEMM_COUNTS, GemmCount, Transformer
+
+EVOLUTION = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity")
+HARDWARE = "hardware"
+# The base model of Eq 10 (Megatron-LM BERT 3.9B) ran on V100 with 32 GiB.
+BASE_MEMORY = 32 * 2**30
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Fixed values and axes of a study, over a list of hardware profiles.
+
+    ``axes`` are in the order of the rows, slowest first; an axis named ``hardware`` runs over ``profiles``.
+    """
+
+    profiles: tuple[Profile, ...]
+    fixed: dict[str, Value]
+    axes: tuple[Axis, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Points along each axis."""
+        return tuple(len(axis) for axis in self.axes)
+
+    @property
+    def points(self) -> int:
+        """Points of the whole grid."""
+        count = 1
+        for length in self.shape:
+            count *= length
+        return count
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Fields that have a value here, those of the axes first."""
+        moving = [name for axis in self.axes for name in axis.values]
+        return (*moving, *(name for name in self.fixed if name not in moving))
+
+    def axis_of(self, name: str) -> int | None:
+        """Return the axis a field moves along, None where it is fixed."""
+        return next((i for i, axis in enumerate(self.axes) if name in axis.values), None)
+
+    def labels(self, name: str) -> tuple[Value, ...]:
+        """Return the values of a field in the order of its codes."""
+        axis = self.axis_of(name)
+        if axis is not None:
+            return self.axes[axis].values[name]
+        return (self.fixed[name],) if name in self.fixed else ()
+
+    @cached_property
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Numbers (or codes, for words) of every field, each shaped to broadcast over the grid."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for name in self.names:
+            axis, labels = self.axis_of(name), self.labels(name)
+            words = name == HARDWARE or FIELDS[name].kind == "choice"
+            if labels and labels[0] == "required":
+                continue
+            if axis is None:
+                arrays[name] = np.asarray(0) if words else to_float(float(labels[0]))
+                continue
+            distinct: list[Value] = list(dict.fromkeys(labels))
+            if name == HARDWARE:  # codes are rows of the machine table, whatever order the points are in
+                distinct = [profile.name for profile in self.profiles]
+            values = np.asarray([distinct.index(label) for label in labels] if words else labels, np.float64)
+            shape = [1] * len(self.axes)
+            shape[axis] = len(labels)
+            arrays[name] = values.reshape(shape)
+        return arrays
+
+    @cached_property
+    def machines(self) -> Machines:
+        """The hardware table of every profile, precision and timing that occurs."""
+        precisions = tuple(dict.fromkeys(map(str, self.labels("precision") or (FIELDS["precision"].default,))))
+        timings = tuple(dict.fromkeys(map(str, self.labels("timing")))) or (None,)
+        return build_machines(self.profiles, precisions, timings)
+
+    def values(self, name: str, index: Index) -> NDArray[Any]:
+        """Return a field's numbers (codes for words) on a block, its default where the study does not give it."""
+        if name in self._arrays:
+            return take(self._arrays[name], index)
+        if name == HARDWARE or FIELDS[name].kind == "choice":
+            return np.asarray(0)
+        default = FIELDS[name].default
+        return to_float(np.nan if default is None else float(default))
+
+    def scenario(self, index: Index) -> tuple[Scenario, tuple[Violation, ...]]:
+        """Return the scenario of a block of the grid, and the rules broken in making it."""
+        codes = (self.values(name, index) for name in (HARDWARE, "precision", "timing"))
+        code = self.machines.code(*(np.asarray(part, np.intp) for part in codes))
+        factors = {name: self.values(name, index) for name in EVOLUTION}
+        hardware = evolve(self.machines.pick(code), **factors)
+        tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
+        dp = self.values("dp", index)
+        scenario = Scenario(
+            transformer=Transformer(self.values("hidden", index), self.values("seq_len", index)),
+            layout=Layout(self.values("micro_batch", index), tp, np.where(np.isnan(dp), np.inf, dp)),
+            hardware=hardware,
+            gemm_count=self._gemm_count(index),
+            element_bytes=self._element_bytes(index),
+            inter_node_slowdown=self.values("inter_node_slowdown", index),
+            interference=self.values("interference", index),
+        )
+        return scenario, (*self.machines.violations(code), *violations)
+
+    def _lookup(self, name: str, table: dict[str, float], index: Index) -> Array:
+        default = FIELDS[name].default
+        words = dict.fromkeys(map(str, self.labels(name) or (default,)))
+        column = to_float([table[word] for word in words])
+        return column[np.asarray(self.values(name, index), np.intp)]
+
+    def _element_bytes(self, index: Index) -> Array:
+        return self._lookup("precision", {name: float(size) for name, size in PRECISION_BYTES.items()}, index)
+
+    def _gemm_count(self, index: Index) -> GemmCount:
+        columns = (
+            self._lookup("count", {name: float(getattr(count, part)) for name, count in GEMM_COUNTS.items()}, index)
+            for part in GemmCount._fields
+        )
+        return GemmCount(*columns)
+
+    def memory_scaling(self, index: Index, memory_capacity: Any) -> Array:
+        """Return s of Eq 10: as given, else this device's memory over the base model's 32 GiB."""
+        given = self.values("memory_scaling", index)
+        return np.where(np.isnan(given), to_float(memory_capacity) / BASE_MEMORY, given)
+
+    @property
+    def derives_tp(self) -> bool:
+        """Whether tp comes from Eq 10 (``tp: required``)."""
+        return self.fixed.get("tp") == "required" and self.axis_of("tp") is None
+
+    def _tensor_parallel(self, index: Index, memory_capacity: Any) -> tuple[Array, tuple[Violation, ...]]:
+        if not self.derives_tp:
+            return self.values("tp", index), ()
+        hidden, layers = self.values("hidden", index), self.values("layers", index)
+        parameters = self.values("parameters", index)
+        parameters = np.where(np.isnan(parameters), core_parameters(layers, hidden), parameters)
+        degree = required_tp(parameters, self.memory_scaling(index, memory_capacity))
+        tp = to_float(next_divisor(hidden, np.maximum(degree, 1)))
+        too_large = Violation(np.isnan(tp), "the required tp exceeds hidden", ("tp", "hidden"))
+        return np.where(np.isnan(tp), hidden, tp), (too_large,)
+
+    def column(self, name: str, index: Index) -> NDArray[Any]:
+        """Return an input column on a block: numbers, or words for a choice."""
+        if name == "tp" and self.derives_tp:
+            scenario, _ = self.scenario(index)
+            return np.asarray(scenario.layout.tp)
+        if name == HARDWARE:
+            words: list[Any] = [profile.name for profile in self.profiles]
+        elif FIELDS[name].kind == "choice":
+            words = list(dict.fromkeys(self.labels(name) or (FIELDS[name].default,)))
+        else:
+            return self.values(name, index)
+        return np.asarray(words, dtype=object)[np.asarray(self.values(name, index), np.intp)]

@@ -1,0 +1,92 @@
+"""The hardware of a sweep as one table: a row for each profile, precision and timing that occurs.
+
+Points pick rows of it by an integer code, so that a list of devices, precisions or presets is an axis like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.errors import ConfigError
+from comp_comm.hardware.numbers import Hardware, Tier, Timing
+from comp_comm.hardware.profile import BLANK, Profile
+from comp_comm.layout import Violation
+
+BLANK_TIER = Tier(domain=float("inf"), bandwidth=BLANK, latency=0.0, efficiency=1.0)
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Rows of hardware numbers; ``missing`` says why a row does not exist."""
+
+    rows: tuple[Hardware, ...]
+    missing: dict[int, str]
+    shape: tuple[int, int, int]
+
+    def code(self, profile: Any, precision: Any, timing: Any) -> NDArray[np.intp]:
+        """Return the row of each combination of codes (arrays broadcast)."""
+        _, precisions, timings = self.shape
+        combined: NDArray[np.intp] = (np.asarray(profile, np.intp) * precisions + precision) * timings + timing
+        return combined
+
+    def pick(self, code: NDArray[np.intp]) -> Hardware:
+        """Return the hardware of each code, as numbers with the codes' shape."""
+        if len(self.rows) == 1:
+            return self.rows[0]
+        picked: Hardware = _stack(self.rows, np.asarray(code))
+        return picked
+
+    def violations(self, code: NDArray[np.intp]) -> tuple[Violation, ...]:
+        """Return where a combination does not exist."""
+        return tuple(
+            Violation(np.asarray(code == row), reason, ("precision", "timing")) for row, reason in self.missing.items()
+        )
+
+
+def build_machines(
+    profiles: tuple[Profile, ...], precisions: tuple[str, ...], timings: tuple[str | None, ...]
+) -> Machines:
+    """Return the table of every combination."""
+    rows: list[Hardware] = []
+    missing: dict[int, str] = {}
+    tiers = max(len(profile.tiers) for profile in profiles) + 1
+    for profile in profiles:
+        for precision in precisions:
+            for timing in timings:
+                try:
+                    hardware = profile.hardware(precision, timing)
+                except ConfigError as error:
+                    missing[len(rows)] = str(error)
+                    hardware = Hardware(BLANK, BLANK, BLANK, (), Timing())
+                rows.append(_padded(hardware, tiers))
+    return Machines(tuple(rows), missing, (len(profiles), len(precisions), len(timings)))
+
+
+def _padded(hardware: Hardware, tiers: int) -> Hardware:
+    """Return ``hardware`` with blank tiers beyond its outermost one: what no tier connects is not known."""
+    return Hardware(
+        hardware.peak_flops,
+        hardware.memory_capacity,
+        hardware.memory_bandwidth,
+        hardware.tiers + (BLANK_TIER,) * (tiers - len(hardware.tiers)),
+        hardware.timing,
+    )
+
+
+def _stack(rows: tuple[Any, ...], code: NDArray[np.intp]) -> Any:
+    """Return one noun of arrays from many nouns of numbers, row ``code`` at each point."""
+    first = rows[0]
+    if isinstance(first, tuple):
+        return tuple(_stack(tuple(row[i] for row in rows), code) for i in range(len(first)))
+    if isinstance(first, (Hardware, Tier, Timing)):
+        return type(first)(**{
+            item.name: _stack(tuple(getattr(row, item.name) for row in rows), code) for item in fields(first)
+        })  # fmt: skip
+    column = np.asarray(rows, dtype=np.float64)
+    # A number all rows share needs no axis.
+    same = (column == column[0]).all() or np.isnan(column).all()
+    return column[0] if same else column[code]

@@ -1,0 +1,148 @@
+"""From a study to a plan: its cost model, grid, columns and conditions, with everything wrong said at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from comp_comm.configs.axes import Axis
+from comp_comm.configs.study import Study
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, CostModel
+from comp_comm.costmodels.breakdown import COLUMNS, Breakdown
+from comp_comm.errors import Problems, nearest, one_of
+from comp_comm.fields import FIELDS
+from comp_comm.formulas.arrays import Index
+from comp_comm.sweep.grid import EVOLUTION, HARDWARE, Grid
+from comp_comm.sweep.where import Condition, parse_condition
+
+FEASIBLE, REASON = "feasible", "reason"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked study, ready to be evaluated."""
+
+    study: Study
+    model: CostModel
+    grid: Grid
+    where: tuple[Condition, ...]
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Input columns of a row: what moves, then what the cost model needs, then flop_vs_bw."""
+        moving = [name for axis in self.grid.axes for name in axis.values]
+        always = (*self.model.required, "flop_vs_bw")
+        named = sorted({*always, *moving} - {HARDWARE}, key=list(FIELDS).index)
+        return (*((HARDWARE,) if HARDWARE in moving else ()), *named)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Output columns of a row."""
+        return tuple(COLUMNS)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns of a row, in order."""
+        return (*self.inputs, *self.outputs, FEASIBLE, REASON)
+
+    def evaluate(self, index: Index) -> Breakdown:
+        """Return the breakdown of a block of the grid, with every broken rule."""
+        scenario, violations = self.grid.scenario(index)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            breakdown = self.model.evaluate(scenario)
+        return replace(breakdown, violations=(*violations, *breakdown.violations))
+
+
+def make_plan(study: Study) -> Plan:
+    """Return the plan of a study. Raises ``ConfigError`` with every problem of the study and of the plan."""
+    model = _cost_model(study)
+    axes = study.axes
+    if study.hardware_axis:
+        axes = (Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}), *axes)
+    plan = Plan(study, model, Grid(study.profiles, study.fixed, axes), ())
+    _check_fields(study, plan)
+    conditions = _conditions(study, plan)
+    if not study.problems.found:
+        _check_fixed_rules(study, plan)
+    study.problems.raise_if_any()
+    return replace(plan, where=conditions)
+
+
+def _cost_model(study: Study) -> CostModel:
+    name = study.cost_model or DEFAULT_COST_MODEL
+    if name not in COST_MODELS:
+        message = f"no cost model is called '{name}'{nearest(name, COST_MODELS)} ({one_of(list(COST_MODELS))})"
+        study.problem_at(("cost_model",), message)
+        name = DEFAULT_COST_MODEL
+    return COST_MODELS[name]
+
+
+def _check_fields(study: Study, plan: Plan) -> None:
+    model, names = plan.model, set(plan.grid.names) - {HARDWARE}
+    for name in sorted(names - set(model.fields)):
+        study.problem(name, f"{model.name} does not model {name} ({one_of(model.fields)})")
+    missing = [name for name in model.required if name not in names and name not in study.origins]
+    for name in missing:
+        study.problem(name, f"'{name}' is missing: give it under 'set' or 'sweep' ({FIELDS[name].help})")
+    if plan.grid.derives_tp:
+        if not names & {"layers", "parameters"}:
+            study.problem("tp", "'tp: required' needs 'layers' or 'parameters' to know the size of the model")
+        return
+    for name in model.for_required_tp:
+        if name in study.origins:
+            study.problem(name, f"{name} only matters with 'tp: required' in {model.name}, which times one layer")
+
+
+def _conditions(study: Study, plan: Plan) -> tuple[Condition, ...]:
+    columns = [*plan.grid.names, *(name for name in EVOLUTION if name not in plan.grid.names), *plan.outputs, FEASIBLE]
+    found = []
+    for index, text in enumerate(study.where):
+        path = ("where", index) if isinstance(study.document.data.get("where"), list) else ("where",)
+        try:
+            found.append(parse_condition(text, list(dict.fromkeys(columns))))
+        except ValueError as error:
+            study.problem_at(path, str(error))
+    return tuple(found)
+
+
+def _check_fixed_rules(study: Study, plan: Plan) -> None:
+    """A rule that fixed values break on their own is an error, not an infeasible point."""
+    first: Index = tuple(slice(0, 1) for _ in plan.grid.axes)
+    for violation in plan.evaluate(first).violations:
+        if violation.broken.ndim == 0 and bool(violation.broken):
+            known = [name for name in violation.fields if plan.grid.axis_of(name) is None and name in study.fixed]
+            values = ", ".join(f"{name} is {study.fixed[name]}" for name in known)
+            name = known[0] if known else HARDWARE
+            study.problem(name, violation.reason + (f": {values}" if values else ""))
+
+
+def notes(plan: Plan) -> list[str]:
+    """Return what a reader should know that is no error: settings without effect, derived values."""
+    found = []
+    given = plan.study.origins
+    timings = [row.timing for row in plan.grid.machines.rows]
+    if "dp" in given and not any(np.any(timing.use_tiers) for timing in timings):
+        found.append("dp has no effect: this timing ignores network tiers and takes the ring factor of many devices")
+    if "memory_bandwidth" in given and not any(_memory_bound(timing) for timing in timings):
+        found.append("memory_bandwidth has no effect: this timing has no memory-bound work")
+    if plan.grid.derives_tp:
+        index: Index = tuple(slice(None) for _ in plan.grid.axes)
+        hardware = plan.grid.scenario(index)[0].hardware
+        scaling = np.unique(plan.grid.memory_scaling(index, hardware.memory_capacity))
+        shown = ", ".join(f"{value:g}" for value in scaling[:5]) + (", ..." if scaling.size > 5 else "")
+        found.append(f"tp is the required TP of Eq 10 at memory scaling {shown}, rounded up to a divisor of hidden")
+    model = plan.study.model
+    if model and model.dimensions.get("ffn_hidden", 0) not in (0, 4 * int(model.fields.get("hidden", 0))):
+        found.append(f"{plan.model.name} takes an FC dimension of 4 x hidden; "
+                     f"{model.name} has {model.dimensions['ffn_hidden']}")  # fmt: skip
+    return found
+
+
+def _memory_bound(timing: Any) -> bool:
+    return bool(np.any(np.asarray(timing.activation_passes)) or np.any(np.asarray(timing.score_passes)))
+
+
+__all__ = ["FEASIBLE", "REASON", "Plan", "Problems", "make_plan", "notes"]

@@ -1,0 +1,179 @@
+"""A sweep as a value: its rows as columns, and the meta data that says what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import comp_comm
+from comp_comm.configs.study import Study, load_study, study_from
+from comp_comm.costmodels.breakdown import COLUMNS
+from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
+from comp_comm.fields import FIELDS
+from comp_comm.sweep.engine import Rows, ranked_blocks, row_blocks
+from comp_comm.sweep.plan import FEASIBLE, Plan, make_plan
+
+SCHEMA = 1
+MAX_ROWS = 10_000_000
+MAX_RANKED_POINTS = 10**15
+MAX_TOP = 1_000_000
+DEFAULT_RANKING = "serialized_comm_fraction"
+
+
+@dataclass(frozen=True)
+class Result:
+    """Rows of a sweep: ``columns`` by name (NaN where a row is infeasible), and ``meta``.
+
+    Examples
+    --------
+    >>> result = sweep({"set": {"hidden": "64K", "seq_len": "4K", "micro_batch": 1, "tp": 256}})
+    >>> round(float(result.columns["serialized_comm_fraction"][0]), 3)
+    0.478
+    """
+
+    columns: dict[str, NDArray[Any]]
+    meta: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return the rows as dictionaries of plain Python values, None where there is no number."""
+        return records(Rows(self.columns))
+
+
+def records(rows: Rows) -> list[dict[str, Any]]:
+    """Return rows as dictionaries of plain Python values: whole numbers as int, None for NaN and no reason."""
+    plain = [_plain(name, values) for name, values in rows.columns.items()]
+    return [dict(zip(rows.columns, row, strict=True)) for row in zip(*plain, strict=True)]
+
+
+def _plain(name: str, values: NDArray[Any]) -> list[Any]:
+    if values.dtype == object:
+        return [value or None for value in values.tolist()]
+    if name in FIELDS and FIELDS[name].kind == "int":
+        # A degree being solved for is not whole, and stays as it is.
+        return [_whole(value) for value in values.tolist()]
+    if values.dtype == np.float64 and np.isnan(values).any():
+        return [None if value != value else value for value in values.tolist()]
+    return values.tolist()  # type: ignore[no-any-return]
+
+
+def _whole(value: float) -> int | float | None:
+    if value != value:
+        return None
+    return int(value) if value == int(value) else value
+
+
+def sweep(
+    study: str | dict[str, Any] | Study,
+    overrides: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    top: int | None = None,
+    by: str = DEFAULT_RANKING,
+    ascending: bool = False,
+) -> Result:
+    """Evaluate a study: a path or catalogue name, a mapping of the same form, or one already read.
+
+    Parameters
+    ----------
+    study : str, dict or Study
+        What to evaluate.
+    overrides : sequence of str
+        ``"key=value"`` as ``--set`` takes them.
+    columns : sequence of str
+        Columns wanted; all of them if none are named.
+    top, by, ascending :
+        Only the ``top`` rows with the largest (or smallest) ``by``.
+
+    Returns
+    -------
+    Result
+        Rows as columns.
+
+    Raises
+    ------
+    ConfigError
+        Everything wrong with the study, at once.
+    InfeasibleError
+        If no row is feasible.
+    """
+    plan = make_plan(as_study(study, overrides))
+    wanted = check_columns(plan, columns)
+    check_size(plan, top)
+    extra = tuple(name for name in (FEASIBLE, "reason") if name not in wanted)
+    if top is None:
+        parts = list(row_blocks(plan, (*wanted, *extra)))
+    else:
+        check_columns(plan, [by])
+        parts = list(ranked_blocks(plan, (*wanted, *extra), by, top, ascending))
+    joined = {name: np.concatenate([part.columns[name] for part in parts]) for name in (*wanted, *extra)}
+    check_feasible(joined[FEASIBLE], set(joined["reason"].tolist()))
+    return Result({name: joined[name] for name in wanted}, meta(plan))
+
+
+def as_study(study: str | dict[str, Any] | Study, overrides: Sequence[str] = ()) -> Study:
+    """Return a study from a path, a catalogue name, a mapping, or one already read."""
+    if isinstance(study, Study):
+        return study
+    return load_study(study, overrides) if isinstance(study, str) else study_from(study, "study", overrides)
+
+
+def check_columns(plan: Plan, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns wanted (all if none is named). Raises ``ConfigError`` for an unknown one."""
+    for name in columns:
+        if name not in plan.columns:
+            raise ConfigError(f"no column is called '{name}'{nearest(name, plan.columns)} ({one_of(plan.columns)})")
+    return tuple(dict.fromkeys(columns)) or plan.columns
+
+
+def check_size(plan: Plan, top: int | None) -> None:
+    """Raise ``ConfigError`` where a grid is too large to be written out, or to be ranked."""
+    points = plan.grid.points
+    if top is None and points > MAX_ROWS:
+        raise ConfigError(f"the grid has {points:,} points, more than the {MAX_ROWS:,} rows that are written out; "
+                          "ask for the best of them (--top N --by COLUMN) or give fewer values")  # fmt: skip
+    if top is not None and points > MAX_RANKED_POINTS:
+        raise ConfigError(f"the grid has {points:,} points; at most {MAX_RANKED_POINTS:,} can be ranked")
+    if top is not None and not 1 <= top <= MAX_TOP:
+        raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
+
+
+def check_feasible(feasible: NDArray[np.bool_], reasons: set[str]) -> None:
+    """Raise ``InfeasibleError`` where no row is left, or none of them is feasible."""
+    if not feasible.size:
+        raise InfeasibleError("no feasible point: none passes the conditions (or none is feasible at all)")
+    if not feasible.any():
+        raise InfeasibleError("no feasible point: " + "; ".join(sorted(reason for reason in reasons if reason)))
+
+
+def meta(plan: Plan) -> dict[str, Any]:
+    """Return what a machine-readable answer says of itself; the same study gives the same bytes."""
+    study, grid = plan.study, plan.grid
+    moving = {name for axis in grid.axes for name in axis.values}
+    stated = {name: grid.labels(name)[0] for name in grid.names if name not in moving}
+    for name in plan.model.fields:
+        if name not in stated and name not in moving and FIELDS[name].default is not None:
+            stated[name] = FIELDS[name].default or ""
+    presets = {profile.name: profile.timing_name(None) for profile in grid.profiles}
+    if "timing" not in stated and "timing" not in moving and len(set(presets.values())) == 1:
+        stated["timing"] = next(iter(presets.values())) or "base"
+    return {
+        "tool": "compcomm",
+        "version": comp_comm.__version__,
+        "schema": SCHEMA,
+        "title": study.title,
+        "cost_model": plan.model.name,
+        "study_sha256": study.sha256(),
+        "hardware": {profile.name: {"title": profile.title, "sha256": profile.sha256} for profile in grid.profiles},
+        "model": study.model.name if study.model else None,
+        "fixed": dict(sorted(stated.items())),
+        "axes": [{name: list(values) for name, values in axis.values.items()} for axis in grid.axes],
+        "where": list(study.where),
+        "units": {name: COLUMNS[name].unit or "1" for name in plan.outputs},
+        "points": grid.points,
+    }

@@ -1,0 +1,1 @@
+"""Work times hardware is seconds: arithmetic, memory traffic, collectives on network tiers."""

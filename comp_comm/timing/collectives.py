@@ -1,0 +1,174 @@
+"""Seconds of an all-reduce on the network tiers of a device.
+
+A ring over n devices crosses the tiers its members are spread over. Inside the innermost domain it runs at that
+tier's bandwidth; where it leaves a domain of which g devices are members, each of them brings its own share of the
+next tier, so it runs there at g shares. The slowest tier it crosses sets the pace.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from comp_comm.formulas import collectives
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.hardware.numbers import Hardware, Tier
+
+
+class Group(NamedTuple):
+    """Devices that communicate: how many, and every how-many-th device is one of them.
+
+    Tensor parallelism takes neighbours (stride 1), data parallelism every TP-th device. A size of infinity means
+    many: the limit of large messages, in which bytes outweigh hops.
+    """
+
+    size: Numeric
+    stride: Numeric = 1
+
+
+def members_in(tier: Tier, group: Group) -> Array:
+    """Return how many devices of ``group`` share one domain of ``tier``.
+
+    >>> float(members_in(Tier(8, 1e9, 0, 1), Group(32, stride=4)))
+    2.0
+    """
+    per_domain = np.maximum(1, np.floor(to_float(tier.domain) / group.stride))
+    return np.minimum(group.size, per_domain)
+
+
+def tier_bandwidth(tier: Tier, members: Numeric) -> Array:
+    r"""Return what ``members`` neighbours of a tier's domain reach per device, bytes/s.
+
+    .. math:: B = e\, B_{tier} \cdot \frac{1}{axes} \cdot \frac{n - 1}{g - 1} \;\text{(mesh only)}
+
+    Parameters
+    ----------
+    tier : Tier
+        Bandwidth per device and direction, efficiency e, domain g, mesh, axes of a torus (a ring uses one).
+    members : array_like
+        n, devices of the group inside the domain.
+
+    Returns
+    -------
+    ndarray of float64
+        Bytes per second and device; NaN where the profile leaves the bandwidth blank.
+
+    Notes
+    -----
+    A mesh needs its links to every device for the full bandwidth; MI210: 3 links of 50 GB/s.
+
+    Examples
+    --------
+    >>> float(tier_bandwidth(Tier(4, 150e9, 0, 1.0, mesh=1.0), 2)) / 1e9
+    50.0
+    """
+    links = (to_float(members) - 1) / np.maximum(to_float(tier.domain) - 1, 1)
+    share = np.where(np.asarray(tier.mesh) > 0, np.minimum(links, 1), 1.0)
+    return to_float(tier.bandwidth) * tier.efficiency / tier.axes * share
+
+
+def group_bandwidth(hardware: Hardware, group: Group) -> Array:
+    r"""Return the bytes per second each device of a ring over ``group`` sends.
+
+    .. math:: B = \min_i \left( g_{i-1}\, e_i B_i \right)
+
+    over the tiers i the group crosses, with g_{i-1} its members in a domain of the tier below (1 below the innermost).
+
+    Parameters
+    ----------
+    hardware : Hardware
+        Tiers, innermost first.
+    group : Group
+        The devices.
+
+    Returns
+    -------
+    ndarray of float64
+        Bytes per second and device; infinity for a group of one, NaN where a needed number is blank.
+
+    References
+    ----------
+    .. [1] nccl-tests issue 196: each device of a node brings its own network interface to a ring across nodes.
+
+    Examples
+    --------
+    Eight devices of a node each have 50 GB/s to other nodes: together less than NVLink's 450 GB/s.
+
+    >>> from comp_comm.hardware.numbers import Timing
+    >>> device = Hardware(1, 1, 1, (Tier(8, 450e9, 0, 1.0), Tier(np.inf, 50e9, 0, 1.0)), Timing())
+    >>> float(group_bandwidth(device, Group(16))) / 1e9
+    400.0
+    """
+    slowest, below = to_float(np.inf), to_float(1.0)
+    for tier in hardware.tiers:
+        members = members_in(tier, group)
+        pace = below * tier_bandwidth(tier, members)
+        slowest = np.where(members > below, np.minimum(slowest, pace), slowest)
+        below = members
+    return slowest
+
+
+def ring_hop_seconds(hardware: Hardware, group: Group) -> Array:
+    """Return the seconds of the 2 (n - 1) hops of an all-reduce ring, each hop at its own tier's latency.
+
+    Of the n hops of one turn, n / g_{i-1} - n / g_i cross tier i (g_i the members in one of its domains). A group
+    of infinitely many has none: see `Group`.
+    """
+    finite = np.where(np.isinf(group.size), 1.0, group.size)
+    seconds, below = to_float(0.0), to_float(1.0)
+    for tier in hardware.tiers:
+        members = members_in(tier, Group(finite, group.stride))
+        crossing = finite / below - finite / members
+        seconds = seconds + 2 * np.where(crossing > 0, crossing * tier.latency, 0.0)
+        below = members
+    return seconds
+
+
+def all_reduce_seconds(hardware: Hardware, message_bytes: Numeric, group: Group) -> Array:
+    r"""Return the seconds of a ring all-reduce of ``message_bytes`` over ``group``.
+
+    .. math:: t = \alpha_0 + h + \frac{2 m (n - 1) / n}{B}
+
+    The profile's timing says how: with ``use_tiers`` B and the hops h are those of the tiers the group spans; without,
+    the innermost bandwidth times ``network_efficiency`` serves every group, without hops. ``ring_limit`` puts 1 for
+    (n - 1) / n. ``all_reduce_latency`` is alpha_0.
+
+    Parameters
+    ----------
+    hardware : Hardware
+        Tiers and timing numbers.
+    message_bytes : array_like
+        m, bytes each device contributes.
+    group : Group
+        The devices.
+
+    Returns
+    -------
+    ndarray of float64
+        Seconds; 0 for a group of one; NaN where a needed number of the profile is blank.
+
+    References
+    ----------
+    .. [1] arXiv:2302.02825, section 4.3.1.
+
+    Examples
+    --------
+    >>> from comp_comm.hardware.numbers import Timing
+    >>> device = Hardware(1, 1, 1, (Tier(8, 450e9, 0.0, 210 / 450),), Timing())
+    >>> round(float(all_reduce_seconds(device, 1e9, Group(8))) * 1e3, 3)
+    8.333
+    """
+    timing = hardware.timing
+    with_tiers = np.asarray(timing.use_tiers) > 0
+    plain = to_float(hardware.tiers[0].bandwidth) * timing.network_efficiency
+    bandwidth, hops = plain, to_float(0.0)
+    if with_tiers.any():
+        bandwidth = np.where(with_tiers, group_bandwidth(hardware, group), plain)
+        hops = np.where(with_tiers, ring_hop_seconds(hardware, group), 0.0)
+    many = np.where(to_float(group.size) > 1, np.inf, 1.0)
+    spread = np.where(np.asarray(timing.ring_limit) > 0, many, group.size)
+    # Seconds per byte first: it has fewer axes than the message.
+    per_byte = collectives.all_reduce_wire_bytes(1.0, spread) / bandwidth
+    start = np.where(spread > 1, hops + timing.all_reduce_latency, 0.0)
+    return to_float(message_bytes) * np.where(spread > 1, per_byte, 0.0) + start

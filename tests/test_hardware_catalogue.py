@@ -1,0 +1,162 @@
+"""The shipped profiles: which there are, that each is sound, and their numbers against the vendors' tables."""
+
+import math
+
+import pytest
+
+from comp_comm.configs import catalogue
+from comp_comm.configs.hardware_file import load_profile
+from comp_comm.hardware.lint import lint
+
+NAMES = [
+    "p100-sxm", "v100-sxm-16gb", "v100-sxm-32gb", "a100-sxm-40gb", "a100-sxm-80gb", "h100-sxm", "h100-96gb",
+    "h200-sxm", "b200-sxm", "gb200-nvl72", "b300-sxm", "gb300-nvl72", "rubin-nvl72", "mi50", "mi60", "mi100", "mi210",
+    "mi250x", "mi300x", "mi325x", "mi355x", "mi455x", "tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7",
+    "trainium1", "trainium2", "trainium3", "gaudi2", "gaudi3",
+]  # fmt: skip
+
+# Year, TFLOP/s of 16 bit (f: fp16, b: bf16, fb: both) and of FP8, GiB, GB/s of memory; then the scale-up domain and
+# GB/s, and the scale-out GB/s, per device and direction. "-" is blank.
+TABLE = """
+p100-sxm      2016 f  21.2   -      16  732    8    80    6.25
+v100-sxm-16gb 2017 f  125    -      16  900    8    150   6.25
+v100-sxm-32gb 2017 f  125    -      32  900    8    150   6.25
+a100-sxm-40gb 2020 fb 312    -      40  1555   8    300   25
+a100-sxm-80gb 2020 fb 312    -      80  2039   8    300   25
+h100-sxm      2022 fb 989.4  1978.9 80  3350   8    450   50
+h100-96gb     2023 fb 989.4  1978.9 96  -      8    450   50
+h200-sxm      2024 fb 989.4  1978.9 141 4800   8    450   50
+b200-sxm      2025 fb 2250   4500   180 8000   8    900   50
+gb200-nvl72   2025 fb 2500   5000   186 8000   72   900   50
+b300-sxm      2025 fb 2250   4500   288 8000   8    900   100
+gb300-nvl72   2025 fb 2500   5000   288 8000   72   900   100
+rubin-nvl72   2026 fb 4000   17500  288 22000  72   1800  200
+mi50          2018 f  26.5   -      32  1024   4    92    -
+mi60          2018 f  29.5   -      32  1024   4    92    -
+mi100         2020 f  184.6  -      32  1228.8 4    138   -
+mi210         2022 fb 181    -      64  1638.4 4    150   -
+mi250x        2021 fb 191.5  -      64  1638.4 8    200   12.5
+mi300x        2023 fb 1307.4 2614.9 192 5325   8    448   50
+mi325x        2024 fb 1307.4 2614.9 256 6000   8    448   50
+mi355x        2025 fb 2516.6 5033.2 288 8000   8    537.6 50
+mi455x        2026 fb 10000  20000  432 19600  72   1800  300
+tpu-v3        2018 b  123    -      32  900    1024 280   -
+tpu-v4        2021 b  275    -      32  1228   4096 270   -
+tpu-v5e       2023 b  197    -      16  819    256  200   3.125
+tpu-v5p       2023 b  459    459    95  2765   8960 600   -
+tpu-v6e       2024 b  918    918    32  1638   256  400   -
+tpu-v7        2025 b  2307   4614   192 7380   9216 600   -
+trainium1     2022 b  190    190    32  880    16   192   6.25
+trainium2     2024 b  667    1299   96  2900   64   640   25
+trainium3     2025 b  671    2517   144 4900   144  1280  -
+gaudi2        2022 b  432    865    96  2450   8    262.5 37.5
+gaudi3        2024 b  1835   1835   128 3700   8    525   75
+"""
+VENDORS = {"mi": "amd", "tpu": "google", "trainium": "aws", "gaudi": "intel"}
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return {name: load_profile(name) for name in catalogue.names("hardware")}
+
+
+def test_the_catalogue_holds_exactly_the_published_names():
+    assert catalogue.names("hardware") == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_finding_is_left_unwaived_beside_the_catalogue(name, shipped):
+    assert [finding for finding in lint(shipped[name], list(shipped.values())) if not finding.waived] == []
+
+
+def test_only_these_profiles_need_a_waiver(shipped):
+    """Every other suspicion would be news: a waiver inherited by ``extends`` is not to hide it."""
+    waived = {(f.profile, f.rule) for p in shipped.values() for f in lint(p, list(shipped.values())) if f.waived}
+    assert waived == {
+        ("v100-sxm-16gb", "memory-pair"), ("v100-sxm-32gb", "memory-pair"), ("b200-sxm", "memory-pair"),
+        ("gb200-nvl72", "memory-pair"), ("rubin-nvl72", "fp8-ratio"), ("trainium3", "fp8-ratio"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("row", TABLE.strip().splitlines(), ids=lambda row: row.split()[0])
+def test_numbers_are_the_vendors(row, shipped):
+    name, year, formats, peak, fp8, capacity, memory, domain, up, out = row.split()
+    profile = shipped[name]
+    assert profile.name == name
+    assert profile.year == int(year)
+    assert profile.vendor == next((v for start, v in VENDORS.items() if name.startswith(start)), "nvidia")
+    assert profile.title.lower().startswith(profile.vendor)
+    peaks = {"fp16": peak if "f" in formats else "-", "bf16": peak if "b" in formats else "-", "fp8": fp8}
+    assert set(profile.precisions) == {precision for precision, text in peaks.items() if text != "-"}
+    expected = {f"peak.{precision}": (text, 1e12) for precision, text in peaks.items()} | {
+        "memory.capacity": (capacity, 2**30),
+        "memory.bandwidth": (memory, 1e9),
+        "network.scale-up.domain": (domain, 1),
+        "network.scale-up.bandwidth": (up, 1e9),
+        "network.scale-out.bandwidth": (out, 1e9),
+    }
+    for key, (text, unit) in expected.items():
+        value = profile.value(key)
+        assert math.isnan(value) if text == "-" else value == pytest.approx(float(text) * unit, rel=1e-12), key
+
+
+@pytest.mark.parametrize(
+    ("topology", "names"),
+    [
+        ("mesh", "mi100 mi210 mi300x mi325x mi355x gaudi2 gaudi3"),
+        ("torus 1", "mi50 mi60"),
+        ("torus 2", "tpu-v3 tpu-v5e tpu-v6e trainium1"),
+        ("torus 3", "tpu-v4 tpu-v5p tpu-v7 trainium2"),
+    ],
+)
+def test_how_the_devices_of_a_domain_are_wired(topology, names, shipped):
+    def wiring(profile):
+        kind = profile.topologies["scale-up"]
+        return f"{kind} {profile.value('network.scale-up.axes'):g}" if kind == "torus" else kind
+
+    assert {name for name, profile in shipped.items() if wiring(profile) == topology} == set(names.split())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_profile_times_work_and_has_both_tiers(name, shipped):
+    profile = shipped[name]
+    assert profile.tiers == ("scale-up", "scale-out")
+    assert "network.scale-out.domain" not in profile.numbers
+    for key in ("timing.gemm_efficiency", "timing.memory_efficiency", "network.scale-up.efficiency"):
+        assert 0.25 < profile.value(key) <= 1, key
+    if name != "mi210":  # the paper's machine: its presets carry these
+        assert 2e-6 < profile.value("timing.kernel_latency") < 10e-6
+        assert profile.value("network.scale-out.latency") == 5e-6
+    hardware = profile.hardware(profile.precisions[0])
+    assert float(hardware.peak_flops) == profile.value(f"peak.{profile.precisions[0]}")
+
+
+@pytest.mark.parametrize(
+    ("name", "gemm", "memory", "launch_us"),
+    [
+        ("a100-sxm-80gb", 0.835, 0.65, 4.6),
+        ("a100-sxm-40gb", 0.835, 0.65, 4.6),
+        ("h100-sxm", 0.844, 0.81, 2.7),
+        ("h200-sxm", 0.825, 0.74, 2.7),
+        ("b200-sxm", 0.739, 0.69, 2.1),
+        ("gb200-nvl72", 0.727, 0.71, 2.1),
+    ],
+)
+def test_fitted_timing(name, gemm, memory, launch_us, shipped):
+    timing = shipped[name].hardware("bf16").timing
+    assert (timing.gemm_efficiency, timing.memory_efficiency) == (gemm, memory)
+    assert timing.kernel_latency == pytest.approx(launch_us * 1e-6)
+    assert shipped[name].numbers["timing.gemm_efficiency"].certainty == "calibrated"
+
+
+def test_numbers_from_memory_are_not_called_certain(shipped):
+    for name, profile in shipped.items():
+        for key, number in profile.numbers.items():
+            if "from memory" in number.source:
+                assert number.certainty in ("medium", "low"), (name, key)
+            if number.value is None:
+                assert number.certainty == "none", (name, key)
+
+
+def test_only_the_mi250x_has_two_devices_in_a_package(shipped):
+    assert {name: p.devices_per_package for name, p in shipped.items() if p.devices_per_package != 1} == {"mi250x": 2}
