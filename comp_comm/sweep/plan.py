@@ -56,8 +56,11 @@ class Plan:
         return replace(breakdown, violations=(*violations, *breakdown.violations))
 
 
-def make_plan(study: Study) -> Plan:
-    """Return the plan of a study. Raises ``ConfigError`` with every problem of the study and of the plan."""
+def make_plan(study: Study, free: str | None = None) -> Plan:
+    """Return the plan of a study. Raises ``ConfigError`` with every problem of the study and of the plan.
+
+    ``free`` is a field that is still to be chosen: the rules about it are not checked.
+    """
     model = _cost_model(study)
     axes = study.axes
     if study.hardware_axis:
@@ -66,7 +69,7 @@ def make_plan(study: Study) -> Plan:
     _check_fields(study, plan)
     conditions = _conditions(study, plan)
     if not study.problems.found:
-        _check_fixed_rules(study, plan)
+        _check_fixed_rules(study, plan, free)
     study.problems.raise_if_any()
     return replace(plan, where=conditions)
 
@@ -108,11 +111,11 @@ def _conditions(study: Study, plan: Plan) -> tuple[Condition, ...]:
     return tuple(found)
 
 
-def _check_fixed_rules(study: Study, plan: Plan) -> None:
+def _check_fixed_rules(study: Study, plan: Plan, free: str | None) -> None:
     """A rule that fixed values break on their own is an error, not an infeasible point."""
     first: Index = tuple(slice(0, 1) for _ in plan.grid.axes)
     for violation in plan.evaluate(first).violations:
-        if violation.broken.ndim == 0 and bool(violation.broken):
+        if violation.broken.ndim == 0 and bool(violation.broken) and free not in violation.fields:
             known = [name for name in violation.fields if plan.grid.axis_of(name) is None and name in study.fixed]
             values = ", ".join(f"{name} is {study.fixed[name]}" for name in known)
             name = known[0] if known else HARDWARE

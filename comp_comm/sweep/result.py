@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 import comp_comm
 from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.costmodels.breakdown import COLUMNS
-from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
+from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS
-from comp_comm.sweep.engine import Rows, ranked_blocks, row_blocks
-from comp_comm.sweep.plan import FEASIBLE, Plan, make_plan
+from comp_comm.sweep.engine import Progress, Rows, ranked_blocks, row_blocks
+from comp_comm.sweep.plan import FEASIBLE, REASON, Plan, make_plan
+from comp_comm.sweep.stream import Stream
+from comp_comm.sweep.where import WORDS
 
 SCHEMA = 1
 MAX_ROWS = 10_000_000
@@ -104,16 +106,31 @@ def sweep(
     """
     plan = make_plan(as_study(study, overrides))
     wanted = check_columns(plan, columns)
+    stream = stream_rows(plan, wanted, top, by, ascending)
+    parts = list(stream)
+    if stream.interrupted:
+        raise KeyboardInterrupt
+    stream.check()
+    return Result({name: np.concatenate([part.columns[name] for part in parts]) for name in wanted}, meta(plan))
+
+
+def stream_rows(
+    plan: Plan,
+    wanted: Sequence[str],
+    top: int | None = None,
+    by: str = DEFAULT_RANKING,
+    ascending: bool = False,
+    progress: Progress | None = None,
+) -> Stream:
+    """Return the rows of a plan, all or the best, as a stream of blocks with the wanted columns."""
     check_size(plan, top)
-    extra = tuple(name for name in (FEASIBLE, "reason") if name not in wanted)
+    every = tuple(dict.fromkeys((*wanted, FEASIBLE, REASON)))
     if top is None:
-        parts = list(row_blocks(plan, (*wanted, *extra)))
-    else:
-        check_columns(plan, [by])
-        parts = list(ranked_blocks(plan, (*wanted, *extra), by, top, ascending))
-    joined = {name: np.concatenate([part.columns[name] for part in parts]) for name in (*wanted, *extra)}
-    check_feasible(joined[FEASIBLE], set(joined["reason"].tolist()))
-    return Result({name: joined[name] for name in wanted}, meta(plan))
+        return Stream(row_blocks(plan, every, progress), wanted)
+    check_columns(plan, [by])
+    if by in (FEASIBLE, REASON, *WORDS):
+        raise ConfigError(f"'{by}' has no largest value; --by takes a column of numbers")
+    return Stream(ranked_blocks(plan, every, by, top, ascending, progress), wanted)
 
 
 def as_study(study: str | dict[str, Any] | Study, overrides: Sequence[str] = ()) -> Study:
@@ -141,14 +158,6 @@ def check_size(plan: Plan, top: int | None) -> None:
         raise ConfigError(f"the grid has {points:,} points; at most {MAX_RANKED_POINTS:,} can be ranked")
     if top is not None and not 1 <= top <= MAX_TOP:
         raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
-
-
-def check_feasible(feasible: NDArray[np.bool_], reasons: set[str]) -> None:
-    """Raise ``InfeasibleError`` where no row is left, or none of them is feasible."""
-    if not feasible.size:
-        raise InfeasibleError("no feasible point: none passes the conditions (or none is feasible at all)")
-    if not feasible.any():
-        raise InfeasibleError("no feasible point: " + "; ".join(sorted(reason for reason in reasons if reason)))
 
 
 def meta(plan: Plan) -> dict[str, Any]:

@@ -1,0 +1,91 @@
+"""The command ``compcomm``: finds its commands, and turns errors into one message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+import comp_comm
+from comp_comm.errors import CompcommError, nearest
+
+# Module and short help of each command: read without importing any of them, so that --help is fast.
+COMMANDS = {
+    "sweep": ("comp_comm.cli.sweep", "Evaluate a study: communication shares over every axis it names."),
+    "case-study": ("comp_comm.cli.case_study", "The paper's Fig 12: serialized and overlapped communication together."),
+    "edge": ("comp_comm.cli.edge", "Compute's edge over communication for published models, hardware aside."),
+    "required-tp": ("comp_comm.cli.required_tp", "The tensor-parallel degree a model needs to fit (Eq 10)."),
+    "solve": ("comp_comm.cli.solve", "The inverse question: the value of a field at which a column meets a target."),
+    "hardware": ("comp_comm.cli.hardware", "List, show, check and compare hardware profiles."),
+    "columns": ("comp_comm.cli.columns", "What every field and every column means."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of their importance."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command; fail with the nearest name for an unknown one."""
+        if cmd_name not in COMMANDS:
+            raise click.UsageError(f"no command is called '{cmd_name}'{nearest(cmd_name, COMMANDS)}", ctx)
+        command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands' short helps without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Examples: compcomm sweep future | compcomm case-study | compcomm sweep future --set timing=C --top 5",
+)
+@click.version_option(comp_comm.__version__, "--version", prog_name="compcomm")
+def cli() -> None:
+    """How much of a transformer's training time goes to communication, today and on the hardware to come."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 a check failed, 2 wrong input, 3 nothing feasible, 130 interrupted."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; every error a user can cause is one message on stderr."""
+    try:
+        result: Any = cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+    except CompcommError as error:
+        return _say(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
+    except click.UsageError as error:
+        usage = f"{error.ctx.get_usage()}\n" if error.ctx else ""
+        hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
+        return _say(f"{error.format_message()}{hint}", 2, usage)
+    except click.ClickException as error:
+        return _say(error.format_message(), 2)
+    except (KeyboardInterrupt, click.Abort):
+        return _say("interrupted", 130)
+    except BrokenPipeError:
+        # The reader went away (head, a pager): not an error, but nothing more can be written either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _say(f"{error.filename or 'output'}: {error.strerror}", 2)
+    return result if isinstance(result, int) else 0
+
+
+def _say(message: str, code: int, usage: str = "") -> int:
+    click.echo(f"{usage}Error: {message}" if code != 130 else message, err=True)
+    return code

@@ -1,0 +1,124 @@
+"""Options that commands share, and the one way an answer is written."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import click
+
+from comp_comm.configs import catalogue
+from comp_comm.errors import ConfigError
+from comp_comm.fields import FIELDS
+from comp_comm.report import output
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+INTERRUPTED = 130
+
+
+def format_options(command: Command) -> Command:
+    """Add ``--format`` and ``-o`` to a command."""
+    file_help = "Write to FILE, whole or not at all; the format is its extension's."
+    for decorate in (
+        click.option("-o", "--output", "path", metavar="FILE", help=file_help),
+        click.option("--format", "form", type=click.Choice(output.FORMATS), help="[default: table]"),
+    ):
+        command = decorate(command)
+    return command
+
+
+def set_option(command: Command) -> Command:
+    """Add ``--set KEY=VALUE`` to a command."""
+    help_text = "Give a field a value, or an axis ([4, 8]); also hardware, model, cost_model. May be repeated."
+    return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=help_text)(command)
+
+
+def field_options(names: Sequence[str]) -> Callable[[Command], Command]:
+    """Add a flag for each field, read and checked by the field table."""
+
+    def add(command: Command) -> Command:
+        for name in reversed(names):
+            field = FIELDS[name]
+            command = click.option(field.flag, name, metavar="VALUE", help=field.help + ".")(command)
+        return command
+
+    return add
+
+
+def given_fields(values: dict[str, Any]) -> list[str]:
+    """Return flags that were given as overrides ("tp=16")."""
+    return [f"{name}={value}" for name, value in values.items() if value is not None]
+
+
+def complete_names(kind: str) -> Callable[..., list[str]]:
+    """Return a shell completion of the catalogue's names of a kind."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        return [name for name in catalogue.names(kind) if name.startswith(incomplete)]
+
+    return complete
+
+
+class Progress:
+    """Points done, on stderr, once a second has passed; plain lines where stderr is no terminal."""
+
+    def __init__(self, points: int, quiet: bool = False) -> None:
+        self.points, self.quiet, self.done = points, quiet, 0
+        self.start = self.last = time.monotonic()
+        self.terminal = sys.stderr.isatty()
+        self.shown = False
+
+    def __call__(self, points: int) -> None:
+        """Count points as done."""
+        self.done += points
+        now = time.monotonic()
+        wait = 0.2 if self.terminal else 10.0
+        if self.quiet or now - self.start < 1.0 or (self.shown and now - self.last < wait):
+            return
+        self.last, self.shown = now, True
+        rate = self.done / (now - self.start)
+        text = f"{100 * self.done / self.points:5.1f} %  {self.done:,} of {self.points:,} points  {rate / 1e6:.1f} M/s"
+        click.echo(f"\r{text}" if self.terminal else text, err=True, nl=not self.terminal)
+
+    def finish(self) -> None:
+        """End the line that shows progress on a terminal."""
+        if self.shown and self.terminal:
+            click.echo(err=True)
+
+
+def write(path: str | None, writer: Callable[[IO[str]], None], interrupted: Callable[[], bool] = lambda: False) -> int:
+    """Write an answer to ``path`` or standard output; return the exit code.
+
+    An answer that was interrupted goes to ``NAME.partial.EXT`` instead, so that it never passes for a whole one.
+    """
+    if path is None or path == "-":
+        with output.open_output(path) as out:
+            writer(out)
+        return INTERRUPTED if interrupted() else 0
+    with output.open_output(path) as out:
+        writer(out)
+    if not interrupted():
+        return 0
+    partial = output.partial_path(path)
+    Path(path).replace(partial)
+    click.echo(f"interrupted: what was done is in {partial}", err=True)
+    return INTERRUPTED
+
+
+def note(messages: Iterable[str]) -> None:
+    """Say on stderr what a reader should know."""
+    for message in messages:
+        click.echo(f"note: {message}", err=True)
+
+
+@contextlib.contextmanager
+def naming(flag: str) -> Iterator[None]:
+    """Say which flag a wrong value came from."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(f"{flag}: {error}") from None

@@ -1,0 +1,110 @@
+"""``compcomm sweep``: a study, evaluated."""
+
+from __future__ import annotations
+
+import time
+from typing import IO, Any
+
+import click
+
+from comp_comm.cli import options
+from comp_comm.configs.study import load_study
+from comp_comm.errors import ConfigError
+from comp_comm.report import output
+from comp_comm.sweep.plan import Plan, make_plan, notes
+from comp_comm.sweep.result import DEFAULT_RANKING, check_columns, meta, records, stream_rows
+from comp_comm.sweep.stream import Stream
+
+
+@click.command(epilog="Examples: compcomm sweep future | compcomm sweep configs/future.yaml --set hardware=h100-sxm "
+               "--format csv -o rows.csv | compcomm sweep future --top 5 --by overlap_ratio")  # fmt: skip
+@click.argument("study", shell_complete=options.complete_names("study"))
+@options.set_option
+@click.option("--top", type=int, metavar="N", help="Only the N rows with the largest value of --by.")
+@click.option("--by", metavar="COLUMN", help=f"What --top ranks by. [default: {DEFAULT_RANKING}]")
+@click.option("--ascending", is_flag=True, help="With --top: the smallest first.")
+@click.option("--columns", metavar="A,B", help="Only these columns (see 'compcomm columns').")
+@click.option("--long", "long_form", is_flag=True, help="A table with one row a point, not a pivot.")
+@click.option("--plot", "picture", metavar="FILE", help="Also draw the study's plot (.png or .svg).")
+@click.option("--timing", "with_timing", is_flag=True, help="Put the seconds it took into the meta block.")
+@click.option("--quiet", "-q", is_flag=True, help="No notes and no progress on stderr.")
+@options.format_options
+def command(
+    study: str, overrides: tuple[str, ...], path: str | None, form: str | None, quiet: bool, **given: Any
+) -> int:
+    """Evaluate STUDY, a YAML file or a name of the catalogue, and print its communication shares.
+
+    The table is a pivot that the study describes; --long and every other format give one row a point.
+    """
+    from comp_comm.report import views
+
+    _check_flags(given)
+    form = output.choose_format(form, path)
+    output.check_writable(path)
+    if given["picture"]:
+        from comp_comm.report.plot import check_plot
+
+        check_plot(given["picture"])
+    plan = make_plan(load_study(study, overrides))
+    wanted = check_columns(plan, _split(given["columns"]))
+    pivot = views.table_view(plan)
+    if form not in ("table", "markdown") or given["long_form"] or given["top"] or given["columns"]:
+        pivot = None
+    picture = views.plot_view(plan) if given["picture"] else None
+    options.note([] if quiet else notes(plan))
+    code = _answer(plan, wanted, pivot, path, form, quiet, given)
+    if picture and code == 0:
+        _draw(plan, given["picture"], picture)
+    return code
+
+
+def _check_flags(given: dict[str, Any]) -> None:
+    if given["top"] is None:
+        for flag in ("by", "ascending"):
+            if given[flag]:
+                raise ConfigError(f"--{flag} goes with --top N")
+
+
+def _split(columns: str | None) -> list[str]:
+    return [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else []
+
+
+def _answer(plan: Plan, wanted: tuple[str, ...], pivot: dict[str, Any] | None, path: str | None, form: str, quiet: bool,
+            given: dict[str, Any]) -> int:  # fmt: skip
+    progress = options.Progress(plan.grid.points, quiet)
+    by = given["by"] or DEFAULT_RANKING
+    stream = stream_rows(plan, wanted, given["top"], by, given["ascending"], progress)
+
+    def writer(out: IO[str]) -> None:
+        _write(out, stream, plan, pivot, form, given["with_timing"])
+        progress.finish()
+        stream.check()
+
+    return options.write(path, writer, lambda: stream.interrupted)
+
+
+def _write(out: IO[str], stream: Stream, plan: Plan, pivot: dict[str, Any] | None, form: str, timed: bool) -> None:
+    from comp_comm.report import machine, table
+
+    about = meta(plan)
+    batches: machine.Batches = (records(block) for block in stream)
+    if timed:
+        start = time.perf_counter()
+        batches = list(batches)
+        about["seconds"] = time.perf_counter() - start
+    if pivot:
+        table.write_pivot(out, batches, pivot, about, form)
+    elif form in table.STYLES:
+        table.write_table(out, batches, stream.wanted, about, form)
+    else:
+        machine.WRITERS[form](out, batches, stream.wanted, about)
+
+
+def _draw(plan: Plan, picture: str, view: dict[str, Any]) -> None:
+    from comp_comm.report import views
+    from comp_comm.report.plot import save_plot
+
+    stream = stream_rows(plan, plan.columns)
+    rows = [record for block in stream for record in records(block)]
+    save_plot(picture, views.plotted_rows(plan, rows), view, meta(plan))
+    click.echo(f"wrote {picture}", err=True)

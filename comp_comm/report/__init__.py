@@ -1,0 +1,1 @@
+"""The faces of an answer: tables, machine formats, plots. No physics."""

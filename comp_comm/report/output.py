@@ -1,0 +1,95 @@
+"""Where an answer goes: standard output, or a file written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from comp_comm.errors import ConfigError, one_of
+
+FORMATS = ("table", "csv", "json", "jsonl", "markdown")
+BY_SUFFIX = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".md": "markdown", ".txt": "table"}
+IN_MEMORY = 64 * 2**20
+
+
+def choose_format(asked: str | None, path: str | None) -> str:
+    """Return the format asked for, else what the file's extension says, else a table.
+
+    >>> choose_format(None, "out.csv")
+    'csv'
+    """
+    if asked:
+        return asked
+    if path is None or path == "-":
+        return "table"
+    suffix = Path(path).suffix.lower()
+    if suffix not in BY_SUFFIX:
+        raise ConfigError(f"-o {path}: the extension says no format ({one_of(list(BY_SUFFIX))}); or give --format")
+    return BY_SUFFIX[suffix]
+
+
+def check_writable(path: str | None) -> None:
+    """Raise ``ConfigError`` where a file cannot be written, before any work is done."""
+    if path is None or path == "-":
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise ConfigError(f"{path}: is a directory")
+    folder = target.parent
+    if not folder.is_dir():
+        raise ConfigError(f"{path}: there is no folder '{folder}'")
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(f"{path}: the folder '{folder}' cannot be written to")
+
+
+@contextmanager
+def open_output(path: str | None) -> Iterator[IO[str]]:
+    """Give a text file that becomes ``path`` (or goes to standard output) when the block ends without an error."""
+    if path is None or path == "-":
+        with tempfile.SpooledTemporaryFile(IN_MEMORY, mode="w+", encoding="utf-8", newline="") as spool:
+            yield spool
+            spool.seek(0)
+            while part := spool.read(2**20):
+                sys.stdout.write(part)
+            sys.stdout.flush()
+        return
+    target = Path(path)
+    with _replacing(target) as temporary, open(temporary, "w", encoding="utf-8", newline="") as out:
+        yield out
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[str]:
+    """Give a temporary file beside ``target`` that takes its place on success and vanishes on failure."""
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    try:
+        yield temporary
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def save_bytes(path: str, content: bytes) -> None:
+    """Write a whole file (a picture, say) or nothing."""
+    with _replacing(Path(path)) as temporary:
+        Path(temporary).write_bytes(content)
+
+
+def partial_path(path: str) -> str:
+    """Return where an interrupted answer is kept: it never passes for a whole one.
+
+    >>> partial_path("out/rows.csv")
+    'out/rows.partial.csv'
+    """
+    target = Path(path)
+    return str(target.with_name(f"{target.stem}.partial{target.suffix}"))

@@ -1,0 +1,124 @@
+"""Tables a person reads: long ones, and pivots of one value over two sets of axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import IO, Any
+
+from tabulate import tabulate
+
+from comp_comm.costmodels.breakdown import COLUMNS
+from comp_comm.fields import FIELDS
+from comp_comm.report.machine import Batches, Record
+
+STYLES = {"table": "simple", "markdown": "pipe"}
+BINARY_FIELDS = ("hidden", "seq_len")
+SCALES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+NOTHING = "-"
+
+
+def write_table(
+    out: IO[str], batches: Batches, columns: Sequence[str], meta: Record, style: str = "table"
+) -> None:
+    """Write a long table: title, what is the same in every row, and the columns that differ."""
+    rows = [record for batch in batches for record in batch]
+    all_feasible = all(row.get("feasible", True) for row in rows)
+    shown = [name for name in columns if not (all_feasible and name in ("feasible", "reason"))]
+    moving = {name for axis in meta.get("axes", ()) for name in axis}
+    same = [name for name in shown if name in FIELDS and name not in moving]
+    write_heading(out, meta, {name: rows[0][name] for name in same} if rows else {}, style)
+    write_records(out, rows, [name for name in shown if name not in same], style)
+
+
+def write_records(out: IO[str], rows: Sequence[Record], columns: Sequence[str], style: str = "table") -> None:
+    """Write records as a table, each column in a unit its header names."""
+    formats = [column_format(name, [row[name] for row in rows]) for name in columns]
+    cells = [[show(row[name]) for name, (_, show) in zip(columns, formats, strict=True)] for row in rows]
+    out.write(_tabulate(cells, [header for header, _ in formats], style))
+
+
+def write_pivot(out: IO[str], batches: Batches, view: Record, meta: Record, style: str = "table") -> None:
+    """Write one value over rows and a column axis, one block of the table for each value of ``per``."""
+    rows = [record for batch in batches for record in batch]
+    value, across, down, per = view["value"], view["columns"], view["rows"], view["per"]
+    header, show = column_format(value, [row[value] for row in rows])
+    write_heading(out, meta, {}, style)
+    meaning = COLUMNS[value].help if value in COLUMNS else ""
+    out.write(f"{header}{': ' + meaning if meaning else ''}\n")
+    wide = list(dict.fromkeys(row[across] for row in rows))
+    for key in dict.fromkeys(tuple(row[name] for name in per) for row in rows):
+        part = [row for row in rows if tuple(row[name] for name in per) == key]
+        if per:
+            out.write("\n" + ", ".join(f"{n} = {_short(v)}" for n, v in zip(per, key, strict=True)) + "\n")
+        cells: dict[tuple[Any, ...], dict[Any, str]] = {}
+        for row in part:
+            cells.setdefault(tuple(row[name] for name in down), {})[row[across]] = show(row[value])
+        formats = [column_format(name, [row[name] for row in rows])[1] for name in down]
+        lines = [
+            [*(f(v) for f, v in zip(formats, left, strict=True)), *(line.get(x, NOTHING) for x in wide)]
+            for left, line in cells.items()
+        ]
+        out.write("\n" + _tabulate(lines, [*down, *(f"{across} {_short(x)}" for x in wide)], style))
+
+
+def write_heading(out: IO[str], meta: Record, same: Record, style: str) -> None:
+    """Write the title and the conventions the numbers were made under."""
+    title = meta.get("title", "")
+    out.write(f"## {title}\n\n" if style == "markdown" else f"{title}\n")
+    given = {**meta.get("fixed", {}), **same}
+    devices = ", ".join(meta.get("hardware", {}))
+    # Factors that are left at 1 say nothing; conventions are always said.
+    told = {name: value for name, value in given.items() if value != 1 or FIELDS[name].default != 1}
+    said = [devices, meta.get("cost_model", ""), *(f"{name} {_short(value)}" for name, value in told.items())]
+    out.write("; ".join(text for text in said if text) + "\n")
+    out.write("\n" if style == "markdown" else "")
+
+
+def column_format(name: str, values: Sequence[Any]) -> tuple[str, Callable[[Any], str]]:
+    """Return a column's header, with its unit, and how its values are shown.
+
+    >>> header, show = column_format("compute_s", [0.0012, 0.5e-3])
+    >>> header, show(0.0012)
+    ('compute (ms)', '1.2')
+    """
+    numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    if name.endswith("_fraction"):
+        return f"{name} (%)", lambda v: _or_nothing(v, lambda x: f"{100 * x:.1f}")
+    if name.endswith("_s"):
+        scale, unit = _seconds_scale(numbers)
+        return f"{name[:-2]} ({unit})", lambda v: _or_nothing(v, lambda x: f"{x / scale:.4g}")
+    if name in BINARY_FIELDS and numbers and all(v % 1024 == 0 for v in numbers):
+        return name, lambda v: _or_nothing(v, lambda x: f"{int(x) // 1024}K")
+    unit = COLUMNS[name].unit if name in COLUMNS and not name.endswith("_per_byte") else ""
+    return f"{name} ({unit})" if unit else name, lambda v: _or_nothing(v, _short)
+
+
+def _seconds_scale(numbers: Sequence[float]) -> tuple[float, str]:
+    positive = sorted(v for v in numbers if v > 0)
+    middle = positive[len(positive) // 2] if positive else 1.0
+    return next((item for item in SCALES if middle >= item[0]), SCALES[-1])
+
+
+def _or_nothing(value: Any, show: Callable[[Any], str]) -> str:
+    return NOTHING if value is None else show(value)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.4g}"
+    return str(value)
+
+
+def _tabulate(cells: Sequence[Sequence[str]], headers: Sequence[str], style: str) -> str:
+    words = [any(_is_word(row[i]) for row in cells) for i in range(len(headers))]
+    align = ["left" if word else "right" for word in words]
+    colalign = align if cells else None
+    text: str = tabulate(cells, headers, tablefmt=STYLES[style], disable_numparse=True, colalign=colalign)
+    return text + "\n"
+
+
+def _is_word(text: str) -> bool:
+    return not (text == NOTHING or text[:1].isdigit() or text[:2].lstrip("-")[:1].isdigit())

@@ -1,0 +1,270 @@
+"""The inverse question: at which value of a field does a column meet a target?
+
+The field becomes one more axis of the grid, scanned from end to end; every crossing of the target is then bisected, all
+of them at once. So it inverts whatever the cost model says, monotone or not, and finds every solution in the span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from comp_comm.configs.axes import Axis
+from comp_comm.configs.study import Study
+from comp_comm.costmodels.breakdown import COLUMNS
+from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
+from comp_comm.fields import FIELDS, Value, solvable
+from comp_comm.formulas.arrays import Array, Index, to_float
+from comp_comm.formulas.scaling import next_divisor
+from comp_comm.sweep.engine import Rows, blocks, extent
+from comp_comm.sweep.plan import Plan, make_plan
+from comp_comm.sweep.result import meta, records
+
+SCAN = 1025
+BISECTIONS = 80
+MAX_POINTS = 100_000
+TOLERANCE = 1e-9
+Records = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked: ``column`` shall be ``target``, by choosing ``field`` between ``low`` and ``high``."""
+
+    column: str
+    target: float
+    field: str
+    low: float
+    high: float
+
+
+def ask(column: str, target: float, field: str, between: tuple[float, float] | None = None) -> Question:
+    """Return a checked question. Raises ``ConfigError`` for an unknown column or a field that cannot be solved for."""
+    if column not in COLUMNS:
+        raise ConfigError(f"--target: no column is called '{column}'{nearest(column, COLUMNS)} "
+                          f"({one_of(list(COLUMNS))})")  # fmt: skip
+    able = solvable(FIELDS)
+    field = field.replace("-", "_")
+    span = FIELDS[field].solve if field in able else None
+    if span is None:
+        raise ConfigError(f"--for: '{field}' cannot be solved for{nearest(field, able)} ({one_of(able)})")
+    if not np.isfinite(target):
+        raise ConfigError(f"--target: must be a finite number, not {target}")
+    low, high = between or span
+    if not (np.isfinite(low) and np.isfinite(high)) or low <= 0 or low >= high:
+        raise ConfigError(f"--between: must go from a number above 0 up to a larger one, not {low:g} to {high:g}")
+    return Question(column, target, field, low, high)
+
+
+def solve(study: Study, question: Question) -> tuple[Records, dict[str, Any]]:
+    """Return, for every point of the study's other axes, the values of the field that meet the target.
+
+    Parameters
+    ----------
+    study : Study
+        Everything but the field that is solved for (what it says of that field is dropped).
+    question : Question
+        See `ask`.
+
+    Returns
+    -------
+    records, meta
+        A record a solution: the point, ``value`` (real, also for a whole-number field), ``achieved`` (the column
+        there), and for whole-number fields the valid neighbours ``below`` and ``above`` with the column at them. A point
+        without a solution has ``value`` None and a ``reason``.
+
+    Raises
+    ------
+    ConfigError
+        For a wrong study, or more than 100,000 points.
+    InfeasibleError
+        If no point has a solution; the message says which values the column takes.
+
+    Examples
+    --------
+    >>> from comp_comm.configs.study import study_from
+    >>> study = study_from({"set": {"hidden": "64K", "seq_len": "4K", "micro_batch": 1, "tp": 256}})
+    >>> rows, _ = solve(study, ask("serialized_comm_fraction", 0.2, "network"))
+    >>> round(rows[0]["value"], 3)
+    3.659
+    """
+    study = _without(study, question.field)
+    study.fixed[question.field] = 1
+    plan = make_plan(study, free=question.field)
+    if plan.grid.derives_tp and question.field in ("hidden", "tp"):
+        raise ConfigError(f"'tp: required' follows from hidden; give tp a value to solve for {question.field}")
+    if plan.grid.points > MAX_POINTS:
+        raise ConfigError(f"the study has {plan.grid.points:,} points; at most {MAX_POINTS:,} are solved at once")
+    found, spans = _brackets(plan, question)
+    solved = _bisect(plan, question, found)
+    rows = _answers(plan, question, found, solved, spans)
+    if all(row["value"] is None for row in rows):
+        raise InfeasibleError(f"no value of {question.field} from {question.low:g} to {question.high:g} gives "
+                              f"{question.column} = {question.target:g}; {rows[0]['reason']}")  # fmt: skip
+    about = meta(plan)
+    about["fixed"].pop(question.field, None)
+    return rows, {**about, "solve": vars(question), "points": plan.grid.points}
+
+
+def _without(study: Study, field: str) -> Study:
+    """Return the study without what it says of a field."""
+    axes = (Axis({n: v for n, v in axis.values.items() if n != field}) for axis in study.axes)
+    fixed = {name: value for name, value in study.fixed.items() if name != field}
+    origins = {name: place for name, place in study.origins.items() if name != field}
+    return replace(study, axes=tuple(axis for axis in axes if axis.values), fixed=fixed, origins=origins)
+
+
+def _at(plan: Plan, question: Question, axes: tuple[Axis, ...], values: Sequence[float]) -> Plan:
+    """Return the plan with the field as one more axis, the last; its values are real numbers."""
+    fixed: dict[str, Value] = {n: v for n, v in plan.grid.fixed.items() if n != question.field}
+    axis = Axis({question.field: tuple(values)})
+    return replace(plan, grid=replace(plan.grid, fixed=fixed, axes=(*axes, axis)))
+
+
+def _column(plan: Plan, index: Index, shape: tuple[int, ...], column: str) -> Array:
+    values: Array = np.broadcast_to(COLUMNS[column].of(plan.evaluate(index)), shape)
+    return values
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Crossings of the target: the flat index of each one's point, and the two ends it lies between."""
+
+    point: Any
+    low: Array
+    high: Array
+
+
+def _brackets(plan: Plan, question: Question) -> tuple[_Found, Array]:
+    """Return every crossing of the target on the scan, and the least and largest value of the column at each point."""
+    scan = np.exp(np.linspace(np.log(question.low), np.log(question.high), SCAN))
+    scan[0], scan[-1] = question.low, question.high
+    wide = _at(plan, question, plan.grid.axes, scan.tolist())
+    points, steps, spans = [], [], []
+    start = 0
+    for block in blocks(wide.grid.shape, max(SCAN, 2**21)):
+        values = _column(wide, block, extent(block), question.column).reshape(-1, SCAN)
+        spans.append(np.stack([np.nanmin(values, axis=1), np.nanmax(values, axis=1)]))
+        side = np.sign(values - question.target)
+        crossing = (side[:, :-1] * side[:, 1:] < 0) | (side[:, :-1] == 0)
+        crossing[:, -1] |= side[:, -1] == 0
+        point, step = np.nonzero(crossing)
+        points.append(point + start)
+        steps.append(step)
+        start += values.shape[0]
+    step = np.concatenate(steps)
+    return _Found(np.concatenate(points), scan[step], scan[step + 1]), np.concatenate(spans, axis=1)
+
+
+def _points(plan: Plan, question: Question, point: Any, values: Array) -> Plan:
+    """Return a table of points, each with its own value of the field: a grid of one axis."""
+    places = np.unravel_index(point, plan.grid.shape) if plan.grid.shape else ()
+    columns: dict[str, tuple[Value, ...]] = {
+        name: tuple(labels[int(i)] for i in place)
+        for axis, place in zip(plan.grid.axes, places, strict=True)
+        for name, labels in axis.values.items()
+    }
+    columns[question.field] = tuple(values.tolist())
+    fixed = {n: v for n, v in plan.grid.fixed.items() if n != question.field}
+    return replace(plan, grid=replace(plan.grid, fixed=fixed, axes=(Axis(columns),)))
+
+
+def _values_at(plan: Plan, question: Question, point: Any, values: Array) -> Array:
+    if not len(point):
+        return to_float([])
+    table = _points(plan, question, point, values)
+    return _column(table, (slice(0, len(point)),), (len(point),), question.column)
+
+
+def _bisect(plan: Plan, question: Question, found: _Found) -> Array:
+    """Return where each crossing is, halving all intervals at once (on a log scale)."""
+    low, high = found.low.copy(), found.high.copy()
+    if not low.size:
+        return low
+    at_low = _values_at(plan, question, found.point, low) - question.target
+    at_high = _values_at(plan, question, found.point, high) - question.target
+    sign = np.where(at_low == 0, -np.sign(at_high), np.sign(at_low))
+    for _ in range(BISECTIONS):
+        middle = np.sqrt(low * high)
+        side = np.sign(_values_at(plan, question, found.point, middle) - question.target)
+        left = side * sign > 0
+        low, high = np.where(left, middle, low), np.where(left, high, middle)
+    candidates = np.stack([found.low, low, high, found.high])
+    errors = [np.abs(_values_at(plan, question, found.point, row) - question.target) for row in candidates]
+    best: Array = candidates[np.argmin(errors, axis=0), np.arange(low.size)]
+    return best
+
+
+def _answers(plan: Plan, question: Question, found: _Found, solved: Array, spans: Array) -> Records:
+    achieved = _values_at(plan, question, found.point, solved)
+    neighbours = _neighbours(plan, question, found.point, solved)
+    met = np.abs(achieved - question.target) <= TOLERANCE * max(1.0, abs(question.target))
+    asked = {"solved_for": question.field, "column": question.column, "target": question.target}
+    points, broken = _inputs(plan, question), _broken(plan, question)
+    rows: Records = []
+    for number, point in enumerate(points):
+        mine = np.flatnonzero(found.point == number) if not broken[number] else []
+        for i in mine:
+            reason = None if met[i] else f"{question.column} jumps over the target here"
+            more = {key: values[i] for key, values in neighbours.items()}
+            answer = {"value": float(solved[i]), "achieved": float(achieved[i]), **more, "reason": reason}
+            rows.append({**point, **asked, **answer})
+        if not len(mine):
+            low, high = spans[:, number]
+            stays = f"it goes from {low:.6g} to {high:.6g}" if low == low else "a number it needs is blank"
+            nothing = dict.fromkeys(("value", "achieved", *neighbours))
+            rows.append({**point, **asked, **nothing, "reason": broken[number] or stays})
+    return rows
+
+
+def _whole(plan: Plan) -> tuple[slice, ...]:
+    return tuple(slice(0, n) for n in plan.grid.shape)
+
+
+def _inputs(plan: Plan, question: Question) -> Records:
+    """Return the other fields of every point, in the order of the grid."""
+    names = [name for name in plan.inputs if name != question.field]
+    columns = {name: plan.grid.column(name, _whole(plan)) for name in names}
+    return records(Rows({n: np.broadcast_to(v, plan.grid.shape).reshape(-1) for n, v in columns.items()}))
+
+
+def _broken(plan: Plan, question: Question) -> list[str]:
+    """Return the first rule each point breaks, whatever the field that is solved for is; empty where none."""
+    reasons = np.zeros(plan.grid.shape, dtype=object)
+    reasons[...] = ""
+    for violation in plan.evaluate(_whole(plan)).violations:
+        if question.field not in violation.fields:
+            reasons = np.where(violation.broken & (reasons == ""), violation.reason, reasons)
+    found: list[str] = np.broadcast_to(reasons, plan.grid.shape).reshape(-1).tolist()
+    return found
+
+
+def _neighbours(plan: Plan, question: Question, point: Any, solved: Array) -> dict[str, list[Any]]:
+    """Return the valid whole numbers on either side of each solution, and the column there."""
+    if FIELDS[question.field].kind != "int":
+        return {}
+    below, above = _valid_neighbours(plan, question, point, solved)
+    found: dict[str, list[Any]] = {}
+    for name, values in (("below", below), ("above", above)):
+        known = np.where(np.isnan(values) | (values < 1), 1.0, values)
+        at = _values_at(plan, question, point, known)
+        good = ~np.isnan(values) & (values >= 1)
+        found[name] = [int(v) if ok else None for v, ok in zip(values, good, strict=True)]
+        found[f"at_{name}"] = [float(v) if ok else None for v, ok in zip(at, good, strict=True)]
+    return found
+
+
+def _valid_neighbours(plan: Plan, question: Question, point: Any, solved: Array) -> tuple[Array, Array]:
+    """Return the whole numbers around each solution: divisors of hidden for tp, multiples of tp for hidden."""
+    if not len(point):
+        return solved, solved
+    grid = _points(plan, question, point, solved).grid
+    hidden, tp = (np.broadcast_to(grid.values(name, (slice(None),)), solved.shape) for name in ("hidden", "tp"))
+    if question.field == "tp":
+        # The largest divisor at most x is H over the smallest divisor at least H / x.
+        return hidden / next_divisor(hidden, hidden / solved), to_float(next_divisor(hidden, solved))
+    step = tp if question.field == "hidden" else np.ones(solved.shape)
+    return np.floor(solved / step + 1e-9) * step, np.ceil(solved / step - 1e-9) * step

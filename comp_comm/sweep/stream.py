@@ -1,0 +1,44 @@
+"""Rows on their way out: counted, checked for feasibility, and kept when the user interrupts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from comp_comm.errors import InfeasibleError
+from comp_comm.sweep.engine import Rows
+from comp_comm.sweep.plan import FEASIBLE, REASON
+
+
+@dataclass
+class Stream:
+    """Blocks of rows with only the wanted columns; knows what went by.
+
+    A ``KeyboardInterrupt`` while rows are made ends the stream and sets ``interrupted``: what was made is kept.
+    """
+
+    blocks: Iterable[Rows]
+    wanted: Sequence[str]
+    rows: int = 0
+    feasible: int = 0
+    interrupted: bool = False
+    reasons: set[str] = field(default_factory=set)
+
+    def __iter__(self) -> Iterator[Rows]:
+        try:
+            for block in self.blocks:
+                self.rows += len(block)
+                here = int(block.columns[FEASIBLE].sum())
+                self.feasible += here
+                if here < len(block):
+                    self.reasons.update(block.columns[REASON].tolist())
+                yield Rows({name: block.columns[name] for name in self.wanted})
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def check(self) -> None:
+        """Raise ``InfeasibleError`` where nothing feasible came by (and nobody interrupted)."""
+        if self.interrupted or self.feasible:
+            return
+        reasons = "; ".join(sorted(self.reasons - {""}))
+        raise InfeasibleError(f"no feasible point: {reasons or 'none passes the conditions (or none is feasible)'}")
