@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import IO, Any, TypeVar
 import click
 
 from comp_comm.configs import catalogue
+from comp_comm.configs.strict_yaml import load_value
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
 from comp_comm.report import output
@@ -122,3 +124,34 @@ def naming(flag: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ConfigError(f"{flag}: {error}") from None
+
+
+def parse_number(text: str) -> float:
+    """Return a finite number. Raises ``ValueError`` for anything else."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is not a number") from None
+    if not math.isfinite(number):
+        raise ValueError(f"must be a finite number, not {text}")
+    return number
+
+
+def check_finite(flag: str, values: Iterable[float]) -> None:
+    """Raise ``ConfigError`` where a flag was given NaN or infinity."""
+    for value in values:
+        if not math.isfinite(value):
+            raise ConfigError(f"{flag}: must be a finite number, not {value}")
+
+
+def parse_field(name: str, text: str) -> Any:
+    """Return a flag's text as a value of the field it is named after."""
+    with naming(FIELDS[name].flag):
+        return FIELDS[name].parse(load_value(text, FIELDS[name].flag, name).data[name])
+
+
+def setup_line(meta: dict[str, Any]) -> str:
+    """Return hardware, cost model and the fixed values that are not at their neutral default, in one line."""
+    fixed = {name: value for name, value in meta["fixed"].items() if value != 1 or FIELDS[name].default != 1}
+    said = [", ".join(meta["hardware"]), meta["cost_model"], *(f"{name} {value}" for name, value in fixed.items())]
+    return "; ".join(said)

@@ -108,7 +108,7 @@ def _short(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float) and math.isfinite(value):
-        return f"{value:.4g}"
+        return f"{value:.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.4g}"
     return str(value)
 
 

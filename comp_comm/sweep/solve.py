@@ -42,7 +42,10 @@ class Question:
 
 
 def ask(column: str, target: float, field: str, between: tuple[float, float] | None = None) -> Question:
-    """Return a checked question. Raises ``ConfigError`` for an unknown column or a field that cannot be solved for."""
+    """Return a checked question.
+
+    Raises ``ConfigError`` for an unknown column, a field that cannot be solved for, or a span that is none.
+    """
     if column not in COLUMNS:
         raise ConfigError(f"--target: no column is called '{column}'{nearest(column, COLUMNS)} "
                           f"({one_of(list(COLUMNS))})")  # fmt: skip
@@ -139,7 +142,7 @@ class _Found:
 
 
 def _brackets(plan: Plan, question: Question) -> tuple[_Found, Array]:
-    """Return every crossing of the target on the scan, and the least and largest value of the column at each point."""
+    """Return every crossing of the target on the scan, and the range of the column at each point."""
     scan = np.exp(np.linspace(np.log(question.low), np.log(question.high), SCAN))
     scan[0], scan[-1] = question.low, question.high
     wide = _at(plan, question, plan.grid.axes, scan.tolist())
@@ -194,8 +197,7 @@ def _bisect(plan: Plan, question: Question, found: _Found) -> Array:
         low, high = np.where(left, middle, low), np.where(left, high, middle)
     candidates = np.stack([found.low, low, high, found.high])
     errors = [np.abs(_values_at(plan, question, found.point, row) - question.target) for row in candidates]
-    best: Array = candidates[np.argmin(errors, axis=0), np.arange(low.size)]
-    return best
+    return to_float(np.take_along_axis(candidates, np.argmin(errors, axis=0)[None], axis=0)[0])
 
 
 def _answers(plan: Plan, question: Question, found: _Found, solved: Array, spans: Array) -> Records:
@@ -206,16 +208,16 @@ def _answers(plan: Plan, question: Question, found: _Found, solved: Array, spans
     points, broken = _inputs(plan, question), _broken(plan, question)
     rows: Records = []
     for number, point in enumerate(points):
-        mine = np.flatnonzero(found.point == number) if not broken[number] else []
+        mine: list[int] = [] if broken[number] else np.flatnonzero(found.point == number).tolist()
         for i in mine:
             reason = None if met[i] else f"{question.column} jumps over the target here"
             more = {key: values[i] for key, values in neighbours.items()}
             answer = {"value": float(solved[i]), "achieved": float(achieved[i]), **more, "reason": reason}
-            rows.append({**point, **asked, **answer})
-        if not len(mine):
+            rows.append({**point, question.field: float(solved[i]), **asked, **answer})
+        if not mine:
             low, high = spans[:, number]
             stays = f"it goes from {low:.6g} to {high:.6g}" if low == low else "a number it needs is blank"
-            nothing = dict.fromkeys(("value", "achieved", *neighbours))
+            nothing = dict.fromkeys((question.field, "value", "achieved", *neighbours))
             rows.append({**point, **asked, **nothing, "reason": broken[number] or stays})
     return rows
 

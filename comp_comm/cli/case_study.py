@@ -1,0 +1,63 @@
+"""``compcomm case-study``: Fig 12 of the paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from comp_comm.cli import options
+from comp_comm.report import output
+from comp_comm.report.answer import write_answer
+from comp_comm.sweep.case_study import INTERFERENCE, SETTABLE, SLOWDOWN, case_study
+
+SHOWN = (
+    "scenario", "step_s", "compute_s", "serialized_comm_s", "overlappable_comm_s", "hidden_comm_s", "exposed_comm_s",
+    "serialized_comm_fraction", "hidden_comm_fraction", "exposed_comm_fraction",
+)  # fmt: skip
+
+
+@click.command(epilog="Examples: compcomm case-study | compcomm case-study --interference 1.5 --plot fig12.png | "
+               "compcomm case-study --hidden 16K --tp 64 --format json")  # fmt: skip
+@click.option("--hardware", metavar="NAME|FILE", help="Hardware profile. [default: mi210]",
+              shell_complete=options.complete_names("hardware"))  # fmt: skip
+@options.field_options(SETTABLE)
+@click.option("--inter-node-slowdown", type=float, default=SLOWDOWN, show_default=True,
+              help="How much slower the inter-node links are that data parallelism uses.")  # fmt: skip
+@click.option("--interference", type=float, default=INTERFERENCE, show_default=True,
+              help="Slowdown of data-parallel communication by running beside compute.")  # fmt: skip
+@click.option("--plot", "picture", metavar="FILE", help="Also draw it (.png or .svg).")
+@options.format_options
+def command(
+    hardware: str | None,
+    inter_node_slowdown: float,
+    interference: float,
+    picture: str | None,
+    path: str | None,
+    form: str | None,
+    **fields: Any,
+) -> int:
+    """Serialized and overlapped communication together, in three scenarios.
+
+    All links intra-node; data parallelism over slower inter-node links; the same with interference. The default
+    set-up is inferred from the two shares the paper gives (48 % serialized, 9 % overlapped); every field can be
+    changed.
+    """
+    form = output.choose_format(form, path)
+    output.check_writable(path)
+    if picture:
+        from comp_comm.report.plot import check_plot
+
+        check_plot(picture)
+    overrides = (*options.given_fields(fields), *((f"hardware={hardware}",) if hardware else ()))
+    rows, meta = case_study(overrides, inter_node_slowdown, interference)
+    heading = [meta["title"], options.setup_line(meta), f"set-up {meta['setup']}"]
+    heading.append("fractions are of each scenario's own step; exposed_comm_fraction is serialized and exposed together")
+    notes = [f"note: {text}" for text in meta["notes"]]
+    code = options.write(path, lambda out: write_answer(out, form, rows, meta, SHOWN, heading, notes))
+    if picture:
+        from comp_comm.report.plot import save_case_study
+
+        save_case_study(picture, rows, meta)
+        click.echo(f"wrote {picture}", err=True)
+    return code

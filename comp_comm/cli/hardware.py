@@ -1,0 +1,157 @@
+"""``compcomm hardware``: list, show, lint and ratio."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import comp_comm
+from comp_comm.cli import options
+from comp_comm.configs import catalogue
+from comp_comm.configs.hardware_file import load_profile
+from comp_comm.errors import CheckFailedError, ConfigError
+from comp_comm.fields import PRECISION_BYTES
+from comp_comm.hardware.lint import lint
+from comp_comm.hardware.profile import Number, Profile
+from comp_comm.hardware.ratio import ratio, scale_out_key, scale_up_key, sixteen_bit_peak
+from comp_comm.report import output
+from comp_comm.report.answer import basic_meta, write_answer
+from comp_comm.units import format_quantity
+
+PER_SI = {"FLOP/s": 1e12, "bytes": 2.0**30, "bytes/s": 1e9}
+names = options.complete_names("hardware")
+
+
+@click.group(epilog="Examples: compcomm hardware show mi210 | compcomm hardware ratio a100-sxm-80gb h100-sxm")
+def command() -> None:
+    """Hardware profiles: what is known of a device, where from, and how sure it is."""
+
+
+def _catalogue() -> list[Profile]:
+    return [load_profile(name) for name in catalogue.names("hardware")]
+
+
+def _prepare(form: str | None, path: str | None) -> str:
+    form = output.choose_format(form, path)
+    output.check_writable(path)
+    return form
+
+
+@command.command("list", epilog="Example: compcomm hardware list --format csv")
+@options.format_options
+def list_command(path: str | None, form: str | None) -> int:
+    """List the catalogue: dense 16-bit peak, memory, and bandwidth per device and direction."""
+    form = _prepare(form, path)
+    rows = [
+        {"name": p.name, "title": p.title, "year": p.year,
+         "peak_tflops": sixteen_bit_peak(p) / 1e12,
+         "memory_gib": _shown(p, "memory.capacity"), "memory_gbps": _shown(p, "memory.bandwidth"),
+         "domain": _whole(p.value(f"network.{p.tiers[0]}.domain")),
+         "scale_up_gbps": _shown(p, scale_up_key(p)), "scale_out_gbps": _shown(p, scale_out_key(p)),
+         "presets": " ".join(p.presets)}
+        for p in _catalogue()
+    ]  # fmt: skip
+    meta = basic_meta("hardware list", comp_comm.__version__, units={
+        "peak_tflops": "TFLOP/s, dense, 16 bit", "memory_gib": "GiB", "memory_gbps": "GB/s",
+        "scale_up_gbps": "GB/s per device and direction",
+        "scale_out_gbps": "GB/s per device and direction"})  # fmt: skip
+    heading = ["Peak in dense 16-bit TFLOP/s; memory in GiB; bandwidth in GB/s (network: per device and direction)"]
+    return options.write(path, lambda out: write_answer(out, form, rows, meta, (), heading))
+
+
+def _shown(profile: Profile, key: str | None) -> float | None:
+    number = profile.numbers.get(key) if key else None
+    return None if number is None or number.value is None else float(f"{number.value / PER_SI[number.kind]:.12g}")
+
+
+def _whole(value: float) -> int | None:
+    return int(value) if value == value else None
+
+
+@command.command("show", epilog="Example: compcomm hardware show mi210")
+@click.argument("name", shell_complete=names)
+@options.format_options
+def show_command(name: str, path: str | None, form: str | None) -> int:
+    """Show every number of a profile with its source and certainty; what it extends is resolved."""
+    form = _prepare(form, path)
+    profile = load_profile(name)
+    presets = {f"presets.{p}.{key}": n for p, numbers in profile.presets.items() for key, n in numbers.items()}
+    rows = [_number_row(key, number) for key, number in {**profile.numbers, **presets}.items()]
+    meta = basic_meta(
+        "hardware show", comp_comm.__version__, name=profile.name, title=profile.title, vendor=profile.vendor,
+        year=profile.year, dense=profile.dense, devices_per_package=profile.devices_per_package,
+        topologies=dict(profile.topologies), presets=dict(profile.preset_titles),
+        default_timing=profile.default_timing, waivers=dict(profile.waivers), notes=list(profile.notes),
+        sha256=profile.sha256,
+    )  # fmt: skip
+    heading = [f"{profile.name}: {profile.title} ({profile.vendor}, {profile.year})"]
+    heading += [f"{tier}: {topology}" for tier, topology in profile.topologies.items()]
+    heading += [f"timing {preset}: {title}" for preset, title in profile.preset_titles.items()]
+    shown = ("key", "value", "certainty", "source", "date")
+    notes = [f"note: {text}" for text in profile.notes]
+    return options.write(path, lambda out: write_answer(out, form, rows, meta, shown, heading, notes))
+
+
+def _number_row(key: str, number: Number) -> dict[str, Any]:
+    switches = {"use_tiers": ("ignored", "used"), "ring_limit": ("exact", "limit")}
+    name = key.rsplit(".", 1)[-1]
+    if number.value is None:
+        text = None
+    elif name in switches:
+        text = switches[name][int(number.value)]
+    elif number.kind in PER_SI or number.kind == "seconds":
+        text = format_quantity(number.value, number.kind)
+    else:
+        text = f"{number.value:.12g}"
+    return {"key": key, "value": text, "si": number.value, "certainty": number.certainty, "source": number.source,
+            "date": number.date}  # fmt: skip
+
+
+@command.command("lint", epilog="Examples: compcomm hardware lint | compcomm hardware lint my-cluster.yaml")
+@click.argument("files", nargs=-1, shell_complete=names)
+@options.format_options
+def lint_command(files: tuple[str, ...], path: str | None, form: str | None) -> int:
+    """Check profiles for what is usually wrong: sparse peaks, bidirectional links, mixed-up parts, missing sources.
+
+    Without FILES the whole catalogue. Exits 1 if anything is found; a waived finding is shown with its reason.
+    """
+    form = _prepare(form, path)
+    known = _catalogue()
+    profiles = [load_profile(name) for name in files] if files else known
+    findings = [finding for profile in profiles for finding in lint(profile, known)]
+    rows = [
+        {"profile": f.profile, "rule": f.rule, "key": f.key, "message": f.message, "waived": f.waived or None}
+        for f in findings
+    ]
+    bad = sum(not f.waived for f in findings)
+    meta = basic_meta("hardware lint", comp_comm.__version__, profiles=[p.name for p in profiles], findings=bad)
+    if rows or form not in ("table", "markdown"):
+        options.write(path, lambda out: write_answer(out, form, rows, meta))
+    click.echo(f"{len(profiles)} profile{'s' * (len(profiles) != 1)}: {bad} finding{'s' * (bad != 1)}, "
+               f"{len(findings) - bad} waived", err=True)  # fmt: skip
+    if bad:
+        raise CheckFailedError(f"lint found {bad} problem{'s' * (bad != 1)}")
+    return 0
+
+
+@command.command("ratio", epilog="Example: compcomm hardware ratio v100-sxm-32gb a100-sxm-80gb")
+@click.argument("old", shell_complete=names)
+@click.argument("new", shell_complete=names)
+@click.option("--per", type=click.Choice(("package", "device")), default="package", show_default=True,
+              help="What is compared: a package may hold several devices (MI250X: two).")  # fmt: skip
+@click.option("--precision", type=click.Choice(list(PRECISION_BYTES)), help="[default: the 16-bit peak of each]")
+@options.format_options
+def ratio_command(
+    old: str, new: str, per: str, precision: str | None, path: str | None, form: str | None
+) -> int:
+    """How many times the old one the new one has, and what becomes of FLOP per byte (flop-vs-bw by data sheet)."""
+    form = _prepare(form, path)
+    before, after = load_profile(old), load_profile(new)
+    try:
+        row = ratio(before, after, per, precision)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    meta = basic_meta("hardware ratio", comp_comm.__version__, per=per, precision=precision)
+    heading = [f"{before.title} -> {after.title}, per {per}: how many times the old one the new one has"]
+    return options.write(path, lambda out: write_answer(out, form, [row], meta, (), heading))

@@ -1,0 +1,51 @@
+"""``compcomm required-tp``: Eq 10, the tensor-parallel degree a model needs."""
+
+from __future__ import annotations
+
+import click
+
+import comp_comm
+from comp_comm.cli import options
+from comp_comm.formulas.scaling import BASE_PARAMETERS, BASE_TP
+from comp_comm.report import output
+from comp_comm.report.answer import basic_meta, write_answer
+from comp_comm.sweep.algorithmic import MEMORY_SCALINGS, SINCE_MEGATRON, required_tp_table
+
+POSITIVE = click.FloatRange(min=0, min_open=True, max=1e16)
+
+
+@click.command(epilog="Examples: compcomm required-tp | compcomm required-tp --parameters 1e12 --memory-scaling 6")
+@click.option("--model", "models", multiple=True, metavar="NAME|FILE",
+              help="A model; may be repeated. [default: those since Megatron-LM in the paper's Table 4]",
+              shell_complete=options.complete_names("model"))  # fmt: skip
+@click.option("--parameters", multiple=True, type=POSITIVE, help="A bare number of parameters; may be repeated.")
+@click.option("--memory-scaling", "scalings", multiple=True, type=POSITIVE, default=MEMORY_SCALINGS, show_default=True,
+              help="Device memory over the base model's device; may be repeated.")  # fmt: skip
+@click.option("--base-tp", type=POSITIVE, default=BASE_TP, show_default=True, help="TP of the base model.")
+@click.option("--base-parameters", type=POSITIVE, default=BASE_PARAMETERS, show_default=True,
+              help="Parameters of the base model (Megatron-LM BERT).")  # fmt: skip
+@options.format_options
+def command(
+    models: tuple[str, ...],
+    parameters: tuple[float, ...],
+    scalings: tuple[float, ...],
+    base_tp: float,
+    base_parameters: float,
+    path: str | None,
+    form: str | None,
+) -> int:
+    """The tensor-parallel degree a model needs to fit: base TP x parameter ratio / memory ratio (Eq 10, Fig 9).
+
+    required_tp is rounded to the nearest whole number; tp is the next divisor of the model's hidden dimension.
+    """
+    for flag, values in (("--parameters", parameters), ("--memory-scaling", scalings), ("--base-tp", (base_tp,)),
+                         ("--base-parameters", (base_parameters,))):  # fmt: skip
+        options.check_finite(flag, values)
+    form = output.choose_format(form, path)
+    output.check_writable(path)
+    chosen = models or (() if parameters else SINCE_MEGATRON)
+    rows = required_tp_table(chosen, parameters, scalings, base_tp, base_parameters)
+    meta = basic_meta("required-tp", comp_comm.__version__, base_tp=base_tp, base_parameters=base_parameters)
+    heading = [f"Required TP = {base_tp:g} x (parameters / {base_parameters:g}) / memory scaling (Eq 10)"]
+    shown = [name for name in rows[0] if name not in ("title", "required_tp_exact")]
+    return options.write(path, lambda out: write_answer(out, form, rows, meta, shown, heading))

@@ -1,0 +1,37 @@
+"""One way to write the answer of any command that gives records: table, markdown, CSV, JSON, JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import IO, Any
+
+from comp_comm.report import machine, table
+
+Record = dict[str, Any]
+
+
+def write_answer(
+    out: IO[str],
+    form: str,
+    rows: Sequence[Record],
+    meta: Record,
+    columns: Sequence[str] = (),
+    heading: Sequence[str] = (),
+    footnotes: Sequence[str] = (),
+) -> None:
+    """Write records in a format. A table shows ``columns`` (all if none are named), between heading and footnotes."""
+    every = list(rows[0]) if rows else list(columns)
+    if form in machine.WRITERS:
+        machine.WRITERS[form](out, [rows], every, meta)
+        return
+    for line in heading:
+        out.write(line + "\n")
+    out.write("\n" if heading else "")
+    table.write_records(out, rows, columns or every, form)
+    if footnotes:
+        out.write("\n" + "".join(f"{line}\n" for line in footnotes))
+
+
+def basic_meta(command: str, version: str, **more: Any) -> Record:
+    """Return the meta block of a command that evaluates no study."""
+    return {"tool": "compcomm", "version": version, "schema": 1, "command": command, **more}
