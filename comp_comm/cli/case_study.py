@@ -49,10 +49,10 @@ def command(
         from comp_comm.report.plot import check_plot
 
         check_plot(picture)
-    overrides = (*options.given_fields(fields), *((f"hardware={hardware}",) if hardware else ()))
+    overrides = (*options.given_fields(fields), *((f"--hardware={hardware}",) if hardware else ()))
     rows, meta = case_study(overrides, inter_node_slowdown, interference)
     heading = [meta["title"], options.setup_line(meta), f"set-up {meta['setup']}"]
-    heading.append("fractions are of each scenario's own step; exposed_comm_fraction is serialized and exposed together")
+    heading.append("fractions are of each scenario's own step; exposed_comm_fraction is serialized + exposed")
     notes = [f"note: {text}" for text in meta["notes"]]
     code = options.write(path, lambda out: write_answer(out, form, rows, meta, SHOWN, heading, notes))
     if picture:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,8 +53,8 @@ def field_options(names: Sequence[str]) -> Callable[[Command], Command]:
 
 
 def given_fields(values: dict[str, Any]) -> list[str]:
-    """Return flags that were given as overrides ("tp=16")."""
-    return [f"{name}={value}" for name, value in values.items() if value is not None]
+    """Return flags that were given, as overrides of a study ("--tp=16")."""
+    return [f"{FIELDS[name].flag}={value}" for name, value in values.items() if value is not None]
 
 
 def complete_names(kind: str) -> Callable[..., list[str]]:
@@ -66,16 +67,36 @@ def complete_names(kind: str) -> Callable[..., list[str]]:
 
 
 class Progress:
-    """Points done, on stderr, once a second has passed; plain lines where stderr is no terminal."""
+    """Points done, on stderr, once a second has passed; plain lines where stderr is no terminal.
+
+    Between its ``with`` lines a first Ctrl-C asks for a stop, which the engine obeys after its block; a second one
+    interrupts at once.
+    """
 
     def __init__(self, points: int, quiet: bool = False) -> None:
         self.points, self.quiet, self.done = points, quiet, 0
         self.start = self.last = time.monotonic()
         self.terminal = sys.stderr.isatty()
-        self.shown = False
+        self.shown = self.stop = False
 
-    def __call__(self, points: int) -> None:
-        """Count points as done."""
+    def __enter__(self) -> Progress:
+        self.before = signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self.before)
+
+    def _interrupt(self, *_: object) -> None:
+        if self.stop:
+            raise KeyboardInterrupt
+        self.stop = True
+
+    def __call__(self, points: int) -> bool:
+        """Count points as done; return whether to stop."""
+        self._show(points)
+        return self.stop
+
+    def _show(self, points: int) -> None:
         self.done += points
         now = time.monotonic()
         wait = 0.2 if self.terminal else 10.0
@@ -100,6 +121,8 @@ def write(path: str | None, writer: Callable[[IO[str]], None], interrupted: Call
     if path is None or path == "-":
         with output.open_output(path) as out:
             writer(out)
+        if interrupted():
+            click.echo("interrupted: what was done is above", err=True)
         return INTERRUPTED if interrupted() else 0
     with output.open_output(path) as out:
         writer(out)

@@ -57,7 +57,7 @@ def command(
     question = ask(column.strip(), goal, wanted, between)
     if fields.get(question.field) is not None:
         raise ConfigError(f"{FIELDS[question.field].flag} is what is solved for; leave it out")
-    given = (*overrides, *options.given_fields(fields), *((f"hardware={hardware}",) if hardware else ()))
+    given = (*overrides, *options.given_fields(fields), *((f"--hardware={hardware}",) if hardware else ()))
     chosen = load_study(study, given) if study else study_from({"title": "Command line"}, overrides=given)
     rows, meta = solve(chosen, question)
     every = list(dict.fromkeys(name for row in rows for name in row))

@@ -12,7 +12,7 @@ from comp_comm.configs.study import load_study
 from comp_comm.errors import ConfigError
 from comp_comm.report import output
 from comp_comm.sweep.plan import Plan, make_plan, notes
-from comp_comm.sweep.result import DEFAULT_RANKING, check_columns, meta, records, stream_rows
+from comp_comm.sweep.result import DEFAULT_RANKING, check_columns, meta, plain_columns, records, stream_rows
 from comp_comm.sweep.stream import Stream
 
 
@@ -76,7 +76,8 @@ def _answer(plan: Plan, wanted: tuple[str, ...], pivot: dict[str, Any] | None, p
     stream = stream_rows(plan, wanted, given["top"], by, given["ascending"], progress)
 
     def writer(out: IO[str]) -> None:
-        _write(out, stream, plan, pivot, form, given["with_timing"])
+        with progress:
+            _write(out, stream, plan, pivot, form, given["with_timing"])
         progress.finish()
         stream.check()
 
@@ -87,7 +88,7 @@ def _write(out: IO[str], stream: Stream, plan: Plan, pivot: dict[str, Any] | Non
     from comp_comm.report import machine, table
 
     about = meta(plan)
-    batches: machine.Batches = (records(block) for block in stream)
+    batches: machine.Batches = (plain_columns(block) for block in stream)
     if timed:
         start = time.perf_counter()
         batches = list(batches)
@@ -97,7 +98,11 @@ def _write(out: IO[str], stream: Stream, plan: Plan, pivot: dict[str, Any] | Non
     elif form in table.STYLES:
         table.write_table(out, batches, stream.wanted, about, form)
     else:
-        machine.WRITERS[form](out, batches, stream.wanted, about)
+        machine.WRITERS[form](out, batches, stream.wanted, about, lambda: _ending(stream))
+
+
+def _ending(stream: Stream) -> dict[str, Any]:
+    return {"interrupted": True} if stream.interrupted else {}
 
 
 def _draw(plan: Plan, picture: str, view: dict[str, Any]) -> None:

@@ -74,7 +74,9 @@ class Study:
 
 
 def load_study(reference: str, overrides: Sequence[str] = ()) -> Study:
-    """Return the study a path or a catalogue name means, with ``--set``-like ``overrides`` ("tp=16") applied.
+    """Return the study a path or a catalogue name means, with ``overrides`` applied.
+
+    An override is ``"tp=16"``, as ``--set`` takes it, or ``"--tp=16"`` where it came from a flag of its own.
 
     Raises ``ConfigError`` where the file cannot be read; problems inside it are kept in the study.
     """
@@ -161,16 +163,17 @@ class _Reader:
     def _overrides(self, overrides: Sequence[str]) -> dict[str, Document]:
         found: dict[str, Document] = {}
         for text in overrides:
-            name, equals, value = text.partition("=")
-            name = name.strip().replace("-", "_")
+            given, equals, value = text.partition("=")
+            name = given.strip().removeprefix("--").replace("-", "_")
             if not equals or not name:
                 raise ConfigError(f"--set {text}: write it as key=value")
             allowed = (*FIELDS, *TOP_LEVEL_SETS)
             if name not in allowed:
                 raise ConfigError(f"--set {text}: unknown key '{name}'{nearest(name, allowed)} ({one_of(allowed)})")
+            label = given if given.startswith("--") else f"--set {name}"
             if name in found:
-                raise ConfigError(f"--set {name} is given twice")
-            found[name] = load_value(value, "--set", name)
+                raise ConfigError(f"{label}: {name} is given twice")
+            found[name] = load_value(value, label, name)
         return found
 
     def _given(self, key: str) -> tuple[Any, Document]:

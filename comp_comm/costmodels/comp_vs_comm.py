@@ -8,6 +8,8 @@ optimizer) is left out here.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from comp_comm.costmodels.breakdown import Breakdown
@@ -16,7 +18,7 @@ from comp_comm.formulas import edges
 from comp_comm.formulas import transformer as layer
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layout import Violation, divides
-from comp_comm.timing.collectives import Group, all_reduce_seconds
+from comp_comm.timing.collectives import Group, all_reduce_seconds, bandwidth_needed
 from comp_comm.timing.compute import gemm_seconds_per_flop, memory_seconds
 
 FIELDS = (
@@ -83,7 +85,7 @@ def evaluate(scenario: Scenario) -> Breakdown:
         region_comm_s=slowdown * all_reduce_seconds(hardware, fc_gradients, dp_group),
         amdahl_edge_flop_per_byte=edges.amdahl_edge(hidden, seq_len, tp, p, *count, PASSES, ALL_REDUCES),
         slack_flop_per_byte=edges.slack_advantage(seq_len, batch, p),
-        violations=(*rules(scenario), *_blanks(scenario, compute, tp_group, dp_group)),
+        violations=(*rules(scenario), *_blanks(scenario, {"tp": tp_group, "dp": dp_group})),
     )
 
 
@@ -118,8 +120,8 @@ def _memory_bound_seconds(scenario: Scenario) -> Array:
     elements a head, heads split by TP), forward and backward together. A pass moves each element once.
     """
     timing = scenario.hardware.timing
-    if not (np.any(np.asarray(timing.activation_passes)) or np.any(np.asarray(timing.score_passes))):
-        return to_float(0.0)  # nothing is memory-bound here: the bandwidth may be blank
+    if not _is_memory_bound(scenario):
+        return to_float(0.0)  # the bandwidth may be blank
     hidden, seq_len = to_float(scenario.transformer.hidden), scenario.transformer.seq_len
     elements = layer.tokens(seq_len, scenario.layout.micro_batch)
     heads = hidden / (to_float(timing.score_head_dim) * scenario.layout.tp)
@@ -127,20 +129,30 @@ def _memory_bound_seconds(scenario: Scenario) -> Array:
     return memory_seconds(scenario.hardware, passed * scenario.element_bytes)
 
 
+def _is_memory_bound(scenario: Scenario) -> bool:
+    timing = scenario.hardware.timing
+    return bool(np.any(np.asarray(timing.activation_passes) != 0) or np.any(np.asarray(timing.score_passes) != 0))
+
+
 def rules(scenario: Scenario) -> tuple[Violation, ...]:
     """Return the rules a layout must keep here: TP splits the hidden dimension evenly."""
     return (divides(scenario.layout.tp, scenario.transformer.hidden, ("tp", "hidden")),)
 
 
-def _blanks(scenario: Scenario, compute: Array, tp_group: Group, dp_group: Group) -> tuple[Violation, ...]:
-    """Return where a number is needed that the hardware profile leaves blank."""
-    needs = {
-        "tp": ("the bandwidth of a network tier that tp crosses", all_reduce_seconds(scenario.hardware, 1.0, tp_group)),
-        "dp": ("the bandwidth of a network tier that dp crosses", all_reduce_seconds(scenario.hardware, 1.0, dp_group)),
-        "timing": ("the timing of GEMMs or memory", compute if np.isnan(compute).any() else to_float(0.0)),
-    }
-    found = (
-        Violation(np.asarray(np.isnan(value)), f"{what} is blank in the hardware profile", (name,))
-        for name, (what, value) in needs.items()
-    )
+def _blanks(scenario: Scenario, groups: dict[str, Group]) -> tuple[Violation, ...]:
+    """Return where a number is needed that the hardware profile leaves blank, by its key in the profile."""
+    hardware, timing = scenario.hardware, scenario.hardware.timing
+    needs = {"timing.gemm_efficiency": timing.gemm_efficiency}
+    if _is_memory_bound(scenario):
+        needs |= {"memory.bandwidth": hardware.memory_bandwidth, "timing.memory_efficiency": timing.memory_efficiency}
+    found = [_blank(np.isnan(value), key, "timing") for key, value in needs.items()]
+    for name, group in groups.items():
+        needed = bandwidth_needed(hardware, group)
+        for tier, crossed in zip(hardware.tiers, needed, strict=True):
+            found.append(_blank(crossed & np.isnan(tier.bandwidth), f"{tier.key}.bandwidth" if tier.key else "", name))
     return tuple(violation for violation in found if violation.broken.any())
+
+
+def _blank(broken: Any, key: str, name: str) -> Violation:
+    reason = f"{key} is blank in the hardware profile, and {name} needs it"
+    return Violation(np.asarray(broken), reason if key else f"no network tier reaches as far as {name}", (name,))

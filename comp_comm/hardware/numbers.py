@@ -16,7 +16,7 @@ class Tier:
     ``domain`` devices it connects (infinity for the outermost); ``bandwidth`` bytes/s; ``latency`` seconds of one
     hop; ``efficiency`` achieved share of the bandwidth; ``mesh`` 1 where each pair of devices has its own link, so
     that a group of n in a domain of g has (n - 1) / (g - 1) of the bandwidth; ``axes`` of a torus, of which a ring
-    uses one.
+    uses one; ``key`` what the profile calls the tier, for messages.
     """
 
     domain: Numeric
@@ -25,6 +25,7 @@ class Tier:
     efficiency: Numeric
     mesh: Numeric = 0.0
     axes: Numeric = 1.0
+    key: str = ""
 
 
 @dataclass(frozen=True)

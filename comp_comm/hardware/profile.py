@@ -82,9 +82,7 @@ class Profile:
 
         Raises ``ConfigError`` where the profile has no such peak or preset.
         """
-        if precision not in self.precisions:
-            raise ConfigError(f"{self.name} has no {precision} peak ('peak.{precision}'); "
-                              f"it has: {', '.join(self.precisions)}")  # fmt: skip
+        self.check_precision(precision)
         return Hardware(
             peak_flops=self.value(f"peak.{precision}"),
             memory_capacity=self.value("memory.capacity"),
@@ -92,6 +90,12 @@ class Profile:
             tiers=tuple(self._tier(name) for name in self.tiers),
             timing=self._timing(self.timing_name(timing)),
         )
+
+    def check_precision(self, precision: str) -> None:
+        """Raise ``ConfigError`` where the profile has no peak of a precision."""
+        if precision not in self.precisions:
+            raise ConfigError(f"{self.name} has no {precision} peak ('peak.{precision}'); "
+                              f"it has: {', '.join(self.precisions)}")  # fmt: skip
 
     def timing_name(self, asked: str | None) -> str | None:
         """Return the preset to use: the one asked for, else the profile's default (None: its base timing)."""
@@ -111,6 +115,7 @@ class Profile:
             efficiency=self.value(f"{key}.efficiency", 1.0),
             mesh=float(self.topologies[name] == "mesh"),
             axes=self.value(f"{key}.axes", 1.0),
+            key=key,
         )
 
     def _timing(self, preset: str | None) -> Timing:

@@ -22,7 +22,7 @@ def write_answer(
     """Write records in a format. A table shows ``columns`` (all if none are named), between heading and footnotes."""
     every = list(rows[0]) if rows else list(columns)
     if form in machine.WRITERS:
-        machine.WRITERS[form](out, [rows], every, meta)
+        machine.WRITERS[form](out, [machine.as_columns(rows)], every, meta)
         return
     for line in heading:
         out.write(line + "\n")

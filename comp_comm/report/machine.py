@@ -1,47 +1,81 @@
-"""Machine formats: JSON with its meta block, JSON lines, CSV. Full precision, one row at a time."""
+"""Machine formats: JSON with its meta block, JSON lines, CSV. Full precision; rows come in batches of columns."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
 Record = dict[str, Any]
-Batches = Iterable[Sequence[Record]]
+# Rows as columns of plain values: by name, equally long lists.
+Columns = dict[str, list[Any]]
+Batches = Iterable[Columns]
 
 
-def write_json(out: IO[str], batches: Batches, columns: Sequence[str], meta: Record) -> None:
-    """Write ``{"meta": ..., "rows": [...]}``, a row a line. Rows come in batches, so that none need be kept."""
+def as_columns(records: Sequence[Record]) -> Columns:
+    """Return records, all with the same keys, as columns.
+
+    >>> as_columns([{"tp": 1}, {"tp": 2}])
+    {'tp': [1, 2]}
+    """
+    return {name: [record[name] for record in records] for name in (records[0] if records else ())}
+
+
+def as_records(batches: Batches) -> list[Record]:
+    """Return batches of columns as records."""
+    return [dict(zip(batch, row, strict=True)) for batch in batches for row in zip(*batch.values(), strict=True)]
+
+
+def write_json(
+    out: IO[str], batches: Batches, columns: Sequence[str], meta: Record, ending: Callable[[], Record] = dict
+) -> None:
+    """Write ``{"meta": ..., "rows": [...]}``, a row a line; ``ending`` gives what is only known after the rows."""
     out.write('{"meta": ' + json.dumps(meta, allow_nan=False) + ',\n"rows": [')
     separator = "\n"
     for batch in batches:
-        for record in batch:
-            out.write(separator + json.dumps(record, allow_nan=False))
+        for line in _json_rows(batch):
+            out.write(separator + line)
             separator = ",\n"
-    out.write("\n]}\n")
+    out.write("\n]" + "".join(f",\n{json.dumps(key)}: {json.dumps(value)}" for key, value in ending().items()) + "}\n")
 
 
-def write_jsonl(out: IO[str], batches: Batches, columns: Sequence[str], meta: Record) -> None:
+def write_jsonl(
+    out: IO[str], batches: Batches, columns: Sequence[str], meta: Record, ending: Callable[[], Record] = dict
+) -> None:
     """Write one JSON object a line, without meta."""
     for batch in batches:
-        for record in batch:
-            out.write(json.dumps(record, allow_nan=False) + "\n")
+        out.writelines(line + "\n" for line in _json_rows(batch))
 
 
-def write_csv(out: IO[str], batches: Batches, columns: Sequence[str], meta: Record) -> None:
+def write_csv(
+    out: IO[str], batches: Batches, columns: Sequence[str], meta: Record, ending: Callable[[], Record] = dict
+) -> None:
     """Write a header and rows; what has no number is empty, truth is true or false."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
     for batch in batches:
-        for record in batch:
-            writer.writerow(_cell(record[name]) for name in columns)
+        writer.writerows(zip(*(_csv_cells(batch[name]) for name in columns), strict=True) if batch else [])
 
 
-def _cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "" if value is None else value
+def _json_rows(batch: Columns) -> Iterator[str]:
+    """Yield the rows of a batch as JSON objects: each column is encoded as a whole, which is several times faster."""
+    template = "{" + ", ".join(json.dumps(name).replace("%", "%%") + ": %s" for name in batch) + "}"
+    for row in zip(*(_json_cells(values) for values in batch.values()), strict=True):
+        yield template % row
+
+
+def _json_cells(values: list[Any]) -> list[str]:
+    if all(type(value) is float or type(value) is int for value in values):
+        return list(map(repr, values))  # finite, as rows are: what json.dumps writes
+    known: dict[Any, str] = {}
+    return [known.setdefault((type(v), v), json.dumps(v, allow_nan=False)) for v in values]
+
+
+def _csv_cells(values: list[Any]) -> list[Any]:
+    if any(isinstance(value, bool) for value in values):
+        return ["true" if value is True else "false" if value is False else value for value in values]
+    return values  # the csv writer leaves None empty
 
 
 WRITERS = {"json": write_json, "jsonl": write_jsonl, "csv": write_csv}

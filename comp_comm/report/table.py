@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from comp_comm.costmodels.breakdown import COLUMNS
 from comp_comm.fields import FIELDS
-from comp_comm.report.machine import Batches, Record
+from comp_comm.report.machine import Batches, Record, as_records
 
 STYLES = {"table": "simple", "markdown": "pipe"}
 BINARY_FIELDS = ("hidden", "seq_len")
@@ -22,7 +22,7 @@ def write_table(
     out: IO[str], batches: Batches, columns: Sequence[str], meta: Record, style: str = "table"
 ) -> None:
     """Write a long table: title, what is the same in every row, and the columns that differ."""
-    rows = [record for batch in batches for record in batch]
+    rows = as_records(batches)
     all_feasible = all(row.get("feasible", True) for row in rows)
     shown = [name for name in columns if not (all_feasible and name in ("feasible", "reason"))]
     moving = {name for axis in meta.get("axes", ()) for name in axis}
@@ -40,7 +40,7 @@ def write_records(out: IO[str], rows: Sequence[Record], columns: Sequence[str], 
 
 def write_pivot(out: IO[str], batches: Batches, view: Record, meta: Record, style: str = "table") -> None:
     """Write one value over rows and a column axis, one block of the table for each value of ``per``."""
-    rows = [record for batch in batches for record in batch]
+    rows = as_records(batches)
     value, across, down, per = view["value"], view["columns"], view["rows"], view["per"]
     header, show = column_format(value, [row[value] for row in rows])
     write_heading(out, meta, {}, style)

@@ -1,14 +1,14 @@
 """The sweep engine: the grid in blocks, the best rows or all of them.
 
-The cost model runs once per block of the open grid. Its arrays have only the axes they depend on, so that is cheap;
-what joins all axes (a ratio, say) is then made tile by tile, each small enough to stay in the cache.
+The cost model runs once per block of the open grid. Its arrays have only the axes they depend on, so that is cheap:
+a block is cut so that many points share few of its numbers. What joins all axes (a ratio, say) is then made tile by
+tile, each small enough to stay in the cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import product
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,46 +17,14 @@ from numpy.typing import NDArray
 from comp_comm.configs.axes import Axis
 from comp_comm.costmodels.breakdown import COLUMNS, Breakdown
 from comp_comm.formulas.arrays import Array, Index
+from comp_comm.sweep.blocks import Block, box_size, boxes, extent, inside, slabs
 from comp_comm.sweep.plan import FEASIBLE, REASON, Plan
 
-BLOCK_POINTS = 2**22
+BLOCK_NUMBERS = 2**18  # what the cost model's arrays hold of a block, all together
 TILE_POINTS = 2**15
 SAMPLE_POINTS = 2**14
-FINITE = np.finfo(np.float64).max
-Progress = Callable[[int], None]
-
-
-def blocks(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
-    """Yield slices that cut a grid into blocks of at most ``most`` points, in row order.
-
-    Trailing axes stay whole as far as they fit, so that a block is contiguous.
-
-    >>> [block for block in blocks((2, 3), 3)]
-    [(slice(0, 1, None), slice(0, 3, None)), (slice(1, 2, None), slice(0, 3, None))]
-    """
-    size, split = 1, len(shape)
-    while split and size * shape[split - 1] <= most:
-        split -= 1
-        size *= shape[split]
-    whole = tuple(slice(0, n) for n in shape[split:])
-    if not split:
-        yield whole
-        return
-    step = max(1, most // size)
-    cut = [slice(start, min(start + step, shape[split - 1])) for start in range(0, shape[split - 1], step)]
-    for lead in product(*(range(n) for n in shape[: split - 1])):
-        for part in cut:
-            yield (*(slice(i, i + 1) for i in lead), part, *whole)
-
-
-def extent(index: tuple[slice, ...]) -> tuple[int, ...]:
-    """Return the shape of a block."""
-    return tuple(part.stop - part.start for part in index)
-
-
-def inside(outer: tuple[slice, ...], inner: tuple[slice, ...]) -> tuple[slice, ...]:
-    """Return a tile of a block as slices of the whole grid."""
-    return tuple(slice(o.start + i.start, o.start + i.stop) for o, i in zip(outer, inner, strict=True))
+# Told of points that are done; returns whether to stop.
+Progress = Callable[[int], bool]
 
 
 @dataclass(frozen=True)
@@ -88,17 +56,16 @@ class _Tile:
 
     def reasons(self) -> NDArray[Any]:
         """Return why each point is infeasible, empty where it is feasible."""
-        text = np.zeros(self.shape, dtype=object)
-        text[...] = ""
-        for violation in self.breakdown.violations:
+        text = np.full(self.shape, "", dtype=object)
+        for violation in self.breakdown.violations if self.breakdown.broken().any() else ():
             broken = np.broadcast_to(violation.broken, self.shape)
             text = np.where(broken, np.where(text == "", violation.reason, text + ("; " + violation.reason)), text)
         return text
 
 
-def _tiles(plan: Plan, block: tuple[slice, ...]) -> Iterator[_Tile]:
+def _tiles(plan: Plan, block: Block) -> Iterator[_Tile]:
     breakdown = plan.evaluate(block)
-    for tile in blocks(extent(block), TILE_POINTS):
+    for tile in slabs(extent(block), TILE_POINTS):
         yield _Tile(plan, inside(block, tile), extent(tile), breakdown.at(tile))
 
 
@@ -114,13 +81,13 @@ class Rows:
 
 def row_blocks(plan: Plan, columns: Sequence[str], progress: Progress | None = None) -> Iterator[Rows]:
     """Yield the rows of the whole grid, block by block, in order; those that fail a condition are left out."""
-    for block in blocks(plan.grid.shape, TILE_POINTS):
+    for block in slabs(plan.grid.shape, TILE_POINTS):
         for tile in _tiles(plan, block):
             kept = tile.kept()
             keep = slice(None) if kept is None else np.flatnonzero(np.broadcast_to(kept, tile.shape))
             yield _rows(tile, columns, keep)
-        if progress:
-            progress(int(np.prod(extent(block), dtype=np.int64)))
+        if progress and progress(int(np.prod(extent(block), dtype=np.int64))):
+            return
 
 
 def _rows(tile: _Tile, columns: Sequence[str], keep: Any) -> Rows:
@@ -139,19 +106,21 @@ def _rows(tile: _Tile, columns: Sequence[str], keep: Any) -> Rows:
 
 @dataclass
 class _Best:
-    """The best rows so far: their flat indices and values, and the value a new one must beat."""
+    """The best rows so far: their flat indices and values, and the value a new one must beat once there are enough."""
 
     count: int
-    threshold: float
     values: Array = field(default_factory=lambda: np.empty(0))
     flat: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
+    @property
+    def threshold(self) -> float:
+        return float(self.values[-1]) if self.values.size == self.count else -np.inf
+
     def add(self, values: Array, flat: NDArray[np.int64]) -> None:
-        values, flat = np.concatenate([self.values, values]), np.concatenate([self.flat, flat])
+        flat, first = np.unique(np.concatenate([self.flat, flat]), return_index=True)
+        values = np.concatenate([self.values, values])[first]
         order = np.lexsort((flat, -values))[: self.count]
         self.values, self.flat = values[order], flat[order]
-        if len(order) == self.count:
-            self.threshold = float(self.values[-1])
 
 
 def ranked_blocks(
@@ -165,22 +134,29 @@ def ranked_blocks(
     """Yield the ``count`` rows with the largest (or smallest) value of column ``by``, best first.
 
     Rows with equal values come in row order; which of several equal ones at the edge are among them is fixed but
-    not specified. Interrupting it (``KeyboardInterrupt``) yields the best so far before the interrupt goes on.
+    not specified. Where ``progress`` stops it, the best so far are yielded.
     """
-    # The longest axis last: inner loops are then long, whatever order the study names its axes in.
-    order = sorted(range(len(plan.grid.axes)), key=lambda axis: plan.grid.shape[axis])
+    chunk = _box(plan)
+    # The longest last: inner loops are then long, whatever order the study names its axes in.
+    order = sorted(range(len(chunk)), key=lambda axis: chunk[axis])
     turned = _reordered(plan, order)
-    best = _Best(count, _sample_threshold(turned, by, count, ascending))
-    try:
-        for block in blocks(turned.grid.shape, BLOCK_POINTS):
-            for tile in _tiles(turned, block):
-                _rank(tile, by, ascending, plan.grid.shape, order, best)
-                if progress:
-                    progress(int(np.prod(tile.shape, dtype=np.int64)))
-    except KeyboardInterrupt:
-        yield from _points(plan, columns, best.flat)
-        raise
+    best = _Best(count)
+    _rank_sample(turned, by, ascending, plan.grid.shape, order, best)
+    cut = boxes(turned.grid.shape, [chunk[axis] for axis in order])
+    for tile in (tile for block in cut for tile in _tiles(turned, block)):
+        _rank(tile, by, ascending, plan.grid.shape, order, best)
+        if progress and progress(int(np.prod(tile.shape, dtype=np.int64))):
+            break
     yield from _points(plan, columns, best.flat)
+
+
+def _box(plan: Plan) -> list[int]:
+    """Return the box in which to rank: the cost model itself tells which axes its arrays have."""
+    shape = plan.grid.shape
+    breakdown = plan.evaluate(tuple(slice(0, 2) for _ in shape))
+    arrays = (np.asarray(getattr(breakdown, item.name)) for item in fields(breakdown) if item.name != "violations")
+    supports = {tuple(n > 1 for n in array.shape) or (False,) * len(shape) for array in arrays}
+    return box_size(shape, sorted(supports), BLOCK_NUMBERS)
 
 
 def _reordered(plan: Plan, order: Sequence[int]) -> Plan:
@@ -196,38 +172,39 @@ def _scores(tile: _Tile, by: str, ascending: bool) -> NDArray[Any]:
     return values if mask is None else np.where(mask, values, -np.inf)
 
 
-def _sample_threshold(plan: Plan, by: str, count: int, ascending: bool) -> float:
-    """Return a value that at least ``count`` points reach: the first tiles then need no sorting.
-
-    The ``count``-th best of any part of the grid will do; a coarse one with the ends of every axis is near.
-    """
-    shape = plan.grid.shape
+def _rank_sample(
+    plan: Plan, by: str, ascending: bool, shape: tuple[int, ...], order: Sequence[int], best: _Best
+) -> None:
+    """Rank a coarse part of the grid first, with the ends of every axis: few tiles then have anything to add."""
+    sizes = plan.grid.shape
     if plan.grid.points <= SAMPLE_POINTS:
-        return -np.inf
-    most = max(2, int(SAMPLE_POINTS ** (1 / max(1, sum(n > 1 for n in shape)))))
-    index: Index = tuple(np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.intp)) for n in shape)
-    sample = tuple(len(part) for part in index)  # type: ignore[arg-type]
-    scores = _scores(_Tile(plan, index, sample, plan.evaluate(index)), by, ascending)
-    flat = np.broadcast_to(scores, sample).reshape(-1)
-    return float(np.sort(flat)[-count]) if flat.size >= count else -np.inf
+        return
+    most = max(2, int(SAMPLE_POINTS ** (1 / max(1, sum(n > 1 for n in sizes)))))
+    index = tuple(np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.intp)) for n in sizes)
+    sample = _Tile(plan, index, tuple(part.size for part in index), plan.evaluate(index))
+    _rank(sample, by, ascending, shape, order, best)
 
 
 def _rank(tile: _Tile, by: str, ascending: bool, shape: tuple[int, ...], order: Sequence[int], best: _Best) -> None:
-    scores = _scores(tile, by, ascending)
-    full = len(best.flat) == best.count
-    if not (scores.max() > best.threshold if full else scores.max() >= best.threshold):
+    """Add what a tile has among the best."""
+    scores, threshold = _scores(tile, by, ascending), best.threshold
+    if not scores.max() > threshold:
         return
     scores = np.broadcast_to(scores, tile.shape).reshape(-1)
-    # Before `count` rows are found the threshold is only a bound that they reach, so equal values count.
-    place = np.flatnonzero(scores > best.threshold if full else scores >= max(best.threshold, -FINITE))
+    place = np.flatnonzero(scores > threshold)
     if place.size > best.count:
         edge = np.partition(scores[place], place.size - best.count)[place.size - best.count]
         above, equal = place[scores[place] > edge], place[scores[place] == edge]
         place = np.concatenate([above, equal[: best.count - above.size]])
-    local = np.unravel_index(place, tile.shape)
-    where = {axis: local[i] + tile.index[i].start for i, axis in enumerate(order)}  # type: ignore[union-attr]
+    local = np.unravel_index(place, tile.shape) if tile.shape else ()
+    where = {axis: _global(tile.index[i], local[i]) for i, axis in enumerate(order)}
     flat = np.ravel_multi_index(tuple(where[axis] for axis in range(len(shape))), shape) if shape else place
     best.add(scores[place], np.asarray(flat, dtype=np.int64))
+
+
+def _global(part: slice | NDArray[np.intp], local: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return where on an axis of the grid the points of a tile are."""
+    return local + part.start if isinstance(part, slice) else part[local]
 
 
 def _points(plan: Plan, columns: Sequence[str], flat: NDArray[np.int64]) -> Iterator[Rows]:
@@ -245,4 +222,4 @@ def _points(plan: Plan, columns: Sequence[str], flat: NDArray[np.int64]) -> Iter
     yield _rows(_Tile(table, index, table.grid.shape, table.evaluate(index)), columns, slice(None))
 
 
-__all__ = ["Rows", "blocks", "ranked_blocks", "row_blocks"]
+__all__ = ["Rows", "ranked_blocks", "row_blocks"]

@@ -21,10 +21,10 @@ BLANK_TIER = Tier(domain=float("inf"), bandwidth=BLANK, latency=0.0, efficiency=
 
 @dataclass(frozen=True)
 class Machines:
-    """Rows of hardware numbers; ``missing`` says why a row does not exist."""
+    """Rows of hardware numbers; ``missing`` says which field asks for a row that does not exist, and why."""
 
     rows: tuple[Hardware, ...]
-    missing: dict[int, str]
+    missing: tuple[tuple[int, str, str], ...]
     shape: tuple[int, int, int]
 
     def code(self, profile: Any, precision: Any, timing: Any) -> NDArray[np.intp]:
@@ -43,7 +43,7 @@ class Machines:
     def violations(self, code: NDArray[np.intp]) -> tuple[Violation, ...]:
         """Return where a combination does not exist."""
         return tuple(
-            Violation(np.asarray(code == row), reason, ("precision", "timing")) for row, reason in self.missing.items()
+            Violation(np.asarray(code == row), reason, (name,)) for row, name, reason in self.missing
         )
 
 
@@ -52,18 +52,29 @@ def build_machines(
 ) -> Machines:
     """Return the table of every combination."""
     rows: list[Hardware] = []
-    missing: dict[int, str] = {}
+    missing: list[tuple[int, str, str]] = []
     tiers = max(len(profile.tiers) for profile in profiles) + 1
     for profile in profiles:
         for precision in precisions:
             for timing in timings:
-                try:
-                    hardware = profile.hardware(precision, timing)
-                except ConfigError as error:
-                    missing[len(rows)] = str(error)
-                    hardware = Hardware(BLANK, BLANK, BLANK, (), Timing())
-                rows.append(_padded(hardware, tiers))
-    return Machines(tuple(rows), missing, (len(profiles), len(precisions), len(timings)))
+                wrong = _missing(profile, precision, timing)
+                missing += [(len(rows), name, reason) for name, reason in wrong.items()]
+                # A refused row keeps numbers that exist, so that it is not refused for blanks as well.
+                real = (profile.precisions[0], None) if wrong else (precision, timing)
+                rows.append(_padded(profile.hardware(*real), tiers))
+    return Machines(tuple(rows), tuple(missing), (len(profiles), len(precisions), len(timings)))
+
+
+def _missing(profile: Profile, precision: str, timing: str | None) -> dict[str, str]:
+    """Return which of the two fields asks for what the profile does not have, and the reason."""
+    wrong = {}
+    checks = {"precision": lambda: profile.check_precision(precision), "timing": lambda: profile.timing_name(timing)}
+    for name, check in checks.items():
+        try:
+            check()
+        except ConfigError as error:
+            wrong[name] = str(error)
+    return wrong
 
 
 def _padded(hardware: Hardware, tiers: int) -> Hardware:
@@ -86,6 +97,8 @@ def _stack(rows: tuple[Any, ...], code: NDArray[np.intp]) -> Any:
         return type(first)(**{
             item.name: _stack(tuple(getattr(row, item.name) for row in rows), code) for item in fields(first)
         })  # fmt: skip
+    if isinstance(first, str):
+        return " or ".join(dict.fromkeys(row for row in rows if row))
     column = np.asarray(rows, dtype=np.float64)
     # A number all rows share needs no axis.
     same = (column == column[0]).all() or np.isnan(column).all()

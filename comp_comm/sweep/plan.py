@@ -68,7 +68,7 @@ def make_plan(study: Study, free: str | None = None) -> Plan:
     plan = Plan(study, model, Grid(study.profiles, study.fixed, axes), ())
     _check_fields(study, plan)
     conditions = _conditions(study, plan)
-    if not study.problems.found:
+    if study.profiles and all(plan.grid.labels(name) for name in model.required):
         _check_fixed_rules(study, plan, free)
     study.problems.raise_if_any()
     return replace(plan, where=conditions)
@@ -118,8 +118,7 @@ def _check_fixed_rules(study: Study, plan: Plan, free: str | None) -> None:
         if violation.broken.ndim == 0 and bool(violation.broken) and free not in violation.fields:
             known = [name for name in violation.fields if plan.grid.axis_of(name) is None and name in study.fixed]
             values = ", ".join(f"{name} is {study.fixed[name]}" for name in known)
-            name = known[0] if known else HARDWARE
-            study.problem(name, violation.reason + (f": {values}" if values else ""))
+            study.problem(known[0] if known else HARDWARE, violation.reason + (f": {values}" if len(known) > 1 else ""))
 
 
 def notes(plan: Plan) -> list[str]:

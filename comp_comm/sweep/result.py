@@ -23,6 +23,7 @@ SCHEMA = 1
 MAX_ROWS = 10_000_000
 MAX_RANKED_POINTS = 10**15
 MAX_TOP = 1_000_000
+LISTED = 100  # an axis longer than this is summed up in the meta block
 DEFAULT_RANKING = "serialized_comm_fraction"
 
 
@@ -50,14 +51,21 @@ class Result:
 
 def records(rows: Rows) -> list[dict[str, Any]]:
     """Return rows as dictionaries of plain Python values: whole numbers as int, None for NaN and no reason."""
-    plain = [_plain(name, values) for name, values in rows.columns.items()]
-    return [dict(zip(rows.columns, row, strict=True)) for row in zip(*plain, strict=True)]
+    plain = plain_columns(rows)
+    return [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
+
+
+def plain_columns(rows: Rows) -> dict[str, list[Any]]:
+    """Return rows as columns of plain Python values (see `records`)."""
+    return {name: _plain(name, values) for name, values in rows.columns.items()}
 
 
 def _plain(name: str, values: NDArray[Any]) -> list[Any]:
     if values.dtype == object:
         return [value or None for value in values.tolist()]
     if name in FIELDS and FIELDS[name].kind == "int":
+        if (values == np.round(values)).all():
+            return values.astype(np.int64).tolist()  # type: ignore[no-any-return]
         # A degree being solved for is not whole, and stays as it is.
         return [_whole(value) for value in values.tolist()]
     if values.dtype == np.float64 and np.isnan(values).any():
@@ -108,8 +116,6 @@ def sweep(
     wanted = check_columns(plan, columns)
     stream = stream_rows(plan, wanted, top, by, ascending)
     parts = list(stream)
-    if stream.interrupted:
-        raise KeyboardInterrupt
     stream.check()
     return Result({name: np.concatenate([part.columns[name] for part in parts]) for name in wanted}, meta(plan))
 
@@ -122,15 +128,26 @@ def stream_rows(
     ascending: bool = False,
     progress: Progress | None = None,
 ) -> Stream:
-    """Return the rows of a plan, all or the best, as a stream of blocks with the wanted columns."""
+    """Return the rows of a plan, all or the best, as a stream of blocks with the wanted columns.
+
+    ``progress`` is told of points that are done, and stops the stream by returning True.
+    """
     check_size(plan, top)
     every = tuple(dict.fromkeys((*wanted, FEASIBLE, REASON)))
+    stream = Stream((), wanted)
+
+    def watch(points: int) -> bool:
+        stream.interrupted = bool(progress and progress(points))
+        return stream.interrupted
+
     if top is None:
-        return Stream(row_blocks(plan, every, progress), wanted)
+        stream.blocks = row_blocks(plan, every, watch)
+        return stream
     check_columns(plan, [by])
     if by in (FEASIBLE, REASON, *WORDS):
         raise ConfigError(f"'{by}' has no largest value; --by takes a column of numbers")
-    return Stream(ranked_blocks(plan, every, by, top, ascending, progress), wanted)
+    stream.blocks = ranked_blocks(plan, every, by, top, ascending, watch)
+    return stream
 
 
 def as_study(study: str | dict[str, Any] | Study, overrides: Sequence[str] = ()) -> Study:
@@ -160,6 +177,11 @@ def check_size(plan: Plan, top: int | None) -> None:
         raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
 
 
+def _axis(values: Sequence[Any]) -> Any:
+    """Return an axis as meta data: its values, or of a long one its ends and how many there are."""
+    return list(values) if len(values) <= LISTED else {"first": values[0], "last": values[-1], "count": len(values)}
+
+
 def meta(plan: Plan) -> dict[str, Any]:
     """Return what a machine-readable answer says of itself; the same study gives the same bytes."""
     study, grid = plan.study, plan.grid
@@ -181,7 +203,7 @@ def meta(plan: Plan) -> dict[str, Any]:
         "hardware": {profile.name: {"title": profile.title, "sha256": profile.sha256} for profile in grid.profiles},
         "model": study.model.name if study.model else None,
         "fixed": dict(sorted(stated.items())),
-        "axes": [{name: list(values) for name, values in axis.values.items()} for axis in grid.axes],
+        "axes": [{name: _axis(values) for name, values in axis.values.items()} for axis in grid.axes],
         "where": list(study.where),
         "units": {name: COLUMNS[name].unit or "1" for name in plan.outputs},
         "points": grid.points,

@@ -19,7 +19,8 @@ from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
 from comp_comm.fields import FIELDS, Value, solvable
 from comp_comm.formulas.arrays import Array, Index, to_float
 from comp_comm.formulas.scaling import next_divisor
-from comp_comm.sweep.engine import Rows, blocks, extent
+from comp_comm.sweep.blocks import extent, slabs
+from comp_comm.sweep.engine import Rows
 from comp_comm.sweep.plan import Plan, make_plan
 from comp_comm.sweep.result import meta, records
 
@@ -76,8 +77,8 @@ def solve(study: Study, question: Question) -> tuple[Records, dict[str, Any]]:
     -------
     records, meta
         A record a solution: the point, ``value`` (real, also for a whole-number field), ``achieved`` (the column
-        there), and for whole-number fields the valid neighbours ``below`` and ``above`` with the column at them. A point
-        without a solution has ``value`` None and a ``reason``.
+        there), and for whole-number fields the valid neighbours ``below`` and ``above`` with the column at them. A
+        point without a solution has ``value`` None and a ``reason``.
 
     Raises
     ------
@@ -128,8 +129,7 @@ def _at(plan: Plan, question: Question, axes: tuple[Axis, ...], values: Sequence
 
 
 def _column(plan: Plan, index: Index, shape: tuple[int, ...], column: str) -> Array:
-    values: Array = np.broadcast_to(COLUMNS[column].of(plan.evaluate(index)), shape)
-    return values
+    return to_float(np.broadcast_to(COLUMNS[column].of(plan.evaluate(index)), shape))
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _brackets(plan: Plan, question: Question) -> tuple[_Found, Array]:
     wide = _at(plan, question, plan.grid.axes, scan.tolist())
     points, steps, spans = [], [], []
     start = 0
-    for block in blocks(wide.grid.shape, max(SCAN, 2**21)):
+    for block in slabs(wide.grid.shape, max(SCAN, 2**21)):
         values = _column(wide, block, extent(block), question.column).reshape(-1, SCAN)
         spans.append(np.stack([np.nanmin(values, axis=1), np.nanmax(values, axis=1)]))
         side = np.sign(values - question.target)
@@ -235,8 +235,7 @@ def _inputs(plan: Plan, question: Question) -> Records:
 
 def _broken(plan: Plan, question: Question) -> list[str]:
     """Return the first rule each point breaks, whatever the field that is solved for is; empty where none."""
-    reasons = np.zeros(plan.grid.shape, dtype=object)
-    reasons[...] = ""
+    reasons = np.full(plan.grid.shape, "", dtype=object)
     for violation in plan.evaluate(_whole(plan)).violations:
         if question.field not in violation.fields:
             reasons = np.where(violation.broken & (reasons == ""), violation.reason, reasons)

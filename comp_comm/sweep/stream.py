@@ -14,7 +14,7 @@ from comp_comm.sweep.plan import FEASIBLE, REASON
 class Stream:
     """Blocks of rows with only the wanted columns; knows what went by.
 
-    A ``KeyboardInterrupt`` while rows are made ends the stream and sets ``interrupted``: what was made is kept.
+    ``interrupted`` is set where the user stopped it: what was made is kept.
     """
 
     blocks: Iterable[Rows]
@@ -25,16 +25,13 @@ class Stream:
     reasons: set[str] = field(default_factory=set)
 
     def __iter__(self) -> Iterator[Rows]:
-        try:
-            for block in self.blocks:
-                self.rows += len(block)
-                here = int(block.columns[FEASIBLE].sum())
-                self.feasible += here
-                if here < len(block):
-                    self.reasons.update(block.columns[REASON].tolist())
-                yield Rows({name: block.columns[name] for name in self.wanted})
-        except KeyboardInterrupt:
-            self.interrupted = True
+        for block in self.blocks:
+            self.rows += len(block)
+            here = int(block.columns[FEASIBLE].sum())
+            self.feasible += here
+            if here < len(block):
+                self.reasons.update(block.columns[REASON].tolist())
+            yield Rows({name: block.columns[name] for name in self.wanted})
 
     def check(self) -> None:
         """Raise ``InfeasibleError`` where nothing feasible came by (and nobody interrupted)."""

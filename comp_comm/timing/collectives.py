@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comp_comm.formulas import collectives
 from comp_comm.formulas.arrays import Array, Numeric, to_float
@@ -107,6 +108,20 @@ def group_bandwidth(hardware: Hardware, group: Group) -> Array:
         slowest = np.where(members > below, np.minimum(slowest, pace), slowest)
         below = members
     return slowest
+
+
+def bandwidth_needed(hardware: Hardware, group: Group) -> list[NDArray[np.bool_]]:
+    """Return for each tier whether an all-reduce over ``group`` depends on its bandwidth.
+
+    With tiers it is every tier the group crosses; without, the innermost one. A group of one needs none.
+    """
+    with_tiers, many = np.asarray(hardware.timing.use_tiers) > 0, np.asarray(group.size) > 1
+    needed, below = [], to_float(1.0)
+    for number, tier in enumerate(hardware.tiers):
+        members = members_in(tier, group)
+        needed.append(np.where(with_tiers, members > below, many & (number == 0)))
+        below = members
+    return needed
 
 
 def ring_hop_seconds(hardware: Hardware, group: Group) -> Array:

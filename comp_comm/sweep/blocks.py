@@ -1,0 +1,78 @@
+"""How a grid is cut: into slabs in row order, or into boxes on which the cost model's own arrays stay small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+Block = tuple[slice, ...]
+
+
+def slabs(shape: Sequence[int], most: int) -> Iterator[Block]:
+    """Yield blocks of at most ``most`` points, in row order: trailing axes stay whole as far as they fit.
+
+    >>> list(slabs((2, 3), 3))
+    [(slice(0, 1, None), slice(0, 3, None)), (slice(1, 2, None), slice(0, 3, None))]
+    """
+    size, split = 1, len(shape)
+    while split and size * shape[split - 1] <= most:
+        split -= 1
+        size *= shape[split]
+    chunk = [1] * max(0, split - 1) + [max(1, most // size)] * (split > 0) + list(shape[split:])
+    yield from boxes(shape, chunk)
+
+
+def boxes(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[Block]:
+    """Yield blocks of at most ``chunk`` points along each axis, the last axis fastest.
+
+    >>> list(boxes((3,), (2,)))
+    [(slice(0, 2, None),), (slice(2, 3, None),)]
+    """
+    yield from product(*(_cut(n, part) for n, part in zip(shape, chunk, strict=True)))
+
+
+def _cut(length: int, part: int) -> list[slice]:
+    return [slice(start, min(start + part, length)) for start in range(0, length, part)]
+
+
+def box_size(shape: Sequence[int], supports: Sequence[Sequence[bool]], most: int) -> list[int]:
+    """Return how much of each axis a box takes, so that many points share few numbers.
+
+    ``supports`` says for each array of the cost model which axes it has. Starting from one point, the axis is doubled
+    that adds least to those arrays for the points it adds, until they hold ``most`` numbers together.
+
+    >>> box_size((1000, 1000), [(True, False), (False, True)], 600)
+    [256, 256]
+    """
+    chunk = [1] * len(shape)
+    while True:
+        grown = [_grown(chunk, axis, shape) for axis in range(len(shape)) if chunk[axis] < shape[axis]]
+        fitting = [one for one in grown if _numbers(one, supports) <= most]
+        if not fitting:
+            return chunk
+        chunk = min(fitting, key=lambda one: _numbers(one, supports) / _points(one))
+
+
+def _grown(chunk: list[int], axis: int, shape: Sequence[int]) -> list[int]:
+    return [*chunk[:axis], min(2 * chunk[axis], shape[axis]), *chunk[axis + 1 :]]
+
+
+def _numbers(chunk: Sequence[int], supports: Sequence[Sequence[bool]]) -> int:
+    return sum(_points([n for n, has in zip(chunk, support, strict=True) if has]) for support in supports)
+
+
+def _points(chunk: Sequence[int]) -> int:
+    count = 1
+    for length in chunk:
+        count *= length
+    return count
+
+
+def extent(block: Block) -> tuple[int, ...]:
+    """Return the shape of a block."""
+    return tuple(part.stop - part.start for part in block)
+
+
+def inside(outer: Block, inner: Block) -> Block:
+    """Return a block of a block as slices of the whole grid."""
+    return tuple(slice(o.start + i.start, o.start + i.stop) for o, i in zip(outer, inner, strict=True))
