@@ -29,7 +29,7 @@ from comp_comm.configs.study import load_study
 from comp_comm.costmodels.breakdown import COLUMNS
 from comp_comm.errors import CompcommError
 from comp_comm.fields import FIELDS
-from comp_comm.hardware.lint import RULES
+from comp_comm.hardware import lint
 from comp_comm.hardware.profile import CERTAINTIES, TIER_KINDS, TIMING_KINDS
 from comp_comm.hardware.ratio import ratio
 from comp_comm.sweep import make_plan, sweep
@@ -153,8 +153,8 @@ def known_names() -> set[str]:
                solve(study.study_from(point), ask("serialized_comm_fraction", 0.3, "tp"))[0][0]]  # fmt: skip
     keys = [study.KEYS, study.TABLE_KEYS, study.PLOT_KEYS, axes.RANGE_KEYS, hardware_file.KEYS, model_file.KEYS,
             hardware_file.NUMBER_KEYS, TIER_KINDS, TIMING_KINDS, hardware_file.SWITCH_KEYS]  # fmt: skip
-    defined = re.compile(r"\b(?:def|class) (\w+)|^(\w+): ?[\w\[]|^    (\w+): ", re.MULTILINE)
-    source = [path for path in (ROOT / "comp_comm").rglob("*.py")]
+    defined = re.compile(r"\b(?:def|class) (\w+)|^(\w+): ?[\w\[]|^    (\w+)(?:: | = )", re.MULTILINE)
+    source = list((ROOT / "comp_comm").rglob("*.py"))
     named = {name for path in source for found in defined.findall(path.read_text()) for name in found if name}
     rooms = {part for path in source for part in path.relative_to(ROOT).with_suffix("").parts}
     choices = {word for field in FIELDS.values() for word in field.words}
@@ -187,8 +187,8 @@ def test_every_key_is_explained():
     text = {name: (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("studies", "hardware")}
     in_studies = {*study.KEYS, *study.TABLE_KEYS, *study.PLOT_KEYS, *axes.RANGE_KEYS, *axes.SCALES, *model_file.KEYS,
                   *sweep("case-study").meta}  # fmt: skip
-    in_hardware = {*hardware_file.KEYS, *hardware_file.NUMBER_KEYS, *CERTAINTIES, *TIER_KINDS, *hardware_file.SWITCH_KEYS,
-                   *(set(TIMING_KINDS) - set(hardware_file.SWITCHES))}  # fmt: skip
+    in_hardware = {*hardware_file.KEYS, *hardware_file.NUMBER_KEYS, *CERTAINTIES, *TIER_KINDS,
+                   *hardware_file.SWITCH_KEYS, *(set(TIMING_KINDS) - set(hardware_file.SWITCHES))}  # fmt: skip
     assert {name for name in in_studies if f"`{name}`" not in text["studies"]} == set()
     assert {name for name in in_hardware if f"`{name}`" not in text["hardware"]} == set()
 
@@ -224,6 +224,31 @@ def test_docs_build(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_counts_in_words():
+    number = len(catalogue.names("hardware"))
+    assert f"{number} accelerators" in README.read_text(encoding="utf-8")
+    assert f"has {number}," in (DOCS / "hardware.md").read_text(encoding="utf-8")
+    assert f"a catalogue of {number} profiles" in " ".join((ROOT / "CHANGELOG.md").read_text("utf-8").split())
+
+
+def test_what_hardware_md_says_of_blank_numbers(clone):
+    profile = next(b for b in blocks(DOCS / "hardware.md") if b.mark == "profile" and "my-device" in b.text)
+    (clone / "my-device.yaml").write_text(profile.text, encoding="utf-8")
+    base = {"hidden": "4K", "seq_len": "1K", "micro_batch": 1, "precision": "bf16", "dp": 1}
+    device = {"hardware": "my-device.yaml", "set": base}
+    assert sweep({**device, "sweep": {"tp": [1, 8, 16]}}).columns["feasible"].tolist() == [True, True, False]
+    (clone / "tiers.yaml").write_text("extends: mi210\ndefault_timing: null\n", encoding="utf-8")
+    tiers = {"hardware": "tiers.yaml", "set": {**base, "precision": "fp16"}, "sweep": {"tp": [4, 8]}}
+    assert sweep(tiers).columns["feasible"].tolist() == [True, False]
+
+
+def test_what_comp_vs_comm_md_says_of_hardware_to_come():
+    point = {"hidden": "64K", "seq_len": "4K", "micro_batch": 1, "tp": 256}
+    faster = sweep({"set": {**point, "flop_vs_bw": 4}}).columns["serialized_comm_fraction"]
+    slower = sweep({"set": {**point, "network": 0.25}}).columns["serialized_comm_fraction"]
+    assert faster == pytest.approx(slower, rel=1e-12)
+
+
 # --- tables the code makes ---
 
 
@@ -244,8 +269,14 @@ def columns_table() -> str:
 
 
 def rules_table() -> str:
-    rows = [(f"`{name}`", " ".join((rule.__doc__ or "").split())) for name, rule in RULES.items()]
-    return table(("rule", "why"), rows)
+    bounds = {
+        "memory-drain": "{:g} to {:g} ms".format(*(1e3 * bound for bound in lint.DRAIN_S)),
+        "flop-per-memory-byte": "{:g} to {:g}".format(*lint.FLOP_PER_MEMORY_BYTE),
+        "flop-per-scale-up-byte": "{:g} to {:g}".format(*lint.FLOP_PER_SCALE_UP_BYTE),
+    }
+    rows = [(f"`{name}`", " ".join((rule.__doc__ or "").split()), bounds.get(name, ""))
+            for name, rule in lint.RULES.items()]  # fmt: skip
+    return table(("rule", "why", "allowed"), rows)
 
 
 def presets_table() -> str:
@@ -324,9 +355,9 @@ STEPS = ("p100-sxm v100-sxm-16gb", "v100-sxm-32gb a100-sxm-80gb", "a100-sxm-80gb
 
 def steps_table() -> str:
     found = [ratio(*map(load_profile, step.split())) for step in STEPS]
-    rows = [(f"`{r['old']}` to `{r['new']}`", *(f"{r[name]:.1f}" for name in ("flops", "scale_up", "flop_per_scale_up")))
-            for r in found]  # fmt: skip
-    return table(("step", "`flops`", "`scale_up`", "`flop_per_scale_up`"), rows)
+    names = ("flops", "scale_up", "flop_per_scale_up")
+    rows = [(f"`{r['old']}` to `{r['new']}`", *(f"{r[name]:.1f}" for name in names)) for r in found]
+    return table(("step", *(f"`{name}`" for name in names)), rows)
 
 
 def leaves() -> list[tuple[str, click.Command]]:
@@ -381,6 +412,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 def regenerated(page: Path) -> str:
     """Return a page with its generated tables made anew."""
+
     def replace(match: re.Match[str]) -> str:
         return f"{match.group(1)}\n{TABLES[match.group(2)]()}\n{match.group(4)}"
 

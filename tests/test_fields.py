@@ -4,7 +4,7 @@ import contextlib
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from comp_comm.fields import COUNTS, FIELDS, PRECISION_BYTES, Field, solvable
@@ -89,6 +89,7 @@ def test_bounds_are_inclusive_unless_said(name):
         refusal(name, field.low - (1 if field.kind == "int" else 1e-9))
 
 
+@settings(deadline=None, derandomize=True)
 @given(st.sampled_from(WHOLE), st.integers(1, 2**20))
 def test_a_suffix_is_a_factor_of_1024(name, number):
     field = FIELDS[name]
@@ -99,6 +100,7 @@ def test_a_suffix_is_a_factor_of_1024(name, number):
             assert "out of range" in refusal(name, f"{number}{suffix}")
 
 
+@settings(deadline=None, derandomize=True)
 @given(st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.none(), st.lists(st.integers()), st.binary()))
 def test_anything_else_is_a_value_error(raw):
     for field in FIELDS.values():

@@ -7,8 +7,9 @@ ratio of them, say) joins them, and only when it is asked for: that is what make
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,18 +38,32 @@ class Breakdown:
     violations: tuple[Violation, ...] = ()
 
     def at(self, index: Index) -> Breakdown:
-        """Return the part of every array that lies in a block of the grid (see `take`)."""
-        arrays = (item.name for item in fields(self) if item.name != "violations")
-        cut: dict[str, Any] = {name: take(getattr(self, name), index) for name in arrays}
-        violations = tuple(replace(v, broken=take(v.broken, index)) for v in self.violations)
-        return replace(self, **cut, violations=violations)
+        """Return the part of every array that lies in a block of the grid (see `take`), cut when it is asked for."""
+        return cast(Breakdown, _Part(self, index))
 
+    @cached_property
     def broken(self) -> NDArray[np.bool_]:
-        """Return where any rule is broken (0-d False where none is)."""
+        """Where any rule is broken (0-d False where none is)."""
         result = np.asarray(False)
         for violation in self.violations:
             result = result | violation.broken
         return np.asarray(result)
+
+
+class _Part:
+    """A block of a breakdown: a column mostly needs two of its arrays, so the others are never cut."""
+
+    def __init__(self, whole: Breakdown, index: Index) -> None:
+        self._whole, self._index = whole, index
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._whole, name)
+        if name == "violations":
+            cut: Any = tuple(replace(rule, broken=take(rule.broken, self._index)) for rule in value)
+        else:
+            cut = take(value, self._index)
+        setattr(self, name, cut)
+        return cut
 
 
 @dataclass(frozen=True)

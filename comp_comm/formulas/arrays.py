@@ -13,6 +13,7 @@ Numeric: TypeAlias = float | Array
 # A block of a grid: for each axis a slice, or the indices wanted.
 Index: TypeAlias = tuple["slice | NDArray[np.intp]", ...]
 Scalar = TypeVar("Scalar", bound=np.generic)
+WHOLE = slice(None)
 
 
 def to_float(value: ArrayLike) -> Array:
@@ -33,8 +34,12 @@ def take(array: NDArray[Scalar], index: Index) -> NDArray[Scalar]:
     array([0, 4])
     """
     array = np.asarray(array)
-    for axis, part in enumerate(index):
-        if array.ndim and array.shape[axis] != 1:
-            where: Any = (slice(None),) * axis + (part,)
-            array = array[where]
+    if not array.ndim:
+        return array
+    parts: Any = tuple(WHOLE if n == 1 else part for n, part in zip(array.shape, index, strict=True))
+    if all(isinstance(part, slice) for part in parts):
+        cut: NDArray[Scalar] = array[parts]
+        return cut
+    for axis, part in enumerate(parts):  # lists of indices, one axis after the other: together they would be zipped
+        array = array[(WHOLE,) * axis + (part,)]
     return array

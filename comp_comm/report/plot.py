@@ -64,7 +64,8 @@ def draw_plot(rows: Sequence[Record], view: Record, meta: Record) -> Figure:
     value, lines = (view["value"], [view["y"]]) if heatmap else (view["y"], view["lines"])
     values = [found for row in rows if (found := number(row[value])) is not None]
     if not values:
-        raise ConfigError("there is nothing to draw: the plot has no feasible row")
+        why = "the plot has no feasible row" if rows else "no row matches 'plot: only'"
+        raise ConfigError(f"there is nothing to draw: {why}")
     names = (*view["per"], *lines, view["x"])
     order = {name: _order(rows, name, meta) for name in names}
     scale, words = picture.quantity(value, values)
@@ -266,7 +267,7 @@ def _draw_heatmap(panels: Panels, view: Record, order: Order, words: str) -> Fig
     for axes, lines in zip(every, panels.values(), strict=True):
         axes.set_facecolor("#f0f0f0")
         grid = np.array([[lines.get((up_value,), {}).get(value, math.nan) for value in across] for up_value in up])
-        mesh = axes.pcolormesh(np.ma.masked_invalid(grid), cmap=COLOURS, norm=norm, edgecolors="white",
+        mesh = axes.pcolormesh(grid, cmap=COLOURS, norm=norm, edgecolors="white",
                                linewidth=0.4 if annotated else 0, rasterized=grid.size > MAX_VECTOR_CELLS)  # fmt: skip
         _annotate(axes, grid, texts, mesh)
         for axis, name, room in ((axes.xaxis, x, width), (axes.yaxis, y, height)):

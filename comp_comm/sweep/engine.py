@@ -21,7 +21,7 @@ from comp_comm.sweep.blocks import Block, box_size, boxes, extent, inside, slabs
 from comp_comm.sweep.plan import FEASIBLE, REASON, Plan
 
 BLOCK_NUMBERS = 2**18  # what the cost model's arrays hold of a block, all together
-TILE_POINTS = 2**15
+TILE_POINTS = 2**17
 SAMPLE_POINTS = 2**14
 # Told of points that are done; returns whether to stop.
 Progress = Callable[[int], bool]
@@ -41,7 +41,7 @@ class _Tile:
         if name in COLUMNS:
             return np.asarray(COLUMNS[name].of(self.breakdown))
         if name == FEASIBLE:
-            return ~self.breakdown.broken()
+            return ~self.breakdown.broken
         return self.plan.grid.column(name, self.index)
 
     def kept(self, wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_] | None:
@@ -57,7 +57,7 @@ class _Tile:
     def reasons(self) -> NDArray[Any]:
         """Return why each point is infeasible, empty where it is feasible."""
         text = np.full(self.shape, "", dtype=object)
-        for violation in self.breakdown.violations if self.breakdown.broken().any() else ():
+        for violation in self.breakdown.violations if self.breakdown.broken.any() else ():
             broken = np.broadcast_to(violation.broken, self.shape)
             text = np.where(broken, np.where(text == "", violation.reason, text + ("; " + violation.reason)), text)
         return text
@@ -140,11 +140,11 @@ def ranked_blocks(
     # The longest last: inner loops are then long, whatever order the study names its axes in.
     order = sorted(range(len(chunk)), key=lambda axis: chunk[axis])
     turned = _reordered(plan, order)
-    best = _Best(count)
-    _rank_sample(turned, by, ascending, plan.grid.shape, order, best)
+    best, shape = _Best(count), plan.grid.shape
+    _rank_sample(turned, by, ascending, shape, order, best)
     cut = boxes(turned.grid.shape, [chunk[axis] for axis in order])
     for tile in (tile for block in cut for tile in _tiles(turned, block)):
-        _rank(tile, by, ascending, plan.grid.shape, order, best)
+        _rank(tile, by, ascending, shape, order, best)
         if progress and progress(int(np.prod(tile.shape, dtype=np.int64))):
             break
     yield from _points(plan, columns, best.flat)
@@ -167,7 +167,7 @@ def _scores(tile: _Tile, by: str, ascending: bool) -> NDArray[Any]:
     """Return what is to be large, minus infinity where a point does not count; broadcastable to the tile."""
     values = tile.column(by)
     values = -values if ascending else values
-    broken = tile.breakdown.broken()
+    broken = tile.breakdown.broken
     mask = tile.kept(~broken if broken.any() else None)
     return values if mask is None else np.where(mask, values, -np.inf)
 

@@ -38,7 +38,7 @@ class Grid:
     fixed: dict[str, Value]
     axes: tuple[Axis, ...]
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Points along each axis."""
         return tuple(len(axis) for axis in self.axes)

@@ -5,6 +5,7 @@ Points pick rows of it by an integer code, so that a list of devices, precisions
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -68,7 +69,10 @@ def build_machines(
 def _missing(profile: Profile, precision: str, timing: str | None) -> dict[str, str]:
     """Return which of the two fields asks for what the profile does not have, and the reason."""
     wrong = {}
-    checks = {"precision": lambda: profile.check_precision(precision), "timing": lambda: profile.timing_name(timing)}
+    checks: dict[str, Callable[[], object]] = {
+        "precision": lambda: profile.check_precision(precision),
+        "timing": lambda: profile.timing_name(timing),
+    }
     for name, check in checks.items():
         try:
             check()

@@ -184,7 +184,8 @@ def _values_at(plan: Plan, question: Question, point: Any, values: Array) -> Arr
 
 def _bisect(plan: Plan, question: Question, found: _Found) -> Array:
     """Return where each crossing is, halving all intervals at once (on a log scale)."""
-    low, high = found.low.copy(), found.high.copy()
+    low: Array = found.low
+    high: Array = found.high
     if not low.size:
         return low
     at_low = _values_at(plan, question, found.point, low) - question.target
