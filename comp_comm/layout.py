@@ -15,7 +15,7 @@ class Layout:
     """Parallel degrees and micro-batch, numbers or arrays.
 
     ``tp`` tensor-parallel degree; ``micro_batch`` sequences in a micro-batch; ``dp`` data-parallel degree,
-    infinity where it is not given (many replicas).
+    infinity where it is not given (many replicas on the innermost tier).
     """
 
     micro_batch: Numeric

@@ -19,9 +19,9 @@ from comp_comm.cli.main import COMMANDS, run
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 POINT = {"hidden": 65536, "seq_len": 4096, "micro_batch": 1, "tp": 256}
 ROW = (
-    "hidden seq_len micro_batch tp flop_vs_bw compute_s serialized_comm_s overlapped_comm_s serialized_comm_fraction "
-    "overlap_ratio amdahl_edge_flop_per_byte slack_flop_per_byte"
-).split()
+    "hidden", "seq_len", "micro_batch", "tp", "flop_vs_bw", "compute_s", "serialized_comm_s", "overlapped_comm_s",
+    "serialized_comm_fraction", "overlap_ratio", "amdahl_edge_flop_per_byte", "slack_flop_per_byte",
+)  # fmt: skip
 STUDY = """\
 title: three points
 set: {hidden: 64K, seq_len: 4K, micro_batch: 1}
@@ -271,10 +271,12 @@ def test_edge_falls_from_bert_to_palm_when_tp_is_what_they_need(compcomm):
 @pytest.mark.parametrize("field", ["network", "flops", "flop_vs_bw"])
 def test_solve_inverts_sweep_through_the_command_line(compcomm, field):
     flags = ["--hidden", "64K", "--seq-len", "4K", "--micro-batch", "1", "--tp", "256"]
-    _, out, _ = compcomm("solve", "--target", "serialized_comm_fraction=0.3", "--for", field, *flags, "--format", "json")
+    target = ["--target", "serialized_comm_fraction=0.3", "--for", field]
+    _, out, _ = compcomm("solve", *target, *flags, "--format", "json")
     value = rows_of(out)[0]["value"]
-    fixed = [f"--set={name}={POINT[name]}" for name in POINT]
-    _, out, _ = compcomm("sweep", "future", *fixed, "--set=flop_vs_bw=1", f"--set={field}={value!r}", "--format", "json")
+    fixed = {**POINT, "flop_vs_bw": 1, field: value}
+    overrides = [f"--set={name}={number!r}" for name, number in fixed.items()]
+    _, out, _ = compcomm("sweep", "future", *overrides, "--format", "json")
     assert rows_of(out)[0]["serialized_comm_fraction"] == pytest.approx(0.3, abs=1e-6)
 
 
@@ -297,7 +299,8 @@ def test_solve_without_a_solution_is_exit_3_with_the_range(compcomm):
 
 def test_solve_over_axes_gives_a_row_a_point(compcomm, study):
     path = study("set: {seq_len: 4K, micro_batch: 1, tp: 64}\nsweep: {hidden: [16K, 64K], flop_vs_bw: [1, 2]}\n")
-    _, out, _ = compcomm("solve", path, "--target", "serialized_comm_fraction=0.2", "--for", "network", "--format", "csv")
+    target = ["--target", "serialized_comm_fraction=0.2", "--for", "network"]
+    _, out, _ = compcomm("solve", path, *target, "--format", "csv")
     assert len(out.splitlines()) == 5
 
 
@@ -364,7 +367,7 @@ BAD_STUDIES = {
     "a word": ("set: {hidden: 4K, seq_len: 1K, micro_batch: off, tp: 4}\n", "set.micro_batch", "'off'"),
     "duplicate key": ("set:\n  tp: 4\n  tp: 8\n", ":3:", "lines 2 and 3"),
     "empty axis": (STUDY.replace("[64, 128, 256]", "[]"), "sweep.tp", "empty"),
-    "range": (STUDY.replace("[64, 128, 256]", "{from: 1, to: 9, steps: 3, scale: log}"), "sweep.tp", "round_to"),
+    "range": (STUDY.replace("[64, 128, 256]", "{from: 1, to: 10, steps: 3, scale: log}"), "sweep.tp", "round_to"),
     "tag": ("set: !!python/object/apply:os.system ['true']\n", ":1", "tags are not allowed"),
     "alias": ("set: *nowhere\n", ":1", "not defined"),
     "two documents": ("set: {}\n---\nset: {}\n", ":2", "one document"),
@@ -381,7 +384,7 @@ BAD_STUDIES = {
     "given twice": (STUDY.replace("micro_batch: 1", "micro_batch: 1, tp: 4"), "sweep.tp", "already given"),
     "tp does not divide": ("set: {hidden: 1000, seq_len: 1K, micro_batch: 1, tp: 16}\n", "set.tp", "does not divide"),
     "where": (STUDY + "where: ['tp <= sixty']\n", "where[0]", "'sixty'"),
-    "where column": (STUDY + "where: ['tq <= 64']\n", "where[0]", "'tp'"),
+    "where column": (STUDY + "where: ['tpp <= 64']\n", "where[0]", "'tp'"),
     "where code": (STUDY + "where: ['__import__(1)']\n", "where[0]", "not a comparison"),
     "table column": (STUDY + "table: {columns: tq}\n", "table.columns", "tp"),
     "required without size": ("set: {hidden: 4K, seq_len: 1K, micro_batch: 1, tp: required}\n", "set.tp", "layers"),
@@ -407,7 +410,8 @@ def test_every_problem_of_a_study_is_said_at_once(compcomm, study):
     _, _, err = compcomm("sweep", path)
     for key in ("titel", "hardware", "precison", "count", "micro_batch", "sweep.tp", "'hidden' is missing"):
         assert key in err, key
-    lines = [int(line.split(":")[1]) for line in err.removeprefix("Error: ").splitlines() if line.split(":")[1].isdigit()]
+    numbers = [line.split(":")[1] for line in err.removeprefix("Error: ").splitlines()]
+    lines = [int(number) for number in numbers if number.isdigit()]
     assert lines == sorted(lines)
 
 
@@ -436,7 +440,7 @@ BAD_CALLS = {
     "required-tp: negative": (["required-tp", "--parameters", "-1"], "-1"),
     "solve: no target": (["solve", "--target", "overlap_ratio", "--for", "tp"], "COLUMN=VALUE"),
     "solve: unknown column": (["solve", "--target", "overlap=1", "--for", "tp"], "overlap_ratio"),
-    "solve: unknown field": (["solve", "--target", "overlap_ratio=1", "--for", "tq"], "'tp'"),
+    "solve: unknown field": (["solve", "--target", "overlap_ratio=1", "--for", "tpp"], "'tp'"),
     "solve: a word": (["solve", "--target", "overlap_ratio=1", "--for", "count"], "count"),
     "solve: given": (["solve", "--target", "overlap_ratio=1", "--for", "tp", "--tp", "4"], "--tp"),
     "hardware: unknown": (["hardware", "show", "h100"], "h100-sxm"),
@@ -513,7 +517,8 @@ MAIN = [sys.executable, "-c", "from comp_comm.cli.main import main; main()"]
 
 
 def interrupted(arguments, after=2.5):
-    process = subprocess.Popen([*MAIN, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [*MAIN, *map(str, arguments)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(after)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
@@ -545,6 +550,6 @@ def test_a_reader_that_goes_away_is_no_error(study):
                                stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})  # fmt: skip
     process.stdout.readline()
     process.stdout.close()
-    err = process.stderr.read()
+    with process.stderr as errors:
+        assert "Traceback" not in errors.read()
     process.wait(timeout=30)
-    assert "Traceback" not in err

@@ -12,7 +12,8 @@ from matplotlib.colors import to_hex
 
 from comp_comm.errors import ConfigError, MissingExtraError
 from comp_comm.report import views
-from comp_comm.report.case_study_plot import PARTS, draw_case_study, quantity, short
+from comp_comm.report.case_study_plot import PARTS, draw_case_study
+from comp_comm.report.picture import quantity, short
 from comp_comm.report.plot import check_plot, draw_plot, save_case_study, save_plot
 from comp_comm.sweep.plan import make_plan
 from comp_comm.sweep.result import as_study, sweep

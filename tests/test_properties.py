@@ -352,7 +352,7 @@ def passes(row, text):
     return bool(HOLDS[sign](row[left], row[right] if right in row else known[right]))
 
 
-@settings(FIXTURES, max_examples=4000)
+@settings(FIXTURES, max_examples=40)
 @given(study=studies(), tile=st.integers(1, 60), block=st.integers(1, 200), sample=st.sampled_from([1, 20, 2**14]),
        count=st.integers(1, 400), by=st.sampled_from(["serialized_comm_fraction", "overlap_ratio", "step_s", "tp",
        "hidden",

@@ -9,7 +9,7 @@ import click
 import comp_comm
 from comp_comm.cli import options
 from comp_comm.configs import catalogue
-from comp_comm.configs.hardware_file import load_profile
+from comp_comm.configs.hardware_file import SWITCH_KEYS, SWITCHES, load_profile
 from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.fields import PRECISION_BYTES
 from comp_comm.hardware.lint import lint
@@ -94,12 +94,12 @@ def show_command(name: str, path: str | None, form: str | None) -> int:
 
 
 def _number_row(key: str, number: Number) -> dict[str, Any]:
-    switches = {"use_tiers": ("ignored", "used"), "ring_limit": ("exact", "limit")}
-    name = key.rsplit(".", 1)[-1]
+    group, name = key.rsplit(".", 1)
     if number.value is None:
         text = None
-    elif name in switches:
-        text = switches[name][int(number.value)]
+    elif name in SWITCHES:
+        text = SWITCHES[name][int(number.value)]
+        key = f"{group}.{next(word for word, switch in SWITCH_KEYS.items() if switch == name)}"
     elif number.kind in PER_SI or number.kind == "seconds":
         text = format_quantity(number.value, number.kind)
     else:

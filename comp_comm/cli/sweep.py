@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import IO, Any
 
 import click
@@ -50,11 +51,11 @@ def command(
     pivot = views.table_view(plan)
     if form not in ("table", "markdown") or given["long_form"] or given["top"] or given["columns"]:
         pivot = None
-    picture = views.plot_view(plan) if given["picture"] else None
+    save = _draw(plan, given["picture"], views.plot_view(plan)) if given["picture"] else None
     options.note([] if quiet else notes(plan))
     code = _answer(plan, wanted, pivot, path, form, quiet, given)
-    if picture and code == 0:
-        _draw(plan, given["picture"], picture)
+    if save and code == 0:
+        save()
     return code
 
 
@@ -105,11 +106,17 @@ def _ending(stream: Stream) -> dict[str, Any]:
     return {"interrupted": True} if stream.interrupted else {}
 
 
-def _draw(plan: Plan, picture: str, view: dict[str, Any]) -> None:
-    from comp_comm.report import views
-    from comp_comm.report.plot import save_plot
+def _draw(plan: Plan, path: str, view: dict[str, Any]) -> Callable[[], None]:
+    """Draw the study's plot; return what saves it. What cannot be drawn is refused before anything is written."""
+    from comp_comm.report import picture, views
+    from comp_comm.report.plot import draw_plot
 
-    stream = stream_rows(plan, plan.columns)
-    rows = [record for block in stream for record in records(block)]
-    save_plot(picture, views.plotted_rows(plan, rows), view, meta(plan))
-    click.echo(f"wrote {picture}", err=True)
+    rows = [record for block in stream_rows(plan, plan.columns) for record in records(block)]
+    about = meta(plan)
+    figure = draw_plot(views.plotted_rows(plan, rows), view, about)
+
+    def save() -> None:
+        picture.write_figure(path, figure, about)
+        click.echo(f"wrote {path}", err=True)
+
+    return save

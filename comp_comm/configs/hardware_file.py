@@ -16,6 +16,7 @@ from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.errors import ConfigError, Problems, nearest, one_of
 from comp_comm.fields import PRECISION_BYTES
 from comp_comm.hardware.profile import (
+    BASE_TIMING,
     CERTAINTIES,
     TIER_KINDS,
     TIMING_KINDS,
@@ -30,6 +31,7 @@ KEYS = (
     "timing", "presets", "default_timing", "waivers", "notes",
 )  # fmt: skip
 NUMBER_KEYS = ("value", "source", "certainty")
+# Numbers that are words in a file: what each of its words means is its place.
 SWITCHES = {"use_tiers": ("ignored", "used"), "ring_limit": ("exact", "limit")}
 SWITCH_KEYS = {"tiers": "use_tiers", "ring": "ring_limit"}
 MAX_EXTENDS = 8
@@ -49,10 +51,18 @@ def _load(reference: str, beside: str, depth: int) -> Profile:
         if not isinstance(extends, str) or depth >= MAX_EXTENDS:
             why = "must be one catalogue name or path" if depth < MAX_EXTENDS else "extends in a circle, or too deep"
             raise ConfigError([document.problem(("extends",), why)])
-        parent = _load(extends, str(catalogue.locate("hardware", reference, beside)), depth + 1)
+        parent = _load_parent(document, extends, str(catalogue.locate("hardware", reference, beside)), depth + 1)
     profile = _Reader(document, problems).profile(parent)
     problems.raise_if_any()
     return profile
+
+
+def _load_parent(document: Document, extends: str, beside: str, depth: int) -> Profile:
+    """Return the profile that ``document`` extends; an unknown name is a problem of the line that names it."""
+    try:
+        return _load(extends, beside, depth)
+    except ConfigError as error:
+        raise ConfigError(p if p.file else document.problem(("extends",), p.message) for p in error.problems) from None
 
 
 class _Reader:
@@ -212,6 +222,8 @@ class _Reader:
         for name, entry in self._mapping(("presets",)).items():
             if isinstance(entry, dict) and isinstance(entry.get("title"), str):
                 titles[name] = entry["title"]
+            if name == BASE_TIMING:
+                self._problem(("presets", name), f"'{BASE_TIMING}' means the profile's own timing; choose another name")
             presets[name] = presets.get(name, {}) | self._numbers(("presets", name), TIMING_KINDS, skip=("title",))
         return presets, titles
 

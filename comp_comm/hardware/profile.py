@@ -34,6 +34,7 @@ TIMING_KINDS = {
     "all_reduce_latency": "seconds",
 }
 BLANK = float("nan")
+BASE_TIMING = "base"  # asks for the profile's own timing, whatever preset is its default
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,13 @@ class Profile:
                               f"it has: {', '.join(self.precisions)}")  # fmt: skip
 
     def timing_name(self, asked: str | None) -> str | None:
-        """Return the preset to use: the one asked for, else the profile's default (None: its base timing)."""
+        """Return the preset to use: the one asked for, else the profile's default (None: its own timing, 'base')."""
         if asked is None:
             return self.default_timing
+        if asked == BASE_TIMING:
+            return None
         if asked not in self.presets:
-            has = one_of(list(self.presets)) if self.presets else "it has none"
+            has = one_of([*self.presets, BASE_TIMING])
             raise ConfigError(f"{self.name} has no timing preset '{asked}'{nearest(asked, self.presets)} ({has})")
         return asked
 

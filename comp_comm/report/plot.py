@@ -15,9 +15,10 @@ import numpy as np
 from comp_comm.costmodels.breakdown import COLUMNS
 from comp_comm.errors import ConfigError, MissingExtraError, one_of
 from comp_comm.fields import FIELDS
-from comp_comm.report import case_study_plot as picture
-from comp_comm.report.case_study_plot import Record, draw_case_study, label, number, short
+from comp_comm.report import picture
+from comp_comm.report.case_study_plot import draw_case_study
 from comp_comm.report.output import check_writable
+from comp_comm.report.picture import Record, label, number, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

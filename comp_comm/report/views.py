@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from comp_comm.errors import Problems, nearest, one_of
+from comp_comm.fields import FIELDS
 from comp_comm.sweep.plan import Plan
 from comp_comm.sweep.result import DEFAULT_RANKING
 
@@ -72,8 +73,6 @@ def plotted_rows(plan: Plan, rows: Sequence[dict[str, Any]]) -> list[dict[str, A
 
 
 def _only(plan: Plan, problems: Problems) -> list[dict[str, Any]]:
-    from comp_comm.fields import FIELDS
-
     given = plan.study.plot.get("only", [])
     if not isinstance(given, list) or not all(isinstance(point, dict) for point in given):
         plan.study.problem_at(("plot", "only"), "must be a list of points, each a mapping of fields to values")

@@ -46,6 +46,9 @@ def edge_table(
     hidden, seq_len, parameters = (_column(loaded, name) for name in ("hidden", "seq_len", "parameters"))
     required = scaling.required_tp(parameters, memory_scaling)
     degree = scaling.next_divisor(hidden, np.maximum(required, 1)) if tp is None else np.full(hidden.shape, float(tp))
+    for model, wide in zip(loaded, hidden, strict=True):
+        if tp is not None and wide % tp:
+            raise ConfigError(f"tp {tp} does not divide the hidden dimension of {model.name} ({wide:.0f})")
     gemms, size = GEMM_COUNTS[count], PRECISION_BYTES[precision]
     alone = edges.amdahl_edge(hidden, seq_len, 1, size, *gemms)
     edge = alone / degree

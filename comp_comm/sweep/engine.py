@@ -176,13 +176,18 @@ def _rank_sample(
     plan: Plan, by: str, ascending: bool, shape: tuple[int, ...], order: Sequence[int], best: _Best
 ) -> None:
     """Rank a coarse part of the grid first, with the ends of every axis: few tiles then have anything to add."""
-    sizes = plan.grid.shape
     if plan.grid.points <= SAMPLE_POINTS:
         return
-    most = max(2, int(SAMPLE_POINTS ** (1 / max(1, sum(n > 1 for n in sizes)))))
-    index = tuple(np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.intp)) for n in sizes)
+    index = _sample(plan)
     sample = _Tile(plan, index, tuple(part.size for part in index), plan.evaluate(index))
     _rank(sample, by, ascending, shape, order, best)
+
+
+def _sample(plan: Plan) -> tuple[NDArray[np.intp], ...]:
+    """Return some indices along every axis, its ends among them, that span a few thousand points."""
+    sizes = plan.grid.shape
+    most = max(2, int(SAMPLE_POINTS ** (1 / max(1, sum(n > 1 for n in sizes)))))
+    return tuple(np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.intp)) for n in sizes)
 
 
 def _rank(tile: _Tile, by: str, ascending: bool, shape: tuple[int, ...], order: Sequence[int], best: _Best) -> None:
@@ -222,4 +227,9 @@ def _points(plan: Plan, columns: Sequence[str], flat: NDArray[np.int64]) -> Iter
     yield _rows(_Tile(table, index, table.grid.shape, table.evaluate(index)), columns, slice(None))
 
 
-__all__ = ["Rows", "ranked_blocks", "row_blocks"]
+def reasons(plan: Plan) -> set[str]:
+    """Return the rules that points of the grid break, on a sample of it."""
+    return {violation.reason for violation in plan.evaluate(_sample(plan)).violations if violation.broken.any()}
+
+
+__all__ = ["Rows", "ranked_blocks", "reasons", "row_blocks"]

@@ -158,7 +158,7 @@ class Grid:
         parameters = np.where(np.isnan(parameters), core_parameters(layers, hidden), parameters)
         degree = required_tp(parameters, self.memory_scaling(index, memory_capacity))
         tp = to_float(next_divisor(hidden, np.maximum(degree, 1)))
-        too_large = Violation(np.isnan(tp), "the required tp exceeds hidden", ("tp", "hidden"))
+        too_large = Violation(np.isnan(tp) & ~np.isnan(degree), "the required tp exceeds hidden", ("hidden",))
         return np.where(np.isnan(tp), hidden, tp), (too_large,)
 
     def column(self, name: str, index: Index) -> NDArray[Any]:

@@ -137,6 +137,12 @@ def notes(plan: Plan) -> list[str]:
         shown = ", ".join(f"{value:g}" for value in scaling[:5]) + (", ..." if scaling.size > 5 else "")
         found.append(f"tp is the required TP of Eq 10 at memory scaling {shown}, rounded up to a divisor of hidden")
     model = plan.study.model
+    taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.required]
+    if model and taken:
+        found.append(f"{', '.join(taken)} are the study's, not those of {model.name}")
+    if "dp" not in plan.grid.names and any(np.any(timing.use_tiers) for timing in timings):
+        found.append("dp is not given: gradients are reduced on intra-node links, as the paper estimates; "
+                     "give dp to place them on the network tiers")  # fmt: skip
     if model and model.dimensions.get("ffn_hidden", 0) not in (0, 4 * int(model.fields.get("hidden", 0))):
         found.append(f"{plan.model.name} takes an FC dimension of 4 x hidden; "
                      f"{model.name} has {model.dimensions['ffn_hidden']}")  # fmt: skip

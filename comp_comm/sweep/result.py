@@ -14,7 +14,8 @@ from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.costmodels.breakdown import COLUMNS
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS
-from comp_comm.sweep.engine import Progress, Rows, ranked_blocks, row_blocks
+from comp_comm.hardware.profile import BASE_TIMING
+from comp_comm.sweep.engine import Progress, Rows, ranked_blocks, reasons, row_blocks
 from comp_comm.sweep.plan import FEASIBLE, REASON, Plan, make_plan
 from comp_comm.sweep.stream import Stream
 from comp_comm.sweep.where import WORDS
@@ -134,7 +135,7 @@ def stream_rows(
     """
     check_size(plan, top)
     every = tuple(dict.fromkeys((*wanted, FEASIBLE, REASON)))
-    stream = Stream((), wanted)
+    stream = Stream((), wanted, lambda: reasons(plan))
 
     def watch(points: int) -> bool:
         stream.interrupted = bool(progress and progress(points))
@@ -186,13 +187,14 @@ def meta(plan: Plan) -> dict[str, Any]:
     """Return what a machine-readable answer says of itself; the same study gives the same bytes."""
     study, grid = plan.study, plan.grid
     moving = {name for axis in grid.axes for name in axis.values}
-    stated = {name: grid.labels(name)[0] for name in grid.names if name not in moving}
+    unused = () if grid.derives_tp else plan.model.for_required_tp  # a model brings them, nothing reads them
+    stated = {name: grid.labels(name)[0] for name in grid.names if name not in moving and name not in unused}
     for name in plan.model.fields:
-        if name not in stated and name not in moving and FIELDS[name].default is not None:
+        if name not in (*stated, *moving, *unused) and FIELDS[name].default is not None:
             stated[name] = FIELDS[name].default or ""
     presets = {profile.name: profile.timing_name(None) for profile in grid.profiles}
     if "timing" not in stated and "timing" not in moving and len(set(presets.values())) == 1:
-        stated["timing"] = next(iter(presets.values())) or "base"
+        stated["timing"] = next(iter(presets.values())) or BASE_TIMING
     return {
         "tool": "compcomm",
         "version": comp_comm.__version__,

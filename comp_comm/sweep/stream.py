@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from comp_comm.errors import InfeasibleError
@@ -14,11 +14,12 @@ from comp_comm.sweep.plan import FEASIBLE, REASON
 class Stream:
     """Blocks of rows with only the wanted columns; knows what went by.
 
-    ``interrupted`` is set where the user stopped it: what was made is kept.
+    ``interrupted`` is set where the user stopped it: what was made is kept. ``why`` gives reasons for nothing at all.
     """
 
     blocks: Iterable[Rows]
     wanted: Sequence[str]
+    why: Callable[[], set[str]]
     rows: int = 0
     feasible: int = 0
     interrupted: bool = False
@@ -30,12 +31,12 @@ class Stream:
             here = int(block.columns[FEASIBLE].sum())
             self.feasible += here
             if here < len(block):
-                self.reasons.update(block.columns[REASON].tolist())
+                self.reasons.update(part for text in set(block.columns[REASON]) for part in text.split("; ") if part)
             yield Rows({name: block.columns[name] for name in self.wanted})
 
     def check(self) -> None:
         """Raise ``InfeasibleError`` where nothing feasible came by (and nobody interrupted)."""
         if self.interrupted or self.feasible:
             return
-        reasons = "; ".join(sorted(self.reasons - {""}))
-        raise InfeasibleError(f"no feasible point: {reasons or 'none passes the conditions (or none is feasible)'}")
+        known = sorted(self.reasons or self.why())
+        raise InfeasibleError("no feasible point: " + ("; ".join(known) or "none passes 'where'"))

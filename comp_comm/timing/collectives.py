@@ -20,8 +20,8 @@ from comp_comm.hardware.numbers import Hardware, Tier
 class Group(NamedTuple):
     """Devices that communicate: how many, and every how-many-th device is one of them.
 
-    Tensor parallelism takes neighbours (stride 1), data parallelism every TP-th device. A size of infinity means
-    many: the limit of large messages, in which bytes outweigh hops.
+    Tensor parallelism takes neighbours (stride 1), data parallelism every TP-th device. A size of infinity means many
+    devices on the innermost tier, the paper's optimistic convention: (n - 1) / n is 1 and bytes outweigh hops.
     """
 
     size: Numeric
@@ -107,19 +107,21 @@ def group_bandwidth(hardware: Hardware, group: Group) -> Array:
         pace = below * tier_bandwidth(tier, members)
         slowest = np.where(members > below, np.minimum(slowest, pace), slowest)
         below = members
-    return slowest
+    inner = hardware.tiers[0]
+    return np.where(np.isinf(group.size), tier_bandwidth(inner, inner.domain), slowest)
 
 
 def bandwidth_needed(hardware: Hardware, group: Group) -> list[NDArray[np.bool_]]:
     """Return for each tier whether an all-reduce over ``group`` depends on its bandwidth.
 
-    With tiers it is every tier the group crosses; without, the innermost one. A group of one needs none.
+    With tiers it is every tier the group crosses; without, or for infinitely many devices, the innermost one. A group
+    of one needs none.
     """
-    with_tiers, many = np.asarray(hardware.timing.use_tiers) > 0, np.asarray(group.size) > 1
+    placed = (np.asarray(hardware.timing.use_tiers) > 0) & ~np.isinf(group.size)
     needed, below = [], to_float(1.0)
     for number, tier in enumerate(hardware.tiers):
         members = members_in(tier, group)
-        needed.append(np.where(with_tiers, members > below, many & (number == 0)))
+        needed.append(np.where(placed, members > below, (to_float(group.size) > 1) & (number == 0)))
         below = members
     return needed
 
