@@ -25,7 +25,7 @@ def write_answer(
         machine.WRITERS[form](out, [machine.as_columns(rows)], every, meta)
         return
     for line in heading:
-        out.write(line + "\n")
+        table.write_line(out, line, form)
     out.write("\n" if heading else "")
     table.write_records(out, rows, columns or every, form)
     if footnotes:

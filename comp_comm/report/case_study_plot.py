@@ -66,7 +66,10 @@ def _draw_bars(rows: Sequence[Record], first: Record, meta: Record) -> Figure:
     handles = next(bar for bar in bars if bar)
     axes.legend(handles, [name for name, _, _ in PARTS], loc="lower left", bbox_to_anchor=(0, 1), ncols=len(PARTS),
                 borderaxespad=0.2, borderpad=0, columnspacing=1.5, handlelength=1.4)  # fmt: skip
-    frame(figure, meta, conventions(meta, rows, ()), ["Percentages in a bar are shares of that scenario's own step."])
+    said = [f"Set-up {meta['setup']}."] if "setup" in meta else []
+    said += [f"{note[:1].upper()}{note[1:]}." for note in meta.get("notes", ())]
+    shares = "Percentages in a bar are shares of that scenario's own step."
+    frame(figure, meta, conventions(meta, rows, ()), [shares, *said])
     figure.draw_without_rendering()  # the layout decides how wide a segment is, and so whether its label fits
     for bar in bars:
         _label_segments(axes, bar)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from tabulate import tabulate
+import tabulate
 
 from comp_comm.costmodels.breakdown import COLUMNS
 from comp_comm.fields import FIELDS
@@ -16,6 +18,7 @@ STYLES = {"table": "simple", "markdown": "pipe"}
 BINARY_FIELDS = ("hidden", "seq_len")
 SCALES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 NOTHING = "-"
+HEADER_WIDTH, LINE_WIDTH = 13, 118
 
 
 def write_table(
@@ -45,7 +48,7 @@ def write_pivot(out: IO[str], batches: Batches, view: Record, meta: Record, styl
     header, show = column_format(value, [row[value] for row in rows])
     write_heading(out, meta, {}, style)
     meaning = COLUMNS[value].help if value in COLUMNS else ""
-    out.write(f"{header}{': ' + meaning if meaning else ''}\n")
+    write_line(out, f"{header}{': ' + meaning if meaning else ''}", style)
     wide = list(dict.fromkeys(row[across] for row in rows))
     for key in dict.fromkeys(tuple(row[name] for name in per) for row in rows):
         part = [row for row in rows if tuple(row[name] for name in per) == key]
@@ -71,8 +74,13 @@ def write_heading(out: IO[str], meta: Record, same: Record, style: str) -> None:
     # Factors that are left at 1 say nothing; conventions are always said.
     told = {name: value for name, value in given.items() if value != 1 or FIELDS[name].default != 1}
     said = [devices, meta.get("cost_model", ""), *(f"{name} {_short(value)}" for name, value in told.items())]
-    out.write("; ".join(text for text in said if text) + "\n")
+    write_line(out, "; ".join(text for text in said if text), style)
     out.write("\n" if style == "markdown" else "")
+
+
+def write_line(out: IO[str], text: str, style: str = "table") -> None:
+    """Write a line of prose, folded where a terminal would end."""
+    out.write((textwrap.fill(text, LINE_WIDTH, subsequent_indent="  ") if style == "table" else text) + "\n")
 
 
 def column_format(name: str, values: Sequence[Any]) -> tuple[str, Callable[[Any], str]]:
@@ -88,6 +96,8 @@ def column_format(name: str, values: Sequence[Any]) -> tuple[str, Callable[[Any]
     if name.endswith("_s"):
         scale, unit = _seconds_scale(numbers)
         return f"{name[:-2]} ({unit})", lambda v: _or_nothing(v, lambda x: f"{x / scale:.4g}")
+    if name == "parameters":
+        return "parameters (1e9)", lambda v: _or_nothing(v, lambda x: f"{x / 1e9:.4g}")
     if name in BINARY_FIELDS and numbers and all(v % 1024 == 0 for v in numbers):
         return name, lambda v: _or_nothing(v, lambda x: f"{int(x) // 1024}K")
     unit = COLUMNS[name].unit if name in COLUMNS and not name.endswith("_per_byte") else ""
@@ -116,8 +126,29 @@ def _tabulate(cells: Sequence[Sequence[str]], headers: Sequence[str], style: str
     words = [any(_is_word(row[i]) for row in cells) for i in range(len(headers))]
     align = ["left" if word else "right" for word in words]
     colalign = align if cells else None
-    text: str = tabulate(cells, headers, tablefmt=STYLES[style], disable_numparse=True, colalign=colalign)
-    return text + "\n"
+    if style == "table":
+        headers = [_folded(header) for header in headers]
+    padding, tabulate.MIN_PADDING = tabulate.MIN_PADDING, 0  # two blanks between columns are enough
+    try:
+        text = tabulate.tabulate(cells, headers, tablefmt=STYLES[style], disable_numparse=True, colalign=colalign)
+    finally:
+        tabulate.MIN_PADDING = padding
+    return str(text) + "\n"
+
+
+def _folded(header: str) -> str:
+    """Return a header in lines of a dozen characters or so, broken after underscores and before its unit.
+
+    >>> _folded("serialized_comm_fraction (%)").split("\\n")
+    ['serialized_', 'comm_fraction', '(%)']
+    """
+    lines: list[str] = [""]
+    for part in re.split(r"(?<=_)| (?=\()", header):
+        if lines[-1] and len(lines[-1]) + len(part) > HEADER_WIDTH:
+            lines.append("")
+        joint = " " if part.startswith("(") and lines[-1] else ""
+        lines[-1] += joint + part
+    return "\n".join(lines)
 
 
 def _is_word(text: str) -> bool:

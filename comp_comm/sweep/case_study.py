@@ -87,9 +87,9 @@ def _rows(columns: dict[str, Any], slowdown: float, interference: float) -> list
         "hidden_comm_fraction": columns["hidden_comm_s"] / step,
         "exposed_comm_fraction": columns["exposed_comm_fraction"],
     }
-    apart = f"DP over inter-node links {slowdown:g}x slower"
+    apart = f"inter-node DP, {slowdown:g}x slower"
     labels = {
-        "scenario": ["all intra-node", apart, f"{apart}, interference {interference:g}x"],
+        "scenario": ["all intra-node", apart, f"{apart}, {interference:g}x interference"],
         "source": ["paper", "ours", "paper"],
     }
     given = {**columns, "overlappable_comm_s": columns["overlapped_comm_s"], **shares, **labels}
