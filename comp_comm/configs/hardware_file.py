@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from comp_comm.configs import catalogue
+from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.errors import ConfigError, Problems, nearest, one_of
 from comp_comm.fields import PRECISION_BYTES
@@ -65,11 +66,11 @@ def _load_parent(document: Document, extends: str, beside: str, depth: int) -> P
         raise ConfigError(p if p.file else document.problem(("extends",), p.message) for p in error.problems) from None
 
 
-class _Reader:
+class _Reader(Reader):
     """Turns one document into a profile, noting problems as it goes."""
 
     def __init__(self, document: Document, problems: Problems) -> None:
-        self.document, self.problems = document, problems
+        super().__init__(document, problems)
         self.sources: dict[str, tuple[str, str]] = {}
 
     def profile(self, parent: Profile | None) -> Profile:
@@ -108,30 +109,6 @@ class _Reader:
             notes=(*base.notes, *self._texts("notes").values()),
             sha256=_digest(data, base.sha256),
         )
-
-    def _problem(self, path: Path, message: str) -> None:
-        self.problems.add(self.document.problem(path, message))
-
-    def _known(self, path: Path, mapping: dict[str, Any], allowed: tuple[str, ...]) -> None:
-        for key in mapping:
-            if key not in allowed:
-                self._problem((*path, key), f"unknown key{nearest(key, allowed)} ({one_of(allowed)})")
-
-    def _mapping(self, path: Path) -> dict[str, Any]:
-        value: Any = self.document.data
-        for part in path:
-            value = value.get(part, {}) if isinstance(value, dict) else {}
-        if not isinstance(value, dict):
-            self._problem(path, "must be a mapping of keys to values")
-            return {}
-        return value
-
-    def _text(self, key: str, default: str) -> str:
-        value = self.document.data.get(key, default)
-        if not isinstance(value, str):
-            self._problem((key,), "must be text")
-            return default
-        return value
 
     def _texts(self, key: str) -> dict[str, str]:
         value = self.document.data.get(key, {})

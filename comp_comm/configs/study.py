@@ -16,6 +16,7 @@ from comp_comm.configs import catalogue
 from comp_comm.configs.axes import Axis, read_axis, read_value
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import Model, load_model
+from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path, load_value
 from comp_comm.errors import ConfigError, Problem, Problems, nearest, one_of
 from comp_comm.fields import FIELDS, Value
@@ -93,9 +94,9 @@ def read_study(document: Document, overrides: Sequence[str] = ()) -> Study:
     return _Reader(document, overrides).study()
 
 
-class _Reader:
+class _Reader(Reader):
     def __init__(self, document: Document, overrides: Sequence[str]) -> None:
-        self.document, self.problems = document, Problems()
+        super().__init__(document, Problems())
         self.overrides = self._overrides(overrides)
         self.fixed: dict[str, Value] = {}
         self.origins: dict[str, tuple[Document, Path]] = {}
@@ -110,7 +111,7 @@ class _Reader:
             self.fixed |= model.fields
         self._fixed()
         self._zip()
-        for name, raw in self._mapping("sweep").items():
+        for name, raw in self._mapping(("sweep",)).items():
             values = self._axis(("sweep", name), name, raw)
             if values:
                 self.axes.append(Axis({name: values}))
@@ -120,7 +121,7 @@ class _Reader:
                 self.fixed.pop(name, None)
         return Study(
             title=self._text("title", self.document.file),
-            cost_model=self._text("cost_model", None, override=True),
+            cost_model=self._cost_model(),
             profiles=profiles,
             hardware_axis=many,
             model=model,
@@ -133,32 +134,6 @@ class _Reader:
             document=self.document,
             problems=self.problems,
         )
-
-    def _problem(self, path: Path, message: str) -> None:
-        self.problems.add(self.document.problem(path, message))
-
-    def _known(self, path: Path, mapping: dict[str, Any], allowed: tuple[str, ...]) -> None:
-        for key in mapping:
-            if key not in allowed:
-                self._problem((*path, key), f"unknown key{nearest(key, allowed)} ({one_of(allowed)})")
-
-    def _mapping(self, key: str) -> dict[str, Any]:
-        value = self.document.data.get(key)
-        if value is None and key not in self.document.data:
-            return {}
-        if not isinstance(value, dict):
-            self._problem((key,), "must be a mapping of keys to values")
-            return {}
-        return value
-
-    def _text(self, key: str, default: Any, override: bool = False) -> Any:
-        value = self.document.data.get(key, default)
-        if override and key in self.overrides:
-            value = self.overrides[key].data[key]
-        if value is not default and not isinstance(value, str):
-            self._problem((key,), "must be text")
-            return default
-        return value
 
     def _overrides(self, overrides: Sequence[str]) -> dict[str, Document]:
         found: dict[str, Document] = {}
@@ -180,6 +155,13 @@ class _Reader:
         """Return a top-level value and the document it is from, ``--set`` first."""
         document = self.overrides.get(key, self.document)
         return document.data.get(key), document
+
+    def _cost_model(self) -> str | None:
+        given, document = self._given("cost_model")
+        if given is not None and not isinstance(given, str):
+            self.problems.add(document.problem(("cost_model",), "must be text"))
+            return None
+        return given
 
     def _profiles(self) -> tuple[tuple[Profile, ...], bool]:
         given, document = self._given("hardware")
@@ -232,7 +214,7 @@ class _Reader:
         return False
 
     def _fixed(self) -> None:
-        for name, raw in self._mapping("set").items():
+        for name, raw in self._mapping(("set",)).items():
             if self._field(self.document, ("set", name), name):
                 value = read_value(self.document, ("set", name), raw, FIELDS[name], self.problems)
                 if value is not None:
@@ -300,6 +282,6 @@ class _Reader:
         return tuple(conditions)
 
     def _view(self, key: str, allowed: tuple[str, ...]) -> dict[str, Any]:
-        view = self._mapping(key)
+        view = self._mapping((key,))
         self._known((key,), view, allowed)
         return view
