@@ -20,6 +20,7 @@ from comp_comm.sweep.case_study import case_study
 from comp_comm.timing.collectives import (
     Group,
     all_reduce_seconds,
+    bandwidth_needed,
     group_bandwidth,
     members_in,
     ring_hop_seconds,
@@ -498,12 +499,20 @@ def test_timings_may_differ_from_point_to_point():
             assert np.broadcast_to(seconds, (2, 2))[i, j] == expected
 
 
-def test_a_group_of_infinitely_many_has_bytes_but_no_hops():
+def test_a_group_of_infinitely_many_is_on_the_innermost_tier_and_has_no_hops():
+    """The papers' convention for a data-parallel degree that is not given: 2 m over the intra-node 400, wherever it is."""
     hardware = device(*TIERS)
-    assert float(ring_hop_seconds(hardware, Group(math.inf))) == 0
-    with np.errstate(invalid="ignore"):
-        assert float(all_reduce_seconds(hardware, 640, Group(math.inf))) == pytest.approx(2 * 640 / 256)
-        assert float(all_reduce_seconds(hardware, 640, Group(math.inf, 64))) == pytest.approx(2 * 640 / 4)
+    for stride in (1, 4, 64, np.array([1, 64])):
+        assert np.all(ring_hop_seconds(hardware, Group(math.inf, stride)) == 0)
+        with np.errstate(invalid="ignore"):
+            assert np.all(group_bandwidth(hardware, Group(math.inf, stride)) == 400)
+            assert all_reduce_seconds(hardware, 640, Group(math.inf, stride)) == pytest.approx(2 * 640 / 400)
+            mixed = group_bandwidth(hardware, Group(np.array([math.inf, 128.0]), 1))
+            assert mixed.tolist() == [400, 256]
+    mesh = device(Tier(4, 150.0, 0.0, 0.5, mesh=1.0), Tier(math.inf, math.nan, 0.0, 1.0))
+    assert float(group_bandwidth(mesh, Group(math.inf, 8))) == 75
+    needed = bandwidth_needed(mesh, Group(np.array([1.0, 2.0, 8.0, math.inf])))
+    assert [part.tolist() for part in needed] == [[False, True, True, True], [False, False, True, False]]
 
 
 @pytest.mark.xfail(raises=RuntimeWarning, strict=True, reason="tier_bandwidth divides infinity by infinity")
