@@ -60,9 +60,12 @@ def parse_quantity(text: object, kind: str) -> float:
         lower = {name.lower(): name for name in units}
         hint = f"; did you mean '{lower[unit.lower()]}'? (case matters)" if unit.lower() in lower else ""
         raise ValueError(f"'{unit}' is not a unit of {kind}{hint}; write it as '{example}'")
-    value = float(Decimal(match.group(1)) * units[unit])
+    try:
+        value = float(Decimal(match.group(1)) * units[unit])
+    except ArithmeticError:
+        value = math.inf
     if not math.isfinite(value):
-        raise ValueError(f"'{text}' is too large")
+        raise ValueError(f"'{text}' is too large; write it as '{example}'")
     return value
 
 

@@ -436,6 +436,10 @@ def test_a_mesh_gives_a_group_its_links_only(members, share):
     assert tier_bandwidth(switch, members) == pytest.approx(0.8 * 150e9)
 
 
+def test_a_mesh_of_two_is_one_link():
+    assert tier_bandwidth(Tier(2, 100.0, 0.0, 1.0, mesh=1.0), 2) == 100
+
+
 def test_a_ring_uses_one_axis_of_a_torus():
     assert tier_bandwidth(Tier(256, 90.0, 0.0, 1.0, axes=3.0), 16) == 30
     assert tier_bandwidth(Tier(1, 90.0, 0.0, 1.0, mesh=1.0), 1) == 0  # no links in a domain of one
@@ -499,16 +503,15 @@ def test_timings_may_differ_from_point_to_point():
             assert np.broadcast_to(seconds, (2, 2))[i, j] == expected
 
 
+@np.errstate(invalid="ignore")
 def test_a_group_of_infinitely_many_is_on_the_innermost_tier_and_has_no_hops():
-    """The papers' convention for a data-parallel degree that is not given: 2 m over the intra-node 400, wherever it is."""
+    """The papers' convention for a data-parallel degree that is not given: 2 m over the intra-node 400, anywhere."""
     hardware = device(*TIERS)
     for stride in (1, 4, 64, np.array([1, 64])):
         assert np.all(ring_hop_seconds(hardware, Group(math.inf, stride)) == 0)
-        with np.errstate(invalid="ignore"):
-            assert np.all(group_bandwidth(hardware, Group(math.inf, stride)) == 400)
-            assert all_reduce_seconds(hardware, 640, Group(math.inf, stride)) == pytest.approx(2 * 640 / 400)
-            mixed = group_bandwidth(hardware, Group(np.array([math.inf, 128.0]), 1))
-            assert mixed.tolist() == [400, 256]
+        assert np.all(group_bandwidth(hardware, Group(math.inf, stride)) == 400)
+        assert all_reduce_seconds(hardware, 640, Group(math.inf, stride)) == pytest.approx(2 * 640 / 400)
+    assert group_bandwidth(hardware, Group(np.array([math.inf, 128.0]))).tolist() == [400, 256]
     mesh = device(Tier(4, 150.0, 0.0, 0.5, mesh=1.0), Tier(math.inf, math.nan, 0.0, 1.0))
     assert float(group_bandwidth(mesh, Group(math.inf, 8))) == 75
     needed = bandwidth_needed(mesh, Group(np.array([1.0, 2.0, 8.0, math.inf])))
@@ -543,6 +546,12 @@ def test_a_blank_tier_refuses_only_what_crosses_it():
     assert not math.isnan(all_reduce_seconds(hardware, 640.0, Group(2, stride=2)))
 
 
+def test_a_blank_latency_matters_only_where_a_hop_crosses_it():
+    hardware = device(Tier(4, 100.0, 1.0, 1.0), Tier(math.inf, 10.0, math.nan, 1.0))
+    assert float(ring_hop_seconds(hardware, Group(4))) == 6
+    assert math.isnan(ring_hop_seconds(hardware, Group(8)))
+
+
 def violations(b):
     return [(v.fields, v.reason, np.asarray(v.broken).tolist()) for v in b.violations if np.any(v.broken)]
 
@@ -571,12 +580,14 @@ def test_blanks_without_tiers():
     blank = device(Tier(4, math.nan, 1.0, 1.0, key="network.in"), use_tiers=0.0, network_efficiency=0.5)
     assert [fields for fields, _, _ in violations(breakdown(blank, 1024, 1024, 8, dp=1))] == [("tp",)]
     assert violations(breakdown(blank, 1024, 1024, 1, dp=1)) == []
+    assert [fields for fields, _, _ in violations(breakdown(blank, 1024, 1024, 2, dp=1))] == [("tp",)]
+    assert all_reduce_seconds(blank, 640.0, Group(np.array([1, 2])))[0] == 0
     outer = Tier(math.inf, math.nan, 1.0, 1.0, key="network.out")  # ignored, so it may be blank
     fine = device(Tier(4, 9.0, 1.0, 1.0), outer, use_tiers=0.0, network_efficiency=0.5)
     assert violations(breakdown(fine, 1024, 1024, 8, dp=8)) == []
 
 
-@pytest.mark.xfail(strict=True, reason="a blank network_efficiency is not refused: the row is feasible, its numbers NaN")
+@pytest.mark.xfail(strict=True, reason="a blank network_efficiency is not refused: a feasible row of NaN")
 def test_blank_network_efficiency():
     hardware = device(Tier(4, 9.0, 1.0, 1.0), use_tiers=0.0)
     b = breakdown(hardware, 1024, 1024, 2, dp=1)
@@ -589,6 +600,10 @@ def test_blank_timing():
     ((fields, reason, broken),) = violations(breakdown(Hardware(1e12, 1, 1, (tier,), Timing()), 1024, 1024, 2))
     assert (fields, broken) == (("timing",), True)
     assert "timing.gemm_efficiency is blank" in reason
+    both = Hardware(1e12, 1, math.nan, (tier,), Timing(activation_passes=1.0, memory_efficiency=0.5))
+    reasons = " ".join(reason for _, reason, _ in violations(breakdown(both, 1024, 1024, 2)))
+    assert "timing.gemm_efficiency is blank" in reasons
+    assert "memory.bandwidth is blank" in reasons
     passes = {"gemm_efficiency": 1.0, "attention_efficiency": 1.0, "activation_passes": 1.0}
     for capable, memory, key in ((0.5, math.nan, "memory.bandwidth"), (math.nan, 1.0, "timing.memory_efficiency")):
         hardware = Hardware(1e12, 1, memory, (tier,), Timing(**passes, memory_efficiency=capable))

@@ -150,6 +150,7 @@ def test_ring_time_takes_its_latencies_only_where_bytes_go():
     assert time.tolist() == [0.0, 1.0 + 1.5 + 2.0]
     assert collectives.ring_time(100, 50) == 2.0
     assert collectives.ring_time(100, 50, hops=4) == 2.0
+    assert collectives.ring_time(100, 50, hop_latency=4) == 2.0
     assert collectives.ring_time(100, 50, start_latency=4) == 6.0
     assert isinstance(collectives.ring_time(100, 50), np.float64)
     assert collectives.ring_time(0.5, 50.0, 1, 1.0) == 1.01

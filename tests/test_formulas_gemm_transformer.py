@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from comp_comm.formulas import collectives, edges, gemm, scaling, transformer
+from comp_comm.formulas.arrays import take
 from comp_comm.transformer import GEMM_COUNTS
 
 COMPLETE, PAPER = GEMM_COUNTS["complete"], GEMM_COUNTS["paper_exact"]
@@ -394,6 +395,18 @@ def test_a_list_is_an_array(function):
 def test_a_zero_dimensional_result_is_a_numpy_number(function):
     """As `comp_comm.formulas` promises."""
     assert isinstance(function(*arguments(function)), np.float64)
+
+
+def test_a_block_of_an_open_grid():
+    """Axes of length 1 stand for every index; lists of indices are taken axis by axis, as `numpy.ix_` does."""
+    array = np.arange(12.0).reshape(3, 1, 4)
+    assert np.array_equal(take(array, (slice(1, 3), slice(5, 6), slice(0, 2))), array[1:3, :, 0:2])
+    picked = take(array, (np.array([0, 2]), np.array([7, 8, 9]), np.array([1, 3])))
+    assert np.array_equal(picked, array[np.ix_([0, 2], [0], [1, 3])])
+    assert np.array_equal(take(array, (np.array([2]), slice(0, 1), slice(1, 2))), array[[2], :, 1:2])
+    assert take(np.float64(7), (slice(0, 1), slice(0, 1))) == 7
+    with pytest.raises(ValueError, match="shorter"):
+        take(array, (slice(0, 1), slice(0, 1)))
 
 
 # One array more than int32, or int64, holds: H^2 T at the largest model of Table 2 and beyond.

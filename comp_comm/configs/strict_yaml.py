@@ -133,7 +133,7 @@ class _Builder:
         self.lines: dict[Path, int] = {}
         self._stack: list[tuple[Any, Path, str | None]] = []  # container, its path, its anchor
         self._key: list[str | None] = []
-        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._anchors: dict[str, tuple[Any, int, int]] = {}  # value, nodes, levels
         self._nodes = 0
         self._documents = 0
 
@@ -152,7 +152,7 @@ class _Builder:
             container, _, anchor = self._stack.pop()
             self._key.pop()
             if anchor:
-                self._anchors[anchor] = (container, _size(container))
+                self._anchors[anchor] = (container, *_extent(container))
 
     def _fail(self, event: yaml.Event, message: str) -> None:
         line = event.start_mark.line + 1 if event.start_mark else None
@@ -163,6 +163,10 @@ class _Builder:
         if self._nodes > MAX_NODES:
             self._fail(event, f"more than {MAX_NODES:,} values (aliases counted as often as they are used)")
 
+    def _deepen(self, event: yaml.Event, levels: int) -> None:
+        if len(self._stack) + levels > MAX_DEPTH:
+            self._fail(event, f"nested deeper than {MAX_DEPTH} levels")
+
     def _refuse_tag(self, event: Any) -> None:
         if event.tag is not None:
             self._fail(event, f"tags are not allowed ('{event.tag}')")
@@ -170,8 +174,9 @@ class _Builder:
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
             self._fail(event, f"alias '*{event.anchor}' is not defined before its use (or contains itself)")
-        value, size = self._anchors[event.anchor]
+        value, size, levels = self._anchors[event.anchor]
         self._count(event, size)
+        self._deepen(event, levels)
         self._place(event, value)
 
     def _scalar(self, event: Any) -> None:
@@ -182,7 +187,7 @@ class _Builder:
             return
         value = resolve_scalar(event.value) if event.implicit[0] else event.value
         if event.anchor:
-            self._anchors[event.anchor] = (value, 1)
+            self._anchors[event.anchor] = (value, 1, 0)
         self._place(event, value)
 
     def _take_key(self, event: Any) -> None:
@@ -202,8 +207,7 @@ class _Builder:
     def _open(self, event: Any) -> None:
         self._refuse_tag(event)
         self._count(event, 1)
-        if len(self._stack) >= MAX_DEPTH:
-            self._fail(event, f"nested deeper than {MAX_DEPTH} levels")
+        self._deepen(event, 1)
         container: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
         path = self._place(event, container)
         self._stack.append((container, path, event.anchor))
@@ -227,9 +231,9 @@ class _Builder:
         return here
 
 
-def _size(value: Any) -> int:
-    if isinstance(value, dict):
-        return 1 + sum(_size(item) for item in value.values())
-    if isinstance(value, list):
-        return 1 + sum(_size(item) for item in value)
-    return 1
+def _extent(value: Any) -> tuple[int, int]:
+    """Return how many values a container holds, itself included, and how many levels deep it is."""
+    if not isinstance(value, (dict, list)):
+        return 1, 0
+    parts = [_extent(item) for item in (value.values() if isinstance(value, dict) else value)]
+    return 1 + sum(nodes for nodes, _ in parts), 1 + max((levels for _, levels in parts), default=0)

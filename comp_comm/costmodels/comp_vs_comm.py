@@ -148,6 +148,8 @@ def _blanks(scenario: Scenario, groups: dict[str, Group]) -> tuple[Violation, ..
     found = [_blank(np.isnan(value), key, "timing") for key, value in needs.items()]
     for name, group in groups.items():
         needed = bandwidth_needed(hardware, group)
+        ignored = needed[0] & (np.asarray(timing.use_tiers) == 0)
+        found.append(_blank(ignored & np.isnan(timing.network_efficiency), "timing.network_efficiency", name))
         for tier, crossed in zip(hardware.tiers, needed, strict=True):
             found.append(_blank(crossed & np.isnan(tier.bandwidth), f"{tier.key}.bandwidth" if tier.key else "", name))
     return tuple(violation for violation in found if violation.broken.any())

@@ -220,7 +220,7 @@ def point_to_point_wire_bytes(message_bytes: Numeric) -> Array:
     >>> float(point_to_point_wire_bytes(64))
     64.0
     """
-    return to_float(message_bytes)
+    return to_float(message_bytes)[()]
 
 
 def in_network_all_reduce_wire_bytes(message_bytes: Numeric, n: Numeric) -> Array:

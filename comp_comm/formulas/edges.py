@@ -57,9 +57,9 @@ def amdahl_edge(
     >>> float(amdahl_edge(65536, 4096, 256, passes=1, all_reduces=2)) == (6 * 65536 + 4096) / 256
     True
     """
-    flops = (8 * to_float(fc_gemms) + 2 * to_float(linear_gemms)) * hidden
-    flops = flops + 2 * to_float(attention_gemms) * seq_len
-    return flops * passes / (to_float(all_reduces) * element_bytes * tp)
+    flops = (8 * to_float(fc_gemms) + 2 * to_float(linear_gemms)) * to_float(hidden)
+    flops = flops + 2 * to_float(attention_gemms) * to_float(seq_len)
+    return flops * to_float(passes) / (to_float(all_reduces) * to_float(element_bytes) * to_float(tp))
 
 
 def slack_advantage(seq_len: Numeric, micro_batch: Numeric, element_bytes: Numeric = 2) -> Array:
@@ -90,7 +90,7 @@ def slack_advantage(seq_len: Numeric, micro_batch: Numeric, element_bytes: Numer
     >>> float(slack_advantage(4096, 1))
     8192.0
     """
-    return 4 / to_float(element_bytes) * seq_len * micro_batch
+    return 4 / to_float(element_bytes) * to_float(seq_len) * to_float(micro_batch)
 
 
 def layer_slack_advantage(
@@ -131,9 +131,9 @@ def layer_slack_advantage(
     >>> float(layer_slack_advantage(1024, 6144, 1)) == 2 * 6144 * 2
     True
     """
-    weights = (4 * to_float(fc_gemms) + linear_gemms) * hidden
-    flops = 2 * weights + 2 * to_float(attention_gemms) * seq_len
-    return 2 * flops / (weights * element_bytes) * seq_len * micro_batch
+    weights = (4 * to_float(fc_gemms) + to_float(linear_gemms)) * to_float(hidden)
+    flops = 2 * weights + 2 * to_float(attention_gemms) * to_float(seq_len)
+    return 2 * flops / (weights * to_float(element_bytes)) * to_float(seq_len) * to_float(micro_batch)
 
 
 def flop_per_reduced_byte(flops_per_second: Numeric, reduced_bytes_per_second: Numeric) -> Array:

@@ -32,7 +32,7 @@ def gemm_flops(m: Numeric, n: Numeric, k: Numeric, batch: Numeric = 1) -> Array:
     >>> float(gemm_flops(8192, 4096, 4096))
     274877906944.0
     """
-    return 2 * to_float(batch) * m * n * k
+    return 2 * to_float(batch) * to_float(m) * to_float(n) * to_float(k)
 
 
 def gemm_bytes(
@@ -68,7 +68,7 @@ def gemm_bytes(
     52.0
     """
     m, n, k = to_float(m), to_float(n), to_float(k)
-    return to_float(batch) * element_bytes * (m * k + k * n + m * n)
+    return to_float(batch) * to_float(element_bytes) * (m * k + k * n + m * n)
 
 
 def arithmetic_intensity(

@@ -46,7 +46,7 @@ def required_tp(
     >>> round(float(required_tp(530e9, 2)))
     544
     """
-    return base_tp * to_float(parameters) / base_parameters / memory_scaling
+    return to_float(base_tp) * to_float(parameters) / to_float(base_parameters) / to_float(memory_scaling)
 
 
 def next_divisor(of: Numeric, at_least: Numeric) -> Array:

@@ -35,7 +35,7 @@ def tokens(seq_len: Numeric, micro_batch: Numeric) -> Array:
     >>> float(tokens(4096, 4))
     16384.0
     """
-    return to_float(seq_len) * micro_batch
+    return to_float(seq_len) * to_float(micro_batch)
 
 
 def fc_forward_flops(
@@ -68,7 +68,8 @@ def fc_forward_flops(
     >>> float(fc_forward_flops(1024, 512, 1, 1, gemms=1))
     4294967296.0
     """
-    return 8 * to_float(gemms) * to_float(hidden) * hidden / tp * tokens(seq_len, micro_batch)
+    hidden = to_float(hidden)
+    return 8 * to_float(gemms) * hidden * hidden / to_float(tp) * tokens(seq_len, micro_batch)
 
 
 def attention_forward_flops(
@@ -99,7 +100,7 @@ def attention_forward_flops(
     >>> float(attention_forward_flops(1024, 512, 1, 1, gemms=1))
     536870912.0
     """
-    return 2 * to_float(gemms) * hidden * to_float(seq_len) / tp * tokens(seq_len, micro_batch)
+    return 2 * to_float(gemms) * to_float(hidden) * to_float(seq_len) / to_float(tp) * tokens(seq_len, micro_batch)
 
 
 def linear_forward_flops(
@@ -130,7 +131,8 @@ def linear_forward_flops(
     >>> float(linear_forward_flops(1024, 512, 1, 1, gemms=3))
     3221225472.0
     """
-    return 2 * to_float(gemms) * to_float(hidden) * hidden / tp * tokens(seq_len, micro_batch)
+    hidden = to_float(hidden)
+    return 2 * to_float(gemms) * hidden * hidden / to_float(tp) * tokens(seq_len, micro_batch)
 
 
 def layer_forward_flops(
@@ -169,9 +171,10 @@ def layer_forward_flops(
     >>> float(layer_forward_flops(1024, 512, 1, 1)) == 4 * 1024 * 512 * (6 * 1024 + 512)
     True
     """
+    hidden = to_float(hidden)
     per_token = (8 * to_float(fc_gemms) + 2 * to_float(linear_gemms)) * hidden
-    per_token = per_token + 2 * to_float(attention_gemms) * seq_len
-    return per_token * hidden / tp * tokens(seq_len, micro_batch)
+    per_token = per_token + 2 * to_float(attention_gemms) * to_float(seq_len)
+    return per_token * hidden / to_float(tp) * tokens(seq_len, micro_batch)
 
 
 def training_flops(forward_flops: Numeric, recomputed: Numeric = 0) -> Array:
@@ -201,7 +204,7 @@ def training_flops(forward_flops: Numeric, recomputed: Numeric = 0) -> Array:
     >>> float(training_flops(10.0)), float(training_flops(10.0, recomputed=1))
     (30.0, 40.0)
     """
-    return (3 + to_float(recomputed)) * forward_flops
+    return (3 + to_float(recomputed)) * to_float(forward_flops)
 
 
 def fc_backward_flops(
@@ -267,7 +270,7 @@ def activation_message_bytes(
     >>> float(activation_message_bytes(12288, 2048, 1))
     50331648.0
     """
-    return to_float(element_bytes) * hidden * tokens(seq_len, micro_batch)
+    return to_float(element_bytes) * to_float(hidden) * tokens(seq_len, micro_batch)
 
 
 def layer_weights(
@@ -300,7 +303,8 @@ def layer_weights(
     >>> float(layer_weights(12288)) == 12 * 12288**2
     True
     """
-    return (4 * to_float(fc_gemms) + linear_gemms) * to_float(hidden) * hidden / tp
+    hidden = to_float(hidden)
+    return (4 * to_float(fc_gemms) + to_float(linear_gemms)) * hidden * hidden / to_float(tp)
 
 
 def core_parameters(layers: Numeric, hidden: Numeric) -> Array:

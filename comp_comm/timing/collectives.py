@@ -64,8 +64,9 @@ def tier_bandwidth(tier: Tier, members: Numeric) -> Array:
     >>> float(tier_bandwidth(Tier(4, 150e9, 0, 1.0, mesh=1.0), 2)) / 1e9
     50.0
     """
-    links = (to_float(members) - 1) / np.maximum(to_float(tier.domain) - 1, 1)
-    share = np.where(np.asarray(tier.mesh) > 0, np.minimum(links, 1), 1.0)
+    meshed = (np.asarray(tier.mesh) > 0) & ~np.isinf(tier.domain)
+    others = np.where(meshed, np.maximum(to_float(tier.domain) - 1, 1), 1.0)
+    share = np.where(meshed, np.minimum((to_float(members) - 1) / others, 1), 1.0)
     return to_float(tier.bandwidth) * tier.efficiency / tier.axes * share
 
 

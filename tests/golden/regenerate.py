@@ -32,8 +32,8 @@ COMMANDS = {
     "future": ["sweep", str(ROOT / "configs" / "future.yaml"), "--format", "json", "--quiet"],
     "case-study": ["case-study", "--format", "json"],
 }
-# What may differ from one version to the next though every number is the same.
-UNSTABLE = ("version", "study_sha256", "sha256", "seconds")
+# What may differ from one version to the next though every number is the same: digests, and words for a reader.
+UNSTABLE = ("version", "study_sha256", "sha256", "seconds", "title", "setup", "notes")
 
 
 def rounded(values):
