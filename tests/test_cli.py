@@ -546,8 +546,9 @@ def test_ctrl_c_while_ranking_gives_the_best_so_far(study):
 
 
 def test_a_reader_that_goes_away_is_no_error(study):
-    process = subprocess.Popen([*MAIN, "sweep", "future", "--format", "csv"], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})  # fmt: skip
+    command, environment = [*MAIN, "sweep", "future", "--format", "csv"], {**os.environ, "PYTHONUNBUFFERED": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, env=environment, **pipes)
     process.stdout.readline()
     process.stdout.close()
     with process.stderr as errors:

@@ -363,18 +363,7 @@ class TestContract:
                 function(*(np.ones(2 + i) for i, _ in enumerate(arguments(function))))
 
 
-# Known: these multiply a float64 number with the list itself (every docstring says array_like).
-REFUSE_LISTS = {
-    "gemm_flops", "arithmetic_intensity", "attention_forward_flops", "layer_forward_flops", "training_flops",
-    "amdahl_edge", "slack_advantage", "layer_slack_advantage",
-}  # fmt: skip
-known = pytest.mark.xfail(raises=TypeError, strict=True, reason="a list beside plain numbers is not taken as an array")
-
-
-@pytest.mark.parametrize(
-    "function",
-    [pytest.param(f, marks=[known] if f.__name__ in REFUSE_LISTS else [], id=f.__name__) for f in FORMULAS],
-)
+@pytest.mark.parametrize("function", FORMULAS, ids=lambda f: f.__name__)
 def test_a_list_is_an_array(function):
     values = arguments(function)
     required = sum(p.default is p.empty for p in inspect.signature(function).parameters.values())
@@ -384,14 +373,7 @@ def test_a_list_is_an_array(function):
         assert function(*mixed)[0] == function(*values[:required])
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        pytest.param(f, id=f.__name__, marks=[pytest.mark.xfail(strict=True, reason="returns a 0-d array")]
-                     if f is collectives.point_to_point_wire_bytes else [])
-        for f in FORMULAS
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("function", FORMULAS, ids=lambda f: f.__name__)
 def test_a_zero_dimensional_result_is_a_numpy_number(function):
     """As `comp_comm.formulas` promises."""
     assert isinstance(function(*arguments(function)), np.float64)

@@ -78,9 +78,8 @@ def test_a_unit_with_no_near_name_gets_no_hint():
 
 
 @pytest.mark.parametrize("text", ["1e999999 GB/s", "1e9999999999999999999999 GB/s"])
-@pytest.mark.xfail(strict=True, reason="decimal.Overflow and decimal.InvalidOperation are no ValueError: a traceback")
 def test_an_absurd_exponent_is_an_error_like_others(text):
-    with pytest.raises(ValueError):  # noqa: PT011
+    with pytest.raises(ValueError, match="too large"):
         parse_quantity(text, "bytes/s")
 
 

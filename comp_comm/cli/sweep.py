@@ -16,6 +16,9 @@ from comp_comm.sweep.plan import Plan, make_plan, notes
 from comp_comm.sweep.result import DEFAULT_RANKING, check_columns, meta, plain_columns, records, stream_rows
 from comp_comm.sweep.stream import Stream
 
+READ_BY_PEOPLE = ("table", "markdown")
+MAX_SHOWN = 100_000
+
 
 @click.command(epilog="Examples: compcomm sweep future | compcomm sweep configs/future.yaml --set hardware=h100-sxm "
                "--format csv -o rows.csv | compcomm sweep future --top 5 --by overlap_ratio")  # fmt: skip
@@ -33,7 +36,7 @@ from comp_comm.sweep.stream import Stream
 def command(
     study: str, overrides: tuple[str, ...], path: str | None, form: str | None, quiet: bool, **given: Any
 ) -> int:
-    """Evaluate STUDY, a YAML file or a name of the catalogue, and print its communication shares.
+    """Evaluate STUDY (a YAML file, a name of the catalogue, or - for standard input): its communication shares.
 
     The table is a pivot that the study describes; --long and every other format give one row a point.
     """
@@ -49,8 +52,11 @@ def command(
     plan = make_plan(load_study(study, overrides))
     wanted = check_columns(plan, _split(given["columns"]))
     pivot = views.table_view(plan)
-    if form not in ("table", "markdown") or given["long_form"] or given["top"] or given["columns"]:
+    if form not in READ_BY_PEOPLE or given["long_form"] or given["top"] or given["columns"]:
         pivot = None
+    if not given["top"] and plan.grid.points > MAX_SHOWN and (form in READ_BY_PEOPLE or given["picture"]):
+        raise ConfigError(f"the grid has {plan.grid.points:,} points, more than the {MAX_SHOWN:,} a table or plot "
+                          "shows; ask for the best (--top N --by COLUMN) or for another --format")  # fmt: skip
     save = _draw(plan, given["picture"], views.plot_view(plan)) if given["picture"] else None
     options.note([] if quiet else notes(plan))
     code = _answer(plan, wanted, pivot, path, form, quiet, given)

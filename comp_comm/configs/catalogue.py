@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from comp_comm.errors import ConfigError, Problem, nearest, one_of
 
 FOLDERS = {"study": ".", "hardware": "hardware", "model": "models"}
 SUFFIXES = (".yaml", ".yml")
+STDIN = "-"
 
 
 @cache
@@ -54,7 +56,9 @@ def locate(kind: str, reference: str, beside: str = "") -> Path:
 
 
 def read(kind: str, reference: str, beside: str = "") -> Document:
-    """Return the parsed file that a reference means (see `locate`)."""
+    """Return the parsed file that a reference means (see `locate`); ``-`` is standard input."""
+    if reference == STDIN:
+        return strict_yaml.load(sys.stdin.buffer.read(strict_yaml.MAX_BYTES + 1), "standard input")
     path = locate(kind, reference, beside)
     try:
         content = path.read_bytes()
