@@ -156,7 +156,7 @@ def test_ring_time_takes_its_latencies_only_where_bytes_go():
     assert collectives.ring_time(0.5, 50.0, 1, 1.0) == 1.01
 
 
-# --- /work/shared/cases/known_values.yaml, `collectives`, transcribed ------------------------------------------------
+# --- known right values of collectives, transcribed ------------------------------------------------
 
 
 def test_known_ring_all_reduce_of_a_gigabyte():

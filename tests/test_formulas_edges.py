@@ -1,4 +1,4 @@
-"""Amdahl's law edge and slack against arXiv:2302.02825's quoted numbers, as papers.md 1.2, 1.5, 1.6 derive them."""
+"""Amdahl's law edge and slack against arXiv:2302.02825's quoted numbers, as notes 1.2, 1.5, 1.6 derive them."""
 
 from fractions import Fraction
 
@@ -15,7 +15,7 @@ MODELS = [(65536, 4096, 256), (4096, 1024, 16), (16384, 2048, 64), (1024, 8192, 
 
 @pytest.mark.parametrize(("hidden", "seq_len", "tp"), MODELS)
 def test_edges_of_the_table(hidden, seq_len, tp):
-    """papers.md 1.2, rows "edge fwd" and "edge train" at p = 2, exactly."""
+    """notes 1.2, rows "edge fwd" and "edge train" at p = 2, exactly."""
     forward = {"passes": 1, "all_reduces": 2}
     assert edges.amdahl_edge(hidden, seq_len, tp, 2, *PAPER, **forward) == Fraction(7 * hidden + seq_len, 2 * tp)
     assert edges.amdahl_edge(hidden, seq_len, tp, **forward) == Fraction(6 * hidden + seq_len, tp)
@@ -39,7 +39,7 @@ def test_edge_is_flops_over_bytes(count, hidden, seq_len, tp, size):
 
 @pytest.mark.parametrize(("hidden", "seq_len", "batch"), [(65536, 4096, 1), (1024, 2048, 4), (12288, 1000, 3)])
 def test_slack_of_the_table(hidden, seq_len, batch):
-    """papers.md 1.2: 2T for one FC matrix at FP16, 2T(1 + SL/6H) and 2T(1 + SL/7H) for a layer."""
+    """notes 1.2: 2T for one FC matrix at FP16, 2T(1 + SL/6H) and 2T(1 + SL/7H) for a layer."""
     tokens = seq_len * batch
     assert edges.slack_advantage(seq_len, batch) == 2 * tokens
     assert edges.slack_advantage(seq_len, batch, 4) == tokens
@@ -55,7 +55,7 @@ def test_slack_of_the_table(hidden, seq_len, batch):
     assert edges.slack_advantage(seq_len, batch) == pytest.approx(backward / gradient, rel=1e-14)
 
 
-# papers.md 1.5: (quoted share, H, SL, TP) -> X, complete and paper_exact.
+# notes 1.5: (quoted share, H, SL, TP) -> X, complete and paper_exact.
 INVERSIONS = [
     (0.50, 64 * K, 4 * K, 256, 2328, 1356),
     (0.48, 64 * K, 4 * K, 256, 2149, 1252),
@@ -79,14 +79,14 @@ def test_shares_at_the_x_they_demand(share, hidden, seq_len, tp, complete, paper
                                          (0.17, 8192, 1, 2785), (0.17, 1024, 4, 1393)]
 )  # fmt: skip
 def test_overlap_ratios_at_the_x_they_demand(ratio, seq_len, batch, x):
-    """papers.md 1.5, the rows of Fig 10(b)."""
+    """notes 1.5, the rows of Fig 10(b)."""
     assert edges.overlap_ratio(x, edges.slack_advantage(seq_len, batch)) == pytest.approx(ratio, rel=5e-4)
 
 
 @pytest.mark.parametrize(("efficiency", "bandwidth", "x"), [(1.29, 100, 2328), (0.96, 75, 2328), (1.19, 100, 2149),
                                                             (0.75, 75 * 0.85, 2129), (0.33, 100, 600)])  # fmt: skip
 def test_x_of_an_mi210(efficiency, bandwidth, x):
-    """papers.md 1.5: e to two digits, 181 TFLOP/s, A in GB/s; 1.8: the pair (.75, .85) -> 2129."""
+    """notes 1.5: e to two digits, 181 TFLOP/s, A in GB/s; 1.8: the pair (.75, .85) -> 2129."""
     got = edges.flop_per_reduced_byte(efficiency * 181e12, bandwidth * 1e9)
     assert got == pytest.approx(x, rel=0.006 / efficiency)
     if x == 2129:
@@ -95,12 +95,12 @@ def test_x_of_an_mi210(efficiency, bandwidth, x):
 
 
 def test_algorithm_bandwidth_of_four_devices():
-    """papers.md 1.5: A = 100 GB/s is a ring of N = 4 at 150 GB/s, 75 GB/s one of N -> infinity."""
+    """notes 1.5: A = 100 GB/s is a ring of N = 4 at 150 GB/s, 75 GB/s one of N -> infinity."""
     assert 150 / collectives.all_reduce_bus_factor(4) == pytest.approx(100)
     assert 150 / collectives.all_reduce_bus_factor(np.inf) == 75
 
 
-# --- papers.md 1.6: the case study, without hardware -----------------------------------------------------------------
+# --- notes 1.6: the case study, without hardware -----------------------------------------------------------------
 
 
 def shares(tp, k, tokens, x, seq_len=4 * K, count=GEMM_COUNTS["complete"]):

@@ -244,7 +244,7 @@ def test_tokens_are_the_rows_of_the_activation(layer):
     assert transformer.tokens(SL, B) == layer[1].reshape(-1, H).shape[0]
 
 
-# --- published: papers.md 1.1 and 1.2 (arXiv:2302.02825 Eqs 1-8), exact in rational numbers --------------------------
+# --- published: notes 1.1 and 1.2 (arXiv:2302.02825 Eqs 1-8), exact in rational numbers --------------------------
 
 
 @pytest.mark.parametrize(("hidden", "seq_len", "batch", "tp"), CONFIGS)
@@ -268,7 +268,7 @@ def test_table_of_constant_factors(hidden, seq_len, batch, tp):
 
 
 def test_the_two_counts_differ_by_24_over_14_to_2():
-    """papers.md 1.2: 1.714 for SL << H, 2 for SL >> H."""
+    """notes 1.2: 1.714 for SL << H, 2 for SL >> H."""
     wide, long = (2**24, 1, 1, 1), (1, 2**24, 1, 1)
     for point, ratio in ((wide, 24 / 14), (long, 2)):
         complete, paper = transformer.layer_forward_flops(*point), transformer.layer_forward_flops(*point, *PAPER)
@@ -283,7 +283,7 @@ def test_the_two_counts_differ_by_24_over_14_to_2():
     ],
 )  # fmt: skip
 def test_core_parameters_of_table_4(layers, hidden, billions, printed):
-    """papers.md 1.3: the check of 12 L H^2 against Table 4 (T5-11B and PaLM are known to differ)."""
+    """notes 1.3: the check of 12 L H^2 against Table 4 (T5-11B and PaLM are known to differ)."""
     got = float(transformer.core_parameters(layers, hidden)) / 1e9
     assert got == pytest.approx(printed, rel=0.006, abs=0.005)
     if billions not in (11, 540):

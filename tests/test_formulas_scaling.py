@@ -1,4 +1,4 @@
-"""Required TP and memory demand against arXiv:2302.02825 Eq 10, Figs 6 and 9 (papers.md 1.4)."""
+"""Required TP and memory demand against arXiv:2302.02825 Eq 10, Figs 6 and 9 (notes 1.4)."""
 
 import numpy as np
 import pytest

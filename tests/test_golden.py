@@ -62,7 +62,7 @@ def test_the_sweep_has_the_rows_of_table_2(commands):
     assert all(columns["feasible"])
 
 
-# --- the golden values against calculations by hand, with the numbers papers.md prints -----------------------------
+# --- the golden values against calculations by hand, with the numbers notes prints -----------------------------
 
 
 def golden(name, group, **point):
@@ -122,7 +122,7 @@ def test_golden_sweep_by_hand():
 
 
 def test_golden_case_study_by_hand():
-    """papers.md 1.6: .478 / .090, then 8 times .090 over .348 of backward compute, then 9.6 times."""
+    """notes 1.6: .478 / .090, then 8 times .090 over .348 of backward compute, then 9.6 times."""
     columns = {name: regenerate.unpacked(values) for name, values in stored("case-study.json")["columns"].items()}
     base = columns["step_s"][0]
     assert base == pytest.approx(3 * 1666447310848 / 119.46e12 + 4 * 2 * 2**29 / 112.2e9)

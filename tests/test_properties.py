@@ -413,8 +413,7 @@ def independently(hardware, timing, precision, point):
         device,
         element_bytes=PRECISION_BYTES[precision],
     )
-    with np.errstate(invalid="ignore"):
-        return evaluate(scenario)
+    return evaluate(scenario)
 
 
 @pytest.mark.parametrize(("hardware", "timing", "precision"), MACHINES)
@@ -482,7 +481,7 @@ def test_solve_other_columns(hardware, timing, precision, column, field, value):
 
 
 def test_solve_of_the_papers_half():
-    """papers.md 1.2: TP50 = 1.5 (6 H + SL) / (k X)."""
+    """notes 1.2: TP50 = 1.5 (6 H + SL) / (k X)."""
     study = {"set": {"hidden": 65536, "seq_len": 4096, "micro_batch": 1}}
     rows, _ = solve(study_from(study), ask("serialized_comm_fraction", 0.5, "tp"))
     x = 0.66 * 181e12 / (0.748 * 75e9)

@@ -25,7 +25,7 @@ def refusal(text, line=None):
     return problem.message
 
 
-# --- known_values.yaml, `yaml`, transcribed --------------------------------------------------------------------------
+# --- known right values of YAML, transcribed --------------------------------------------------------------------------
 
 
 def test_known_numbers_with_exponents_are_floats():
