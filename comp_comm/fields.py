@@ -25,8 +25,8 @@ _BINARY_SUFFIX = {"K": 1024, "M": 1024**2}
 class Field:
     """One field: its name, type, bounds and meaning.
 
-    ``low`` and ``high`` are inclusive unless ``positive`` (then ``low`` itself is excluded); ``words`` are values
-    that are not numbers (all of them, for a choice); ``solve`` is the span `compcomm solve` searches.
+    ``low`` and ``high`` are inclusive; ``words`` are values that are not numbers (all of them, for a choice); ``solve``
+    is the span `compcomm solve` searches.
     """
 
     name: str
@@ -36,7 +36,6 @@ class Field:
     unit: str = ""
     low: float = 1
     high: float = 1e9
-    positive: bool = False
     words: tuple[str, ...] = ()
     default: Value | None = None
     solve: tuple[float, float] | None = None
@@ -51,10 +50,9 @@ class Field:
         if self.kind == "choice":
             return "one of: " + ", ".join(self.words) if self.words else "a name"
         number = "a whole number" if self.kind == "int" else "a number"
-        low = f"above {_short(self.low)}" if self.positive else f"from {_short(self.low)}"
         extra = f", or '{self.words[0]}'" if self.words else ""
         suffix = " (1K = 1024)" if self.kind == "int" else ""
-        return f"{number} {low} to {_short(self.high)}{suffix}{extra}"
+        return f"{number} from {_short(self.low)} to {_short(self.high)}{suffix}{extra}"
 
     def parse(self, raw: object) -> Value:
         """Return ``raw`` (as YAML or a flag gives it) as a value of this field.
@@ -78,7 +76,7 @@ class Field:
             raise ValueError(f"must be a finite number, not {number}")
         if self.kind == "int" and number != int(number):
             raise ValueError(f"{_short(number)} is not a whole number; must be {self.allowed()}")
-        if not self.low <= number <= self.high or (self.positive and number == self.low):
+        if not self.low <= number <= self.high:
             raise ValueError(f"{_short(number)} is out of range; must be {self.allowed()}")
         return int(number) if self.kind == "int" else float(number)
 
@@ -109,7 +107,7 @@ def _show(raw: object) -> str:
 
 def _factor(name: str, help_text: str) -> Field:
     return Field(
-        name, "evolution", "float", help_text, low=0, positive=True, high=1e6, default=1.0, solve=(1e-4, 1e4)
+        name, "evolution", "float", help_text, low=1e-9, high=1e9, default=1.0, solve=(1e-4, 1e4)
     )
 
 
@@ -135,7 +133,7 @@ _TABLE = (
           words=COUNTS, default="complete"),
     Field("timing", "convention", "choice", "a named timing preset of the hardware profile; its default if not given"),
     Field("memory_scaling", "convention", "float", "device memory over the base model's device, s of Eq 10; "
-          "device memory over 32 GiB if not given", low=0, positive=True, high=1e6),
+          "device memory over 32 GiB if not given", low=1e-6, high=1e6),
     Field("inter_node_slowdown", "convention", "float", "how much slower the data-parallel network is", low=1,
           high=1e6, default=1.0, solve=(1, 1e4)),
     Field("interference", "convention", "float", "slowdown of overlapped communication by running beside compute",

@@ -465,7 +465,7 @@ def test_a_wrong_call_is_exit_2_with_one_message(compcomm, tmp_path, monkeypatch
     ("extends: mi210\npeak: {fp16: 181 TB/s}\n", "not a unit of FLOP/s"),
     ("extends: mi210\nnetwork: {scale-up: {bandwidth: 150 Gb}}\n", "not a unit of bytes/s"),
     ("extends: mi210\nmemory: {bandwidth: 1638 gb/s}\n", "case matters"),
-    ("extends: mi210\nmemory: {capacity: -64 GiB}\n", "above 0"),
+    ("extends: mi210\nmemory: {capacity: -64 GiB}\n", "out of range"),
     ("extends: mi210\ntiming: {gemm_efficiency: 66}\n", "at most 1"),
     ("extends: mi210\ntiming: {gemm_eficiency: 0.6}\n", "did you mean 'gemm_efficiency'"),
     ("extends: mi21\n", "did you mean 'mi210'"),
@@ -554,3 +554,40 @@ def test_a_reader_that_goes_away_is_no_error(study):
     with process.stderr as errors:
         assert "Traceback" not in errors.read()
     process.wait(timeout=30)
+
+
+def test_a_device_is_written_to_and_never_replaced(compcomm, study):
+    code, out, _ = compcomm("sweep", study(STUDY), "-o", "/dev/null", "--format", "csv")
+    assert (code, out) == (0, "")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_link_stays_a_link(compcomm, study, tmp_path):
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    assert compcomm("sweep", study(STUDY), "-o", tmp_path / "link.csv")[0] == 0
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text().startswith("hidden,")
+
+
+@pytest.mark.parametrize(
+    "shell", ["{} sweep future --format csv | head -1", "{} sweep future >&-", "{} sweep future > /dev/full"]
+)
+def test_a_standard_output_that_fails_gives_no_traceback(shell):
+    command = f'"{sys.executable}" -c "from comp_comm.cli.main import main; main()"'
+    done = subprocess.run(["bash", "-c", "set -o pipefail; " + shell.format(command)], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (0 if "|" in shell else 2)
+
+
+def test_a_study_comes_from_standard_input(compcomm, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(STUDY.encode())))
+    code, out, _ = compcomm("sweep", "-", "--format", "csv")
+    assert (code, len(out.splitlines())) == (0, 4)
+
+
+def test_a_table_for_people_has_a_limit_that_csv_has_not(compcomm, study):
+    text = STUDY.replace("{tp: [64, 128, 256]}", "{network: {from: 1, to: 2, steps: 100001}, tp: [64]}")
+    code, out, err = compcomm("sweep", study(text))
+    assert (code, out) == (2, "")
+    assert "100,000" in err
+    assert "--format" in err

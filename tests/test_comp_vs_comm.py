@@ -588,9 +588,12 @@ def test_blanks_without_tiers():
 
 def test_blank_network_efficiency():
     hardware = device(Tier(4, 9.0, 1.0, 1.0), use_tiers=0.0)
-    b = breakdown(hardware, 1024, 1024, 2, dp=1)
-    assert np.isnan(b.serialized_comm_s)
-    assert b.broken
+    b = breakdown(hardware, 1024, 1024, np.array([1, 2]), dp=1)
+    assert np.isnan(b.serialized_comm_s).tolist() == [False, True]
+    ((fields, reason, broken),) = violations(b)
+    assert (fields, broken) == (("tp",), [False, True])
+    assert reason.startswith("timing.network_efficiency is blank")
+    assert [fields for fields, _, _ in violations(breakdown(hardware, 1024, 1024, 2, dp=2))] == [("tp",), ("dp",)]
 
 
 def test_blank_timing():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -77,9 +76,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _say(error.format_message(), 2)
     except (KeyboardInterrupt, click.Abort):
         return _say("interrupted", 130)
-    except BrokenPipeError:
-        # The reader went away (head, a pager): not an error, but nothing more can be written either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit:
+        # How click ends where the reader went away (head, a pager), after making the streams safe to close: no error.
         return 0
     except OSError as error:
         return _say(f"{error.filename or 'output'}: {error.strerror}", 2)

@@ -118,16 +118,13 @@ def write(path: str | None, writer: Callable[[IO[str]], None], interrupted: Call
 
     An answer that was interrupted goes to ``NAME.partial.EXT`` instead, so that it never passes for a whole one.
     """
-    if path is None or path == "-":
-        with output.open_output(path) as out:
-            writer(out)
-        if interrupted():
-            click.echo("interrupted: what was done is above", err=True)
-        return INTERRUPTED if interrupted() else 0
     with output.open_output(path) as out:
         writer(out)
     if not interrupted():
         return 0
+    if path is None or path == "-" or output.is_special(path):
+        click.echo("interrupted: what was done is above", err=True)
+        return INTERRUPTED
     partial = output.partial_path(path)
     Path(path).replace(partial)
     click.echo(f"interrupted: what was done is in {partial}", err=True)

@@ -11,18 +11,19 @@ from comp_comm.report import output
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.sweep.algorithmic import MEMORY_SCALINGS, SINCE_MEGATRON, required_tp_table
 
-POSITIVE = click.FloatRange(min=0, min_open=True, max=1e16)
+SIZE = click.FloatRange(min=1, max=1e16)
+RATIO = click.FloatRange(min=1e-6, max=1e6)
 
 
 @click.command(epilog="Examples: compcomm required-tp | compcomm required-tp --parameters 1e12 --memory-scaling 6")
 @click.option("--model", "models", multiple=True, metavar="NAME|FILE",
               help="A model; may be repeated. [default: those since Megatron-LM in the paper's Table 4]",
               shell_complete=options.complete_names("model"))  # fmt: skip
-@click.option("--parameters", multiple=True, type=POSITIVE, help="A bare number of parameters; may be repeated.")
-@click.option("--memory-scaling", "scalings", multiple=True, type=POSITIVE, default=MEMORY_SCALINGS, show_default=True,
+@click.option("--parameters", multiple=True, type=SIZE, help="A bare number of parameters; may be repeated.")
+@click.option("--memory-scaling", "scalings", multiple=True, type=RATIO, default=MEMORY_SCALINGS, show_default=True,
               help="Device memory over the base model's device; may be repeated.")  # fmt: skip
-@click.option("--base-tp", type=POSITIVE, default=BASE_TP, show_default=True, help="TP of the base model.")
-@click.option("--base-parameters", type=POSITIVE, default=BASE_PARAMETERS, show_default=True,
+@click.option("--base-tp", type=RATIO, default=BASE_TP, show_default=True, help="TP of the base model.")
+@click.option("--base-parameters", type=SIZE, default=BASE_PARAMETERS, show_default=True,
               help="Parameters of the base model (Megatron-LM BERT).")  # fmt: skip
 @options.format_options
 def command(

@@ -106,8 +106,9 @@ def _by_step(raw: dict[str, Any], field: Field, low: float, high: float) -> Any:
 
 def _by_steps(raw: dict[str, Any], low: float, high: float) -> Any:
     steps, scale = raw["steps"], raw.get("scale", "linear")
-    if type(steps) is not int or not 1 <= steps <= MAX_AXIS:
+    if type(steps) not in (int, float) or not 1 <= steps <= MAX_AXIS or steps != int(steps):
         raise ValueError(f"'steps' must be a whole number from 1 to {MAX_AXIS:,}, not {steps}")
+    steps = int(steps)
     if scale not in SCALES:
         raise ValueError(f"'scale': {one_of(SCALES)}")
     if steps == 1 and low != high:

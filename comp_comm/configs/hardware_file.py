@@ -25,7 +25,7 @@ from comp_comm.hardware.profile import (
     Number,
     Profile,
 )
-from comp_comm.units import parse_quantity
+from comp_comm.units import UNITS, format_quantity, parse_quantity
 
 KEYS = (
     "name", "title", "vendor", "year", "extends", "devices_per_package", "sources", "peak", "memory", "network",
@@ -36,6 +36,11 @@ NUMBER_KEYS = ("value", "source", "certainty")
 SWITCHES = {"use_tiers": ("ignored", "used"), "ring_limit": ("exact", "limit")}
 SWITCH_KEYS = {"tiers": "use_tiers", "ring": "ring_limit"}
 MAX_EXTENDS = 8
+# What a number of a kind may be: far wider than any device, narrow enough that no time overflows.
+PLAUSIBLE = {
+    "FLOP/s": (1e6, 1e24), "bytes": (1e6, 1e18), "bytes/s": (1e3, 1e21), "seconds": (0.0, 1e3), "share": (1e-6, 1.0),
+    "count": (0.0, 1e12),
+}  # fmt: skip
 
 
 def load_profile(reference: str, beside: str = "") -> Profile:
@@ -226,11 +231,12 @@ def _parse(raw: Any, name: str, kind: str) -> float | None:
         value = float(raw)
     else:
         value = parse_quantity(raw, kind)
-    zero_allowed = kind in ("seconds", "count") and name != "domain"
-    if not (value >= 0 if zero_allowed else value > 0) or value == float("inf"):
-        raise ValueError(f"must be a finite number {'of at least' if zero_allowed else 'above'} 0, not {raw}")
-    if kind == "share" and value > 1:
-        raise ValueError(f"is a share: must be at most 1, not {raw}")
+    low, high = PLAUSIBLE[kind]
+    if kind == "share" and not low <= value <= high:
+        raise ValueError(f"is a share: must be above 0 and at most 1, not {raw}")
+    if not low <= value <= high:
+        ends = [format_quantity(end, kind) if kind in UNITS else f"{end:g}" for end in (low, high)]
+        raise ValueError(f"'{raw}' is out of range: from {ends[0]} to {ends[1]}")
     if name in ("domain", "axes") and (value != int(value) or value < 1):
         raise ValueError(f"must be a whole number of at least 1, not {raw}")
     return value

@@ -120,7 +120,7 @@ class _Reader(Reader):
             for name in axis.values:
                 self.fixed.pop(name, None)
         return Study(
-            title=self._text("title", self.document.file),
+            title=self._text("title", self.document.file) or self.document.file,
             cost_model=self._cost_model(),
             profiles=profiles,
             hardware_axis=many,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -40,7 +41,9 @@ def check_writable(path: str | None) -> None:
     target = Path(path)
     if target.is_dir():
         raise ConfigError(f"{path}: is a directory")
-    folder = target.parent
+    if is_special(path):
+        return
+    folder = target.resolve().parent
     if not folder.is_dir():
         raise ConfigError(f"{path}: there is no folder '{folder}'")
     if not os.access(folder, os.W_OK):
@@ -50,22 +53,39 @@ def check_writable(path: str | None) -> None:
 @contextmanager
 def open_output(path: str | None) -> Iterator[IO[str]]:
     """Give a text file that becomes ``path`` (or goes to standard output) when the block ends without an error."""
-    if path is None or path == "-":
-        with tempfile.SpooledTemporaryFile(IN_MEMORY, mode="w+", encoding="utf-8", newline="") as spool:
-            yield spool
-            spool.seek(0)
-            while part := spool.read(2**20):
-                sys.stdout.write(part)
-            sys.stdout.flush()
+    if path is not None and path != "-" and not is_special(path):
+        with _replacing(Path(path)) as temporary, open(temporary, "w", encoding="utf-8", newline="") as out:
+            yield out
         return
-    target = Path(path)
-    with _replacing(target) as temporary, open(temporary, "w", encoding="utf-8", newline="") as out:
-        yield out
+    with tempfile.SpooledTemporaryFile(IN_MEMORY, mode="w+", encoding="utf-8", newline="") as spool:
+        yield spool
+        spool.seek(0)
+        with _sink(path) as out:
+            shutil.copyfileobj(spool, out, 2**20)
+
+
+def is_special(path: str) -> bool:
+    """Return whether ``path`` is a device or a pipe: written to, never replaced."""
+    return Path(path).exists() and not Path(path).is_file()
+
+
+@contextmanager
+def _sink(path: str | None) -> Iterator[IO[str]]:
+    """Give standard output, or a device or pipe."""
+    if path is not None and path != "-":
+        with open(path, "w", encoding="utf-8", newline="") as out:
+            yield out
+        return
+    if sys.stdout is None:
+        raise ConfigError("standard output is closed; give -o FILE")
+    yield sys.stdout
+    sys.stdout.flush()
 
 
 @contextmanager
 def _replacing(target: Path) -> Iterator[str]:
     """Give a temporary file beside ``target`` that takes its place on success and vanishes on failure."""
+    target = target.resolve()  # a link stays one: what it points to is replaced
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     os.close(handle)
     try:
@@ -81,6 +101,9 @@ def _replacing(target: Path) -> Iterator[str]:
 
 def save_bytes(path: str, content: bytes) -> None:
     """Write a whole file (a picture, say) or nothing."""
+    if is_special(path):
+        Path(path).write_bytes(content)
+        return
     with _replacing(Path(path)) as temporary:
         Path(temporary).write_bytes(content)
 
