@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 Value = int | float | str
@@ -17,7 +18,7 @@ Value = int | float | str
 PRECISION_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 COUNTS = ("complete", "paper_exact")
 
-_SUFFIX = re.compile(r"([-+]?\d+(?:\.\d+)?)\s*([KM])$")
+_SUFFIX = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([KM])$")
 _BINARY_SUFFIX = {"K": 1024, "M": 1024**2}
 
 
@@ -85,7 +86,7 @@ class Field:
             match = _SUFFIX.match(raw.strip())
             if match and self.kind == "int":
                 return float(match.group(1)) * _BINARY_SUFFIX[match.group(2)]
-        elif isinstance(raw, (int, float)) and not isinstance(raw, bool):
+        elif isinstance(raw, Real) and not isinstance(raw, bool):
             try:
                 return float(raw)
             except OverflowError:

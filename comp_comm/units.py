@@ -22,7 +22,8 @@ _SCALES: dict[str, dict[str, int | str]] = {
         **{f"{p}B/s": s for p, s in _BYTES.items()},
         **{f"{p}b/s": str(Decimal(s) / 8) for p, s in _BYTES.items()},
     },
-    "seconds": {"s": 1, "ms": "1e-3", "us": "1e-6", "µs": "1e-6", "ns": "1e-9"},
+    "seconds": {"s": 1, "ms": "1e-3", "us": "1e-6", "ns": "1e-9"}
+    | dict.fromkeys(("\N{MICRO SIGN}s", "\N{GREEK SMALL LETTER MU}s"), "1e-6"),
 }
 UNITS: dict[str, dict[str, Decimal]] = {
     kind: {unit: Decimal(scale) for unit, scale in units.items()} for kind, units in _SCALES.items()
@@ -32,7 +33,7 @@ EXAMPLES = {"FLOP/s": "181 TFLOP/s", "bytes": "80 GiB", "bytes/s": "450 GB/s", "
 # The unit each kind of quantity is shown in.
 DISPLAY = {"FLOP/s": "TFLOP/s", "bytes": "GiB", "bytes/s": "GB/s", "seconds": "us"}
 
-_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\s\d].*?)?\s*$")
+_QUANTITY = re.compile(r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([^\s\d].*?)?\s*$")
 
 
 def parse_quantity(text: object, kind: str) -> float:
@@ -78,4 +79,6 @@ def format_quantity(value: float, kind: str) -> str:
     '0.8 us'
     """
     unit = DISPLAY[kind]
-    return f"{float(Decimal(repr(float(value))) / UNITS[kind][unit]):.12g} {unit}"
+    number = float(Decimal(repr(float(value))) / UNITS[kind][unit])
+    short = f"{number:.12g} {unit}"
+    return short if parse_quantity(short, kind) == value else f"{number!r} {unit}"

@@ -591,3 +591,26 @@ def test_a_table_for_people_has_a_limit_that_csv_has_not(compcomm, study):
     assert (code, out) == (2, "")
     assert "100,000" in err
     assert "--format" in err
+
+
+@pytest.mark.parametrize(("change", "key"), [
+    ("timing: {attention_efficiency: null}", "timing.attention_efficiency"),
+    ("timing: {kernel_latency: null}", "timing.kernel_latency"),
+    ("network: {scale-up: {efficiency: null}}", "network.scale-up.efficiency"),
+    ("network: {scale-up: {latency: null}}", "network.scale-up.latency"),
+    ("network: {scale-out: {bandwidth: null}}", "network.scale-out.bandwidth"),
+    ("network: {scale-out: {latency: null}}", "network.scale-out.latency"),
+])  # fmt: skip
+def test_a_blank_number_refuses_what_needs_it_by_its_key(compcomm, study, change, key):
+    study(f"extends: h100-sxm\n{change}\n", "mine.yaml")
+    path = study("hardware: mine.yaml\nset: {hidden: 8K, seq_len: 2K, micro_batch: 1, tp: 16}\n")
+    code, out, err = compcomm("sweep", path)
+    assert (code, out) == (2, "")
+    assert f"{key} is blank in the hardware profile" in err
+
+
+def test_a_domain_cannot_be_blank(compcomm, study):
+    study("extends: h100-sxm\nnetwork: {scale-up: {domain: null}}\n", "mine.yaml")
+    code, _, err = compcomm("sweep", study("hardware: mine.yaml\n" + STUDY))
+    assert code == 2
+    assert "network.scale-up.domain: cannot be blank" in err

@@ -598,7 +598,8 @@ def test_blank_network_efficiency():
 
 def test_blank_timing():
     tier = Tier(math.inf, 100.0, 1.0, 1.0)
-    ((fields, reason, broken),) = violations(breakdown(Hardware(1e12, 1, 1, (tier,), Timing()), 1024, 1024, 2))
+    known = Timing(attention_efficiency=0.5)
+    ((fields, reason, broken),) = violations(breakdown(Hardware(1e12, 1, 1, (tier,), known), 1024, 1024, 2))
     assert (fields, broken) == (("timing",), True)
     assert "timing.gemm_efficiency is blank" in reason
     both = Hardware(1e12, 1, math.nan, (tier,), Timing(activation_passes=1.0, memory_efficiency=0.5))

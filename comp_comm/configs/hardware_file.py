@@ -35,6 +35,13 @@ NUMBER_KEYS = ("value", "source", "certainty")
 # Numbers that are words in a file: what each of its words means is its place.
 SWITCHES = {"use_tiers": ("ignored", "used"), "ring_limit": ("exact", "limit")}
 SWITCH_KEYS = {"tiers": "use_tiers", "ring": "ring_limit"}
+# What decides who talks over what has to be known.
+NEVER_BLANK = {
+    "domain": "give the devices it connects, or leave it out for the outermost tier",
+    "axes": "give the axes of the torus, or leave it out",
+    "use_tiers": "used or ignored",
+    "ring_limit": "exact or limit",
+}
 MAX_EXTENDS = 8
 # What a number of a kind may be: far wider than any device, narrow enough that no time overflows.
 PLAUSIBLE = {
@@ -193,6 +200,8 @@ class _Reader(Reader):
             return None
         try:
             value = _parse(entry["value"], name, kind)
+            if value is None and name in NEVER_BLANK:
+                raise ValueError(f"cannot be blank: {NEVER_BLANK[name]}")
         except ValueError as error:
             self._problem((*path, "value") if isinstance(raw, dict) else path, str(error))
             return None

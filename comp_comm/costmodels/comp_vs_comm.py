@@ -30,6 +30,9 @@ REQUIRED = ("hidden", "seq_len", "micro_batch", "tp")
 # These matter only where the tensor-parallel degree is derived from them.
 FOR_REQUIRED_TP = ("layers", "parameters", "memory_scaling", "memory_capacity")
 
+# Timing numbers every point needs; what else it needs depends on the point.
+TIMING_NEEDED = ("gemm_efficiency", "attention_efficiency", "gemm_ramp_tokens", "kernel_latency", "all_reduce_latency")
+
 PASSES = 3  # forward, and twice that backward
 BACKWARD_SHARE = 2 / 3
 ALL_REDUCES = 4  # two forward, two backward
@@ -142,7 +145,7 @@ def rules(scenario: Scenario) -> tuple[Violation, ...]:
 def _blanks(scenario: Scenario, groups: dict[str, Group]) -> tuple[Violation, ...]:
     """Return where a number is needed that the hardware profile leaves blank, by its key in the profile."""
     hardware, timing = scenario.hardware, scenario.hardware.timing
-    needs = {"timing.gemm_efficiency": timing.gemm_efficiency}
+    needs = {f"timing.{name}": getattr(timing, name) for name in TIMING_NEEDED}
     if _is_memory_bound(scenario):
         needs |= {"memory.bandwidth": hardware.memory_bandwidth, "timing.memory_efficiency": timing.memory_efficiency}
     found = [_blank(np.isnan(value), key, "timing") for key, value in needs.items()]
@@ -150,8 +153,13 @@ def _blanks(scenario: Scenario, groups: dict[str, Group]) -> tuple[Violation, ..
         needed = bandwidth_needed(hardware, group)
         ignored = needed[0] & (np.asarray(timing.use_tiers) == 0)
         found.append(_blank(ignored & np.isnan(timing.network_efficiency), "timing.network_efficiency", name))
+        placed = (np.asarray(timing.use_tiers) > 0) & ~np.isinf(group.size)
         for tier, crossed in zip(hardware.tiers, needed, strict=True):
-            found.append(_blank(crossed & np.isnan(tier.bandwidth), f"{tier.key}.bandwidth" if tier.key else "", name))
+            given = crossed & ~np.isnan(tier.bandwidth)  # a tier that is blank altogether is said once
+            wanted = {"bandwidth": crossed, "efficiency": given & ~ignored, "latency": given & placed}
+            for part, where in wanted.items():
+                key = f"{tier.key}.{part}" if tier.key else ""
+                found.append(_blank(where & np.isnan(getattr(tier, part)), key, name))
     return tuple(violation for violation in found if violation.broken.any())
 
 

@@ -111,20 +111,25 @@ class Profile:
 
     def _tier(self, name: str) -> Tier:
         key = f"network.{name}"
+
+        def number(part: str, default: float) -> float:
+            """Return a number of the tier: its default where it is left out, blank where it is null."""
+            return self.value(f"{key}.{part}") if f"{key}.{part}" in self.numbers else default
+
         return Tier(
-            domain=self.value(f"{key}.domain", float("inf")),
-            bandwidth=self.value(f"{key}.bandwidth"),
-            latency=self.value(f"{key}.latency", 0.0),
-            efficiency=self.value(f"{key}.efficiency", 1.0),
+            domain=number("domain", float("inf")),
+            bandwidth=number("bandwidth", BLANK),
+            latency=number("latency", 0.0),
+            efficiency=number("efficiency", 1.0),
             mesh=float(self.topologies[name] == "mesh"),
-            axes=self.value(f"{key}.axes", 1.0),
+            axes=number("axes", 1.0),
             key=key,
         )
 
     def _timing(self, preset: str | None) -> Timing:
         numbers = {key.removeprefix("timing."): n for key, n in self.numbers.items() if key.startswith("timing.")}
         numbers |= self.presets[preset] if preset else {}
-        known = {name: n.value for name, n in numbers.items() if n.value is not None}
+        known = {name: BLANK if n.value is None else n.value for name, n in numbers.items()}
         # Attention runs as the other GEMMs do unless the profile says otherwise.
         known.setdefault("attention_efficiency", known.get("gemm_efficiency", BLANK))
         return Timing(**{item.name: known[item.name] for item in fields(Timing) if item.name in known})

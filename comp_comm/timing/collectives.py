@@ -130,8 +130,8 @@ def bandwidth_needed(hardware: Hardware, group: Group) -> list[NDArray[np.bool_]
 def ring_hop_seconds(hardware: Hardware, group: Group) -> Array:
     """Return the seconds of the 2 (n - 1) hops of an all-reduce ring, each hop at its own tier's latency.
 
-    Of the n hops of one turn, n / g_{i-1} - n / g_i cross tier i (g_i the members in one of its domains). A group
-    of infinitely many has none: see `Group`.
+    Of the n - 1 hops of one turn, n / g_{i-1} - n / g_i cross tier i (g_i the members in one of its domains, g_{-1} is
+    1). A group of infinitely many has none: see `Group`.
     """
     finite = np.where(np.isinf(group.size), 1.0, group.size)
     seconds, below = to_float(0.0), to_float(1.0)
