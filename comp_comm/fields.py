@@ -107,9 +107,7 @@ def _show(raw: object) -> str:
 
 
 def _factor(name: str, help_text: str) -> Field:
-    return Field(
-        name, "evolution", "float", help_text, low=1e-9, high=1e9, default=1.0, solve=(1e-4, 1e4)
-    )
+    return Field(name, "evolution", "float", help_text, low=1e-9, high=1e9, default=1.0, solve=(1e-4, 1e4))
 
 
 _TABLE = (

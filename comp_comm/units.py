@@ -22,8 +22,14 @@ _SCALES: dict[str, dict[str, int | str]] = {
         **{f"{p}B/s": s for p, s in _BYTES.items()},
         **{f"{p}b/s": str(Decimal(s) / 8) for p, s in _BYTES.items()},
     },
-    "seconds": {"s": 1, "ms": "1e-3", "us": "1e-6", "ns": "1e-9"}
-    | dict.fromkeys(("\N{MICRO SIGN}s", "\N{GREEK SMALL LETTER MU}s"), "1e-6"),
+    "seconds": {
+        "s": 1,
+        "ms": "1e-3",
+        "us": "1e-6",
+        "\N{MICRO SIGN}s": "1e-6",
+        "\N{GREEK SMALL LETTER MU}s": "1e-6",
+        "ns": "1e-9",
+    },
 }
 UNITS: dict[str, dict[str, Decimal]] = {
     kind: {unit: Decimal(scale) for unit, scale in units.items()} for kind, units in _SCALES.items()

@@ -91,8 +91,9 @@ def test_preset_a_at_the_papers_largest_model(mi210, k, percent):
 
 
 @pytest.mark.parametrize("batch", [1, 4])
-@pytest.mark.parametrize(("hidden", "seq_len", "tp", "k"), [(64 * K, 4 * K, 256, 1), (4 * K, 1 * K, 16, 4),
-(1 * K, 8 * K, 8, 2)])
+@pytest.mark.parametrize(
+    ("hidden", "seq_len", "tp", "k"), [(64 * K, 4 * K, 256, 1), (4 * K, 1 * K, 16, 4), (1 * K, 8 * K, 8, 2)]
+)
 def test_preset_a_seconds(mi210, hidden, seq_len, tp, k, batch):
     """Compute is 12 H T (6 H + SL) / TP over 0.66 x 181e12 x k; a byte is reduced as 2 over 0.748 x 150 GB/s."""
     b = breakdown(mi210["A"], hidden, seq_len, tp, k, batch)
@@ -126,12 +127,15 @@ def test_x_is_2129_flop_per_reduced_byte(mi210):
     assert x == pytest.approx(float(b.slack_flop_per_byte * b.region_comm_s / b.region_compute_s), rel=1e-12)
 
 
-@pytest.mark.parametrize(("hidden", "seq_len", "batch", "tp"), [(64 * K, 4 * K, 1, 256), (1 * K, 8 * K, 4, 4),
-(16 * K, 2 * K, 4, 64)])
+@pytest.mark.parametrize(
+    ("hidden", "seq_len", "batch", "tp"), [(64 * K, 4 * K, 1, 256), (1 * K, 8 * K, 4, 4), (16 * K, 2 * K, 4, 64)]
+)
 def test_edge_and_slack_of_both_counts(mi210, hidden, seq_len, batch, tp):
     """1.5 (6H + SL) / TP and 0.75 (7H + SL) / TP; 2 SL B in either count."""
-    for count, edge in (("complete", 1.5 * (6 * hidden + seq_len) / tp),
-    ("paper_exact", 0.75 * (7 * hidden + seq_len) / tp)):
+    for count, edge in (
+        ("complete", 1.5 * (6 * hidden + seq_len) / tp),
+        ("paper_exact", 0.75 * (7 * hidden + seq_len) / tp),
+    ):
         b = breakdown(mi210["A"], hidden, seq_len, tp, batch=batch, gemm_count=GEMM_COUNTS[count])
         assert b.amdahl_edge_flop_per_byte == edge
         assert b.slack_flop_per_byte == 2 * seq_len * batch
@@ -191,8 +195,9 @@ def test_case_study_shares_of_every_preset(mi210, preset, serialized, overlapped
     assert case_shares(mi210[preset]) == pytest.approx([serialized, overlapped], abs=0.065)  # B: 45.51 and 8.54
 
 
-@pytest.mark.parametrize(("hidden", "seq_len", "tp", "k", "batch"), [(1 * K, 4 * K, 16, 1, 1),
-(64 * K, K, 16, 2, 4), (8 * K, K, 128, 4, 1)])
+@pytest.mark.parametrize(
+    ("hidden", "seq_len", "tp", "k", "batch"), [(1 * K, 4 * K, 16, 1, 1), (64 * K, K, 16, 2, 4), (8 * K, K, 128, 4, 1)]
+)
 def test_preset_b_seconds(mi210, hidden, seq_len, tp, k, batch):
     """e = .66 T / (T + 1114), beta .645, alpha 14.9 us a collective, ring factor 2."""
     b = breakdown(mi210["B"], hidden, seq_len, tp, k, batch)
@@ -241,8 +246,10 @@ def test_preset_c_time_shares(mi210, model, tp, shares):
     assert (parts / parts.sum()).tolist() == pytest.approx(shares, abs=0.001)
 
 
-@pytest.mark.parametrize(("hidden", "seq_len", "tp", "k", "batch"), [(4 * K, K, 4, 1, 1),
-(64 * K, 4 * K, 256, 2, 4), (1 * K, 8 * K, 16, 4, 1)])
+@pytest.mark.parametrize(
+    ("hidden", "seq_len", "tp", "k", "batch"),
+    [(4 * K, K, 4, 1, 1), (64 * K, 4 * K, 256, 2, 4), (1 * K, 8 * K, 16, 4, 1)],
+)
 def test_preset_c_seconds(mi210, hidden, seq_len, tp, k, batch):
     """e .88, attention .9, beta .85; 5.6 passes of 2HT B and 8.3 of 2 SL T H/(64 TP) B at .75 x 1638.4 GB/s."""
     b = breakdown(mi210["C"], hidden, seq_len, tp, k, batch)
@@ -494,8 +501,12 @@ def test_timings_may_differ_from_point_to_point():
     """Each switch of the timing as an array: every point is as it would be alone."""
     switches = {"use_tiers": np.array([[0.0], [1.0]]), "ring_limit": np.array([0.0, 1.0])}
     both = device(*TIERS, network_efficiency=0.25, all_reduce_latency=2.0, **switches)
-    for message, group in ((640.0, Group(8)), (640.0, Group(1)), (640.0, Group(math.inf, 4)),
-    (640.0, Group(np.array([8, 32])))):
+    for message, group in (
+        (640.0, Group(8)),
+        (640.0, Group(1)),
+        (640.0, Group(math.inf, 4)),
+        (640.0, Group(np.array([8, 32]))),
+    ):
         seconds = all_reduce_seconds(both, message, group)
         for i, j in np.ndindex(2, 2):
             alone = replace(both, timing=replace(both.timing, use_tiers=float(i), ring_limit=float(j)))
@@ -667,8 +678,9 @@ def test_memory_bound_passes(activation, scores):
 
 
 def test_attention_runs_at_its_own_efficiency():
-    hardware = Hardware(100.0, 1, 1,
-    (Tier(math.inf, 1.0, 0.0, 1.0),), Timing(gemm_efficiency=0.5, attention_efficiency=0.1))
+    hardware = Hardware(
+        100.0, 1, 1, (Tier(math.inf, 1.0, 0.0, 1.0),), Timing(gemm_efficiency=0.5, attention_efficiency=0.1)
+    )
     hidden, seq_len, tp = 64, 32, 4
     b = breakdown(hardware, hidden, seq_len, tp, gemm_count=GemmCount(0, 2, 0))
     assert b.compute_s == pytest.approx(3 * 4 * hidden * seq_len**2 / tp / 10)
@@ -692,8 +704,12 @@ def test_tensor_parallel_groups_take_neighbours():
     message = 2 * 1024 * 16
     expected = [
         4 * collectives.ring_time(collectives.all_reduce_wire_bytes(message, n), bandwidth, 1, 2 * hops)
-        for n, bandwidth, hops in ((2, 400, 1), (4, 400, 3), (8, 400, 6 + 10),
-        (128, 256, 96 + 24 * 10 + 6 * 100 + 1000))
+        for n, bandwidth, hops in (
+            (2, 400, 1),
+            (4, 400, 3),
+            (8, 400, 6 + 10),
+            (128, 256, 96 + 24 * 10 + 6 * 100 + 1000),
+        )
     ]
     assert b.serialized_comm_s.tolist() == pytest.approx([float(e) for e in expected])
 
@@ -721,8 +737,17 @@ def test_columns_of_a_hand_made_breakdown(mi210):
 
 def test_the_sweep_gives_what_the_cost_model_gives(mi210):
     """One row through a study, one through nouns."""
-    study = {"set": {"hidden": "16K", "seq_len": "2K", "micro_batch": 4, "tp": 64, "flop_vs_bw": 2,
-    "precision": "fp16", "timing": "B"}}
+    study = {
+        "set": {
+            "hidden": "16K",
+            "seq_len": "2K",
+            "micro_batch": 4,
+            "tp": 64,
+            "flop_vs_bw": 2,
+            "precision": "fp16",
+            "timing": "B",
+        }
+    }
     row = sweep(study).to_records()[0]
     b = breakdown(mi210["B"], 16 * K, 2 * K, 64, 2, 4)
     for name, col in COLUMNS.items():

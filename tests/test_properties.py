@@ -298,8 +298,9 @@ def studies(draw):
     ])  # fmt: skip
     study["where"] = draw(st.lists(conditions, max_size=2, unique=True))
     if draw(st.booleans()):
-        study["hardware"] = draw(st.sampled_from([["mi210", "h100-sxm"], "h100-sxm", ["h100-sxm", "mi210",
-        "v100-sxm-32gb"]]))
+        study["hardware"] = draw(
+            st.sampled_from([["mi210", "h100-sxm"], "h100-sxm", ["h100-sxm", "mi210", "v100-sxm-32gb"]])
+        )
     return study
 
 

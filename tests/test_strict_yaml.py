@@ -148,9 +148,7 @@ def test_the_same_key_elsewhere_is_no_duplicate():
     assert data("a: {x: 1}\nb: {x: 1}\nc: [{x: 1}, {x: 2}]")["c"] == [{"x": 1}, {"x": 2}]
 
 
-@pytest.mark.parametrize(
-    ("text", "line"), [("a: {<<: {b: 1}}", 1), ("b: &b {c: 1}\na:\n  <<: *b", 3), ("<<: [1]", 1)]
-)
+@pytest.mark.parametrize(("text", "line"), [("a: {<<: {b: 1}}", 1), ("b: &b {c: 1}\na:\n  <<: *b", 3), ("<<: [1]", 1)])
 def test_merge_keys(text, line):
     assert "merge keys" in refusal(text, line)
 
@@ -194,8 +192,16 @@ def test_what_is_no_mapping(text):
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("a: 'x", 1), ("a: 1\n\tb: 2", 2), ("a: [1, 2\nb: 3", 2), ("a: {b: 1\n  c: 2}", 2), ("a: b: c", 1),
-     ("a: @x", 1), ("a: %x", 1), (": 1", 1)],
+    [
+        ("a: 'x", 1),
+        ("a: 1\n\tb: 2", 2),
+        ("a: [1, 2\nb: 3", 2),
+        ("a: {b: 1\n  c: 2}", 2),
+        ("a: b: c", 1),
+        ("a: @x", 1),
+        ("a: %x", 1),
+        (": 1", 1),
+    ],
 )
 def test_syntax_errors_have_a_line(text, line):
     assert "not valid YAML: " in refusal(text, line)

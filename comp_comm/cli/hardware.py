@@ -142,9 +142,7 @@ def lint_command(files: tuple[str, ...], path: str | None, form: str | None) -> 
               help="What is compared: a package may hold several devices (MI250X: two).")  # fmt: skip
 @click.option("--precision", type=click.Choice(list(PRECISION_BYTES)), help="[default: the 16-bit peak of each]")
 @options.format_options
-def ratio_command(
-    old: str, new: str, per: str, precision: str | None, path: str | None, form: str | None
-) -> int:
+def ratio_command(old: str, new: str, per: str, precision: str | None, path: str | None, form: str | None) -> int:
     """How many times the old one the new one has, and what becomes of FLOP per byte (flop-vs-bw by data sheet)."""
     form = _prepare(form, path)
     before, after = load_profile(old), load_profile(new)

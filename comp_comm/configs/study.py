@@ -277,7 +277,7 @@ class _Reader(Reader):
         given = self.document.data.get("where", [])
         conditions = [given] if isinstance(given, str) else given
         if not isinstance(conditions, list) or not all(isinstance(text, str) for text in conditions):
-            self._problem(("where",), "must be a list of comparisons, such as \"tp <= 64\"")
+            self._problem(("where",), 'must be a list of comparisons, such as "tp <= 64"')
             return ()
         return tuple(conditions)
 

@@ -35,9 +35,7 @@ def gemm_flops(m: Numeric, n: Numeric, k: Numeric, batch: Numeric = 1) -> Array:
     return 2 * to_float(batch) * to_float(m) * to_float(n) * to_float(k)
 
 
-def gemm_bytes(
-    m: Numeric, n: Numeric, k: Numeric, batch: Numeric = 1, element_bytes: Numeric = 2
-) -> Array:
+def gemm_bytes(m: Numeric, n: Numeric, k: Numeric, batch: Numeric = 1, element_bytes: Numeric = 2) -> Array:
     r"""Return the least bytes ``batch`` products move: both operands read once, the result written once.
 
     .. math:: V = b\, p\, (m k + k n + m n)
@@ -71,9 +69,7 @@ def gemm_bytes(
     return to_float(batch) * to_float(element_bytes) * (m * k + k * n + m * n)
 
 
-def arithmetic_intensity(
-    m: Numeric, n: Numeric, k: Numeric, element_bytes: Numeric = 2
-) -> Array:
+def arithmetic_intensity(m: Numeric, n: Numeric, k: Numeric, element_bytes: Numeric = 2) -> Array:
     r"""Return FLOP per byte of one m x k by k x n product (see `gemm_flops`, `gemm_bytes`).
 
     .. math:: I = \frac{2 m n k}{p (m k + k n + m n)}

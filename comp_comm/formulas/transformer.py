@@ -38,9 +38,7 @@ def tokens(seq_len: Numeric, micro_batch: Numeric) -> Array:
     return to_float(seq_len) * to_float(micro_batch)
 
 
-def fc_forward_flops(
-    hidden: Numeric, seq_len: Numeric, micro_batch: Numeric, tp: Numeric, gemms: Numeric = 2
-) -> Array:
+def fc_forward_flops(hidden: Numeric, seq_len: Numeric, micro_batch: Numeric, tp: Numeric, gemms: Numeric = 2) -> Array:
     r"""Return the forward FLOP of the fully connected sub-layer (Eq 1 times ``gemms``).
 
     .. math:: F = g \cdot 2 \cdot 4 H \cdot \frac{H}{TP} \cdot SL \cdot B
@@ -273,9 +271,7 @@ def activation_message_bytes(
     return to_float(element_bytes) * to_float(hidden) * tokens(seq_len, micro_batch)
 
 
-def layer_weights(
-    hidden: Numeric, tp: Numeric = 1, fc_gemms: Numeric = 2, linear_gemms: Numeric = 4
-) -> Array:
+def layer_weights(hidden: Numeric, tp: Numeric = 1, fc_gemms: Numeric = 2, linear_gemms: Numeric = 4) -> Array:
     r"""Return the weights of one layer on one device.
 
     .. math:: W = (4 g_{fc} + g_{lin}) H^2 / TP

@@ -21,9 +21,7 @@ NOTHING = "-"
 HEADER_WIDTH, LINE_WIDTH = 13, 118
 
 
-def write_table(
-    out: IO[str], batches: Batches, columns: Sequence[str], meta: Record, style: str = "table"
-) -> None:
+def write_table(out: IO[str], batches: Batches, columns: Sequence[str], meta: Record, style: str = "table") -> None:
     """Write a long table: title, what is the same in every row, and the columns that differ."""
     rows = as_records(batches)
     all_feasible = all(row.get("feasible", True) for row in rows)

@@ -43,9 +43,7 @@ class Machines:
 
     def violations(self, code: NDArray[np.intp]) -> tuple[Violation, ...]:
         """Return where a combination does not exist."""
-        return tuple(
-            Violation(np.asarray(code == row), reason, (name,)) for row, name, reason in self.missing
-        )
+        return tuple(Violation(np.asarray(code == row), reason, (name,)) for row, name, reason in self.missing)
 
 
 def build_machines(

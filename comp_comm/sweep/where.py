@@ -37,9 +37,7 @@ class Condition:
 
     def holds(self, column: Callable[[str], NDArray[Any]]) -> NDArray[np.bool_]:
         """Return where the condition holds; ``column`` gives the values of a column by name."""
-        left, right = (
-            column(operand) if operand in self.columns else operand for operand in (self.left, self.right)
-        )
+        left, right = (column(operand) if operand in self.columns else operand for operand in (self.left, self.right))
         return np.asarray(self.compare(left, right), dtype=bool)
 
 

@@ -43,8 +43,10 @@ def by_hand() -> np.ndarray:
     hidden, seq_len, batch, tp = np.ix_(*(np.array(AXES[n], float) for n in ("hidden", "seq_len", "micro_batch", "tp")))
     flop, network = np.linspace(1, 4, 160), np.linspace(1, 4, 153)
     compute = (12 * hidden * seq_len * batch * (6 * hidden + seq_len) / tp / FLOP_RATE).reshape(-1)
-    reduce = np.broadcast_to(8 * hidden * seq_len * batch / REDUCE_RATE, np.broadcast_shapes(
-        hidden.shape, seq_len.shape, batch.shape, tp.shape)).reshape(-1)
+    reduce = np.broadcast_to(
+        8 * hidden * seq_len * batch / REDUCE_RATE,
+        np.broadcast_shapes(hidden.shape, seq_len.shape, batch.shape, tp.shape),
+    ).reshape(-1)
     divides = np.broadcast_to(hidden % tp == 0, (16, 8, 4, 8)).reshape(-1)
     best = np.full(TOP, -np.inf)
     scratch = np.empty((flop.size, network.size))
