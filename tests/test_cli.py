@@ -614,3 +614,16 @@ def test_a_domain_cannot_be_blank(compcomm, study):
     code, _, err = compcomm("sweep", study("hardware: mine.yaml\n" + STUDY))
     assert code == 2
     assert "network.scale-up.domain: cannot be blank" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [("layers: 96, parameters: 1e11", "layers"), ("memory_scaling: 2, memory_capacity: 2", "memory_c")],
+)
+def test_a_size_of_the_model_or_memory_is_given_once(compcomm, study, more, name):
+    code, out, err = compcomm(
+        "sweep", study(f"set: {{hidden: 4K, seq_len: 1K, micro_batch: 1, tp: required, {more}}}\n")
+    )
+    assert (code, out) == (2, "")
+    assert name in err
+    assert "has no effect beside" in err

@@ -40,7 +40,7 @@ def table_view(plan: Plan) -> View | None:
 def plot_view(plan: Plan) -> View:
     """Return the plot to draw: as the study says, else lines over tp (or the longest axis), one a model."""
     view, problems = plan.study.plot, plan.study.problems
-    moving = [name for axis in plan.grid.axes for name in axis.values]
+    moving = _moving(plan)
     kind = view.get("kind", "lines")
     if kind not in PLOT_KINDS:
         plan.study.problem_at(("plot", "kind"), one_of(PLOT_KINDS))

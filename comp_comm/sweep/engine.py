@@ -216,12 +216,7 @@ def _points(plan: Plan, columns: Sequence[str], flat: NDArray[np.int64]) -> Iter
     """Yield the rows at flat indices of the grid: a table of points is a grid of one axis."""
     if not flat.size:
         return
-    places = np.unravel_index(flat, plan.grid.shape) if plan.grid.shape else ()
-    values = {
-        name: tuple(labels[int(i)] for i in place)
-        for axis, place in zip(plan.grid.axes, places, strict=True)
-        for name, labels in axis.values.items()
-    }
+    values = plan.grid.at(flat)
     table = replace(plan, grid=replace(plan.grid, axes=(Axis(values),) if values else ()))
     index = tuple(slice(0, n) for n in table.grid.shape)
     yield _rows(_Tile(table, index, table.grid.shape, table.evaluate(index)), columns, slice(None))

@@ -161,6 +161,15 @@ class Grid:
         too_large = Violation(np.isnan(tp) & ~np.isnan(degree), "the required tp exceeds hidden", ("hidden",))
         return np.where(np.isnan(tp), hidden, tp), (too_large,)
 
+    def at(self, flat: NDArray[np.integer[Any]]) -> dict[str, tuple[Value, ...]]:
+        """Return what every moving field is at points given by their flat indices: a table, which can be an axis."""
+        places = np.unravel_index(flat, self.shape) if self.shape else ()
+        return {
+            name: tuple(labels[int(i)] for i in place)
+            for axis, place in zip(self.axes, places, strict=True)
+            for name, labels in axis.values.items()
+        }
+
     def column(self, name: str, index: Index) -> NDArray[Any]:
         """Return an input column on a block: numbers, or words for a choice."""
         if name == "tp" and self.derives_tp:

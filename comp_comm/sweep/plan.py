@@ -12,7 +12,7 @@ from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, CostModel
 from comp_comm.costmodels.breakdown import COLUMNS, Breakdown
-from comp_comm.errors import Problems, nearest, one_of
+from comp_comm.errors import nearest, one_of
 from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import Index
 from comp_comm.sweep.grid import EVOLUTION, HARDWARE, Grid
@@ -93,6 +93,9 @@ def _check_fields(study: Study, plan: Plan) -> None:
     if plan.grid.derives_tp:
         if not names & {"layers", "parameters"}:
             study.problem("tp", "'tp: required' needs 'layers' or 'parameters' to know the size of the model")
+        for name, stronger in (("layers", "parameters"), ("memory_capacity", "memory_scaling")):
+            if {name, stronger} <= set(study.origins):
+                study.problem(name, f"{name} has no effect beside {stronger}; give one of them")
         return
     for name in model.for_required_tp:
         if name in study.origins:
@@ -127,7 +130,7 @@ def notes(plan: Plan) -> list[str]:
     given = plan.study.origins
     timings = [row.timing for row in plan.grid.machines.rows]
     if "dp" in given and not any(np.any(timing.use_tiers) for timing in timings):
-        found.append("dp has no effect: this timing ignores network tiers and takes the ring factor of many devices")
+        found.append("dp above 1 has no effect: this timing ignores network tiers and takes the ring factor of many")
     if "memory_bandwidth" in given and not any(_memory_bound(timing) for timing in timings):
         found.append("memory_bandwidth has no effect: this timing has no memory-bound work")
     if plan.grid.derives_tp:
@@ -153,4 +156,4 @@ def _memory_bound(timing: Any) -> bool:
     return bool(np.any(np.asarray(timing.activation_passes)) or np.any(np.asarray(timing.score_passes)))
 
 
-__all__ = ["FEASIBLE", "REASON", "Plan", "Problems", "make_plan", "notes"]
+__all__ = ["FEASIBLE", "REASON", "Plan", "make_plan", "notes"]

@@ -164,12 +164,7 @@ def _brackets(plan: Plan, question: Question) -> tuple[_Found, Array]:
 
 def _points(plan: Plan, question: Question, point: Any, values: Array) -> Plan:
     """Return a table of points, each with its own value of the field: a grid of one axis."""
-    places = np.unravel_index(point, plan.grid.shape) if plan.grid.shape else ()
-    columns: dict[str, tuple[Value, ...]] = {
-        name: tuple(labels[int(i)] for i in place)
-        for axis, place in zip(plan.grid.axes, places, strict=True)
-        for name, labels in axis.values.items()
-    }
+    columns = plan.grid.at(point)
     columns[question.field] = tuple(values.tolist())
     fixed = {n: v for n, v in plan.grid.fixed.items() if n != question.field}
     return replace(plan, grid=replace(plan.grid, fixed=fixed, axes=(Axis(columns),)))
