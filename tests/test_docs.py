@@ -374,7 +374,7 @@ def options_table(command: click.Command) -> str:
     rows = []
     for option in command.params:
         if isinstance(option, click.Argument):
-            name = option.make_metavar(click.Context(command)).strip("[]")
+            name = option.human_readable_name
             rows.append((f"`{name}`", "needed" if option.required else "may be left out", ""))
             continue
         if "--help" in option.opts:

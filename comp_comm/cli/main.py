@@ -24,6 +24,12 @@ COMMANDS = {
 }
 
 
+# A group without a command: click 8.2 and later raise this, earlier ones print the help themselves.
+NO_ARGUMENTS: tuple[type[click.ClickException], ...] = tuple(
+    filter(None, [getattr(click.exceptions, "NoArgsIsHelpError", None)])
+)
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are run."""
 
@@ -65,7 +71,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         result: Any = cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
     except CompcommError as error:
         return _say(str(error), error.exit_code)
-    except click.exceptions.NoArgsIsHelpError as error:
+    except NO_ARGUMENTS as error:
         click.echo(error.format_message(), err=True)
         return 2
     except click.UsageError as error:
