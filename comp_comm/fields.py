@@ -133,8 +133,8 @@ _TABLE = (
     Field("timing", "convention", "choice", "a named timing preset of the hardware profile; its default if not given"),
     Field("memory_scaling", "convention", "float", "device memory over the base model's device, s of Eq 10; "
           "device memory over 32 GiB if not given", low=1e-6, high=1e6),
-    Field("inter_node_slowdown", "convention", "float", "how much slower the data-parallel network is", low=1,
-          high=1e6, default=1.0, solve=(1, 1e4)),
+    Field("inter_node_slowdown", "convention", "float", "how many times less bandwidth the data-parallel links have",
+          low=1, high=1e6, default=1.0, solve=(1, 1e4)),
     Field("interference", "convention", "float", "slowdown of overlapped communication by running beside compute",
           low=1, high=1e6, default=1.0, solve=(1, 1e4)),
 )  # fmt: skip

@@ -767,3 +767,14 @@ def test_every_blank_number_of_memory_bound_work_is_named():
     found = [reason for _, reason, _ in violations(breakdown(hardware, 1024, 1024, 2))]
     for key in ("timing.gemm_efficiency", "memory.bandwidth", "timing.memory_efficiency"):
         assert any(reason.startswith(key) for reason in found), key
+
+
+def test_slower_links_have_less_bandwidth_and_interference_takes_longer():
+    """Preset B: 14.9 us to start; at 8 times the bytes' time it is still 14.9 us, and interference stretches both."""
+    b = load_profile("mi210").hardware("fp16", "B")
+    plain, slow, both = (
+        float(breakdown(b, 1024, 1024, 16, **more).overlapped_comm_s)
+        for more in ({}, {"inter_node_slowdown": 8}, {"inter_node_slowdown": 8, "interference": 1.2})
+    )
+    assert slow - 14.9e-6 == pytest.approx(8 * (plain - 14.9e-6), rel=1e-9)
+    assert both == pytest.approx(1.2 * slow, rel=1e-12)

@@ -73,7 +73,8 @@ def evaluate(scenario: Scenario) -> Breakdown:
     message = layer.activation_message_bytes(hidden, seq_len, batch, p)
     serialized = ALL_REDUCES * all_reduce_seconds(hardware, message, tp_group)
 
-    slowdown = to_float(scenario.inter_node_slowdown) * scenario.interference
+    # Links with 1/s of the bandwidth take as long for m bytes as these do for s m; latencies are theirs either way.
+    slowdown = to_float(scenario.inter_node_slowdown)
     gradients = layer.layer_weights(hidden, tp, count.fc_gemms, count.linear_gemms) * p
     fc_gradients = layer.layer_weights(hidden, tp, 1, 0) * p
     seconds_per_flop = gemm_seconds_per_flop(hardware, layer.tokens(seq_len, batch))
@@ -82,10 +83,10 @@ def evaluate(scenario: Scenario) -> Breakdown:
         compute_s=compute,
         hiding_compute_s=BACKWARD_SHARE * compute,
         serialized_comm_s=serialized,
-        overlapped_comm_s=slowdown * all_reduce_seconds(hardware, gradients, dp_group),
+        overlapped_comm_s=scenario.interference * all_reduce_seconds(hardware, slowdown * gradients, dp_group),
         region_compute_s=layer.fc_backward_flops(hidden, seq_len, batch, tp) * seconds_per_flop
         + 2 * to_float(hardware.timing.kernel_latency),
-        region_comm_s=slowdown * all_reduce_seconds(hardware, fc_gradients, dp_group),
+        region_comm_s=scenario.interference * all_reduce_seconds(hardware, slowdown * fc_gradients, dp_group),
         amdahl_edge_flop_per_byte=edges.amdahl_edge(hidden, seq_len, tp, p, *count, PASSES, ALL_REDUCES),
         slack_flop_per_byte=edges.slack_advantage(seq_len, batch, p),
         violations=(*rules(scenario), *_blanks(scenario, {"tp": tp_group, "dp": dp_group})),

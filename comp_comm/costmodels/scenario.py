@@ -15,7 +15,8 @@ class Scenario:
     """One point, or a whole open grid of them.
 
     ``gemm_count`` says which GEMMs are counted, ``element_bytes`` is the size of an activation or gradient,
-    ``inter_node_slowdown`` and ``interference`` multiply the time of overlapped (data-parallel) communication.
+    ``inter_node_slowdown`` divides the bandwidth of overlapped (data-parallel) communication, ``interference``
+    multiplies its time.
     """
 
     transformer: Transformer
