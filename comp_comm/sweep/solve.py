@@ -188,6 +188,8 @@ def _bisect(plan: Plan, question: Question, found: _Found) -> Array:
     sign = np.where(at_low == 0, -np.sign(at_high), np.sign(at_low))
     for _ in range(BISECTIONS):
         middle = np.sqrt(low * high)
+        if ((middle <= low) | (middle >= high)).all():
+            break  # no number lies between the ends any more
         side = np.sign(_values_at(plan, question, found.point, middle) - question.target)
         left = side * sign > 0
         low, high = np.where(left, middle, low), np.where(left, high, middle)
@@ -202,9 +204,10 @@ def _answers(plan: Plan, question: Question, found: _Found, solved: Array, spans
     met = np.abs(achieved - question.target) <= TOLERANCE * max(1.0, abs(question.target))
     asked = {"solved_for": question.field, "column": question.column, "target": question.target}
     points, broken = _inputs(plan, question), _broken(plan, question)
+    first = np.searchsorted(found.point, np.arange(len(points) + 1)).tolist()  # solutions are in the points' order
     rows: Records = []
     for number, point in enumerate(points):
-        mine: list[int] = [] if broken[number] else np.flatnonzero(found.point == number).tolist()
+        mine = range(0) if broken[number] else range(first[number], first[number + 1])
         for i in mine:
             reason = None if met[i] else f"{question.column} jumps over the target here"
             more = {key: values[i] for key, values in neighbours.items()}
