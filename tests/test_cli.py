@@ -627,3 +627,14 @@ def test_a_size_of_the_model_or_memory_is_given_once(compcomm, study, more, name
     assert (code, out) == (2, "")
     assert name in err
     assert "has no effect beside" in err
+
+
+def test_solve_says_where_a_blank_number_stands_in_the_way(compcomm, study):
+    path = study("hardware: mi50\nset: {hidden: 8K, seq_len: 1K, micro_batch: 1}\nsweep: {tp: [4, 8]}\n")
+    target = ["--target", "serialized_comm_fraction=0.2", "--for", "network"]
+    code, out, err = compcomm("solve", path, *target, "--format", "json")
+    good, blank = rows_of(out)
+    assert (code, err) == (0, "")
+    assert good["achieved"] == pytest.approx(0.2, abs=1e-9)
+    assert blank["value"] is None
+    assert blank["reason"].startswith("network.scale-out.bandwidth is blank")

@@ -134,9 +134,10 @@ def _column(plan: Plan, index: Index, shape: tuple[int, ...], column: str) -> Ar
 
 @dataclass(frozen=True)
 class _Found:
-    """Crossings of the target: the flat index of each one's point, and the two ends it lies between."""
+    """Crossings of the target: the flat index of each one's point, what its fields are, the two ends it lies between."""
 
     point: Any
+    fields: dict[str, tuple[Value, ...]]
     low: Array
     high: Array
 
@@ -150,7 +151,7 @@ def _brackets(plan: Plan, question: Question) -> tuple[_Found, Array]:
     start = 0
     for block in slabs(wide.grid.shape, max(SCAN, 2**21)):
         values = _column(wide, block, extent(block), question.column).reshape(-1, SCAN)
-        spans.append(np.stack([np.nanmin(values, axis=1), np.nanmax(values, axis=1)]))
+        spans.append(np.stack([np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)]))
         side = np.sign(values - question.target)
         crossing = (side[:, :-1] * side[:, 1:] < 0) | (side[:, :-1] == 0)
         crossing[:, -1] |= side[:, -1] == 0
@@ -158,23 +159,22 @@ def _brackets(plan: Plan, question: Question) -> tuple[_Found, Array]:
         points.append(point + start)
         steps.append(step)
         start += values.shape[0]
-    step = np.concatenate(steps)
-    return _Found(np.concatenate(points), scan[step], scan[step + 1]), np.concatenate(spans, axis=1)
+    step, point = np.concatenate(steps), np.concatenate(points)
+    return _Found(point, plan.grid.at(point), scan[step], scan[step + 1]), np.concatenate(spans, axis=1)
 
 
-def _points(plan: Plan, question: Question, point: Any, values: Array) -> Plan:
-    """Return a table of points, each with its own value of the field: a grid of one axis."""
-    columns = plan.grid.at(point)
-    columns[question.field] = tuple(values.tolist())
+def _points(plan: Plan, question: Question, found: _Found, values: Array) -> Plan:
+    """Return the crossings' points, each with its own value of the field: a grid of one axis."""
+    axis = Axis({**found.fields, question.field: tuple(values.tolist())})
     fixed = {n: v for n, v in plan.grid.fixed.items() if n != question.field}
-    return replace(plan, grid=replace(plan.grid, fixed=fixed, axes=(Axis(columns),)))
+    return replace(plan, grid=replace(plan.grid, fixed=fixed, axes=(axis,)))
 
 
-def _values_at(plan: Plan, question: Question, point: Any, values: Array) -> Array:
-    if not len(point):
+def _values_at(plan: Plan, question: Question, found: _Found, values: Array) -> Array:
+    if not len(found.point):
         return to_float([])
-    table = _points(plan, question, point, values)
-    return _column(table, (slice(0, len(point)),), (len(point),), question.column)
+    table = _points(plan, question, found, values)
+    return _column(table, (slice(0, len(found.point)),), (len(found.point),), question.column)
 
 
 def _bisect(plan: Plan, question: Question, found: _Found) -> Array:
@@ -183,24 +183,24 @@ def _bisect(plan: Plan, question: Question, found: _Found) -> Array:
     high: Array = found.high
     if not low.size:
         return low
-    at_low = _values_at(plan, question, found.point, low) - question.target
-    at_high = _values_at(plan, question, found.point, high) - question.target
+    at_low = _values_at(plan, question, found, low) - question.target
+    at_high = _values_at(plan, question, found, high) - question.target
     sign = np.where(at_low == 0, -np.sign(at_high), np.sign(at_low))
     for _ in range(BISECTIONS):
         middle = np.sqrt(low * high)
         if ((middle <= low) | (middle >= high)).all():
             break  # no number lies between the ends any more
-        side = np.sign(_values_at(plan, question, found.point, middle) - question.target)
+        side = np.sign(_values_at(plan, question, found, middle) - question.target)
         left = side * sign > 0
         low, high = np.where(left, middle, low), np.where(left, high, middle)
     candidates = np.stack([found.low, low, high, found.high])
-    errors = [np.abs(_values_at(plan, question, found.point, row) - question.target) for row in candidates]
+    errors = [np.abs(_values_at(plan, question, found, row) - question.target) for row in candidates]
     return to_float(np.take_along_axis(candidates, np.argmin(errors, axis=0)[None], axis=0)[0])
 
 
 def _answers(plan: Plan, question: Question, found: _Found, solved: Array, spans: Array) -> Records:
-    achieved = _values_at(plan, question, found.point, solved)
-    neighbours = _neighbours(plan, question, found.point, solved)
+    achieved = _values_at(plan, question, found, solved)
+    neighbours = _neighbours(plan, question, found, solved)
     met = np.abs(achieved - question.target) <= TOLERANCE * max(1.0, abs(question.target))
     asked = {"solved_for": question.field, "column": question.column, "target": question.target}
     points, broken = _inputs(plan, question), _broken(plan, question)
@@ -242,26 +242,26 @@ def _broken(plan: Plan, question: Question) -> list[str]:
     return found
 
 
-def _neighbours(plan: Plan, question: Question, point: Any, solved: Array) -> dict[str, list[Any]]:
+def _neighbours(plan: Plan, question: Question, found: _Found, solved: Array) -> dict[str, list[Any]]:
     """Return the valid whole numbers on either side of each solution, and the column there."""
     if FIELDS[question.field].kind != "int":
         return {}
-    below, above = _valid_neighbours(plan, question, point, solved)
-    found: dict[str, list[Any]] = {}
+    below, above = _valid_neighbours(plan, question, found, solved)
+    beside: dict[str, list[Any]] = {}
     for name, values in (("below", below), ("above", above)):
         known = np.where(np.isnan(values) | (values < 1), 1.0, values)
-        at = _values_at(plan, question, point, known)
+        at = _values_at(plan, question, found, known)
         good = ~np.isnan(values) & (values >= 1)
-        found[name] = [int(v) if ok else None for v, ok in zip(values, good, strict=True)]
-        found[f"at_{name}"] = [float(v) if ok else None for v, ok in zip(at, good, strict=True)]
-    return found
+        beside[name] = [int(v) if ok else None for v, ok in zip(values, good, strict=True)]
+        beside[f"at_{name}"] = [float(v) if ok else None for v, ok in zip(at, good, strict=True)]
+    return beside
 
 
-def _valid_neighbours(plan: Plan, question: Question, point: Any, solved: Array) -> tuple[Array, Array]:
+def _valid_neighbours(plan: Plan, question: Question, found: _Found, solved: Array) -> tuple[Array, Array]:
     """Return the whole numbers around each solution: divisors of hidden for tp, multiples of tp for hidden."""
-    if not len(point):
+    if not len(found.point):
         return solved, solved
-    grid = _points(plan, question, point, solved).grid
+    grid = _points(plan, question, found, solved).grid
     hidden, tp = (np.broadcast_to(grid.values(name, (slice(None),)), solved.shape) for name in ("hidden", "tp"))
     if question.field == "tp":
         # The largest divisor at most x is H over the smallest divisor at least H / x.
