@@ -134,7 +134,7 @@ def _column(plan: Plan, index: Index, shape: tuple[int, ...], column: str) -> Ar
 
 @dataclass(frozen=True)
 class _Found:
-    """Crossings of the target: the flat index of each one's point, what its fields are, the two ends it lies between."""
+    """Crossings of the target: each one's point (flat index), what its fields are, and the ends it lies between."""
 
     point: Any
     fields: dict[str, tuple[Value, ...]]
