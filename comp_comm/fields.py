@@ -118,7 +118,7 @@ _TABLE = (
           low=1, high=1e16),
     Field("micro_batch", "layout", "int", "sequences in a micro-batch, B", high=2**20, solve=(1, 2**20)),
     Field("tp", "layout", "int", "tensor-parallel degree, TP; 'required' takes Eq 10 and the next divisor of hidden",
-          high=2**24, words=("required",), solve=(1 + 1e-6, 2**20)),
+          high=2**24, words=("required",), solve=(1, 2**20)),
     Field("dp", "layout", "int",
           "data-parallel degree; not given: many replicas on intra-node links, as the paper estimates", high=2**24),
     _factor("flop_vs_bw", "FLOP/s relative to the network: compute is this much faster, the network unchanged"),

@@ -638,3 +638,45 @@ def test_solve_says_where_a_blank_number_stands_in_the_way(compcomm, study):
     assert good["achieved"] == pytest.approx(0.2, abs=1e-9)
     assert blank["value"] is None
     assert blank["reason"].startswith("network.scale-out.bandwidth is blank")
+
+
+def test_a_blank_capacity_refuses_the_tp_that_follows_from_it(compcomm, study):
+    study("extends: mi210\nmemory: {capacity: null}\n", "mine.yaml")
+    code, out, err = compcomm(
+        "sweep", study("hardware: mine.yaml\nmodel: gpt3-175b\nset: {micro_batch: 1, tp: required}\n")
+    )
+    assert (code, out) == (2, "")
+    assert "memory.capacity is blank" in err
+
+
+@pytest.mark.parametrize("key", ["score_passes", "score_head_dim", "activation_passes", "network_efficiency"])
+def test_a_blank_number_of_a_preset_is_refused_by_its_key(compcomm, study, key):
+    study(f"extends: mi210\npresets: {{C: {{{key}: null}}}}\n", "mine.yaml")
+    code, out, err = compcomm("sweep", study("hardware: mine.yaml\n" + STUDY), "--set", "timing=C")
+    assert (code, out) == (2, "")
+    assert f"timing.{key} is blank" in err
+
+
+def test_a_head_dimension_is_at_least_one(compcomm, study):
+    study("extends: mi210\npresets: {C: {score_head_dim: 0}}\n", "mine.yaml")
+    code, _, err = compcomm("sweep", study("hardware: mine.yaml\n" + STUDY), "--set", "timing=C")
+    assert code == 2
+    assert "presets.C.score_head_dim" in err
+
+
+SOLVED = ["--hidden", "64K", "--seq-len", "4K", "--micro-batch", "1"]
+
+
+def test_solve_says_that_a_field_does_not_change_a_column(compcomm):
+    target = ["--target", "slack_flop_per_byte=8192", "--for", "network"]
+    code, out, err = compcomm("solve", *target, *SOLVED, "--tp", "256")
+    assert (code, out) == (3, "")
+    assert "network does not change it: it is 8192" in err
+
+
+def test_solve_for_tp_knows_one_device_and_the_width_of_the_model(compcomm):
+    _, out, _ = compcomm("solve", "--target", "serialized_comm_fraction=0", "--for", "tp", *SOLVED, "--format", "json")
+    assert [row["value"] for row in rows_of(out)] == [1]
+    code, out, err = compcomm("solve", "--target", "serialized_comm_fraction=0.999", "--for", "tp", *SOLVED)
+    assert (code, out) == (3, "")
+    assert "more than hidden" in err

@@ -246,7 +246,7 @@ def _parse(raw: Any, name: str, kind: str) -> float | None:
     if not low <= value <= high:
         ends = [format_quantity(end, kind) if kind in UNITS else f"{end:g}" for end in (low, high)]
         raise ValueError(f"'{raw}' is out of range: from {ends[0]} to {ends[1]}")
-    if name in ("domain", "axes") and (value != int(value) or value < 1):
+    if name in ("domain", "axes", "score_head_dim") and (value != int(value) or value < 1):
         raise ValueError(f"must be a whole number of at least 1, not {raw}")
     return value
 

@@ -31,7 +31,10 @@ REQUIRED = ("hidden", "seq_len", "micro_batch", "tp")
 FOR_REQUIRED_TP = ("layers", "parameters", "memory_scaling", "memory_capacity")
 
 # Timing numbers every point needs; what else it needs depends on the point.
-TIMING_NEEDED = ("gemm_efficiency", "attention_efficiency", "gemm_ramp_tokens", "kernel_latency", "all_reduce_latency")
+TIMING_NEEDED = (
+    "gemm_efficiency", "attention_efficiency", "gemm_ramp_tokens", "kernel_latency", "all_reduce_latency",
+    "activation_passes", "score_passes",
+)  # fmt: skip
 
 PASSES = 3  # forward, and twice that backward
 BACKWARD_SHARE = 2 / 3
@@ -148,7 +151,8 @@ def _blanks(scenario: Scenario, groups: dict[str, Group]) -> tuple[Violation, ..
     hardware, timing = scenario.hardware, scenario.hardware.timing
     needs = {f"timing.{name}": getattr(timing, name) for name in TIMING_NEEDED}
     if _is_memory_bound(scenario):
-        needs |= {"memory.bandwidth": hardware.memory_bandwidth, "timing.memory_efficiency": timing.memory_efficiency}
+        needs |= {"memory.bandwidth": hardware.memory_bandwidth, "timing.memory_efficiency": timing.memory_efficiency,
+                  "timing.score_head_dim": timing.score_head_dim}  # fmt: skip
     found = [_blank(np.isnan(value), key, "timing") for key, value in needs.items()]
     for name, group in groups.items():
         needed = bandwidth_needed(hardware, group)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from comp_comm.configs.axes import Axis
 from comp_comm.costmodels.breakdown import COLUMNS, Breakdown
+from comp_comm.errors import CompcommError
 from comp_comm.formulas.arrays import Array, Index
 from comp_comm.sweep.blocks import Block, box_size, boxes, extent, inside, slabs
 from comp_comm.sweep.plan import FEASIBLE, REASON, Plan
@@ -98,8 +99,10 @@ def _rows(tile: _Tile, columns: Sequence[str], keep: Any) -> Rows:
             found[name] = tile.reasons().reshape(-1)[keep]
             continue
         values = np.broadcast_to(tile.column(name), tile.shape).reshape(-1)[keep]
-        if name in COLUMNS and not feasible.all():
-            values = np.where(feasible, values, np.nan)
+        if name in COLUMNS:
+            if not np.isfinite(values[feasible]).all():
+                raise CompcommError(f"{name} is no finite number at points that break no rule; nothing was written")
+            values = values if feasible.all() else np.where(feasible, values, np.nan)
         found[name] = values
     return Rows(found)
 

@@ -156,10 +156,14 @@ class Grid:
         hidden, layers = self.values("hidden", index), self.values("layers", index)
         parameters = self.values("parameters", index)
         parameters = np.where(np.isnan(parameters), core_parameters(layers, hidden), parameters)
-        degree = required_tp(parameters, self.memory_scaling(index, memory_capacity))
+        scaling = self.memory_scaling(index, memory_capacity)
+        blank = Violation(
+            np.isnan(scaling), "memory.capacity is blank in the hardware profile, and tp needs it", ("tp",)
+        )
+        degree = required_tp(parameters, scaling)
         tp = to_float(next_divisor(hidden, np.maximum(degree, 1)))
         too_large = Violation(np.isnan(tp) & ~np.isnan(degree), "the required tp exceeds hidden", ("hidden",))
-        return np.where(np.isnan(tp), hidden, tp), (too_large,)
+        return np.where(np.isnan(tp), hidden, tp), (too_large, blank)
 
     def at(self, flat: NDArray[np.integer[Any]]) -> dict[str, tuple[Value, ...]]:
         """Return what every moving field is at points given by their flat indices: a table, which can be an axis."""

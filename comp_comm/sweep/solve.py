@@ -153,8 +153,9 @@ def _brackets(plan: Plan, question: Question) -> tuple[_Found, Array]:
         values = _column(wide, block, extent(block), question.column).reshape(-1, SCAN)
         spans.append(np.stack([np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)]))
         side = np.sign(values - question.target)
-        crossing = (side[:, :-1] * side[:, 1:] < 0) | (side[:, :-1] == 0)
-        crossing[:, -1] |= side[:, -1] == 0
+        # A stretch that lies on the target counts once, where it begins; one that is all there is does not count.
+        crossing = (side[:, :-1] * side[:, 1:] < 0) | ((side[:, 1:] == 0) & (side[:, :-1] != 0))
+        crossing[:, 0] |= (side[:, 0] == 0) & (side != 0).any(axis=1)
         point, step = np.nonzero(crossing)
         points.append(point + start)
         steps.append(step)
@@ -212,10 +213,13 @@ def _answers(plan: Plan, question: Question, found: _Found, solved: Array, spans
             reason = None if met[i] else f"{question.column} jumps over the target here"
             more = {key: values[i] for key, values in neighbours.items()}
             answer = {"value": float(solved[i]), "achieved": float(achieved[i]), **more, "reason": reason}
-            rows.append({**point, question.field: float(solved[i]), **asked, **answer})
+            if question.field == "tp" and more["above"] is None:  # no degree of this model is as large
+                answer = dict.fromkeys(answer) | {"reason": f"tp would have to be {solved[i]:.6g}, more than hidden"}
+            rows.append({**point, question.field: answer["value"], **asked, **answer})
         if not mine:
             low, high = spans[:, number]
             stays = f"it goes from {low:.6g} to {high:.6g}" if low == low else "a number it needs is blank"
+            stays = f"{question.field} does not change it: it is {low:.6g}" if low == high else stays
             nothing = dict.fromkeys((question.field, "value", "achieved", *neighbours))
             rows.append({**point, **asked, **nothing, "reason": broken[number] or stays})
     return rows
