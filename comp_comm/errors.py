@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 
@@ -75,7 +75,7 @@ class Problems:
             raise ConfigError(sorted(self.found, key=lambda problem: (problem.file, problem.line or 0)))
 
 
-def nearest(name: str, allowed: Iterable[str]) -> str:
+def nearest(name: str, allowed: Collection[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest allowed name, or nothing.
 
     >>> nearest("hiden", ["hidden", "seq_len"])
@@ -83,6 +83,9 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     >>> nearest("zzz", ["hidden"])
     ''
     """
+    begins = sorted((one for one in allowed if name and one.startswith(name.lower())), key=len)
+    if begins:
+        return f"; did you mean '{begins[0]}'?"
     close = difflib.get_close_matches(name.lower().replace("-", "_"), list(allowed), n=1, cutoff=0.6)
     close = close or difflib.get_close_matches(name.lower(), list(allowed), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""

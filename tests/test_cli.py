@@ -652,7 +652,8 @@ def test_a_blank_capacity_refuses_the_tp_that_follows_from_it(compcomm, study):
 @pytest.mark.parametrize("key", ["score_passes", "score_head_dim", "activation_passes", "network_efficiency"])
 def test_a_blank_number_of_a_preset_is_refused_by_its_key(compcomm, study, key):
     study(f"extends: mi210\npresets: {{C: {{{key}: null}}}}\n", "mine.yaml")
-    code, out, err = compcomm("sweep", study("hardware: mine.yaml\n" + STUDY), "--set", "timing=C")
+    path = study("hardware: mine.yaml\n" + STUDY)
+    code, out, err = compcomm("sweep", path, "--set", "timing=C", "--set", "tp=64")
     assert (code, out) == (2, "")
     assert f"timing.{key} is blank" in err
 
@@ -680,3 +681,92 @@ def test_solve_for_tp_knows_one_device_and_the_width_of_the_model(compcomm):
     code, out, err = compcomm("solve", "--target", "serialized_comm_fraction=0.999", "--for", "tp", *SOLVED)
     assert (code, out) == (3, "")
     assert "more than hidden" in err
+
+
+# -- found by someone who tried to break it ---------------------------------------------------------------------------
+
+
+def shell(line, **environment):
+    """Run a line of bash in which ``$C`` is the command."""
+    command = f'"{sys.executable}" -c "from comp_comm.cli.main import main; main()"'
+    return subprocess.run(["bash", "-c", line.replace("$C", command)], capture_output=True, text=True,
+                          env={**os.environ, **environment})  # fmt: skip
+
+
+def test_an_output_never_replaces_an_input(compcomm, study, tmp_path):
+    path = study(STUDY)
+    code, out, err = compcomm("sweep", path, "-o", path, "--format", "csv")
+    assert (code, out) == (2, "")
+    assert "is an input" in err
+    assert path.read_text() == STUDY
+    mine = study("extends: mi210\n", "mine.yaml")
+    code, _, err = compcomm("sweep", study("hardware: mine.yaml\n" + STUDY), "-o", mine, "--format", "csv")
+    assert (code, mine.read_text()) == (2, "extends: mi210\n")
+
+
+def test_an_output_that_is_named_as_a_folder_is_refused(compcomm, study, tmp_path):
+    assert compcomm("sweep", study(STUDY), "-o", f"{tmp_path}/x.csv/")[0] == 2
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_a_terminal_that_cannot_show_a_letter_gets_its_escape(study):
+    path = study("title: Größe\n" + STUDY.split("\n", 1)[1])
+    done = shell(f"$C sweep {path}", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Gr\\xf6")
+
+
+@pytest.mark.parametrize(("line", "code"), [
+    ("$C sweep future --top 1 --columns tp 2>&-", 0),
+    ("$C sweep nosuch 2>/dev/full", 2),
+    ("$C sweep future --set hardware=h100-sxm --top 1 --columns tp 2>/dev/full", 0),
+])  # fmt: skip
+def test_what_nobody_hears_changes_nothing(line, code):
+    done = shell(line)
+    assert done.returncode == code
+    assert bool(done.stdout) == (code == 0)
+
+
+def test_a_terminated_run_leaves_no_file(study, tmp_path):
+    process = subprocess.Popen([*MAIN, "sweep", str(study(LONG)), "-o", str(tmp_path / "rows.csv")], stderr=-3)
+    time.sleep(2)
+    process.terminate()
+    assert process.wait(timeout=30) == 143
+    assert [p.name for p in tmp_path.iterdir()] == ["study.yaml"]
+
+
+@pytest.mark.parametrize(("arguments", "remedy"), [
+    (["edge", "--tp", "8", "--memory-scaling", "4"], "--tp required"),
+    (["sweep", "future", "--timing"], "--format json"),
+    (["sweep", "future", "--plot", ""], "empty"),
+    (["sweep", "future", "--columns", ""], "empty"),
+    (["sweep", "future", "--set", "hardware="], "empty"),
+    (["sweep", "future", "--set", "cost_model=complete"], "--set cost_model"),
+    (["hardware", "show", "h100"], "did you mean 'h100-"),
+])  # fmt: skip
+def test_what_would_be_ignored_is_refused(compcomm, arguments, remedy):
+    code, out, err = compcomm(*arguments)
+    assert (code, out) == (2, "")
+    assert remedy in err
+
+
+def test_case_study_says_what_has_no_effect(compcomm):
+    _, out, _ = compcomm("case-study", "--dp", "4")
+    assert "dp above 1 has no effect" in out
+
+
+def test_infeasible_rows_can_be_asked_for(compcomm, study):
+    path = study("set: {hidden: 1000, seq_len: 1K, micro_batch: 1}\nsweep: {tp: [8, 16]}\nwhere: [not feasible]\n")
+    code, out, _ = compcomm("sweep", path, "--format", "json")
+    assert code == 0
+    assert [row["tp"] for row in rows_of(out)] == [16]
+
+
+@pytest.mark.parametrize(("text", "remedy"), [
+    (STUDY + "plot: {kind: lines, value: step_s}\n", "does not go with"),
+    (STUDY + "plot: {only: []}\n", "plot.only"),
+])  # fmt: skip
+def test_a_plot_key_that_would_be_ignored_is_refused(compcomm, study, tmp_path, text, remedy):
+    code, out, err = compcomm("sweep", study(text), "--plot", tmp_path / "p.png")
+    assert (code, out) == (2, "")
+    assert remedy in err

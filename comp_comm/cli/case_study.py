@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from comp_comm.cli import options
+from comp_comm.cli.speech import tell
 from comp_comm.report import output
 from comp_comm.report.answer import write_answer
 from comp_comm.sweep.case_study import INTERFERENCE, SETTABLE, SLOWDOWN, case_study
@@ -59,5 +60,5 @@ def command(
         from comp_comm.report.plot import save_case_study
 
         save_case_study(picture, rows, meta)
-        click.echo(f"wrote {picture}", err=True)
+        tell(f"wrote {picture}")
     return code

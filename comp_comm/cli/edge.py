@@ -8,6 +8,7 @@ import click
 
 import comp_comm
 from comp_comm.cli import options
+from comp_comm.errors import ConfigError
 from comp_comm.fields import COUNTS, FIELDS, PRECISION_BYTES
 from comp_comm.report import output
 from comp_comm.report.answer import basic_meta, write_answer
@@ -23,8 +24,8 @@ UNITS = {"edge_at_tp1_flop_per_byte": "FLOP/B", "amdahl_edge_flop_per_byte": "FL
               shell_complete=options.complete_names("model"))  # fmt: skip
 @click.option("--tp", metavar="N|required", default="required", show_default=True,
               help="Tensor-parallel degree of every model, or each model's own by Eq 10.")  # fmt: skip
-@click.option("--memory-scaling", metavar="VALUE", default="2", show_default=True,
-              help="With the required TP: device memory over the base model's device.")  # fmt: skip
+@click.option("--memory-scaling", metavar="VALUE",
+              help="With the required TP: device memory over the base model's device. [default: 2]")  # fmt: skip
 @click.option("--micro-batch", metavar="VALUE", default="1", show_default=True, help=FIELDS["micro_batch"].help + ".")
 @click.option("--count", type=click.Choice(COUNTS), default="complete", show_default=True, help=FIELDS["count"].help)
 @click.option("--precision", type=click.Choice(list(PRECISION_BYTES)), default="fp16", show_default=True,
@@ -40,6 +41,9 @@ def command(
     """
     form = output.choose_format(form, path)
     output.check_writable(path)
+    if given["memory_scaling"] is not None and given["tp"] != "required":
+        raise ConfigError(f"--memory-scaling goes with '--tp required', not with --tp {given['tp']}")
+    given["memory_scaling"] = given["memory_scaling"] or "2"
     numbers = {name: options.parse_field(name, given[name]) for name in ("tp", "memory_scaling", "micro_batch")}
     tp = None if numbers["tp"] == "required" else int(numbers["tp"])
     scaling, batch = float(numbers["memory_scaling"]), int(numbers["micro_batch"])

@@ -8,6 +8,7 @@ import click
 
 import comp_comm
 from comp_comm.cli import options
+from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import SWITCH_KEYS, SWITCHES, load_profile
 from comp_comm.errors import CheckFailedError, ConfigError
@@ -128,8 +129,10 @@ def lint_command(files: tuple[str, ...], path: str | None, form: str | None) -> 
     meta = basic_meta("hardware lint", comp_comm.__version__, profiles=[p.name for p in profiles], findings=bad)
     if rows or form not in ("table", "markdown"):
         options.write(path, lambda out: write_answer(out, form, rows, meta))
-    click.echo(f"{len(profiles)} profile{'s' * (len(profiles) != 1)}: {bad} finding{'s' * (bad != 1)}, "
-               f"{len(findings) - bad} waived", err=True)  # fmt: skip
+    tell(
+        f"{len(profiles)} profile{'s' * (len(profiles) != 1)}: {bad} finding{'s' * (bad != 1)}, "
+        f"{len(findings) - bad} waived"
+    )
     if bad:
         raise CheckFailedError(f"lint found {bad} problem{'s' * (bad != 1)}")
     return 0

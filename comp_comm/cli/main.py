@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,6 +12,7 @@ from typing import Any
 import click
 
 import comp_comm
+from comp_comm.cli.speech import tell
 from comp_comm.errors import CompcommError, nearest
 
 # Module and short help of each command: read without importing any of them, so that --help is fast.
@@ -60,8 +63,20 @@ def cli() -> None:
     """How much of a transformer's training time goes to communication, today and on the hardware to come."""
 
 
+class TerminatedError(BaseException):
+    """SIGTERM came: unwind, so that unfinished files are removed."""
+
+
+def _terminate(*_: object) -> None:
+    raise TerminatedError
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 a check failed, 2 wrong input, 3 nothing feasible, 130 interrupted."""
+    signal.signal(signal.SIGTERM, _terminate)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a letter gets its escape
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(arguments))
 
 
@@ -72,7 +87,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except CompcommError as error:
         return _say(str(error), error.exit_code)
     except NO_ARGUMENTS as error:
-        click.echo(error.format_message(), err=True)
+        tell(error.format_message())
         return 2
     except click.UsageError as error:
         usage = f"{error.ctx.get_usage()}\n" if error.ctx else ""
@@ -82,6 +97,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _say(error.format_message(), 2)
     except (KeyboardInterrupt, click.Abort):
         return _say("interrupted", 130)
+    except TerminatedError:
+        return 143
     except SystemExit:
         # How click ends where the reader went away (head, a pager), after making the streams safe to close: no error.
         return 0
@@ -91,5 +108,5 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say(message: str, code: int, usage: str = "") -> int:
-    click.echo(f"{usage}Error: {message}" if code != 130 else message, err=True)
+    tell(f"{usage}Error: {message}" if code != 130 else message)
     return code

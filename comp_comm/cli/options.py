@@ -13,6 +13,7 @@ from typing import IO, Any, TypeVar
 
 import click
 
+from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.strict_yaml import load_value
 from comp_comm.errors import ConfigError
@@ -76,7 +77,7 @@ class Progress:
     def __init__(self, points: int, quiet: bool = False) -> None:
         self.points, self.quiet, self.done = points, quiet, 0
         self.start = self.last = time.monotonic()
-        self.terminal = sys.stderr.isatty()
+        self.terminal = sys.stderr is not None and sys.stderr.isatty()
         self.shown = self.stop = False
 
     def __enter__(self) -> Progress:
@@ -105,12 +106,12 @@ class Progress:
         self.last, self.shown = now, True
         rate = self.done / (now - self.start)
         text = f"{100 * self.done / self.points:5.1f} %  {self.done:,} of {self.points:,} points  {rate / 1e6:.1f} M/s"
-        click.echo(f"\r{text}" if self.terminal else text, err=True, nl=not self.terminal)
+        tell(f"\r{text}" if self.terminal else text, newline=not self.terminal)
 
     def finish(self) -> None:
         """End the line that shows progress on a terminal."""
         if self.shown and self.terminal:
-            click.echo(err=True)
+            tell("")
 
 
 def write(path: str | None, writer: Callable[[IO[str]], None], interrupted: Callable[[], bool] = lambda: False) -> int:
@@ -123,18 +124,18 @@ def write(path: str | None, writer: Callable[[IO[str]], None], interrupted: Call
     if not interrupted():
         return 0
     if path is None or path == "-" or output.is_special(path):
-        click.echo("interrupted: what was done is above", err=True)
+        tell("interrupted: what was done is above")
         return INTERRUPTED
     partial = output.partial_path(path)
     Path(path).replace(partial)
-    click.echo(f"interrupted: what was done is in {partial}", err=True)
+    tell(f"interrupted: what was done is in {partial}")
     return INTERRUPTED
 
 
 def note(messages: Iterable[str]) -> None:
     """Say on stderr what a reader should know."""
     for message in messages:
-        click.echo(f"note: {message}", err=True)
+        tell(f"note: {message}")
 
 
 @contextlib.contextmanager

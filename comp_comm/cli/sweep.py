@@ -9,6 +9,7 @@ from typing import IO, Any
 import click
 
 from comp_comm.cli import options
+from comp_comm.cli.speech import tell
 from comp_comm.configs.study import load_study
 from comp_comm.errors import ConfigError
 from comp_comm.report import output
@@ -29,7 +30,7 @@ MAX_SHOWN = 100_000
 @click.option("--ascending", is_flag=True, help="With --top: the smallest first.")
 @click.option("--columns", metavar="A,B", help="Only these columns (see 'compcomm columns').")
 @click.option("--long", "long_form", is_flag=True, help="A table with one row a point, not a pivot.")
-@click.option("--plot", "picture", metavar="FILE", help="Also draw the study's plot (.png or .svg).")
+@click.option("--plot", metavar="FILE", help="Also draw the study's plot (.png or .svg).")
 @click.option("--timing", "with_timing", is_flag=True, help="Put the seconds it took into the meta block.")
 @click.option("--quiet", "-q", is_flag=True, help="No notes and no progress on stderr.")
 @options.format_options
@@ -42,22 +43,25 @@ def command(
     """
     from comp_comm.report import views
 
-    _check_flags(given)
     form = output.choose_format(form, path)
+    _check_flags(given, form)
     output.check_writable(path)
-    if given["picture"]:
+    if given["plot"]:
         from comp_comm.report.plot import check_plot
 
-        check_plot(given["picture"])
-    plan = make_plan(load_study(study, overrides))
+        check_plot(given["plot"])
+    loaded = load_study(study, overrides)
+    output.check_not_input([path, given["plot"]], [study, *(profile.file for profile in loaded.profiles)])
+    plan = make_plan(loaded)
     wanted = check_columns(plan, _split(given["columns"]))
     pivot = views.table_view(plan)
     if form not in READ_BY_PEOPLE or given["long_form"] or given["top"] or given["columns"]:
         pivot = None
-    if not given["top"] and plan.grid.points > MAX_SHOWN and (form in READ_BY_PEOPLE or given["picture"]):
-        raise ConfigError(f"the grid has {plan.grid.points:,} points, more than the {MAX_SHOWN:,} a table or plot "
-                          "shows; ask for the best (--top N --by COLUMN) or for another --format")  # fmt: skip
-    save = _draw(plan, given["picture"], views.plot_view(plan)) if given["picture"] else None
+    shown = given["top"] or plan.grid.points
+    if (shown > MAX_SHOWN and form in READ_BY_PEOPLE) or (plan.grid.points > MAX_SHOWN and given["plot"]):
+        raise ConfigError(f"{shown:,} rows of {plan.grid.points:,} points are more than the {MAX_SHOWN:,} that a "
+                          "table or plot shows; ask for fewer (--top N) or for another --format")  # fmt: skip
+    save = _draw(plan, given["plot"], views.plot_view(plan)) if given["plot"] else None
     options.note([] if quiet else notes(plan))
     code = _answer(plan, wanted, pivot, path, form, quiet, given)
     if save and code == 0:
@@ -65,11 +69,14 @@ def command(
     return code
 
 
-def _check_flags(given: dict[str, Any]) -> None:
-    if given["top"] is None:
-        for flag in ("by", "ascending"):
-            if given[flag]:
-                raise ConfigError(f"--{flag} goes with --top N")
+def _check_flags(given: dict[str, Any], form: str) -> None:
+    for flag in ("by", "columns", "plot"):
+        if given[flag] == "":
+            raise ConfigError(f"--{flag} is empty")
+    if given["top"] is None and (given["by"] or given["ascending"]):
+        raise ConfigError("--by and --ascending go with --top N")
+    if given["with_timing"] and form != "json":
+        raise ConfigError("--timing goes with --format json, whose meta block holds the seconds")
 
 
 def _split(columns: str | None) -> list[str]:
@@ -123,6 +130,6 @@ def _draw(plan: Plan, path: str, view: dict[str, Any]) -> Callable[[], None]:
 
     def save() -> None:
         picture.write_figure(path, figure, about)
-        click.echo(f"wrote {path}", err=True)
+        tell(f"wrote {path}")
 
     return save

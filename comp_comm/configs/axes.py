@@ -100,7 +100,7 @@ def _by_step(raw: dict[str, Any], field: Field, low: float, high: float) -> Any:
         raise ValueError(f"'step' must be above 0, not {raw['step']}")
     count = np.floor((high - low) / step * (1 + 1e-12)) + 1
     if count > MAX_AXIS:
-        raise ValueError(f"has {count:,.0f} points; at most {MAX_AXIS:,}")
+        raise ValueError(f"has {count:,.6g} points; at most {MAX_AXIS:,}")
     return low + step * np.arange(int(count))
 
 

@@ -41,6 +41,7 @@ class Study:
     profiles: tuple[Profile, ...]
     hardware_axis: bool
     model: Model | None
+    model_failed: bool
     fixed: dict[str, Value]
     axes: tuple[Axis, ...]
     where: tuple[str, ...]
@@ -97,9 +98,9 @@ def read_study(document: Document, overrides: Sequence[str] = ()) -> Study:
 class _Reader(Reader):
     def __init__(self, document: Document, overrides: Sequence[str]) -> None:
         super().__init__(document, Problems())
+        self.origins: dict[str, tuple[Document, Path]] = {}
         self.overrides = self._overrides(overrides)
         self.fixed: dict[str, Value] = {}
-        self.origins: dict[str, tuple[Document, Path]] = {}
         self.axes: list[Axis] = []
 
     def study(self) -> Study:
@@ -125,6 +126,7 @@ class _Reader(Reader):
             profiles=profiles,
             hardware_axis=many,
             model=model,
+            model_failed=model is None and ("model" in data or "model" in self.overrides),
             fixed=self.fixed,
             axes=tuple(self.axes),
             where=self._where(),
@@ -154,6 +156,10 @@ class _Reader(Reader):
     def _given(self, key: str) -> tuple[Any, Document]:
         """Return a top-level value and the document it is from, ``--set`` first."""
         document = self.overrides.get(key, self.document)
+        if key in self.overrides:
+            self.origins[key] = (document, (key,))
+        if document.data.get(key, "") in (None, "") and key in document.data:
+            self.problems.add(document.problem((key,), "is empty; leave it out for the default"))
         return document.data.get(key), document
 
     def _cost_model(self) -> str | None:
@@ -165,7 +171,7 @@ class _Reader(Reader):
 
     def _profiles(self) -> tuple[tuple[Profile, ...], bool]:
         given, document = self._given("hardware")
-        given = DEFAULT_HARDWARE if given is None else given
+        given = DEFAULT_HARDWARE if given in (None, "") else given
         references = given if isinstance(given, list) else [given]
         profiles = []
         for index, reference in enumerate(references):
@@ -184,7 +190,7 @@ class _Reader(Reader):
 
     def _model(self) -> Model | None:
         given, document = self._given("model")
-        if given is None:
+        if given is None or given == "":
             return None
         if not isinstance(given, str):
             self.problems.add(document.problem(("model",), "must be a catalogue name or a path"))
@@ -234,6 +240,8 @@ class _Reader(Reader):
             if "zip" in self.document.data:
                 self._problem(("zip",), "is empty: an axis needs at least one value")
             return
+        if any(point in points[:index] for index, point in enumerate(points[:1000])):
+            self._problem(("zip",), "lists a point twice")
         columns: dict[str, list[Value]] = {
             name: [] for name in points[0] if self._field(self.document, ("zip", 0, name), name)
         }

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -39,15 +39,25 @@ def check_writable(path: str | None) -> None:
     if path is None or path == "-":
         return
     target = Path(path)
-    if target.is_dir():
+    if target.is_dir() or path.endswith(os.sep):
         raise ConfigError(f"{path}: is a directory")
     if is_special(path):
         return
+    if target.exists() and not os.access(target, os.W_OK):
+        raise ConfigError(f"{path}: cannot be written to")
     folder = target.resolve().parent
     if not folder.is_dir():
         raise ConfigError(f"{path}: there is no folder '{folder}'")
     if not os.access(folder, os.W_OK):
         raise ConfigError(f"{path}: the folder '{folder}' cannot be written to")
+
+
+def check_not_input(outputs: Sequence[str | None], inputs: Sequence[str]) -> None:
+    """Raise ``ConfigError`` where a file that was read would be written over."""
+    read = {Path(name).resolve() for name in inputs if name and Path(name).is_file()}
+    for path in outputs:
+        if path is not None and path != "-" and Path(path).resolve() in read:
+            raise ConfigError(f"{path}: is an input of this command; write somewhere else")
 
 
 @contextmanager

@@ -26,6 +26,7 @@ def write_table(out: IO[str], batches: Batches, columns: Sequence[str], meta: Re
     rows = as_records(batches)
     all_feasible = all(row.get("feasible", True) for row in rows)
     shown = [name for name in columns if not (all_feasible and name in ("feasible", "reason"))]
+    shown = shown or list(columns)
     moving = {name for axis in meta.get("axes", ()) for name in axis}
     same = [name for name in shown if name in FIELDS and name not in moving]
     write_heading(out, meta, {name: rows[0][name] for name in same} if rows else {}, style)

@@ -45,6 +45,8 @@ def plot_view(plan: Plan) -> View:
     if kind not in PLOT_KINDS:
         plan.study.problem_at(("plot", "kind"), one_of(PLOT_KINDS))
         kind = "lines"
+    for other in {"value"} & set(view) if kind == "lines" else {"lines"} & set(view):
+        plan.study.problem_at(("plot", other), f"does not go with 'kind: {kind}'")
     longest = max(plan.grid.axes, key=len, default=None)
     default_x = "tp" if "tp" in moving or longest is None else next(iter(longest.values))
     x = _name(plan, "plot", "x", view.get("x", default_x), moving or plan.inputs, problems)
@@ -74,7 +76,8 @@ def plotted_rows(plan: Plan, rows: Sequence[dict[str, Any]]) -> list[dict[str, A
 
 def _only(plan: Plan, problems: Problems) -> list[dict[str, Any]]:
     given = plan.study.plot.get("only", [])
-    if not isinstance(given, list) or not all(isinstance(point, dict) for point in given):
+    empty = "only" in plan.study.plot and not given
+    if empty or not isinstance(given, list) or not all(isinstance(point, dict) for point in given):
         plan.study.problem_at(("plot", "only"), "must be a list of points, each a mapping of fields to values")
         return []
     points = []

@@ -13,6 +13,7 @@ import numpy as np
 from comp_comm.configs.study import Study, load_study
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
+from comp_comm.sweep.plan import make_plan, notes
 from comp_comm.sweep.result import sweep
 
 INFERRED = (
@@ -57,8 +58,8 @@ def case_study(
     result = sweep(study)
     rows = _rows(result.columns, inter_node_slowdown, interference)
     label = INFERRED if _is_default(study) else GIVEN
-    notes = ["the paper's text describes the first and the third scenario; the second is ours"]
-    return rows, {**result.meta, "setup": label, "notes": notes, "units": UNITS}
+    said = ["the paper's text describes the first and the third scenario; the second is ours", *notes(make_plan(study))]
+    return rows, {**result.meta, "setup": label, "notes": said, "units": UNITS}
 
 
 def _refuse_axes(study: Study) -> None:

@@ -24,6 +24,7 @@ from comp_comm.sweep.plan import FEASIBLE, REASON, Plan
 BLOCK_NUMBERS = 2**18  # what the cost model's arrays hold of a block, all together
 TILE_POINTS = 2**17
 SAMPLE_POINTS = 2**14
+TABLE_POINTS = 2**15
 # Told of points that are done; returns whether to stop.
 Progress = Callable[[int], bool]
 
@@ -216,13 +217,12 @@ def _global(part: slice | NDArray[np.intp], local: NDArray[np.intp]) -> NDArray[
 
 
 def _points(plan: Plan, columns: Sequence[str], flat: NDArray[np.int64]) -> Iterator[Rows]:
-    """Yield the rows at flat indices of the grid: a table of points is a grid of one axis."""
-    if not flat.size:
-        return
-    values = plan.grid.at(flat)
-    table = replace(plan, grid=replace(plan.grid, axes=(Axis(values),) if values else ()))
-    index = tuple(slice(0, n) for n in table.grid.shape)
-    yield _rows(_Tile(table, index, table.grid.shape, table.evaluate(index)), columns, slice(None))
+    """Yield the rows at flat indices of the grid, some at a time: a table of points is a grid of one axis."""
+    for start in range(0, flat.size, TABLE_POINTS):
+        values = plan.grid.at(flat[start : start + TABLE_POINTS])
+        table = replace(plan, grid=replace(plan.grid, axes=(Axis(values),) if values else ()))
+        index = tuple(slice(0, n) for n in table.grid.shape)
+        yield _rows(_Tile(table, index, table.grid.shape, table.evaluate(index)), columns, slice(None))
 
 
 def reasons(plan: Plan) -> set[str]:

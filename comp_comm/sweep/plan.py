@@ -78,7 +78,7 @@ def _cost_model(study: Study) -> CostModel:
     name = study.cost_model or DEFAULT_COST_MODEL
     if name not in COST_MODELS:
         message = f"no cost model is called '{name}'{nearest(name, COST_MODELS)} ({one_of(list(COST_MODELS))})"
-        study.problem_at(("cost_model",), message)
+        study.problem("cost_model", message)
         name = DEFAULT_COST_MODEL
     return COST_MODELS[name]
 
@@ -88,7 +88,7 @@ def _check_fields(study: Study, plan: Plan) -> None:
     for name in sorted(names - set(model.fields)):
         study.problem(name, f"{model.name} does not model {name} ({one_of(model.fields)})")
     missing = [name for name in model.required if name not in names and name not in study.origins]
-    for name in missing:
+    for name in missing if not study.model_failed else ():
         study.problem(name, f"'{name}' is missing: give it under 'set' or 'sweep' ({FIELDS[name].help})")
     if plan.grid.derives_tp:
         if not names & {"layers", "parameters"}:

@@ -135,7 +135,8 @@ def stream_rows(
     """
     check_size(plan, top)
     every = tuple(dict.fromkeys((*wanted, FEASIBLE, REASON)))
-    stream = Stream((), wanted, lambda: reasons(plan))
+    asks = any(FEASIBLE in condition.columns for condition in plan.where)
+    stream = Stream((), wanted, lambda: _why_nothing(plan), any_row=asks)
 
     def watch(points: int) -> bool:
         stream.interrupted = bool(progress and progress(points))
@@ -149,6 +150,13 @@ def stream_rows(
         raise ConfigError(f"'{by}' has no largest value; --by takes a column of numbers")
     stream.blocks = ranked_blocks(plan, every, by, top, ascending, watch)
     return stream
+
+
+def _why_nothing(plan: Plan) -> str:
+    broken = "; ".join(sorted(reasons(plan)))
+    if plan.where:
+        return "no row passes 'where'" + (f" (infeasible points: {broken})" if broken else "")
+    return f"no feasible point: {broken}"
 
 
 def as_study(study: str | dict[str, Any] | Study, overrides: Sequence[str] = ()) -> Study:
