@@ -69,7 +69,7 @@ class Field:
             raise ValueError(f"{_show(raw)} is not allowed; must be {self.allowed()}")
         if isinstance(raw, str) and raw in self.words:
             return raw
-        return self.check(self._number(raw))
+        return self.check(self.number(raw))
 
     def check(self, number: float) -> int | float:
         """Return ``number`` if it is within this field's bounds, as int for a whole-number field."""
@@ -81,7 +81,8 @@ class Field:
             raise ValueError(f"{_short(number)} is out of range; must be {self.allowed()}")
         return int(number) if self.kind == "int" else float(number)
 
-    def _number(self, raw: object) -> float:
+    def number(self, raw: object) -> float:
+        """Return ``raw`` as a number, its suffix counted, its bounds not checked; ``ValueError`` where it is none."""
         if isinstance(raw, str):
             match = _SUFFIX.match(raw.strip())
             if match and self.kind == "int":

@@ -95,7 +95,7 @@ def _range(raw: dict[str, Any], field: Field) -> tuple[Value, ...]:
 def _by_step(raw: dict[str, Any], field: Field, low: float, high: float) -> Any:
     if "scale" in raw:
         raise ValueError("'scale' goes with 'steps', not with 'step'")
-    step = field._number(raw["step"])
+    step = field.number(raw["step"])
     if not 0 < step < float("inf"):
         raise ValueError(f"'step' must be above 0, not {raw['step']}")
     count = np.floor((high - low) / step * (1 + 1e-12)) + 1
@@ -127,7 +127,7 @@ def _by_steps(raw: dict[str, Any], low: float, high: float) -> Any:
 def _round(raw: dict[str, Any], field: Field, points: Any, low: float, high: float) -> Any:
     if "round_to" in raw:
         unit = raw["round_to"]
-        unit = field._number(unit)
+        unit = field.number(unit)
         if not 0 < unit < float("inf"):
             raise ValueError(f"'round_to' must be above 0, not {raw['round_to']}")
         rounded = np.unique(np.round(points / unit) * unit)

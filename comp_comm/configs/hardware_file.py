@@ -162,7 +162,7 @@ class _Reader(Reader):
                 tiers.append(name)
             topology = tier.get("topology", topologies.get(name, "switch")) if isinstance(tier, dict) else None
             if topology not in TOPOLOGIES:
-                self._problem(("network", name, "topology"), f"{one_of(TOPOLOGIES)}")
+                self._problem(("network", name, "topology"), one_of(TOPOLOGIES))
                 topology = "switch"
             topologies[name] = topology
         if not tiers:

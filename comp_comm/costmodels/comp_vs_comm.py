@@ -127,18 +127,13 @@ def _memory_bound_seconds(scenario: Scenario) -> Array:
     elements a head, heads split by TP), forward and backward together. A pass moves each element once.
     """
     timing = scenario.hardware.timing
-    if not _is_memory_bound(scenario):
+    if not timing.memory_bound:
         return to_float(0.0)  # the bandwidth may be blank
     hidden, seq_len = to_float(scenario.transformer.hidden), scenario.transformer.seq_len
     elements = layer.tokens(seq_len, scenario.layout.micro_batch)
     heads = hidden / (to_float(timing.score_head_dim) * scenario.layout.tp)
     passed = timing.activation_passes * hidden * elements + timing.score_passes * (seq_len * heads) * elements
     return memory_seconds(scenario.hardware, passed * scenario.element_bytes)
-
-
-def _is_memory_bound(scenario: Scenario) -> bool:
-    timing = scenario.hardware.timing
-    return bool(np.any(np.asarray(timing.activation_passes) != 0) or np.any(np.asarray(timing.score_passes) != 0))
 
 
 def rules(scenario: Scenario) -> tuple[Violation, ...]:
@@ -150,7 +145,7 @@ def _blanks(scenario: Scenario, groups: dict[str, Group]) -> tuple[Violation, ..
     """Return where a number is needed that the hardware profile leaves blank, by its key in the profile."""
     hardware, timing = scenario.hardware, scenario.hardware.timing
     needs = {f"timing.{name}": getattr(timing, name) for name in TIMING_NEEDED}
-    if _is_memory_bound(scenario):
+    if timing.memory_bound:
         needs |= {"memory.bandwidth": hardware.memory_bandwidth, "timing.memory_efficiency": timing.memory_efficiency,
                   "timing.score_head_dim": timing.score_head_dim}  # fmt: skip
     found = [_blank(np.isnan(value), key, "timing") for key, value in needs.items()]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Numeric
+from comp_comm.formulas.arrays import Numeric, to_float
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,11 @@ class Timing:
     ring_limit: Numeric = 0.0
     network_efficiency: Numeric = np.nan
     all_reduce_latency: Numeric = 0.0
+
+    @property
+    def memory_bound(self) -> bool:
+        """Whether any work is bound by memory bandwidth here."""
+        return bool(np.any(to_float(self.activation_passes) != 0) or np.any(to_float(self.score_passes) != 0))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from comp_comm.errors import Problems, nearest, one_of
+from comp_comm.errors import nearest, one_of
 from comp_comm.fields import FIELDS
 from comp_comm.sweep.plan import Plan
 from comp_comm.sweep.result import DEFAULT_RANKING
@@ -19,13 +19,13 @@ def table_view(plan: Plan) -> View | None:
 
     Axes that the study's table does not place become further blocks (``per``), so that no cell stands for two rows.
     """
-    view, problems = plan.study.table, plan.study.problems
-    moving = _moving(plan)
-    across = _name(plan, "table", "columns", view.get("columns", "tp"), moving, problems)
-    value = _name(plan, "table", "value", view.get("value", DEFAULT_RANKING), plan.outputs, problems)
-    down = _names(plan, "table", "rows", view.get("rows"), plan.inputs, problems)
-    per = _names(plan, "table", "per", view.get("per"), plan.inputs, problems)
-    problems.raise_if_any()
+    view = plan.study.table
+    moving = plan.grid.moving
+    across = _name(plan, "table", "columns", view.get("columns", "tp"), moving)
+    value = _name(plan, "table", "value", view.get("value", DEFAULT_RANKING), plan.outputs)
+    down = _names(plan, "table", "rows", view.get("rows"), plan.inputs)
+    per = _names(plan, "table", "per", view.get("per"), plan.inputs)
+    plan.study.problems.raise_if_any()
     if across not in moving:
         return None
     if "rows" not in view:
@@ -39,8 +39,8 @@ def table_view(plan: Plan) -> View | None:
 
 def plot_view(plan: Plan) -> View:
     """Return the plot to draw: as the study says, else lines over tp (or the longest axis), one a model."""
-    view, problems = plan.study.plot, plan.study.problems
-    moving = _moving(plan)
+    view = plan.study.plot
+    moving = plan.grid.moving
     kind = view.get("kind", "lines")
     if kind not in PLOT_KINDS:
         plan.study.problem_at(("plot", "kind"), one_of(PLOT_KINDS))
@@ -49,14 +49,14 @@ def plot_view(plan: Plan) -> View:
         plan.study.problem_at(("plot", other), f"does not go with 'kind: {kind}'")
     longest = max(plan.grid.axes, key=len, default=None)
     default_x = "tp" if "tp" in moving or longest is None else next(iter(longest.values))
-    x = _name(plan, "plot", "x", view.get("x", default_x), moving or plan.inputs, problems)
+    x = _name(plan, "plot", "x", view.get("x", default_x), moving or plan.inputs)
     allowed_y = plan.outputs if kind == "lines" else moving
-    y = _name(plan, "plot", "y", view.get("y", DEFAULT_RANKING if kind == "lines" else None), allowed_y, problems)
-    value = _name(plan, "plot", "value", view.get("value", DEFAULT_RANKING), plan.outputs, problems)
-    lines = _names(plan, "plot", "lines", view.get("lines"), plan.inputs, problems)
-    per = [name for name in _names(plan, "plot", "per", view.get("per"), plan.inputs, problems) if name in moving]
-    _only(plan, problems)
-    problems.raise_if_any()
+    y = _name(plan, "plot", "y", view.get("y", DEFAULT_RANKING if kind == "lines" else None), allowed_y)
+    value = _name(plan, "plot", "value", view.get("value", DEFAULT_RANKING), plan.outputs)
+    lines = _names(plan, "plot", "lines", view.get("lines"), plan.inputs)
+    per = [name for name in _names(plan, "plot", "per", view.get("per"), plan.inputs) if name in moving]
+    _only(plan)
+    plan.study.problems.raise_if_any()
     if "per" not in view and kind == "lines":
         per = [name for name in ("flop_vs_bw",) if name in moving and name not in (x, *lines)]
     if "lines" not in view:
@@ -68,13 +68,13 @@ def plot_view(plan: Plan) -> View:
 
 def plotted_rows(plan: Plan, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows a plot shows: those that match a point of the study's ``plot: only``, or all of them."""
-    points = _only(plan, plan.study.problems)
+    points = _only(plan)
     if not points:
         return list(rows)
     return [row for row in rows if any(all(row.get(n) == v for n, v in point.items()) for point in points)]
 
 
-def _only(plan: Plan, problems: Problems) -> list[dict[str, Any]]:
+def _only(plan: Plan) -> list[dict[str, Any]]:
     given = plan.study.plot.get("only", [])
     empty = "only" in plan.study.plot and not given
     if empty or not isinstance(given, list) or not all(isinstance(point, dict) for point in given):
@@ -94,22 +94,18 @@ def _only(plan: Plan, problems: Problems) -> list[dict[str, Any]]:
     return points
 
 
-def _moving(plan: Plan) -> list[str]:
-    return [name for axis in plan.grid.axes for name in axis.values]
-
-
-def _name(plan: Plan, block: str, key: str, name: Any, allowed: Sequence[str], problems: Problems) -> str:
+def _name(plan: Plan, block: str, key: str, name: Any, allowed: Sequence[str]) -> str:
     known = name in allowed or (key == "columns" and name in plan.inputs)
     if not isinstance(name, str) or not known:
         shown = "a name is missing" if name is None else f"'{name}' cannot be shown here"
         hint = nearest(name, allowed) if isinstance(name, str) else ""
-        problems.add(plan.study.document.problem((block, key), f"{shown}{hint} ({one_of(allowed)})"))
+        plan.study.problem_at((block, key), f"{shown}{hint} ({one_of(allowed)})")
         return allowed[0] if allowed else ""
     return name
 
 
-def _names(plan: Plan, block: str, key: str, given: Any, allowed: Sequence[str], problems: Problems) -> list[str]:
+def _names(plan: Plan, block: str, key: str, given: Any, allowed: Sequence[str]) -> list[str]:
     if given is None:
         return []
     items = given if isinstance(given, list) else [given]
-    return [_name(plan, block, key, item, allowed, problems) for item in items]
+    return [_name(plan, block, key, item, allowed) for item in items]

@@ -8,7 +8,7 @@ tile, each small enough to stay in the cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -143,7 +143,7 @@ def ranked_blocks(
     chunk = _box(plan)
     # The longest last: inner loops are then long, whatever order the study names its axes in.
     order = sorted(range(len(chunk)), key=lambda axis: chunk[axis])
-    turned = _reordered(plan, order)
+    turned = plan.over(*(plan.grid.axes[axis] for axis in order))
     best, shape = _Best(count), plan.grid.shape
     _rank_sample(turned, by, ascending, shape, order, best)
     cut = boxes(turned.grid.shape, [chunk[axis] for axis in order])
@@ -161,10 +161,6 @@ def _box(plan: Plan) -> list[int]:
     arrays = (np.asarray(getattr(breakdown, item.name)) for item in fields(breakdown) if item.name != "violations")
     supports = {tuple(n > 1 for n in array.shape) or (False,) * len(shape) for array in arrays}
     return box_size(shape, sorted(supports), BLOCK_NUMBERS)
-
-
-def _reordered(plan: Plan, order: Sequence[int]) -> Plan:
-    return replace(plan, grid=replace(plan.grid, axes=tuple(plan.grid.axes[axis] for axis in order)))
 
 
 def _scores(tile: _Tile, by: str, ascending: bool) -> NDArray[Any]:
@@ -220,7 +216,7 @@ def _points(plan: Plan, columns: Sequence[str], flat: NDArray[np.int64]) -> Iter
     """Yield the rows at flat indices of the grid, some at a time: a table of points is a grid of one axis."""
     for start in range(0, flat.size, TABLE_POINTS):
         values = plan.grid.at(flat[start : start + TABLE_POINTS])
-        table = replace(plan, grid=replace(plan.grid, axes=(Axis(values),) if values else ()))
+        table = plan.over(*([Axis(values)] if values else []))
         index = tuple(slice(0, n) for n in table.grid.shape)
         yield _rows(_Tile(table, index, table.grid.shape, table.evaluate(index)), columns, slice(None))
 

@@ -52,10 +52,14 @@ class Grid:
         return count
 
     @cached_property
+    def moving(self) -> tuple[str, ...]:
+        """Fields of the axes, in their order."""
+        return tuple(name for axis in self.axes for name in axis.values)
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Fields that have a value here, those of the axes first."""
-        moving = [name for axis in self.axes for name in axis.values]
-        return (*moving, *(name for name in self.fixed if name not in moving))
+        return (*self.moving, *(name for name in self.fixed if name not in self.moving))
 
     def axis_of(self, name: str) -> int | None:
         """Return the axis a field moves along, None where it is fixed."""
@@ -67,6 +71,11 @@ class Grid:
         if axis is not None:
             return self.axes[axis].values[name]
         return (self.fixed[name],) if name in self.fixed else ()
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Return the distinct words of a choice in the order of its codes, its default where it is not given."""
+        labels = self.labels(name) or tuple(filter(None, [FIELDS[name].default]))
+        return tuple(dict.fromkeys(map(str, labels)))
 
     @cached_property
     def _arrays(self) -> dict[str, NDArray[Any]]:
@@ -92,9 +101,7 @@ class Grid:
     @cached_property
     def machines(self) -> Machines:
         """The hardware table of every profile, precision and timing that occurs."""
-        precisions = tuple(dict.fromkeys(map(str, self.labels("precision") or (FIELDS["precision"].default,))))
-        timings = tuple(dict.fromkeys(map(str, self.labels("timing")))) or (None,)
-        return build_machines(self.profiles, precisions, timings)
+        return build_machines(self.profiles, self.words("precision"), self.words("timing") or (None,))
 
     def values(self, name: str, index: Index) -> NDArray[Any]:
         """Return a field's numbers (codes for words) on a block, its default where the study does not give it."""
@@ -125,9 +132,7 @@ class Grid:
         return scenario, (*self.machines.violations(code), *violations)
 
     def _lookup(self, name: str, table: dict[str, float], index: Index) -> Array:
-        default = FIELDS[name].default
-        words = dict.fromkeys(map(str, self.labels(name) or (default,)))
-        column = to_float([table[word] for word in words])
+        column = to_float([table[word] for word in self.words(name)])
         return column[np.asarray(self.values(name, index), np.intp)]
 
     def _element_bytes(self, index: Index) -> Array:
@@ -180,9 +185,9 @@ class Grid:
             scenario, _ = self.scenario(index)
             return np.asarray(scenario.layout.tp)
         if name == HARDWARE:
-            words: list[Any] = [profile.name for profile in self.profiles]
+            words: tuple[Any, ...] = tuple(profile.name for profile in self.profiles)
         elif FIELDS[name].kind == "choice":
-            words = list(dict.fromkeys(self.labels(name) or (FIELDS[name].default,)))
+            words = self.words(name) or (None,)
         else:
             return self.values(name, index)
         return np.asarray(words, dtype=object)[np.asarray(self.values(name, index), np.intp)]

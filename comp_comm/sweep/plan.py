@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ class Plan:
     @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Input columns of a row: what moves, then what the cost model needs, then flop_vs_bw."""
-        moving = [name for axis in self.grid.axes for name in axis.values]
+        moving = self.grid.moving
         always = (*self.model.required, "flop_vs_bw")
         named = sorted({*always, *moving} - {HARDWARE}, key=list(FIELDS).index)
         return (*((HARDWARE,) if HARDWARE in moving else ()), *named)
@@ -47,6 +46,10 @@ class Plan:
     def columns(self) -> tuple[str, ...]:
         """All columns of a row, in order."""
         return (*self.inputs, *self.outputs, FEASIBLE, REASON)
+
+    def over(self, *axes: Axis) -> Plan:
+        """Return the plan over other axes; a field that moves along one of them is no longer fixed."""
+        return replace(self, grid=replace(self.grid, axes=axes))
 
     def evaluate(self, index: Index) -> Breakdown:
         """Return the breakdown of a block of the grid, with every broken rule."""
@@ -131,7 +134,7 @@ def notes(plan: Plan) -> list[str]:
     timings = [row.timing for row in plan.grid.machines.rows]
     if "dp" in given and not any(np.any(timing.use_tiers) for timing in timings):
         found.append("dp above 1 has no effect: this timing ignores network tiers and takes the ring factor of many")
-    if "memory_bandwidth" in given and not any(_memory_bound(timing) for timing in timings):
+    if "memory_bandwidth" in given and not any(timing.memory_bound for timing in timings):
         found.append("memory_bandwidth has no effect: this timing has no memory-bound work")
     if plan.grid.derives_tp:
         index: Index = tuple(slice(None) for _ in plan.grid.axes)
@@ -150,10 +153,6 @@ def notes(plan: Plan) -> list[str]:
         found.append(f"{plan.model.name} takes an FC dimension of 4 x hidden; "
                      f"{model.name} has {model.dimensions['ffn_hidden']}")  # fmt: skip
     return found
-
-
-def _memory_bound(timing: Any) -> bool:
-    return bool(np.any(np.asarray(timing.activation_passes)) or np.any(np.asarray(timing.score_passes)))
 
 
 __all__ = ["FEASIBLE", "REASON", "Plan", "make_plan", "notes"]

@@ -194,7 +194,7 @@ def _axis(values: Sequence[Any]) -> Any:
 def meta(plan: Plan) -> dict[str, Any]:
     """Return what a machine-readable answer says of itself; the same study gives the same bytes."""
     study, grid = plan.study, plan.grid
-    moving = {name for axis in grid.axes for name in axis.values}
+    moving = grid.moving
     unused = () if grid.derives_tp else plan.model.for_required_tp  # a model brings them, nothing reads them
     stated = {name: grid.labels(name)[0] for name in grid.names if name not in moving and name not in unused}
     for name in plan.model.fields:

@@ -6,7 +6,6 @@ of them at once. So it inverts whatever the cost model says, monotone or not, an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,13 +120,6 @@ def _without(study: Study, field: str) -> Study:
     return replace(study, axes=tuple(axis for axis in axes if axis.values), fixed=fixed, origins=origins)
 
 
-def _at(plan: Plan, question: Question, axes: tuple[Axis, ...], values: Sequence[float]) -> Plan:
-    """Return the plan with the field as one more axis, the last; its values are real numbers."""
-    fixed: dict[str, Value] = {n: v for n, v in plan.grid.fixed.items() if n != question.field}
-    axis = Axis({question.field: tuple(values)})
-    return replace(plan, grid=replace(plan.grid, fixed=fixed, axes=(*axes, axis)))
-
-
 def _column(plan: Plan, index: Index, shape: tuple[int, ...], column: str) -> Array:
     return to_float(np.broadcast_to(COLUMNS[column].of(plan.evaluate(index)), shape))
 
@@ -146,7 +138,7 @@ def _brackets(plan: Plan, question: Question) -> tuple[_Found, Array]:
     """Return every crossing of the target on the scan, and the range of the column at each point."""
     scan = np.exp(np.linspace(np.log(question.low), np.log(question.high), SCAN))
     scan[0], scan[-1] = question.low, question.high
-    wide = _at(plan, question, plan.grid.axes, scan.tolist())
+    wide = plan.over(*plan.grid.axes, Axis({question.field: tuple(scan.tolist())}))
     points, steps, spans = [], [], []
     start = 0
     for block in slabs(wide.grid.shape, max(SCAN, 2**21)):
@@ -166,9 +158,7 @@ def _brackets(plan: Plan, question: Question) -> tuple[_Found, Array]:
 
 def _points(plan: Plan, question: Question, found: _Found, values: Array) -> Plan:
     """Return the crossings' points, each with its own value of the field: a grid of one axis."""
-    axis = Axis({**found.fields, question.field: tuple(values.tolist())})
-    fixed = {n: v for n, v in plan.grid.fixed.items() if n != question.field}
-    return replace(plan, grid=replace(plan.grid, fixed=fixed, axes=(axis,)))
+    return plan.over(Axis({**found.fields, question.field: tuple(values.tolist())}))
 
 
 def _values_at(plan: Plan, question: Question, found: _Found, values: Array) -> Array:
