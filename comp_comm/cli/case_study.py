@@ -8,8 +8,8 @@ import click
 
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
-from comp_comm.report import output
 from comp_comm.report.answer import write_answer
+from comp_comm.report.table import setup_line
 from comp_comm.sweep.case_study import INTERFERENCE, SETTABLE, SLOWDOWN, case_study
 
 SHOWN = (
@@ -44,15 +44,14 @@ def command(
     set-up is inferred from the two shares the paper gives (48 % serialized, 9 % overlapped); every field can be
     changed.
     """
-    form = output.choose_format(form, path)
-    output.check_writable(path)
+    form = options.prepare(form, path)
     if picture:
         from comp_comm.report.plot import check_plot
 
         check_plot(picture)
-    overrides = (*options.given_fields(fields), *((f"--hardware={hardware}",) if hardware else ()))
+    overrides = tuple(options.given_flags(**fields, hardware=hardware))
     rows, meta = case_study(overrides, inter_node_slowdown, interference)
-    heading = [meta["title"], options.setup_line(meta), f"set-up {meta['setup']}"]
+    heading = [meta["title"], setup_line(meta), f"set-up {meta['setup']}"]
     heading.append("fractions are of each scenario's own step; exposed_comm_fraction is serialized + exposed")
     notes = [f"note: {text}" for text in meta["notes"]]
     code = options.write(path, lambda out: write_answer(out, form, rows, meta, SHOWN, heading, notes))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import click
 
-import comp_comm
 from comp_comm.cli import options
 from comp_comm.costmodels.breakdown import COLUMNS
 from comp_comm.fields import FIELDS
-from comp_comm.report import output
 from comp_comm.report.answer import basic_meta, write_answer
 
 
@@ -16,8 +14,7 @@ from comp_comm.report.answer import basic_meta, write_answer
 @options.format_options
 def command(path: str | None, form: str | None) -> int:
     """What may be set or swept (fields), and what comes out (columns): units, bounds, meaning."""
-    form = output.choose_format(form, path)
-    output.check_writable(path)
+    form = options.prepare(form, path)
     fields = [
         {"name": f.name, "kind": f.group, "unit": f.unit, "allowed": f.allowed(),
          "default": None if f.default is None else str(f.default), "meaning": f.help}
@@ -27,5 +24,5 @@ def command(path: str | None, form: str | None) -> int:
         {"name": c.name, "kind": "output", "unit": c.unit, "allowed": None, "default": None, "meaning": c.help}
         for c in COLUMNS.values()
     ]
-    meta = basic_meta("columns", comp_comm.__version__)
+    meta = basic_meta("columns")
     return options.write(path, lambda out: write_answer(out, form, [*fields, *outputs], meta))

@@ -6,11 +6,9 @@ from typing import Any
 
 import click
 
-import comp_comm
 from comp_comm.cli import options
 from comp_comm.errors import ConfigError
 from comp_comm.fields import COUNTS, FIELDS, PRECISION_BYTES
-from comp_comm.report import output
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.sweep.algorithmic import TABLE_4, edge_table
 
@@ -39,8 +37,7 @@ def command(
     The edge is a layer's training FLOP over its serialized all-reduce bytes; the slack is the backward FLOP of one FC
     matrix over its gradient's bytes. Ratios are to the first model.
     """
-    form = output.choose_format(form, path)
-    output.check_writable(path)
+    form = options.prepare(form, path)
     if given["memory_scaling"] is not None and given["tp"] != "required":
         raise ConfigError(f"--memory-scaling goes with '--tp required', not with --tp {given['tp']}")
     given["memory_scaling"] = given["memory_scaling"] or "2"
@@ -50,7 +47,7 @@ def command(
     rows = edge_table(models, tp, batch, scaling, count, precision)
     conventions = {"tp": given["tp"], "memory_scaling": scaling, "micro_batch": batch, "count": count,
                    "precision": precision}  # fmt: skip
-    meta = basic_meta("edge", comp_comm.__version__, conventions=conventions, units=UNITS)
+    meta = basic_meta("edge", conventions=conventions, units=UNITS)
     required = f"tp required by Eq 10 at memory scaling {scaling:g}, rounded up to a divisor of hidden"
     degree = f"tp {tp}" if tp else required
     heading = ["Compute's edge over communication, hardware aside (FLOP per byte)",

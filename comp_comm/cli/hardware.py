@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-import comp_comm
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
@@ -16,7 +15,6 @@ from comp_comm.fields import PRECISION_BYTES
 from comp_comm.hardware.lint import lint
 from comp_comm.hardware.profile import Number, Profile
 from comp_comm.hardware.ratio import ratio, scale_out_key, scale_up_key, sixteen_bit_peak
-from comp_comm.report import output
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.units import format_quantity
 
@@ -33,17 +31,11 @@ def _catalogue() -> list[Profile]:
     return [load_profile(name) for name in catalogue.names("hardware")]
 
 
-def _prepare(form: str | None, path: str | None) -> str:
-    form = output.choose_format(form, path)
-    output.check_writable(path)
-    return form
-
-
 @command.command("list", epilog="Example: compcomm hardware list --format csv")
 @options.format_options
 def list_command(path: str | None, form: str | None) -> int:
     """List the catalogue: dense 16-bit peak, memory, and bandwidth per device and direction."""
-    form = _prepare(form, path)
+    form = options.prepare(form, path)
     rows = [
         {"name": p.name, "title": p.title, "year": p.year,
          "peak_tflops": sixteen_bit_peak(p) / 1e12,
@@ -53,7 +45,7 @@ def list_command(path: str | None, form: str | None) -> int:
          "presets": " ".join(p.presets)}
         for p in _catalogue()
     ]  # fmt: skip
-    meta = basic_meta("hardware list", comp_comm.__version__, units={
+    meta = basic_meta("hardware list", units={
         "peak_tflops": "TFLOP/s, dense, 16 bit", "memory_gib": "GiB", "memory_gbps": "GB/s",
         "scale_up_gbps": "GB/s per device and direction",
         "scale_out_gbps": "GB/s per device and direction"})  # fmt: skip
@@ -75,12 +67,12 @@ def _whole(value: float) -> int | None:
 @options.format_options
 def show_command(name: str, path: str | None, form: str | None) -> int:
     """Show every number of a profile with its source and certainty; what it extends is resolved."""
-    form = _prepare(form, path)
+    form = options.prepare(form, path)
     profile = load_profile(name)
     presets = {f"presets.{p}.{key}": n for p, numbers in profile.presets.items() for key, n in numbers.items()}
     rows = [_number_row(key, number) for key, number in {**profile.numbers, **presets}.items()]
     meta = basic_meta(
-        "hardware show", comp_comm.__version__, name=profile.name, title=profile.title, vendor=profile.vendor,
+        "hardware show", name=profile.name, title=profile.title, vendor=profile.vendor,
         year=profile.year, dense=profile.dense, devices_per_package=profile.devices_per_package,
         topologies=dict(profile.topologies), presets=dict(profile.preset_titles),
         default_timing=profile.default_timing, waivers=dict(profile.waivers), notes=list(profile.notes),
@@ -117,7 +109,7 @@ def lint_command(files: tuple[str, ...], path: str | None, form: str | None) -> 
 
     Without FILES the whole catalogue. Exits 1 if anything is found; a waived finding is shown with its reason.
     """
-    form = _prepare(form, path)
+    form = options.prepare(form, path)
     known = _catalogue()
     profiles = [load_profile(name) for name in files] if files else known
     findings = [finding for profile in profiles for finding in lint(profile, known)]
@@ -126,7 +118,7 @@ def lint_command(files: tuple[str, ...], path: str | None, form: str | None) -> 
         for f in findings
     ]
     bad = sum(not f.waived for f in findings)
-    meta = basic_meta("hardware lint", comp_comm.__version__, profiles=[p.name for p in profiles], findings=bad)
+    meta = basic_meta("hardware lint", profiles=[p.name for p in profiles], findings=bad)
     if rows or form not in ("table", "markdown"):
         options.write(path, lambda out: write_answer(out, form, rows, meta))
     tell(
@@ -147,12 +139,12 @@ def lint_command(files: tuple[str, ...], path: str | None, form: str | None) -> 
 @options.format_options
 def ratio_command(old: str, new: str, per: str, precision: str | None, path: str | None, form: str | None) -> int:
     """How many times the old one the new one has, and what becomes of FLOP per byte (flop-vs-bw by data sheet)."""
-    form = _prepare(form, path)
+    form = options.prepare(form, path)
     before, after = load_profile(old), load_profile(new)
     try:
         row = ratio(before, after, per, precision)  # type: ignore[arg-type]
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    meta = basic_meta("hardware ratio", comp_comm.__version__, per=per, precision=precision)
+    meta = basic_meta("hardware ratio", per=per, precision=precision)
     heading = [f"{before.title} -> {after.title}, per {per}: how many times the old one the new one has"]
     return options.write(path, lambda out: write_answer(out, form, [row], meta, (), heading))

@@ -35,6 +35,13 @@ def format_options(command: Command) -> Command:
     return command
 
 
+def prepare(form: str | None, path: str | None) -> str:
+    """Return the format of the answer; refuse an output that cannot be written before any work is done."""
+    form = output.choose_format(form, path)
+    output.check_writable(path)
+    return form
+
+
 def set_option(command: Command) -> Command:
     """Add ``--set KEY=VALUE`` to a command."""
     help_text = "Give a field a value, or an axis ([4, 8]); also hardware, model, cost_model. May be repeated."
@@ -53,9 +60,9 @@ def field_options(names: Sequence[str]) -> Callable[[Command], Command]:
     return add
 
 
-def given_fields(values: dict[str, Any]) -> list[str]:
-    """Return flags that were given, as overrides of a study ("--tp=16")."""
-    return [f"{FIELDS[name].flag}={value}" for name, value in values.items() if value is not None]
+def given_flags(**values: Any) -> list[str]:
+    """Return the flags that were given, as overrides of a study ("--tp=16")."""
+    return [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value is not None]
 
 
 def complete_names(kind: str) -> Callable[..., list[str]]:
@@ -169,10 +176,3 @@ def parse_field(name: str, text: str) -> Any:
     """Return a flag's text as a value of the field it is named after."""
     with naming(FIELDS[name].flag):
         return FIELDS[name].parse(load_value(text, FIELDS[name].flag, name).data[name])
-
-
-def setup_line(meta: dict[str, Any]) -> str:
-    """Return hardware, cost model and the fixed values that are not at their neutral default, in one line."""
-    fixed = {name: value for name, value in meta["fixed"].items() if value != 1 or FIELDS[name].default != 1}
-    said = [", ".join(meta["hardware"]), meta["cost_model"], *(f"{name} {value}" for name, value in fixed.items())]
-    return "; ".join(said)

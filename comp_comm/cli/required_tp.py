@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import click
 
-import comp_comm
 from comp_comm.cli import options
 from comp_comm.formulas.scaling import BASE_PARAMETERS, BASE_TP
-from comp_comm.report import output
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.sweep.algorithmic import MEMORY_SCALINGS, SINCE_MEGATRON, required_tp_table
 
@@ -42,11 +40,10 @@ def command(
     for flag, values in (("--parameters", parameters), ("--memory-scaling", scalings), ("--base-tp", (base_tp,)),
                          ("--base-parameters", (base_parameters,))):  # fmt: skip
         options.check_finite(flag, values)
-    form = output.choose_format(form, path)
-    output.check_writable(path)
+    form = options.prepare(form, path)
     chosen = models or (() if parameters else SINCE_MEGATRON)
     rows = required_tp_table(chosen, parameters, scalings, base_tp, base_parameters)
-    meta = basic_meta("required-tp", comp_comm.__version__, base_tp=base_tp, base_parameters=base_parameters)
+    meta = basic_meta("required-tp", base_tp=base_tp, base_parameters=base_parameters)
     heading = [f"Required TP = {base_tp:g} x (parameters / {base_parameters:g}) / memory scaling (Eq 10)"]
     shown = [name for name in rows[0] if name not in ("title", "required_tp_exact")]
     return options.write(path, lambda out: write_answer(out, form, rows, meta, shown, heading))

@@ -10,8 +10,8 @@ from comp_comm.cli import options
 from comp_comm.configs.study import load_study, study_from
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS, solvable
-from comp_comm.report import output
 from comp_comm.report.answer import write_answer
+from comp_comm.report.table import setup_line
 from comp_comm.sweep.solve import ask, solve
 
 FLAGS = ("hidden", "seq_len", "micro_batch", "tp", "dp", "flop_vs_bw", "flops", "network", "memory_bandwidth",
@@ -47,8 +47,7 @@ def command(
     Where the study has axes, each of their points is solved; a point with several solutions has a row for each. For a
     whole-number field the value is real, and the valid neighbours are shown with the column at them.
     """
-    form = output.choose_format(form, path)
-    output.check_writable(path)
+    form = options.prepare(form, path)
     column, equals, number = target.partition("=")
     with options.naming("--target"):
         if not equals:
@@ -57,12 +56,12 @@ def command(
     question = ask(column.strip(), goal, wanted, between)
     if fields.get(question.field) is not None:
         raise ConfigError(f"{FIELDS[question.field].flag} is what is solved for; leave it out")
-    given = (*overrides, *options.given_fields(fields), *((f"--hardware={hardware}",) if hardware else ()))
+    given = (*overrides, *options.given_flags(**fields, hardware=hardware))
     chosen = load_study(study, given) if study else study_from({"title": "Command line"}, overrides=given)
     rows, meta = solve(chosen, question)
     every = list(dict.fromkeys(name for row in rows for name in row))
     rows = [{name: row.get(name) for name in every} for row in rows]
     shown = [n for n in every if n not in ("solved_for", "column", "target", "value", "achieved", "reason")]
     shown += ["achieved"] + (["reason"] if any(row["reason"] for row in rows) else [])
-    heading = [f"{question.field} at which {question.column} = {question.target:g}", options.setup_line(meta)]
+    heading = [f"{question.field} at which {question.column} = {question.target:g}", setup_line(meta)]
     return options.write(path, lambda out: write_answer(out, form, rows, meta, shown, heading))

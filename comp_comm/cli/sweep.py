@@ -43,9 +43,8 @@ def command(
     """
     from comp_comm.report import views
 
-    form = output.choose_format(form, path)
+    form = options.prepare(form, path)
     _check_flags(given, form)
-    output.check_writable(path)
     if given["plot"]:
         from comp_comm.report.plot import check_plot
 

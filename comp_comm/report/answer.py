@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from comp_comm.report import machine, table
+from comp_comm.sweep.result import identity
 
 Record = dict[str, Any]
 
@@ -32,6 +33,6 @@ def write_answer(
         out.write("\n" + "".join(f"{line}\n" for line in footnotes))
 
 
-def basic_meta(command: str, version: str, **more: Any) -> Record:
+def basic_meta(command: str, **more: Any) -> Record:
     """Return the meta block of a command that evaluates no study."""
-    return {"tool": "compcomm", "version": version, "schema": 1, "command": command, **more}
+    return {**identity(), "command": command, **more}

@@ -68,13 +68,20 @@ def write_heading(out: IO[str], meta: Record, same: Record, style: str) -> None:
     """Write the title and the conventions the numbers were made under."""
     title = meta.get("title", "")
     out.write(f"## {title}\n\n" if style == "markdown" else f"{title}\n")
-    given = {**meta.get("fixed", {}), **same}
-    devices = ", ".join(meta.get("hardware", {}))
-    # Factors that are left at 1 say nothing; conventions are always said.
-    told = {name: value for name, value in given.items() if value != 1 or FIELDS[name].default != 1}
-    said = [devices, meta.get("cost_model", ""), *(f"{name} {_short(value)}" for name, value in told.items())]
-    write_line(out, "; ".join(text for text in said if text), style)
+    write_line(out, setup_line(meta, same, _short), style)
     out.write("\n" if style == "markdown" else "")
+
+
+def setup_line(meta: Record, same: Record | None = None, show: Callable[[Any], str] = str) -> str:
+    """Return hardware, cost model and fixed values in one line.
+
+    Factors that are left at 1 say nothing; conventions are always said.
+    """
+    given = {**meta.get("fixed", {}), **(same or {})}
+    told = {name: value for name, value in given.items() if value != 1 or FIELDS[name].default != 1}
+    said = [", ".join(meta.get("hardware", {})), meta.get("cost_model", "")]
+    said += [f"{name} {show(value)}" for name, value in told.items()]
+    return "; ".join(text for text in said if text)
 
 
 def write_line(out: IO[str], text: str, style: str = "table") -> None:

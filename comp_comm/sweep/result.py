@@ -191,6 +191,11 @@ def _axis(values: Sequence[Any]) -> Any:
     return list(values) if len(values) <= LISTED else {"first": values[0], "last": values[-1], "count": len(values)}
 
 
+def identity() -> dict[str, Any]:
+    """Return what every meta block begins with."""
+    return {"tool": "compcomm", "version": comp_comm.__version__, "schema": SCHEMA}
+
+
 def meta(plan: Plan) -> dict[str, Any]:
     """Return what a machine-readable answer says of itself; the same study gives the same bytes."""
     study, grid = plan.study, plan.grid
@@ -204,9 +209,7 @@ def meta(plan: Plan) -> dict[str, Any]:
     if "timing" not in stated and "timing" not in moving and len(set(presets.values())) == 1:
         stated["timing"] = next(iter(presets.values())) or BASE_TIMING
     return {
-        "tool": "compcomm",
-        "version": comp_comm.__version__,
-        "schema": SCHEMA,
+        **identity(),
         "title": study.title,
         "cost_model": plan.model.name,
         "study_sha256": study.sha256(),
