@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.transformer import flops_per_activation
 
 
 def amdahl_edge(
@@ -57,8 +58,7 @@ def amdahl_edge(
     >>> float(amdahl_edge(65536, 4096, 256, passes=1, all_reduces=2)) == (6 * 65536 + 4096) / 256
     True
     """
-    flops = (8 * to_float(fc_gemms) + 2 * to_float(linear_gemms)) * to_float(hidden)
-    flops = flops + 2 * to_float(attention_gemms) * to_float(seq_len)
+    flops = flops_per_activation(hidden, seq_len, fc_gemms, attention_gemms, linear_gemms)
     return flops * to_float(passes) / (to_float(all_reduces) * to_float(element_bytes) * to_float(tp))
 
 
@@ -132,7 +132,7 @@ def layer_slack_advantage(
     True
     """
     weights = (4 * to_float(fc_gemms) + to_float(linear_gemms)) * to_float(hidden)
-    flops = 2 * weights + 2 * to_float(attention_gemms) * to_float(seq_len)
+    flops = flops_per_activation(hidden, seq_len, fc_gemms, attention_gemms, linear_gemms)
     return 2 * flops / (weights * to_float(element_bytes)) * to_float(seq_len) * to_float(micro_batch)
 
 

@@ -133,6 +133,42 @@ def linear_forward_flops(
     return 2 * to_float(gemms) * hidden * hidden / to_float(tp) * tokens(seq_len, micro_batch)
 
 
+def flops_per_activation(
+    hidden: Numeric,
+    seq_len: Numeric,
+    fc_gemms: Numeric = 2,
+    attention_gemms: Numeric = 2,
+    linear_gemms: Numeric = 4,
+) -> Array:
+    r"""Return the forward FLOP of a layer per element of its activation (H x T elements), before TP divides it.
+
+    .. math:: (8 g_{fc} + 2 g_{lin}) H + 2 g_{att} SL
+
+    Parameters
+    ----------
+    hidden, seq_len : array_like
+        H and SL, dimensionless, broadcastable.
+    fc_gemms, attention_gemms, linear_gemms : array_like
+        GEMMs counted of each kind (2, 2, 4 complete; 1, 1, 3 as in the paper).
+
+    Returns
+    -------
+    ndarray of float64
+        FLOP per element: 4 (6 H + SL) complete, 14 H + 2 SL in the paper's count.
+
+    References
+    ----------
+    .. [1] arXiv:2302.02825, Eqs 1-4.
+
+    Examples
+    --------
+    >>> float(flops_per_activation(1024, 512)) == 4 * (6 * 1024 + 512)
+    True
+    """
+    weights = (8 * to_float(fc_gemms) + 2 * to_float(linear_gemms)) * to_float(hidden)
+    return weights + 2 * to_float(attention_gemms) * to_float(seq_len)
+
+
 def layer_forward_flops(
     hidden: Numeric,
     seq_len: Numeric,
@@ -169,10 +205,8 @@ def layer_forward_flops(
     >>> float(layer_forward_flops(1024, 512, 1, 1)) == 4 * 1024 * 512 * (6 * 1024 + 512)
     True
     """
-    hidden = to_float(hidden)
-    per_token = (8 * to_float(fc_gemms) + 2 * to_float(linear_gemms)) * hidden
-    per_token = per_token + 2 * to_float(attention_gemms) * to_float(seq_len)
-    return per_token * hidden / to_float(tp) * tokens(seq_len, micro_batch)
+    per_element = flops_per_activation(hidden, seq_len, fc_gemms, attention_gemms, linear_gemms)
+    return per_element * to_float(hidden) / to_float(tp) * tokens(seq_len, micro_batch)
 
 
 def training_flops(forward_flops: Numeric, recomputed: Numeric = 0) -> Array:

@@ -61,22 +61,22 @@ def by_hand() -> np.ndarray:
     return best
 
 
+def measured(benchmark, function, *arguments):
+    """Run ``function`` as a benchmark of 10^8 points; return what it finds."""
+    found = benchmark.pedantic(function, args=arguments, rounds=3, iterations=1, warmup_rounds=1)
+    if not benchmark.disabled:
+        benchmark.extra_info.update(points=POINTS, points_per_s=POINTS / benchmark.stats.stats.min)
+    return found
+
+
 @pytest.mark.benchmark(group="top 10 of 10^8 points")
 def test_engine(benchmark):
-    benchmark.extra_info["points"] = POINTS
-    found = benchmark.pedantic(engine, rounds=3, iterations=1, warmup_rounds=1)
-    if not benchmark.disabled:
-        benchmark.extra_info["points_per_s"] = POINTS / benchmark.stats.stats.min
-    np.testing.assert_allclose(found, by_hand(), rtol=1e-12)
+    np.testing.assert_allclose(measured(benchmark, engine), by_hand(), rtol=1e-12)
 
 
 @pytest.mark.benchmark(group="top 10 of 10^8 points")
 def test_hand_written_loop(benchmark):
-    benchmark.extra_info["points"] = POINTS
-    found = benchmark.pedantic(by_hand, rounds=3, iterations=1, warmup_rounds=1)
-    if not benchmark.disabled:
-        benchmark.extra_info["points_per_s"] = POINTS / benchmark.stats.stats.min
-    assert found.size == TOP
+    assert measured(benchmark, by_hand).size == TOP
 
 
 @pytest.mark.benchmark(group="top 10 of 10^8 points, other timings")
@@ -84,9 +84,7 @@ def test_hand_written_loop(benchmark):
 def test_engine_with_other_timings(benchmark, case):
     if benchmark.disabled:
         pytest.skip("only as a benchmark: its result has no independent figure here")
-    found = benchmark.pedantic(engine, args=case, rounds=3, iterations=1, warmup_rounds=1)
-    benchmark.extra_info["points_per_s"] = POINTS / benchmark.stats.stats.min
-    assert found.size == TOP
+    assert measured(benchmark, engine, *case).size == TOP
 
 
 def test_peak_memory_of_a_ranking_is_small():
