@@ -770,3 +770,33 @@ def test_a_plot_key_that_would_be_ignored_is_refused(compcomm, study, tmp_path, 
     code, out, err = compcomm("sweep", study(text), "--plot", tmp_path / "p.png")
     assert (code, out) == (2, "")
     assert remedy in err
+
+
+INPUTS = {
+    "s.yaml": STUDY,
+    "hw.yaml": "extends: parent.yaml\n",
+    "parent.yaml": "extends: mi210\n",
+    "m.yaml": "layers: 24\nhidden: 1K\nseq_len: 512\nparameters: 3.4e8\n",
+}
+
+
+@pytest.mark.parametrize(("arguments", "target"), [
+    (["sweep", "s.yaml", "--set", "hardware=hw.yaml"], "parent.yaml"),
+    (["solve", "s.yaml", "--target", "serialized_comm_fraction=0.2", "--for", "network"], "s.yaml"),
+    (["case-study", "--hardware", "hw.yaml"], "hw.yaml"),
+    (["hardware", "show", "hw.yaml"], "hw.yaml"),
+    (["hardware", "lint", "hw.yaml"], "hw.yaml"),
+    (["hardware", "ratio", "mi210", "hw.yaml"], "parent.yaml"),
+    (["edge", "--model", "m.yaml"], "m.yaml"),
+    (["required-tp", "--model", "m.yaml"], "m.yaml"),
+])  # fmt: skip
+def test_no_command_writes_over_what_it_read(compcomm, tmp_path, monkeypatch, arguments, target):
+    monkeypatch.chdir(tmp_path)
+    for name, text in INPUTS.items():
+        Path(name).write_text(text)
+    code, out, err = compcomm(*arguments, "-o", target, "--format", "csv")
+    assert (code, out) == (2, "")
+    assert f"{target}: is an input" in err
+    assert {name: Path(name).read_text() for name in INPUTS} == INPUTS
+    assert len(list(tmp_path.iterdir())) == len(INPUTS)
+    assert compcomm(*arguments, "-o", "fresh.csv", "--format", "csv")[0] in (0, 1)  # lint finds a missing source

@@ -36,7 +36,8 @@ def format_options(command: Command) -> Command:
 
 
 def prepare(form: str | None, path: str | None) -> str:
-    """Return the format of the answer; refuse an output that cannot be written before any work is done."""
+    """Begin a command: return the format of its answer, and refuse an output that cannot be written."""
+    catalogue.FILES_READ.clear()
     form = output.choose_format(form, path)
     output.check_writable(path)
     return form

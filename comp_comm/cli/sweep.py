@@ -50,7 +50,8 @@ def command(
 
         check_plot(given["plot"])
     loaded = load_study(study, overrides)
-    output.check_not_input([path, given["plot"]], [study, *(profile.file for profile in loaded.profiles)])
+    for target in (path, given["plot"]):
+        output.check_not_read(target)  # before the work, which may be long
     plan = make_plan(loaded)
     wanted = check_columns(plan, _split(given["columns"]))
     pivot = views.table_view(plan)

@@ -14,6 +14,8 @@ from comp_comm.errors import ConfigError, Problem, nearest, one_of
 FOLDERS = {"study": ".", "hardware": "hardware", "model": "models"}
 SUFFIXES = (".yaml", ".yml")
 STDIN = "-"
+# Files read since a command began, whatever they are (what a profile extends, a model): none may be written over.
+FILES_READ: set[Path] = set()
 
 
 @cache
@@ -64,5 +66,6 @@ def read(kind: str, reference: str, beside: str = "") -> Document:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError([Problem(f"cannot be read: {error.strerror}", file=str(path))]) from None
+    FILES_READ.add(path.resolve())
     shown = path.name if root() in path.resolve().parents and str(path) != reference else str(path)
     return strict_yaml.load(content, shown)

@@ -119,7 +119,6 @@ class _Reader(Reader):
             default_timing=self._default_timing(base.default_timing, presets),
             waivers={**base.waivers, **self._texts("waivers")},
             notes=(*base.notes, *self._texts("notes").values()),
-            file=self.document.file,
             sha256=_digest(data, base.sha256),
         )
 

@@ -67,7 +67,6 @@ class Profile:
     waivers: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     sha256: str = ""
-    file: str = ""
 
     def value(self, key: str, blank: float = BLANK) -> float:
         """Return the number at a dotted key, ``blank`` where the profile has none."""

@@ -6,11 +6,12 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from comp_comm.configs.catalogue import FILES_READ
 from comp_comm.errors import ConfigError, one_of
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown")
@@ -52,17 +53,16 @@ def check_writable(path: str | None) -> None:
         raise ConfigError(f"{path}: the folder '{folder}' cannot be written to")
 
 
-def check_not_input(outputs: Sequence[str | None], inputs: Sequence[str]) -> None:
-    """Raise ``ConfigError`` where a file that was read would be written over."""
-    read = {Path(name).resolve() for name in inputs if name and Path(name).is_file()}
-    for path in outputs:
-        if path is not None and path != "-" and Path(path).resolve() in read:
-            raise ConfigError(f"{path}: is an input of this command; write somewhere else")
+def check_not_read(path: str | None) -> None:
+    """Raise ``ConfigError`` where a file that this command read would be written over."""
+    if path is not None and path != "-" and Path(path).resolve() in FILES_READ:
+        raise ConfigError(f"{path}: is an input of this command; write somewhere else")
 
 
 @contextmanager
 def open_output(path: str | None) -> Iterator[IO[str]]:
     """Give a text file that becomes ``path`` (or goes to standard output) when the block ends without an error."""
+    check_not_read(path)
     if path is not None and path != "-" and not is_special(path):
         with _replacing(Path(path)) as temporary, open(temporary, "w", encoding="utf-8", newline="") as out:
             yield out
@@ -111,6 +111,7 @@ def _replacing(target: Path) -> Iterator[str]:
 
 def save_bytes(path: str, content: bytes) -> None:
     """Write a whole file (a picture, say) or nothing."""
+    check_not_read(path)
     if is_special(path):
         Path(path).write_bytes(content)
         return
