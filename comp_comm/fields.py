@@ -6,131 +6,142 @@ which of these fields it models; what it does not model it refuses.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from numbers import Real
-from typing import Literal
 
-Value = int | float | str
-
-PRECISION_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
-COUNTS = ("complete", "paper_exact")
-
-_SUFFIX = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([KM])$")
-_BINARY_SUFFIX = {"K": 1024, "M": 1024**2}
+from comp_comm import words
+from comp_comm.field import Field, Value
+from comp_comm.words import COUNTS, PRECISION_BYTES
 
 
-@dataclass(frozen=True)
-class Field:
-    """One field: its name, type, bounds and meaning.
-
-    ``low`` and ``high`` are inclusive; ``words`` are values that are not numbers (all of them, for a choice); ``solve``
-    is the span `compcomm solve` searches.
-    """
-
-    name: str
-    group: Literal["transformer", "layout", "evolution", "convention"]
-    kind: Literal["int", "float", "choice"]
-    help: str
-    unit: str = ""
-    low: float = 1
-    high: float = 1e9
-    words: tuple[str, ...] = ()
-    default: Value | None = None
-    solve: tuple[float, float] | None = None
-
-    @property
-    def flag(self) -> str:
-        """The command-line flag of this field."""
-        return "--" + self.name.replace("_", "-")
-
-    def allowed(self) -> str:
-        """Return what a value may be, in words."""
-        if self.kind == "choice":
-            return "one of: " + ", ".join(self.words) if self.words else "a name"
-        number = "a whole number" if self.kind == "int" else "a number"
-        extra = f", or '{self.words[0]}'" if self.words else ""
-        suffix = " (1K = 1024)" if self.kind == "int" else ""
-        return f"{number} from {_short(self.low)} to {_short(self.high)}{suffix}{extra}"
-
-    def parse(self, raw: object) -> Value:
-        """Return ``raw`` (as YAML or a flag gives it) as a value of this field.
-
-        Raises ``ValueError`` saying what is wrong and what is allowed.
-
-        >>> FIELDS["hidden"].parse("64K")
-        65536
-        """
-        if self.kind == "choice":
-            if isinstance(raw, str) and (raw in self.words or not self.words):
-                return raw
-            raise ValueError(f"{_show(raw)} is not allowed; must be {self.allowed()}")
-        if isinstance(raw, str) and raw in self.words:
-            return raw
-        return self.check(self.number(raw))
-
-    def check(self, number: float) -> int | float:
-        """Return ``number`` if it is within this field's bounds, as int for a whole-number field."""
-        if not math.isfinite(number):
-            raise ValueError(f"must be a finite number, not {number}")
-        if self.kind == "int" and number != int(number):
-            raise ValueError(f"{_short(number)} is not a whole number; must be {self.allowed()}")
-        if not self.low <= number <= self.high:
-            raise ValueError(f"{_short(number)} is out of range; must be {self.allowed()}")
-        return int(number) if self.kind == "int" else float(number)
-
-    def number(self, raw: object) -> float:
-        """Return ``raw`` as a number, its suffix counted, its bounds not checked; ``ValueError`` where it is none."""
-        if isinstance(raw, str):
-            match = _SUFFIX.match(raw.strip())
-            if match and self.kind == "int":
-                return float(match.group(1)) * _BINARY_SUFFIX[match.group(2)]
-        elif isinstance(raw, Real) and not isinstance(raw, bool):
-            try:
-                return float(raw)
-            except OverflowError:
-                raise ValueError(f"is out of range; must be {self.allowed()}") from None
-        raise ValueError(f"{_show(raw)} is not a number; must be {self.allowed()}")
+def _size(name: str, help_text: str, high: float = 2**24, low: float = 1, unit: str = "", **more: object) -> Field:
+    return Field(name, "transformer", "int", help_text, unit, low=low, high=high, **more)  # type: ignore[arg-type]
 
 
-def _short(number: float) -> str:
-    return f"{int(number):,}" if number == int(number) and abs(number) < 1e12 else f"{number:g}"
+def _degree(name: str, help_text: str, high: float = 2**24, low: float = 1, **more: object) -> Field:
+    return Field(name, "layout", "int", help_text, low=low, high=high, **more)  # type: ignore[arg-type]
 
 
-def _show(raw: object) -> str:
-    if raw is None:
-        return "an empty value"
-    if isinstance(raw, (list, dict)):
-        return "a list" if isinstance(raw, list) else "a mapping"
-    return f"'{str(raw).lower() if isinstance(raw, bool) else str(raw)[:60]}'"
+def _word(name: str, group: str, choices: tuple[str, ...], help_text: str, default: str | None) -> Field:
+    return Field(name, group, "choice", help_text, words=choices, default=default)  # type: ignore[arg-type]
 
 
 def _factor(name: str, help_text: str) -> Field:
     return Field(name, "evolution", "float", help_text, low=1e-9, high=1e9, default=1.0, solve=(1e-4, 1e4))
 
 
-_TABLE = (
-    Field("hidden", "transformer", "int", "hidden (model) dimension, H", high=2**24, solve=(64, 2**24)),
-    Field("seq_len", "transformer", "int", "sequence length, SL", "tokens", high=2**30, solve=(16, 2**27)),
-    Field("layers", "transformer", "int", "layers of the model (only 'tp: required' needs them here)", high=1e5),
+_TRANSFORMER = (
+    _size("hidden", "hidden (model) dimension, H", solve=(64, 2**24)),
+    _size("seq_len", "sequence length, SL", 2**30, unit="tokens", solve=(16, 2**27)),
+    _size("layers", "layers of the model (of the decoder, where there is an encoder too)", 1e5),
     Field("parameters", "transformer", "float", "parameters of the model, for 'tp: required'; 12 L H^2 if not given",
           low=1, high=1e16),
-    Field("micro_batch", "layout", "int", "sequences in a micro-batch, B", high=2**20, solve=(1, 2**20)),
-    Field("tp", "layout", "int", "tensor-parallel degree, TP; 'required' takes Eq 10 and the next divisor of hidden",
-          high=2**24, words=("required",), solve=(1, 2**20)),
-    Field("dp", "layout", "int",
-          "data-parallel degree; not given: many replicas on intra-node links, as the paper estimates", high=2**24),
+    _word("architecture", "transformer", words.ARCHITECTURES, "decoder (causal), encoder, both, or vision transformer",
+          "decoder"),
+    _size("heads", "attention heads", 2**20),
+    _size("kv_heads", "heads of keys and values; as many as heads if not given", 2**20),
+    _size("head_dim", "dimension of a head; hidden / heads if not given", 2**16),
+    _size("ffn_hidden", "width of the feed-forward network; 4 x hidden if not given", 2**26),
+    _word("gated", "transformer", words.SWITCH, "gated feed-forward network (SwiGLU, GeGLU): three matrices, not two",
+          "off"),
+    _word("norm", "transformer", words.NORMS, "normalisation: layernorm has a bias beside its weight", "layernorm"),
+    _word("bias", "transformer", words.BIASES, "which linear layers have a bias: none, those of Q, K and V, or all",
+          "on"),
+    _word("qk_norm", "transformer", words.SWITCH, "normalise queries and keys, per head", "off"),
+    _word("position", "transformer", words.POSITIONS, "position embedding; only a learned one has parameters", "rope"),
+    _size("max_positions", "positions of a learned embedding; seq_len if not given", 2**30),
+    _size("vocab", "vocabulary as published; 0 for none", 2**24, low=0),
+    _size("vocab_multiple", "the vocabulary held is padded to a multiple of this times tp", 2**20, default=128),
+    _word("tied", "transformer", words.SWITCH, "the output layer shares the embedding's weights", "off"),
+    _size("encoder_layers", "layers of the encoder of an encoder-decoder", 1e5),
+    _size("encoder_seq_len", "tokens the encoder of an encoder-decoder reads; seq_len if not given", 2**30,
+          unit="tokens"),
+    _size("patch_features", "numbers in a patch of a vision transformer (channels x size^2)", 2**24),
+    _size("classes", "classes that a vision transformer's head tells apart; 0 for no head", 2**24, low=0),
+    _size("window", "sliding-window attention: tokens a query sees", 2**30, unit="tokens"),
+    _size("global_every", "with a window: every n-th layer attends to everything", 1e5),
+    _size("experts", "experts of a mixture-of-experts layer; 0 for a dense model", 2**20, low=0, default=0),
+    _size("top_k", "experts a token is sent to", 2**20),
+    _size("moe_ffn_hidden", "width of an expert; ffn_hidden if not given", 2**26),
+    _size("shared_experts", "experts every token goes through", 2**10, low=0),
+    _size("shared_ffn_hidden", "width of the shared experts together; shared_experts x moe_ffn_hidden if not given",
+          2**26),
+    _size("dense_layers", "first layers that are dense in a mixture-of-experts model", 1e5, low=0),
+    _size("moe_every", "every n-th layer (after the dense ones) is a mixture of experts", 1e5),
+    Field("capacity_factor", "transformer", "float", "tokens an expert takes over an even share; 1 if not given",
+          low=0.01, high=1e3),
+    _size("q_lora_rank", "rank of the queries in multi-head latent attention; 0: not compressed", 2**20, low=0),
+    _size("kv_lora_rank", "rank of keys and values in multi-head latent attention, which it turns on", 2**20),
+    _size("rope_head_dim", "rotary part of a head, in multi-head latent attention", 2**16),
+    _size("v_head_dim", "dimension of a head's values; head_dim if not given", 2**16),
+    _size("mtp_layers", "multi-token prediction modules, a layer each", 100, low=0, default=0),
+    _word("dropout", "transformer", words.SWITCH, "dropout in attention and after both blocks (its masks are kept)",
+          "on"),
+)  # fmt: skip
+
+_LAYOUT = (
+    _degree("gpus", "devices in all; tp x cp x pp x dp if not given"),
+    _degree("micro_batch", "sequences in a micro-batch, B", 2**20, solve=(1, 2**20)),
+    _degree("global_batch", "sequences in a step, over all replicas", 2**30),
+    _degree("accumulation", "micro-batches of a replica in a step; from global_batch if that is given, else 1", 2**30),
+    _degree("tp", "tensor-parallel degree, TP; 'required' takes Eq 10 and the next divisor of hidden",
+            words=("required",), solve=(1, 2**20)),
+    _word("sp", "layout", words.SWITCH, "sequence parallelism: what TP leaves whole is split along the sequence", "on"),
+    _degree("cp", "context-parallel degree", default=1),
+    _word("cp_comm", "layout", words.CONTEXT_COMMS,
+          "context parallelism passes keys and values round a ring, gathers them, or swaps heads for tokens (Ulysses)",
+          "p2p"),
+    _degree("pp", "pipeline stages", default=1),
+    _degree("vpp", "model chunks a pipeline stage holds (interleaving)", default=1),
+    _word("schedule", "layout", words.SCHEDULES, "pipeline schedule; 1f1b with vpp above 1 is interleaved", "1f1b"),
+    _word("uneven_stages", "layout", words.SWITCH, "allow stages with different numbers of layers", "off"),
+    _degree("ep", "expert-parallel degree; divides dp x cp x tp, adds no devices", default=1),
+    _degree("etp", "tensor-parallel degree inside an expert; tp if not given"),
+    _degree("dp", "data-parallel degree; in comp_vs_comm, not given means many replicas on intra-node links, as the "
+            "paper estimates; in complete it is gpus / (tp cp pp)"),
+    _degree("dp_shard", "replicas that share states under ZeRO (HSDP); all of them if not given"),
+    _degree("zero", "ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 (FSDP) weights too", 3, low=0,
+            default=1),
+    _word("recompute", "layout", words.RECOMPUTES, "activations computed again in the backward pass", "none"),
+    _degree("recompute_layers", "layers of a stage that full recompute is for; all if not given", 1e5),
+    _word("kv_replication", "layout", words.SWITCH, "allow tp above kv_heads: key and value heads are copied", "off"),
+    _word("offload_optimizer", "layout", words.SWITCH, "keep optimizer states in the host's memory", "off"),
+    _word("scatter_gather", "layout", words.SWITCH, "without sequence parallelism, TP devices send a part each over a "
+          "stage boundary and gather the whole after it", "on"),
+    _word("placement", "layout", words.PLACEMENTS, "order of the groups on the network, neighbours first",
+          "tp-cp-dp-pp"),
+    _word("overlap_dp", "layout", words.SWITCH, "data-parallel communication runs beside compute", "on"),
+    _word("overlap_tp", "layout", words.SWITCH, "tensor-parallel communication beside its own split GEMMs", "off"),
+    _word("overlap_pp", "layout", words.SWITCH, "pipeline sends beside compute", "off"),
+    _word("overlap_ep", "layout", words.SWITCH, "expert all-to-alls beside another micro-batch's compute", "off"),
+    _word("collective_algorithm", "layout", words.COLLECTIVE_ALGORITHMS, "algorithm of all-reduces; best: the fastest "
+          "of those the network has", "best"),
+    _word("attention_kernel", "layout", words.ATTENTION_KERNELS, "flash_causal skips what a causal mask hides",
+          "flash_causal"),
+    _word("kernels", "layout", words.KERNELS, "element-wise kernels: fused, one by one (eager), or compiled", "fused"),
+)  # fmt: skip
+
+_EVOLUTION = (
     _factor("flop_vs_bw", "FLOP/s relative to the network: compute is this much faster, the network unchanged"),
     _factor("flops", "factor on the FLOP/s of a device"),
     _factor("network", "factor on the bandwidth of every network tier"),
-    _factor("memory_bandwidth", "factor on the HBM bandwidth (memory-bound work only)"),
-    _factor("memory_capacity", "factor on the HBM capacity (for 'tp: required')"),
-    Field("precision", "convention", "choice", "number format of compute and messages", words=tuple(PRECISION_BYTES),
-          default="fp16"),
-    Field("count", "convention", "choice", "GEMMs counted: the whole layer, or as the paper's Eqs 1-3 print them",
-          words=COUNTS, default="complete"),
+    _factor("memory_bandwidth", "factor on the HBM bandwidth"),
+    _factor("memory_capacity", "factor on the HBM capacity"),
+)  # fmt: skip
+
+_CONVENTIONS = (
+    Field("precision", "convention", "choice", "number format of compute (and of messages, unless comm_precision is "
+          "given)", words=words.PRECISIONS, default="fp16"),
+    _word("comm_precision", "convention", words.PRECISIONS, "number format of activations on the wire; that of "
+          "compute, 16 bit for fp8, if not given", None),
+    _word("grad_precision", "convention", words.PRECISIONS, "number format gradients are reduced in; that of the "
+          "weights if not given", None),
+    _word("accumulate_precision", "convention", words.PRECISIONS, "number format of a buffer that gradients are "
+          "added up in, beside those reduced; none if not given", None),
+    _word("optimizer_precision", "convention", words.PRECISIONS, "number format of Adam's two moments", "fp32"),
+    _word("count", "convention", COUNTS, "GEMMs counted: the whole layer, or as the paper's Eqs 1-3 print them",
+          "complete"),
+    _word("count_attention", "convention", words.ATTENTION_COUNTS, "attention FLOP counted in model and hardware "
+          "FLOP: all scores, or those a causal mask leaves", "full"),
     Field("timing", "convention", "choice", "a named timing preset of the hardware profile; its default if not given"),
     Field("memory_scaling", "convention", "float", "device memory over the base model's device, s of Eq 10; "
           "device memory over 32 GiB if not given", low=1e-6, high=1e6),
@@ -138,9 +149,17 @@ _TABLE = (
           low=1, high=1e6, default=1.0, solve=(1, 1e4)),
     Field("interference", "convention", "float", "slowdown of overlapped communication by running beside compute",
           low=1, high=1e6, default=1.0, solve=(1, 1e4)),
+    Field("sustained", "convention", "float", "share of its isolated speed that a GEMM keeps in a whole step; the "
+          "profile's if not given", low=0.01, high=1.5),
+    Field("framework_gib", "convention", "float", "memory of the framework: context, communicators, fragmentation",
+          "GiB", low=0, high=1e4, default=2.0),
+    Field("tokens", "convention", "float", "tokens of a whole run, for its days and GPU-hours", "tokens", low=1,
+          high=1e18),
 )  # fmt: skip
 
-FIELDS: dict[str, Field] = {field.name: field for field in _TABLE}
+FIELDS: dict[str, Field] = {
+    field.name: field for field in (*_TRANSFORMER, *_LAYOUT, *_EVOLUTION, *_CONVENTIONS)
+}
 
 
 def solvable(names: Iterable[str]) -> list[str]:
@@ -150,3 +169,6 @@ def solvable(names: Iterable[str]) -> list[str]:
     ['tp']
     """
     return [name for name in names if FIELDS[name].solve is not None]
+
+
+__all__ = ["COUNTS", "FIELDS", "PRECISION_BYTES", "Field", "Value", "solvable"]

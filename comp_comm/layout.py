@@ -1,42 +1,171 @@
-"""How a model is laid out on devices, and the rules a layout must keep."""
+"""How a model is laid out on devices: degrees, batches and choices, and where each group sits on the network."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Numeric
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.violation import Violation, divides
+from comp_comm.words import GROUPS, PLACEMENTS, RECOMPUTES, SCHEDULES
+
+UNKNOWN = float("nan")
+NO_RECOMPUTE, SELECTIVE, FULL = range(len(RECOMPUTES))
+ONE_F_ONE_B, GPIPE, INTERLEAVED, ZERO_BUBBLE = range(len(SCHEDULES))
+# BEFORE[p, i, j] is 1 where placement p has group j nearer the inside than group i.
+BEFORE = np.array(
+    [[[order.index(j) < order.index(i) for j in GROUPS] for i in GROUPS]
+     for order in (placement.split("-") for placement in PLACEMENTS)], dtype=float
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Parallel degrees and micro-batch, numbers or arrays.
+    """Parallel degrees, batches and choices, numbers or arrays; names and meanings are those of the field table.
 
-    ``tp`` tensor-parallel degree; ``micro_batch`` sequences in a micro-batch; ``dp`` data-parallel degree,
-    infinity where it is not given (many replicas on the innermost tier).
+    A number that is not given is NaN until `resolved_layout` fills it in; choices are codes, the place of their word
+    in `comp_comm.words`.
     """
 
-    micro_batch: Numeric
-    tp: Numeric
-    dp: Numeric = np.inf
+    micro_batch: Numeric = 1
+    tp: Numeric = 1
+    dp: Numeric = UNKNOWN
+    gpus: Numeric = UNKNOWN
+    global_batch: Numeric = UNKNOWN
+    accumulation: Numeric = UNKNOWN
+    sp: Numeric = 1
+    cp: Numeric = 1
+    cp_comm: Numeric = 0
+    pp: Numeric = 1
+    vpp: Numeric = 1
+    schedule: Numeric = ONE_F_ONE_B
+    uneven_stages: Numeric = 0
+    ep: Numeric = 1
+    etp: Numeric = UNKNOWN
+    dp_shard: Numeric = UNKNOWN
+    zero: Numeric = 1
+    recompute: Numeric = NO_RECOMPUTE
+    recompute_layers: Numeric = UNKNOWN
+    kv_replication: Numeric = 0
+    offload_optimizer: Numeric = 0
+    scatter_gather: Numeric = 1
+    placement: Numeric = 0
+    overlap_dp: Numeric = 1
+    overlap_tp: Numeric = 0
+    overlap_pp: Numeric = 0
+    overlap_ep: Numeric = 0
+    collective_algorithm: Numeric = 0
+    attention_kernel: Numeric = 0
+    kernels: Numeric = 0
+
+    def stride(self, group: str) -> Array:
+        """Return how far apart on the network two neighbours of a group are, in devices.
+
+        >>> [float(Layout(tp=8, cp=2, dp=4).stride(group)) for group in ("tp", "cp", "dp", "pp")]
+        [1.0, 8.0, 16.0, 64.0]
+        """
+        before = BEFORE[np.asarray(self.placement, np.intp), GROUPS.index(group)]
+        stride = to_float(1.0)
+        for number, name in enumerate(GROUPS):
+            inside, size = before[..., number], getattr(self, name)
+            if np.any(inside):
+                stride = stride * (size if np.all(inside) else np.where(inside > 0, size, 1.0))
+        return stride
+
+    @property
+    def replicas(self) -> Array:
+        """Devices that hold the same weights: those of DP and of CP."""
+        return to_float(self.dp) * self.cp
+
+    @property
+    def expert_replicas(self) -> Array:
+        """Devices that hold the same experts."""
+        return to_float(self.dp) * self.cp * self.tp / (to_float(self.ep) * self.etp)
+
+    @property
+    def expert_stride(self) -> Array:
+        """How far apart two neighbours of an expert-parallel group are: experts' TP takes the nearest devices."""
+        inside = BEFORE[np.asarray(self.placement, np.intp), GROUPS.index("dp"), GROUPS.index("pp")]
+        return to_float(self.etp) * np.where(inside > 0, self.pp, 1.0)
 
 
-@dataclass(frozen=True)
-class Violation:
-    """A rule that some points break: where (True is broken), why, and which fields it is about."""
+def resolved_layout(given: Layout) -> Layout:
+    """Return ``given`` with the degrees and batches that follow from the others.
 
-    broken: NDArray[np.bool_]
-    reason: str
-    fields: tuple[str, ...] = ()
-
-
-def divides(divisor: Numeric, number: Numeric, names: tuple[str, str]) -> Violation:
-    """Return the violation of ``divisor`` dividing ``number``; ``names`` are the two fields'.
-
-    >>> divides([2, 3], 8, ("tp", "hidden")).broken
-    array([False,  True])
+    >>> layout = resolved_layout(Layout(gpus=64, tp=8, pp=2, global_batch=128))
+    >>> float(layout.dp), float(layout.accumulation)
+    (4.0, 32.0)
     """
-    broken = np.asarray(np.mod(number, divisor) != 0)
-    return Violation(broken, f"{names[0]} does not divide {names[1]}", names)
+    model_parallel = to_float(given.tp) * given.cp * given.pp
+    gpus, dp = to_float(given.gpus), to_float(given.dp)
+    dp = np.where(np.isnan(dp), np.where(np.isnan(gpus), 1.0, gpus / model_parallel), dp)
+    batch, steps = to_float(given.global_batch), to_float(given.accumulation)
+    per_step = dp * given.micro_batch
+    steps = np.where(np.isnan(batch), np.where(np.isnan(steps), 1.0, steps), batch / per_step)
+    etp, dp_shard = to_float(given.etp), to_float(given.dp_shard)
+    interleaved = (np.asarray(given.schedule) == ONE_F_ONE_B) & (to_float(given.vpp) > 1)
+    return replace(
+        given,
+        dp=dp,
+        gpus=model_parallel * dp,
+        accumulation=steps,
+        global_batch=steps * per_step,
+        etp=np.where(np.isnan(etp), given.tp, etp),
+        dp_shard=np.where(np.isnan(dp_shard), dp * given.cp, dp_shard),
+        schedule=np.where(interleaved, INTERLEAVED, given.schedule),
+        sp=np.where(to_float(given.tp) > 1, given.sp, 0.0),
+    )
+
+
+def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
+    """Return the rules about degrees and batches alone; ``layout`` is ``given``, resolved."""
+    gpus, dp, batch = to_float(given.gpus), to_float(given.dp), to_float(given.global_batch)
+    model_parallel = to_float(layout.tp) * layout.cp * layout.pp
+    spread = (gpus % model_parallel != 0) & ~np.isnan(gpus)
+    both = ~np.isnan(gpus) & ~np.isnan(dp) & ~spread
+    per_step = to_float(layout.dp) * layout.micro_batch
+    stated = ~np.isnan(to_float(given.accumulation)) & ~np.isnan(batch)
+    return [
+        _rule(spread, "tp x cp x pp does not divide gpus", "tp", "cp", "pp", "gpus"),
+        _rule(both & (gpus != model_parallel * dp), "tp x cp x pp x dp is not gpus", "dp", "gpus", "tp", "cp", "pp"),
+        _rule(~spread & ~np.isnan(batch) & (batch % per_step != 0), "dp x micro_batch does not divide global_batch",
+              "global_batch", "micro_batch", "dp"),
+        _rule(stated & (batch != per_step * to_float(given.accumulation)),
+              "dp x micro_batch x accumulation is not global_batch", "accumulation", "global_batch", "micro_batch"),
+        *_pipeline_rules(layout),
+        *_expert_rules(layout, spread),
+        _rule(~np.isnan(to_float(given.dp_shard)) & ~spread & (layout.replicas % layout.dp_shard != 0),
+              "dp_shard does not divide dp x cp", "dp_shard", "dp", "cp"),
+        _rule(~np.isnan(to_float(given.dp_shard)) & (to_float(layout.zero) == 0),
+              "dp_shard shards nothing under zero 0", "dp_shard", "zero"),
+        _rule(~np.isnan(to_float(given.recompute_layers)) & (np.asarray(layout.recompute) != FULL),
+              "recompute_layers goes with recompute: full", "recompute_layers", "recompute"),
+    ]  # fmt: skip
+
+
+def _pipeline_rules(layout: Layout) -> list[Violation]:
+    vpp, pp, schedule = to_float(layout.vpp), to_float(layout.pp), np.asarray(layout.schedule)
+    interleaved = (schedule == INTERLEAVED) & (vpp > 1)
+    return [
+        _rule((vpp > 1) & (pp == 1), "vpp above 1 needs pp above 1", "vpp", "pp"),
+        _rule((schedule == INTERLEAVED) & (vpp == 1), "schedule: interleaved needs vpp above 1", "schedule", "vpp"),
+        _rule((vpp > 1) & (schedule != INTERLEAVED), "vpp above 1 goes with schedule 1f1b or interleaved",
+              "schedule", "vpp"),
+        _rule(interleaved & (pp > 1) & (layout.accumulation % pp != 0), "interleaving needs a multiple of pp "
+              "micro-batches a replica (global_batch / (dp x micro_batch))", "pp", "vpp", "global_batch"),
+    ]  # fmt: skip
+
+
+def _expert_rules(layout: Layout, spread: NDArray[np.bool_]) -> list[Violation]:
+    group = to_float(layout.ep) * layout.etp
+    uneven = ~spread & ((layout.replicas * layout.tp) % group != 0)
+    return [_rule(uneven, "ep x etp does not divide dp x cp x tp", "ep", "etp", "dp", "cp", "tp")]
+
+
+def _rule(broken: NDArray[np.bool_] | bool, reason: str, *names: str) -> Violation:
+    return Violation(np.asarray(broken), reason, names)
+
+
+__all__ = ["Layout", "Violation", "divides", "layout_rules", "resolved_layout"]

@@ -1,19 +1,196 @@
-"""The transformer as the cost models see it: numbers that broadcast."""
+"""The transformer as the cost models see it: numbers that broadcast, and the rules its dimensions must keep.
+
+A number that is not given is NaN until `resolved` fills it in from the others.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from comp_comm.formulas.arrays import Numeric
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.violation import Violation, divides
+from comp_comm.words import ARCHITECTURES, BIASES, NORMS, POSITIONS
+
+UNKNOWN = float("nan")
+DECODER, ENCODER, BOTH, VIT = range(len(ARCHITECTURES))
+LAYERNORM, RMSNORM = range(len(NORMS))
+NO_BIAS, QKV_BIAS, ALL_BIASES = range(len(BIASES))
+ROPE, LEARNED, NO_POSITION = range(len(POSITIONS))
 
 
 @dataclass(frozen=True)
 class Transformer:
-    """Dimensions of a transformer: hidden H and sequence length SL (tokens), numbers or arrays."""
+    """Dimensions of a transformer, numbers or arrays; the names and meanings are those of the field table.
+
+    Choices are codes: the place of their word in `comp_comm.words`.
+    """
 
     hidden: Numeric
     seq_len: Numeric
+    layers: Numeric = UNKNOWN
+    architecture: Numeric = DECODER
+    heads: Numeric = UNKNOWN
+    kv_heads: Numeric = UNKNOWN
+    head_dim: Numeric = UNKNOWN
+    ffn_hidden: Numeric = UNKNOWN
+    gated: Numeric = 0
+    norm: Numeric = LAYERNORM
+    bias: Numeric = ALL_BIASES
+    qk_norm: Numeric = 0
+    position: Numeric = ROPE
+    max_positions: Numeric = UNKNOWN
+    vocab: Numeric = UNKNOWN
+    vocab_multiple: Numeric = 128
+    tied: Numeric = 0
+    encoder_layers: Numeric = UNKNOWN
+    encoder_seq_len: Numeric = UNKNOWN
+    patch_features: Numeric = UNKNOWN
+    classes: Numeric = UNKNOWN
+    window: Numeric = UNKNOWN
+    global_every: Numeric = UNKNOWN
+    experts: Numeric = 0
+    top_k: Numeric = UNKNOWN
+    moe_ffn_hidden: Numeric = UNKNOWN
+    shared_experts: Numeric = UNKNOWN
+    shared_ffn_hidden: Numeric = UNKNOWN
+    dense_layers: Numeric = UNKNOWN
+    moe_every: Numeric = UNKNOWN
+    capacity_factor: Numeric = UNKNOWN
+    q_lora_rank: Numeric = UNKNOWN
+    kv_lora_rank: Numeric = UNKNOWN
+    rope_head_dim: Numeric = UNKNOWN
+    v_head_dim: Numeric = UNKNOWN
+    mtp_layers: Numeric = 0
+    dropout: Numeric = 1
+
+    @property
+    def has_mla(self) -> bool:
+        """Whether any point has multi-head latent attention."""
+        return bool(np.any(to_float(self.kv_lora_rank) > 0))
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether any point has mixture-of-experts layers."""
+        return bool(np.any(to_float(self.experts) > 0))
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether any point has an encoder beside its decoder."""
+        return bool(np.any(np.asarray(self.architecture) == BOTH))
+
+    @property
+    def causal(self) -> NDArray[np.bool_]:
+        """Where self-attention (the decoder's, if there is an encoder too) is causal."""
+        return np.asarray((np.asarray(self.architecture) == DECODER) | (np.asarray(self.architecture) == BOTH))
+
+    @property
+    def all_layers(self) -> Numeric:
+        """Layers of the decoder and, where there is one, of the encoder beside it."""
+        return to_float(self.layers) + self.encoder_layers if self.has_encoder else self.layers
+
+    @property
+    def moe_layers(self) -> Array:
+        """Layers that are a mixture of experts: every ``moe_every``-th after the ``dense_layers``."""
+        after = np.maximum(to_float(self.layers) - self.dense_layers, 0)
+        return np.where(to_float(self.experts) > 0, np.floor(after / self.moe_every), 0.0)
+
+    @property
+    def global_layers(self) -> Array:
+        """Layers that attend to the whole sequence: all of them without a window."""
+        every = np.where(to_float(self.global_every) > 0, self.global_every, np.inf)
+        return np.where(to_float(self.window) < np.inf, np.floor(to_float(self.layers) / every), self.layers)
+
+    def padded_vocab(self, tp: Numeric) -> Array:
+        """Return the vocabulary held: padded to a multiple of ``vocab_multiple`` x TP, as Megatron-LM does.
+
+        >>> Transformer(1, 1, vocab=50257).padded_vocab([1, 4, 8])
+        array([50304., 50688., 51200.])
+        """
+        multiple = to_float(self.vocab_multiple) * tp
+        return np.ceil(to_float(self.vocab) / multiple) * multiple
+
+
+def resolved(given: Transformer) -> Transformer:
+    """Return ``given`` with every number that was left out.
+
+    >>> t = resolved(Transformer(4096, 2048, layers=32, heads=32, vocab=0))
+    >>> float(t.head_dim), float(t.ffn_hidden), float(t.kv_heads)
+    (128.0, 16384.0, 32.0)
+    """
+    t = given
+    head_dim = _or(t.head_dim, to_float(t.hidden) / t.heads)
+    ffn_hidden = _or(t.ffn_hidden, 4 * to_float(t.hidden))
+    moe_ffn_hidden, shared_experts = _or(t.moe_ffn_hidden, ffn_hidden), _or(t.shared_experts, 0)
+    both = np.asarray(t.architecture) == BOTH
+    return replace(
+        t,
+        kv_heads=_or(t.kv_heads, t.heads),
+        head_dim=head_dim,
+        ffn_hidden=ffn_hidden,
+        max_positions=_or(t.max_positions, t.seq_len),
+        encoder_layers=np.where(both, _or(t.encoder_layers, 0), 0.0),
+        encoder_seq_len=_or(t.encoder_seq_len, t.seq_len),
+        patch_features=_or(t.patch_features, 0),
+        classes=_or(t.classes, 0),
+        window=_or(t.window, np.inf),
+        global_every=_or(t.global_every, 0),
+        top_k=_or(t.top_k, 0),
+        moe_ffn_hidden=moe_ffn_hidden,
+        shared_experts=shared_experts,
+        shared_ffn_hidden=_or(t.shared_ffn_hidden, shared_experts * moe_ffn_hidden),
+        dense_layers=_or(t.dense_layers, 0),
+        moe_every=_or(t.moe_every, 1),
+        capacity_factor=_or(t.capacity_factor, 1),
+        q_lora_rank=_or(t.q_lora_rank, 0),
+        kv_lora_rank=_or(t.kv_lora_rank, 0),
+        rope_head_dim=_or(t.rope_head_dim, 0),
+        v_head_dim=_or(t.v_head_dim, head_dim),
+    )
+
+
+def _or(given: Numeric, otherwise: Numeric) -> Array:
+    """Return ``given``, or ``otherwise`` where it is NaN; without a new axis where nothing is."""
+    value = to_float(given)
+    missing = np.isnan(value)
+    if not missing.any():
+        return value
+    return to_float(otherwise) if missing.all() else np.where(missing, otherwise, value)
+
+
+def transformer_rules(given: Transformer, t: Transformer) -> list[Violation]:
+    """Return the rules that the dimensions of a model must keep; ``t`` is ``given``, resolved."""
+    no_head_dim = np.isnan(to_float(given.head_dim))
+    whole = divides(t.heads, t.hidden, ("heads", "hidden"))
+    vit, both = np.asarray(t.architecture) == VIT, np.asarray(t.architecture) == BOTH
+    moe = to_float(t.experts) > 0
+    top_k, encoder_layers = to_float(given.top_k), to_float(given.encoder_layers)
+    return [
+        replace(whole, broken=whole.broken & no_head_dim, reason="heads does not divide hidden; or give head_dim"),
+        divides(t.kv_heads, t.heads, ("kv_heads", "heads")),
+        _rule(vit & (to_float(t.vocab) > 0), "a vision transformer has no vocabulary: vocab must be 0",
+              "vocab", "architecture"),
+        _rule(both & np.isnan(encoder_layers), "an encoder-decoder needs encoder_layers",
+              "encoder_layers", "architecture"),
+        _rule(~both & ~np.isnan(encoder_layers), "encoder_layers is only for architecture encoder-decoder",
+              "encoder_layers", "architecture"),
+        _rule(both & moe, "an encoder-decoder of experts is not modelled", "experts", "architecture"),
+        _rule(both & ~np.isinf(t.window), "a window in an encoder-decoder is not modelled", "window", "architecture"),
+        _rule(moe & np.isnan(top_k), "a mixture of experts needs top_k", "top_k", "experts"),
+        _rule(moe & (top_k > t.experts), "top_k exceeds experts", "top_k", "experts"),
+        _rule(to_float(t.dense_layers) > t.layers, "dense_layers exceeds layers", "dense_layers", "layers"),
+        _rule((to_float(t.kv_lora_rank) > 0) & (to_float(t.kv_heads) != t.heads),
+              "multi-head latent attention has as many kv_heads as heads", "kv_heads", "kv_lora_rank"),
+        _rule((to_float(t.mtp_layers) > 0) & ~(to_float(t.vocab) > 0), "mtp_layers need a vocabulary",
+              "mtp_layers", "vocab"),
+    ]  # fmt: skip
+
+
+def _rule(broken: NDArray[np.bool_] | bool, reason: str, *names: str) -> Violation:
+    return Violation(np.asarray(broken), reason, names)
 
 
 class GemmCount(NamedTuple):

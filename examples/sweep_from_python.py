@@ -12,6 +12,7 @@ def largest_tp(hidden: int, flop_vs_bw: float) -> int | None:
     """Return the largest TP of the axis at which serialized communication takes at most half of the time."""
     study = {
         "hardware": "mi210",
+        "cost_model": "comp_vs_comm",
         "set": {"hidden": hidden, "seq_len": "4K", "micro_batch": 1, "flop_vs_bw": flop_vs_bw},
         "sweep": {"tp": {"from": 1, "to": 256, "steps": 9, "scale": "log"}},  # 1, 2, 4 ... 256
     }

@@ -29,6 +29,9 @@ sweep: {tp: [64, 128, 256]}
 """
 
 
+ONE_LAYER = "cost_model: comp_vs_comm\n"
+
+
 @pytest.fixture
 def compcomm(capsys):
     """Run a command; return its exit code, stdout and stderr."""
@@ -47,6 +50,8 @@ def study(tmp_path):
 
     def write(text, name="study.yaml"):
         path = tmp_path / name
+        if ":" in text and "cost_model" not in text and "extends" not in text:  # of one layer unless they say otherwise
+            text += ONE_LAYER
         path.write_text(text)
         return path
 
@@ -580,7 +585,7 @@ def test_a_standard_output_that_fails_gives_no_traceback(shell):
 
 
 def test_a_study_comes_from_standard_input(compcomm, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(STUDY.encode())))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((STUDY + ONE_LAYER).encode())))
     code, out, _ = compcomm("sweep", "-", "--format", "csv")
     assert (code, len(out.splitlines())) == (0, 4)
 
@@ -698,7 +703,7 @@ def test_an_output_never_replaces_an_input(compcomm, study, tmp_path):
     code, out, err = compcomm("sweep", path, "-o", path, "--format", "csv")
     assert (code, out) == (2, "")
     assert "is an input" in err
-    assert path.read_text() == STUDY
+    assert path.read_text() == STUDY + ONE_LAYER
     mine = study("extends: mi210\n", "mine.yaml")
     code, _, err = compcomm("sweep", study("hardware: mine.yaml\n" + STUDY), "-o", mine, "--format", "csv")
     assert (code, mine.read_text()) == (2, "extends: mi210\n")
@@ -741,7 +746,7 @@ def test_a_terminated_run_leaves_no_file(study, tmp_path):
     (["sweep", "future", "--plot", ""], "empty"),
     (["sweep", "future", "--columns", ""], "empty"),
     (["sweep", "future", "--set", "hardware="], "empty"),
-    (["sweep", "future", "--set", "cost_model=complete"], "--set cost_model"),
+    (["sweep", "future", "--set", "cost_model=complet"], "--set cost_model"),
     (["hardware", "show", "h100"], "did you mean 'h100-"),
 ])  # fmt: skip
 def test_what_would_be_ignored_is_refused(compcomm, arguments, remedy):
@@ -773,7 +778,7 @@ def test_a_plot_key_that_would_be_ignored_is_refused(compcomm, study, tmp_path, 
 
 
 INPUTS = {
-    "s.yaml": STUDY,
+    "s.yaml": STUDY + ONE_LAYER,
     "hw.yaml": "extends: parent.yaml\n",
     "parent.yaml": "extends: mi210\n",
     "m.yaml": "layers: 24\nhidden: 1K\nseq_len: 512\nparameters: 3.4e8\n",

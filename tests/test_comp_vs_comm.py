@@ -738,6 +738,7 @@ def test_columns_of_a_hand_made_breakdown(mi210):
 def test_the_sweep_gives_what_the_cost_model_gives(mi210):
     """One row through a study, one through nouns."""
     study = {
+        "cost_model": "comp_vs_comm",
         "set": {
             "hidden": "16K",
             "seq_len": "2K",

@@ -22,7 +22,7 @@ LINES = {"kind": "lines", "x": "tp", "y": "serialized_comm_fraction", "lines": [
          "per": ["flop_vs_bw"]}  # fmt: skip
 HEATMAP = {"kind": "heatmap", "x": "tp", "y": "hidden", "value": "serialized_comm_fraction", "per": []}
 SMALL = {
-    "title": "Small", "hardware": "mi210", "set": {"seq_len": "2K", "micro_batch": 1},
+    "title": "Small", "cost_model": "comp_vs_comm", "hardware": "mi210", "set": {"seq_len": "2K", "micro_batch": 1},
     "sweep": {"hidden": ["4K", 1000, "16K"], "tp": [4, 16, 64]},
 }  # fmt: skip
 SIGNATURES = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml"}
@@ -44,6 +44,7 @@ def three_lines(future):
 def scenarios():
     study = {
         "title": "Case study", "hardware": "mi210",
+        "cost_model": "comp_vs_comm",
         "set": {"hidden": "64K", "seq_len": "4K", "micro_batch": 1, "tp": 256},
         "zip": [{"inter_node_slowdown": 1, "interference": 1}, {"inter_node_slowdown": 8, "interference": 1},
                 {"inter_node_slowdown": 8, "interference": 1.2}],

@@ -25,6 +25,7 @@ from comp_comm.transformer import GEMM_COUNTS, Transformer
 # The same examples in every run: a check in CI must not depend on luck. Raise max_examples to explore.
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
 FIXTURES = settings(FEW, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ONE_LAYER = {"cost_model": "comp_vs_comm"}
 NUMBERS = [name for name, column in COLUMNS.items()]
 FRACTIONS = ("serialized_comm_fraction", "exposed_comm_fraction")
 
@@ -258,7 +259,7 @@ TABLE_2 = {
 @pytest.fixture(scope="module", params=["A", "B", "C"])
 def big(request):
     fixed = {"timing": request.param, "flop_vs_bw": 2}
-    return fixed, sweep({"set": fixed, "sweep": TABLE_2})
+    return fixed, sweep({"cost_model": "comp_vs_comm", "set": fixed, "sweep": TABLE_2})
 
 
 @settings(FEW, max_examples=15)
@@ -269,7 +270,7 @@ def test_a_point_alone_is_the_point_of_the_sweep(big, data):
     place = {name: data.draw(st.integers(0, len(values) - 1)) for name, values in TABLE_2.items()}
     row = np.ravel_multi_index(tuple(place.values()), tuple(map(len, TABLE_2.values())))
     point = {name: TABLE_2[name][i] for name, i in place.items()}
-    alone = sweep({"set": {**fixed, **point}}).to_records()
+    alone = sweep({"cost_model": "comp_vs_comm", "set": {**fixed, **point}}).to_records()
     assert alone == [result.to_records()[row]]
 
 
@@ -286,7 +287,7 @@ def studies(draw):
     }
     order = draw(st.permutations(list(choices)))
     axes = {name: draw(choices[name]) for name in order}
-    study = {"set": {}, "sweep": {}}
+    study = {"cost_model": "comp_vs_comm", "set": {}, "sweep": {}}
     for name, values in axes.items():
         if len(values) == 1:
             study["set"][name] = values[0]
@@ -434,9 +435,9 @@ def test_solve_inverts_sweep(hardware, timing, precision, field, hidden, seq_len
         point[field] = factor
     fixed = {**point, "precision": precision, **({"timing": timing} if timing else {})}
     column = COLUMNS["serialized_comm_fraction"].of
-    target = sweep({"hardware": hardware, "set": fixed}).to_records()[0]["serialized_comm_fraction"]
+    target = sweep({**ONE_LAYER, "hardware": hardware, "set": fixed}).to_records()[0]["serialized_comm_fraction"]
     assert target == float(column(independently(hardware, timing, precision, point)))
-    rows, _ = solve(study_from({"hardware": hardware, "set": fixed}), ask("serialized_comm_fraction", target, field))
+    rows, _ = solve(study_from({**ONE_LAYER, "hardware": hardware, "set": fixed}), ask("serialized_comm_fraction", target, field))
     values = [row["value"] for row in rows]
     assert None not in values
     for row in rows:
@@ -475,7 +476,7 @@ def test_solve_other_columns(hardware, timing, precision, column, field, value):
         )
         return float(COLUMNS[column].of(evaluate(scenario)))
 
-    study = {"hardware": hardware, "set": {**fixed, **({"timing": timing} if timing else {})}}
+    study = {**ONE_LAYER, "hardware": hardware, "set": {**fixed, **({"timing": timing} if timing else {})}}
     rows, _ = solve(study_from(study), ask(column, at(value), field))
     assert [at(row["value"]) for row in rows] == pytest.approx([at(value)] * len(rows), rel=1e-6)
     assert min(abs(row["value"] / value - 1) for row in rows) < 1e-6
@@ -483,7 +484,7 @@ def test_solve_other_columns(hardware, timing, precision, column, field, value):
 
 def test_solve_of_the_papers_half():
     """notes 1.2: TP50 = 1.5 (6 H + SL) / (k X)."""
-    study = {"set": {"hidden": 65536, "seq_len": 4096, "micro_batch": 1}}
+    study = {**ONE_LAYER, "set": {"hidden": 65536, "seq_len": 4096, "micro_batch": 1}}
     rows, _ = solve(study_from(study), ask("serialized_comm_fraction", 0.5, "tp"))
     x = 0.66 * 181e12 / (0.748 * 75e9)
     assert [row["value"] for row in rows] == [pytest.approx(1.5 * (6 * 65536 + 4096) / x, rel=1e-6)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from comp_comm.cli import options
-from comp_comm.costmodels.breakdown import COLUMNS
+from comp_comm.costmodels import COST_MODELS
 from comp_comm.fields import FIELDS
 from comp_comm.report.answer import basic_meta, write_answer
 
@@ -21,8 +21,9 @@ def command(path: str | None, form: str | None) -> int:
         for f in FIELDS.values()
     ]  # fmt: skip
     outputs = [
-        {"name": c.name, "kind": "output", "unit": c.unit, "allowed": None, "default": None, "meaning": c.help}
-        for c in COLUMNS.values()
-    ]
+        {"name": c.name, "kind": f"output of {model.name}", "unit": c.unit, "allowed": None, "default": None,
+         "meaning": c.help}
+        for model in COST_MODELS.values() for c in model.columns.values()
+    ]  # fmt: skip
     meta = basic_meta("columns")
     return options.write(path, lambda out: write_answer(out, form, [*fields, *outputs], meta))

@@ -16,6 +16,8 @@ import click
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.strict_yaml import load_value
+from comp_comm.configs.study import Study, load_study, study_from
+from comp_comm.costmodels.complete_fields import FIELDS as COMPLETE_FIELDS
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
 from comp_comm.report import output
@@ -59,6 +61,28 @@ def field_options(names: Sequence[str]) -> Callable[[Command], Command]:
         return command
 
     return add
+
+
+def point_options(command: Command) -> Command:
+    """Add a study and a flag for each field of the cost model `complete`: what one point is given by."""
+    for decorate in (
+        set_option,
+        field_options(COMPLETE_FIELDS),
+        click.option("--model", metavar="NAME|FILE", help="A model; its dimensions may be changed by other flags.",
+                     shell_complete=complete_names("model")),
+        click.option("--hardware", metavar="NAME|FILE", help="Hardware profile.",
+                     shell_complete=complete_names("hardware")),
+        click.argument("study", required=False, shell_complete=complete_names("study")),
+    ):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+def point_study(given: dict[str, Any]) -> Study:
+    """Return the study that the options of `point_options` mean."""
+    study, overrides = given.pop("study"), given.pop("overrides")
+    flags = (*overrides, *given_flags(**given))
+    return load_study(study, flags) if study else study_from({"title": "Command line"}, overrides=flags)
 
 
 def given_flags(**values: Any) -> list[str]:

@@ -16,6 +16,8 @@ from comp_comm.sweep.solve import ask, solve
 
 FLAGS = ("hidden", "seq_len", "micro_batch", "tp", "dp", "flop_vs_bw", "flops", "network", "memory_bandwidth",
          "precision", "count", "timing")  # fmt: skip
+# Without a study the question is about one layer, as these flags are.
+FLAGS_ALONE = {"title": "Command line", "cost_model": "comp_vs_comm"}
 
 
 @click.command(epilog="Examples: compcomm solve --target serialized_comm_fraction=0.2 --for network --hidden 64K "
@@ -57,7 +59,7 @@ def command(
     if fields.get(question.field) is not None:
         raise ConfigError(f"{FIELDS[question.field].flag} is what is solved for; leave it out")
     given = (*overrides, *options.given_flags(**fields, hardware=hardware))
-    chosen = load_study(study, given) if study else study_from({"title": "Command line"}, overrides=given)
+    chosen = load_study(study, given) if study else study_from(FLAGS_ALONE, overrides=given)
     rows, meta = solve(chosen, question)
     every = list(dict.fromkeys(name for row in rows for name in row))
     rows = [{name: row.get(name) for name in every} for row in rows]

@@ -11,14 +11,16 @@ import click
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
 from comp_comm.configs.study import load_study
+from comp_comm.costmodels import COST_MODELS
 from comp_comm.errors import ConfigError
 from comp_comm.report import output
 from comp_comm.sweep.plan import Plan, make_plan, notes
-from comp_comm.sweep.result import DEFAULT_RANKING, check_columns, meta, plain_columns, records, stream_rows
+from comp_comm.sweep.result import check_columns, meta, plain_columns, records, stream_rows
 from comp_comm.sweep.stream import Stream
 
 READ_BY_PEOPLE = ("table", "markdown")
 MAX_SHOWN = 100_000
+RANKINGS = ", ".join(f"{model.ranking} in {name}" for name, model in COST_MODELS.items())
 
 
 @click.command(epilog="Examples: compcomm sweep future | compcomm sweep configs/future.yaml --set hardware=h100-sxm "
@@ -26,7 +28,7 @@ MAX_SHOWN = 100_000
 @click.argument("study", shell_complete=options.complete_names("study"))
 @options.set_option
 @click.option("--top", type=int, metavar="N", help="Only the N rows with the largest value of --by.")
-@click.option("--by", metavar="COLUMN", help=f"What --top ranks by. [default: {DEFAULT_RANKING}]")
+@click.option("--by", metavar="COLUMN", help=f"What --top ranks by. [default: the cost model's: {RANKINGS}]")
 @click.option("--ascending", is_flag=True, help="With --top: the smallest first.")
 @click.option("--columns", metavar="A,B", help="Only these columns (see 'compcomm columns').")
 @click.option("--long", "long_form", is_flag=True, help="A table with one row a point, not a pivot.")
@@ -86,7 +88,7 @@ def _split(columns: str | None) -> list[str]:
 def _answer(plan: Plan, wanted: tuple[str, ...], pivot: dict[str, Any] | None, path: str | None, form: str, quiet: bool,
             given: dict[str, Any]) -> int:  # fmt: skip
     progress = options.Progress(plan.grid.points, quiet)
-    by = given["by"] or DEFAULT_RANKING
+    by = given["by"]
     stream = stream_rows(plan, wanted, given["top"], by, given["ascending"], progress)
 
     def writer(out: IO[str]) -> None:

@@ -31,6 +31,7 @@ KEYS = (
     "name", "title", "vendor", "year", "extends", "devices_per_package", "sources", "peak", "memory", "network",
     "timing", "presets", "default_timing", "waivers", "notes",
 )  # fmt: skip
+MEMORY_KINDS = {"capacity": "bytes", "bandwidth": "bytes/s", "host_bandwidth": "bytes/s"}
 NUMBER_KEYS = ("value", "source", "certainty")
 # Numbers that are words in a file: what each of its words means is its place.
 SWITCHES = {"use_tiers": ("ignored", "used"), "ring_limit": ("exact", "limit")}
@@ -42,6 +43,7 @@ NEVER_BLANK = {
     "use_tiers": "used or ignored",
     "ring_limit": "exact or limit",
 }
+WHOLE_NUMBERS = ("domain", "axes", "score_head_dim", "reduction_members")
 MAX_EXTENDS = 8
 # What a number of a kind may be: far wider than any device, narrow enough that no time overflows.
 PLAUSIBLE = {
@@ -92,7 +94,7 @@ class _Reader(Reader):
         tiers, topologies = self._tiers(parent)
         numbers = dict(parent.numbers) if parent else {}
         numbers |= self._block("peak", dict.fromkeys(PRECISION_BYTES, "FLOP/s"), skip=("dense",))
-        numbers |= self._block("memory", {"capacity": "bytes", "bandwidth": "bytes/s"})
+        numbers |= self._block("memory", MEMORY_KINDS)
         for tier in self._mapping(("network",)):
             numbers |= self._block(f"network.{tier}", TIER_KINDS, skip=("topology",))
         numbers |= self._block("timing", TIMING_KINDS)
@@ -246,7 +248,7 @@ def _parse(raw: Any, name: str, kind: str) -> float | None:
     if not low <= value <= high:
         ends = [format_quantity(end, kind) if kind in UNITS else f"{end:g}" for end in (low, high)]
         raise ValueError(f"'{raw}' is out of range: from {ends[0]} to {ends[1]}")
-    if name in ("domain", "axes", "score_head_dim") and (value != int(value) or value < 1):
+    if name in WHOLE_NUMBERS and (value != int(value) or value < 1):
         raise ValueError(f"must be a whole number of at least 1, not {raw}")
     return value
 

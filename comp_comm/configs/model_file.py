@@ -10,11 +10,8 @@ from comp_comm.configs.reader import Reader
 from comp_comm.errors import Problems
 from comp_comm.fields import FIELDS, Value
 
-# Dimensions of a model that are published but that no cost model here reads as a field of a study.
-DIMENSIONS = ("heads", "ffn_hidden")
-KEYS = (
-    "name", "title", "architecture", "source", "year", "notes", "layers", "hidden", "seq_len", "parameters", *DIMENSIONS
-)  # fmt: skip
+DIMENSIONS = tuple(name for name, field in FIELDS.items() if field.group == "transformer")
+KEYS = ("name", "title", "source", "year", "notes", *DIMENSIONS)
 
 
 @dataclass(frozen=True)
@@ -24,10 +21,8 @@ class Model:
     name: str
     title: str
     year: int
-    architecture: str
     source: str
     fields: dict[str, Value]
-    dimensions: dict[str, int]
     notes: tuple[str, ...] = ()
 
 
@@ -47,16 +42,14 @@ class _Reader(Reader):
             name=self._text("name", name),
             title=self._text("title", name),
             year=self._whole("year"),
-            architecture=self._text("architecture", ""),
             source=self._text("source", ""),
             fields=self._fields(),
-            dimensions={key: self._whole(key) for key in DIMENSIONS if key in self.document.data},
             notes=self._notes(),
         )
 
     def _fields(self) -> dict[str, Value]:
         found = {}
-        for key in (key for key in KEYS if key in FIELDS and key in self.document.data):
+        for key in (key for key in DIMENSIONS if key in self.document.data):
             value = read_value(self.document, (key,), self.document.data[key], FIELDS[key], self.problems)
             if value is not None:
                 found[key] = value

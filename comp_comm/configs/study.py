@@ -27,6 +27,8 @@ TABLE_KEYS = ("rows", "columns", "value", "per")
 PLOT_KEYS = ("kind", "x", "y", "lines", "value", "per", "only")
 TOP_LEVEL_SETS = ("hardware", "model", "cost_model")
 DEFAULT_HARDWARE = "mi210"
+OWN_HARDWARE = ("comp_vs_comm",)  # cost models of a paper with a device of its own
+NO_HARDWARE = "give the name of a profile ('compcomm hardware list') or a path"
 
 
 @dataclass
@@ -169,9 +171,16 @@ class _Reader(Reader):
             return None
         return given
 
+    def _cost_model_name(self) -> Any:
+        document = self.overrides.get("cost_model", self.document)
+        return document.data.get("cost_model")
+
     def _profiles(self) -> tuple[tuple[Profile, ...], bool]:
         given, document = self._given("hardware")
-        given = DEFAULT_HARDWARE if given in (None, "") else given
+        if given in (None, ""):
+            if self._cost_model_name() not in OWN_HARDWARE:
+                self.problems.add(Problem(f"'hardware' is missing: {NO_HARDWARE}", file=self.document.file))
+            given = DEFAULT_HARDWARE
         references = given if isinstance(given, list) else [given]
         profiles = []
         for index, reference in enumerate(references):

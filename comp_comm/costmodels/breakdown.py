@@ -1,26 +1,20 @@
-"""What a cost model answers: where the time of a step goes, and the ratios made of it.
-
-The arrays of a `Breakdown` are not broadcast against each other: each has only the axes it depends on. A column (a
-ratio of them, say) joins them, and only when it is asked for: that is what makes a sweep of 10^8 points cheap.
-"""
+"""What the cost model `comp_vs_comm` answers: where the time of a layer goes, and the ratios made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, cast
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Array, Index, take, to_float
+from comp_comm.costmodels.answer import Answer, Column, table_of
+from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.formulas.edges import overlap_ratio, serialized_fraction
-from comp_comm.layout import Violation
+from comp_comm.violation import Violation
 
 
 @dataclass(frozen=True)
-class Breakdown:
+class Breakdown(Answer):
     """Seconds per step and device, by what they are spent on, and the hardware-independent edges.
 
     ``hiding_compute_s`` is the compute that may run beside overlappable communication; ``region_*`` are those of one
@@ -37,43 +31,9 @@ class Breakdown:
     slack_flop_per_byte: Array
     violations: tuple[Violation, ...] = ()
 
-    def at(self, index: Index) -> Breakdown:
-        """Return the part of every array that lies in a block of the grid (see `take`), cut when it is asked for."""
-        return cast(Breakdown, _Part(self, index))
-
-    @cached_property
-    def broken(self) -> NDArray[np.bool_]:
-        """Where any rule is broken (0-d False where none is)."""
-        result = np.asarray(False)
-        for violation in self.violations:
-            result = result | violation.broken
-        return np.asarray(result)
-
-
-class _Part:
-    """A block of a breakdown: a column mostly needs two of its arrays, so the others are never cut."""
-
-    def __init__(self, whole: Breakdown, index: Index) -> None:
-        self._whole, self._index = whole, index
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._whole, name)
-        if name == "violations":
-            cut: Any = tuple(replace(rule, broken=take(rule.broken, self._index)) for rule in value)
-        else:
-            cut = take(value, self._index)
-        setattr(self, name, cut)
-        return cut
-
-
-@dataclass(frozen=True)
-class Column:
-    """An output: its name, unit, meaning, and how it is made of a breakdown."""
-
-    name: str
-    unit: str
-    help: str
-    of: Callable[[Breakdown], Array]
+    def arrays(self) -> Iterable[Array]:
+        """Return every array."""
+        return [getattr(self, item.name) for item in fields(self) if item.name != "violations"]
 
 
 def hidden_comm_s(b: Breakdown) -> Array:
@@ -113,4 +73,4 @@ _COLUMNS = (
            lambda b: (b.serialized_comm_s + exposed_comm_s(b)) / step_s(b)),
 )  # fmt: skip
 
-COLUMNS: dict[str, Column] = {column.name: column for column in _COLUMNS}
+COLUMNS = table_of(_COLUMNS)

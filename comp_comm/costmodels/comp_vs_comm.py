@@ -17,9 +17,9 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formulas import edges
 from comp_comm.formulas import transformer as layer
 from comp_comm.formulas.arrays import Array, to_float
-from comp_comm.layout import Violation, divides
 from comp_comm.timing.collectives import Group, all_reduce_seconds, bandwidth_needed
 from comp_comm.timing.compute import gemm_seconds_per_flop, memory_seconds
+from comp_comm.violation import Violation, divides
 
 FIELDS = (
     "hidden", "seq_len", "layers", "parameters", "micro_batch", "tp", "dp", "flop_vs_bw", "flops", "network",
@@ -72,7 +72,7 @@ def evaluate(scenario: Scenario) -> Breakdown:
     batch, tp = scenario.layout.micro_batch, scenario.layout.tp
     hardware, count, p = scenario.hardware, scenario.gemm_count, scenario.element_bytes
 
-    tp_group, dp_group = Group(tp), Group(scenario.layout.dp, stride=tp)
+    tp_group, dp_group = Group(tp), Group(_replicas(scenario), stride=tp)
     message = layer.activation_message_bytes(hidden, seq_len, batch, p)
     serialized = ALL_REDUCES * all_reduce_seconds(hardware, message, tp_group)
 
@@ -92,8 +92,14 @@ def evaluate(scenario: Scenario) -> Breakdown:
         region_comm_s=scenario.interference * all_reduce_seconds(hardware, slowdown * fc_gradients, dp_group),
         amdahl_edge_flop_per_byte=edges.amdahl_edge(hidden, seq_len, tp, p, *count, PASSES, ALL_REDUCES),
         slack_flop_per_byte=edges.slack_advantage(seq_len, batch, p),
-        violations=(*rules(scenario), *_blanks(scenario, {"tp": tp_group, "dp": dp_group})),
+        violations=(*scenario.violations, *rules(scenario), *_blanks(scenario, {"tp": tp_group, "dp": dp_group})),
     )
+
+
+def _replicas(scenario: Scenario) -> Array:
+    """Return the data-parallel degree; infinity where it is not given, the paper's many replicas."""
+    dp = to_float(scenario.layout.dp)
+    return np.where(np.isnan(dp), np.inf, dp)
 
 
 def _compute_seconds(scenario: Scenario, seconds_per_flop: Array) -> Array:

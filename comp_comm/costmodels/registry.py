@@ -1,38 +1,83 @@
-"""The cost models by name, with what each of them takes."""
+"""The cost models by name, with what each of them takes and gives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from comp_comm.costmodels import comp_vs_comm
-from comp_comm.costmodels.breakdown import Breakdown
+from comp_comm.costmodels import breakdown, comp_vs_comm, complete, complete_columns, complete_fields, near
+from comp_comm.costmodels.answer import Answer, Columns
 from comp_comm.costmodels.scenario import Scenario
+from comp_comm.field import Value
+from comp_comm.fields import FIELDS
+from comp_comm.formulas.arrays import Array
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """A cost model: the function, the fields it models, and those it cannot do without.
+    """A cost model: the function, the fields it models, those it cannot do without, and the columns it gives.
 
-    ``for_required_tp`` are fields it reads only to derive ``tp: required``.
+    ``ranking`` is the column rows are ranked by, ``headline`` the one a table shows, ``shown`` the inputs a row always
+    has, ``derived`` those of them that the answer gives, since they follow from others. ``defaults`` are its own,
+    ``needs`` names for a field the one without which it means nothing. ``for_required_tp`` are fields it reads only to
+    derive ``tp: required``; ``base_timing`` says that presets of a profile are not for it; ``near`` are the fields
+    of a layout that the costly part of its arithmetic depends on.
     """
 
     name: str
     summary: str
-    evaluate: Callable[[Scenario], Breakdown]
+    evaluate: Callable[[Scenario], Answer]
     fields: tuple[str, ...]
     required: tuple[str, ...]
-    for_required_tp: tuple[str, ...]
+    columns: Columns
+    ranking: str
+    headline: str
+    shown: tuple[str, ...]
+    derived: Mapping[str, Callable[[Any], Array]] = field(default_factory=dict)
+    defaults: Mapping[str, Value] = field(default_factory=dict)
+    needs: Mapping[str, str] = field(default_factory=dict)
+    for_required_tp: tuple[str, ...] = ()
+    base_timing: bool = False
+    near: tuple[str, ...] = ()
+
+    def default(self, name: str) -> Value | None:
+        """Return what a field is where a study does not give it (None: it follows from others, or is not needed)."""
+        return self.defaults.get(name, FIELDS[name].default)
 
 
 COST_MODELS = {
+    "complete": CostModel(
+        "complete",
+        "a whole training step under every parallelism, with memory",
+        complete.evaluate,
+        complete_fields.FIELDS,
+        complete_fields.REQUIRED,
+        complete_columns.COLUMNS,
+        ranking="tokens_per_s",
+        headline="exposed_comm_fraction",
+        shown=complete_fields.SHOWN,
+        derived=complete_columns.DERIVED,
+        defaults=complete_fields.DEFAULTS,
+        needs=complete_fields.NEEDS,
+        base_timing=True,
+        near=near.LAYOUT_FIELDS,
+    ),
     "comp_vs_comm": CostModel(
         "comp_vs_comm",
         "one layer under tensor and data parallelism, as in arXiv:2302.02825",
         comp_vs_comm.evaluate,
         comp_vs_comm.FIELDS,
         comp_vs_comm.REQUIRED,
-        comp_vs_comm.FOR_REQUIRED_TP,
+        breakdown.COLUMNS,
+        ranking="serialized_comm_fraction",
+        headline="serialized_comm_fraction",
+        shown=(*comp_vs_comm.REQUIRED, "flop_vs_bw"),
+        for_required_tp=comp_vs_comm.FOR_REQUIRED_TP,
     ),
 }
-DEFAULT_COST_MODEL = "comp_vs_comm"
+DEFAULT_COST_MODEL = "complete"
+# Every column of every cost model, for units and meanings; one name means one thing everywhere.
+ALL_COLUMNS: Columns = {
+    name: column for model in reversed(COST_MODELS.values()) for name, column in model.columns.items()
+}

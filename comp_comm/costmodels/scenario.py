@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.costmodels.near import Near
+from comp_comm.formats import BF16, Formats
 from comp_comm.formulas.arrays import Numeric
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import Layout
 from comp_comm.transformer import GEMM_COUNTS, GemmCount, Transformer
+from comp_comm.violation import Violation
 
 
 @dataclass(frozen=True)
 class Scenario:
     """One point, or a whole open grid of them.
 
-    ``gemm_count`` says which GEMMs are counted, ``element_bytes`` is the size of an activation or gradient,
-    ``inter_node_slowdown`` divides the bandwidth of overlapped (data-parallel) communication, ``interference``
-    multiplies its time.
+    ``gemm_count`` says which GEMMs `comp_vs_comm` counts and ``element_bytes`` what an activation or gradient takes
+    there; ``formats`` are those of `complete`. ``inter_node_slowdown`` divides the bandwidth of overlapped
+    (data-parallel) communication, ``interference`` multiplies the time of what is overlapped. ``count_causal`` is 1
+    where FLOP that a causal mask hides are not counted; ``sustained`` (NaN: the profile's) is the share of its isolated
+    speed a kernel keeps. ``violations`` are rules broken before the cost model is asked. ``near`` has rows
+    that many points share.
     """
 
     transformer: Transformer
@@ -26,3 +35,10 @@ class Scenario:
     element_bytes: Numeric = 2
     inter_node_slowdown: Numeric = 1
     interference: Numeric = 1
+    formats: Formats = BF16
+    count_causal: Numeric | NDArray[np.intp] = 0
+    sustained: Numeric = np.nan
+    framework_bytes: Numeric = 0
+    tokens: Numeric = np.nan
+    violations: tuple[Violation, ...] = ()
+    near: Near | None = None

@@ -17,6 +17,12 @@ class Tier:
     hop; ``efficiency`` achieved share of the bandwidth; ``mesh`` 1 where each pair of devices has its own link, so
     that a group of n in a domain of g has (n - 1) / (g - 1) of the bandwidth; ``axes`` of a torus, of which a ring
     uses one; ``key`` what the profile calls the tier, for messages.
+
+    Of collectives: ``entry_latency`` seconds that crossing the tier adds to each of them, once; ``tree_latency``
+    seconds of one level of a tree over domains of the tier below; ``reduction`` share of the bandwidth at which the
+    network reduces messages by itself (0: it cannot), ``reduction_latency`` the seconds of that, and
+    ``reduction_members`` how many devices of a domain it takes. Here all latencies are 0; a profile that leaves one out
+    gets what is usual.
     """
 
     domain: Numeric
@@ -26,6 +32,11 @@ class Tier:
     mesh: Numeric = 0.0
     axes: Numeric = 1.0
     key: str = ""
+    entry_latency: Numeric = 0.0
+    tree_latency: Numeric = 0.0
+    reduction: Numeric = 0.0
+    reduction_latency: Numeric = 0.0
+    reduction_members: Numeric = 2.0
 
 
 @dataclass(frozen=True)
@@ -34,6 +45,14 @@ class Timing:
 
     The names are the keys of a profile's ``timing`` block. ``network_efficiency`` and ``all_reduce_latency`` replace
     the tiers' own numbers where ``use_tiers`` is 0: then the innermost tier's bandwidth serves every group.
+
+    From ``sustained`` on they are of whole training steps: what a GEMM keeps of its isolated speed, its ramp in the
+    inner dimension, the share of HBM bandwidth element-wise kernels stream at, flash attention's share of the peak and
+    its ramp in the sequence, and what the network beyond the innermost tier keeps of its isolated bandwidth. Their
+    defaults are medians over published runs and kernels of several devices.
+
+    ``collective_latency`` is the start of any collective on the tiers; ``own_shard`` is the share of its wire time that
+    a device's own shard takes inside a domain. Their defaults are fitted on collectives of many systems.
     """
 
     gemm_efficiency: Numeric = np.nan
@@ -48,6 +67,14 @@ class Timing:
     ring_limit: Numeric = 0.0
     network_efficiency: Numeric = np.nan
     all_reduce_latency: Numeric = 0.0
+    sustained: Numeric = 0.8
+    gemm_ramp_k: Numeric = 150.0
+    stream_efficiency: Numeric = 0.8
+    flash_efficiency: Numeric = 0.5
+    flash_ramp: Numeric = 500.0
+    network_sustained: Numeric = 0.67
+    collective_latency: Numeric = 9.5e-6
+    own_shard: Numeric = 0.4
 
     @property
     def memory_bound(self) -> bool:
@@ -57,10 +84,16 @@ class Timing:
 
 @dataclass(frozen=True)
 class Hardware:
-    """A device and its network as numbers: FLOP/s (dense, of one precision), bytes, bytes/s, tiers, timing."""
+    """A device and its network as numbers: FLOP/s (dense, of one precision), bytes, bytes/s, tiers, timing.
+
+    ``attention_peak_flops`` is the peak attention runs at: that of 16 bit where the precision is fp8.
+    ``host_bandwidth`` is that of the link to the host, one direction.
+    """
 
     peak_flops: Numeric
     memory_capacity: Numeric
     memory_bandwidth: Numeric
     tiers: tuple[Tier, ...]
     timing: Timing
+    attention_peak_flops: Numeric = np.nan
+    host_bandwidth: Numeric = np.nan

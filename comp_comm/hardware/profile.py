@@ -17,8 +17,14 @@ TOPOLOGIES = ("switch", "mesh", "torus")
 
 # Kinds of the numbers in a profile by the last part of their key; "share" and "count" have no unit.
 TIER_KINDS = {
-    "domain": "count", "bandwidth": "bytes/s", "latency": "seconds", "efficiency": "share", "axes": "count"
+    "domain": "count", "bandwidth": "bytes/s", "latency": "seconds", "efficiency": "share", "axes": "count",
+    "entry_latency": "seconds", "tree_latency": "seconds",
+    "reduction": "share", "reduction_latency": "seconds", "reduction_members": "count",
 }  # fmt: skip
+# Seconds for tiers beyond the innermost whose profile says nothing; in the innermost, collectives count single hops.
+ENTRY_LATENCY, TREE_LATENCY = 13e-6, 24e-6
+# A switch reduces in this time, for this many devices, unless the profile says otherwise.
+REDUCTION_LATENCY, REDUCTION_MEMBERS = 25e-6, 8.0
 TIMING_KINDS = {
     "gemm_efficiency": "share",
     "attention_efficiency": "share",
@@ -32,6 +38,14 @@ TIMING_KINDS = {
     "ring_limit": "switch",
     "network_efficiency": "share",
     "all_reduce_latency": "seconds",
+    "sustained": "share",
+    "gemm_ramp_k": "count",
+    "stream_efficiency": "share",
+    "flash_efficiency": "share",
+    "flash_ramp": "count",
+    "network_sustained": "share",
+    "collective_latency": "seconds",
+    "own_shard": "share",
 }
 BLANK = float("nan")
 BASE_TIMING = "base"  # asks for the profile's own timing, whatever preset is its default
@@ -90,7 +104,15 @@ class Profile:
             memory_bandwidth=self.value("memory.bandwidth"),
             tiers=tuple(self._tier(name) for name in self.tiers),
             timing=self._timing(self.timing_name(timing)),
+            attention_peak_flops=self._attention_peak(precision),
+            host_bandwidth=self.value("memory.host_bandwidth"),
         )
+
+    def _attention_peak(self, precision: str) -> float:
+        """Return the peak attention runs at: its scores stay in 16 bit where GEMMs are in fp8."""
+        if precision != "fp8":
+            return self.value(f"peak.{precision}")
+        return max(self.value("peak.bf16", 0.0), self.value("peak.fp16", 0.0)) or BLANK
 
     def check_precision(self, precision: str) -> None:
         """Raise ``ConfigError`` where the profile has no peak of a precision."""
@@ -111,6 +133,7 @@ class Profile:
 
     def _tier(self, name: str) -> Tier:
         key = f"network.{name}"
+        beyond = 0.0 if name == self.tiers[0] else 1.0
 
         def number(part: str, default: float) -> float:
             """Return a number of the tier: its default where it is left out, blank where it is null."""
@@ -124,6 +147,11 @@ class Profile:
             mesh=float(self.topologies[name] == "mesh"),
             axes=number("axes", 1.0),
             key=key,
+            entry_latency=number("entry_latency", beyond * ENTRY_LATENCY),
+            tree_latency=number("tree_latency", beyond * TREE_LATENCY),
+            reduction=number("reduction", 0.0),
+            reduction_latency=number("reduction_latency", REDUCTION_LATENCY),
+            reduction_members=number("reduction_members", REDUCTION_MEMBERS),
         )
 
     def _timing(self, preset: str | None) -> Timing:

@@ -79,3 +79,14 @@ def _csv_cells(values: list[Any]) -> list[Any]:
 
 
 WRITERS = {"json": write_json, "jsonl": write_jsonl, "csv": write_csv}
+
+
+def write_record(out: IO[str], record: Record) -> None:
+    """Write one JSON object for people and programs: indented."""
+    json.dump(record, out, indent=1, allow_nan=False)
+    out.write("\n")
+
+
+def write_rows(out: IO[str], rows: Sequence[Record], form: str) -> None:
+    """Write records, all with the same keys, as CSV or JSON lines."""
+    WRITERS[form](out, [as_columns(rows)], list(rows[0]), {})

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from comp_comm.costmodels.breakdown import COLUMNS
+from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
 from comp_comm.fields import FIELDS
 from comp_comm.report.output import save_bytes
 from comp_comm.report.table import BINARY_FIELDS, SCALES

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from comp_comm.costmodels.breakdown import COLUMNS
+from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
 from comp_comm.errors import ConfigError, MissingExtraError, one_of
 from comp_comm.fields import FIELDS
 from comp_comm.report import picture

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import tabulate
 
-from comp_comm.costmodels.breakdown import COLUMNS
+from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
 from comp_comm.fields import FIELDS
 from comp_comm.report.machine import Batches, Record, as_records
 

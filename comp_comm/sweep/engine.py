@@ -8,14 +8,14 @@ tile, each small enough to stay in the cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.configs.axes import Axis
-from comp_comm.costmodels.breakdown import COLUMNS, Breakdown
+from comp_comm.costmodels import Answer
 from comp_comm.errors import CompcommError
 from comp_comm.formulas.arrays import Array, Index
 from comp_comm.sweep.blocks import Block, box_size, boxes, extent, inside, slabs
@@ -36,14 +36,17 @@ class _Tile:
     plan: Plan
     index: Index
     shape: tuple[int, ...]
-    breakdown: Breakdown
+    answer: Answer
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column on the axes it depends on."""
-        if name in COLUMNS:
-            return np.asarray(COLUMNS[name].of(self.breakdown))
-        if name == FEASIBLE:
-            return ~self.breakdown.broken
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            if name in self.plan.made:
+                return np.asarray(self.plan.made[name].of(self.answer))
+            if name == FEASIBLE:
+                return ~self.answer.broken
+            if name in self.plan.model.derived:
+                return np.asarray(self.plan.model.derived[name](self.answer))
         return self.plan.grid.column(name, self.index)
 
     def kept(self, wanted: NDArray[np.bool_] | None = None) -> NDArray[np.bool_] | None:
@@ -51,7 +54,7 @@ class _Tile:
         mask = wanted
         for condition in self.plan.where:
             holds = condition.holds(self.column)
-            outputs = any(name in COLUMNS for name in condition.columns)
+            outputs = any(name in self.plan.made for name in condition.columns)
             holds = holds & self.column(FEASIBLE) if outputs else holds
             mask = holds if mask is None else mask & holds
         return mask
@@ -59,16 +62,16 @@ class _Tile:
     def reasons(self) -> NDArray[Any]:
         """Return why each point is infeasible, empty where it is feasible."""
         text = np.full(self.shape, "", dtype=object)
-        for violation in self.breakdown.violations if self.breakdown.broken.any() else ():
+        for violation in self.answer.violations if self.answer.broken.any() else ():
             broken = np.broadcast_to(violation.broken, self.shape)
             text = np.where(broken, np.where(text == "", violation.reason, text + ("; " + violation.reason)), text)
         return text
 
 
 def _tiles(plan: Plan, block: Block) -> Iterator[_Tile]:
-    breakdown = plan.evaluate(block)
+    answer = plan.evaluate(block)
     for tile in slabs(extent(block), TILE_POINTS):
-        yield _Tile(plan, inside(block, tile), extent(tile), breakdown.at(tile))
+        yield _Tile(plan, inside(block, tile), extent(tile), answer.at(tile))
 
 
 @dataclass
@@ -100,7 +103,7 @@ def _rows(tile: _Tile, columns: Sequence[str], keep: Any) -> Rows:
             found[name] = tile.reasons().reshape(-1)[keep]
             continue
         values = np.broadcast_to(tile.column(name), tile.shape).reshape(-1)[keep]
-        if name in COLUMNS:
+        if name in tile.plan.made:
             if not np.isfinite(values[feasible]).all():
                 raise CompcommError(f"{name} is no finite number at points that break no rule; nothing was written")
             values = values if feasible.all() else np.where(feasible, values, np.nan)
@@ -157,8 +160,9 @@ def ranked_blocks(
 def _box(plan: Plan) -> list[int]:
     """Return the box in which to rank: the cost model itself tells which axes its arrays have."""
     shape = plan.grid.shape
-    breakdown = plan.evaluate(tuple(slice(0, 2) for _ in shape))
-    arrays = (np.asarray(getattr(breakdown, item.name)) for item in fields(breakdown) if item.name != "violations")
+    answer = plan.evaluate(tuple(slice(0, 2) for _ in shape))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        arrays = [np.asarray(array) for array in answer.arrays()]
     supports = {tuple(n > 1 for n in array.shape) or (False,) * len(shape) for array in arrays}
     return box_size(shape, sorted(supports), BLOCK_NUMBERS)
 
@@ -167,7 +171,7 @@ def _scores(tile: _Tile, by: str, ascending: bool) -> NDArray[Any]:
     """Return what is to be large, minus infinity where a point does not count; broadcastable to the tile."""
     values = tile.column(by)
     values = -values if ascending else values
-    broken = tile.breakdown.broken
+    broken = tile.answer.broken
     mask = tile.kept(~broken if broken.any() else None)
     return values if mask is None else np.where(mask, values, -np.inf)
 

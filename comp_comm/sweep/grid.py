@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.configs.axes import Axis
-from comp_comm.costmodels import Scenario
+from comp_comm.costmodels import CostModel, Scenario
+from comp_comm.costmodels.near import Near, Shared
 from comp_comm.fields import FIELDS, PRECISION_BYTES, Value
-from comp_comm.formulas.arrays import Array, Index, take, to_float
+from comp_comm.formats import make_formats
+from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
 from comp_comm.formulas.scaling import next_divisor, required_tp
 from comp_comm.formulas.transformer import core_parameters
 from comp_comm.hardware.evolution import evolve
-from comp_comm.hardware.profile import Profile
-from comp_comm.layout import Layout, Violation
+from comp_comm.hardware.profile import BASE_TIMING, Profile
+from comp_comm.layout import Layout
+from comp_comm.sweep.distinct import Table, distinct_rows
 from comp_comm.sweep.machines import Machines, build_machines
 from comp_comm.transformer import GEMM_COUNTS, GemmCount, Transformer
+from comp_comm.violation import Violation
 
 EVOLUTION = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity")
 HARDWARE = "hardware"
+FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision")
 # The base model of Eq 10 (Megatron-LM BERT 3.9B) ran on V100 with 32 GiB.
 BASE_MEMORY = 32 * 2**30
+Noun = TypeVar("Noun", Transformer, Layout)
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,7 @@ class Grid:
     profiles: tuple[Profile, ...]
     fixed: dict[str, Value]
     axes: tuple[Axis, ...]
+    model: CostModel
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -72,10 +79,16 @@ class Grid:
             return self.axes[axis].values[name]
         return (self.fixed[name],) if name in self.fixed else ()
 
+    @cached_property
+    def _words(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
     def words(self, name: str) -> tuple[str, ...]:
         """Return the distinct words of a choice in the order of its codes, its default where it is not given."""
-        labels = self.labels(name) or tuple(filter(None, [FIELDS[name].default]))
-        return tuple(dict.fromkeys(map(str, labels)))
+        if name not in self._words:
+            labels = self.labels(name) or tuple(filter(None, [self.model.default(name)]))
+            self._words[name] = tuple(dict.fromkeys(map(str, labels)))
+        return self._words[name]
 
     @cached_property
     def _arrays(self) -> dict[str, NDArray[Any]]:
@@ -89,10 +102,11 @@ class Grid:
             if axis is None:
                 arrays[name] = np.asarray(0) if words else to_float(float(labels[0]))
                 continue
-            distinct: list[Value] = list(dict.fromkeys(labels))
+            distinct: list[Value] = list(dict.fromkeys(labels)) if words else []
             if name == HARDWARE:  # codes are rows of the machine table, whatever order the points are in
                 distinct = [profile.name for profile in self.profiles]
-            values = np.asarray([distinct.index(label) for label in labels] if words else labels, np.float64)
+            place = {label: number for number, label in enumerate(distinct)}
+            values = np.asarray([place[label] for label in labels] if words else labels, np.float64)
             shape = [1] * len(self.axes)
             shape[axis] = len(labels)
             arrays[name] = values.reshape(shape)
@@ -101,7 +115,11 @@ class Grid:
     @cached_property
     def machines(self) -> Machines:
         """The hardware table of every profile, precision and timing that occurs."""
-        return build_machines(self.profiles, self.words("precision"), self.words("timing") or (None,))
+        return build_machines(self.profiles, self.words("precision"), self.words("timing") or (self._preset,))
+
+    @property
+    def _preset(self) -> str | None:
+        return BASE_TIMING if self.model.base_timing else None
 
     def values(self, name: str, index: Index) -> NDArray[Any]:
         """Return a field's numbers (codes for words) on a block, its default where the study does not give it."""
@@ -109,38 +127,90 @@ class Grid:
             return take(self._arrays[name], index)
         if name == HARDWARE or FIELDS[name].kind == "choice":
             return np.asarray(0)
-        default = FIELDS[name].default
+        default = self.model.default(name)
         return to_float(np.nan if default is None else float(default))
 
     def scenario(self, index: Index) -> tuple[Scenario, tuple[Violation, ...]]:
         """Return the scenario of a block of the grid, and the rules broken in making it."""
         codes = (self.values(name, index) for name in (HARDWARE, "precision", "timing"))
         code = self.machines.code(*(np.asarray(part, np.intp) for part in codes))
-        factors = {name: self.values(name, index) for name in EVOLUTION}
+        factors: dict[str, Any] = {name: self.values(name, index) for name in EVOLUTION}
         hardware = evolve(self.machines.pick(code), **factors)
         tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
-        dp = self.values("dp", index)
+        formats = {name: self.codes(name, index) for name in FORMATS}
         scenario = Scenario(
-            transformer=Transformer(self.values("hidden", index), self.values("seq_len", index)),
-            layout=Layout(self.values("micro_batch", index), tp, np.where(np.isnan(dp), np.inf, dp)),
+            transformer=self._noun(Transformer, index),
+            layout=replace(self._noun(Layout, index), tp=tp),
             hardware=hardware,
             gemm_count=self._gemm_count(index),
-            element_bytes=self._element_bytes(index),
+            element_bytes=self._lookup("precision", PRECISION_BYTES, index),
             inter_node_slowdown=self.values("inter_node_slowdown", index),
             interference=self.values("interference", index),
+            formats=make_formats(*formats.values()),
+            count_causal=self.codes("count_attention", index),
+            sustained=self.values("sustained", index),
+            framework_bytes=self.values("framework_gib", index) * 2.0**30,
+            tokens=self.values("tokens", index),
+            near=self._near(index),
         )
         return scenario, (*self.machines.violations(code), *violations)
 
-    def _lookup(self, name: str, table: dict[str, float], index: Index) -> Array:
+    @cached_property
+    def _table(self) -> tuple[int, Table] | None:
+        """The axis along which fields move together, and its distinct rows of those that few of a step's parts need."""
+        axis = max(range(len(self.axes)), key=lambda i: len(self.axes[i]), default=None)
+        if axis is None or not self.model.near or set(self.axes[axis].values) <= set(self.model.near):
+            return None
+        names = [name for name in self.axes[axis].values if name in self.model.near]
+        columns = [self._arrays[name].reshape(-1) for name in names]
+        table = distinct_rows(columns, len(self.axes[axis]))
+        return (axis, table) if 2 * table.first.size <= len(self.axes[axis]) else None
+
+    @cached_property
+    def _shared(self) -> dict[Any, Shared]:
+        return {}
+
+    def _near(self, index: Index) -> Near | None:
+        """Return the rows that points of a block share, where a table of layouts is one of the axes."""
+        if self._table is None:
+            return None
+        axis, table = self._table
+        part = index[axis]
+        others = tuple(WHOLE if i == axis else each for i, each in enumerate(index))
+        key = tuple((each.start, each.stop) if isinstance(each, slice) else id(each) for each in others)
+        if key not in self._shared:
+            self._shared.clear()
+            rows = {name: tuple(values[i] for i in table.first) for name, values in self.axes[axis].values.items()}
+            axes = (*self.axes[:axis], Axis(rows), *self.axes[axis + 1 :])
+            self._shared[key] = Shared(replace(self, axes=axes).scenario(others)[0])
+        return Near(self._shared[key], axis, table.row[part])
+
+    def _noun(self, noun: type[Noun], index: Index) -> Noun:
+        """Return a transformer or a layout of this grid's numbers: its attributes are fields of the cost model."""
+        named: dict[str, Any] = {item.name: self._number(item.name, index) for item in fields(noun)
+                                 if item.name in self.model.fields}
+        return noun(**named)
+
+    def _number(self, name: str, index: Index) -> NDArray[Any]:
+        return self.codes(name, index) if FIELDS[name].kind == "choice" else self.values(name, index)
+
+    def codes(self, name: str, index: Index) -> NDArray[np.intp]:
+        """Return a choice as the place of its word among all words of the field, -1 where it is not given."""
+        known = FIELDS[name].words
+        labels = self.words(name)
+        if not labels:
+            return np.asarray(-1)
+        table = np.asarray([known.index(word) for word in labels], np.intp)
+        return table[np.asarray(self.values(name, index), np.intp)]
+
+    def _lookup(self, name: str, table: dict[str, Any], index: Index) -> Array:
+        """Return the number that a choice's word stands for."""
         column = to_float([table[word] for word in self.words(name)])
         return column[np.asarray(self.values(name, index), np.intp)]
 
-    def _element_bytes(self, index: Index) -> Array:
-        return self._lookup("precision", {name: float(size) for name, size in PRECISION_BYTES.items()}, index)
-
     def _gemm_count(self, index: Index) -> GemmCount:
         columns = (
-            self._lookup("count", {name: float(getattr(count, part)) for name, count in GEMM_COUNTS.items()}, index)
+            self._lookup("count", {name: getattr(count, part) for name, count in GEMM_COUNTS.items()}, index)
             for part in GemmCount._fields
         )
         return GemmCount(*columns)

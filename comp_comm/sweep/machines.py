@@ -6,7 +6,7 @@ Points pick rows of it by an integer code, so that a list of devices, precisions
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -81,13 +81,7 @@ def _missing(profile: Profile, precision: str, timing: str | None) -> dict[str, 
 
 def _padded(hardware: Hardware, tiers: int) -> Hardware:
     """Return ``hardware`` with blank tiers beyond its outermost one: what no tier connects is not known."""
-    return Hardware(
-        hardware.peak_flops,
-        hardware.memory_capacity,
-        hardware.memory_bandwidth,
-        hardware.tiers + (BLANK_TIER,) * (tiers - len(hardware.tiers)),
-        hardware.timing,
-    )
+    return replace(hardware, tiers=hardware.tiers + (BLANK_TIER,) * (tiers - len(hardware.tiers)))
 
 
 def _stack(rows: tuple[Any, ...], code: NDArray[np.intp]) -> Any:

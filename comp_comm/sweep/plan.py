@@ -9,10 +9,10 @@ import numpy as np
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
-from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, CostModel
-from comp_comm.costmodels.breakdown import COLUMNS, Breakdown
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, Answer, CostModel
+from comp_comm.costmodels.answer import Columns
 from comp_comm.errors import nearest, one_of
-from comp_comm.fields import FIELDS
+from comp_comm.fields import FIELDS, Value
 from comp_comm.formulas.arrays import Index
 from comp_comm.sweep.grid import EVOLUTION, HARDWARE, Grid
 from comp_comm.sweep.where import Condition, parse_condition
@@ -31,16 +31,22 @@ class Plan:
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """Input columns of a row: what moves, then what the cost model needs, then flop_vs_bw."""
+        """Input columns of a row: what moves, and what the cost model always shows."""
         moving = self.grid.moving
-        always = (*self.model.required, "flop_vs_bw")
-        named = sorted({*always, *moving} - {HARDWARE}, key=list(FIELDS).index)
+        named = sorted({*self.model.shown, *moving} - {HARDWARE}, key=list(FIELDS).index)
         return (*((HARDWARE,) if HARDWARE in moving else ()), *named)
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """Output columns of a row."""
-        return tuple(COLUMNS)
+        return tuple(self.made)
+
+    @cached_property
+    def made(self) -> Columns:
+        """Output columns by name: those the cost model can make of this study."""
+        known = self.grid.names
+        columns = self.model.columns.items()
+        return {name: column for name, column in columns if not column.needs or column.needs in known}
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -51,12 +57,14 @@ class Plan:
         """Return the plan over other axes; a field that moves along one of them is no longer fixed."""
         return replace(self, grid=replace(self.grid, axes=axes))
 
-    def evaluate(self, index: Index) -> Breakdown:
-        """Return the breakdown of a block of the grid, with every broken rule."""
+    def evaluate(self, index: Index) -> Answer:
+        """Return the cost model's answer for a block of the grid, with every broken rule.
+
+        What it makes only when asked (a column) may still divide by zero at points that break a rule.
+        """
         scenario, violations = self.grid.scenario(index)
         with np.errstate(invalid="ignore", divide="ignore"):
-            breakdown = self.model.evaluate(scenario)
-        return replace(breakdown, violations=(*violations, *breakdown.violations))
+            return self.model.evaluate(replace(scenario, violations=violations))
 
 
 def make_plan(study: Study, free: str | None = None) -> Plan:
@@ -68,13 +76,18 @@ def make_plan(study: Study, free: str | None = None) -> Plan:
     axes = study.axes
     if study.hardware_axis:
         axes = (Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}), *axes)
-    plan = Plan(study, model, Grid(study.profiles, study.fixed, axes), ())
+    plan = Plan(study, model, Grid(study.profiles, _modelled(study, model), axes, model), ())
     _check_fields(study, plan)
     conditions = _conditions(study, plan)
     if study.profiles and all(plan.grid.labels(name) for name in model.required):
         _check_fixed_rules(study, plan, free)
     study.problems.raise_if_any()
     return replace(plan, where=conditions)
+
+
+def _modelled(study: Study, model: CostModel) -> dict[str, Value]:
+    """Return what is fixed and the cost model knows: a model's file says more than one of them needs."""
+    return {name: value for name, value in study.fixed.items() if name in model.fields}
 
 
 def _cost_model(study: Study) -> CostModel:
@@ -88,11 +101,15 @@ def _cost_model(study: Study) -> CostModel:
 
 def _check_fields(study: Study, plan: Plan) -> None:
     model, names = plan.model, set(plan.grid.names) - {HARDWARE}
-    for name in sorted(names - set(model.fields)):
-        study.problem(name, f"{model.name} does not model {name} ({one_of(model.fields)})")
+    for name in sorted(set(study.origins) & set(FIELDS) - set(model.fields)):
+        if name in {*study.fixed, *plan.grid.moving}:
+            study.problem(name, f"{model.name} does not model {name} ({_models_with(name)})")
+    _check_needs(study, plan)
     missing = [name for name in model.required if name not in names and name not in study.origins]
-    for name in missing if not study.model_failed else ():
-        study.problem(name, f"'{name}' is missing: give it under 'set' or 'sweep' ({FIELDS[name].help})")
+    if missing and not study.model_failed:
+        hint = _other_model(study, model, names)
+        for name in missing:
+            study.problem(name, f"'{name}' is missing: give it under 'set' or 'sweep' ({FIELDS[name].help}){hint}")
     if plan.grid.derives_tp:
         if not names & {"layers", "parameters"}:
             study.problem("tp", "'tp: required' needs 'layers' or 'parameters' to know the size of the model")
@@ -103,6 +120,26 @@ def _check_fields(study: Study, plan: Plan) -> None:
     for name in model.for_required_tp:
         if name in study.origins:
             study.problem(name, f"{name} only matters with 'tp: required' in {model.name}, which times one layer")
+
+
+def _check_needs(study: Study, plan: Plan) -> None:
+    model, names = plan.model, plan.grid.names
+    for name, other in model.needs.items():
+        if name in study.origins and other not in names:
+            study.problem(name, f"{name} means nothing without {other}; give that too, or leave it out")
+    if "tp" in names and plan.grid.derives_tp and "memory_scaling" not in model.fields:
+        study.problem("tp", f"'tp: required' is for comp_vs_comm; {model.name} needs a number")
+
+
+def _other_model(study: Study, model: CostModel, names: set[str]) -> str:
+    """Return a hint where a study says no cost model, and what it gives is all that another one needs."""
+    others = [other.name for other in COST_MODELS.values() if other is not model and set(other.required) <= names]
+    return f"; or did you mean 'cost_model: {others[0]}'?" if others and study.cost_model is None else ""
+
+
+def _models_with(name: str) -> str:
+    able = [model.name for model in COST_MODELS.values() if name in model.fields]
+    return f"{one_of(able)} does" if able else "no cost model does"
 
 
 def _conditions(study: Study, plan: Plan) -> tuple[Condition, ...]:
@@ -121,7 +158,8 @@ def _check_fixed_rules(study: Study, plan: Plan, free: str | None) -> None:
     """A rule that fixed values break on their own is an error, not an infeasible point."""
     first: Index = tuple(slice(0, 1) for _ in plan.grid.axes)
     for violation in plan.evaluate(first).violations:
-        if violation.broken.ndim == 0 and bool(violation.broken) and free not in violation.fields:
+        fixed = violation.wrong and violation.broken.ndim == 0 and bool(violation.broken)
+        if fixed and free not in violation.fields:
             known = [name for name in violation.fields if plan.grid.axis_of(name) is None and name in study.fixed]
             values = ", ".join(f"{name} is {study.fixed[name]}" for name in known)
             study.problem(known[0] if known else HARDWARE, violation.reason + (f": {values}" if len(known) > 1 else ""))
@@ -129,6 +167,15 @@ def _check_fixed_rules(study: Study, plan: Plan, free: str | None) -> None:
 
 def notes(plan: Plan) -> list[str]:
     """Return what a reader should know that is no error: settings without effect, derived values."""
+    found = _paper_notes(plan) if plan.model.name == "comp_vs_comm" else _step_notes(plan)
+    model, given = plan.study.model, plan.study.origins
+    taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.required]
+    if model and taken:
+        found.append(f"{', '.join(taken)} are the study's, not those of {model.name}")
+    return found
+
+
+def _paper_notes(plan: Plan) -> list[str]:
     found = []
     given = plan.study.origins
     timings = [row.timing for row in plan.grid.machines.rows]
@@ -142,16 +189,23 @@ def notes(plan: Plan) -> list[str]:
         scaling = np.unique(plan.grid.memory_scaling(index, hardware.memory_capacity))
         shown = ", ".join(f"{value:g}" for value in scaling[:5]) + (", ..." if scaling.size > 5 else "")
         found.append(f"tp is the required TP of Eq 10 at memory scaling {shown}, rounded up to a divisor of hidden")
-    model = plan.study.model
-    taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.required]
-    if model and taken:
-        found.append(f"{', '.join(taken)} are the study's, not those of {model.name}")
     if "dp" not in plan.grid.names and any(np.any(timing.use_tiers) for timing in timings):
         found.append("dp is not given: gradients are reduced on intra-node links, as the paper estimates; "
                      "give dp to place them on the network tiers")  # fmt: skip
-    if model and model.dimensions.get("ffn_hidden", 0) not in (0, 4 * int(model.fields.get("hidden", 0))):
-        found.append(f"{plan.model.name} takes an FC dimension of 4 x hidden; "
-                     f"{model.name} has {model.dimensions['ffn_hidden']}")  # fmt: skip
+    model = plan.study.model
+    ffn = float(model.fields.get("ffn_hidden", 0)) if model else 0.0
+    if model and ffn not in (0, 4 * float(model.fields.get("hidden", 0))):
+        found.append(f"{plan.model.name} takes an FC dimension of 4 x hidden; {model.name} has {ffn:.0f}")
+    return found
+
+
+def _step_notes(plan: Plan) -> list[str]:
+    found = []
+    names = plan.grid.names
+    if "global_batch" not in names and "accumulation" not in names:
+        found.append("neither global_batch nor accumulation is given: a replica does one micro-batch a step")
+    if "gpus" not in names and "dp" not in names:
+        found.append("neither gpus nor dp is given: there is one replica (tp x cp x pp devices)")
     return found
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 import comp_comm
 from comp_comm.configs.study import Study, load_study, study_from
-from comp_comm.costmodels.breakdown import COLUMNS
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS
 from comp_comm.hardware.profile import BASE_TIMING
@@ -25,7 +24,6 @@ MAX_ROWS = 10_000_000
 MAX_RANKED_POINTS = 10**15
 MAX_TOP = 1_000_000
 LISTED = 100  # an axis longer than this is summed up in the meta block
-DEFAULT_RANKING = "serialized_comm_fraction"
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,8 @@ class Result:
 
     Examples
     --------
-    >>> result = sweep({"set": {"hidden": "64K", "seq_len": "4K", "micro_batch": 1, "tp": 256}})
+    >>> point = {"hidden": "64K", "seq_len": "4K", "micro_batch": 1, "tp": 256}
+    >>> result = sweep({"cost_model": "comp_vs_comm", "set": point})
     >>> round(float(result.columns["serialized_comm_fraction"][0]), 3)
     0.478
     """
@@ -85,7 +84,7 @@ def sweep(
     overrides: Sequence[str] = (),
     columns: Sequence[str] = (),
     top: int | None = None,
-    by: str = DEFAULT_RANKING,
+    by: str | None = None,
     ascending: bool = False,
 ) -> Result:
     """Evaluate a study: a path or catalogue name, a mapping of the same form, or one already read.
@@ -99,7 +98,7 @@ def sweep(
     columns : sequence of str
         Columns wanted; all of them if none are named.
     top, by, ascending :
-        Only the ``top`` rows with the largest (or smallest) ``by``.
+        Only the ``top`` rows with the largest (or smallest) ``by``, the cost model's own if not given.
 
     Returns
     -------
@@ -125,7 +124,7 @@ def stream_rows(
     plan: Plan,
     wanted: Sequence[str],
     top: int | None = None,
-    by: str = DEFAULT_RANKING,
+    by: str | None = None,
     ascending: bool = False,
     progress: Progress | None = None,
 ) -> Stream:
@@ -145,6 +144,7 @@ def stream_rows(
     if top is None:
         stream.blocks = row_blocks(plan, every, watch)
         return stream
+    by = by or plan.model.ranking
     check_columns(plan, [by])
     if by in (FEASIBLE, REASON, *WORDS):
         raise ConfigError(f"'{by}' has no largest value; --by takes a column of numbers")
@@ -203,10 +203,12 @@ def meta(plan: Plan) -> dict[str, Any]:
     unused = () if grid.derives_tp else plan.model.for_required_tp  # a model brings them, nothing reads them
     stated = {name: grid.labels(name)[0] for name in grid.names if name not in moving and name not in unused}
     for name in plan.model.fields:
-        if name not in (*stated, *moving, *unused) and FIELDS[name].default is not None:
-            stated[name] = FIELDS[name].default or ""
+        default = plan.model.default(name)
+        if name not in (*stated, *moving, *unused) and default is not None:
+            stated[name] = default
     presets = {profile.name: profile.timing_name(None) for profile in grid.profiles}
-    if "timing" not in stated and "timing" not in moving and len(set(presets.values())) == 1:
+    free = "timing" in plan.model.fields and "timing" not in stated and "timing" not in moving
+    if free and len(set(presets.values())) == 1:
         stated["timing"] = next(iter(presets.values())) or BASE_TIMING
     return {
         **identity(),
@@ -218,6 +220,6 @@ def meta(plan: Plan) -> dict[str, Any]:
         "fixed": dict(sorted(stated.items())),
         "axes": [{name: _axis(values) for name, values in axis.values.items()} for axis in grid.axes],
         "where": list(study.where),
-        "units": {name: COLUMNS[name].unit or "1" for name in plan.outputs},
+        "units": {name: column.unit or "1" for name, column in plan.made.items()},
         "points": grid.points,
     }

@@ -13,7 +13,7 @@ import numpy as np
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
-from comp_comm.costmodels.breakdown import COLUMNS
+from comp_comm.costmodels import ALL_COLUMNS
 from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
 from comp_comm.fields import FIELDS, Value, solvable
 from comp_comm.formulas.arrays import Array, Index, to_float
@@ -46,9 +46,9 @@ def ask(column: str, target: float, field: str, between: tuple[float, float] | N
 
     Raises ``ConfigError`` for an unknown column, a field that cannot be solved for, or a span that is none.
     """
-    if column not in COLUMNS:
-        raise ConfigError(f"--target: no column is called '{column}'{nearest(column, COLUMNS)} "
-                          f"({one_of(list(COLUMNS))})")  # fmt: skip
+    if column not in ALL_COLUMNS:
+        raise ConfigError(f"--target: no column is called '{column}'{nearest(column, ALL_COLUMNS)} "
+                          f"({one_of(list(ALL_COLUMNS))})")  # fmt: skip
     able = solvable(FIELDS)
     field = field.replace("-", "_")
     span = FIELDS[field].solve if field in able else None
@@ -89,7 +89,8 @@ def solve(study: Study, question: Question) -> tuple[Records, dict[str, Any]]:
     Examples
     --------
     >>> from comp_comm.configs.study import study_from
-    >>> study = study_from({"set": {"hidden": "64K", "seq_len": "4K", "micro_batch": 1, "tp": 256}})
+    >>> point = {"hidden": "64K", "seq_len": "4K", "micro_batch": 1, "tp": 256}
+    >>> study = study_from({"cost_model": "comp_vs_comm", "set": point})
     >>> rows, _ = solve(study, ask("serialized_comm_fraction", 0.2, "network"))
     >>> round(rows[0]["value"], 3)
     3.659
@@ -97,6 +98,7 @@ def solve(study: Study, question: Question) -> tuple[Records, dict[str, Any]]:
     study = _without(study, question.field)
     study.fixed[question.field] = 1
     plan = make_plan(study, free=question.field)
+    _check_question(plan, question)
     if plan.grid.derives_tp and question.field in ("hidden", "tp"):
         raise ConfigError(f"'tp: required' follows from hidden; give tp a value to solve for {question.field}")
     if plan.grid.points > MAX_POINTS:
@@ -112,6 +114,15 @@ def solve(study: Study, question: Question) -> tuple[Records, dict[str, Any]]:
     return rows, {**about, "solve": vars(question), "points": plan.grid.points}
 
 
+def _check_question(plan: Plan, question: Question) -> None:
+    if question.column not in plan.made:
+        raise ConfigError(f"--target: {plan.model.name} has no column '{question.column}' here "
+                          f"({one_of(plan.outputs)})")  # fmt: skip
+    able = solvable(plan.model.fields)
+    if question.field not in able:
+        raise ConfigError(f"--for: {plan.model.name} does not model {question.field} ({one_of(able)})")
+
+
 def _without(study: Study, field: str) -> Study:
     """Return the study without what it says of a field."""
     axes = (Axis({n: v for n, v in axis.values.items() if n != field}) for axis in study.axes)
@@ -121,7 +132,9 @@ def _without(study: Study, field: str) -> Study:
 
 
 def _column(plan: Plan, index: Index, shape: tuple[int, ...], column: str) -> Array:
-    return to_float(np.broadcast_to(COLUMNS[column].of(plan.evaluate(index)), shape))
+    answer = plan.evaluate(index)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        return to_float(np.broadcast_to(plan.made[column].of(answer), shape))
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ REDUCE_RATE = 0.748 * 150e9 / 2
 
 def engine(preset: str = "A", hardware: str = "mi210") -> np.ndarray:
     """The engine's ten largest serialized fractions of 10^8 points."""
-    study = {"hardware": hardware, "sweep": AXES}
+    study = {"cost_model": "comp_vs_comm", "hardware": hardware, "sweep": AXES}
     if hardware == "mi210":
         study["set"] = {"timing": preset}
     return sweep(study, top=TOP, columns=["serialized_comm_fraction"]).columns["serialized_comm_fraction"]

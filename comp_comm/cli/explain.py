@@ -1,0 +1,33 @@
+"""``compcomm explain``: one training step, operation by operation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from comp_comm.cli import options
+from comp_comm.sweep.point import explain
+
+
+@click.command(epilog="Examples: compcomm explain llama-step | compcomm explain llama-step --tp 4 --format json | "
+               "compcomm explain --hardware h100-sxm --model llama-3-8b --gpus 64 --global-batch 256")  # fmt: skip
+@options.point_options
+@options.format_options
+def command(path: str | None, form: str | None, **given: Any) -> int:
+    """Explain one training step: every operation with its formula, FLOP, bytes, seconds and share; then the step.
+
+    The point is a STUDY (a YAML file or a name of the catalogue), flags, or both. csv and jsonl give the operations.
+    """
+    from comp_comm.report import explain_table, machine
+
+    form = options.prepare(form, path)
+    found = explain(options.point_study(given))
+    options.note(found["meta"]["notes"])
+    if not found["feasible"]:
+        options.note([found["reason"]])
+    if form == "json":
+        return options.write(path, lambda out: machine.write_record(out, found))
+    if form in machine.WRITERS:
+        return options.write(path, lambda out: machine.write_rows(out, found["operations"], form))
+    return options.write(path, lambda out: explain_table.write_explanation(out, found, form))

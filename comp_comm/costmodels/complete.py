@@ -1,0 +1,394 @@
+"""The cost model of a complete training step: every parallelism, every byte, memory.
+
+A step is a list of operations (`comp_comm.operations`), timed one by one (`comp_comm.timing`) on the slowest stage of a
+pipeline. Compute, recomputation, optimizer, visible communication and the bubble add up to the step exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from comp_comm.costmodels.footprint import Footprint
+from comp_comm.costmodels.layer_times import (
+    NOTHING,
+    ZERO,
+    Call,
+    LayerTimes,
+    Spent,
+    overlapped,
+    time_operations,
+    visible,
+)
+from comp_comm.costmodels.near import PickedTimes
+from comp_comm.costmodels.pipeline import Pipeline, Stage
+from comp_comm.costmodels.scenario import Scenario
+from comp_comm.costmodels.state_comm import state_spent
+from comp_comm.costmodels.step_rules import step_violations
+from comp_comm.costmodels.step_work import StepWork, beside_layers
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.hardware.numbers import Hardware
+from comp_comm.layout import FULL, resolved_layout
+from comp_comm.operations import messages as wire
+from comp_comm.operations.attention import attention_block
+from comp_comm.operations.context import Context
+from comp_comm.operations.ends import embedding, gradient_norm_bytes, logits, optimizer_bytes
+from comp_comm.operations.feed_forward import feed_forward_block, norms_and_residuals
+from comp_comm.operations.memory import Activations, layer_activations
+from comp_comm.operations.parameters import Parameters, held_parameters
+from comp_comm.operations.shapes import Message, Peers
+from comp_comm.operations.work import PASSES, Work, forward_work, layers_run
+from comp_comm.timing.collectives import Group
+from comp_comm.timing.kernels import Kernels, Passes
+from comp_comm.timing.network import collective_seconds
+from comp_comm.timing.spans import Span, span_of
+from comp_comm.transformer import resolved
+from comp_comm.violation import Violation
+
+GROUPS = ("tp", "cp", "ep", "pp", "dp", "world")
+
+
+@dataclass(frozen=True)
+class Step(StepWork):
+    """One training step on one device, as arrays that are made when they are asked for.
+
+    ``layout`` and ``transformer`` are resolved; all seconds are those of a device of the slowest stage.
+    """
+
+    def arrays(self) -> Iterable[Array]:
+        """Return what a sweep over steps holds."""
+        return [self.step_s, self.memory_bytes, self.layer.compute.forward]
+
+    @cached_property
+    def hardware_flops(self) -> Array:
+        """FLOP of a step with those of recomputation and of the padded vocabulary, over all devices."""
+        work: Work = forward_work(self.transformer, self.vocab, self.scenario.count_causal)
+        layers, pipe, pp = layers_run(self.transformer), self.pipeline, to_float(self.layout.pp)
+        again = np.minimum(pipe.layers_again(Stage(layers / pp, 0.0, 0.0)) * pp, layers)
+        full = np.asarray(self.layout.recompute) == FULL
+        extra = np.where(full, work.gemms, 0.0) + work.attention
+        repeated = again * extra * (np.asarray(self.layout.recompute) > 0)
+        once = PASSES * (layers * (work.gemms + work.attention) + work.ends)
+        return to_float(self.layout.global_batch) * (once + repeated)
+
+    # -- how long it takes --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """What times kernels here."""
+        f = self.scenario.formats
+        held = np.where(to_float(f.accumulate) > 0, f.accumulate, f.grad)
+        return Kernels(self.hardware, f.operand, f.activation, held, self.scenario.sustained)
+
+    def _call(self, message: Message) -> Call:
+        span, algorithm = self.span(message.peers), self.layout.collective_algorithm
+        return Call(message, collective_seconds(self.hardware, message.kind, message.message_bytes, span, algorithm))
+
+    def span(self, peers: Peers) -> Span:
+        """Return what a group crosses on the network: found once for all of its collectives."""
+        if peers not in self._spans:
+            self._spans[peers] = span_of(self.hardware, Group(peers.size, peers.stride))
+        return self._spans[peers]
+
+    def groups(self) -> list[tuple[str, Peers]]:
+        """Return every group that communicates, by what a message calls it."""
+        c = self.context
+        messages = [*wire.layer_messages(c), *wire.embedding_messages(c), *wire.logit_messages(c)]
+        calls = [call.message for call in (*self.sends, *self.states, *self.world)]
+        return list({m.peers: (m.group, m.peers) for m in (*messages, *calls)}.values())
+
+    def _calls(self, found: Sequence[Message]) -> list[Call]:
+        return [self._call(message) for message in found]
+
+    @cached_property
+    def _spans(self) -> dict[Peers, Span]:
+        return {}
+
+    @cached_property
+    def near(self) -> Step | None:
+        """The step of the rows that points share, where they share any."""
+        if self.scenario.near is None:
+            return None
+        shared = self.scenario.near.shared
+        if shared.made is None:
+            shared.made = evaluate(shared.scenario)
+        made: Step = shared.made
+        return made
+
+    def _picked(self, name: str) -> PickedTimes | None:
+        """Return times from the rows that points share."""
+        if self.near is None or self.scenario.near is None:
+            return None
+        return PickedTimes(getattr(self.near, name), self.scenario.near)
+
+    @cached_property
+    def layer(self) -> LayerTimes | PickedTimes:
+        """The average layer."""
+        return self._picked("layer_here") or self.layer_here
+
+    @cached_property
+    def embedding(self) -> LayerTimes | PickedTimes:
+        """What the first stage does before its layers."""
+        return self._picked("embedding_here") or self.embedding_here
+
+    @cached_property
+    def logits(self) -> LayerTimes | PickedTimes:
+        """What the last stage does after its layers."""
+        return self._picked("logits_here") or self.logits_here
+
+    @cached_property
+    def held(self) -> Parameters:
+        """Parameters of one device by kind."""
+        if self.near is None or self.scenario.near is None:
+            return held_parameters(self.context, self.vocab)
+        return Parameters(*map(self.scenario.near.pick, self.near.held))
+
+    @cached_property
+    def activations(self) -> Activations:
+        """Bytes an average layer keeps of a micro-batch."""
+        if self.near is None or self.scenario.near is None:
+            return layer_activations(self.context)
+        return Activations(*map(self.scenario.near.pick, self.near.activations))
+
+    @cached_property
+    def layer_here(self) -> LayerTimes:
+        """The average layer, evaluated for each point."""
+        c = self.context
+        operations = [*attention_block(c), *feed_forward_block(c), norms_and_residuals(c)]
+        timed = time_operations(self.kernels, operations, self.layout.attention_kernel)
+        calls = self._calls(wire.layer_messages(c))
+        return LayerTimes(c, timed, calls, self.scenario.interference)
+
+    @cached_property
+    def embedding_here(self) -> LayerTimes:
+        """The first stage's beginning, evaluated for each point."""
+        timed = time_operations(self.kernels, embedding(self.context), 0)
+        return LayerTimes(self._alone, timed, self._calls(wire.embedding_messages(self.context)), 1.0)
+
+    @cached_property
+    def logits_here(self) -> LayerTimes:
+        """The last stage's end, evaluated for each point."""
+        timed = time_operations(self.kernels, logits(self.context, self.vocab), 0)
+        return LayerTimes(self._alone, timed, self._calls(wire.logit_messages(self.context)), 1.0)
+
+    @cached_property
+    def _alone(self) -> Context:
+        """The context of what overlaps with nothing."""
+        return replace(self.context, layout=replace(self.layout, overlap_tp=0, overlap_ep=0))
+
+    @cached_property
+    def sends(self) -> list[Call]:
+        """Sends between stages."""
+        return self._calls(wire.stage_messages(self.context))
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The stages."""
+        sends_s = to_float(sum((call.seconds * call.message.count for call in self.sends), ZERO))
+        return Pipeline(self.context, self.layer, _whole(self.embedding), _whole(self.logits), sends_s)
+
+    @property
+    def stage(self) -> Stage:
+        """The slowest stage: all seconds are its."""
+        return self.pipeline.slowest
+
+    @cached_property
+    def states(self) -> list[Call]:
+        """Collectives of gradients and weights in a step."""
+        return self._calls(wire.state_messages(self.context, self.held, self.stage.layers, self.end_parameters))
+
+    @cached_property
+    def world(self) -> list[Call]:
+        """Collectives of all devices in a step."""
+        return self._calls(wire.world_messages(self.context))
+
+    @cached_property
+    def end_parameters(self) -> Array:
+        """Parameters of the slowest stage beside its layers; a last stage holds tied embeddings too."""
+        return beside_layers(self.held, self.transformer, self.stage.embedding, self.stage.logits)
+
+    @cached_property
+    def forward_s(self) -> Array:
+        """Seconds of forward compute in a step."""
+        return self._compute("forward")
+
+    @cached_property
+    def backward_s(self) -> Array:
+        """Seconds of backward compute in a step."""
+        return self._compute("backward")
+
+    def _compute(self, phase: str) -> Array:
+        parts = (often * getattr(times.compute, phase) for times, often in self._parts(self.stage))
+        return self.layout.accumulation * to_float(sum(parts, ZERO))
+
+    @property
+    def compute_s(self) -> Array:
+        """Seconds of forward and backward compute."""
+        return self.forward_s + self.backward_s
+
+    @cached_property
+    def recompute_s(self) -> Array:
+        """Seconds of compute that makes activations again."""
+        pipe = self.pipeline
+        return self.layout.accumulation * (pipe.layers_again(self.stage) * pipe.again_compute)
+
+    @cached_property
+    def optimizer_s(self) -> Array:
+        """Seconds of the gradients' norm and the optimizer's step, and of states that go to the host and back."""
+        return self.norm_s + self.adam_s
+
+    @cached_property
+    def norm_s(self) -> Array:
+        """Seconds of reading the gradients for their norm."""
+        return sum((gradient_norm_bytes(self.context, count, shards) for count, shards in self.own_states), ZERO) \
+            * self.kernels.per_streamed_byte  # fmt: skip
+
+    @cached_property
+    def adam_s(self) -> Array:
+        """Seconds of the optimizer's step."""
+        here = sum((optimizer_bytes(self.context, count, shards) for count, shards in self.own_states), ZERO)
+        seconds = here * self.kernels.per_streamed_byte
+        offloaded = np.asarray(self.layout.offload_optimizer) > 0
+        if not offloaded.any():
+            return seconds
+        f = self.scenario.formats
+        sent = sum((count / shards for count, shards in self.own_states), ZERO) * (to_float(f.grad) + f.weight)
+        return np.where(offloaded, sent / to_float(self.hardware.host_bandwidth), seconds)
+
+    @cached_property
+    def own_states(self) -> list[tuple[Array, Array]]:
+        """Parameters of the slowest stage, and over how many devices their optimizer states are sharded."""
+        layout = self.layout
+        sharded = to_float(layout.zero) >= 1
+        dense = self.stage.layers * self.held.layer + self.end_parameters
+        found = [(dense, np.where(sharded, layout.dp_shard, 1.0))]
+        if self.transformer.has_experts:
+            shards = np.where(sharded, np.minimum(layout.dp_shard, layout.expert_replicas), 1.0)
+            found.append((self.stage.layers * self.held.layer_experts, shards))
+        return found
+
+    @property
+    def bubble_s(self) -> Array:
+        """Seconds of waiting for other stages."""
+        return self.pipeline.bubble_s
+
+    @cached_property
+    def comm(self) -> dict[str, Spent]:
+        """Seconds of communication in a step by group; groups that do not communicate are left out."""
+        found = {group: self._layers_spent(group) for group in GROUPS if group in self.layer_groups}
+        if self.sends:
+            found["pp"] = self._sends_spent()
+        if self.states:
+            found["dp"] = state_spent(self.context, self.states, self._windows(), self.scenario)
+        if self.world:
+            found["world"] = Spent(self.world[0].seconds * self.world[0].message.count, ZERO, ZERO)
+        return found
+
+    @cached_property
+    def layer_groups(self) -> list[str]:
+        """Groups that communicate within layers and at the ends."""
+        return [*dict.fromkeys([*self.layer.groups, *self.embedding.groups, *self.logits.groups])]
+
+    def _layers_spent(self, group: str) -> Spent:
+        """Return what a group spends in the layers and at the ends of the slowest stage."""
+        found, stage = NOTHING, self.stage
+        again = self.pipeline.layers_again(stage) * (np.asarray(self.layout.recompute) == FULL)
+        for times, often in self._parts(stage):
+            if group in times.groups:
+                repeats = again if times is self.layer else 0.0
+                found = found.plus(times.forward[group].times(often + repeats))
+                found = found.plus(times.backward[group].times(often))
+        return found.times(self.layout.accumulation)
+
+    def _parts(self, stage: Stage) -> list[tuple[LayerTimes | PickedTimes, Numeric]]:
+        """Return the parts of a stage, and how often it has each."""
+        return [(self.layer, stage.layers), (self.embedding, stage.embedding), (self.logits, stage.logits)]
+
+    def _sends_spent(self) -> Spent:
+        """Return the sends of the slowest stage: a micro-batch in and out, forward and backward."""
+        overlaps = np.asarray(self.layout.overlap_pp) > 0
+        total = 2.0 * to_float(self.layout.accumulation) * self.pipeline.sends_s
+        if not overlaps.any():
+            return Spent(total, ZERO, ZERO)
+        total = total * np.where(overlaps, self.scenario.interference, 1.0)
+        return overlapped(total, np.minimum(total, self.compute_s), overlaps)
+
+    def _windows(self) -> tuple[Array, Array, Array]:
+        """Return the compute beside which states may be sent: a micro-batch forward, one backward, and all of them."""
+        steps = to_float(self.layout.accumulation)
+        backward = self.backward_s + self.recompute_s
+        return self.forward_s / steps, backward / steps, self.forward_s + backward
+
+    @cached_property
+    def serialized_comm_s(self) -> Array:
+        """Seconds of communication that cannot overlap."""
+        return to_float(sum((spent.serialized for spent in self.comm.values()), ZERO))
+
+    @cached_property
+    def hidden_comm_s(self) -> Array:
+        """Seconds of communication that ran under compute."""
+        return to_float(sum((spent.hidden for spent in self.comm.values()), ZERO))
+
+    @cached_property
+    def exposed_comm_s(self) -> Array:
+        """Seconds of communication that could overlap but did not fit."""
+        return to_float(sum((spent.exposed for spent in self.comm.values()), ZERO))
+
+    @cached_property
+    def step_s(self) -> Array:
+        """Seconds of a step."""
+        spent = self.compute_s + self.recompute_s + self.optimizer_s + self.bubble_s
+        return spent + (self.serialized_comm_s + self.exposed_comm_s)
+
+    # -- whether it fits ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def footprint(self) -> Footprint:
+        """Memory of the stage that needs most."""
+        framework = self.scenario.framework_bytes
+        return Footprint(self.context, self.activations, self.held, self.vocab, self.pipeline, framework)
+
+    @property
+    def memory_bytes(self) -> Array:
+        """Bytes of memory of the stage that needs most."""
+        return self.footprint.total
+
+    @cached_property
+    def violations(self) -> tuple[Violation, ...]:  # type: ignore[override]
+        """The rules that points break."""
+        return step_violations(self)
+
+
+def _whole(times: LayerTimes | PickedTimes) -> Passes:
+    """Return compute and visible communication of what is beside the layers."""
+    compute = times.compute
+    return Passes(compute.forward + visible(times.forward), compute.backward + visible(times.backward), ZERO)
+
+
+def evaluate(scenario: Scenario) -> Step:
+    """Return the step of a scenario; broken rules are listed, not raised.
+
+    Examples
+    --------
+    >>> from comp_comm.configs.hardware_file import load_profile
+    >>> from comp_comm.layout import Layout
+    >>> from comp_comm.transformer import Transformer
+    >>> h100 = load_profile("h100-sxm").hardware("bf16")
+    >>> llama = Transformer(4096, 8192, layers=32, heads=32, kv_heads=8, ffn_hidden=14336, gated=1, vocab=128256)
+    >>> step = evaluate(Scenario(llama, Layout(gpus=8, tp=8, global_batch=8), h100))
+    >>> parts = step.compute_s + step.recompute_s + step.optimizer_s + step.bubble_s
+    >>> bool(abs(parts + step.serialized_comm_s + step.exposed_comm_s - step.step_s) < 1e-9)
+    True
+    """
+    layout = resolved_layout(scenario.layout)
+    return Step(scenario, resolved(scenario.transformer), layout, _in_training(scenario.hardware))
+
+
+def _in_training(hardware: Hardware) -> Hardware:
+    """Return the hardware as a whole step finds it: beyond the innermost tier the network keeps part of its speed."""
+    inner, *outer = hardware.tiers
+    kept = hardware.timing.network_sustained
+    return replace(hardware, tiers=(inner, *(replace(tier, efficiency=tier.efficiency * kept) for tier in outer)))

@@ -1,0 +1,103 @@
+"""What many rows of a table of layouts have in common, worked out once.
+
+Most of a step's arithmetic is that of a layer, and it depends on few of a layout's numbers (TP and micro-batch, not the
+stages or replicas). Where layouts move together along one axis, the layer is evaluated on the distinct rows of those
+numbers, and every layout picks its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.costmodels.layer_times import Call, LayerTimes, Spent
+from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.timing.kernels import Passes
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.scenario import Scenario
+
+# Fields a layer, the embedding and the logits depend on, beside those of the model and of the conventions.
+LAYOUT_FIELDS = (
+    "micro_batch", "tp", "sp", "cp", "cp_comm", "ep", "etp", "overlap_tp", "overlap_ep", "collective_algorithm",
+    "attention_kernel", "kernels", "kv_replication",
+)  # fmt: skip
+
+
+class Shared:
+    """A scenario of distinct rows; what is made of it is kept here by whoever makes it."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.made: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Near:
+    """Rows of a shared scenario that the points of another one have: along one axis, which row each point is."""
+
+    shared: Shared
+    axis: int
+    row: NDArray[np.intp]
+
+    def pick(self, value: Any) -> Array:
+        """Return a number of the shared rows for each point.
+
+        >>> Near(Shared(None), 0, np.array([0, 1, 0])).pick(to_float([5.0, 7.0]))
+        array([5., 7., 5.])
+        """
+        array = to_float(value)
+        if not array.ndim or array.shape[self.axis] == 1:
+            return array
+        return array.take(self.row, axis=self.axis)
+
+    def passes(self, value: Passes) -> Passes:
+        """Return seconds by pass for each point."""
+        return Passes(*map(self.pick, value))
+
+    def spent(self, value: dict[str, Spent]) -> dict[str, Spent]:
+        """Return seconds of communication for each point."""
+        return {group: Spent(*map(self.pick, (s.serialized, s.hidden, s.exposed))) for group, s in value.items()}
+
+
+@dataclass(frozen=True)
+class PickedTimes:
+    """A layer's times for each point, from those of shared rows; stands in for `LayerTimes`."""
+
+    times: LayerTimes
+    near: Near
+
+    @cached_property
+    def compute(self) -> Passes:
+        """Seconds of compute."""
+        return self.near.passes(self.times.compute)
+
+    @cached_property
+    def attention_core(self) -> Passes:
+        """Seconds of the scores, softmax and weighted sum."""
+        return self.near.passes(self.times.attention_core)
+
+    @property
+    def groups(self) -> list[str]:
+        """Groups that communicate in a layer."""
+        return self.times.groups
+
+    @cached_property
+    def forward(self) -> dict[str, Spent]:
+        """Communication of the forward pass by group."""
+        return self.near.spent(self.times.forward)
+
+    @cached_property
+    def backward(self) -> dict[str, Spent]:
+        """Communication of the backward pass by group."""
+        return self.near.spent(self.times.backward)
+
+    @property
+    def calls(self) -> Sequence[Call]:
+        """Nothing is called here: what is asked of calls is asked of a single step."""
+        raise NotImplementedError("calls of a table of layouts: ask for them point by point")

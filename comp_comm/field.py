@@ -1,0 +1,109 @@
+"""What a field is: a name, a type, bounds, and how a raw value becomes one of its values."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from numbers import Real
+from typing import Literal
+
+Value = int | float | str
+
+_SUFFIX = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([KM])$")
+LISTED = 8  # of more words only so many are listed
+_BINARY_SUFFIX = {"K": 1024, "M": 1024**2}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field: its name, type, bounds and meaning.
+
+    ``low`` and ``high`` are inclusive; ``words`` are values that are not numbers (all of them, for a choice); ``solve``
+    is the span `compcomm solve` searches.
+    """
+
+    name: str
+    group: Literal["transformer", "layout", "evolution", "convention"]
+    kind: Literal["int", "float", "choice"]
+    help: str
+    unit: str = ""
+    low: float = 1
+    high: float = 1e9
+    words: tuple[str, ...] = ()
+    default: Value | None = None
+    solve: tuple[float, float] | None = None
+
+    @property
+    def flag(self) -> str:
+        """The command-line flag of this field."""
+        return "--" + self.name.replace("_", "-")
+
+    def allowed(self) -> str:
+        """Return what a value may be, in words."""
+        if self.kind == "choice":
+            listed = self.words[:LISTED]
+            more = f", ... ({len(self.words)} in all)" if len(self.words) > LISTED else ""
+            return "one of: " + ", ".join(listed) + more if self.words else "a name"
+        number = "a whole number" if self.kind == "int" else "a number"
+        extra = f", or '{self.words[0]}'" if self.words else ""
+        suffix = " (1K = 1024)" if self.kind == "int" else ""
+        return f"{number} from {_short(self.low)} to {_short(self.high)}{suffix}{extra}"
+
+    def parse(self, raw: object) -> Value:
+        """Return ``raw`` (as YAML or a flag gives it) as a value of this field.
+
+        Raises ``ValueError`` saying what is wrong and what is allowed.
+
+        >>> Field("hidden", "transformer", "int", "").parse("64K")
+        65536
+        """
+        if self.kind == "choice":
+            word = self._word(raw)
+            if isinstance(word, str) and (word in self.words or not self.words):
+                return word
+            raise ValueError(f"{_show(raw)} is not allowed; must be {self.allowed()}")
+        if isinstance(raw, str) and raw in self.words:
+            return raw
+        return self.check(self.number(raw))
+
+    def _word(self, raw: object) -> object:
+        """Return the word that ``raw`` means: YAML's true and false are on and off, a whole number is its digits."""
+        if isinstance(raw, bool) and "on" in self.words:
+            return "on" if raw else "off"
+        return raw
+
+    def check(self, number: float) -> int | float:
+        """Return ``number`` if it is within this field's bounds, as int for a whole-number field."""
+        if not math.isfinite(number):
+            raise ValueError(f"must be a finite number, not {number}")
+        if self.kind == "int" and number != int(number):
+            raise ValueError(f"{_short(number)} is not a whole number; must be {self.allowed()}")
+        if not self.low <= number <= self.high:
+            raise ValueError(f"{_short(number)} is out of range; must be {self.allowed()}")
+        return int(number) if self.kind == "int" else float(number)
+
+    def number(self, raw: object) -> float:
+        """Return ``raw`` as a number, its suffix counted, its bounds not checked; ``ValueError`` where it is none."""
+        if isinstance(raw, str):
+            match = _SUFFIX.match(raw.strip())
+            if match and self.kind == "int":
+                return float(match.group(1)) * _BINARY_SUFFIX[match.group(2)]
+        elif isinstance(raw, Real) and not isinstance(raw, bool):
+            try:
+                return float(raw)
+            except OverflowError:
+                raise ValueError(f"is out of range; must be {self.allowed()}") from None
+        raise ValueError(f"{_show(raw)} is not a number; must be {self.allowed()}")
+
+
+def _short(number: float) -> str:
+    return f"{int(number):,}" if number == int(number) and abs(number) < 1e12 else f"{number:g}"
+
+
+def _show(raw: object) -> str:
+    if raw is None:
+        return "an empty value"
+    if isinstance(raw, (list, dict)):
+        return "a list" if isinstance(raw, list) else "a mapping"
+    return f"'{str(raw).lower() if isinstance(raw, bool) else str(raw)[:60]}'"

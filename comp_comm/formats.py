@@ -1,0 +1,66 @@
+"""Number formats of a training run, as bytes: what is computed with, kept, sent and accumulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.words import PRECISION_BYTES, PRECISIONS
+
+_BYTES = to_float(list(PRECISION_BYTES.values()))
+Code = int | NDArray[np.intp]
+NONE = -1  # the code of a format that is not given
+
+
+@dataclass(frozen=True)
+class Formats:
+    """Bytes an element takes: as a GEMM's operand, as activation, on the wire, as weight, gradient and Adam moment.
+
+    ``accumulate`` is a second gradient buffer (0 for none), ``master`` the optimizer's copy of the weights.
+    """
+
+    operand: Numeric = 2
+    activation: Numeric = 2
+    comm: Numeric = 2
+    weight: Numeric = 2
+    grad: Numeric = 2
+    accumulate: Numeric = 0
+    moment: Numeric = 4
+    master: Numeric = 4
+
+
+BF16 = Formats()
+
+
+def make_formats(precision: Code, comm: Code, grad: Code, accumulate: Code, optimizer: Code) -> Formats:
+    """Return the bytes of a run in these formats, codes of `comp_comm.words.PRECISIONS` (-1: not given).
+
+    FP8 is a format of GEMM operands: what is kept and sent has 16 bits. 32-bit weights need no master copy.
+
+    >>> fp8 = make_formats(4, -1, 0, -1, 0)
+    >>> float(fp8.weight), float(fp8.grad)
+    (2.0, 4.0)
+    """
+    operand = _BYTES[np.asarray(precision, np.intp)]
+    kept = np.maximum(operand, 2.0)
+    return Formats(
+        operand=operand,
+        activation=kept,
+        comm=_given(comm, kept),
+        weight=kept,
+        grad=_given(grad, kept),
+        accumulate=_given(accumulate, 0.0),
+        moment=_given(optimizer, 4.0),
+        master=np.where(kept < 4, 4.0, 0.0),
+    )
+
+
+def _given(code: Code, otherwise: Numeric) -> Array:
+    number = np.asarray(code, np.intp)
+    return np.asarray(np.where(number == NONE, otherwise, _BYTES[number]))
+
+
+__all__ = ["NONE", "PRECISIONS", "Formats", "make_formats"]

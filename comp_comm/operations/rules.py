@@ -1,0 +1,96 @@
+"""What a model and a layout must keep together for every device to get an equal share."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.formulas.arrays import Numeric, to_float
+from comp_comm.layout import Layout
+from comp_comm.operations.messages import RING, SWAP
+from comp_comm.transformer import Transformer
+from comp_comm.violation import Violation
+
+
+def layer_rules(t: Transformer, layout: Layout) -> list[Violation]:
+    """Return the rules about what a layer of a resolved model is split into on a resolved layout."""
+    return [*_tensor_parallel(t, layout), *_context_parallel(t, layout), *_experts(t, layout)]
+
+
+def _tensor_parallel(t: Transformer, layout: Layout) -> list[Violation]:
+    tp, kv = to_float(layout.tp), to_float(t.kv_heads)
+    uneven = (kv % tp != 0) & (tp % kv != 0)
+    copied = (tp > kv) & (tp % kv == 0) & (np.asarray(layout.kv_replication) == 0)
+    dense = (to_float(t.experts) == 0) | (t.moe_layers < t.layers)
+    share = to_float(t.seq_len) / layout.cp
+    return [
+        _uneven(t.heads, tp, "tp does not divide heads", "tp", "heads"),
+        _rule(uneven, "tp does not divide kv_heads, nor kv_heads tp", "tp", "kv_heads"),
+        _rule(copied, "tp exceeds kv_heads: 'kv_replication: on' copies them", "tp", "kv_heads"),
+        _rule(dense & (to_float(t.ffn_hidden) % tp != 0), "tp does not divide ffn_hidden", "tp", "ffn_hidden"),
+        _rule((to_float(layout.sp) > 0) & (share % tp != 0), "tp does not divide seq_len / cp, which sequence "
+              "parallelism splits", "tp", "seq_len", "cp"),
+        _rule((to_float(layout.sp) > 0) & (to_float(t.encoder_seq_len) / layout.cp % tp != 0),
+              "tp does not divide encoder_seq_len / cp", "tp", "encoder_seq_len"),
+    ]  # fmt: skip
+
+
+def _context_parallel(t: Transformer, layout: Layout) -> list[Violation]:
+    cp, tp = to_float(layout.cp), to_float(layout.tp)
+    many = cp > 1
+    swapped = many & (np.asarray(layout.cp_comm) == SWAP)
+    # A causal ring is balanced by giving each device a piece from the front and one from the back.
+    pieces = np.where(t.causal & ~swapped, 2 * cp, cp)
+    uneven = many & (to_float(t.seq_len) % pieces != 0)
+    return [
+        _rule(uneven & (pieces > cp), "2 x cp does not divide seq_len", "cp", "seq_len"),
+        _rule(uneven & (pieces == cp), "cp does not divide seq_len", "cp", "seq_len"),
+        _rule(swapped & (to_float(t.heads) % (tp * cp) != 0), "tp x cp does not divide heads, which all_to_all swaps",
+              "cp", "tp", "heads"),
+        _rule(swapped & (np.maximum(to_float(t.kv_heads), tp) % (tp * cp) != 0),
+              "tp x cp does not divide kv_heads, which all_to_all swaps", "cp", "tp", "kv_heads"),
+        _rule(many & (to_float(t.window) < np.inf) & (np.asarray(layout.cp_comm) == RING), "a window with keys passed "
+              "round a ring is not modelled: cp_comm all_gather or all_to_all", "cp", "window", "cp_comm"),
+    ]  # fmt: skip
+
+
+def stage_rules(t: Transformer, given: Layout, layout: Layout) -> list[Violation]:
+    """Return the rules about stages of layers; ``given`` is the layout before it is resolved."""
+    pp, chunks = to_float(layout.pp), to_float(layout.pp) * layout.vpp
+    layers = to_float(t.all_layers)
+    even = (layers % chunks == 0) | ((layers + 2) % chunks == 0)
+    full = to_float(given.recompute_layers)
+    return [
+        _rule(layers < chunks, "pp x vpp exceeds the layers", "pp", "vpp", "layers"),
+        _rule(~even & (np.asarray(layout.uneven_stages) == 0) & (layers >= chunks), "pp x vpp divides neither layers "
+              "nor layers + 2 (embedding and loss in the place of two): 'uneven_stages: on' allows it", "pp", "vpp",
+              "layers"),
+        _rule(~np.isnan(full) & (full > np.ceil(layers / pp)), "recompute_layers exceeds the layers of a stage",
+              "recompute_layers", "layers", "pp"),
+    ]  # fmt: skip
+
+
+def _experts(t: Transformer, layout: Layout) -> list[Violation]:
+    experts, ep = to_float(t.experts), to_float(layout.ep)
+    moe = experts > 0
+    if not moe.any():
+        return [_rule(ep > 1, "ep needs experts", "ep", "experts")]
+    shared = to_float(t.shared_ffn_hidden)
+    return [
+        _rule(~moe & (ep > 1), "ep needs experts", "ep", "experts"),
+        _rule(moe & (experts % ep != 0), "ep does not divide experts", "ep", "experts"),
+        _rule(moe & (to_float(t.moe_ffn_hidden) % layout.etp != 0), "etp does not divide moe_ffn_hidden", "etp",
+              "moe_ffn_hidden", "tp"),
+        _rule(moe & (shared % layout.tp != 0), "tp does not divide the width of the shared experts", "tp",
+              "shared_ffn_hidden", "shared_experts"),
+        _rule(moe & (to_float(layout.tp) > 1) & (to_float(layout.sp) == 0),
+              "experts with tp above 1 need sequence parallelism ('sp: on')", "sp", "tp", "experts"),
+    ]  # fmt: skip
+
+
+def _uneven(number: Numeric, divisor: Numeric, reason: str, *names: str) -> Violation:
+    return _rule(np.asarray(to_float(number) % divisor != 0), reason, *names)
+
+
+def _rule(broken: NDArray[np.bool_] | bool, reason: str, *names: str) -> Violation:
+    return Violation(np.asarray(broken), reason, names)

@@ -1,0 +1,117 @@
+"""Operations as shapes; FLOP and bytes of memory derive from them.
+
+``count`` is how often an average layer does it in a forward pass of a micro-batch on one device; a model whose layers
+differ (dense and expert layers, windowed and global attention) has fractions there. Counts and shapes broadcast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+
+BACKWARD_GEMMS = 2  # the gradient of the input, and of the weight
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What every operation has: its name, its work as a formula for people, and how often an average layer does it."""
+
+    name: str
+    formula: str
+    count: Numeric
+
+
+@dataclass(frozen=True)
+class Gemm(Operation):
+    """``groups`` matrix products of (m x k) by (k x n): m tokens, k inputs, n outputs."""
+
+    m: Numeric
+    k: Numeric
+    n: Numeric
+    groups: Numeric = 1
+
+    @property
+    def flops(self) -> Array:
+        """FLOP of the forward pass; the backward pass does this twice."""
+        return 2.0 * (self.groups * to_float(self.m)) * (to_float(self.k) * self.n)
+
+    def moved(self, operand: Numeric, output: Numeric) -> Array:
+        """Return the bytes of memory the forward pass reads and writes."""
+        weights = to_float(self.k) * self.n
+        return self.groups * (operand * (to_float(self.m) * self.k + weights) + output * to_float(self.m) * self.n)
+
+    def moved_for_weights(self, operand: Numeric, gradient: Numeric) -> Array:
+        """Return the bytes the weight gradient reads and writes; it is added to what is there."""
+        tokens = to_float(self.m) * (to_float(self.k) + self.n)
+        return self.groups * (operand * tokens + 2.0 * gradient * to_float(self.k) * self.n)
+
+
+@dataclass(frozen=True)
+class Attention(Operation):
+    """Softmax(Q K^T) V of ``sequences`` sequences and ``heads`` heads on this device.
+
+    ``queries`` tokens of a sequence ask here (its share under context parallelism), ``keys`` are there in all, and
+    each query sees ``seen`` of them on average; dimensions are those of a head.
+    """
+
+    sequences: Numeric
+    heads: Numeric
+    queries: Numeric
+    keys: Numeric
+    seen: Numeric
+    key_dim: Numeric
+    value_dim: Numeric
+
+    @property
+    def scores(self) -> Array:
+        """Scores of the forward pass, those a mask hides among them."""
+        return to_float(self.sequences) * self.heads * self.queries * self.keys
+
+    @property
+    def flops(self) -> Array:
+        """FLOP of the forward pass over all scores, as model FLOP are counted; the backward pass does it twice."""
+        return 2.0 * self.scores * (to_float(self.key_dim) + self.value_dim)
+
+    @property
+    def seen_flops(self) -> Array:
+        """FLOP of the forward pass over the scores a mask leaves."""
+        seen = to_float(self.sequences) * self.heads * self.queries * self.seen
+        return 2.0 * seen * (to_float(self.key_dim) + self.value_dim)
+
+    def moved(self, activation: Numeric) -> Array:
+        """Return the bytes a fused kernel reads and writes: Q, K, V and the output."""
+        rows = to_float(self.sequences) * self.heads
+        dims = to_float(self.key_dim) + self.value_dim
+        return activation * rows * dims * (to_float(self.queries) + self.keys)
+
+
+@dataclass(frozen=True)
+class Elementwise(Operation):
+    """Work bound by memory: the bytes it reads and writes, forward and backward."""
+
+    forward_bytes: Numeric
+    backward_bytes: Numeric
+    factor: Numeric = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Peers:
+    """Who takes part in a collective: so many devices, every so-many-th."""
+
+    size: Numeric
+    stride: Numeric
+
+
+@dataclass(frozen=True)
+class Message(Operation):
+    """A collective of a group: ``message_bytes`` as nccl-tests counts; calls of an average layer and micro-batch.
+
+    ``count`` is of the forward pass, ``backward`` of the backward pass.
+    """
+
+    kind: str
+    group: str
+    message_bytes: Numeric
+    backward: Numeric
+    peers: Peers

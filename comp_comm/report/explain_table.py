@@ -1,0 +1,120 @@
+"""One step for people to read: where its time goes, its memory, its communication, its operations, what binds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import IO, Any
+
+from comp_comm.report import table
+
+Record = dict[str, Any]
+GIB, GB = 2.0**30, 1e9
+PARTS = (
+    ("forward compute", "forward_s"), ("backward compute", "backward_s"), ("recomputation", "recompute_s"),
+    ("optimizer", "optimizer_s"), ("serialized communication", "serialized_comm_s"),
+    ("exposed communication", "exposed_comm_s"), ("pipeline bubble", "bubble_s"),
+)  # fmt: skip
+
+
+def write_explanation(out: IO[str], found: Record, style: str) -> None:
+    """Write everything about one step."""
+    table.write_heading(out, found["meta"], {}, style)
+    _write_summary(out, found, style)
+    _section(out, "Step", _step_rows(found), style)
+    _section(out, "Communication of a device (hidden ran under compute; bytes of a step)", _comm_rows(found), style)
+    write_memory(out, found["memory"], style)
+    _section(out, "Operations of a device of the slowest stage", _operation_rows(found["operations"]), style)
+    _section(out, "What binds: the step if one number of the hardware were larger", _sensitivity_rows(found), style)
+    _write_verdict(out, found, style)
+
+
+def write_memory_answer(out: IO[str], found: Record, style: str) -> None:
+    """Write the memory of one step."""
+    table.write_heading(out, found["meta"], {}, style)
+    write_memory(out, found, style)
+    _write_verdict(out, found, style)
+
+
+def write_memory(out: IO[str], memory: Record, style: str) -> None:
+    """Write memory by part."""
+    total = memory["total_bytes"]
+    rows = [
+        {"memory": name.removesuffix("_bytes"), "GiB": f"{size / GIB:.2f}", "share (%)": f"{100 * size / total:.1f}"}
+        for name, size in memory.items() if name.endswith("_bytes") and name != "capacity_bytes"
+    ]  # fmt: skip
+    has = f"the device has {memory['capacity_bytes'] / GIB:.1f} GiB"
+    _section(out, f"Memory of the stage that needs most ({has})", rows, style)
+
+
+def _write_summary(out: IO[str], found: Record, style: str) -> None:
+    used = found["active_parameters"]
+    rates = f"MFU {100 * found['mfu']:.1f} %, HFU {100 * found['hfu']:.1f} %"
+    some = f", {used / 1e9:.4g} of them used by a token" if used != found["parameters"] else ""
+    lines = [
+        f"{found['step_s']:.4g} s a step; {found['tokens_per_s']:,.0f} tokens/s; "
+        f"{found['tflops_per_gpu']:.1f} TFLOP/s a device; {rates}",
+        f"{found['parameters'] / 1e9:.4g} billion parameters{some}; {found['model_flops']:.4g} model FLOP and "
+        f"{found['hardware_flops']:.4g} hardware FLOP a step",
+        f"{found['gpus']:,} devices, dp {found['dp']}; {found['global_batch']} sequences a step, "
+        f"{found['accumulation']} micro-batches a replica",
+    ]  # fmt: skip
+    if "days" in found:
+        lines.append(f"the whole run: {found['days']:.4g} days, {found['gpu_hours']:,.0f} GPU-hours")
+    for line in lines:
+        table.write_line(out, line, style)
+        out.write("\n" if style == "markdown" else "")
+
+
+def _write_verdict(out: IO[str], found: Record, style: str) -> None:
+    if not found["feasible"]:
+        out.write("\n")
+        table.write_line(out, f"NOT FEASIBLE: {found['reason']}", style)
+
+
+def _step_rows(found: Record) -> list[Record]:
+    whole = found["step_s"]
+    rows = [{"step": name, "seconds": f"{found[key]:.4g}", "share (%)": f"{100 * found[key] / whole:.1f}"}
+            for name, key in PARTS]  # fmt: skip
+    return [*rows, {"step": "all", "seconds": f"{whole:.4g}", "share (%)": "100.0"}]
+
+
+def _comm_rows(found: Record) -> list[Record]:
+    return [
+        {"group": group, "serialized (s)": f"{c['serialized_s']:.4g}", "hidden (s)": f"{c['hidden_s']:.4g}",
+         "exposed (s)": f"{c['exposed_s']:.4g}", "calls": f"{c['calls']:.0f}",
+         "messages (GB)": f"{c['message_bytes'] / GB:.4g}", "volume (GB)": f"{c['volume_bytes'] / GB:.4g}",
+         "wire (GB)": f"{c['wire_bytes'] / GB:.4g}"}
+        for group, c in found["comm"].items()
+    ]  # fmt: skip
+
+
+def _operation_rows(operations: Sequence[Record]) -> list[Record]:
+    return [
+        {"operation": op["operation"], "phase": op["phase"], "group": op["group"] or "", "calls": f"{op['calls']:.6g}",
+         "formula": op["formula"], "GFLOP": _blank(op["flops"] / 1e9), "MB": _blank(_bytes(op) / 1e6),
+         "time (ms)": f"{1e3 * op['seconds']:.4g}", "share (%)": f"{100 * op['share']:.2f}"}
+        for op in operations
+    ]  # fmt: skip
+
+
+def _bytes(op: Record) -> float:
+    return float(op["message_bytes"] if op["group"] else op["hbm_bytes"])
+
+
+def _blank(number: float) -> str:
+    return f"{number:.4g}" if number else table.NOTHING
+
+
+def _sensitivity_rows(found: Record) -> list[Record]:
+    return [
+        {"number": row["number"], "factor": f"x{row['factor']:g}", "step (s)": f"{row['step_s']:.4g}",
+         "change (%)": f"{100 * row['change']:+.2f}", "feasible": "yes" if row["feasible"] else "no"}
+        for row in found["sensitivity"]
+    ]  # fmt: skip
+
+
+def _section(out: IO[str], title: str, rows: Sequence[Record], style: str) -> None:
+    if not rows:
+        return
+    out.write(f"\n### {title}\n\n" if style == "markdown" else f"\n{title}\n\n")
+    table.write_records(out, rows, list(rows[0]), style)

@@ -1,0 +1,132 @@
+"""One point of a study: explained, its memory, what it is sensitive to, and two of them side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from comp_comm.configs.study import Study
+from comp_comm.costmodels.complete import Step, evaluate
+from comp_comm.costmodels.explanation import explain_step, memory_parts
+from comp_comm.errors import ConfigError
+from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.hardware.evolution import evolve
+from comp_comm.sweep.plan import Plan, make_plan, notes
+from comp_comm.sweep.result import meta
+
+Record = dict[str, Any]
+FACTORS = (1.1, 2.0)
+
+
+def point_of(study: Study) -> tuple[Plan, Step]:
+    """Return the plan and the step of a study of one point. Raises ``ConfigError`` for axes, and for a wrong study."""
+    plan = make_plan(study)
+    if plan.grid.axes:
+        several = ", ".join(plan.grid.moving)
+        raise ConfigError(f"the study has several points, and this is for one: give {several} one value "
+                          "(--set KEY=VALUE)")  # fmt: skip
+    if plan.model.name != "complete":
+        raise ConfigError(f"{plan.model.name} has no operations to show; this is for the cost model complete "
+                          "(--set cost_model=complete)")  # fmt: skip
+    return plan, cast(Step, plan.evaluate(()))
+
+
+def explain(study: Study) -> Record:
+    """Return everything about the one point of a study: seconds, FLOP, memory, communication, operations, sensitivity.
+
+    Parameters
+    ----------
+    study : Study
+        A study without axes, of the cost model `complete`.
+
+    Returns
+    -------
+    dict
+        Plain numbers in SI units; ``compute_s``, ``recompute_s``, ``optimizer_s``, ``bubble_s`` and the serialized and
+        exposed seconds of ``comm`` add up to ``step_s``. ``feasible`` is false where the memory does not hold it.
+
+    Raises
+    ------
+    ConfigError
+        Everything wrong with the study, at once.
+
+    Examples
+    --------
+    >>> from comp_comm.configs.study import study_from
+    >>> point = {"layers": 32, "hidden": 4096, "heads": 32, "vocab": 32000, "seq_len": 4096, "gpus": 8, "tp": 8}
+    >>> found = explain(study_from({"hardware": "h100-sxm", "set": point}))
+    >>> found["comm"]["tp"]["calls"]
+    263.0
+    """
+    plan, step = point_of(study)
+    found = {"meta": point_meta(plan, "explain"), **explain_step(step), **verdict(step)}
+    return {**found, "sensitivity": sensitivity(step)}
+
+
+def memory(study: Study) -> Record:
+    """Return the memory of the one point of a study by part, in bytes, and whether the device holds it."""
+    plan, step = point_of(study)
+    return {"meta": point_meta(plan, "memory"), **memory_parts(step), **verdict(step)}
+
+
+def compare(first: Study, second: Study) -> list[Record]:
+    """Return two points side by side, term by term: their values, the difference, and the ratio (None over 0)."""
+    left, right = (_terms(explain_step(point_of(study)[1])) for study in (first, second))
+    rows = []
+    for name in dict.fromkeys([*left, *right]):
+        a, b = left.get(name, 0.0), right.get(name, 0.0)
+        rows.append({"term": name, "a": a, "b": b, "difference": b - a, "ratio": b / a if a else None})
+    return rows
+
+
+def _terms(found: Record, prefix: str = "") -> dict[str, float]:
+    terms: dict[str, float] = {}
+    for name, value in found.items():
+        if isinstance(value, dict):
+            terms |= _terms(value, f"{prefix}{name}.")
+        elif not isinstance(value, list):
+            terms[prefix + name] = value
+    return terms
+
+
+def verdict(step: Step) -> Record:
+    """Return whether a step is feasible, and why not."""
+    reason = "; ".join(rule.reason for rule in step.violations if rule.broken)
+    return {"feasible": not reason, "reason": reason or None}
+
+
+def point_meta(plan: Plan, command: str) -> Record:
+    """Return the meta block of a command about one point."""
+    about = meta(plan)
+    return {name: value for name, value in about.items() if name not in ("axes", "where", "points")} | {
+        "command": command, "notes": notes(plan)
+    }  # fmt: skip
+
+
+def sensitivity(step: Step, factors: tuple[float, ...] = FACTORS) -> list[Record]:
+    """Return how a step changes where one number of the hardware is multiplied: all of them along one more axis.
+
+    Latency is that of every hop and start of a collective; memory capacity changes what fits, not the seconds.
+    """
+    tiers = [tier.key.removeprefix("network.") for tier in step.scenario.hardware.tiers if tier.key]
+    names = ["flops", "memory_bandwidth", *(f"bandwidth of {tier}" for tier in tiers), "latency", "memory_capacity"]
+    cases = [(name, factor) for name in names for factor in factors]
+
+    def along(name: str) -> Array:
+        return to_float([factor if name == case else 1.0 for case, factor in cases])
+
+    changed = evolve(
+        step.scenario.hardware, flops=along("flops"), memory_bandwidth=along("memory_bandwidth"),
+        memory_capacity=along("memory_capacity"), latency=along("latency"),
+        tiers=tuple(along(f"bandwidth of {tier}") for tier in tiers),
+    )  # fmt: skip
+    other = evaluate(replace(step.scenario, hardware=changed))
+    shape, whole = (len(cases),), float(step.step_s)
+    seconds, broken = np.broadcast_to(other.step_s, shape), np.broadcast_to(other.broken, shape)
+    return [
+        {"number": name, "factor": factor, "step_s": float(seconds[i]), "change": float(seconds[i]) / whole - 1,
+         "feasible": not bool(broken[i])}
+        for i, (name, factor) in enumerate(cases)
+    ]  # fmt: skip

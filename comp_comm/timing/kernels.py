@@ -1,0 +1,143 @@
+"""Seconds of one device's kernels from their shapes: GEMMs, attention, element-wise work.
+
+They are of a kernel in the middle of training: a machine that runs for hours does not keep the speed of a kernel timed
+alone (``sustained``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.hardware.numbers import Hardware
+from comp_comm.operations.shapes import Attention, Elementwise, Gemm
+
+BACKWARD_ATTENTION = 2.5 / 0.8  # flash attention: 2.5 times the FLOP (it makes the scores again), at 0.8 of the rate
+FLASH_HEAD_DIM = 128.0  # the head dimension the efficiency is stated at
+SCORE_BYTES = (11.0, 19.0)  # of one score, unfused, forward and backward: scores, softmax, dropout and its mask
+UNFUSED_SHARE = 0.75  # of a GEMM's rate that the two small GEMMs of unfused attention reach at head dimension 128
+FLASH_CAUSAL, FLASH, UNFUSED = range(3)
+
+
+class Passes(NamedTuple):
+    """Seconds of an operation's forward pass, of its backward pass, and of the part of that for weights alone."""
+
+    forward: Array
+    backward: Array
+    for_weights: Array
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What times kernels on one machine, in number formats of so many bytes."""
+
+    hardware: Hardware
+    operand: Numeric = 2
+    activation: Numeric = 2
+    gradient: Numeric = 4
+    sustained: Numeric = np.nan
+
+    @cached_property
+    def derate(self) -> Array:
+        """The share of its isolated speed a kernel keeps: the user's, or the profile's."""
+        given = to_float(self.sustained)
+        return np.where(np.isnan(given), self.hardware.timing.sustained, given)
+
+    @cached_property
+    def per_flop(self) -> Array:
+        """Seconds of one FLOP in a large GEMM."""
+        return 1 / (to_float(self.hardware.peak_flops) * self.hardware.timing.gemm_efficiency * self.derate)
+
+    @cached_property
+    def per_attention_flop(self) -> Array:
+        """Seconds of one FLOP in flash attention over a long sequence."""
+        peak = to_float(self.hardware.attention_peak_flops)
+        return 1 / (peak * self.hardware.timing.flash_efficiency * self.derate)
+
+    @cached_property
+    def per_byte(self) -> Array:
+        """Seconds a GEMM's byte of memory takes."""
+        return 1 / (to_float(self.hardware.memory_bandwidth) * self.hardware.timing.memory_efficiency)
+
+    @cached_property
+    def per_streamed_byte(self) -> Array:
+        """Seconds an element-wise kernel's byte of memory takes."""
+        return 1 / (to_float(self.hardware.memory_bandwidth) * self.hardware.timing.stream_efficiency)
+
+    def gemm(self, op: Gemm) -> Passes:
+        r"""Return the seconds of a GEMM: a roofline with a ramp in its inner dimension.
+
+        .. math:: t = t_0 / 2 + \max\left(\frac{2 m k n}{P\, e\, u} (1 + k_0 / k),\; \frac{V}{e_m B_m}\right)
+
+        Backward there are two: the gradient of the input (inner dimension n) and that of the weight (inner dimension
+        m, added to what is there). P e u is the sustained rate of a large GEMM, k_0 the inner dimension at which half
+        of it is reached, t_0 the time of a launch, V the bytes moved.
+
+        Examples
+        --------
+        >>> from comp_comm.hardware.numbers import Timing
+        >>> timing = Timing(gemm_efficiency=0.5, memory_efficiency=1.0, sustained=1.0, gemm_ramp_k=0.0)
+        >>> kernels = Kernels(Hardware(1e12, 1e9, 1e12, (), timing))
+        >>> float(kernels.gemm(Gemm("up", "2 m k n", 1, 1000, 1000, 1000)).forward)
+        0.004
+        """
+        ramp, start = self.hardware.timing.gemm_ramp_k, to_float(self.hardware.timing.kernel_latency) / 2
+        busy = op.flops * self.per_flop
+        moved = op.moved(self.operand, self.activation) * self.per_byte
+        stored = op.moved_for_weights(self.operand, self.gradient) * self.per_byte
+        forward = start + np.maximum(busy * (1 + ramp / to_float(op.k)), moved)
+        for_input = start + np.maximum(busy * (1 + ramp / to_float(op.n)), moved)
+        for_weights = start + np.maximum(busy * (1 + ramp / to_float(op.m)), stored)
+        return Passes(forward, for_input + for_weights, for_weights)
+
+    def attention(self, op: Attention, kernel: Numeric) -> Passes:
+        """Return the seconds of attention; ``kernel`` is a code: flash over what a mask leaves, over all, unfused.
+
+        Examples
+        --------
+        >>> from comp_comm.hardware.numbers import Timing
+        >>> timing = Timing(flash_efficiency=0.5, flash_ramp=0.0, sustained=1.0)
+        >>> kernels = Kernels(Hardware(1e12, 1e9, 1e12, (), timing, attention_peak_flops=1e12))
+        >>> op = Attention("attention", "", 1, 1, 1, 1000, 1000, 500, 128, 128)
+        >>> [round(float(kernels.attention(op, kernel).forward * 1e6), 1) for kernel in (FLASH_CAUSAL, FLASH)]
+        [512.0, 1024.0]
+        """
+        code = np.asarray(kernel)
+        fused, unfused = (code != UNFUSED), (code == UNFUSED)
+        if not unfused.any():
+            return self._flash(op, code)
+        if not fused.any():
+            return self._unfused(op)
+        pairs = zip(self._flash(op, code), self._unfused(op), strict=True)
+        return Passes(*(np.where(fused, flash, plain) for flash, plain in pairs))
+
+    def _flash(self, op: Attention, code: Numeric) -> Passes:
+        """Flash attention: longer sequences and larger heads come nearer to its peak rate."""
+        skipping = np.asarray(code) == FLASH_CAUSAL
+        flops = op.seen_flops if skipping.all() else np.where(skipping, op.seen_flops, op.flops)
+        dims = (to_float(op.key_dim) + op.value_dim) / 2
+        ramp = 1 + self.hardware.timing.flash_ramp / to_float(op.keys)
+        rate = ramp * (FLASH_HEAD_DIM / dims) ** 0.3
+        forward = self.hardware.timing.kernel_latency + flops * (self.per_attention_flop * rate)
+        return Passes(forward, BACKWARD_ATTENTION * forward, to_float(0.0))
+
+    def _unfused(self, op: Attention) -> Passes:
+        """Two batched GEMMs with softmax and dropout between: the scores go through memory."""
+        scores, latency = op.scores, to_float(self.hardware.timing.kernel_latency)
+        timing, dims = self.hardware.timing, (to_float(op.key_dim) + op.value_dim) / 2
+        rate = UNFUSED_SHARE * np.minimum(dims / FLASH_HEAD_DIM, 1.0) * timing.gemm_efficiency * self.derate
+        computed = op.flops / (to_float(self.hardware.attention_peak_flops) * rate)
+        # A head dimension that does not fill the matrix units' tiles costs more.
+        uneven = np.where(dims % 8 > 0, 1.9, np.where(dims % 64 > 0, 1.1, 1.0))
+        forward, backward = (4 * latency + computed * passes * uneven + scores * moved * self.per_streamed_byte
+                             for moved, passes in zip(SCORE_BYTES, (1.0, 2.0), strict=True))  # fmt: skip
+        return Passes(forward, backward, to_float(0.0))
+
+    def elementwise(self, op: Elementwise) -> Passes:
+        """Return the seconds of work bound by memory bandwidth."""
+        each = self.per_streamed_byte * op.factor
+        return Passes(op.forward_bytes * each, op.backward_bytes * each, to_float(0.0))

@@ -1,0 +1,281 @@
+"""Seconds of any collective on the network tiers of a device, by the algorithms a library has for it.
+
+Every algorithm is one or more half-pipelined legs, t = s + L + X + sqrt(L X), with its own hops in L and its own bytes
+in X; the best algorithm is their minimum. Tiers that no group crosses cost next to nothing, and their blank numbers
+touch nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from comp_comm.formulas import collectives, networks
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.networks import half_pipelined_seconds
+from comp_comm.hardware.numbers import Hardware
+from comp_comm.timing.collectives import Group, tier_bandwidth
+from comp_comm.timing.spans import Mask, Span, Step, ring_over, span_of
+
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
+ALGORITHMS = ("best", "ring", "tree", "hierarchical", "in_network")
+
+# Messages of a direct all-to-all do not wait for one another: a hop counts less than one of a ring.
+ALL_TO_ALL_HOP = 0.75
+
+
+def collective_seconds(
+    hardware: Hardware, kind: str, message_bytes: Numeric, group: Group | Span, algorithm: Numeric = 0
+) -> Array:
+    r"""Return the seconds of one collective, alone on the network.
+
+    .. math:: t = \min_a \sum_{legs} \left( s + L + X + \sqrt{L X} \right)
+
+    Parameters
+    ----------
+    hardware : Hardware
+        Tiers, innermost first, and the start of a collective.
+    kind : str
+        One of `KINDS`.
+    message_bytes : array_like
+        m, the size nccl-tests prints: the whole tensor, for a gather or a scatter too; all that one device holds, its
+        own share included, for an all-to-all.
+    group : Group or Span
+        The devices; for a send, those of a pipeline, each of which sends to the next. A span (`span_of`) of the same
+        hardware serves many collectives.
+    algorithm : array_like of int
+        Codes of `ALGORITHMS`, for an all-reduce; the others have one algorithm, whatever is asked for.
+
+    Returns
+    -------
+    ndarray of float64
+        Seconds; 0 for a group of one or an empty message; infinity where the algorithm does not exist (`available`);
+        NaN where the profile leaves blank what is needed (`blanks`).
+
+    Notes
+    -----
+    Gather and scatter are rings, an all-to-all is direct, and a send takes the link of one device, of one pair of
+    devices in a mesh. A torus counts as one of its axes throughout. In one domain, or with one device a domain, the
+    hierarchical all-reduce is the ring.
+
+    References
+    ----------
+    .. [1] R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in MPICH", IJHPCA
+       19(1), 2005.
+    .. [2] P. Sanders, J. Speck, J. L. Traff, Parallel Computing 35(12), 2009 (double binary trees).
+    .. [3] B. Klenk et al., ISCA 2020 (reduction in the network).
+
+    Examples
+    --------
+    >>> from comp_comm.hardware.numbers import Tier, Timing
+    >>> timing = Timing(collective_latency=0.0, own_shard=0.0)
+    >>> device = Hardware(1, 1, 1, (Tier(8, 450e9, 0.0, 210 / 450),), timing)
+    >>> round(float(collective_seconds(device, "all_reduce", 1e9, Group(8))) * 1e3, 3)
+    8.333
+    """
+    span = group if isinstance(group, Span) else span_of(hardware, group)
+    message = to_float(message_bytes)
+    moves = (span.size > 1) & (message > 0)
+    return np.where(moves, _COLLECTIVES[kind](span, message, algorithm), 0.0)
+
+
+def _ring(span: Span, message: Array, turns: float) -> Array:
+    """Return the seconds of a ring that turns once (gather, scatter) or twice (all-reduce)."""
+    hops, seconds_per_byte = span.ring
+    share = turns * collectives.shard_share(span.size) + span.own
+    latency = turns * hops + (span.protocol + span.entry)
+    return half_pipelined_seconds(span.start, latency, message * (share * seconds_per_byte))
+
+
+def _gather_or_scatter(span: Span, message: Array, algorithm: Numeric) -> Array:
+    return _ring(span, message, 1.0)
+
+
+def _all_reduce(span: Span, message: Array, algorithm: Numeric) -> Array:
+    codes = np.asarray(algorithm)
+    ring = _ring(span, message, 2.0)
+    if codes.ndim == 0:
+        return _ALL_REDUCES[ALGORITHMS[int(codes)]](span, message, ring)
+    seconds = to_float(np.nan)
+    for code in np.unique(codes):
+        seconds = np.where(codes == code, _ALL_REDUCES[ALGORITHMS[int(code)]](span, message, ring), seconds)
+    return seconds
+
+
+def _best(span: Span, message: Array, ring: Array) -> Array:
+    seconds = ring
+    if span.outer:  # in one domain a tree is a chain, which sends more than a ring does
+        seconds = np.minimum(seconds, _tree(span, message, ring))
+        if span.inside:
+            seconds = np.minimum(seconds, _two_levels(span, message))
+    if any(_reduces(step) is not None for step in span.steps):
+        seconds = np.minimum(seconds, _in_network(span, message, ring))
+    return seconds
+
+
+def _tree(span: Span, message: Array, ring: Array) -> Array:
+    """Return the seconds of a double binary tree over domains, with a chain, or a reducing switch, in each of them."""
+    climb, within = _climb(span, span.steps[:1] if span.inside else ())
+    for step in span.outer:
+        climb = climb + 2 * _tree_seconds(step)
+    passes = networks.tree_passes(span.domains)
+    mesh = to_float(span.inner.mesh) > 0
+    if mesh.any():  # measured there: even two domains send everything twice
+        passes = np.where(mesh, 2.0, passes)
+    transfer = message * np.maximum(within, passes * ring_over(span.outer)[1])
+    return half_pipelined_seconds(span.start, climb + (span.protocol + span.entry), transfer)
+
+
+def _tree_seconds(step: Step) -> Array:
+    """Return the latency of a tree over the domains of the tier below a step, one way."""
+    return step.where_crossed(networks.tree_levels(step.domains_below / step.domains) * step.tier.tree_latency)
+
+
+def _climb(span: Span, steps: tuple[Step, ...]) -> tuple[Numeric, Numeric]:
+    """Return latency, and seconds per byte, of reducing in the tiers of ``steps`` and of spreading the result there."""
+    latency: Numeric = 0.0
+    slowest: Numeric = 0.0
+    for step in steps:
+        latency = latency + 2 * (span.chain if step.tier is span.inner else _tree_seconds(step))
+        through, reduces = 2 * to_float(step.seconds_per_byte), _reduces(step)
+        if reduces is not None:  # on the way up; in one domain it would be an algorithm of its own
+            through = np.where(reduces & (step.members < span.size), _reducing_seconds_per_byte(step), through)
+        slowest = np.maximum(slowest, through)
+    return latency, slowest
+
+
+def _hierarchical(span: Span, message: Array, ring: Array) -> Array:
+    """Return the seconds of a hierarchical all-reduce, which is the ring where there is only one level."""
+    if not (span.inside and span.outer):
+        return ring
+    return np.where((span.local > 1) & (span.local < span.size), _two_levels(span, message), ring)
+
+
+def _two_levels(span: Span, message: Array) -> Array:
+    """Return the seconds of a scatter in each domain, all-reduces of its shards between them, and a gather in each.
+
+    With one level only it is never faster than the ring, whose hops and bytes it has, with more starts.
+    """
+    inner = span.steps[0]
+    per_byte = (collectives.shard_share(span.local) + span.own) * inner.seconds_per_byte
+    local = half_pipelined_seconds(span.start, span.chain + (span.protocol + inner.entry), message * per_byte)
+    hops, seconds_per_byte = ring_over(span.outer)
+    per_byte = 2 * collectives.shard_share(span.domains) * seconds_per_byte
+    latency = 2 * hops + (span.protocol + span.entry)
+    return 2 * local + half_pipelined_seconds(span.start, latency, message * per_byte)
+
+
+def _in_network(span: Span, message: Array, ring: Array) -> Array:
+    """Return the seconds of an all-reduce in the outermost tier a group crosses; infinity where that cannot reduce."""
+    seconds = to_float(np.inf)
+    for number, step in enumerate(span.steps):
+        reduces = _reduces(step)
+        if reduces is not None:
+            climb, within = _climb(span, span.steps[:number])
+            latency = climb + (span.protocol + span.entry) + step.tier.reduction_latency
+            transfer = message * np.maximum(within, _reducing_seconds_per_byte(step))
+            leg = half_pipelined_seconds(span.start, latency, transfer)
+            seconds = np.where(reduces & (step.members == span.size), leg, seconds)
+    return seconds
+
+
+def _reduces(step: Step) -> Mask | None:
+    """Return which groups a tier can reduce for; None where it can for none, whatever its members."""
+    able = to_float(step.tier.reduction) > 0
+    return able & step.crossed & (step.members >= step.tier.reduction_members) if able.any() else None
+
+
+def _reducing_seconds_per_byte(step: Step) -> Array:
+    """Return the seconds a byte of the message takes where a tier reduces (any number where it cannot)."""
+    share = to_float(step.tier.reduction)
+    return 1 / (np.where(share > 0, share, 1.0) * step.tier.bandwidth) / step.below
+
+
+def _all_to_all(span: Span, message: Array, algorithm: Numeric) -> Array:
+    """Return the seconds of a direct all-to-all: each tier carries what leaves the domains of the one below."""
+    slowest: Numeric = 0.0
+    latency = span.protocol + span.entry
+    for step in span.steps:
+        share = networks.leaving_share(span.size, step.below)
+        if step.tier is span.inner:
+            share, hops = share + span.own, ALL_TO_ALL_HOP * span.chain
+        else:
+            hops = step.where_crossed(step.tier.latency)
+        latency = latency + hops
+        slowest = np.maximum(slowest, step.where_crossed(share * step.link_seconds_per_byte))
+    return half_pipelined_seconds(span.start, latency, message * slowest)
+
+
+def _send(span: Span, message: Array, algorithm: Numeric) -> Array:
+    """Return the seconds of a send between neighbours, over the slowest tier that two of them have between them."""
+    slowest: Numeric = 0.0
+    for step in span.steps:
+        slowest = np.maximum(slowest, step.where_crossed(1 / tier_bandwidth(step.tier, 2.0)))
+    return half_pipelined_seconds(span.start, span.protocol + span.entry, message * slowest)
+
+
+_COLLECTIVES: dict[str, Callable[[Span, Array, Numeric], Array]] = {
+    "all_reduce": _all_reduce,
+    "all_gather": _gather_or_scatter,
+    "reduce_scatter": _gather_or_scatter,
+    "all_to_all": _all_to_all,
+    "send": _send,
+}
+_ALL_REDUCES: dict[str, Callable[[Span, Array, Array], Array]] = {
+    "best": _best,
+    "ring": lambda span, message, ring: ring,
+    "tree": _tree,
+    "hierarchical": _hierarchical,
+    "in_network": _in_network,
+}
+
+
+def available(hardware: Hardware, kind: str, group: Group | Span, algorithm: Numeric) -> Mask:
+    """Return where a collective has the algorithm asked for: all but a reduction in a network that cannot reduce.
+
+    Only an all-reduce has a choice of algorithms, and a group of one needs none.
+
+    >>> from comp_comm.hardware.numbers import Tier, Timing
+    >>> node = Tier(8, 450e9, 1e-6, 1.0, reduction=0.63, reduction_members=8)
+    >>> device = Hardware(1, 1, 1, (node, Tier(np.inf, 50e9, 5e-6, 1.0)), Timing())
+    >>> available(device, "all_reduce", Group(np.array([1, 4, 8, 16])), ALGORITHMS.index("in_network"))
+    array([ True, False,  True, False])
+    """
+    span = group if isinstance(group, Span) else span_of(hardware, group)
+    free: Mask = (np.asarray(algorithm) != ALGORITHMS.index("in_network")) | (span.size <= 1)
+    if kind != "all_reduce":
+        return np.ones(free.shape, dtype=np.bool_)
+    for step in span.steps:
+        reduces = _reduces(step)
+        if reduces is not None:
+            free = free | (reduces & (step.members == span.size))
+    return free
+
+
+def blanks(hardware: Hardware, group: Group | Span, kind: str = "all_reduce") -> list[tuple[str, Mask]]:
+    """Return the keys of a profile that are blank, and where ``kind`` over ``group`` needs them.
+
+    The key is empty where no tier of the profile connects the group. A tier without a bandwidth is listed by that
+    alone.
+
+    >>> from comp_comm.hardware.numbers import Tier, Timing
+    >>> tiers = (Tier(8, 450e9, 1e-6, 1.0), Tier(np.inf, np.nan, np.nan, 1.0, key="network.scale-out"))
+    >>> blanks(Hardware(1, 1, 1, tiers, Timing()), Group(np.array([8, 16])))
+    [('network.scale-out.bandwidth', array([False,  True]))]
+    """
+    span = group if isinstance(group, Span) else span_of(hardware, group)
+    many = span.size > 1
+    timing = {name: getattr(hardware.timing, name) for name in ("collective_latency", "own_shard")}
+    found = [(f"timing.{name}", many & np.isnan(number)) for name, number in timing.items()]
+    for step in span.steps:
+        tier, given = step.tier, step.crossed & ~np.isnan(step.tier.bandwidth)
+        parts = {"efficiency": given, "entry_latency": given}
+        if kind != "send":
+            parts["latency"] = given
+        if kind == "all_reduce":
+            parts["tree_latency"] = given & (tier is not span.inner)
+            parts["reduction_latency"] = given & (to_float(tier.reduction) > 0)
+        for part, needed in {"bandwidth": step.crossed, **parts}.items():
+            found.append((f"{tier.key}.{part}" if tier.key else "", needed & np.isnan(getattr(tier, part))))
+    return [(key, mask) for key, mask in found if mask.any()]

@@ -1,0 +1,187 @@
+"""What a group of devices crosses on a network of tiers: found once, for every collective on that group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.formulas import networks
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.hardware.numbers import Hardware, Tier, Timing
+from comp_comm.timing.collectives import Group, members_in, tier_bandwidth
+
+# Of a collective's start, what overlaps with its transfer as hops do: the protocol's part, not the software's.
+RAMPING_START = 5e-6
+# What connects devices that no tier of the profile connects: nothing is known of it.
+NOWHERE = Tier(domain=np.inf, bandwidth=np.nan, latency=0.0, efficiency=1.0)
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A tier that some group crosses; its times are 0 for those that do not.
+
+    ``below`` and ``members`` share one domain of the tier below, and of this one: each of ``below`` devices brings its
+    own link to the tier. ``domains_below`` and ``domains`` are how many of each the group is spread over. ``alone``:
+    no other tier is crossed, so that only groups of one do not cross it, and their times do not matter.
+    """
+
+    tier: Tier
+    crossed: Mask
+    below: Array
+    members: Array
+    domains_below: Array
+    domains: Array
+    alone: bool
+
+    def where_crossed(self, value: Numeric) -> Array:
+        """Return ``value``, finite if the tier's numbers are, for the groups that cross the tier, 0 for the others."""
+        if self.alone:
+            return to_float(value)
+        return np.where(self.crossed, value, 0.0) if self.blank else to_float(value) * self._weight
+
+    @cached_property
+    def blank(self) -> bool:
+        """Whether some number of the tier is blank, for some point."""
+        tier = self.tier
+        known = tier.bandwidth + tier.efficiency + tier.latency + tier.entry_latency + tier.tree_latency
+        return bool(np.isnan(known).any())
+
+    @cached_property
+    def _weight(self) -> Array:
+        return self.crossed.astype(np.float64)  # many times faster than a choice, where the mask is irregular
+
+    @cached_property
+    def link_seconds_per_byte(self) -> Array:
+        """Seconds of a byte on one device's links to the tier; in a mesh, on those to the group's members."""
+        mesh = np.any(to_float(self.tier.mesh) > 0)  # elsewhere the bandwidth does not depend on the members
+        return 1 / tier_bandwidth(self.tier, np.maximum(self.members, 2.0) if mesh else 2.0)
+
+    @cached_property
+    def seconds_per_byte(self) -> Array:
+        """Seconds of a byte that a device sends around a ring, if this tier sets the pace."""
+        return self.where_crossed(self.link_seconds_per_byte / self.below)
+
+    @cached_property
+    def hops(self) -> Array:
+        """Seconds of the hops that one turn of a ring makes here."""
+        return self.where_crossed(networks.ring_crossings(self.domains_below, self.domains) * self.tier.latency)
+
+
+    @cached_property
+    def enters(self) -> bool:
+        """Whether entering the tier takes any time (or nobody knows)."""
+        return bool(np.any(self.tier.entry_latency != 0))
+
+    @cached_property
+    def entry(self) -> Numeric:
+        """Seconds that entering the tier adds to a collective."""
+        return self.where_crossed(self.tier.entry_latency) if self.enters else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """The tiers a group crosses, from the inside out, and what its collectives need of them.
+
+    ``local`` members share a domain of the ``inner`` tier, which is the first step where some group is ``inside``.
+    """
+
+    size: Array
+    timing: Timing
+    inner: Tier
+    inside: bool
+    local: Array
+    steps: tuple[Step, ...]
+
+    @property
+    def outer(self) -> tuple[Step, ...]:
+        """The steps beyond the innermost tier."""
+        return self.steps[1:] if self.inside else self.steps
+
+    @property
+    def start(self) -> Numeric:
+        """Seconds of a collective's start that overlap with nothing."""
+        return self.timing.collective_latency - self.protocol
+
+    @property
+    def protocol(self) -> Numeric:
+        """Seconds of a collective's start that overlap with its transfer, as hops do."""
+        return np.minimum(self.timing.collective_latency, RAMPING_START)
+
+    @cached_property
+    def entry(self) -> Numeric:
+        """Seconds that entering the tiers adds to a collective: the largest of those it crosses. They overlap too."""
+        entry: Numeric = 0.0
+        for step in self.steps:
+            if step.enters:
+                entry = np.maximum(entry, step.entry)
+        return entry
+
+    @cached_property
+    def domains(self) -> Array:
+        """Domains of the innermost tier that the group is spread over."""
+        return self.steps[0].domains if self.inside else self.size
+
+    @cached_property
+    def chain(self) -> Numeric:
+        """Seconds of the hops through the members of one innermost domain, one way."""
+        return self.steps[0].where_crossed((self.local - 1) * self.inner.latency) if self.inside else 0.0
+
+    @cached_property
+    def own(self) -> Numeric:
+        """What a device passes on to itself, as a share of the message; nothing where the group leaves its domain."""
+        if not self.inside:
+            return 0.0
+        own = self.timing.own_shard / self.size
+        return own * (self.local == self.size) if self.outer else own
+
+    @cached_property
+    def ring(self) -> tuple[Numeric, Numeric]:
+        """Seconds of one turn of a ring over all steps, and of a byte sent around it."""
+        return ring_over(self.steps)
+
+
+def ring_over(steps: tuple[Step, ...]) -> tuple[Numeric, Numeric]:
+    """Return the seconds of one turn of a ring over ``steps``, and of a byte sent around it: the slowest tier's."""
+    hops: Numeric = 0.0
+    slowest: Numeric = 0.0
+    for number, step in enumerate(steps):
+        hops = hops + step.hops if number else step.hops
+        slowest = np.maximum(slowest, step.seconds_per_byte) if number else step.seconds_per_byte
+    return hops, slowest
+
+
+def span_of(hardware: Hardware, group: Group) -> Span:
+    """Return what ``group`` crosses, its sizes and strides numbers or arrays.
+
+    >>> tiers = (Tier(8, 450e9, 1e-6, 1.0), Tier(np.inf, 50e9, 5e-6, 1.0))
+    >>> hops, seconds_per_byte = span_of(Hardware(1, 1, 1, tiers, Timing()), Group(32)).ring
+    >>> round(float(hops) * 1e6, 3), round(1e-9 / float(seconds_per_byte), 3)
+    (43.0, 400.0)
+    """
+    size, inner = to_float(group.size), hardware.tiers[0]
+    steps = _steps(hardware.tiers, Group(size, to_float(group.stride)))
+    inside = bool(steps) and steps[0].tier is inner
+    return Span(size, hardware.timing, inner, inside, steps[0].members if inside else to_float(1.0), steps)
+
+
+def _steps(tiers: tuple[Tier, ...], group: Group) -> tuple[Step, ...]:
+    """Return the tiers that some group crosses, the last one nowhere if there is none that connects it."""
+    size, one = to_float(group.size), to_float(1.0)
+    found: list[tuple[Tier, Mask, Array, Array, Array, Array]] = []
+    below, domains_below = one, size
+    for tier in (*tiers, NOWHERE):
+        unlimited = np.ndim(tier.domain) == 0 and np.isinf(tier.domain)
+        members = size if unlimited else members_in(tier, group)
+        crossed = members > below
+        if crossed.any():
+            domains = one if unlimited else size / members
+            found.append((tier, crossed, below, members, domains_below, domains))
+            below, domains_below = members, domains
+        if unlimited:
+            break
+    return tuple(Step(*step, alone=len(found) == 1) for step in found)

@@ -1,0 +1,24 @@
+"""The words of every choice, in the order of their codes: formulas see the codes, users the words."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+PRECISION_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+PRECISIONS = tuple(PRECISION_BYTES)
+COUNTS = ("complete", "paper_exact")
+SWITCH = ("off", "on")
+ARCHITECTURES = ("decoder", "encoder", "encoder-decoder", "vit")
+NORMS = ("layernorm", "rmsnorm")
+BIASES = ("off", "qkv", "on")
+POSITIONS = ("rope", "learned", "none")
+ATTENTION_COUNTS = ("full", "causal")
+ATTENTION_KERNELS = ("flash_causal", "flash", "unfused")
+KERNELS = ("fused", "eager", "compiled")
+CONTEXT_COMMS = ("p2p", "all_gather", "all_to_all")
+SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero_bubble")
+RECOMPUTES = ("none", "selective", "full")
+COLLECTIVE_ALGORITHMS = ("best", "ring", "tree", "hierarchical", "in_network")
+GROUPS = ("tp", "cp", "dp", "pp")
+# Which group takes neighbours, which the next: the first is what Megatron does.
+PLACEMENTS = tuple("-".join(order) for order in permutations(GROUPS))

@@ -1,0 +1,113 @@
+"""A table of layouts is its rows: whatever shares work in a table, each point alone gives the same numbers."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from comp_comm.configs.axes import Axis
+from comp_comm.configs.study import study_from
+from comp_comm.costmodels.explanation import explain_step
+from comp_comm.fields import FIELDS
+from comp_comm.sweep.plan import make_plan
+
+DENSE = {"layers": 24, "hidden": 4096, "heads": 32, "vocab": 50257, "seq_len": 4096}
+MODELS = {
+    "dense": DENSE,
+    "gqa": {**DENSE, "kv_heads": 4, "gated": "on", "norm": "rmsnorm", "bias": "off", "ffn_hidden": 14336},
+    "window": {**DENSE, "window": 1024, "global_every": 4},
+    "experts": {**DENSE, "experts": 16, "top_k": 2, "moe_ffn_hidden": 2048, "shared_experts": 1, "dense_layers": 4,
+                "gated": "on"},
+    "latent": {**DENSE, "experts": 16, "top_k": 4, "moe_ffn_hidden": 2048, "q_lora_rank": 1536, "kv_lora_rank": 512,
+               "rope_head_dim": 64, "mtp_layers": 1},
+    "encoder-decoder": {**DENSE, "architecture": "encoder-decoder", "encoder_layers": 24, "encoder_seq_len": 2048},
+    "vit": {**DENSE, "architecture": "vit", "vocab": 0, "patch_features": 768, "classes": 1000},
+}  # fmt: skip
+CHOICES = {
+    "gpus": [512], "global_batch": [1024], "tp": [1, 2, 4, 8], "sp": ["off", "on"], "cp": [1, 2, 4],
+    "cp_comm": ["p2p", "all_gather", "all_to_all"], "pp": [1, 2, 4], "vpp": [1, 2, 3], "ep": [1, 2, 8], "etp": [1, 2, 4],
+    "schedule": ["1f1b", "gpipe", "zero_bubble"], "uneven_stages": ["off", "on"], "micro_batch": [1, 2],
+    "zero": [0, 1, 2, 3], "dp_shard": [2, 8], "recompute": ["none", "selective", "full"],
+    "kv_replication": ["off", "on"], "offload_optimizer": ["off"], "scatter_gather": ["off", "on"],
+    "placement": ["tp-cp-dp-pp", "pp-tp-cp-dp", "dp-tp-cp-pp"], "overlap_dp": ["off", "on"], "overlap_tp": ["off", "on"],
+    "overlap_pp": ["off", "on"], "overlap_ep": ["off", "on"], "collective_algorithm": ["best", "ring", "tree"],
+    "attention_kernel": ["flash_causal", "flash", "unfused"], "kernels": ["fused", "eager", "compiled"],
+}  # fmt: skip
+ROWS = 30
+OUTPUTS = ("step_s", "memory_bytes", "forward_s", "backward_s", "recompute_s", "optimizer_s", "bubble_s",
+           "serialized_comm_s", "hidden_comm_s", "exposed_comm_s", "model_flops", "hardware_flops")  # fmt: skip
+
+
+def draw(seed, model, rows):
+    chance = random.Random(seed)
+    skipped = {"ep", "etp"} if "experts" not in model else set()
+    names = [name for name in CHOICES if name not in skipped]
+    kept = [name for name in names if name in ("gpus", "global_batch") or chance.random() < 0.6]
+    return {name: tuple(chance.choice(CHOICES[name]) for _ in range(rows)) for name in kept}
+
+
+def plan_of(model, fixed=()):
+    return make_plan(study_from({"hardware": "h100-sxm", "set": {**model, **dict(fixed)}}))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_table_is_its_rows(name, seed):
+    model = MODELS[name]
+    table = draw(f"{name}{seed}", model, ROWS)
+    free = plan_of(model, {"gpus": 512, "global_batch": 1024, "accumulation": 2})
+    free.grid.fixed.pop("accumulation")
+    plan = free.over(Axis({**table}))
+    assert plan.grid.model.near
+    step = plan.evaluate((slice(0, ROWS),))
+    with np.errstate(all="ignore"):
+        found = {output: np.broadcast_to(getattr(step, output), (ROWS,)) for output in OUTPUTS}
+    broken = np.broadcast_to(step.broken, (ROWS,))
+    for i in range(ROWS):
+        alone = free.over(Axis({key: (values[i],) for key, values in table.items()})).evaluate((slice(0, 1),))
+        assert bool(np.all(alone.broken)) == broken[i]
+        reasons = {rule.reason for rule in alone.violations if rule.broken.any()}
+        assert reasons == {rule.reason for rule in step.violations if np.broadcast_to(rule.broken, (ROWS,))[i]}
+        for output in OUTPUTS:
+            with np.errstate(all="ignore"):
+                value = np.ravel(getattr(alone, output))[0]
+            np.testing.assert_allclose(found[output][i], value, rtol=1e-12, err_msg=output)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_number_of_a_valid_point_is_finite_and_adds_up(name):
+    model, seen = MODELS[name], 0
+    chance = random.Random(name)
+    for _ in range(120):
+        names = [key for key in CHOICES if "experts" in model or key not in ("ep", "etp")]
+        fixed = {key: chance.choice(CHOICES[key]) for key in names if key in ("gpus", "global_batch")}
+        fixed |= {key: chance.choice(CHOICES[key]) for key in names if chance.random() < 0.25}
+        plan = plan_of(model, {"gpus": 512, "global_batch": 1024})
+        point = plan.over(Axis({key: (value,) for key, value in fixed.items()}))
+        step = point.evaluate((slice(0, 1),))
+        if any(rule.broken.any() and rule.wrong for rule in step.violations):
+            continue
+        seen += 1
+        alone = make_plan(study_from({"hardware": "h100-sxm", "set": {**model, **fixed}})).evaluate(())
+        found = explain_step(alone)
+        visible = sum(c["serialized_s"] + c["exposed_s"] for c in found["comm"].values())
+        parts = sum(found[key] for key in ("compute_s", "recompute_s", "optimizer_s", "bubble_s"))
+        assert parts + visible == pytest.approx(found["step_s"], rel=1e-12)
+        ops = found["operations"]
+        spent = sum(op["seconds"] for op in ops if op["group"] is None)
+        assert spent == pytest.approx(found["compute_s"] + found["recompute_s"] + found["optimizer_s"], rel=1e-9)
+        talked = sum(op["seconds"] for op in ops if op["group"])
+        every = sum(c["serialized_s"] + c["hidden_s"] + c["exposed_s"] for c in found["comm"].values())
+        assert talked == pytest.approx(every, rel=1e-9)
+        numbers = [value for value in found.values() if isinstance(value, float)]
+        assert np.isfinite(numbers).all()
+        assert all(value >= 0 for value in numbers)
+        assert 0 < found["mfu"] < found["hfu"] + 1e-12 < 1
+    assert seen > 8
+
+
+def test_the_choices_are_words_of_their_fields():
+    for name, values in CHOICES.items():
+        assert [FIELDS[name].parse(value) for value in values] == values
