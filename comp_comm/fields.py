@@ -101,6 +101,8 @@ _LAYOUT = (
     _degree("dp_shard", "replicas that share states under ZeRO (HSDP); all of them if not given"),
     _degree("zero", "ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 (FSDP) weights too", 3, low=0,
             default=1),
+    Field("bucket", "layout", "float", "elements of gradients (or weights) sent at once by data parallelism; a stage's "
+          "whole, or under ZeRO 3 a layer's, if not given", low=1, high=1e12),
     _word("recompute", "layout", words.RECOMPUTES, "activations computed again in the backward pass", "none"),
     _degree("recompute_layers", "layers of a stage that full recompute is for; all if not given", 1e5),
     _word("kv_replication", "layout", words.SWITCH, "allow tp above kv_heads: key and value heads are copied", "off"),

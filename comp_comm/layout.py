@@ -46,6 +46,7 @@ class Layout:
     etp: Numeric = UNKNOWN
     dp_shard: Numeric = UNKNOWN
     zero: Numeric = 1
+    bucket: Numeric = UNKNOWN
     recompute: Numeric = NO_RECOMPUTE
     recompute_layers: Numeric = UNKNOWN
     kv_replication: Numeric = 0

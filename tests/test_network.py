@@ -90,6 +90,8 @@ def test_hierarchical():
     for size, stride in [(8, 1), (4, 8)]:  # one level only
         ring = seconds("all_reduce", M, size, stride, "ring")
         assert seconds("all_reduce", M, size, stride, "hierarchical") == ring
+        beside = Group(np.array([size, 16]), np.array([stride, 1]))  # a group with two levels
+        assert collective_seconds(DEVICE, "all_reduce", M, beside, code("hierarchical"))[0] == ring
 
 
 def test_reduction_in_the_switch():
@@ -164,6 +166,9 @@ def test_a_group_that_does_not_fill_its_nodes():
     for algorithm in ("ring", "tree", "hierarchical"):
         times = [seconds("all_reduce", 1e6, size, 1, algorithm) for size in (9, 12, 16)]
         assert times == sorted(times)
+    slow = device(NODE, replace(FABRIC, bandwidth=5e9))  # the message once through 8 links, as if there were two nodes
+    expected = leg(3, 5 + 14 + 2 * math.log2(1.5) * 20 + 10, 40000)
+    assert seconds("all_reduce", M, 12, 1, "tree", slow) == pytest.approx(expected, rel=1e-12)
 
 
 # --- published numbers -------------------------------------------------------------------------------

@@ -78,9 +78,11 @@ def point_options(command: Command) -> Command:
     return command
 
 
-def point_study(given: dict[str, Any]) -> Study:
-    """Return the study that the options of `point_options` mean."""
+def point_study(given: dict[str, Any], hardware: str | None = None) -> Study:
+    """Return the study that the options of `point_options` mean; ``hardware`` is what it is on if nothing says so."""
     study, overrides = given.pop("study"), given.pop("overrides")
+    if hardware and not given["hardware"] and not study and not any(text.startswith("hardware=") for text in overrides):
+        given["hardware"] = hardware
     flags = (*overrides, *given_flags(**given))
     return load_study(study, flags) if study else study_from({"title": "Command line"}, overrides=flags)
 

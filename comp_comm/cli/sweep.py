@@ -59,6 +59,8 @@ def command(
     pivot = views.table_view(plan)
     if form not in READ_BY_PEOPLE or given["long_form"] or given["top"] or given["columns"]:
         pivot = None
+    if pivot:
+        wanted = tuple(dict.fromkeys((*wanted, pivot["value"])))
     shown = given["top"] or plan.grid.points
     if (shown > MAX_SHOWN and form in READ_BY_PEOPLE) or (plan.grid.points > MAX_SHOWN and given["plot"]):
         raise ConfigError(f"{shown:,} rows of {plan.grid.points:,} points are more than the {MAX_SHOWN:,} that a "
@@ -126,7 +128,9 @@ def _draw(plan: Plan, path: str, view: dict[str, Any]) -> Callable[[], None]:
     from comp_comm.report import picture, views
     from comp_comm.report.plot import draw_plot
 
-    rows = [record for block in stream_rows(plan, plan.columns) for record in records(block)]
+    shown = (view["y"], view.get("value", view["y"]))
+    wanted = tuple(dict.fromkeys((*plan.columns, *shown)))
+    rows = [record for block in stream_rows(plan, wanted) for record in records(block)]
     about = meta(plan)
     figure = draw_plot(views.plotted_rows(plan, rows), view, about)
 

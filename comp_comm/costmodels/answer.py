@@ -31,6 +31,10 @@ class Answer:
         """Return the part of every array that lies in a block of the grid (see `take`), cut when it is asked for."""
         return _Part(self, index)
 
+    def part(self, of: Callable[[Any], Array]) -> Array:
+        """Return what a function makes of the whole answer; of a block of it, the part that lies there."""
+        return of(self)
+
     @cached_property
     def broken(self) -> NDArray[np.bool_]:
         """Where any rule is broken (0-d False where none is)."""
@@ -47,6 +51,9 @@ class _Part:
     def __init__(self, whole: Answer, index: Index) -> None:
         self._whole, self._index = whole, index
 
+    def part(self, of: Callable[[Any], Array]) -> Array:
+        return take(np.asarray(of(self._whole)), self._index)
+
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._whole, name)
         if name == "violations":
@@ -61,7 +68,7 @@ class _Part:
 class Column:
     """An output: its name, unit, meaning, and how it is made of an answer.
 
-    ``needs`` is a field without which it has no value.
+    ``needs`` is a field without which it has no value; ``extra`` columns are made only where they are asked for.
     """
 
     name: str
@@ -69,6 +76,7 @@ class Column:
     help: str
     of: Callable[[Any], Array]
     needs: str = ""
+    extra: bool = False
 
 
 Columns = dict[str, Column]

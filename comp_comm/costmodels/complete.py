@@ -29,6 +29,7 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.state_comm import state_spent
 from comp_comm.costmodels.step_rules import step_violations
 from comp_comm.costmodels.step_work import StepWork, beside_layers
+from comp_comm.costmodels.traffic import Traffic, traffic
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import FULL, resolved_layout
@@ -323,6 +324,11 @@ class Step(StepWork):
         return self.forward_s / steps, backward / steps, self.forward_s + backward
 
     @cached_property
+    def traffic(self) -> dict[str, Traffic]:
+        """Bytes and calls of a step by group."""
+        return traffic(self)
+
+    @cached_property
     def serialized_comm_s(self) -> Array:
         """Seconds of communication that cannot overlap."""
         return to_float(sum((spent.serialized for spent in self.comm.values()), ZERO))
@@ -391,4 +397,4 @@ def _in_training(hardware: Hardware) -> Hardware:
     """Return the hardware as a whole step finds it: beyond the innermost tier the network keeps part of its speed."""
     inner, *outer = hardware.tiers
     kept = hardware.timing.network_sustained
-    return replace(hardware, tiers=(inner, *(replace(tier, efficiency=tier.efficiency * kept) for tier in outer)))
+    return replace(hardware, tiers=(inner, *(replace(tier, bandwidth=to_float(tier.bandwidth) * kept) for tier in outer)))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from comp_comm.costmodels.answer import Column, table_of
+from comp_comm.costmodels.footprint import PARTS
+from comp_comm.costmodels.traffic import Traffic
 from comp_comm.formulas.arrays import Array, to_float
 
 GIB = 2.0**30
@@ -62,7 +65,45 @@ _COLUMNS = (
     Column("gpu_hours", "h", "GPU-hours of the whole run", lambda b: run_s(b) / HOUR_S * b.gpus, needs="tokens"),
 )  # fmt: skip
 
-COLUMNS = table_of(_COLUMNS)
+GROUPS = {"tp": "tensor parallelism", "cp": "context parallelism", "ep": "expert parallelism",
+          "pp": "pipeline stages", "dp": "data parallelism", "world": "all devices"}  # fmt: skip
+SECONDS = {
+    "serialized": "cannot overlap", "hidden": "ran under compute", "exposed": "could overlap but did not fit"
+}  # fmt: skip
+BYTES = {"message_bytes": "bytes of the messages", "volume_bytes": "bytes, those of an all-reduce twice",
+         "wire_bytes": "bytes a device sends"}  # fmt: skip
+NOTHING = Traffic(*(to_float(0.0) for _ in Traffic.__dataclass_fields__))
+
+
+def _seconds(group: str, kind: str) -> Callable[[Any], Array]:
+    def of(step: Any) -> Array:
+        return to_float(getattr(step.comm[group], kind)) if group in step.comm else to_float(0.0)
+
+    return lambda answer: to_float(answer.part(of))
+
+
+def _bytes(group: str, kind: str) -> Callable[[Any], Array]:
+    return lambda answer: to_float(answer.part(lambda step: getattr(step.traffic.get(group, NOTHING), kind)))
+
+
+def _memory(name: str) -> Callable[[Any], Array]:
+    return lambda answer: to_float(answer.part(lambda step: getattr(step.footprint.parts, name))) / GIB
+
+
+_EXTRA = (
+    Column("forward_s", "s", "forward compute of the slowest stage", lambda b: b.forward_s, extra=True),
+    Column("backward_s", "s", "backward compute of the slowest stage", lambda b: b.backward_s, extra=True),
+    *(Column(f"{group}_{kind}_s", "s", f"communication of {what} that {meaning}", _seconds(group, kind), extra=True)
+      for group, what in GROUPS.items() for kind, meaning in SECONDS.items()),
+    *(Column(f"{group}_{kind}", "B", f"{meaning} in a step, for {what}", _bytes(group, kind), extra=True)
+      for group, what in GROUPS.items() for kind, meaning in BYTES.items()),
+    *(Column(f"{group}_calls", "", f"collectives of {what} in a step", _bytes(group, "calls"), extra=True)
+      for group, what in GROUPS.items()),
+    *(Column(f"{name}_gib", "GiB", f"memory of {name}, of the stage that needs most", _memory(name), extra=True)
+      for name in PARTS),
+)  # fmt: skip
+
+COLUMNS = table_of((*_COLUMNS, *_EXTRA))
 # Inputs that follow from others where they are not given.
 DERIVED = {
     "gpus": lambda step: step.gpus,

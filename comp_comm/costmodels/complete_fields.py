@@ -11,7 +11,7 @@ FIELDS = (
     "shared_experts", "shared_ffn_hidden", "dense_layers", "moe_every", "capacity_factor", "q_lora_rank",
     "kv_lora_rank", "rope_head_dim", "v_head_dim", "mtp_layers", "dropout", "gpus", "micro_batch", "global_batch",
     "accumulation", "tp", "sp", "cp", "cp_comm", "pp", "vpp", "schedule", "uneven_stages", "ep", "etp", "dp",
-    "dp_shard", "zero", "recompute", "recompute_layers", "kv_replication", "offload_optimizer", "scatter_gather",
+    "dp_shard", "zero", "bucket", "recompute", "recompute_layers", "kv_replication", "offload_optimizer", "scatter_gather",
     "placement", "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "collective_algorithm", "attention_kernel",
     "kernels", "flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "precision",
     "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision", "count_attention",

@@ -10,7 +10,7 @@ from comp_comm.costmodels.complete import Step
 from comp_comm.costmodels.complete_columns import COLUMNS
 from comp_comm.costmodels.footprint import PARTS
 from comp_comm.costmodels.layer_times import Timed
-from comp_comm.costmodels.traffic import counted_calls, traffic, wire_bytes
+from comp_comm.costmodels.traffic import counted_calls, wire_bytes
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layout import FULL, SELECTIVE
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm, Operation
@@ -27,7 +27,8 @@ def explain_step(step: Step) -> Record:
     found |= {name: int(getattr(step, name)) for name in PARAMETERS}
     with np.errstate(invalid="ignore", divide="ignore"):
         columns = {name: float(column.of(step)) for name, column in COLUMNS.items()
-                   if name not in PARAMETERS and not (column.needs and np.isnan(step.run_tokens))}  # fmt: skip
+                   if name not in PARAMETERS and not column.extra
+                   and not (column.needs and np.isnan(step.run_tokens))}  # fmt: skip
     found |= {"step_s": columns.pop("step_s"), "forward_s": float(step.forward_s), "backward_s": float(step.backward_s)}
     found |= columns
     found["memory"] = memory_parts(step)
@@ -45,7 +46,7 @@ def memory_parts(step: Step) -> Record:
 
 def communication(step: Step) -> Record:
     """Return each group's seconds (serialized, hidden, exposed: disjoint), bytes and calls."""
-    sent, found = traffic(step), {}
+    sent, found = step.traffic, {}
     for group, spent in step.comm.items():
         moved = sent[group]
         found[group] = {

@@ -22,11 +22,14 @@ from comp_comm.timing.kernels import Passes
 if TYPE_CHECKING:
     from comp_comm.costmodels.scenario import Scenario
 
-# Fields a layer, the embedding and the logits depend on, beside those of the model and of the conventions.
-LAYOUT_FIELDS = (
-    "micro_batch", "tp", "sp", "cp", "cp_comm", "ep", "etp", "overlap_tp", "overlap_ep", "collective_algorithm",
-    "attention_kernel", "kernels", "kv_replication",
+# Fields that a layer, the embedding and the logits of one micro-batch do not depend on: everything else counts as near.
+FAR = (
+    "gpus", "dp", "global_batch", "accumulation", "pp", "vpp", "schedule", "uneven_stages", "dp_shard", "zero", "bucket",
+    "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
+    "memory_capacity", "framework_gib", "tokens",
 )  # fmt: skip
+# Where groups are placed in another order than the usual one, far degrees move the devices of the near ones apart.
+UNLESS = "placement"
 
 
 class Shared:

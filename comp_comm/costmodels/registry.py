@@ -21,8 +21,8 @@ class CostModel:
     ``ranking`` is the column rows are ranked by, ``headline`` the one a table shows, ``shown`` the inputs a row always
     has, ``derived`` those of them that the answer gives, since they follow from others. ``defaults`` are its own,
     ``needs`` names for a field the one without which it means nothing. ``for_required_tp`` are fields it reads only to
-    derive ``tp: required``; ``base_timing`` says that presets of a profile are not for it; ``near`` are the fields
-    of a layout that the costly part of its arithmetic depends on.
+    derive ``tp: required``; ``base_timing`` says that presets of a profile are not for it; ``far`` are fields that
+    the costly part of its arithmetic does not depend on.
     """
 
     name: str
@@ -39,7 +39,7 @@ class CostModel:
     needs: Mapping[str, str] = field(default_factory=dict)
     for_required_tp: tuple[str, ...] = ()
     base_timing: bool = False
-    near: tuple[str, ...] = ()
+    far: tuple[str, ...] = ()
 
     def default(self, name: str) -> Value | None:
         """Return what a field is where a study does not give it (None: it follows from others, or is not needed)."""
@@ -61,7 +61,7 @@ COST_MODELS = {
         defaults=complete_fields.DEFAULTS,
         needs=complete_fields.NEEDS,
         base_timing=True,
-        near=near.LAYOUT_FIELDS,
+        far=near.FAR,
     ),
     "comp_vs_comm": CostModel(
         "comp_vs_comm",

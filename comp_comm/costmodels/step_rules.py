@@ -12,7 +12,7 @@ from comp_comm.formulas.arrays import to_float
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import layout_rules
 from comp_comm.operations.rules import layer_rules, stage_rules
-from comp_comm.timing.network import blanks
+from comp_comm.timing.network import available, blanks
 from comp_comm.transformer import transformer_rules
 from comp_comm.violation import Violation
 
@@ -48,6 +48,12 @@ def _blanks(step: Step) -> list[Violation]:
     if np.any(np.asarray(step.layout.offload_optimizer) > 0):
         needs["memory.host_bandwidth"] = step.hardware.host_bandwidth
     found = [_blank(key, np.isnan(to_float(value)), "hardware") for key, value in needs.items()]
+    algorithm = np.asarray(step.layout.collective_algorithm)
+    if algorithm.any():
+        for name, peers in step.groups():
+            missing = ~available(step.hardware, "all_reduce", step.span(peers), algorithm) & (to_float(peers.size) > 1)
+            what = f"the network has no such collective_algorithm for {name}"
+            found.append(Violation(np.asarray(missing), what, ("collective_algorithm", name)))
     if _known(step.hardware):
         return [rule for rule in found if rule.broken.any()]
     for name, peers in step.groups():

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from comp_comm.costmodels.complete import Step
 from comp_comm.costmodels.layer_times import ZERO, Call
 from comp_comm.formulas import collectives
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layout import FULL
 from comp_comm.operations.shapes import Message
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.complete import Step
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,8 @@ def buffer_bytes(c: Context, layer: Array, parameters: Array) -> Array:
     replicated = layout.replicas > 1
     if replicated.any():
         gathered = PREFETCHED * layer * f.weight
-        bucket = np.minimum(BUCKET, parameters) * f.grad
+        given = to_float(layout.bucket)
+        bucket = np.minimum(np.where(np.isnan(given), BUCKET, given), parameters) * f.grad
         found = found + replicated * np.where(to_float(layout.zero) >= 3, gathered, bucket)
     if np.any(np.asarray(layout.sp) > 0):
         found = found + to_float(layout.sp) * c.tokens * c.t.hidden * f.comm

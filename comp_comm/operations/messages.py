@@ -188,14 +188,17 @@ def _states(c: Context, name: str, layers: Array, parameters: Array, group: tupl
     if not any_of(replicas - 1):
         return []
     zero, steps = to_float(c.layout.zero), to_float(c.layout.accumulation)
-    # ZeRO 3 sends a layer at a time; what is beside the layers is spread over them.
+    # ZeRO 3 sends a layer at a time; what is beside the layers is spread over them. Buckets are equally large.
     parts = np.where(zero >= 3, layers, 1.0) if np.any(zero >= 3) else to_float(1.0)
+    bucket = to_float(c.layout.bucket)
+    if not np.isnan(bucket).all():
+        parts = np.where(np.isnan(bucket), parts, parts * np.ceil(parameters / parts / bucket))
     gradients, weights = (parameters * to_float(size) / parts for size in (c.formats.grad, c.formats.weight))
     sharded = (zero >= 1) * (shards > 1) * parts
     across = replicas / shards
     everyone, sharing = Peers(replicas, stride), Peers(shards, stride)
     rows = (
-        ("gradient all-reduce", "all_reduce", gradients, (zero == 0) * (replicas > 1) * 1.0, everyone),
+        ("gradient all-reduce", "all_reduce", gradients, (zero == 0) * (replicas > 1) * parts, everyone),
         ("gradient reduce-scatter", "reduce_scatter", gradients, sharded * np.where(zero >= 2, steps, 1.0), sharing),
         ("weight all-gather", "all_gather", weights, sharded * np.where(zero >= 3, 2 * steps, 1.0), sharing),
         ("all-reduce over replicas", "all_reduce", gradients / shards, (zero >= 1) * (across > 1) * parts,

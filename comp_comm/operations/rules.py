@@ -30,7 +30,7 @@ def _tensor_parallel(t: Transformer, layout: Layout) -> list[Violation]:
         _rule(dense & (to_float(t.ffn_hidden) % tp != 0), "tp does not divide ffn_hidden", "tp", "ffn_hidden"),
         _rule((to_float(layout.sp) > 0) & (share % tp != 0), "tp does not divide seq_len / cp, which sequence "
               "parallelism splits", "tp", "seq_len", "cp"),
-        _rule((to_float(layout.sp) > 0) & (to_float(t.encoder_seq_len) / layout.cp % tp != 0),
+        _rule(t.has_encoder & (to_float(layout.sp) > 0) & (to_float(t.encoder_seq_len) / layout.cp % tp != 0),
               "tp does not divide encoder_seq_len / cp", "tp", "encoder_seq_len"),
     ]  # fmt: skip
 

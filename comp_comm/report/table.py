@@ -18,6 +18,8 @@ STYLES = {"table": "simple", "markdown": "pipe"}
 BINARY_FIELDS = ("hidden", "seq_len")
 SCALES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 NOTHING = "-"
+SHARES = ("mfu", "hfu")
+ALWAYS_SAID = ("precision", "count", "timing", "memory_scaling")
 HEADER_WIDTH, LINE_WIDTH = 13, 118
 
 
@@ -28,7 +30,7 @@ def write_table(out: IO[str], batches: Batches, columns: Sequence[str], meta: Re
     shown = [name for name in columns if not (all_feasible and name in ("feasible", "reason"))]
     shown = shown or list(columns)
     moving = {name for axis in meta.get("axes", ()) for name in axis}
-    same = [name for name in shown if name in FIELDS and name not in moving]
+    same = [name for name in shown if name in FIELDS and name not in moving and len({row[name] for row in rows}) < 2]
     write_heading(out, meta, {name: rows[0][name] for name in same} if rows else {}, style)
     write_records(out, rows, [name for name in shown if name not in same], style)
 
@@ -75,11 +77,14 @@ def write_heading(out: IO[str], meta: Record, same: Record, style: str) -> None:
 def setup_line(meta: Record, same: Record | None = None, show: Callable[[Any], str] = str) -> str:
     """Return hardware, cost model and fixed values in one line.
 
-    Factors that are left at 1 say nothing; conventions are always said.
+    Conventions of number formats and counts are always said; what a model of the catalogue brings is said by its name,
+    and what is left at its default says nothing.
     """
     given = {**meta.get("fixed", {}), **(same or {})}
-    told = {name: value for name, value in given.items() if value != 1 or FIELDS[name].default != 1}
-    said = [", ".join(meta.get("hardware", {})), meta.get("cost_model", "")]
+    brought = meta.get("model_fields", {})
+    told = {name: value for name, value in given.items()
+            if (name in ALWAYS_SAID or value != FIELDS[name].default) and brought.get(name) != value}  # fmt: skip
+    said = [", ".join(meta.get("hardware", {})), meta.get("cost_model", ""), meta.get("model") or ""]
     said += [f"{name} {show(value)}" for name, value in told.items()]
     return "; ".join(text for text in said if text)
 
@@ -97,7 +102,7 @@ def column_format(name: str, values: Sequence[Any]) -> tuple[str, Callable[[Any]
     ('compute (ms)', '1.2')
     """
     numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
-    if name.endswith("_fraction"):
+    if name.endswith("_fraction") or name in SHARES:
         return f"{name} (%)", lambda v: _or_nothing(v, lambda x: f"{100 * x:.1f}")
     if name.endswith("_s"):
         scale, unit = _seconds_scale(numbers)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from comp_comm.configs.axes import Axis
 from comp_comm.costmodels import CostModel, Scenario
-from comp_comm.costmodels.near import Near, Shared
+from comp_comm.costmodels.near import UNLESS, Near, Shared
 from comp_comm.fields import FIELDS, PRECISION_BYTES, Value
 from comp_comm.formats import make_formats
 from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
@@ -157,11 +157,11 @@ class Grid:
 
     @cached_property
     def _table(self) -> tuple[int, Table] | None:
-        """The axis along which fields move together, and its distinct rows of those that few of a step's parts need."""
+        """The longest axis and the distinct rows of its near fields, where it has far ones and few rows are distinct."""
         axis = max(range(len(self.axes)), key=lambda i: len(self.axes[i]), default=None)
-        if axis is None or not self.model.near or set(self.axes[axis].values) <= set(self.model.near):
+        if axis is None or UNLESS in self.names or not set(self.axes[axis].values) & set(self.model.far):
             return None
-        names = [name for name in self.axes[axis].values if name in self.model.near]
+        names = [name for name in self.axes[axis].values if name not in self.model.far]
         columns = [self._arrays[name].reshape(-1) for name in names]
         table = distinct_rows(columns, len(self.axes[axis]))
         return (axis, table) if 2 * table.first.size <= len(self.axes[axis]) else None

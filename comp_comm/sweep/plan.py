@@ -38,12 +38,12 @@ class Plan:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Output columns of a row."""
-        return tuple(self.made)
+        """Output columns of a row, but for those made only where they are asked for."""
+        return tuple(name for name, column in self.made.items() if not column.extra)
 
     @cached_property
     def made(self) -> Columns:
-        """Output columns by name: those the cost model can make of this study."""
+        """Output columns by name that the cost model can make of this study."""
         known = self.grid.names
         columns = self.model.columns.items()
         return {name: column for name, column in columns if not column.needs or column.needs in known}
@@ -143,7 +143,7 @@ def _models_with(name: str) -> str:
 
 
 def _conditions(study: Study, plan: Plan) -> tuple[Condition, ...]:
-    columns = [*plan.grid.names, *(name for name in EVOLUTION if name not in plan.grid.names), *plan.outputs, FEASIBLE]
+    columns = [*plan.grid.names, *(name for name in EVOLUTION if name not in plan.grid.names), *plan.made, FEASIBLE]
     found = []
     for index, text in enumerate(study.where):
         path = ("where", index) if isinstance(study.document.data.get("where"), list) else ("where",)
@@ -169,7 +169,7 @@ def notes(plan: Plan) -> list[str]:
     """Return what a reader should know that is no error: settings without effect, derived values."""
     found = _paper_notes(plan) if plan.model.name == "comp_vs_comm" else _step_notes(plan)
     model, given = plan.study.model, plan.study.origins
-    taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.required]
+    taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.fields and n != "seq_len"]
     if model and taken:
         found.append(f"{', '.join(taken)} are the study's, not those of {model.name}")
     return found

@@ -9,6 +9,7 @@ import numpy as np
 
 from comp_comm.configs.study import Study
 from comp_comm.costmodels.complete import Step, evaluate
+from comp_comm.costmodels.complete_columns import GIB
 from comp_comm.costmodels.explanation import explain_step, memory_parts
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, to_float
@@ -27,10 +28,15 @@ def point_of(study: Study) -> tuple[Plan, Step]:
         several = ", ".join(plan.grid.moving)
         raise ConfigError(f"the study has several points, and this is for one: give {several} one value "
                           "(--set KEY=VALUE)")  # fmt: skip
+    check_complete(plan)
+    return plan, cast(Step, plan.evaluate(()))
+
+
+def check_complete(plan: Plan) -> None:
+    """Raise ``ConfigError`` where a study is of another cost model than `complete`: only that has operations."""
     if plan.model.name != "complete":
         raise ConfigError(f"{plan.model.name} has no operations to show; this is for the cost model complete "
                           "(--set cost_model=complete)")  # fmt: skip
-    return plan, cast(Step, plan.evaluate(()))
 
 
 def explain(study: Study) -> Record:
@@ -94,6 +100,9 @@ def _terms(found: Record, prefix: str = "") -> dict[str, float]:
 def verdict(step: Step) -> Record:
     """Return whether a step is feasible, and why not."""
     reason = "; ".join(rule.reason for rule in step.violations if rule.broken)
+    if step.memory_bytes > to_float(step.hardware.memory_capacity):
+        needed, has = (float(size) / GIB for size in (step.memory_bytes, step.hardware.memory_capacity))
+        reason += f" ({needed:.1f} GiB needed, {has:.1f} there)"
     return {"feasible": not reason, "reason": reason or None}
 
 

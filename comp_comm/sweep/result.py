@@ -168,9 +168,11 @@ def as_study(study: str | dict[str, Any] | Study, overrides: Sequence[str] = ())
 
 def check_columns(plan: Plan, columns: Sequence[str]) -> tuple[str, ...]:
     """Return the columns wanted (all if none is named). Raises ``ConfigError`` for an unknown one."""
+    known = dict.fromkeys((*plan.columns, *plan.made, *plan.grid.names, *plan.model.fields))
     for name in columns:
-        if name not in plan.columns:
-            raise ConfigError(f"no column is called '{name}'{nearest(name, plan.columns)} ({one_of(plan.columns)})")
+        if name not in known:
+            raise ConfigError(f"no column is called '{name}'{nearest(name, known)} ({one_of(plan.columns)}; "
+                              "others: 'compcomm columns')")  # fmt: skip
     return tuple(dict.fromkeys(columns)) or plan.columns
 
 
@@ -196,6 +198,12 @@ def identity() -> dict[str, Any]:
     return {"tool": "compcomm", "version": comp_comm.__version__, "schema": SCHEMA}
 
 
+def _brought(plan: Plan) -> dict[str, Any]:
+    """Return what the study's model says of the fields the cost model knows."""
+    found = plan.study.model.fields if plan.study.model else {}
+    return {name: value for name, value in found.items() if name in plan.model.fields}
+
+
 def meta(plan: Plan) -> dict[str, Any]:
     """Return what a machine-readable answer says of itself; the same study gives the same bytes."""
     study, grid = plan.study, plan.grid
@@ -217,9 +225,10 @@ def meta(plan: Plan) -> dict[str, Any]:
         "study_sha256": study.sha256(),
         "hardware": {profile.name: {"title": profile.title, "sha256": profile.sha256} for profile in grid.profiles},
         "model": study.model.name if study.model else None,
+        **({"model_fields": _brought(plan)} if study.model else {}),
         "fixed": dict(sorted(stated.items())),
         "axes": [{name: _axis(values) for name, values in axis.values.items()} for axis in grid.axes],
         "where": list(study.where),
-        "units": {name: column.unit or "1" for name, column in plan.made.items()},
+        "units": {name: plan.made[name].unit or "1" for name in plan.outputs},
         "points": grid.points,
     }

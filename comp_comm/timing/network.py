@@ -8,8 +8,10 @@ touch nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comp_comm.formulas import collectives, networks
 from comp_comm.formulas.arrays import Array, Numeric, to_float
@@ -23,6 +25,13 @@ ALGORITHMS = ("best", "ring", "tree", "hierarchical", "in_network")
 
 # Messages of a direct all-to-all do not wait for one another: a hop counts less than one of a ring.
 ALL_TO_ALL_HOP = 0.75
+
+
+class Leg(NamedTuple):
+    """One leg of a collective: L, the seconds of its latency that overlap with the transfer, and X of one byte."""
+
+    latency: Numeric
+    seconds_per_byte: Numeric
 
 
 def collective_seconds(
@@ -76,77 +85,41 @@ def collective_seconds(
     """
     span = group if isinstance(group, Span) else span_of(hardware, group)
     message = to_float(message_bytes)
-    moves = (span.size > 1) & (message > 0)
-    return np.where(moves, _COLLECTIVES[kind](span, message, algorithm), 0.0)
+    if kind == "all_reduce":
+        seconds = _all_reduce_seconds(span, message, np.asarray(algorithm))
+    else:
+        seconds = _seconds(span, _LEGS[kind], message)
+    return np.where((span.size > 1) & (message > 0), seconds, 0.0)
 
 
-def _ring(span: Span, message: Array, turns: float) -> Array:
-    """Return the seconds of a ring that turns once (gather, scatter) or twice (all-reduce)."""
-    hops, seconds_per_byte = span.ring
-    share = turns * collectives.shard_share(span.size) + span.own
-    latency = turns * hops + (span.protocol + span.entry)
-    return half_pipelined_seconds(span.start, latency, message * (share * seconds_per_byte))
+def _seconds(span: Span, make: Callable[[Span], Leg], message: Array) -> Array:
+    leg = span.once(make)
+    return half_pipelined_seconds(span.start, leg.latency, message * leg.seconds_per_byte)
 
 
-def _gather_or_scatter(span: Span, message: Array, algorithm: Numeric) -> Array:
-    return _ring(span, message, 1.0)
-
-
-def _all_reduce(span: Span, message: Array, algorithm: Numeric) -> Array:
-    codes = np.asarray(algorithm)
-    ring = _ring(span, message, 2.0)
+def _all_reduce_seconds(span: Span, message: Array, codes: NDArray[np.int_]) -> Array:
     if codes.ndim == 0:
-        return _ALL_REDUCES[ALGORITHMS[int(codes)]](span, message, ring)
+        return _ALL_REDUCES[ALGORITHMS[int(codes)]](span, message)
     seconds = to_float(np.nan)
     for code in np.unique(codes):
-        seconds = np.where(codes == code, _ALL_REDUCES[ALGORITHMS[int(code)]](span, message, ring), seconds)
+        seconds = np.where(codes == code, _ALL_REDUCES[ALGORITHMS[int(code)]](span, message), seconds)
     return seconds
 
 
-def _best(span: Span, message: Array, ring: Array) -> Array:
-    seconds = ring
+def _best(span: Span, message: Array) -> Array:
+    seconds = _seconds(span, _ring, message)
     if span.outer:  # in one domain a tree is a chain, which sends more than a ring does
-        seconds = np.minimum(seconds, _tree(span, message, ring))
+        seconds = np.minimum(seconds, _seconds(span, _tree, message))
         if span.inside:
             seconds = np.minimum(seconds, _two_levels(span, message))
-    if any(_reduces(step) is not None for step in span.steps):
-        seconds = np.minimum(seconds, _in_network(span, message, ring))
+    if any(step.reduces is not None for step in span.steps):
+        seconds = np.minimum(seconds, _in_network(span, message))
     return seconds
 
 
-def _tree(span: Span, message: Array, ring: Array) -> Array:
-    """Return the seconds of a double binary tree over domains, with a chain, or a reducing switch, in each of them."""
-    climb, within = _climb(span, span.steps[:1] if span.inside else ())
-    for step in span.outer:
-        climb = climb + 2 * _tree_seconds(step)
-    passes = networks.tree_passes(span.domains)
-    mesh = to_float(span.inner.mesh) > 0
-    if mesh.any():  # measured there: even two domains send everything twice
-        passes = np.where(mesh, 2.0, passes)
-    transfer = message * np.maximum(within, passes * ring_over(span.outer)[1])
-    return half_pipelined_seconds(span.start, climb + (span.protocol + span.entry), transfer)
-
-
-def _tree_seconds(step: Step) -> Array:
-    """Return the latency of a tree over the domains of the tier below a step, one way."""
-    return step.where_crossed(networks.tree_levels(step.domains_below / step.domains) * step.tier.tree_latency)
-
-
-def _climb(span: Span, steps: tuple[Step, ...]) -> tuple[Numeric, Numeric]:
-    """Return latency, and seconds per byte, of reducing in the tiers of ``steps`` and of spreading the result there."""
-    latency: Numeric = 0.0
-    slowest: Numeric = 0.0
-    for step in steps:
-        latency = latency + 2 * (span.chain if step.tier is span.inner else _tree_seconds(step))
-        through, reduces = 2 * to_float(step.seconds_per_byte), _reduces(step)
-        if reduces is not None:  # on the way up; in one domain it would be an algorithm of its own
-            through = np.where(reduces & (step.members < span.size), _reducing_seconds_per_byte(step), through)
-        slowest = np.maximum(slowest, through)
-    return latency, slowest
-
-
-def _hierarchical(span: Span, message: Array, ring: Array) -> Array:
+def _hierarchical(span: Span, message: Array) -> Array:
     """Return the seconds of a hierarchical all-reduce, which is the ring where there is only one level."""
+    ring = _seconds(span, _ring, message)
     if not (span.inside and span.outer):
         return ring
     return np.where((span.local > 1) & (span.local < span.size), _two_levels(span, message), ring)
@@ -157,43 +130,94 @@ def _two_levels(span: Span, message: Array) -> Array:
 
     With one level only it is never faster than the ring, whose hops and bytes it has, with more starts.
     """
-    inner = span.steps[0]
-    per_byte = (collectives.shard_share(span.local) + span.own) * inner.seconds_per_byte
-    local = half_pipelined_seconds(span.start, span.chain + (span.protocol + inner.entry), message * per_byte)
-    hops, seconds_per_byte = ring_over(span.outer)
-    per_byte = 2 * collectives.shard_share(span.domains) * seconds_per_byte
-    latency = 2 * hops + (span.protocol + span.entry)
-    return 2 * local + half_pipelined_seconds(span.start, latency, message * per_byte)
+    return 2 * _seconds(span, _within, message) + _seconds(span, _between, message)
 
 
-def _in_network(span: Span, message: Array, ring: Array) -> Array:
+def _in_network(span: Span, message: Array) -> Array:
     """Return the seconds of an all-reduce in the outermost tier a group crosses; infinity where that cannot reduce."""
     seconds = to_float(np.inf)
-    for number, step in enumerate(span.steps):
-        reduces = _reduces(step)
-        if reduces is not None:
-            climb, within = _climb(span, span.steps[:number])
-            latency = climb + (span.protocol + span.entry) + step.tier.reduction_latency
-            transfer = message * np.maximum(within, _reducing_seconds_per_byte(step))
-            leg = half_pipelined_seconds(span.start, latency, transfer)
-            seconds = np.where(reduces & (step.members == span.size), leg, seconds)
+    for able, leg in span.once(_reductions):
+        seconds = np.where(
+            able, half_pipelined_seconds(span.start, leg.latency, message * leg.seconds_per_byte), seconds
+        )
     return seconds
 
 
-def _reduces(step: Step) -> Mask | None:
-    """Return which groups a tier can reduce for; None where it can for none, whatever its members."""
-    able = to_float(step.tier.reduction) > 0
-    return able & step.crossed & (step.members >= step.tier.reduction_members) if able.any() else None
+# --- legs: what of a collective depends on its group alone -----------------------------------------------------------
 
 
-def _reducing_seconds_per_byte(step: Step) -> Array:
-    """Return the seconds a byte of the message takes where a tier reduces (any number where it cannot)."""
-    share = to_float(step.tier.reduction)
-    return 1 / (np.where(share > 0, share, 1.0) * step.tier.bandwidth) / step.below
+def _turns(span: Span, turns: float) -> Leg:
+    hops, seconds_per_byte = span.ring
+    share = turns * collectives.shard_share(span.size) + span.own
+    return Leg(turns * hops + (span.protocol + span.entry), share * seconds_per_byte)
 
 
-def _all_to_all(span: Span, message: Array, algorithm: Numeric) -> Array:
-    """Return the seconds of a direct all-to-all: each tier carries what leaves the domains of the one below."""
+def _ring(span: Span) -> Leg:
+    """An all-reduce: a ring that turns twice."""
+    return _turns(span, 2.0)
+
+
+def _gather_or_scatter(span: Span) -> Leg:
+    return _turns(span, 1.0)
+
+
+def _tree(span: Span) -> Leg:
+    """A double binary tree over domains, with a chain, or a reducing switch, in each of them."""
+    climb, within = _climb(span, span.steps[:1] if span.inside else ())
+    for step in span.outer:
+        climb = climb + 2 * _tree_seconds(step)
+    passes = networks.tree_passes(span.domains)
+    mesh = to_float(span.inner.mesh) > 0
+    if mesh.any():  # measured there: even two domains send everything twice
+        passes = np.where(mesh, 2.0, passes)
+    return Leg(climb + (span.protocol + span.entry), np.maximum(within, passes * ring_over(span.outer)[1]))
+
+
+def _tree_seconds(step: Step) -> Array:
+    """Return the latency of a tree over the domains of the tier below a step, one way."""
+    return step.where_crossed(networks.tree_levels(step.domains_below / step.domains) * step.tier.tree_latency)
+
+
+def _climb(span: Span, steps: tuple[Step, ...]) -> Leg:
+    """Reducing in the tiers of ``steps``, and spreading the result there again."""
+    latency: Numeric = 0.0
+    slowest: Numeric = 0.0
+    for step in steps:
+        latency = latency + 2 * (span.chain if step.tier is span.inner else _tree_seconds(step))
+        through = 2 * step.seconds_per_byte
+        if step.reduces is not None:  # on the way up; in one domain it would be an algorithm of its own
+            through = np.where(step.reduces & (step.members < span.size), step.reducing_seconds_per_byte, through)
+        slowest = np.maximum(slowest, through)
+    return Leg(latency, slowest)
+
+
+def _within(span: Span) -> Leg:
+    """The scatter, or the gather, in a domain, of a hierarchical all-reduce."""
+    inner = span.steps[0]
+    share = collectives.shard_share(span.local) + span.own
+    return Leg(span.chain + (span.protocol + inner.entry), share * inner.seconds_per_byte)
+
+
+def _between(span: Span) -> Leg:
+    """The all-reduces between domains, of shards, of a hierarchical all-reduce."""
+    hops, seconds_per_byte = ring_over(span.outer)
+    return Leg(2 * hops + (span.protocol + span.entry), 2 * collectives.shard_share(span.domains) * seconds_per_byte)
+
+
+def _reductions(span: Span) -> list[tuple[Mask, Leg]]:
+    """For each tier that reduces: the groups for which it is the outermost tier, and the leg."""
+    found = []
+    for number, step in enumerate(span.steps):
+        if step.reduces is not None:
+            climb, within = _climb(span, span.steps[:number])
+            latency = climb + (span.protocol + span.entry) + step.tier.reduction_latency
+            leg = Leg(latency, np.maximum(within, step.reducing_seconds_per_byte))
+            found.append((step.reduces & (step.members == span.size), leg))
+    return found
+
+
+def _all_to_all(span: Span) -> Leg:
+    """A direct all-to-all: each tier carries what leaves the domains of the one below."""
     slowest: Numeric = 0.0
     latency = span.protocol + span.entry
     for step in span.steps:
@@ -204,28 +228,27 @@ def _all_to_all(span: Span, message: Array, algorithm: Numeric) -> Array:
             hops = step.where_crossed(step.tier.latency)
         latency = latency + hops
         slowest = np.maximum(slowest, step.where_crossed(share * step.link_seconds_per_byte))
-    return half_pipelined_seconds(span.start, latency, message * slowest)
+    return Leg(latency, slowest)
 
 
-def _send(span: Span, message: Array, algorithm: Numeric) -> Array:
-    """Return the seconds of a send between neighbours, over the slowest tier that two of them have between them."""
+def _send(span: Span) -> Leg:
+    """A send between neighbours, over the slowest tier that two of them have between them."""
     slowest: Numeric = 0.0
     for step in span.steps:
         slowest = np.maximum(slowest, step.where_crossed(1 / tier_bandwidth(step.tier, 2.0)))
-    return half_pipelined_seconds(span.start, span.protocol + span.entry, message * slowest)
+    return Leg(span.protocol + span.entry, slowest)
 
 
-_COLLECTIVES: dict[str, Callable[[Span, Array, Numeric], Array]] = {
-    "all_reduce": _all_reduce,
+_LEGS: dict[str, Callable[[Span], Leg]] = {
     "all_gather": _gather_or_scatter,
     "reduce_scatter": _gather_or_scatter,
     "all_to_all": _all_to_all,
     "send": _send,
 }
-_ALL_REDUCES: dict[str, Callable[[Span, Array, Array], Array]] = {
+_ALL_REDUCES: dict[str, Callable[[Span, Array], Array]] = {
     "best": _best,
-    "ring": lambda span, message, ring: ring,
-    "tree": _tree,
+    "ring": lambda span, message: _seconds(span, _ring, message),
+    "tree": lambda span, message: _seconds(span, _tree, message),
     "hierarchical": _hierarchical,
     "in_network": _in_network,
 }
@@ -246,10 +269,8 @@ def available(hardware: Hardware, kind: str, group: Group | Span, algorithm: Num
     free: Mask = (np.asarray(algorithm) != ALGORITHMS.index("in_network")) | (span.size <= 1)
     if kind != "all_reduce":
         return np.ones(free.shape, dtype=np.bool_)
-    for step in span.steps:
-        reduces = _reduces(step)
-        if reduces is not None:
-            free = free | (reduces & (step.members == span.size))
+    for able, _ in span.once(_reductions):
+        free = free | able
     return free
 
 

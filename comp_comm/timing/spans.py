@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ RAMPING_START = 5e-6
 NOWHERE = Tier(domain=np.inf, bandwidth=np.nan, latency=0.0, efficiency=1.0)
 
 Mask = NDArray[np.bool_]
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +74,17 @@ class Step:
         """Seconds of the hops that one turn of a ring makes here."""
         return self.where_crossed(networks.ring_crossings(self.domains_below, self.domains) * self.tier.latency)
 
+    @cached_property
+    def reduces(self) -> Mask | None:
+        """Which groups the tier itself can reduce for; None where it can for none, whatever its members."""
+        able = to_float(self.tier.reduction) > 0
+        return able & self.crossed & (self.members >= self.tier.reduction_members) if able.any() else None
+
+    @cached_property
+    def reducing_seconds_per_byte(self) -> Array:
+        """Seconds of a byte of the message that the tier reduces; any number where it does not."""
+        share = to_float(self.tier.reduction)
+        return 1 / (np.where(share > 0, share, 1.0) * self.tier.bandwidth) / self.below
 
     @cached_property
     def enters(self) -> bool:
@@ -96,18 +110,26 @@ class Span:
     inside: bool
     local: Array
     steps: tuple[Step, ...]
+    _found: dict[Callable[..., Any], Any] = field(default_factory=dict)
+
+    def once(self, find: Callable[[Span], Found]) -> Found:
+        """Return what ``find`` finds of this span, found at the first call."""
+        if find not in self._found:
+            self._found[find] = find(self)
+        found: Found = self._found[find]
+        return found
 
     @property
     def outer(self) -> tuple[Step, ...]:
         """The steps beyond the innermost tier."""
         return self.steps[1:] if self.inside else self.steps
 
-    @property
+    @cached_property
     def start(self) -> Numeric:
         """Seconds of a collective's start that overlap with nothing."""
         return self.timing.collective_latency - self.protocol
 
-    @property
+    @cached_property
     def protocol(self) -> Numeric:
         """Seconds of a collective's start that overlap with its transfer, as hops do."""
         return np.minimum(self.timing.collective_latency, RAMPING_START)
