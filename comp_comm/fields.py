@@ -101,8 +101,8 @@ _LAYOUT = (
     _degree("dp_shard", "replicas that share states under ZeRO (HSDP); all of them if not given"),
     _degree("zero", "ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 (FSDP) weights too", 3, low=0,
             default=1),
-    Field("bucket", "layout", "float", "elements of gradients (or weights) sent at once by data parallelism; a stage's "
-          "whole, or under ZeRO 3 a layer's, if not given", low=1, high=1e12),
+    Field("bucket", "layout", "float", "elements of gradients (or weights) sent at once by data parallelism; a "
+          "stage's whole, or under ZeRO 3 a layer's, if not given", low=1, high=1e12),
     _word("recompute", "layout", words.RECOMPUTES, "activations computed again in the backward pass", "none"),
     _degree("recompute_layers", "layers of a stage that full recompute is for; all if not given", 1e5),
     _word("kv_replication", "layout", words.SWITCH, "allow tp above kv_heads: key and value heads are copied", "off"),
@@ -151,6 +151,22 @@ _CONVENTIONS = (
           low=1, high=1e6, default=1.0, solve=(1, 1e4)),
     Field("interference", "convention", "float", "slowdown of overlapped communication by running beside compute",
           low=1, high=1e6, default=1.0, solve=(1, 1e4)),
+    _word("comm_offload", "convention", words.SWITCH, "what-if: a co-processor communicates, and what is overlapped is "
+          "not slowed by compute", "off"),
+    _word("in_network_reduction", "convention", words.SWITCH, "what-if: switches reduce, so that a message leaves a "
+          "device once", "off"),
+    _word("in_memory_reduction", "convention", words.SWITCH, "what-if: memory adds up what arrives (PIM), which "
+          "lessens interference", "off"),
+    _word("fused_comm", "convention", words.SWITCH, "what-if: a GEMM's output is reduced tile by tile while made",
+          "off"),
+    Field("fused_tiles", "convention", "int", "with fused_comm: tiles that a GEMM's output is reduced in", low=1,
+          high=1e6, default=8),
+    _word("phase", "convention", words.PHASES, "training, or inference: prefill and decode with a KV cache",
+          "training"),
+    Field("output_len", "convention", "int", "tokens generated for a prompt of seq_len", "tokens", low=1, high=2**30,
+          default=256),
+    _word("kv_precision", "convention", words.PRECISIONS, "number format of the KV cache; that of activations if not "
+          "given", None),
     Field("sustained", "convention", "float", "share of its isolated speed that a GEMM keeps in a whole step; the "
           "profile's if not given", low=0.01, high=1.5),
     Field("framework_gib", "convention", "float", "memory of the framework: context, communicators, fragmentation",

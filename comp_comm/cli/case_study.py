@@ -8,9 +8,11 @@ import click
 
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
+from comp_comm.errors import ConfigError
 from comp_comm.report.answer import write_answer
 from comp_comm.report.table import setup_line
 from comp_comm.sweep.case_study import INTERFERENCE, SETTABLE, SLOWDOWN, case_study
+from comp_comm.sweep.what_if import TECHNIQUES, what_if
 
 SHOWN = (
     "scenario", "step_s", "compute_s", "serialized_comm_s", "overlappable_comm_s", "hidden_comm_s", "exposed_comm_s",
@@ -19,7 +21,7 @@ SHOWN = (
 
 
 @click.command(epilog="Examples: compcomm case-study | compcomm case-study --interference 1.5 --plot fig12.png | "
-               "compcomm case-study --hidden 16K --tp 64 --format json")  # fmt: skip
+               "compcomm case-study --what-if all")  # fmt: skip
 @click.option("--hardware", metavar="NAME|FILE", help="Hardware profile. [default: mi210]",
               shell_complete=options.complete_names("hardware"))  # fmt: skip
 @options.field_options(SETTABLE)
@@ -27,12 +29,15 @@ SHOWN = (
               help="How much slower the inter-node links are that data parallelism uses.")  # fmt: skip
 @click.option("--interference", type=float, default=INTERFERENCE, show_default=True,
               help="Slowdown of data-parallel communication by running beside compute.")  # fmt: skip
+@click.option("--what-if", "techniques", multiple=True, metavar="NAME",
+              help=f"Before and after a technique to come: {', '.join(TECHNIQUES)}, all. May be repeated.")
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it (.png or .svg).")
 @options.format_options
 def command(
     hardware: str | None,
     inter_node_slowdown: float,
     interference: float,
+    techniques: tuple[str, ...],
     picture: str | None,
     path: str | None,
     form: str | None,
@@ -50,6 +55,10 @@ def command(
 
         check_plot(picture)
     overrides = tuple(options.given_flags(**fields, hardware=hardware))
+    if techniques:
+        if picture:
+            raise ConfigError("--plot draws the case study, not what-ifs; give one of the two")
+        return _what_if(path, form, techniques, overrides, inter_node_slowdown, interference)
     rows, meta = case_study(overrides, inter_node_slowdown, interference)
     heading = [meta["title"], setup_line(meta), f"set-up {meta['setup']}"]
     heading.append("fractions are of each scenario's own step; exposed_comm_fraction is serialized + exposed")
@@ -61,3 +70,15 @@ def command(
         save_case_study(picture, rows, meta)
         tell(f"wrote {picture}")
     return code
+
+
+def _what_if(
+    path: str | None, form: str, techniques: tuple[str, ...], overrides: tuple[str, ...], slowdown: float, slower: float
+) -> int:
+    rows, meta = what_if(techniques, overrides, slowdown, slower)
+    heading = [meta["title"], setup_line(meta), f"set-up {meta['setup']}", "fractions are of each step: serialized and "
+               "exposed communication over all of it"]  # fmt: skip
+    shown = ["what_if", "scenario", "step_before_s", "step_after_s", "exposed_before_fraction",
+             "exposed_after_fraction", "speedup"]  # fmt: skip
+    notes = [f"note: {text}" for text in meta["notes"]]
+    return options.write(path, lambda out: write_answer(out, form, rows, meta, shown, heading, notes))

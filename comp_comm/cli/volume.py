@@ -25,7 +25,7 @@ LIMIT = 64 * 2**20
 @options.point_options
 @click.option("--log", metavar="FILE", help="A summary of DeepSpeed's comms_logger, shown beside what is predicted.")
 @click.option("--steps", type=int, default=1, show_default=True, help="With --log: the steps that it counts.")
-@click.option("--plot", "picture", metavar="FILE", help="Also draw it (.png or .svg), over the study's axes if it has any.")
+@click.option("--plot", "picture", metavar="FILE", help="Also draw it (.png or .svg), over the axes if there are any.")
 @options.format_options
 def command(path: str | None, form: str | None, log: str | None, steps: int, picture: str | None, **given: Any) -> int:
     """Bytes that a device sends in a training step: by group, message and size.

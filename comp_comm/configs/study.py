@@ -27,8 +27,6 @@ TABLE_KEYS = ("rows", "columns", "value", "per")
 PLOT_KEYS = ("kind", "x", "y", "lines", "value", "per", "only")
 TOP_LEVEL_SETS = ("hardware", "model", "cost_model")
 DEFAULT_HARDWARE = "mi210"
-OWN_HARDWARE = ("comp_vs_comm",)  # cost models of a paper with a device of its own
-NO_HARDWARE = "give the name of a profile ('compcomm hardware list') or a path"
 
 
 @dataclass
@@ -42,6 +40,7 @@ class Study:
     cost_model: str | None
     profiles: tuple[Profile, ...]
     hardware_axis: bool
+    hardware_given: bool
     model: Model | None
     model_failed: bool
     fixed: dict[str, Value]
@@ -127,6 +126,7 @@ class _Reader(Reader):
             cost_model=self._cost_model(),
             profiles=profiles,
             hardware_axis=many,
+            hardware_given=self.hardware_given,
             model=model,
             model_failed=model is None and ("model" in data or "model" in self.overrides),
             fixed=self.fixed,
@@ -171,16 +171,10 @@ class _Reader(Reader):
             return None
         return given
 
-    def _cost_model_name(self) -> Any:
-        document = self.overrides.get("cost_model", self.document)
-        return document.data.get("cost_model")
-
     def _profiles(self) -> tuple[tuple[Profile, ...], bool]:
         given, document = self._given("hardware")
-        if given in (None, ""):
-            if self._cost_model_name() not in OWN_HARDWARE:
-                self.problems.add(Problem(f"'hardware' is missing: {NO_HARDWARE}", file=self.document.file))
-            given = DEFAULT_HARDWARE
+        self.hardware_given = given not in (None, "")
+        given = given if self.hardware_given else DEFAULT_HARDWARE
         references = given if isinstance(given, list) else [given]
         profiles = []
         for index, reference in enumerate(references):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from comp_comm.costmodels.answer import Answer, Column, table_of
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.formulas.edges import overlap_ratio, serialized_fraction
 from comp_comm.violation import Violation
 
@@ -18,7 +18,8 @@ class Breakdown(Answer):
     """Seconds per step and device, by what they are spent on, and the hardware-independent edges.
 
     ``hiding_compute_s`` is the compute that may run beside overlappable communication; ``region_*`` are those of one
-    FC matrix, the paper's region of interest; edges are FLOP per message byte.
+    FC matrix, the paper's region of interest; edges are FLOP per message byte; ``fused_comm_s`` is what their own
+    GEMMs hide of serialized all-reduces.
     """
 
     compute_s: Array
@@ -29,6 +30,7 @@ class Breakdown(Answer):
     region_comm_s: Array
     amdahl_edge_flop_per_byte: Array
     slack_flop_per_byte: Array
+    fused_comm_s: Numeric = 0.0
     violations: tuple[Violation, ...] = ()
 
     def arrays(self) -> Iterable[Array]:
@@ -37,8 +39,8 @@ class Breakdown(Answer):
 
 
 def hidden_comm_s(b: Breakdown) -> Array:
-    """Return overlappable communication that compute hides."""
-    return np.minimum(b.overlapped_comm_s, b.hiding_compute_s)
+    """Return communication that compute hides: what is overlapped and fits, and what is fused with its own GEMM."""
+    return to_float(np.minimum(b.overlapped_comm_s, b.hiding_compute_s) + b.fused_comm_s)
 
 
 def exposed_comm_s(b: Breakdown) -> Array:

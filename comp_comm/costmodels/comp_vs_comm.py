@@ -14,7 +14,7 @@ import numpy as np
 
 from comp_comm.costmodels.breakdown import Breakdown
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.formulas import edges
+from comp_comm.formulas import collectives, edges
 from comp_comm.formulas import transformer as layer
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.timing.collectives import Group, all_reduce_seconds, bandwidth_needed
@@ -23,8 +23,9 @@ from comp_comm.violation import Violation, divides
 
 FIELDS = (
     "hidden", "seq_len", "layers", "parameters", "micro_batch", "tp", "dp", "flop_vs_bw", "flops", "network",
-    "memory_bandwidth", "memory_capacity", "precision", "count", "timing", "memory_scaling", "inter_node_slowdown",
-    "interference",
+    "memory_bandwidth", "memory_capacity", "precision", "comm_precision", "count", "timing", "memory_scaling",
+    "inter_node_slowdown", "interference", "comm_offload", "in_network_reduction", "in_memory_reduction", "fused_comm",
+    "fused_tiles",
 )  # fmt: skip
 REQUIRED = ("hidden", "seq_len", "micro_batch", "tp")
 # These matter only where the tensor-parallel degree is derived from them.
@@ -39,6 +40,9 @@ TIMING_NEEDED = (
 PASSES = 3  # forward, and twice that backward
 BACKWARD_SHARE = 2 / 3
 ALL_REDUCES = 4  # two forward, two backward
+# GEMMs whose output is all-reduced, in units of H^2 weights: output projection and second FC, then the input gradients
+# of Q, K and V together and of the first FC.
+PRODUCERS = (1.0, 4.0, 3.0, 4.0)
 
 
 def evaluate(scenario: Scenario) -> Breakdown:
@@ -74,7 +78,8 @@ def evaluate(scenario: Scenario) -> Breakdown:
 
     tp_group, dp_group = Group(tp), Group(_replicas(scenario), stride=tp)
     message = layer.activation_message_bytes(hidden, seq_len, batch, p)
-    serialized = ALL_REDUCES * all_reduce_seconds(hardware, message, tp_group)
+    switched = scenario.what_if.in_network_reduction
+    each = all_reduce_seconds(hardware, message, tp_group, switched)
 
     # Links with 1/s of the bandwidth take as long for m bytes as these do for s m; latencies are theirs either way.
     slowdown = to_float(scenario.inter_node_slowdown)
@@ -82,18 +87,50 @@ def evaluate(scenario: Scenario) -> Breakdown:
     fc_gradients = layer.layer_weights(hidden, tp, 1, 0) * p
     seconds_per_flop = gemm_seconds_per_flop(hardware, layer.tokens(seq_len, batch))
     compute = _compute_seconds(scenario, seconds_per_flop)
+    serialized, under = _fused(scenario, each, seconds_per_flop)
+    slowed = _interference(scenario, dp_group)
     return Breakdown(
         compute_s=compute,
+        fused_comm_s=under,
         hiding_compute_s=BACKWARD_SHARE * compute,
         serialized_comm_s=serialized,
-        overlapped_comm_s=scenario.interference * all_reduce_seconds(hardware, slowdown * gradients, dp_group),
+        overlapped_comm_s=slowed * all_reduce_seconds(hardware, slowdown * gradients, dp_group, switched),
         region_compute_s=layer.fc_backward_flops(hidden, seq_len, batch, tp) * seconds_per_flop
         + 2 * to_float(hardware.timing.kernel_latency),
-        region_comm_s=scenario.interference * all_reduce_seconds(hardware, slowdown * fc_gradients, dp_group),
+        region_comm_s=slowed * all_reduce_seconds(hardware, slowdown * fc_gradients, dp_group, switched),
         amdahl_edge_flop_per_byte=edges.amdahl_edge(hidden, seq_len, tp, p, *count, PASSES, ALL_REDUCES),
         slack_flop_per_byte=edges.slack_advantage(seq_len, batch, p),
         violations=(*scenario.violations, *rules(scenario), *_blanks(scenario, {"tp": tp_group, "dp": dp_group})),
     )
+
+
+def _interference(scenario: Scenario, group: Group) -> Array:
+    """Return how much slower overlapped communication is for the compute beside it.
+
+    A co-processor is not slowed. Else, what slows it is met in memory, in proportion to how often the all-reduce goes
+    there: switches or memory that reduce go there less.
+    """
+    what_if, slower = scenario.what_if, to_float(scenario.interference) - 1
+    passes = collectives.all_reduce_memory_passes(group.size)
+    fewer = collectives.all_reduce_memory_passes(group.size, what_if.in_network_reduction, what_if.in_memory_reduction)
+    share = np.where(passes > 0, fewer / np.where(passes > 0, passes, 1.0), 1.0)
+    return 1 + np.where(to_float(what_if.comm_offload) > 0, 0.0, slower * share)
+
+
+def _fused(scenario: Scenario, each: Array, seconds_per_flop: Array) -> tuple[Array, Array]:
+    """Return what shows of the serialized all-reduces, and what their own GEMMs hide where both are fused."""
+    what_if, fused = scenario.what_if, to_float(scenario.what_if.fused_comm) > 0
+    whole = ALL_REDUCES * each
+    if not fused.any():
+        return whole, to_float(0.0)
+    hidden, layout = to_float(scenario.transformer.hidden), scenario.layout
+    tokens = layer.tokens(scenario.transformer.seq_len, layout.micro_batch)
+    shown = to_float(0.0)
+    for width in PRODUCERS:
+        gemm = 2 * width * hidden**2 * tokens / layout.tp * seconds_per_flop
+        shown = shown + collectives.fused_visible_seconds(gemm, each, what_if.fused_tiles)
+    shown = np.where(fused, shown, whole)
+    return shown, whole - shown
 
 
 def _replicas(scenario: Scenario) -> Array:

@@ -390,11 +390,12 @@ def evaluate(scenario: Scenario) -> Step:
     True
     """
     layout = resolved_layout(scenario.layout)
-    return Step(scenario, resolved(scenario.transformer), layout, _in_training(scenario.hardware))
+    return Step(scenario, resolved(scenario.transformer), layout, in_training(scenario.hardware))
 
 
-def _in_training(hardware: Hardware) -> Hardware:
+def in_training(hardware: Hardware) -> Hardware:
     """Return the hardware as a whole step finds it: beyond the innermost tier the network keeps part of its speed."""
     inner, *outer = hardware.tiers
     kept = hardware.timing.network_sustained
-    return replace(hardware, tiers=(inner, *(replace(tier, bandwidth=to_float(tier.bandwidth) * kept) for tier in outer)))
+    slower = (replace(tier, bandwidth=to_float(tier.bandwidth) * kept) for tier in outer)
+    return replace(hardware, tiers=(inner, *slower))

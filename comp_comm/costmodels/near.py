@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # Fields that a layer, the embedding and the logits of one micro-batch do not depend on: everything else counts as near.
 FAR = (
-    "gpus", "dp", "global_batch", "accumulation", "pp", "vpp", "schedule", "uneven_stages", "dp_shard", "zero", "bucket",
-    "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
+    "gpus", "dp", "global_batch", "accumulation", "pp", "vpp", "schedule", "uneven_stages", "dp_shard", "zero",
+    "bucket", "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
     "memory_capacity", "framework_gib", "tokens",
 )  # fmt: skip
 # Where groups are placed in another order than the usual one, far degrees move the devices of the near ones apart.

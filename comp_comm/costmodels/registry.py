@@ -6,7 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from comp_comm.costmodels import breakdown, comp_vs_comm, complete, complete_columns, complete_fields, near
+from comp_comm.costmodels import (
+    breakdown,
+    comp_vs_comm,
+    complete,
+    complete_columns,
+    complete_fields,
+    inference,
+    inference_columns,
+    near,
+)
 from comp_comm.costmodels.answer import Answer, Columns
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.field import Value
@@ -63,6 +72,21 @@ COST_MODELS = {
         base_timing=True,
         far=near.FAR,
     ),
+    "inference": CostModel(
+        "inference",
+        "serving: prefill and decode with a KV cache ('phase: inference' of complete)",
+        inference.evaluate,
+        inference_columns.FIELDS,
+        complete_fields.REQUIRED,
+        inference_columns.COLUMNS,
+        ranking="tokens_per_s",
+        headline="decode_comm_fraction",
+        shown=inference_columns.SHOWN,
+        derived={name: complete_columns.DERIVED[name] for name in ("gpus", "dp")},
+        defaults=complete_fields.DEFAULTS,
+        needs=inference_columns.NEEDS,
+        base_timing=True,
+    ),
     "comp_vs_comm": CostModel(
         "comp_vs_comm",
         "one layer under tensor and data parallelism, as in arXiv:2302.02825",
@@ -77,6 +101,8 @@ COST_MODELS = {
     ),
 }
 DEFAULT_COST_MODEL = "complete"
+# A phase of the complete model that has columns of its own.
+PHASES = {"inference": "inference"}
 # Every column of every cost model, for units and meanings; one name means one thing everywhere.
 ALL_COLUMNS: Columns = {
     name: column for model in reversed(COST_MODELS.values()) for name, column in model.columns.items()

@@ -17,15 +17,30 @@ from comp_comm.violation import Violation
 
 
 @dataclass(frozen=True)
+class WhatIf:
+    """Techniques of hardware and software to come, each 1 where it is there (sections 5 and 6 of arXiv:2302.02825)."""
+
+    comm_offload: Numeric = 0
+    in_network_reduction: Numeric = 0
+    in_memory_reduction: Numeric = 0
+    fused_comm: Numeric = 0
+    fused_tiles: Numeric = 8
+
+
+AS_IT_IS = WhatIf()
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One point, or a whole open grid of them.
 
     ``gemm_count`` says which GEMMs `comp_vs_comm` counts and ``element_bytes`` what an activation or gradient takes
-    there; ``formats`` are those of `complete`. ``inter_node_slowdown`` divides the bandwidth of overlapped
-    (data-parallel) communication, ``interference`` multiplies the time of what is overlapped. ``count_causal`` is 1
-    where FLOP that a causal mask hides are not counted; ``sustained`` (NaN: the profile's) is the share of its isolated
-    speed a kernel keeps. ``violations`` are rules broken before the cost model is asked. ``near`` has rows
-    that many points share.
+    there; ``formats`` are those of `complete`. ``inter_node_slowdown`` divides the bandwidth of overlapped (data-
+    parallel) communication, ``interference`` multiplies the time of what is overlapped. ``count_causal`` is 1 where
+    FLOP that a causal mask hides are not counted; ``output_len`` tokens are generated in inference, with
+    ``kv_bytes`` for a number of the KV cache. ``sustained`` (NaN: the profile's) is the share of its isolated speed
+    a kernel keeps. ``violations`` are rules broken before the cost model is asked. ``near`` has rows that many
+    points share.
     """
 
     transformer: Transformer
@@ -39,6 +54,9 @@ class Scenario:
     count_causal: Numeric | NDArray[np.intp] = 0
     sustained: Numeric = np.nan
     framework_bytes: Numeric = 0
+    what_if: WhatIf = AS_IT_IS
     tokens: Numeric = np.nan
+    output_len: Numeric = 256
+    kv_bytes: Numeric = 2
     violations: tuple[Violation, ...] = ()
     near: Near | None = None

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from comp_comm.costmodels.complete import Step
 
 
+NO_ROOM = "does not fit: memory exceeds that of the device"
+
+
 def step_violations(step: Step) -> tuple[Violation, ...]:
     """Return the rules that points break: of model and layout, of what the profile leaves blank, and of memory."""
     given, layout, t = step.scenario.layout, step.layout, step.transformer
@@ -27,8 +30,7 @@ def step_violations(step: Step) -> tuple[Violation, ...]:
     rules += stage_rules(t, given, layout)
     broken = [rule for rule in rules if rule.broken.any()]
     capacity = to_float(step.hardware.memory_capacity)
-    over = Violation(np.asarray(step.footprint.total > capacity), "does not fit: memory exceeds that of the device",
-                     ("memory_capacity",), wrong=False)  # fmt: skip
+    over = Violation(np.asarray(step.footprint.total > capacity), NO_ROOM, ("memory_capacity",), wrong=False)
     return (*step.scenario.violations, *broken, *_blanks(step), *([over] if over.broken.any() else []))
 
 
@@ -47,7 +49,7 @@ def _blanks(step: Step) -> list[Violation]:
              "timing.memory_efficiency": step.hardware.timing.memory_efficiency}  # fmt: skip
     if np.any(np.asarray(step.layout.offload_optimizer) > 0):
         needs["memory.host_bandwidth"] = step.hardware.host_bandwidth
-    found = [_blank(key, np.isnan(to_float(value)), "hardware") for key, value in needs.items()]
+    found = [blank(key, np.isnan(to_float(value)), "hardware") for key, value in needs.items()]
     algorithm = np.asarray(step.layout.collective_algorithm)
     if algorithm.any():
         for name, peers in step.groups():
@@ -57,7 +59,7 @@ def _blanks(step: Step) -> list[Violation]:
     if _known(step.hardware):
         return [rule for rule in found if rule.broken.any()]
     for name, peers in step.groups():
-        found += [_blank(key, mask, name) for key, mask in blanks(step.hardware, step.span(peers))]
+        found += [blank(key, mask, name) for key, mask in blanks(step.hardware, step.span(peers))]
     return list({rule.reason: rule for rule in found if rule.broken.any()}.values())
 
 
@@ -74,6 +76,7 @@ def _known(hardware: Hardware) -> bool:
     return outermost
 
 
-def _blank(key: str, where: NDArray[np.bool_], name: str) -> Violation:
+def blank(key: str, where: NDArray[np.bool_], name: str) -> Violation:
+    """Return the rule that a number ``name`` needs is known; ``key`` is empty where no tier connects the group."""
     reason = f"{key} is blank in the hardware profile, and {name} needs it"
     return Violation(np.asarray(where), reason if key else f"no network tier reaches as far as {name}", (name,))

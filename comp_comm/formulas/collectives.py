@@ -253,6 +253,76 @@ def in_network_all_reduce_wire_bytes(message_bytes: Numeric, n: Numeric) -> Arra
     return to_float(message_bytes) * (to_float(n) > 1)
 
 
+def all_reduce_memory_passes(n: Numeric, in_network: Numeric = 0, in_memory: Numeric = 0) -> Array:
+    r"""Return how often an all-reduce moves a message over a device's memory interface.
+
+    .. math:: 5 (n - 1) / n, \qquad 4 (n - 1) / n \;\text{(in memory)}, \qquad 2 \;\text{(in the network)}
+
+    A ring's reduce-scatter writes what arrives, reads it, and reads what it is added to (3); its all-gather writes
+    what arrives and reads it to pass it on (2). Memory that adds by itself needs one access less. A switch that reduces
+    takes the message once and gives the sum once.
+
+    Parameters
+    ----------
+    n : array_like
+        Devices of the group; infinity is allowed.
+    in_network, in_memory : array_like
+        1 where switches, or memory, reduce; a switch makes the memory's part needless.
+
+    Returns
+    -------
+    ndarray of float64
+        Bytes over the memory interface / message bytes.
+
+    References
+    ----------
+    .. [1] arXiv:2302.02825, section 5 (in words: data is pulled from and pushed to memory less often); the counts are
+       of the ring's steps.
+
+    Examples
+    --------
+    >>> float(all_reduce_memory_passes(8)), float(all_reduce_memory_passes(8, in_memory=1))
+    (4.375, 3.5)
+    >>> float(all_reduce_memory_passes(8, in_network=1))
+    2.0
+    """
+    ring = (5.0 - to_float(in_memory)) * shard_share(n)
+    return np.where(to_float(in_network) > 0, 2.0 * (to_float(n) > 1), ring)[()]
+
+
+def fused_visible_seconds(compute_s: Numeric, comm_s: Numeric, tiles: Numeric) -> Array:
+    r"""Return the communication that still shows when a GEMM's output is sent tile by tile while it is made.
+
+    .. math:: t = \max(0, c - g) + \min(g, c) / k
+
+    The last tile is sent when the GEMM is done; what is longer of the two hides the rest of the other.
+
+    Parameters
+    ----------
+    compute_s, comm_s : array_like
+        Seconds g of the GEMM and c of its collective, alone.
+    tiles : array_like
+        k tiles.
+
+    Returns
+    -------
+    ndarray of float64
+        Seconds; the whole of c for one tile.
+
+    References
+    ----------
+    .. [1] arXiv:2302.02825, section 5.2 (fine-grained fusion of computation and communication, in words). The formula
+       is that of a pipeline of two stages and k equal parts.
+
+    Examples
+    --------
+    >>> float(fused_visible_seconds(4.0, 2.0, 4)), float(fused_visible_seconds(4.0, 6.0, 4))
+    (0.5, 3.0)
+    """
+    compute, comm = to_float(compute_s), to_float(comm_s)
+    return np.maximum(comm - compute, 0.0) + np.minimum(compute, comm) / tiles
+
+
 def all_reduce_bus_factor(n: Numeric) -> Array:
     r"""Return bus bandwidth over algorithm bandwidth of an all-reduce, :math:`2 (n - 1) / n`.
 

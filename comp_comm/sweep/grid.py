@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from comp_comm.configs.axes import Axis
 from comp_comm.costmodels import CostModel, Scenario
 from comp_comm.costmodels.near import UNLESS, Near, Shared
+from comp_comm.costmodels.scenario import WhatIf
 from comp_comm.fields import FIELDS, PRECISION_BYTES, Value
 from comp_comm.formats import make_formats
 from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
@@ -30,7 +31,7 @@ HARDWARE = "hardware"
 FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision")
 # The base model of Eq 10 (Megatron-LM BERT 3.9B) ran on V100 with 32 GiB.
 BASE_MEMORY = 32 * 2**30
-Noun = TypeVar("Noun", Transformer, Layout)
+Noun = TypeVar("Noun", Transformer, Layout, WhatIf)
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Grid:
             layout=replace(self._noun(Layout, index), tp=tp),
             hardware=hardware,
             gemm_count=self._gemm_count(index),
-            element_bytes=self._lookup("precision", PRECISION_BYTES, index),
+            element_bytes=self._message_bytes(index),
             inter_node_slowdown=self.values("inter_node_slowdown", index),
             interference=self.values("interference", index),
             formats=make_formats(*formats.values()),
@@ -151,13 +152,16 @@ class Grid:
             sustained=self.values("sustained", index),
             framework_bytes=self.values("framework_gib", index) * 2.0**30,
             tokens=self.values("tokens", index),
+            what_if=self._noun(WhatIf, index),
+            output_len=self.values("output_len", index),
+            kv_bytes=self._cache_bytes(index),
             near=self._near(index),
         )
         return scenario, (*self.machines.violations(code), *violations)
 
     @cached_property
     def _table(self) -> tuple[int, Table] | None:
-        """The longest axis and the distinct rows of its near fields, where it has far ones and few rows are distinct."""
+        """The longest axis and its distinct rows of near fields, where it has far ones and few rows are distinct."""
         axis = max(range(len(self.axes)), key=lambda i: len(self.axes[i]), default=None)
         if axis is None or UNLESS in self.names or not set(self.axes[axis].values) & set(self.model.far):
             return None
@@ -207,6 +211,18 @@ class Grid:
         """Return the number that a choice's word stands for."""
         column = to_float([table[word] for word in self.words(name)])
         return column[np.asarray(self.values(name, index), np.intp)]
+
+    def _message_bytes(self, index: Index) -> Array:
+        """Return the bytes of an element on the wire: of comm_precision where it is given, else of compute."""
+        sizes = to_float(list(PRECISION_BYTES.values()))
+        comm = self.codes("comm_precision", index)
+        return np.asarray(sizes[np.where(comm < 0, self.codes("precision", index), comm)])
+
+    def _cache_bytes(self, index: Index) -> Array:
+        """Return the bytes of a number in the KV cache: at least 16 bits where its format is not given."""
+        sizes = to_float(list(PRECISION_BYTES.values()))
+        given, compute = self.codes("kv_precision", index), sizes[self.codes("precision", index)]
+        return np.asarray(np.where(given < 0, np.maximum(compute, 2.0), sizes[given]))
 
     def _gemm_count(self, index: Index) -> GemmCount:
         columns = (

@@ -11,6 +11,7 @@ from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, Answer, CostModel
 from comp_comm.costmodels.answer import Columns
+from comp_comm.costmodels.registry import PHASES
 from comp_comm.errors import nearest, one_of
 from comp_comm.fields import FIELDS, Value
 from comp_comm.formulas.arrays import Index
@@ -18,6 +19,9 @@ from comp_comm.sweep.grid import EVOLUTION, HARDWARE, Grid
 from comp_comm.sweep.where import Condition, parse_condition
 
 FEASIBLE, REASON = "feasible", "reason"
+ONE_LAYER = "comp_vs_comm"
+OWN_HARDWARE = (ONE_LAYER,)  # cost models of a paper with a device of its own
+NO_HARDWARE = "'hardware' is missing: give the name of a profile ('compcomm hardware list') or a path"
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ def make_plan(study: Study, free: str | None = None) -> Plan:
         axes = (Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}), *axes)
     plan = Plan(study, model, Grid(study.profiles, _modelled(study, model), axes, model), ())
     _check_fields(study, plan)
+    if not study.hardware_given and model.name not in OWN_HARDWARE:
+        study.problem("hardware", NO_HARDWARE)
     conditions = _conditions(study, plan)
     if study.profiles and all(plan.grid.labels(name) for name in model.required):
         _check_fixed_rules(study, plan, free)
@@ -96,7 +102,19 @@ def _cost_model(study: Study) -> CostModel:
         message = f"no cost model is called '{name}'{nearest(name, COST_MODELS)} ({one_of(list(COST_MODELS))})"
         study.problem("cost_model", message)
         name = DEFAULT_COST_MODEL
-    return COST_MODELS[name]
+    if study.cost_model is None and _of_one_layer(study):
+        name = ONE_LAYER
+    phase = study.fixed.get("phase")
+    return COST_MODELS[PHASES.get(str(phase), name) if name == DEFAULT_COST_MODEL else name]
+
+
+def _of_one_layer(study: Study) -> bool:
+    """Return whether a study that names no cost model is about one layer: a whole model cannot be made of it."""
+    layer, names = COST_MODELS[ONE_LAYER], set(study.fixed) | {name for axis in study.axes for name in axis.values}
+    if study.fixed.get("tp") == "required":
+        return True
+    whole = set(COST_MODELS[DEFAULT_COST_MODEL].required) <= names
+    return not whole and set(layer.required) <= names and set(study.origins) & set(FIELDS) <= set(layer.fields)
 
 
 def _check_fields(study: Study, plan: Plan) -> None:
@@ -105,6 +123,8 @@ def _check_fields(study: Study, plan: Plan) -> None:
         if name in {*study.fixed, *plan.grid.moving}:
             study.problem(name, f"{model.name} does not model {name} ({_models_with(name)})")
     _check_needs(study, plan)
+    if plan.grid.axis_of("phase") is not None:
+        study.problem("phase", "must be one value: training and inference have columns of their own")
     missing = [name for name in model.required if name not in names and name not in study.origins]
     if missing and not study.model_failed:
         hint = _other_model(study, model, names)
@@ -167,7 +187,8 @@ def _check_fixed_rules(study: Study, plan: Plan, free: str | None) -> None:
 
 def notes(plan: Plan) -> list[str]:
     """Return what a reader should know that is no error: settings without effect, derived values."""
-    found = _paper_notes(plan) if plan.model.name == "comp_vs_comm" else _step_notes(plan)
+    about = {"comp_vs_comm": _paper_notes, "complete": _step_notes}
+    found = about[plan.model.name](plan) if plan.model.name in about else []
     model, given = plan.study.model, plan.study.origins
     taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.fields and n != "seq_len"]
     if model and taken:
@@ -177,6 +198,8 @@ def notes(plan: Plan) -> list[str]:
 
 def _paper_notes(plan: Plan) -> list[str]:
     found = []
+    if plan.study.cost_model is None:
+        found.append("cost_model is not given: comp_vs_comm, of one layer; a whole step needs layers, heads and vocab")
     given = plan.study.origins
     timings = [row.timing for row in plan.grid.machines.rows]
     if "dp" in given and not any(np.any(timing.use_tiers) for timing in timings):

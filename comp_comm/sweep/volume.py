@@ -74,7 +74,8 @@ def _messages(step: Step) -> list[Record]:
         each = float(message.message_bytes)
         found.append({
             "group": message.group, "message": message.name, "collective": message.kind,
-            "devices": float(message.peers.size), "calls": calls, "message_bytes": each, "total_message_bytes": calls * each,
+            "devices": float(message.peers.size), "calls": calls, "message_bytes": each,
+            "total_message_bytes": calls * each,
             "volume_bytes": calls * float(volume_bytes(message)), "wire_bytes": calls * float(wire_bytes(message)),
         })  # fmt: skip
     return found

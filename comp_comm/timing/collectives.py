@@ -143,14 +143,17 @@ def ring_hop_seconds(hardware: Hardware, group: Group) -> Array:
     return seconds
 
 
-def all_reduce_seconds(hardware: Hardware, message_bytes: Numeric, group: Group) -> Array:
+def all_reduce_seconds(
+    hardware: Hardware, message_bytes: Numeric, group: Group, in_network: Numeric = 0
+) -> Array:
     r"""Return the seconds of a ring all-reduce of ``message_bytes`` over ``group``.
 
     .. math:: t = \alpha_0 + h + \frac{2 m (n - 1) / n}{B}
 
     The profile's timing says how: with ``use_tiers`` B and the hops h are those of the tiers the group spans; without,
     the innermost bandwidth times ``network_efficiency`` serves every group, without hops. ``ring_limit`` puts 1 for
-    (n - 1) / n. ``all_reduce_latency`` is alpha_0.
+    (n - 1) / n. ``all_reduce_latency`` is alpha_0. Where switches reduce (``in_network`` 1) each device sends m once,
+    and there are two hops, in and out.
 
     Parameters
     ----------
@@ -160,6 +163,8 @@ def all_reduce_seconds(hardware: Hardware, message_bytes: Numeric, group: Group)
         m, bytes each device contributes.
     group : Group
         The devices.
+    in_network : array_like
+        1 where switches reduce.
 
     Returns
     -------
@@ -187,6 +192,12 @@ def all_reduce_seconds(hardware: Hardware, message_bytes: Numeric, group: Group)
     many = np.where(to_float(group.size) > 1, np.inf, 1.0)
     spread = np.where(np.asarray(timing.ring_limit) > 0, many, group.size)
     # Seconds per byte first: it has fewer axes than the message.
-    per_byte = collectives.all_reduce_wire_bytes(1.0, spread) / bandwidth
+    sent = collectives.all_reduce_wire_bytes(1.0, spread)
+    switched = to_float(in_network) > 0
+    if switched.any():
+        sent = np.where(switched, collectives.in_network_all_reduce_wire_bytes(1.0, spread), sent)
+        turns = np.where(np.isinf(group.size), 1.0, np.maximum(to_float(group.size) - 1, 1))
+        hops = np.where(switched, hops / turns, hops)
+    per_byte = sent / bandwidth
     start = np.where(spread > 1, hops + timing.all_reduce_latency, 0.0)
     return to_float(message_bytes) * np.where(spread > 1, per_byte, 0.0) + start

@@ -43,7 +43,7 @@ class Kernels:
 
     @cached_property
     def derate(self) -> Array:
-        """The share of its isolated speed a kernel keeps: the user's, or the profile's."""
+        """The share of its isolated speed a GEMM keeps: the user's, or the profile's."""
         given = to_float(self.sustained)
         return np.where(np.isnan(given), self.hardware.timing.sustained, given)
 
@@ -56,7 +56,7 @@ class Kernels:
     def per_attention_flop(self) -> Array:
         """Seconds of one FLOP in flash attention over a long sequence."""
         peak = to_float(self.hardware.attention_peak_flops)
-        return 1 / (peak * self.hardware.timing.flash_efficiency * self.derate)
+        return 1 / (peak * self.hardware.timing.flash_efficiency)
 
     @cached_property
     def per_byte(self) -> Array:
@@ -129,7 +129,7 @@ class Kernels:
         """Two batched GEMMs with softmax and dropout between: the scores go through memory."""
         scores, latency = op.scores, to_float(self.hardware.timing.kernel_latency)
         timing, dims = self.hardware.timing, (to_float(op.key_dim) + op.value_dim) / 2
-        rate = UNFUSED_SHARE * np.minimum(dims / FLASH_HEAD_DIM, 1.0) * timing.gemm_efficiency * self.derate
+        rate = UNFUSED_SHARE * np.minimum(dims / FLASH_HEAD_DIM, 1.0) * timing.gemm_efficiency
         computed = op.flops / (to_float(self.hardware.attention_peak_flops) * rate)
         # A head dimension that does not fill the matrix units' tiles costs more.
         uneven = np.where(dims % 8 > 0, 1.9, np.where(dims % 64 > 0, 1.1, 1.0))
