@@ -21,18 +21,20 @@ MODELS = {
     "window": {**DENSE, "window": 1024, "global_every": 4},
     "experts": {**DENSE, "experts": 16, "top_k": 2, "moe_ffn_hidden": 2048, "shared_experts": 1, "dense_layers": 4,
                 "gated": "on"},
-    "latent": {**DENSE, "experts": 16, "top_k": 4, "moe_ffn_hidden": 2048, "q_lora_rank": 1536, "kv_lora_rank": 512,
-               "rope_head_dim": 64, "mtp_layers": 1},
+    "latent": {**DENSE, "experts": 16, "top_k": 4, "moe_ffn_hidden": 2048, "q_lora_rank": 1536,
+               "kv_lora_rank": 512, "rope_head_dim": 64, "mtp_layers": 1},
     "encoder-decoder": {**DENSE, "architecture": "encoder-decoder", "encoder_layers": 24, "encoder_seq_len": 2048},
     "vit": {**DENSE, "architecture": "vit", "vocab": 0, "patch_features": 768, "classes": 1000},
 }  # fmt: skip
 CHOICES = {
     "gpus": [512], "global_batch": [1024], "tp": [1, 2, 4, 8], "sp": ["off", "on"], "cp": [1, 2, 4],
-    "cp_comm": ["p2p", "all_gather", "all_to_all"], "pp": [1, 2, 4], "vpp": [1, 2, 3], "ep": [1, 2, 8], "etp": [1, 2, 4],
+    "cp_comm": ["p2p", "all_gather", "all_to_all"], "pp": [1, 2, 4], "vpp": [1, 2, 3], "ep": [1, 2, 8],
+    "etp": [1, 2, 4],
     "schedule": ["1f1b", "gpipe", "zero_bubble"], "uneven_stages": ["off", "on"], "micro_batch": [1, 2],
     "zero": [0, 1, 2, 3], "dp_shard": [2, 8], "recompute": ["none", "selective", "full"],
     "kv_replication": ["off", "on"], "offload_optimizer": ["off"], "scatter_gather": ["off", "on"],
-    "placement": ["tp-cp-dp-pp", "pp-tp-cp-dp", "dp-tp-cp-pp"], "overlap_dp": ["off", "on"], "overlap_tp": ["off", "on"],
+    "placement": ["tp-cp-dp-pp", "pp-tp-cp-dp", "dp-tp-cp-pp", "tp-pp-cp-dp"], "overlap_dp": ["off", "on"],
+    "overlap_tp": ["off", "on"],
     "overlap_pp": ["off", "on"], "overlap_ep": ["off", "on"], "collective_algorithm": ["best", "ring", "tree"],
     "attention_kernel": ["flash_causal", "flash", "unfused"], "kernels": ["fused", "eager", "compiled"],
 }  # fmt: skip
@@ -45,11 +47,13 @@ def draw(seed, model, rows):
     """Draw a table of layouts; in half of them a few near rows are repeated, in some the model itself moves."""
     chance = random.Random(seed)
     skipped = {"ep", "etp"} if "experts" not in model else set()
-    names = [name for name in CHOICES if name not in skipped and (name != "placement" or chance.random() < 0.3)]
+    names = [name for name in CHOICES if name not in skipped and (name != "placement" or chance.random() < 0.4)]
     kept = [name for name in names if name in ("gpus", "global_batch") or chance.random() < 0.6]
     table = {name: [chance.choice(CHOICES[name]) for _ in range(rows)] for name in kept}
     table["hidden"] = [chance.choice((2048, 4096)) for _ in range(rows)]
     distinct = 4 if chance.random() < 0.7 else rows
+    if "placement" in table and chance.random() < 0.7:
+        table["placement"] = [table["placement"][0]] * rows
     for name in set(table) - set(FAR):
         table[name] = [table[name][i % distinct] for i in range(rows)]
     return {name: tuple(values) for name, values in table.items()}

@@ -28,8 +28,25 @@ FAR = (
     "bucket", "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
     "memory_capacity", "framework_gib", "tokens",
 )  # fmt: skip
-# Where groups are placed in another order than the usual one, far degrees move the devices of the near ones apart.
-UNLESS = "placement"
+PLACEMENT = "placement"
+DEGREES = {"dp": ("dp", "gpus"), "pp": ("pp",)}
+
+
+def far_fields(placement: str | None) -> tuple[str, ...]:
+    """Return the fields a layer does not depend on, with groups placed in this order (None: it moves).
+
+    Degrees nearer the inside than those of a layer move its devices apart.
+
+    >>> "pp" in far_fields("tp-cp-dp-pp"), "pp" in far_fields("pp-tp-cp-dp"), far_fields(None)
+    (True, False, ())
+    """
+    if placement is None:
+        return ()
+    order = placement.split("-")
+    inside = [name for name, last in (("dp", ("tp", "cp")), ("pp", ("tp", "cp", "dp")))
+              if order.index(name) < max(order.index(other) for other in last)]  # fmt: skip
+    moved = {name for group in inside for name in DEGREES[group]}
+    return tuple(name for name in FAR if name not in moved)
 
 
 class Shared:

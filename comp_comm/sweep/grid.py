@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from comp_comm.configs.axes import Axis
 from comp_comm.costmodels import CostModel, Scenario
-from comp_comm.costmodels.near import UNLESS, Near, Shared
+from comp_comm.costmodels.near import PLACEMENT, Near, Shared, far_fields
 from comp_comm.costmodels.scenario import WhatIf
 from comp_comm.fields import FIELDS, PRECISION_BYTES, Value
 from comp_comm.formats import make_formats
@@ -163,12 +163,20 @@ class Grid:
     def _table(self) -> tuple[int, Table] | None:
         """The longest axis and its distinct rows of near fields, where it has far ones and few rows are distinct."""
         axis = max(range(len(self.axes)), key=lambda i: len(self.axes[i]), default=None)
-        if axis is None or UNLESS in self.names or not set(self.axes[axis].values) & set(self.model.far):
+        far = self._far
+        if axis is None or not set(self.axes[axis].values) & set(far):
             return None
-        names = [name for name in self.axes[axis].values if name not in self.model.far]
+        names = [name for name in self.axes[axis].values if name not in far]
         columns = [self._arrays[name].reshape(-1) for name in names]
         table = distinct_rows(columns, len(self.axes[axis]))
         return (axis, table) if 2 * table.first.size <= len(self.axes[axis]) else None
+
+    @property
+    def _far(self) -> tuple[str, ...]:
+        if not self.model.far:
+            return ()
+        placements = self.words(PLACEMENT)
+        return far_fields(placements[0] if len(placements) == 1 else None)
 
     @cached_property
     def _shared(self) -> dict[Any, Shared]:

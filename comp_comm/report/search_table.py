@@ -1,0 +1,48 @@
+"""A search for people to read: the best layouts, how flat the top is, what nearly was, and the best one's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import IO, Any
+
+from comp_comm.report import table
+from comp_comm.report.explain_table import PARTS, write_memory
+
+Record = dict[str, Any]
+
+
+def write_search(out: IO[str], found: Record, style: str, columns: Sequence[str]) -> None:
+    """Write what was found: one search with the parts of its best layout, or the best of several side by side."""
+    meta, rows = found["meta"], found["rows"]
+    table.write_heading(out, {**meta, "fixed": {**meta["fixed"], "gpus": meta["gpus"]}}, {}, style)
+    if "searches" not in meta:
+        table.write_line(out, _counts(meta), style)
+    out.write("\n")
+    moving = [name for name in columns if name in rows[0] and any(row[name] != _DULL.get(name) for row in rows)]
+    costs = [name for name in rows[0] if name.startswith(("cost", "energy", "days", "gpu_hours"))]
+    table.write_records(out, rows, [*moving, *costs], style)
+    if "searches" in meta:
+        return
+    if found["near_misses"]:
+        _title(out, "Faster, but they do not fit", style)
+        table.write_records(out, found["near_misses"], moving, style)
+    best = found["best"]
+    _title(out, "The best one's step", style)
+    parts = [{"step": name, "seconds": f"{best[key]:.4g}", "share (%)": f"{100 * best[key] / best['step_s']:.1f}"}
+             for name, key in PARTS]  # fmt: skip
+    table.write_records(out, parts, list(parts[0]), style)
+    write_memory(out, best["memory"], style)
+
+
+# Columns that say nothing where every row has this value.
+_DULL: Record = {"cp": 1, "ep": 1, "vpp": 1, "pp": 1, "placement": "tp-cp-dp-pp"}
+
+
+def _counts(meta: Record) -> str:
+    near = ", ".join(f"{count:,} within {percent} %" for percent, count in meta["within_percent"].items())
+    return (f"{meta['candidates']:,} layouts keep every rule, {meta['feasible']:,} of them fit; best by "
+            f"{meta['objective']}; of those that fit, {near} of the best")  # fmt: skip
+
+
+def _title(out: IO[str], text: str, style: str) -> None:
+    out.write(f"\n### {text}\n\n" if style == "markdown" else f"\n{text}\n\n")

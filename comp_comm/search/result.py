@@ -1,0 +1,192 @@
+"""A search as records: the best layouts, how flat the top is, faster ones that do not fit, fronts, several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from comp_comm.configs.study import Study
+from comp_comm.costmodels.complete import Step
+from comp_comm.costmodels.complete_columns import COLUMNS, GIB
+from comp_comm.costmodels.explanation import explain_step
+from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
+from comp_comm.fields import FIELDS
+from comp_comm.search.engine import Found, Progress, point_of, run_search
+from comp_comm.search.objectives import OBJECTIVES, Objective
+from comp_comm.search.space import Space, make_space
+from comp_comm.sweep.result import identity
+
+Record = dict[str, Any]
+LAYOUT = ("gpus", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "micro_batch", "accumulation", "zero", "sp", "recompute",
+          "placement")  # fmt: skip
+RESULTS = ("step_s", "tokens_per_s", "mfu", "hfu", "memory_gib", "exposed_comm_fraction", "bubble_fraction",
+           "compute_s", "recompute_s", "bubble_s", "serialized_comm_s", "hidden_comm_s", "exposed_comm_s")  # fmt: skip
+FLAT = (1, 2, 5, 10)
+MAX_TOP = 10_000
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a device costs an hour, and the watts it draws; None where they are not given."""
+
+    per_gpu_hour: float | None = None
+    watts: float | None = None
+
+
+def search(
+    study: Study,
+    gpus: int,
+    objective: str = "step",
+    top: int = 10,
+    prices: Prices = Prices(),
+    progress: Progress | None = None,
+) -> Record:
+    """Return the best layouts of a study's model on so many devices, on its hardware.
+
+    Returns
+    -------
+    dict
+        ``rows``: the best layouts with their results, best first; ``meta``: ``candidates`` (layouts that keep every
+        rule of divisibility and placement), ``feasible`` (those that fit), ``within_percent`` (how many are nearly as
+        good as the best); ``near_misses``: better ones that do not fit; ``front``: time against memory.
+
+    Raises
+    ------
+    ConfigError
+        Everything wrong with the study.
+    InfeasibleError
+        Where nothing fits, with the nearest miss.
+
+    Examples
+    --------
+    >>> from comp_comm.configs.study import study_from
+    >>> given = {"hardware": "h100-sxm", "model": "llama-3-8b", "set": {"global_batch": 64}}
+    >>> best = search(study_from(given), 8)["rows"][0]
+    >>> best["gpus"], best["tp"] * best["pp"] * best["dp"]
+    (8, 8)
+    """
+    aim = _objective(study, objective)
+    if not 1 <= top <= MAX_TOP:
+        raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
+    space = make_space(study, gpus)
+    found = run_search(space, aim, top, progress)
+    if not found.feasible:
+        raise InfeasibleError(why_nothing(space, found, gpus))
+    rows = [_row(space, place, prices) for place in found.best.places]
+    misses = [_row(space, place, prices) for place, score in zip(found.unfit.places, found.unfit.scores, strict=True)
+              if score < found.best.scores[0]]  # fmt: skip
+    meta = _meta(space, found, gpus, objective)
+    return {"meta": meta, "rows": rows, "near_misses": misses, "front": front(found)}
+
+
+def _objective(study: Study, name: str) -> Objective:
+    if name not in OBJECTIVES:
+        raise ConfigError(f"--objective: there is no '{name}'{nearest(name, OBJECTIVES)} ({one_of(list(OBJECTIVES))})")
+    if name in ("days", "gpu-hours") and "tokens" not in study.fixed:
+        raise ConfigError(f"--objective {name} needs 'tokens', those of the whole run")
+    return OBJECTIVES[name]
+
+
+def step_at(space: Space, place: tuple[int, tuple[int, ...]]) -> Step:
+    """Return the step of one layout, alone: the evaluator of a single point."""
+    plan = space.plans[place[0]][1]
+    point = point_of(space, place)
+    fixed = {**plan.grid.fixed, **point}
+    return cast(Step, replace(plan, grid=replace(plan.grid, fixed=fixed, axes=())).evaluate(()))
+
+
+def _row(space: Space, place: tuple[int, tuple[int, ...]], prices: Prices) -> Record:
+    step, point = step_at(space, place), point_of(space, place)
+    known = {**point, "gpus": int(step.gpus), "dp": int(step.dp), "accumulation": int(step.accumulation),
+             "global_batch": int(step.global_batch)}  # fmt: skip
+    row = {name: known[name] for name in (*LAYOUT, *(n for n in known if n not in LAYOUT)) if name in known}
+    row |= {name: float(COLUMNS[name].of(step)) for name in RESULTS}
+    if not np.isnan(step.run_tokens):
+        row |= {name: float(COLUMNS[name].of(step)) for name in ("days", "gpu_hours")}
+    return row | _costs(step, prices)
+
+
+def _costs(step: Step, prices: Prices) -> Record:
+    """Return cost and energy, of a million tokens, and of the run where its tokens are known."""
+    hours = float(step.step_s * step.gpus) / 3600
+    per_million = 1e6 / float(step.step_tokens)
+    found: Record = {}
+    for name, price, scale in (("cost", prices.per_gpu_hour, 1.0), ("energy_kwh", prices.watts, 1e-3)):
+        if price is not None:
+            found[f"{name}_per_million_tokens"] = hours * price * scale * per_million
+            if not np.isnan(step.run_tokens):
+                found[f"{name}_of_run"] = hours * price * scale * float(step.run_tokens / step.step_tokens)
+    return found
+
+
+def _meta(space: Space, found: Found, gpus: int, objective: str) -> Record:
+    plan, study = space.plans[0][1], space.study
+    brought = {n: v for n, v in (study.model.fields if study.model else {}).items() if n in plan.model.fields}
+    scores = np.concatenate(found.scores) if found.scores else np.empty(0)
+    best = float(found.best.scores[0])
+    within = {str(percent): int((scores <= best + abs(best) * percent / 100).sum()) for percent in FLAT}
+    hardware = {profile.name: {"title": profile.title, "sha256": profile.sha256} for profile in plan.grid.profiles}
+    searched = {name: sorted(set(column.tolist())) for name, column in space.table.items()}
+    choices = {name: list(values) for name, values in space.choices.items() if len(values) > 1}
+    return {
+        **identity(), "command": "search", "title": study.title, "cost_model": plan.model.name,
+        "study_sha256": study.sha256(), "hardware": hardware, "model": study.model.name if study.model else None,
+        "model_fields": brought, "gpus": gpus, "objective": objective,
+        "fixed": {name: value for name, value in sorted(study.fixed.items()) if name in plan.model.fields},
+        "searched": {**searched, **choices, "placement": [name for name, _ in space.plans]},
+        "candidates": found.candidates, "feasible": found.feasible, "within_percent": within,
+        "dropped": dict(sorted({**space.dropped, **found.reasons}.items())), "interrupted": found.interrupted,
+    }  # fmt: skip
+
+
+def front(found: Found) -> list[Record]:
+    """Return the scores and memory of feasible layouts that no other beats in both, most memory first."""
+    if not found.scores:
+        return []
+    scores, memory = np.concatenate(found.scores), np.concatenate(found.memory)
+    order = np.lexsort((memory, scores))
+    lean = np.minimum.accumulate(memory[order])
+    first = np.concatenate([[True], memory[order][1:] < lean[:-1]])
+    return [{"score": float(scores[i]), "memory_gib": float(memory[i]) / GIB} for i in order[first]]
+
+
+def why_nothing(space: Space, found: Found, gpus: int) -> str:
+    """Return why nothing fits, with the nearest miss and what would have to change."""
+    if not found.candidates or found.leanest is None:
+        broken = "; ".join(sorted({**space.dropped, **found.reasons}))
+        return f"no layout on {gpus} devices keeps every rule: {broken}"
+    step, point = step_at(space, found.leanest), point_of(space, found.leanest)
+    has = float(step.hardware.memory_capacity) / GIB
+    layout = ", ".join(f"{name} {value}" for name, value in point.items() if name != "placement" and value != 1)
+    needs = found.least_bytes / GIB
+    return (f"none of {found.candidates:,} layouts on {gpus} devices fits: the nearest ({layout}) needs {needs:.1f} "
+            f"GiB of {has:.1f}; it would take {needs / has:.2f} times the memory, or more devices")  # fmt: skip
+
+
+def breakdown(study: Study, row: Record) -> Record:
+    """Return the full explanation of a row's layout (see `comp_comm.sweep.point.explain`)."""
+    from comp_comm.sweep.point import point_of as plan_of
+
+    known = {name: value for name, value in row.items() if name in FIELDS and name not in ("dp", "accumulation")}
+    _, step = plan_of(replace(study, axes=(), fixed={**study.fixed, **known}))
+    return explain_step(step)
+
+
+def scaling(results: Sequence[Record]) -> list[Record]:
+    """Return the best of several searches side by side: by devices, with the speed-up and efficiency over the first."""
+    rows = []
+    for result in results:
+        best = result["rows"][0]
+        first = results[0]["rows"][0]
+        speedup = best["tokens_per_s"] / first["tokens_per_s"]
+        share = best["gpus"] / first["gpus"]
+        meta = result["meta"]
+        rows.append({"hardware": "".join(meta["hardware"]), **best, "speedup": speedup, "efficiency": speedup / share,
+                     "candidates": meta["candidates"], "feasible": meta["feasible"]})  # fmt: skip
+    return rows
+
+
+__all__ = ["Prices", "breakdown", "front", "scaling", "search"]

@@ -1,0 +1,224 @@
+"""A search finds what evaluating every layout one by one finds, and says why nothing fits."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from comp_comm.cli.main import run
+from comp_comm.configs.study import study_from
+from comp_comm.errors import ConfigError, InfeasibleError
+from comp_comm.search import make_space, search
+from comp_comm.search.space import divisors, first_names
+from comp_comm.sweep.plan import make_plan
+from comp_comm.words import GROUPS, PLACEMENTS
+
+SMALL = {"layers": 4, "hidden": 512, "heads": 4, "vocab": 1000, "seq_len": 256}
+
+
+def spaces():
+    """Return random small searches: a model, devices, a batch, and what is pinned."""
+    chance = random.Random(3)
+    for _ in range(5):
+        model = {**SMALL, "layers": chance.choice((4, 6)), "hidden": chance.choice((512, 8192))}
+        if chance.random() < 0.4:
+            model |= {"experts": 4, "top_k": 2, "moe_ffn_hidden": 512}
+        pinned = {"cp": chance.choice((1, 2)), "memory_capacity": chance.choice((1.0, 0.1, 0.05))}
+        yield {**model, "global_batch": 4, **pinned}, 4
+
+
+def one_by_one(model, gpus, placements):
+    """Return the seconds of every feasible layout, each evaluated alone, and how many keep the rules."""
+    found, candidates, seen = [], 0, set()
+    few = [n for n in range(1, 17) if gpus % n == 0]
+    experts = [1, 2, 4] if "experts" in model else [1]
+    inside = few if "experts" in model else [None]
+    for tp, pp, vpp, mb, ep, etp in itertools.product(few, few, (1, 2, 3, 6), (1, 2, 4), experts, inside):
+        if gpus % (tp * pp * model["cp"]):
+            continue
+        dp = gpus // (tp * pp * model["cp"])
+        sizes = dict(zip(GROUPS, (tp, model["cp"], dp, pp), strict=True))
+        for zero, sp, again, placement in itertools.product(
+            (0, 1, 2, 3), ("off", "on"), ("none", "selective", "full"), placements
+        ):
+            order = tuple(name for name in placement.split("-") if sizes[name] > 1)
+            sharded, split = zero if dp * model["cp"] > 1 else 0, sp if tp > 1 else "off"
+            name = (tp, pp, vpp, mb, ep, etp, sharded, split, again, order)
+            if name in seen:
+                continue
+            seen.add(name)
+            point = {**model, "gpus": gpus, "tp": tp, "pp": pp, "vpp": vpp, "micro_batch": mb, "ep": ep, "zero": zero,
+                     "sp": sp, "recompute": again, "placement": placement}  # fmt: skip
+            if etp:
+                point["etp"] = etp
+                if tp % etp:
+                    continue
+            try:
+                step = make_plan(study_from({"hardware": "h100-sxm", "set": point})).evaluate(())
+            except ConfigError:
+                continue
+            candidates += 1
+            if not step.broken:
+                found.append(float(step.step_s))
+    return sorted(found), candidates
+
+
+@pytest.mark.parametrize(("model", "gpus"), list(spaces()))
+def test_the_best_is_that_of_every_layout_alone(model, gpus):
+    placements = ["tp-cp-dp-pp", "pp-tp-cp-dp"] if model["cp"] == 1 else ["tp-cp-dp-pp"]
+    given = {"hardware": "h100-sxm", "set": dict(model), "sweep": {"placement": placements}}
+    seconds, candidates = one_by_one(model, gpus, placements)
+    if not seconds:
+        with pytest.raises(InfeasibleError, match="fits"):
+            search(study_from(given), gpus)
+        return
+    found = search(study_from(given), gpus, top=5)
+    assert found["meta"]["candidates"] == candidates
+    assert found["meta"]["feasible"] == len(seconds)
+    assert [row["step_s"] for row in found["rows"]] == pytest.approx(seconds[:5], rel=1e-12)
+
+
+BASE = {"hardware": "a100-sxm-80gb", "model": "gpt3-175b", "set": {"global_batch": 256}}
+
+
+def best(**more):
+    given = {**BASE, "set": {**BASE["set"], "placement": "tp-cp-dp-pp", "cp": 1, **more}}
+    return search(study_from(given), 128)["rows"][0]["step_s"]
+
+
+def test_pinning_never_helps_and_memory_never_hurts():
+    free = best()
+    assert best(tp=8) >= free
+    assert best(zero=0) >= free
+    assert best(recompute="full") > free
+    roomy = best(memory_capacity=2)
+    assert roomy <= free <= best(memory_capacity=0.8)
+
+
+def test_a_row_is_the_point_it_names():
+    given = {**BASE, "set": {**BASE["set"], "placement": "tp-cp-dp-pp", "cp": 1}}
+    for row in search(study_from(given), 128, top=4)["rows"]:
+        names = ("tp", "pp", "vpp", "micro_batch", "zero", "sp", "recompute", "placement", "gpus")
+        point = {"cp": 1, **{name: row[name] for name in names}}
+        step = make_plan(study_from({**BASE, "set": {**BASE["set"], **point}})).evaluate(())
+        assert float(step.step_s) == row["step_s"]
+        assert not step.broken
+
+
+def test_the_front_has_nothing_that_another_beats():
+    given = {**BASE, "set": {**BASE["set"], "placement": "tp-cp-dp-pp", "cp": 1}}
+    found = search(study_from(given), 128)
+    front = found["front"]
+    assert front[0]["score"] == found["rows"][0]["step_s"]
+    assert all(a["score"] < b["score"] and a["memory_gib"] > b["memory_gib"] for a, b in itertools.pairwise(front))
+    lean = search(study_from(given), 128, objective="memory")["rows"][0]
+    assert front[-1]["memory_gib"] == pytest.approx(lean["memory_gib"])
+
+
+@pytest.mark.parametrize(("objective", "column", "sign"), [
+    ("step", "step_s", 1), ("tokens", "tokens_per_s", -1), ("mfu", "mfu", -1), ("memory", "memory_gib", 1),
+    ("comm", "exposed_comm_fraction", 1), ("days", "days", 1), ("gpu-hours", "gpu_hours", 1),
+])  # fmt: skip
+def test_objectives_order_rows(objective, column, sign):
+    given = {**BASE, "set": {**BASE["set"], "placement": "tp-cp-dp-pp", "cp": 1, "tokens": 3e11}}
+    values = [sign * row[column] for row in search(study_from(given), 128, objective=objective, top=20)["rows"]]
+    assert values == sorted(values)
+
+
+def test_a_placement_counts_once_for_what_it_places():
+    for many in range(16):
+        orders = {tuple(n for n in PLACEMENTS[i].split("-") if many >> GROUPS.index(n) & 1) for i in range(24)}
+        assert first_names(PLACEMENTS)[:, many].sum() == len(orders)
+
+
+@pytest.mark.parametrize("number", [1, 2, 12, 97, 360, 4096, 65536 * 3])
+def test_divisors(number):
+    assert divisors(number).tolist() == [n for n in range(1, number + 1) if number % n == 0]
+
+
+def test_a_list_tries_only_its_values():
+    given = {**BASE, "sweep": {"tp": [2, 4]}, "set": {**BASE["set"], "cp": 1}}
+    space = make_space(study_from(given), 128)
+    assert set(space.table["tp"].tolist()) == {2, 4}
+    assert {row["tp"] for row in search(study_from(given), 128, top=50)["rows"]} <= {2, 4}
+
+
+def test_nothing_fits_says_the_nearest_miss():
+    given = {**BASE, "set": {**BASE["set"], "memory_capacity": 0.02}}
+    with pytest.raises(InfeasibleError, match=r"needs [\d.]+ GiB of 1\.6; it would take [\d.]+ times the memory"):
+        search(study_from(given), 8)
+
+
+def test_interrupted_keeps_what_was_found():
+    given = {**BASE, "set": {**BASE["set"], "cp": 1}}
+    found = search(study_from(given), 128, progress=lambda points: True)
+    assert found["meta"]["interrupted"]
+    assert found["rows"]
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+CALL = ["search", "--model", "gpt3-175b", "--hardware", "a100-sxm-80gb", "--gpus", "128", "--global-batch", "256",
+        "--cp", "1", "--placement", "tp-cp-dp-pp"]  # fmt: skip
+
+
+def test_search_prints_rows_and_counts(capsys):
+    assert run([*CALL, "--top", "3", "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert len(answer["rows"]) == 3
+    assert {"tp", "pp", "dp", "zero", "step_s", "mfu", "memory_gib", "exposed_comm_fraction"} <= set(answer["rows"][0])
+    assert 0 < answer["meta"]["feasible"] <= answer["meta"]["candidates"]
+    assert answer["best"]["step_s"] == answer["rows"][0]["step_s"]
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "csv", "jsonl"])
+def test_every_format(form, capsys):
+    assert run([*CALL, "--format", form]) == 0
+    assert capsys.readouterr().out.strip()
+
+
+def test_several_machines_and_device_counts_side_by_side(capsys):
+    call = [*CALL, "--price-per-gpu-hour", "2,3", "--watts", "400", "--format", "json"]
+    call[call.index("a100-sxm-80gb")] = "a100-sxm-80gb,h100-sxm"
+    call[call.index("128")] = "[64,128]"
+    assert run(call) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["hardware"], row["gpus"]) for row in rows] == list(
+        itertools.product(("a100-sxm-80gb", "h100-sxm"), (64, 128))
+    )
+    a100, h100 = rows[0], rows[2]
+    hours = a100["step_s"] * 64 / 3600 / (256 * 2048 / 1e6)
+    assert a100["cost_per_million_tokens"] == pytest.approx(2 * hours)
+    assert a100["energy_kwh_per_million_tokens"] == pytest.approx(0.4 * hours)
+    assert h100["cost_per_million_tokens"] < a100["cost_per_million_tokens"]
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    (["--objective", "speed"], "objective"), (["--top", "0"], "--top"), (["--objective", "days"], "tokens"),
+    (["--dp", "4"], "dp"), (["--price-per-gpu-hour", "-1"], "above 0"), (["--watts", "1,2,3"], "3 numbers"),
+    (["--tp", "7"], "no layout"), (["--hidden", "[4096, 8192]"], "no part of a layout"),
+])  # fmt: skip
+def test_wrong_questions_are_exit_2(more, said, capsys):
+    code = run([*CALL, *more])
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_nothing_fits_is_exit_3(capsys):
+    assert run([*CALL, "--memory-capacity", "0.01"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "nearest" in err
+
+
+def test_scores_are_finite():
+    given = {**BASE, "set": {**BASE["set"], "cp": 1}}
+    study = study_from(given)
+    found = search(replace(study), 64)
+    assert np.isfinite([row["step_s"] for row in found["rows"]]).all()
