@@ -40,6 +40,7 @@ from comp_comm.operations.ends import embedding, gradient_norm_bytes, logits, op
 from comp_comm.operations.feed_forward import feed_forward_block, norms_and_residuals
 from comp_comm.operations.memory import Activations, layer_activations
 from comp_comm.operations.parameters import Parameters, held_parameters
+from comp_comm.operations.rules import layer_rules
 from comp_comm.operations.shapes import Message, Peers
 from comp_comm.operations.work import PASSES, Work, forward_work, layers_run
 from comp_comm.timing.collectives import Group
@@ -361,6 +362,11 @@ class Step(StepWork):
     def memory_bytes(self) -> Array:
         """Bytes of memory of the stage that needs most."""
         return self.footprint.total
+
+    @cached_property
+    def layer_rules(self) -> list[Violation]:
+        """The rules of a layer that points break."""
+        return [rule for rule in layer_rules(self.transformer, self.layout) if rule.broken.any()]
 
     @cached_property
     def violations(self) -> tuple[Violation, ...]:  # type: ignore[override]

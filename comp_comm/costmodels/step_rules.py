@@ -39,8 +39,7 @@ def _of_layers(step: Step) -> list[Violation]:
     near, rows = step.near, step.scenario.near
     if near is None or rows is None:
         return layer_rules(step.transformer, step.layout)
-    rules = (rule for rule in layer_rules(near.transformer, near.layout) if rule.broken.any())
-    return [replace(rule, broken=rows.pick(rule.broken) > 0) for rule in rules]
+    return [replace(rule, broken=rows.pick(rule.broken) > 0) for rule in near.layer_rules]
 
 
 def _blanks(step: Step) -> list[Violation]:

@@ -7,8 +7,9 @@ TP, say) would only name a layout twice: such points are no layouts, and are not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,16 +187,17 @@ def named_twice(space: Space, number: int, rows: slice) -> NDArray[np.bool_]:
             place = np.arange(len(axis)).reshape([-1 if i == axis_number else 1 for i in range(len(plan.grid.axes))])
             found = found | (idle[name] & (place > 0))
     many = sum(((size > 1) * 2**place for place, size in enumerate((tp, cp, dp, pp))), np.zeros(1, np.intp))
-    first = first_names([name for name, _ in space.plans])
+    first = first_names(tuple(name for name, _ in space.plans))
     return np.asarray(found | ~first[number][many.astype(np.intp)])
 
 
-def first_names(placements: Sequence[str]) -> NDArray[np.bool_]:
+@cache
+def first_names(placements: tuple[str, ...]) -> NDArray[np.bool_]:
     """Return for each placement, and each set of groups with several devices, whether it is the first of that order.
 
     Groups of one device may stand anywhere: placements that differ only there are one.
 
-    >>> first_names(["tp-cp-dp-pp", "cp-tp-dp-pp"])[1, [0b0001, 0b0011]]  # TP alone; TP and CP
+    >>> first_names(("tp-cp-dp-pp", "cp-tp-dp-pp"))[1, [0b0001, 0b0011]]  # TP alone; TP and CP
     array([False,  True])
     """
     table = np.zeros((len(placements), 2 ** len(GROUPS)), bool)
