@@ -44,9 +44,15 @@ _TRANSFORMER = (
     _word("gated", "transformer", words.SWITCH, "gated feed-forward network (SwiGLU, GeGLU): three matrices, not two",
           "off"),
     _word("norm", "transformer", words.NORMS, "normalisation: layernorm has a bias beside its weight", "layernorm"),
-    _word("bias", "transformer", words.BIASES, "which linear layers have a bias: none, those of Q, K and V, or all",
-          "on"),
-    _word("qk_norm", "transformer", words.SWITCH, "normalise queries and keys, per head", "off"),
+    _size("norms", "norms of a layer (those of queries and keys apart)", 16, low=0, default=2),
+    _word("parallel_blocks", "transformer", words.SWITCH, "attention and feed-forward side by side on one input "
+          "(GPT-J, PaLM, Falcon): their outputs are summed, then reduced once", "off"),
+    _word("bias", "transformer", words.BIASES, "which linear layers have a bias: none, those of Q, K and V, all, those "
+          "of attention, of the feed-forward network, or all but Q, K and V", "on"),
+    _word("qk_norm", "transformer", words.QK_NORMS, "normalise queries and keys: each head alike, or all heads as a "
+          "whole (which has a weight for each number)", "off"),
+    _word("attention_sinks", "transformer", words.SWITCH, "a learned score for each head that takes attention away "
+          "from all tokens", "off"),
     _word("position", "transformer", words.POSITIONS, "position embedding; only a learned one has parameters", "rope"),
     _size("max_positions", "positions of a learned embedding; seq_len if not given", 2**30),
     _size("vocab", "vocabulary as published; 0 for none", 2**24, low=0),
@@ -57,10 +63,13 @@ _TRANSFORMER = (
           unit="tokens"),
     _size("patch_features", "numbers in a patch of a vision transformer (channels x size^2)", 2**24),
     _size("classes", "classes that a vision transformer's head tells apart; 0 for no head", 2**24, low=0),
+    _size("extra_parameters", "parameters beside the layers that no other field counts: token types, class token, "
+          "pooler, relative positions, norm of the embedding", 1e12, low=0, default=0),
     _size("window", "sliding-window attention: tokens a query sees", 2**30, unit="tokens"),
     _size("global_every", "with a window: every n-th layer attends to everything", 1e5),
     _size("experts", "experts of a mixture-of-experts layer; 0 for a dense model", 2**20, low=0, default=0),
     _size("top_k", "experts a token is sent to", 2**20),
+    _word("router_bias", "transformer", words.SWITCH, "a number for each expert beside the router's weights", "off"),
     _size("moe_ffn_hidden", "width of an expert; ffn_hidden if not given", 2**26),
     _size("shared_experts", "experts every token goes through", 2**10, low=0),
     _size("shared_ffn_hidden", "width of the shared experts together; shared_experts x moe_ffn_hidden if not given",

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.violation import Violation, divides
-from comp_comm.words import ARCHITECTURES, BIASES, NORMS, POSITIONS
+from comp_comm.words import ARCHITECTURES, NORMS, POSITIONS
 
 UNKNOWN = float("nan")
 DECODER, ENCODER, BOTH, VIT = range(len(ARCHITECTURES))
-LAYERNORM, RMSNORM = range(len(NORMS))
-NO_BIAS, QKV_BIAS, ALL_BIASES = range(len(BIASES))
+LAYERNORM, RMSNORM, LAYERNORM_NO_BIAS = range(len(NORMS))
+ALL_BIASES = 2
 ROPE, LEARNED, NO_POSITION = range(len(POSITIONS))
 
 
@@ -39,8 +39,11 @@ class Transformer:
     ffn_hidden: Numeric = UNKNOWN
     gated: Numeric = 0
     norm: Numeric = LAYERNORM
+    norms: Numeric = 2
+    parallel_blocks: Numeric = 0
     bias: Numeric = ALL_BIASES
     qk_norm: Numeric = 0
+    attention_sinks: Numeric = 0
     position: Numeric = ROPE
     max_positions: Numeric = UNKNOWN
     vocab: Numeric = UNKNOWN
@@ -50,10 +53,12 @@ class Transformer:
     encoder_seq_len: Numeric = UNKNOWN
     patch_features: Numeric = UNKNOWN
     classes: Numeric = UNKNOWN
+    extra_parameters: Numeric = 0
     window: Numeric = UNKNOWN
     global_every: Numeric = UNKNOWN
     experts: Numeric = 0
     top_k: Numeric = UNKNOWN
+    router_bias: Numeric = 0
     moe_ffn_hidden: Numeric = UNKNOWN
     shared_experts: Numeric = UNKNOWN
     shared_ffn_hidden: Numeric = UNKNOWN
@@ -178,6 +183,8 @@ def transformer_rules(given: Transformer, t: Transformer) -> list[Violation]:
         _rule(~both & ~np.isnan(encoder_layers), "encoder_layers is only for architecture encoder-decoder",
               "encoder_layers", "architecture"),
         _rule(both & moe, "an encoder-decoder of experts is not modelled", "experts", "architecture"),
+        _rule((both | moe) & (np.asarray(t.parallel_blocks) > 0), "parallel_blocks of experts, or in an "
+              "encoder-decoder, are not modelled", "parallel_blocks", "experts", "architecture"),
         _rule(both & ~np.isinf(t.window), "a window in an encoder-decoder is not modelled", "window", "architecture"),
         _rule(moe & np.isnan(top_k), "a mixture of experts needs top_k", "top_k", "experts"),
         _rule(moe & (top_k > t.experts), "top_k exceeds experts", "top_k", "experts"),

@@ -91,4 +91,6 @@ def _scores(c: Context, share: Numeric = 1.0) -> list[Operation]:
 def _core(c: Context, name: str, share: Numeric, queries: Numeric, keys: Numeric, seen: Numeric) -> Attention:
     formula = "2 b (a / tp) s^2 (d + d_v) / cp"
     asked = to_float(queries) / c.layout.cp
-    return Attention(name, formula, share, c.layout.micro_batch, c.heads, asked, keys, seen, c.key_dim, c.t.v_head_dim)
+    return Attention(
+        name, formula, share, c.layout.micro_batch, c.heads, asked, keys, seen, c.key_dim, c.t.v_head_dim, c.kv_heads
+    )

@@ -7,6 +7,7 @@ import numpy as np
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Elementwise, Gemm, Operation
+from comp_comm.transformer import VIT
 
 # Bytes a logit costs beside its GEMM, in the order of `comp_comm.words.KERNELS`: fused, eager, compiled.
 LOSS_BYTES = to_float([16.0, 34.0, 20.0])
@@ -19,7 +20,8 @@ def embedding(c: Context) -> list[Operation]:
         moved = 2.0 * c.formats.activation * c.tokens * c.t.hidden * (to_float(c.t.vocab) > 0)
         found.append(Elementwise("embedding", "2 T H elements", 1.0, moved, 1.5 * moved))
     if c.is_vit and np.any(to_float(c.t.patch_features) > 0):
-        found.append(Gemm("patch embedding", "2 T P H", 1.0, c.tokens, c.t.patch_features, c.t.hidden))
+        patches = _of_vit(c, c.t.patch_features)
+        found.append(Gemm("patch embedding", "2 T P H", patches, c.tokens, c.t.patch_features, c.t.hidden))
     return found
 
 
@@ -30,7 +32,7 @@ def logits(c: Context, vocab: Array) -> list[Operation]:
     """
     found: list[Operation] = []
     if c.has_vocab:
-        times = 1.0 + to_float(c.t.mtp_layers)
+        times = (1.0 + to_float(c.t.mtp_layers)) * (to_float(c.t.vocab) > 0)
         here = vocab / c.layout.tp
         moved = LOSS_BYTES[np.asarray(c.layout.kernels, np.intp)] * c.tokens * here / 2
         found += [Gemm("logits", "2 T H V / tp", times, c.tokens, c.t.hidden, here),
@@ -39,8 +41,14 @@ def logits(c: Context, vocab: Array) -> list[Operation]:
         h = to_float(c.t.hidden)
         found.append(Gemm("MTP projection", "2 T_s (2 H) H", c.t.mtp_layers, c.split_tokens, 2 * h, h))
     if c.is_vit and np.any(to_float(c.t.classes) > 0):
-        found.append(Gemm("class head", "2 b H C", 1.0, c.layout.micro_batch, c.t.hidden, c.t.classes))
+        head = _of_vit(c, c.t.classes)
+        found.append(Gemm("class head", "2 b H C", head, c.layout.micro_batch, c.t.hidden, c.t.classes))
     return found
+
+
+def _of_vit(c: Context, size: Numeric) -> Array:
+    """Return 1 where a vision transformer has a part of this size."""
+    return to_float((np.asarray(c.t.architecture) == VIT) & (to_float(size) > 0))
 
 
 def optimizer_bytes(c: Context, parameters: Numeric, shards: Numeric) -> Array:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Elementwise, Gemm, Operation
 
-NORM_PASSES = 10  # elements of H a token: two norms read and write, two residual sums with dropout read two, write one
+# Elements of H a token moves: a norm reads and writes; a residual sum with dropout reads two and writes one, of both
+# blocks' outputs at once where they are side by side.
+NORM_PASSES, SUM_PASSES, ONE_SUM_PASSES = 2.0, 6.0, 4.0
 PERMUTE_BYTES = 16  # a token and expert: tokens sorted by expert and back, read and written as 16-bit and indices
 
 
@@ -52,7 +56,7 @@ def _experts(c: Context, share: Numeric) -> list[Operation]:
     h, taken = c.t.hidden, expert_tokens(c)
     here = to_float(c.t.experts) / c.layout.ep
     width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
-    each = taken / here
+    each = taken / np.maximum(here, 1.0)
     sent = PERMUTE_BYTES * c.split_tokens * c.t.top_k * h
     return [
         Gemm("router", "2 T_s H E", share, c.split_tokens, h, c.t.experts),
@@ -69,5 +73,7 @@ def norms_and_residuals(c: Context) -> Operation:
     if c.t.has_encoder:  # a third block in the decoder's layers
         encoder = c.encoder_tokens / c.sequence_split
         tokens = 1.5 * tokens * (1 - c.encoder_share) + encoder * c.encoder_share
-    moved = c.formats.activation * NORM_PASSES * tokens * c.t.hidden
-    return Elementwise("norms, residuals, dropout", "10 T_s H elements", 1.0, moved, 1.5 * moved, c.kernel_cost)
+    sums = np.where(np.asarray(c.t.parallel_blocks) > 0, ONE_SUM_PASSES, SUM_PASSES)
+    moved = c.formats.activation * (NORM_PASSES * to_float(c.t.norms) + sums) * tokens * c.t.hidden
+    formula = "(2 norms + 6) T_s H elements"
+    return Elementwise("norms, residuals, dropout", formula, 1.0, moved, 1.5 * moved, c.kernel_cost)

@@ -33,7 +33,9 @@ def layer_activations(c: Context) -> Activations:
     parallelism, the first s b h 34 / t with it (Korthikanti et al., arXiv:2205.05198, Table 2).
     """
     t, size, drop = c.t, to_float(c.formats.activation), to_float(c.t.dropout)
-    whole = c.split_tokens * t.hidden * (4 * size + 2 * MASK * drop)
+    # The inputs of the norms and of the blocks' first GEMMs; side by side, the blocks have one input between them.
+    inputs = to_float(t.norms) + np.where(np.asarray(t.parallel_blocks) > 0, 1.0, 2.0)
+    whole = c.split_tokens * t.hidden * (inputs * size + 2 * MASK * drop)
     kept = whole + _attention(c) + _feed_forward(c)
     if t.has_encoder:
         encoder = c.encoder_tokens / c.tokens

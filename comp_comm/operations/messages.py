@@ -23,12 +23,12 @@ def layer_messages(c: Context) -> list[Message]:
 def _tensor_parallel(c: Context) -> list[Message]:
     """Return TP's: an all-reduce after each block, or a gather before and a scatter after it (sequence parallelism).
 
-    Each is done once forward and once backward (Megatron-LM: 4 of m = b s H a layer). The experts of a mixture have
-    their own (see `_expert_parallel`).
+    Each is done once forward and once backward (Megatron-LM: 4 of m = b s H a layer); blocks side by side are summed
+    before they are reduced. The experts of a mixture have their own (see `_expert_parallel`).
     """
     if not any_of(to_float(c.layout.tp) - 1):
         return []
-    blocks = to_float(2.0)
+    blocks = 2.0 - to_float(c.t.parallel_blocks)
     if c.t.has_experts:
         blocks = 2.0 - c.expert_share * (to_float(c.t.shared_ffn_hidden) == 0)
     tokens = c.tokens

@@ -10,9 +10,14 @@ from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layout import Layout
 from comp_comm.operations.context import Context
-from comp_comm.transformer import ALL_BIASES, BOTH, LAYERNORM, LEARNED, QKV_BIAS, VIT, Transformer
+from comp_comm.transformer import BOTH, LEARNED, VIT, Transformer
+from comp_comm.words import QK_NORMS
 
 ALONE = Layout(micro_batch=1, tp=1, dp=1, cp=1, pp=1, ep=1, etp=1, sp=0)
+# Where there is a bias, in the order of `comp_comm.words.BIASES`: of Q, K and V, of the attention's output, of the FFN.
+BIASED = np.array([[0, 1, 1, 1, 0, 0], [0, 0, 1, 1, 0, 1], [0, 0, 1, 0, 1, 1]], dtype=float)
+WHOLE_NORM = QK_NORMS.index("whole")
+NORM_WEIGHTS = to_float([2.0, 1.0, 1.0])  # of an element, in the order of `comp_comm.words.NORMS`
 MTP_NORMS = 3  # of the hidden state, of the next token's embedding, and before the logits (DeepSeek-V3)
 
 
@@ -36,7 +41,7 @@ def held_parameters(c: Context, vocab: Array) -> Parameters:
     norm = _norm(c)
     rows = vocab / c.layout.tp
     learned = np.asarray(t.position) == LEARNED
-    embedding = rows * h + np.where(learned, to_float(t.max_positions) * h, 0.0)
+    embedding = rows * h + np.where(learned, to_float(t.max_positions) * h, 0.0) + t.extra_parameters
     head = np.where(to_float(t.tied) > 0, 0.0, rows * h)
     if c.is_vit:
         vit = np.asarray(t.architecture) == VIT
@@ -94,7 +99,7 @@ def _moe_beside(c: Context) -> Array:
     """Return a mixture's router and shared experts."""
     shared = to_float(c.t.shared_ffn_hidden)
     extra = np.where(shared > 0, _feed_forward(c, shared), 0.0)
-    return to_float(c.t.hidden) * c.t.experts + extra
+    return (to_float(c.t.hidden) + c.t.router_bias) * c.t.experts + extra
 
 
 def _experts(c: Context) -> Array:
@@ -111,7 +116,7 @@ def _feed_forward(c: Context, width: Array) -> Array:
 
 def _mlp(c: Context, width: Array) -> Array:
     h = to_float(c.t.hidden)
-    bias = np.where(np.asarray(c.t.bias) == ALL_BIASES, c.gates * width + h, 0.0)
+    bias = _biased(c, 2) * (c.gates * width + h)
     return (c.gates + 1) * h * width + bias
 
 
@@ -124,8 +129,7 @@ def _attention(c: Context) -> Array:
 def _standard_attention(c: Context) -> Array:
     h, t = to_float(c.t.hidden), c.t
     qkv = c.heads * c.key_dim + c.kv_heads * (c.key_dim + t.v_head_dim)
-    bias = np.where(np.asarray(t.bias) >= QKV_BIAS, qkv, 0.0)
-    bias = bias + np.where(np.asarray(t.bias) == ALL_BIASES, h, 0.0)
+    bias = _biased(c, 0) * qkv + _biased(c, 1) * h
     return h * qkv + c.heads * t.v_head_dim * h + bias
 
 
@@ -138,10 +142,17 @@ def _latent_attention(c: Context) -> Array:
     return queries + keys + c.heads * t.v_head_dim * h
 
 
+def _biased(c: Context, what: int) -> Array:
+    """Return 1 where Q, K and V (0), attention's output (1) or the feed-forward network (2) have a bias."""
+    return np.asarray(BIASED[what][np.asarray(c.t.bias, np.intp)])
+
+
 def _norm(c: Context) -> Array:
-    return to_float(c.t.hidden) * np.where(np.asarray(c.t.norm) == LAYERNORM, 2.0, 1.0)
+    return to_float(c.t.hidden) * NORM_WEIGHTS[np.asarray(c.t.norm, np.intp)]
 
 
 def _norms(c: Context) -> Array:
-    """Return the norms of a layer: before each block, and of queries and keys where they have one."""
-    return 2 * _norm(c) + np.where(to_float(c.t.qk_norm) > 0, 2 * to_float(c.t.head_dim), 0.0)
+    """Return the norms of a layer, those of queries and keys where they have one, and the heads' attention sinks."""
+    qk = np.asarray(c.t.qk_norm)
+    each = np.where(qk == WHOLE_NORM, (c.heads + c.kv_heads) * c.key_dim, 2 * to_float(c.t.head_dim))
+    return to_float(c.t.norms) * _norm(c) + np.where(qk > 0, each, 0.0) + c.heads * c.t.attention_sinks

@@ -52,7 +52,8 @@ class Attention(Operation):
     """Softmax(Q K^T) V of ``sequences`` sequences and ``heads`` heads on this device.
 
     ``queries`` tokens of a sequence ask here (its share under context parallelism), ``keys`` are there in all, and
-    each query sees ``seen`` of them on average; dimensions are those of a head.
+    each query sees ``seen`` of them on average; dimensions are those of a head. ``key_heads`` are the heads of keys
+    and values on this device, as many as those of queries unless given.
     """
 
     sequences: Numeric
@@ -62,6 +63,7 @@ class Attention(Operation):
     seen: Numeric
     key_dim: Numeric
     value_dim: Numeric
+    key_heads: Numeric | None = None
 
     @property
     def scores(self) -> Array:
@@ -81,9 +83,10 @@ class Attention(Operation):
 
     def moved(self, activation: Numeric) -> Array:
         """Return the bytes a fused kernel reads and writes: Q, K, V and the output."""
-        rows = to_float(self.sequences) * self.heads
+        key_heads = self.heads if self.key_heads is None else self.key_heads
         dims = to_float(self.key_dim) + self.value_dim
-        return activation * rows * dims * (to_float(self.queries) + self.keys)
+        rows = to_float(self.heads) * self.queries + to_float(key_heads) * self.keys
+        return activation * dims * (self.sequences * rows)
 
 
 @dataclass(frozen=True)
