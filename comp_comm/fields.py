@@ -184,9 +184,7 @@ _CONVENTIONS = (
           high=1e18),
 )  # fmt: skip
 
-FIELDS: dict[str, Field] = {
-    field.name: field for field in (*_TRANSFORMER, *_LAYOUT, *_EVOLUTION, *_CONVENTIONS)
-}
+FIELDS: dict[str, Field] = {field.name: field for field in (*_TRANSFORMER, *_LAYOUT, *_EVOLUTION, *_CONVENTIONS)}
 
 
 def solvable(names: Iterable[str]) -> list[str]:

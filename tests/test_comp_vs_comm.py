@@ -747,7 +747,7 @@ def test_the_sweep_gives_what_the_cost_model_gives(mi210):
             "flop_vs_bw": 2,
             "precision": "fp16",
             "timing": "B",
-        }
+        },
     }
     row = sweep(study).to_records()[0]
     b = breakdown(mi210["B"], 16 * K, 2 * K, 64, 2, 4)

@@ -1,4 +1,4 @@
-"""Serving: FLOP, cache and messages are the closed forms; prefill is a forward pass; more memory traffic takes longer."""
+"""Serving: FLOP, cache and messages are the closed forms; prefill is a forward pass; decoding reads every weight."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def test_a_phase_is_no_axis():
 
 def test_the_command(tmp_path, capsys):
     path = tmp_path / "serve.yaml"
-    path.write_text("hardware: h100-sxm\nmodel: llama-3-8b\nset: {phase: inference, seq_len: 2K}\nsweep: {tp: [1, 2]}\n")
+    path.write_text(
+        "hardware: h100-sxm\nmodel: llama-3-8b\nset: {phase: inference, seq_len: 2K}\nsweep: {tp: [1, 2]}\n"
+    )
     assert run(["sweep", str(path), "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["meta"]["cost_model"] == "inference"

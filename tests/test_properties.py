@@ -437,7 +437,9 @@ def test_solve_inverts_sweep(hardware, timing, precision, field, hidden, seq_len
     column = COLUMNS["serialized_comm_fraction"].of
     target = sweep({**ONE_LAYER, "hardware": hardware, "set": fixed}).to_records()[0]["serialized_comm_fraction"]
     assert target == float(column(independently(hardware, timing, precision, point)))
-    rows, _ = solve(study_from({**ONE_LAYER, "hardware": hardware, "set": fixed}), ask("serialized_comm_fraction", target, field))
+    rows, _ = solve(
+        study_from({**ONE_LAYER, "hardware": hardware, "set": fixed}), ask("serialized_comm_fraction", target, field)
+    )
     values = [row["value"] for row in rows]
     assert None not in values
     for row in rows:

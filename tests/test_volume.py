@@ -55,8 +55,10 @@ def test_zero_moves_what_the_paper_says(steps):
     assert moved[3] == pytest.approx(3 * steps * gradients)  # 1.5 times, for one micro-batch
 
 
-@pytest.mark.parametrize("more", [{}, {"tp": 4, "pp": 2}, {"zero": 3, "cp": 2}, {"tp": 2, "sp": "off", "recompute": "full"},
-                                  {"experts": 8, "top_k": 2, "ep": 4, "moe_ffn_hidden": 1024}])  # fmt: skip
+@pytest.mark.parametrize("more", [
+    {}, {"tp": 4, "pp": 2}, {"zero": 3, "cp": 2}, {"tp": 2, "sp": "off", "recompute": "full"},
+    {"experts": 8, "top_k": 2, "ep": 4, "moe_ffn_hidden": 1024},
+])  # fmt: skip
 def test_totals_are_those_of_explain_to_the_byte(more):
     found, step = volume(of(**more)), explain(of(**more))
     for group, sums in step["comm"].items():

@@ -29,8 +29,13 @@ SHOWN = (
               help="How much slower the inter-node links are that data parallelism uses.")  # fmt: skip
 @click.option("--interference", type=float, default=INTERFERENCE, show_default=True,
               help="Slowdown of data-parallel communication by running beside compute.")  # fmt: skip
-@click.option("--what-if", "techniques", multiple=True, metavar="NAME",
-              help=f"Before and after a technique to come: {', '.join(TECHNIQUES)}, all. May be repeated.")
+@click.option(
+    "--what-if",
+    "techniques",
+    multiple=True,
+    metavar="NAME",
+    help=f"Before and after a technique to come: {', '.join(TECHNIQUES)}, all. May be repeated.",
+)
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it (.png or .svg).")
 @options.format_options
 def command(

@@ -20,9 +20,7 @@ from comp_comm.sweep.point import compare
 @click.option("--set-a", multiple=True, metavar="KEY=VALUE", help="As --set, for the first only. May be repeated.")
 @click.option("--set-b", multiple=True, metavar="KEY=VALUE", help="As --set, for the second only. May be repeated.")
 @options.format_options
-def command(
-    a: str, b: str, overrides: tuple[str, ...], path: str | None, form: str | None, **given: Any
-) -> int:
+def command(a: str, b: str, overrides: tuple[str, ...], path: str | None, form: str | None, **given: Any) -> int:
     """Two studies of one point each, A and B, side by side: every term of the step, its memory and communication.
 
     B may be the same study as A, with another value (--set-b).

@@ -199,8 +199,9 @@ class Grid:
 
     def _noun(self, noun: type[Noun], index: Index) -> Noun:
         """Return a transformer or a layout of this grid's numbers: its attributes are fields of the cost model."""
-        named: dict[str, Any] = {item.name: self._number(item.name, index) for item in fields(noun)
-                                 if item.name in self.model.fields}
+        named: dict[str, Any] = {
+            item.name: self._number(item.name, index) for item in fields(noun) if item.name in self.model.fields
+        }
         return noun(**named)
 
     def _number(self, name: str, index: Index) -> NDArray[Any]:

@@ -143,9 +143,7 @@ def ring_hop_seconds(hardware: Hardware, group: Group) -> Array:
     return seconds
 
 
-def all_reduce_seconds(
-    hardware: Hardware, message_bytes: Numeric, group: Group, in_network: Numeric = 0
-) -> Array:
+def all_reduce_seconds(hardware: Hardware, message_bytes: Numeric, group: Group, in_network: Numeric = 0) -> Array:
     r"""Return the seconds of a ring all-reduce of ``message_bytes`` over ``group``.
 
     .. math:: t = \alpha_0 + h + \frac{2 m (n - 1) / n}{B}
