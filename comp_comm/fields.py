@@ -128,6 +128,14 @@ _LAYOUT = (
           "of those the network has", "best"),
     _word("attention_kernel", "layout", words.ATTENTION_KERNELS, "flash_causal skips what a causal mask hides",
           "flash_causal"),
+    _word("strategy", "layout", words.STRATEGIES, "how the foundation-models paper splits a layer: TP, SUMMA on a "
+          "grid, or TP with the sequence split over a second group", "1d"),
+    _degree("tp1", "tensor-parallel group that splits heads and hidden numbers", default=1),
+    _degree("tp2", "second tensor-parallel group, that splits the sequence (and under SUMMA the weights)", default=1),
+    _degree("summa_panels", "panels of a SUMMA GEMM; the larger of tp1 and tp2 if not given"),
+    _degree("nvs", "devices of the innermost network domain; the profile's if not given"),
+    *(_degree(name, f"devices of a {group} group that share the innermost domain; what is left of it if not given, TP "
+              "first, then DP") for name, group in words.INSIDE.items()),
     _word("kernels", "layout", words.KERNELS, "element-wise kernels: fused, one by one (eager), or compiled", "fused"),
 )  # fmt: skip
 
@@ -137,6 +145,7 @@ _EVOLUTION = (
     _factor("network", "factor on the bandwidth of every network tier"),
     _factor("memory_bandwidth", "factor on the HBM bandwidth"),
     _factor("memory_capacity", "factor on the HBM capacity"),
+    _factor("latency", "factor on the latency of every hop of the network"),
 )  # fmt: skip
 
 _CONVENTIONS = (
@@ -180,6 +189,12 @@ _CONVENTIONS = (
           "profile's if not given", low=0.01, high=1.5),
     Field("framework_gib", "convention", "float", "memory of the framework: context, communicators, fragmentation",
           "GiB", low=0, high=1e4, default=2.0),
+    Field("bubble_ratio", "convention", "float", "share of a 1F1B pipeline's bubble that is waited; 1 / vpp if not "
+          "given", low=0, high=1),
+    Field("zero_overhead", "convention", "float", "what ZeRO adds to the communication of layers, as a share of it: "
+          "0.5 where weights are gathered again (stage 3)", low=0, high=10, default=0.0),
+    _word("formulas", "convention", words.FORMULAS, "formulas of foundation_models: with the slips of the published "
+          "code, or without", "as_published"),
     Field("tokens", "convention", "float", "tokens of a whole run, for its days and GPU-hours", "tokens", low=1,
           high=1e18),
 )  # fmt: skip

@@ -21,6 +21,16 @@ BEFORE = np.array(
 )  # fmt: skip
 
 
+def _orders(groups: tuple[str, ...]) -> NDArray[np.intp]:
+    """Return for each placement the places in ``groups`` of its groups, from the inside out."""
+    placed = ([name for name in placement.split("-") if name in groups] for placement in PLACEMENTS)
+    return np.array([[groups.index(name) for name in order] for order in placed], np.intp)
+
+
+REPLICAS, STAGE = ("cp", "dp"), ("tp", "cp", "dp")
+ORDER = {REPLICAS: _orders(REPLICAS), STAGE: _orders(STAGE)}
+
+
 @dataclass(frozen=True)
 class Layout:
     """Parallel degrees, batches and choices, numbers or arrays; names and meanings are those of the field table.
@@ -85,11 +95,35 @@ class Layout:
         """Devices that hold the same experts."""
         return to_float(self.dp) * self.cp * self.tp / (to_float(self.ep) * self.etp)
 
-    @property
-    def expert_stride(self) -> Array:
-        """How far apart two neighbours of an expert-parallel group are: experts' TP takes the nearest devices."""
-        inside = BEFORE[np.asarray(self.placement, np.intp), GROUPS.index("dp"), GROUPS.index("pp")]
-        return to_float(self.etp) * np.where(inside > 0, self.pp, 1.0)
+    def spread(self, groups: tuple[str, ...], count: Numeric, skip: Numeric = 1.0) -> tuple[tuple[Array, Array], ...]:
+        """Return where ``count`` devices of some groups are that lie ``skip`` apart: a size and stride for each group.
+
+        Devices of the groups are counted in the order of the placement; the last of them takes what is left.
+
+        >>> layout = Layout(tp=2, cp=2, dp=4, pp=4, placement=PLACEMENTS.index("tp-cp-pp-dp"))
+        >>> [(float(size), float(stride)) for size, stride in layout.spread(("cp", "dp"), 8)]
+        [(2.0, 2.0), (4.0, 16.0)]
+        """
+        code, found = np.asarray(self.placement, np.intp), []
+        wanted, apart = to_float(count), to_float(skip)
+        places = ORDER[groups][code]
+        sizes: list[Numeric] = [getattr(self, name) for name in groups]
+        strides: list[Numeric] = [self.stride(name) for name in groups]
+        for place in range(len(groups)):
+            which = places[..., place]
+            size, stride = (to_float(_choose(which, values)) for values in (sizes, strides))
+            within = np.minimum(apart, size) if place < len(groups) - 1 else apart
+            taken = np.minimum(wanted, size / within) if place < len(groups) - 1 else wanted
+            if np.any(taken != 1):
+                found.append((taken, stride * within))
+            wanted, apart = wanted / taken, apart / within
+        return tuple(found) or ((to_float(1.0), to_float(1.0)),)
+
+
+def _choose(which: NDArray[np.intp], values: list[Numeric]) -> Numeric:
+    """Return the value that is meant at each point; without an axis where it is the same one everywhere."""
+    first = int(which.flat[0])
+    return values[first] if (which == first).all() else np.choose(which, [to_float(value) for value in values])
 
 
 def resolved_layout(given: Layout) -> Layout:

@@ -24,3 +24,7 @@ COLLECTIVE_ALGORITHMS = ("best", "ring", "tree", "hierarchical", "in_network")
 GROUPS = ("tp", "cp", "dp", "pp")
 # Which group takes neighbours, which the next: the first is what Megatron does.
 PLACEMENTS = tuple("-".join(order) for order in permutations(GROUPS))
+# How the foundation-models paper splits a layer (1D TP, SUMMA's grid, TP by context parallelism), and which formulas.
+STRATEGIES = ("1d", "2d", "2d-seqp")
+FORMULAS = ("as_published", "corrected")
+INSIDE = {"nv_tp1": "tp1 (in amped: tp)", "nv_tp2": "tp2", "nv_dp": "dp", "nv_pp": "pp"}

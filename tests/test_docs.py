@@ -7,35 +7,54 @@ the code, ``python tests/test_docs.py`` writes them anew.
 from __future__ import annotations
 
 import doctest
-import importlib
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import click
 import pytest
+from docs_tables import TABLES, leaves
 
-from comp_comm.cli.main import COMMANDS, run
+from comp_comm.cli.main import run
 from comp_comm.configs import axes, catalogue, hardware_file, model_file, study
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import load_model
 from comp_comm.configs.study import load_study
-from comp_comm.costmodels.breakdown import COLUMNS
+from comp_comm.costmodels import ALL_COLUMNS, COST_MODELS
+from comp_comm.costmodels.state_comm import CONTENTION, USABLE
 from comp_comm.errors import CompcommError
 from comp_comm.fields import FIELDS
-from comp_comm.hardware import lint
+from comp_comm.formats import Formats
+from comp_comm.hardware.numbers import Timing
 from comp_comm.hardware.profile import CERTAINTIES, TIER_KINDS, TIMING_KINDS
 from comp_comm.hardware.ratio import ratio
+from comp_comm.layout import Layout, resolved_layout
+from comp_comm.operations import messages
+from comp_comm.operations.attention import attention_block
+from comp_comm.operations.context import EAGER_COST, Context
+from comp_comm.operations.ends import LOSS_BYTES, embedding, logits
+from comp_comm.operations.feed_forward import (
+    NORM_PASSES,
+    ONE_SUM_PASSES,
+    PERMUTE_BYTES,
+    SUM_PASSES,
+    feed_forward_block,
+    norms_and_residuals,
+)
+from comp_comm.operations.memory import BUCKET
+from comp_comm.operations.parameters import held_parameters
+from comp_comm.operations.shapes import Operation
 from comp_comm.sweep import make_plan, sweep
 from comp_comm.sweep.algorithmic import edge_table, required_tp_table
 from comp_comm.sweep.case_study import case_study
+from comp_comm.sweep.point import explain
 from comp_comm.sweep.solve import ask, solve
+from comp_comm.timing import kernels
+from comp_comm.transformer import BOTH, VIT, Transformer, resolved
 
 ROOT = Path(__file__).resolve().parent.parent
 README, DOCS = ROOT / "README.md", ROOT / "docs"
@@ -147,10 +166,12 @@ def test_python_does_what_it_says(block, clone):
 
 def known_names() -> set[str]:
     """Return every name with an underscore that the docs may use."""
-    point = {"set": {"hidden": "4K", "seq_len": "1K", "micro_batch": 1, "tp": 16}}
+    point = {"cost_model": "comp_vs_comm", "set": {"hidden": "4K", "seq_len": "1K", "micro_batch": 1, "tp": 16}}
+    step = explain(load_study("llama-step"))
     records = [edge_table(["bert-large"])[0], required_tp_table(["bert-large"])[0], case_study()[0][0],
                ratio(load_profile("mi50"), load_profile("mi100")), sweep(point).meta,
-               solve(study.study_from(point), ask("serialized_comm_fraction", 0.3, "tp"))[0][0]]  # fmt: skip
+               solve(study.study_from(point), ask("serialized_comm_fraction", 0.3, "tp"))[0][0], step, step["memory"],
+               step["comm"]["tp"], step["operations"][0], step["sensitivity"][0]]  # fmt: skip
     keys = [study.KEYS, study.TABLE_KEYS, study.PLOT_KEYS, axes.RANGE_KEYS, hardware_file.KEYS, model_file.KEYS,
             hardware_file.NUMBER_KEYS, TIER_KINDS, TIMING_KINDS, hardware_file.SWITCH_KEYS]  # fmt: skip
     defined = re.compile(r"\b(?:def|class) (\w+)|^(\w+): ?[\w\[]|^    (\w+)(?:: | = )", re.MULTILINE)
@@ -158,7 +179,7 @@ def known_names() -> set[str]:
     named = {name for path in source for found in defined.findall(path.read_text()) for name in found if name}
     rooms = {part for path in source for part in path.relative_to(ROOT).with_suffix("").parts}
     choices = {word for field in FIELDS.values() for word in field.words}
-    return {*FIELDS, *COLUMNS, *choices, *named, *rooms}.union(*records, *keys)
+    return {*FIELDS, *ALL_COLUMNS, *COST_MODELS, *choices, *named, *rooms}.union(*records, *keys)
 
 
 def code_spans(page: Path) -> Iterator[str]:
@@ -180,7 +201,8 @@ def test_flags_and_devices_exist(page):
     own = {"--help", "--version", "--strict"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - flags - own == set()
     devices = set(re.findall(r"\b(?:mi|tpu-v|h|a|b|v|p)\d+[a-z]?(?:-[\w]+)*\b", text))
-    assert devices - set(catalogue.names("hardware")) == set()
+    words = {word for field in FIELDS.values() for word in field.words}
+    assert devices - set(catalogue.names("hardware")) - words == set()
 
 
 def test_every_key_is_explained():
@@ -231,183 +253,85 @@ def test_counts_in_words():
     assert f"a catalogue of {number} profiles" in " ".join((ROOT / "CHANGELOG.md").read_text("utf-8").split())
 
 
+def every_operation() -> dict[str, str]:
+    """Return the formula of every operation and message that any model and layout has, by name."""
+    base = Transformer(4096, 4096, layers=32, heads=32, kv_heads=8, vocab=32000)
+    given = {"layers": 32, "heads": 32, "vocab": 32000}
+    moe = {"experts": 8, "top_k": 2, "shared_experts": 1, "dense_layers": 2}
+    models = [base, Transformer(4096, 4096, **given, **moe, kv_lora_rank=512, q_lora_rank=1536, rope_head_dim=64,
+                                mtp_layers=1),
+              Transformer(4096, 4096, **given, window=1024, global_every=4),
+              Transformer(4096, 4096, **given, architecture=BOTH, encoder_layers=24),
+              Transformer(4096, 256, layers=32, heads=32, vocab=0, architecture=VIT, patch_features=768,
+                          classes=10)]  # fmt: skip
+    layouts = [{"sp": sp, "cp_comm": way, "zero": zero, "ep": 1 + sp} for way, (sp, zero) in
+               enumerate(((0, 0), (1, 1), (1, 3)))]  # fmt: skip
+    found: list[Operation] = []
+    for given_model in models:
+        for changed in layouts:
+            layout = resolved_layout(Layout(tp=2, cp=2, pp=2, dp=8, dp_shard=4, **changed))
+            c = Context(resolved(given_model), layout, Formats())
+            vocab = c.t.padded_vocab(2)
+            held = held_parameters(c, vocab)
+            found += [*attention_block(c), *feed_forward_block(c), norms_and_residuals(c), *embedding(c)]
+            found += [*logits(c, vocab), *messages.layer_messages(c), *messages.embedding_messages(c)]
+            found += [*messages.logit_messages(c), *messages.stage_messages(c), *messages.world_messages(c)]
+            found += messages.state_messages(c, held, held.layer * 0 + 16, held.embedding)
+    return {op.name: op.formula for op in found}
+
+
+def test_every_operation_is_explained():
+    text = (DOCS / "training-step.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|\n ").split("|")] for line in text.splitlines() if line[:2] == "| "]
+    told = {name for row in rows for name in row[0].split("; ")}
+    assert {name for name in every_operation() if name not in told} == set()
+
+
+def test_constants_in_words():
+    """Numbers that training-step.md states are those of the code."""
+    text = " ".join((DOCS / "training-step.md").read_text(encoding="utf-8").split())
+    score, loss, cost = kernels.SCORE_BYTES, LOSS_BYTES.tolist(), EAGER_COST.tolist()
+    said = [f"{score[0]:g} bytes a score forward and {score[1]:g} backward",
+            f"takes {2.5} / {2.5 / kernels.BACKWARD_ATTENTION:g} times as long",
+            f"two products at {kernels.UNFUSED_SHARE:g} of the rate of a GEMM",
+            f"times {cost[0]:g} (`kernels: fused`), {cost[1]:g} (`eager`) or {cost[2]:g} (`compiled`)",
+            f"a logit's {loss[0]:g} bytes become {loss[1]:g} and {loss[2]:g}",
+            f"| permute tokens | {PERMUTE_BYTES:g} bytes of each", f"{NORM_PASSES:g} elements of T_s H a norm",
+            f"{SUM_PASSES:g} for both sums ({ONE_SUM_PASSES:g} where blocks are parallel)",
+            f"gradients under {USABLE:g} of the last", f"{100 * CONTENTION:g} % of what is hidden shows",
+            f"a bucket of gradients ({BUCKET / 1e6:g} million elements",
+            f"`network_sustained`, {Timing().network_sustained:g} unless",
+            f"`framework_gib`, {FIELDS['framework_gib'].default:g} GiB unless",
+            f"`vocab_multiple` ({FIELDS['vocab_multiple'].default})"]  # fmt: skip
+    assert [part for part in said if part not in text] == []
+
+
+def test_defaults_of_profiles_in_words():
+    """The tables of hardware.md give the defaults that the code has."""
+    rows = re.findall(r"^\| `(\w+)` \| .* \| ([^|]+) \|$", (DOCS / "hardware.md").read_text("utf-8"), re.MULTILINE)
+    said = {name: re.fullmatch(r"([\d.]+)( us)?", cell) for name, cell in rows}
+    found = {name: float(cell.group(1)) * (1e-6 if cell.group(2) else 1) for name, cell in said.items() if cell}
+    timing = {name: value for name, value in found.items() if hasattr(Timing(), name)}
+    assert timing == pytest.approx({name: getattr(Timing(), name) for name in timing})
+    assert set(timing) >= {"sustained", "gemm_ramp_k", "flash_efficiency", "network_sustained", "collective_latency"}
+
+
 def test_what_hardware_md_says_of_blank_numbers(clone):
     profile = next(b for b in blocks(DOCS / "hardware.md") if b.mark == "profile" and "my-device" in b.text)
     (clone / "my-device.yaml").write_text(profile.text, encoding="utf-8")
     base = {"hidden": "4K", "seq_len": "1K", "micro_batch": 1, "precision": "bf16", "dp": 1}
-    device = {"hardware": "my-device.yaml", "set": base}
+    device = {"cost_model": "comp_vs_comm", "hardware": "my-device.yaml", "set": base}
     assert sweep({**device, "sweep": {"tp": [1, 8, 16]}}).columns["feasible"].tolist() == [True, True, False]
     (clone / "tiers.yaml").write_text("extends: mi210\ndefault_timing: null\n", encoding="utf-8")
     tiers = {"hardware": "tiers.yaml", "set": {**base, "precision": "fp16"}, "sweep": {"tp": [4, 8]}}
-    assert sweep(tiers).columns["feasible"].tolist() == [True, False]
+    assert sweep({**device, **tiers}).columns["feasible"].tolist() == [True, False]
 
 
 def test_what_comp_vs_comm_md_says_of_hardware_to_come():
     point = {"hidden": "64K", "seq_len": "4K", "micro_batch": 1, "tp": 256}
-    faster = sweep({"set": {**point, "flop_vs_bw": 4}}).columns["serialized_comm_fraction"]
-    slower = sweep({"set": {**point, "network": 0.25}}).columns["serialized_comm_fraction"]
-    assert faster == pytest.approx(slower, rel=1e-12)
-
-
-# --- tables the code makes ---
-
-
-def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """Return a Markdown table."""
-    lines = [header, tuple("---" for _ in header), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
-
-
-def fields_table() -> str:
-    rows = [(f"`{f.name}`", f.group, f.allowed(), "" if f.default is None else f"`{f.default}`", f.help)
-            for f in FIELDS.values()]  # fmt: skip
-    return table(("field", "of", "value", "default", "meaning"), rows)
-
-
-def columns_table() -> str:
-    return table(("column", "unit", "meaning"), [(f"`{c.name}`", c.unit, c.help) for c in COLUMNS.values()])
-
-
-def rules_table() -> str:
-    bounds = {
-        "memory-drain": "{:g} to {:g} ms".format(*(1e3 * bound for bound in lint.DRAIN_S)),
-        "flop-per-memory-byte": "{:g} to {:g}".format(*lint.FLOP_PER_MEMORY_BYTE),
-        "flop-per-scale-up-byte": "{:g} to {:g}".format(*lint.FLOP_PER_SCALE_UP_BYTE),
-    }
-    rows = [(f"`{name}`", " ".join((rule.__doc__ or "").split()), bounds.get(name, ""))
-            for name, rule in lint.RULES.items()]  # fmt: skip
-    return table(("rule", "why", "allowed"), rows)
-
-
-def presets_table() -> str:
-    profile = load_profile("mi210")
-    words = {"use_tiers": ("ignored", "used"), "ring_limit": ("exact", "limit")}
-    names = dict.fromkeys(name for numbers in profile.presets.values() for name in numbers)
-    order = sorted({*names, "gemm_efficiency", "memory_efficiency"}, key=list(TIMING_KINDS).index)
-    keys = {name: key for key, name in hardware_file.SWITCH_KEYS.items()}
-
-    def cell(preset: str, name: str) -> str:
-        number = profile.presets[preset].get(name)
-        inherited = number is None
-        number = number or profile.numbers.get(f"timing.{name}")
-        if number is None or (name == "memory_efficiency" and preset != "C"):
-            return ""
-        kind = "measured" if "torch.matmul" in number.source else number.certainty
-        text = words[name][int(number.value)] if name in words else f"{number.value:g}"
-        if number.kind == "seconds":
-            text = f"{1e6 * number.value:g} us"
-        return f"{text} ({kind}{', base' if inherited else ''})"
-
-    rows = [(f"`{keys.get(name, name)}`", *(cell(preset, name) for preset in "ABC")) for name in order]
-    return table(("number", "A", "B", "C"), rows)
-
-
-HIGHLIGHTED = [{"hidden": "4K", "seq_len": "1K", "tp": 16}, {"hidden": "16K", "seq_len": "2K", "tp": 64},
-               {"hidden": "64K", "seq_len": "4K", "tp": 256}]  # fmt: skip
-
-
-def serialized(timing: str, k: int) -> list[float]:
-    """Return the serialized shares of the highlighted models in percent."""
-    result = sweep({"set": {"micro_batch": 1, "timing": timing, "flop_vs_bw": k}, "zip": HIGHLIGHTED})
-    return [100 * value for value in result.columns["serialized_comm_fraction"].tolist()]
-
-
-def overlap(timing: str, k: int, tokens: list[str]) -> str:
-    """Return the range of the overlap ratio in percent over H at TP = 16."""
-    hidden = ["1K", "2K", "4K", "8K", "16K", "32K", "64K"]
-    axes = {"hidden": hidden, "seq_len": tokens}
-    found = sweep({"set": {"micro_batch": 1, "tp": 16, "timing": timing, "flop_vs_bw": k}, "sweep": axes})
-    low, high = (100 * float(f(found.columns["overlap_ratio"])) for f in (min, max))
-    return f"{low:.0f}" if round(low) == round(high) else f"{low:.0f}-{high:.0f}"
-
-
-def comparison_table() -> str:
-    """Return the paper's quoted percentages beside those of each preset; * where a preset was fitted to the quote."""
-    every = ["1K", "2K", "4K", "8K"]
-    case = {timing: case_study((f"timing={timing}",))[0][0] for timing in "ABC"}
-    rows: list[tuple[str, str, Callable[[str], str], str]] = [
-        ("Fig 12, serialized", "48", lambda t: f"{100 * case[t]['serialized_comm_fraction']:.1f}", "AC"),
-        ("Fig 12, hidden", "9", lambda t: f"{100 * case[t]['hidden_comm_fraction']:.1f}", "AC"),
-        *((f"{figure}, high end: H = 64K, SL = 4K, TP = 256", paper, lambda t, k=k: f"{serialized(t, k)[-1]:.1f}", "C")
-          for figure, k, paper in (("Fig 10(a)", 1, "50"), ("Fig 11(a) 2x", 2, "65"), ("Fig 11(a) 4x", 4, "75"))),
-        *((f"{figure}, low end, if H = 4K, SL = 1K, TP = 16", paper, lambda t, k=k: f"{serialized(t, k)[0]:.1f}", "")
-          for figure, k, paper in (("Fig 10(a)", 1, "20"), ("Fig 11(a) 2x", 2, "30"), ("Fig 11(a) 4x", 4, "40"))),
-        ("Fig 10(b), SL B = 4K, TP = 16", "20-55", lambda t: overlap(t, 1, ["4K"]), "B"),
-        ("Fig 10(b), all, TP = 16", "17-140", lambda t: overlap(t, 1, every), "B"),
-        ("Fig 11(b) 2x, if SL B = 4K", "50-100", lambda t: overlap(t, 2, ["4K"]), ""),
-        ("Fig 11(b) 4x, if SL B = 4K", "80-210", lambda t: overlap(t, 4, ["4K"]), ""),
-    ]  # fmt: skip
-    cells = [(name, paper, *(value(t) + (" *" if t in fitted else "") for t in "ABC"))
-             for name, paper, value, fitted in rows]  # fmt: skip
-    return table(("quoted, in %", "paper", "A", "B", "C"), cells)
-
-
-def case_study_table() -> str:
-    names = ("serialized_comm_fraction", "hidden_comm_fraction", "exposed_comm_fraction")
-    rows = [(row["scenario"], row["source"], *(f"{100 * row[name]:.1f} %" for name in names))
-            for row in case_study()[0]]  # fmt: skip
-    return table(("scenario", "from", "serialized", "hidden", "serialized and exposed"), rows)
-
-
-STEPS = ("p100-sxm v100-sxm-16gb", "v100-sxm-32gb a100-sxm-80gb", "a100-sxm-80gb h100-sxm", "h100-sxm b200-sxm",
-         "mi60 mi100", "mi250x mi300x", "gb200-nvl72 rubin-nvl72")  # fmt: skip
-
-
-def steps_table() -> str:
-    found = [ratio(*map(load_profile, step.split())) for step in STEPS]
-    names = ("flops", "scale_up", "flop_per_scale_up")
-    rows = [(f"`{r['old']}` to `{r['new']}`", *(f"{r[name]:.1f}" for name in names)) for r in found]
-    return table(("step", *(f"`{name}`" for name in names)), rows)
-
-
-def leaves() -> list[tuple[str, click.Command]]:
-    """Return every command that does something, by its full name."""
-    found: list[tuple[str, click.Command]] = []
-    for name, (module, _) in COMMANDS.items():
-        command = importlib.import_module(module).command
-        subcommands = command.commands if isinstance(command, click.Group) else {"": command}
-        found += [(f"{name} {sub}".strip(), each) for sub, each in subcommands.items()]
-    return found
-
-
-def options_table(command: click.Command) -> str:
-    rows = []
-    for option in command.params:
-        if isinstance(option, click.Argument):
-            name = option.human_readable_name
-            rows.append((f"`{name}`", "needed" if option.required else "may be left out", ""))
-            continue
-        if "--help" in option.opts:
-            continue
-        text, _, default = (option.help or "").partition(" [default: ")
-        text, default = (text, default.rstrip("]")) if text and not text.startswith("[") else ("", text[10:-1])
-        if option.show_default and option.default is not None:
-            given = option.default if isinstance(option.default, tuple) else (option.default,)
-            default = ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in given)
-        choice = " ".join(option.type.choices) if isinstance(option.type, click.Choice) else ""
-        meaning = "; ".join(part for part in (text.rstrip("."), f"one of: {choice}" if choice else "") if part)
-        rows.append((" ".join(f"`{flag}`" for flag in option.opts), meaning, default))
-    return table(("option", "meaning", "default"), rows)
-
-
-def commands_list() -> str:
-    parts = []
-    for name, command in leaves():
-        about = textwrap.fill(" ".join((command.help or "").split()), 120)
-        parts.append(f"## compcomm {name}\n\n{about}\n\n{options_table(command)}\n")
-    return "\n".join(parts)
-
-
-TABLES: dict[str, Callable[[], str]] = {
-    "fields": fields_table,
-    "columns": columns_table,
-    "rules": rules_table,
-    "presets": presets_table,
-    "comparison": comparison_table,
-    "case-study": case_study_table,
-    "steps": steps_table,
-    "commands": commands_list,
-}
+    faster, slower = (sweep({"cost_model": "comp_vs_comm", "set": {**point, **changed}}).columns
+                      for changed in ({"flop_vs_bw": 4}, {"network": 0.25}))  # fmt: skip
+    assert faster["serialized_comm_fraction"] == pytest.approx(slower["serialized_comm_fraction"], rel=1e-12)
 
 
 def regenerated(page: Path) -> str:

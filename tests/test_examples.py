@@ -14,7 +14,8 @@ from comp_comm.hardware.lint import lint
 from comp_comm.sweep import sweep
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-TESTED = {"my-cluster.yaml", "evolve_hardware.yaml", "sweep_from_python.py", "questions.sh"}
+TESTED = {"my-cluster.yaml", "evolve_hardware.yaml", "layouts.yaml", "sweep_from_python.py", "explain_the_best.py",
+          "questions.sh", "check_this_machine.py"}  # fmt: skip
 
 
 def test_every_example_is_tested():
@@ -47,11 +48,41 @@ def test_evolve_hardware(tmp_path, monkeypatch):
         assert fast["exposed_comm_fraction"] < slow["exposed_comm_fraction"]
 
 
-def test_sweep_from_python(tmp_path):
-    done = subprocess.run([sys.executable, EXAMPLES / "sweep_from_python.py"], cwd=tmp_path, capture_output=True,
-                          text=True, check=False)  # fmt: skip
+def test_layouts():
+    rows = sweep(str(EXAMPLES / "layouts.yaml")).to_records()
+    assert len(rows) == 3 * 4 * 2
+    assert all(row["dp"] == 256 // (row["tp"] * row["pp"]) for row in rows)
+    assert {row["reason"] for row in rows} == {None, "does not fit: memory exceeds that of the device"}
+
+
+def test_layouts_on_the_command_line(capsys):
+    study = str(EXAMPLES / "layouts.yaml")
+    assert run(["sweep", study]) == 0
+    pivot = capsys.readouterr().out
+    assert "pp  micro_batch  tp 2  tp 4  tp 8" in pivot
+    assert run(["sweep", study, "--top", "3", "--columns", "tp,pp,dp,micro_batch,step_s,memory_gib"]) == 0
+    assert run(["explain", study, "--tp", "8", "--pp", "2", "--micro-batch", "1"]) == 0
+
+
+def python(name, folder):
+    """Run an example in a folder; return what it prints."""
+    done = subprocess.run([sys.executable, EXAMPLES / name], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "64K wide: TP 256 today, TP 64 at flop-vs-bw 4" in done.stdout
+    return done.stdout
+
+
+def test_sweep_from_python(tmp_path):
+    assert "64K wide: TP 256 today, TP 64 at flop-vs-bw 4" in python("sweep_from_python.py", tmp_path)
+
+
+def test_explain_the_best(tmp_path):
+    lines = python("explain_the_best.py", tmp_path).splitlines()
+    best = sweep(str(EXAMPLES / "layouts.yaml"), top=1, by="tokens_per_s").to_records()[0]
+    assert lines[0].startswith(f"TP {best['tp']}, PP {best['pp']}, DP {best['dp']}, micro-batch {best['micro_batch']}:")
+    shares = [float(line.split()[-2]) for line in lines if line.startswith("  ")]
+    assert len(shares) == 6
+    assert abs(sum(shares) - 100) < 0.5
+    assert lines[-1].startswith("twice the ")
 
 
 @pytest.mark.skipif(shutil.which("sh") is None, reason="needs a POSIX shell")
@@ -64,3 +95,11 @@ def test_questions(tmp_path):
                           text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "3.659" in done.stdout
+
+
+def test_check_this_machine(capsys):
+    """Two processes run layers that were predicted from kernels measured just before: minutes, and PyTorch."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    done = subprocess.run([sys.executable, str(EXAMPLES / "check_this_machine.py")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "mean error" in done.stdout

@@ -12,7 +12,7 @@ NAMES = [
     "p100-sxm", "v100-sxm-16gb", "v100-sxm-32gb", "a100-sxm-40gb", "a100-sxm-80gb", "h100-sxm", "h100-96gb",
     "h200-sxm", "b200-sxm", "gb200-nvl72", "b300-sxm", "gb300-nvl72", "rubin-nvl72", "mi50", "mi60", "mi100", "mi210",
     "mi250x", "mi300x", "mi325x", "mi355x", "mi455x", "tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7",
-    "trainium1", "trainium2", "trainium3", "gaudi2", "gaudi3",
+    "trainium1", "trainium2", "trainium3", "gaudi2", "gaudi3", "perlmutter",
 ]  # fmt: skip
 
 # Year, TFLOP/s of 16 bit (f: fp16, b: bf16, fb: both) and of FP8, GiB, GB/s of memory; then the scale-up domain and
@@ -27,6 +27,7 @@ h100-sxm      2022 fb 989.4  1978.9 80  3350   8    450   50
 h100-96gb     2023 fb 989.4  1978.9 96  -      8    450   50
 h200-sxm      2024 fb 989.4  1978.9 141 4800   8    450   50
 b200-sxm      2025 fb 2250   4500   180 8000   8    900   50
+perlmutter    2021 fb 312    -      40  1555   4    300   25
 gb200-nvl72   2025 fb 2500   5000   186 8000   72   900   50
 b300-sxm      2025 fb 2250   4500   288 8000   8    900   100
 gb300-nvl72   2025 fb 2500   5000   288 8000   72   900   100
@@ -103,7 +104,7 @@ def test_numbers_are_the_vendors(row, shipped):
 @pytest.mark.parametrize(
     ("topology", "names"),
     [
-        ("mesh", "mi100 mi210 mi300x mi325x mi355x gaudi2 gaudi3"),
+        ("mesh", "mi100 mi210 mi300x mi325x mi355x gaudi2 gaudi3 perlmutter"),
         ("torus 1", "mi50 mi60"),
         ("torus 2", "tpu-v3 tpu-v5e tpu-v6e trainium1"),
         ("torus 3", "tpu-v4 tpu-v5p tpu-v7 trainium2"),
@@ -125,8 +126,8 @@ def test_every_profile_times_work_and_has_both_tiers(name, shipped):
     for key in ("timing.gemm_efficiency", "timing.memory_efficiency", "network.scale-up.efficiency"):
         assert 0.25 < profile.value(key) <= 1, key
     if name != "mi210":  # the paper's machine: its presets carry these
-        assert 2e-6 < profile.value("timing.kernel_latency") < 10e-6
-        assert profile.value("network.scale-out.latency") == 5e-6
+        assert 0.2e-6 < profile.value("timing.kernel_latency") < 10e-6  # the A100's is of its smallest products only
+        assert 4e-6 < profile.value("network.scale-out.latency") <= 5e-6
     hardware = profile.hardware(profile.precisions[0])
     assert float(hardware.peak_flops) == profile.value(f"peak.{profile.precisions[0]}")
 
@@ -134,18 +135,18 @@ def test_every_profile_times_work_and_has_both_tiers(name, shipped):
 @pytest.mark.parametrize(
     ("name", "gemm", "memory", "launch_us"),
     [
-        ("a100-sxm-80gb", 0.835, 0.65, 4.6),
-        ("a100-sxm-40gb", 0.835, 0.65, 4.6),
-        ("h100-sxm", 0.844, 0.81, 2.7),
-        ("h200-sxm", 0.825, 0.74, 2.7),
-        ("b200-sxm", 0.739, 0.69, 2.1),
-        ("gb200-nvl72", 0.727, 0.71, 2.1),
+        ("a100-sxm-80gb", 0.949, 0.815, 0.333),
+        ("a100-sxm-40gb", 0.949, 0.815, 0.333),
+        ("h100-sxm", 0.833, 0.984, 2.52),
+        ("h200-sxm", 0.813, 1.0, 2.56),
+        ("b200-sxm", 0.722, 0.818, 2.07),
+        ("gb200-nvl72", 0.718, 0.795, 2.12),
     ],
 )
 def test_fitted_timing(name, gemm, memory, launch_us, shipped):
     timing = shipped[name].hardware("bf16").timing
-    assert (timing.gemm_efficiency, timing.memory_efficiency) == (gemm, memory)
-    assert timing.kernel_latency == pytest.approx(launch_us * 1e-6)
+    assert (timing.gemm_efficiency, timing.memory_efficiency) == pytest.approx((gemm, memory), rel=1e-3)
+    assert timing.kernel_latency == pytest.approx(launch_us * 1e-6, rel=5e-3)
     assert shipped[name].numbers["timing.gemm_efficiency"].certainty == "calibrated"
 
 

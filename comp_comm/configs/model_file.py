@@ -1,22 +1,33 @@
-"""Reading a model (its published dimensions) from YAML."""
+"""Reading a model (its published dimensions) from YAML, or from a file of another kind that describes one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from comp_comm.configs import catalogue
+from comp_comm.configs import catalogue, model_names, strict_yaml
 from comp_comm.configs.axes import read_value
+from comp_comm.configs.model_names import ABOUT, DIMENSIONS
 from comp_comm.configs.reader import Reader
-from comp_comm.errors import Problems
+from comp_comm.configs.strict_yaml import Document
+from comp_comm.errors import ConfigError, Problem, Problems
 from comp_comm.fields import FIELDS, Value
+from comp_comm.transformer import Transformer, resolved, transformer_rules
 
-DIMENSIONS = tuple(name for name, field in FIELDS.items() if field.group == "transformer")
-KEYS = ("name", "title", "source", "year", "notes", *DIMENSIONS)
+if TYPE_CHECKING:
+    from comp_comm.configs.importers.imported import Imported
+
+KEYS = (*ABOUT, *DIMENSIONS)
+COUNTED = ("hidden", "layers", "heads")  # what parameters cannot be counted without
 
 
 @dataclass(frozen=True)
 class Model:
-    """A published model: its fields, and where they are from. ``notes`` say what the source has wrong."""
+    """A published model: its fields, and where they are from. ``notes`` say what the source has wrong.
+
+    ``published_parameters`` is what its publishers say (a whole number where it is exact). ``study`` is the study that
+    a file of another kind means, ``layout`` what that says beside the model.
+    """
 
     name: str
     title: str
@@ -24,14 +35,89 @@ class Model:
     source: str
     fields: dict[str, Value]
     notes: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    published_parameters: float | None = None
+    layout: dict[str, Value] = field(default_factory=dict)
+    study: dict[str, Any] = field(default_factory=dict)
+
+    def transformer(self) -> Transformer:
+        """Return the model with every dimension that follows from the others.
+
+        Raises ``ConfigError`` where one is missing that nothing follows from, or the dimensions do not fit together.
+
+        >>> float(load_model("llama-2-7b").transformer().head_dim)
+        128.0
+        """
+        missing = [name for name in COUNTED if name not in self.fields]
+        if missing:
+            raise ConfigError(Problem(f"'{name}' is missing", file=self.name) for name in missing)
+        given = _as_transformer(self.fields)
+        whole = resolved(given)
+        broken = [rule for rule in transformer_rules(given, whole) if rule.broken.any()]
+        if broken:
+            raise ConfigError(Problem(rule.reason, key=rule.fields[0], file=self.name) for rule in broken)
+        return whole
+
+
+def _as_transformer(fields: dict[str, Value]) -> Transformer:
+    """Return fields as the numbers and codes that a transformer has of them."""
+    numbers: dict[str, Any] = {"seq_len": 1, "vocab": 0}
+    for name, value in fields.items():
+        if name != "parameters":
+            numbers[name] = FIELDS[name].words.index(str(value)) if FIELDS[name].kind == "choice" else value
+    return Transformer(**numbers)
 
 
 def load_model(reference: str, beside: str = "") -> Model:
-    """Return the model a catalogue name or a path means. Raises ``ConfigError`` with every problem in it."""
-    reader = _Reader(catalogue.read("model", reference, beside), Problems())
+    """Return the model that a catalogue name, an alias or a path means; a Hugging Face config.json is one, too.
+
+    Raises ``ConfigError`` with every problem in it, and for a file that describes a layout beside the model.
+    """
+    model = load_any(reference, beside)
+    if model.layout:
+        names = ", ".join(model.layout)
+        raise ConfigError(f"'{reference}' describes a layout beside the model ({names}): make it a study with "
+                          f"'compcomm import {reference}'")  # fmt: skip
+    return model
+
+
+def load_any(reference: str, beside: str = "") -> Model:
+    """Return the model in a file, whatever else that describes."""
+    found = model_names.resolve(reference, beside)
+    content, shown = catalogue.content("model", found, beside)
+    if found in catalogue.names("model"):
+        return _read(strict_yaml.load(content, shown))
+    # The readers of other tools' files are many: they are imported where there is such a file.
+    from comp_comm.configs.importers.reading import import_text, is_own_model, text_of
+
+    text = text_of(content, shown)
+    return (
+        _read(strict_yaml.load(text, shown))
+        if is_own_model(text, shown)
+        else model_of(import_text(text, shown), beside)
+    )
+
+
+def _read(document: Document) -> Model:
+    reader = _Reader(document, Problems())
     model = reader.model()
     reader.problems.raise_if_any()
     return model
+
+
+def model_of(found: Imported, beside: str = "") -> Model:
+    """Return the model that an import describes, or names."""
+    from comp_comm.configs.importers.study_text import study_of
+
+    own = {name: value for name, value in found.fields.items() if name in DIMENSIONS}
+    layout = {name: value for name, value in found.fields.items() if name not in DIMENSIONS}
+    model = Model(found.name, found.title, found.year, found.source, own, found.notes)
+    if found.model:
+        base = load_model(found.model, beside)
+        model = replace(base, fields={**base.fields, **own}, notes=(*base.notes, *found.notes))
+    elif found.needs_model:
+        raise ConfigError([Problem("has no model: 'compcomm import FILE --model NAME' adds one", file=found.source)])
+    return replace(model, layout=layout, study=study_of(found))
 
 
 class _Reader(Reader):
@@ -44,7 +130,9 @@ class _Reader(Reader):
             year=self._whole("year"),
             source=self._text("source", ""),
             fields=self._fields(),
-            notes=self._notes(),
+            notes=self._texts("notes"),
+            aliases=self._texts("aliases"),
+            published_parameters=self._published(),
         )
 
     def _fields(self) -> dict[str, Value]:
@@ -62,9 +150,18 @@ class _Reader(Reader):
             return 0
         return int(value)
 
-    def _notes(self) -> tuple[str, ...]:
-        notes = self.document.data.get("notes", [])
-        if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
-            self._problem(("notes",), "must be a list of texts")
+    def _published(self) -> float | None:
+        value = self.document.data.get("published_parameters")
+        if value is None:
+            return None
+        if type(value) not in (int, float) or not 1 <= value <= 1e16:
+            self._problem(("published_parameters",), "must be a number from 1 to 1e16")
+            return None
+        return float(value) if type(value) is float else int(value)
+
+    def _texts(self, key: str) -> tuple[str, ...]:
+        texts = self.document.data.get(key, [])
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            self._problem((key,), "must be a list of texts")
             return ()
-        return tuple(notes)
+        return tuple(texts)

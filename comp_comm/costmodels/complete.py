@@ -92,7 +92,7 @@ class Step(StepWork):
     def span(self, peers: Peers) -> Span:
         """Return what a group crosses on the network: found once for all of its collectives."""
         if peers not in self._spans:
-            self._spans[peers] = span_of(self.hardware, Group(peers.size, peers.stride))
+            self._spans[peers] = span_of(self.hardware, Group(peers.size, peers.stride, peers.parts))
         return self._spans[peers]
 
     def groups(self) -> list[tuple[str, Peers]]:
@@ -279,12 +279,20 @@ class Step(StepWork):
 
     @cached_property
     def comm(self) -> dict[str, Spent]:
-        """Seconds of communication in a step by group; groups that do not communicate are left out."""
+        """Seconds of communication in a step by group; groups that do not communicate are left out.
+
+        A second of compute hides one second of one group: the layers' first, then sends, then states.
+        """
         found = {group: self._layers_spent(group) for group in GROUPS if group in self.layer_groups}
+        compute = self.compute_s + self.recompute_s
+        free = compute - to_float(sum((spent.hidden for spent in found.values()), ZERO))
         if self.sends:
-            found["pp"] = self._sends_spent()
+            found["pp"] = self._sends_spent(np.maximum(free, 0.0))
+            free = free - found["pp"].hidden
         if self.states:
-            found["dp"] = state_spent(self.context, self.states, self._windows(), self.scenario)
+            share = np.maximum(free, 0.0) / compute
+            windows = tuple(share * window for window in self._windows())
+            found["dp"] = state_spent(self.context, self.states, windows, self.scenario)
         if self.world:
             found["world"] = Spent(self.world[0].seconds * self.world[0].message.count, ZERO, ZERO)
         return found
@@ -309,14 +317,14 @@ class Step(StepWork):
         """Return the parts of a stage, and how often it has each."""
         return [(self.layer, stage.layers), (self.embedding, stage.embedding), (self.logits, stage.logits)]
 
-    def _sends_spent(self) -> Spent:
+    def _sends_spent(self, free: Array) -> Spent:
         """Return the sends of the slowest stage: a micro-batch in and out, forward and backward."""
         overlaps = np.asarray(self.layout.overlap_pp) > 0
         total = 2.0 * to_float(self.layout.accumulation) * self.pipeline.sends_s
         if not overlaps.any():
             return Spent(total, ZERO, ZERO)
         total = total * np.where(overlaps, self.scenario.interference, 1.0)
-        return overlapped(total, np.minimum(total, self.compute_s), overlaps)
+        return overlapped(total, np.minimum(total, free), overlaps)
 
     def _windows(self) -> tuple[Array, Array, Array]:
         """Return the compute beside which states may be sent: a micro-batch forward, one backward, and all of them."""

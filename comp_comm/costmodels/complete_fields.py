@@ -25,7 +25,13 @@ NEEDS = {
     "top_k": "experts", "moe_ffn_hidden": "experts", "shared_experts": "experts", "shared_ffn_hidden": "experts",
     "dense_layers": "experts", "moe_every": "experts", "capacity_factor": "experts", "router_bias": "experts",
     "global_every": "window", "rope_head_dim": "kv_lora_rank", "q_lora_rank": "kv_lora_rank",
-    "max_positions": "position",
+    "etp": "experts",
+}  # fmt: skip
+# A field that means nothing unless another one has this word.
+NEEDS_WORD = {
+    "max_positions": ("position", "learned"), "encoder_seq_len": ("architecture", "encoder-decoder"),
+    "encoder_layers": ("architecture", "encoder-decoder"), "classes": ("architecture", "vit"),
+    "patch_features": ("architecture", "vit"),
 }  # fmt: skip
 # Inputs a row always shows; those that follow from others are taken from the answer.
 SHOWN = ("hidden", "layers", "seq_len", "gpus", "tp", "cp", "pp", "dp", "micro_batch", "global_batch", "flop_vs_bw")

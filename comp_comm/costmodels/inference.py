@@ -117,7 +117,7 @@ class Serving(StepWork):
         return Pass(layers * layer_s + ends, [(call, times) for call, times in calls if np.any(times > 0)])
 
     def _call(self, message: Message) -> Call:
-        group = Group(message.peers.size, message.peers.stride)
+        group = Group(message.peers.size, message.peers.stride, message.peers.parts)
         algorithm = self.layout.collective_algorithm
         return Call(message, collective_seconds(self.hardware, message.kind, message.message_bytes, group, algorithm))
 
@@ -230,7 +230,8 @@ class Serving(StepWork):
         rules = [*transformer_rules(self.scenario.transformer, t), *layout_rules(given, layout)]
         rules += [*layer_rules(t, layout), *stage_rules(t, given, layout), *_only_in_training(self)]
         for call, _ in (*self.prefill.calls, *self.decode.calls):
-            group = Group(call.message.peers.size, call.message.peers.stride)
+            peers = call.message.peers
+            group = Group(peers.size, peers.stride, peers.parts)
             rules += [blank(key, mask, call.message.group) for key, mask in blanks(self.hardware, group)]
         over = np.asarray(self.memory_bytes > to_float(self.hardware.memory_capacity))
         rules.append(Violation(over, NO_ROOM, ("memory_capacity",), wrong=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from comp_comm.costmodels.answer import Column, table_of
 from comp_comm.costmodels.complete_fields import FIELDS as COMPLETE
 from comp_comm.costmodels.complete_fields import NEEDS as COMPLETE_NEEDS
+from comp_comm.costmodels.complete_fields import NEEDS_WORD as COMPLETE_NEEDS_WORD
 
 GIB = 2.0**30
 # What only training has.
@@ -17,6 +18,7 @@ TRAINING = (
 )  # fmt: skip
 FIELDS = (*(name for name in COMPLETE if name not in TRAINING), "output_len", "kv_precision")
 NEEDS = {name: other for name, other in COMPLETE_NEEDS.items() if name in FIELDS}
+NEEDS_WORD = {name: other for name, other in COMPLETE_NEEDS_WORD.items() if name in FIELDS}
 
 _COLUMNS = (
     Column("ttft_s", "s", "time to first token: prefill of a micro-batch of prompts", lambda b: b.ttft_s),

@@ -134,14 +134,24 @@ class LayerTimes:
     @cached_property
     def forward(self) -> dict[str, Spent]:
         """Communication of the forward pass by group."""
-        return {group: self._spent(group, 0, lambda message: message.count) for group in self.groups}
+        return self._pass(0, lambda message: message.count)
 
     @cached_property
     def backward(self) -> dict[str, Spent]:
         """Communication of the backward pass by group."""
-        return {group: self._spent(group, 1, lambda message: message.backward) for group in self.groups}
+        return self._pass(1, lambda message: message.backward)
 
-    def _spent(self, group: str, number: int, times: Callable[[Message], Numeric]) -> Spent:
+    def _pass(self, number: int, times: Callable[[Message], Numeric]) -> dict[str, Spent]:
+        """Return what each group spends; a second of compute hides one second of one group."""
+        found: dict[str, Spent] = {}
+        free = self.compute[number]
+        for group in sorted(self.groups, key=("cp", "tp", "ep").index):
+            spent = self._spent(group, number, times, free)
+            free = np.maximum(free - spent.hidden, 0.0) if spent.hidden is not ZERO else free
+            found[group] = spent
+        return found
+
+    def _spent(self, group: str, number: int, times: Callable[[Message], Numeric], free: Array) -> Spent:
         total = ZERO
         for call in self.calls:
             if call.message.group == group:
@@ -152,13 +162,13 @@ class LayerTimes:
         elif group == "tp":
             overlaps, window = np.asarray(layout.overlap_tp) > 0, self.gemms[number]
         else:
-            overlaps, window = np.asarray(layout.overlap_ep) > 0, self.compute[number]
+            overlaps, window = np.asarray(layout.overlap_ep) > 0, free
         if not overlaps.any():
             return Spent(total, ZERO, ZERO)
         slowed = total * np.where(overlaps, self.interference, 1.0)
         # A GEMM split over its TP group waits for the first of its parts.
         able = slowed * (1 - 1 / to_float(layout.tp)) if group == "tp" else slowed
-        return overlapped(slowed, np.minimum(able, window), overlaps)
+        return overlapped(slowed, np.minimum(able, np.minimum(window, free)), overlaps)
 
 
 def visible(spent: dict[str, Spent]) -> Array:

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comp_comm.costmodels import (
+    amped,
+    amped_columns,
     breakdown,
     comp_vs_comm,
     complete,
     complete_columns,
     complete_fields,
+    foundation_columns,
+    foundation_models,
     inference,
     inference_columns,
     near,
@@ -29,7 +33,8 @@ class CostModel:
 
     ``ranking`` is the column rows are ranked by, ``headline`` the one a table shows, ``shown`` the inputs a row always
     has, ``derived`` those of them that the answer gives, since they follow from others. ``defaults`` are its own,
-    ``needs`` names for a field the one without which it means nothing. ``for_required_tp`` are fields it reads only to
+    ``needs`` names for a field the one without which it means nothing, and ``needs_word`` the one that must have a
+    certain word. ``for_required_tp`` are fields it reads only to
     derive ``tp: required``; ``base_timing`` says that presets of a profile are not for it; ``far`` are fields that
     the costly part of its arithmetic does not depend on.
     """
@@ -46,6 +51,7 @@ class CostModel:
     derived: Mapping[str, Callable[[Any], Array]] = field(default_factory=dict)
     defaults: Mapping[str, Value] = field(default_factory=dict)
     needs: Mapping[str, str] = field(default_factory=dict)
+    needs_word: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     for_required_tp: tuple[str, ...] = ()
     base_timing: bool = False
     far: tuple[str, ...] = ()
@@ -69,6 +75,7 @@ COST_MODELS = {
         derived=complete_columns.DERIVED,
         defaults=complete_fields.DEFAULTS,
         needs=complete_fields.NEEDS,
+        needs_word=complete_fields.NEEDS_WORD,
         base_timing=True,
         far=near.FAR,
     ),
@@ -85,6 +92,7 @@ COST_MODELS = {
         derived={name: complete_columns.DERIVED[name] for name in ("gpus", "dp")},
         defaults=complete_fields.DEFAULTS,
         needs=inference_columns.NEEDS,
+        needs_word=inference_columns.NEEDS_WORD,
         base_timing=True,
     ),
     "comp_vs_comm": CostModel(
@@ -98,6 +106,34 @@ COST_MODELS = {
         headline="serialized_comm_fraction",
         shown=(*comp_vs_comm.REQUIRED, "flop_vs_bw"),
         for_required_tp=comp_vs_comm.FOR_REQUIRED_TP,
+    ),
+    "foundation_models": CostModel(
+        "foundation_models",
+        "a training step under 1D, 2D or sequence-split TP on two network tiers, as in arXiv:2410.00273",
+        foundation_models.evaluate,
+        foundation_columns.FIELDS,
+        foundation_columns.REQUIRED,
+        foundation_columns.COLUMNS,
+        ranking="tokens_per_s",
+        headline="exposed_comm_fraction",
+        shown=foundation_columns.SHOWN,
+        derived=foundation_columns.DERIVED,
+        defaults=foundation_columns.DEFAULTS,
+        base_timing=True,
+    ),
+    "amped": CostModel(
+        "amped",
+        "a training step on nodes, its mapping within and between them, as in AMPeD (ISPASS 2023)",
+        amped.evaluate,
+        amped_columns.FIELDS,
+        amped_columns.REQUIRED,
+        amped_columns.COLUMNS,
+        ranking="tokens_per_s",
+        headline="exposed_comm_fraction",
+        shown=amped_columns.SHOWN,
+        derived=amped_columns.DERIVED,
+        defaults=amped_columns.DEFAULTS,
+        needs=amped_columns.NEEDS,
     ),
 }
 DEFAULT_COST_MODEL = "complete"

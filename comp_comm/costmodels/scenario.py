@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from comp_comm.costmodels.mesh import Mesh
 from comp_comm.costmodels.near import Near
 from comp_comm.formats import BF16, Formats
 from comp_comm.formulas.arrays import Numeric
@@ -27,7 +28,7 @@ class WhatIf:
     fused_tiles: Numeric = 8
 
 
-AS_IT_IS = WhatIf()
+AS_IT_IS, ONE_DEVICE = WhatIf(), Mesh()
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Scenario:
     FLOP that a causal mask hides are not counted; ``output_len`` tokens are generated in inference, with
     ``kv_bytes`` for a number of the KV cache. ``sustained`` (NaN: the profile's) is the share of its isolated speed
     a kernel keeps. ``violations`` are rules broken before the cost model is asked. ``near`` has rows that many
-    points share.
+    points share. ``mesh`` is the layout as two other papers have it.
     """
 
     transformer: Transformer
@@ -60,3 +61,4 @@ class Scenario:
     kv_bytes: Numeric = 2
     violations: tuple[Violation, ...] = ()
     near: Near | None = None
+    mesh: Mesh = ONE_DEVICE

@@ -15,7 +15,7 @@ USABLE = 0.85  # of the compute beside which states are sent: before it begins a
 CONTENTION = 0.1  # of hidden communication that shows all the same: it takes compute units and memory bandwidth
 
 
-def state_spent(c: Context, calls: Sequence[Call], windows: tuple[Array, Array, Array], scenario: Scenario) -> Spent:
+def state_spent(c: Context, calls: Sequence[Call], windows: Sequence[Array], scenario: Scenario) -> Spent:
     """Return the seconds of all collectives of states in a step, and what of them is hidden.
 
     Gradients are reduced while the last micro-batch goes backward, weights gathered while the first goes forward; under

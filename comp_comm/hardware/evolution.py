@@ -11,7 +11,7 @@ import numpy as np
 from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.hardware.numbers import Hardware, Tier
 
-LATENCIES = ("latency", "entry_latency", "tree_latency", "reduction_latency")
+LATENCIES = ("latency", "entry_latency", "tree_latency", "reduction_latency", "bulk_latency", "bulk_tree_latency")
 
 
 def evolve(
@@ -45,6 +45,8 @@ def evolve(
     timing = hardware.timing
     if np.any(to_float(latency) != 1):
         timing = replace(timing, collective_latency=to_float(timing.collective_latency) * latency)
+    if not np.isnan(to_float(timing.vector_flops)).all():
+        timing = replace(timing, vector_flops=to_float(timing.vector_flops) * (to_float(flop_vs_bw) * flops))
     return replace(
         hardware,
         peak_flops=to_float(hardware.peak_flops) * (to_float(flop_vs_bw) * flops),

@@ -23,6 +23,13 @@ class Tier:
     network reduces messages by itself (0: it cannot), ``reduction_latency`` the seconds of that, and
     ``reduction_members`` how many devices of a domain it takes. Here all latencies are 0; a profile that leaves one out
     gets what is usual.
+
+    Of libraries that carry large messages by another protocol: ``bulk_latency`` seconds of one of its hops and
+    ``bulk_tree_latency`` of one of its levels (0: there is one protocol), ``switch_size`` bytes per device from which
+    groups inside the innermost domain take it (0: wherever it is faster, as between domains), and ``eager`` how many
+    times a device's bandwidth the protocol of small messages handles, besides sending (0: it costs nothing). ``alone``
+    is the share of its bandwidth left to a device that is the only one of its domain: it sends and receives by one
+    link.
     """
 
     domain: Numeric
@@ -37,6 +44,11 @@ class Tier:
     reduction: Numeric = 0.0
     reduction_latency: Numeric = 0.0
     reduction_members: Numeric = 2.0
+    bulk_latency: Numeric = 0.0
+    bulk_tree_latency: Numeric = 0.0
+    switch_size: Numeric = 0.0
+    eager: Numeric = 0.0
+    alone: Numeric = 1.0
 
 
 @dataclass(frozen=True)
@@ -47,9 +59,12 @@ class Timing:
     the tiers' own numbers where ``use_tiers`` is 0: then the innermost tier's bandwidth serves every group.
 
     From ``sustained`` on they are of whole training steps: what a GEMM keeps of its isolated speed, its ramp in the
-    inner dimension, the share of HBM bandwidth element-wise kernels stream at, flash attention's share of the peak and
-    its ramp in the sequence, and what the network beyond the innermost tier keeps of its isolated bandwidth. Their
-    defaults are medians over published runs and kernels of several devices.
+    inner dimension and in tiles, the cost of splitting it and the tiles of a wave, the share of HBM bandwidth
+    element-wise kernels stream at and their start, flash attention's share of the peak, its start, ramp in blocks of
+    queries, share of HBM bandwidth and exponent of the head dimension, and what the network beyond the innermost tier
+    keeps of its isolated bandwidth. Their defaults are medians over published runs and kernels of several devices.
+
+    ``vector_flops`` are the FLOP/s of element-wise work, which only the models of other papers ask for.
 
     ``collective_latency`` is the start of any collective on the tiers; ``own_shard`` is the share of its wire time that
     a device's own shard takes inside a domain. Their defaults are fitted on collectives of many systems.
@@ -68,13 +83,21 @@ class Timing:
     network_efficiency: Numeric = np.nan
     all_reduce_latency: Numeric = 0.0
     sustained: Numeric = 0.8
-    gemm_ramp_k: Numeric = 150.0
+    gemm_ramp_k: Numeric = 100.0
+    gemm_ramp_tiles: Numeric = 45.0
+    gemm_split_k: Numeric = 1000.0
+    gemm_wave: Numeric = 0.0
     stream_efficiency: Numeric = 0.8
+    stream_latency: Numeric = 0.0
     flash_efficiency: Numeric = 0.5
-    flash_ramp: Numeric = 500.0
+    flash_latency: Numeric = 9e-6
+    flash_ramp_blocks: Numeric = 150.0
+    flash_memory_efficiency: Numeric = 0.35
+    flash_head_exponent: Numeric = 0.6
     network_sustained: Numeric = 0.67
     collective_latency: Numeric = 9.5e-6
     own_shard: Numeric = 0.4
+    vector_flops: Numeric = np.nan
 
     @property
     def memory_bound(self) -> bool:

@@ -20,6 +20,8 @@ TIER_KINDS = {
     "domain": "count", "bandwidth": "bytes/s", "latency": "seconds", "efficiency": "share", "axes": "count",
     "entry_latency": "seconds", "tree_latency": "seconds",
     "reduction": "share", "reduction_latency": "seconds", "reduction_members": "count",
+    "bulk_latency": "seconds", "bulk_tree_latency": "seconds", "switch_size": "bytes", "eager": "count",
+    "alone": "share",
 }  # fmt: skip
 # Seconds for tiers beyond the innermost whose profile says nothing; in the innermost, collectives count single hops.
 ENTRY_LATENCY, TREE_LATENCY = 13e-6, 24e-6
@@ -40,12 +42,20 @@ TIMING_KINDS = {
     "all_reduce_latency": "seconds",
     "sustained": "share",
     "gemm_ramp_k": "count",
+    "gemm_ramp_tiles": "count",
+    "gemm_split_k": "count",
+    "gemm_wave": "count",
     "stream_efficiency": "share",
+    "stream_latency": "seconds",
     "flash_efficiency": "share",
-    "flash_ramp": "count",
+    "flash_latency": "seconds",
+    "flash_ramp_blocks": "count",
+    "flash_memory_efficiency": "share",
+    "flash_head_exponent": "count",
     "network_sustained": "share",
     "collective_latency": "seconds",
     "own_shard": "share",
+    "vector_flops": "FLOP/s",
 }
 BLANK = float("nan")
 BASE_TIMING = "base"  # asks for the profile's own timing, whatever preset is its default
@@ -152,6 +162,11 @@ class Profile:
             reduction=number("reduction", 0.0),
             reduction_latency=number("reduction_latency", REDUCTION_LATENCY),
             reduction_members=number("reduction_members", REDUCTION_MEMBERS),
+            bulk_latency=number("bulk_latency", 0.0),
+            bulk_tree_latency=number("bulk_tree_latency", 0.0),
+            switch_size=number("switch_size", 0.0),
+            eager=number("eager", 0.0),
+            alone=number("alone", 1.0),
         )
 
     def _timing(self, preset: str | None) -> Timing:

@@ -9,7 +9,7 @@ import numpy as np
 
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.layout import Layout
+from comp_comm.layout import STAGE, Layout
 from comp_comm.operations.shapes import Peers
 from comp_comm.transformer import VIT, Transformer
 
@@ -60,12 +60,12 @@ class Context:
     @cached_property
     def ep_peers(self) -> Peers:
         """Devices that share the experts out."""
-        return Peers(self.layout.ep, self.layout.expert_stride)
+        return Peers(self.layout.ep, parts=self.layout.spread(STAGE, self.layout.ep, self.layout.etp))
 
     @cached_property
     def etp_peers(self) -> Peers:
         """Devices that split an expert."""
-        return Peers(self.layout.etp, 1.0)
+        return Peers(self.layout.etp, parts=self.layout.spread(STAGE, self.layout.etp))
 
     @cached_property
     def heads(self) -> Array:

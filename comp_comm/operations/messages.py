@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.layout import REPLICAS, STAGE
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.parameters import Parameters
 from comp_comm.operations.shapes import Message, Peers
@@ -171,20 +172,19 @@ def state_messages(c: Context, held: Parameters, layers: Array, ends: Array) -> 
     of a whole step.
     """
     layout = c.layout
-    stride = layout.stride("dp")
-    if any_of(to_float(layout.cp) - 1):  # replicas are those of CP too
-        stride = np.where(to_float(layout.cp) > 1, np.minimum(stride, layout.stride("cp")), stride)
-    found = _states(c, "", layers, layers * held.layer + ends, (layout.replicas, to_float(layout.dp_shard)), stride)
+    group = (layout.replicas, to_float(layout.dp_shard), to_float(1.0))
+    found = _states(c, "", layers, layers * held.layer + ends, REPLICAS, group)
     if c.t.has_experts:
-        group = (layout.expert_replicas, np.minimum(layout.dp_shard, layout.expert_replicas))
-        stride = layout.expert_stride * to_float(layout.ep)
-        found += _states(c, "expert ", layers, layers * held.layer_experts, group, stride)
+        shards = np.minimum(layout.dp_shard, layout.expert_replicas)
+        group = (layout.expert_replicas, shards, to_float(layout.ep) * layout.etp)
+        found += _states(c, "expert ", layers, layers * held.layer_experts, STAGE, group)
     return found
 
 
-def _states(c: Context, name: str, layers: Array, parameters: Array, group: tuple[Array, Array], stride: Array
-            ) -> list[Message]:  # fmt: skip
-    replicas, shards = group
+def _states(c: Context, name: str, layers: Array, parameters: Array, over: tuple[str, ...],
+            group: tuple[Array, Array, Array]) -> list[Message]:  # fmt: skip
+    """Return the collectives of some parameters: their replicas, shards, and how far apart those are in ``over``."""
+    replicas, shards, apart = group
     if not any_of(replicas - 1):
         return []
     zero, steps = to_float(c.layout.zero), to_float(c.layout.accumulation)
@@ -196,13 +196,15 @@ def _states(c: Context, name: str, layers: Array, parameters: Array, group: tupl
     gradients, weights = (parameters * to_float(size) / parts for size in (c.formats.grad, c.formats.weight))
     sharded = (zero >= 1) * (shards > 1) * parts
     across = replicas / shards
-    everyone, sharing = Peers(replicas, stride), Peers(shards, stride)
+    layout = c.layout
+    everyone = Peers(replicas, parts=layout.spread(over, replicas, apart))
+    sharing = Peers(shards, parts=layout.spread(over, shards, apart))
+    others = Peers(across, parts=layout.spread(over, across, apart * shards))
     rows = (
         ("gradient all-reduce", "all_reduce", gradients, (zero == 0) * (replicas > 1) * parts, everyone),
         ("gradient reduce-scatter", "reduce_scatter", gradients, sharded * np.where(zero >= 2, steps, 1.0), sharing),
         ("weight all-gather", "all_gather", weights, sharded * np.where(zero >= 3, 2 * steps, 1.0), sharing),
-        ("all-reduce over replicas", "all_reduce", gradients / shards, (zero >= 1) * (across > 1) * parts,
-         Peers(across, stride * shards)),
+        ("all-reduce over replicas", "all_reduce", gradients / shards, (zero >= 1) * (across > 1) * parts, others),
     )  # fmt: skip
     return [Message(f"{name}{title}", "p P", calls, kind, "dp", message, to_float(0.0), peers)
             for title, kind, message, calls, peers in rows if any_of(calls)]  # fmt: skip

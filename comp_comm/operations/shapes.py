@@ -100,10 +100,14 @@ class Elementwise(Operation):
 
 @dataclass(frozen=True, eq=False)
 class Peers:
-    """Who takes part in a collective: so many devices, every so-many-th."""
+    """Who takes part in a collective: so many devices, every so-many-th.
+
+    Where they lie on several degrees of the layout, ``parts`` are the size and stride of each.
+    """
 
     size: Numeric
-    stride: Numeric
+    stride: Numeric = 1.0
+    parts: tuple[tuple[Numeric, Numeric], ...] = ()
 
 
 @dataclass(frozen=True)

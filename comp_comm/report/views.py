@@ -20,7 +20,7 @@ def table_view(plan: Plan) -> View | None:
     """
     view = plan.study.table
     moving = plan.grid.moving
-    across = _name(plan, "table", "columns", view.get("columns", "tp"), moving)
+    across = _name(plan, "table", "columns", view.get("columns", _tensor_parallel(plan)), moving)
     value = _name(plan, "table", "value", view.get("value", plan.model.headline), tuple(plan.made))
     down = _names(plan, "table", "rows", view.get("rows"), plan.inputs)
     per = _names(plan, "table", "per", view.get("per"), plan.inputs)
@@ -36,6 +36,11 @@ def table_view(plan: Plan) -> View | None:
     return {"value": value, "columns": across, "rows": [n for n in down if n != across], "per": per}
 
 
+def _tensor_parallel(plan: Plan) -> str:
+    """Return what the cost model calls the tensor-parallel degree."""
+    return next(name for name in ("tp", "tp1") if name in plan.model.fields)
+
+
 def plot_view(plan: Plan) -> View:
     """Return the plot to draw: as the study says, else lines over tp (or the longest axis), one a model."""
     view = plan.study.plot
@@ -47,7 +52,8 @@ def plot_view(plan: Plan) -> View:
     for other in {"value"} & set(view) if kind == "lines" else {"lines"} & set(view):
         plan.study.problem_at(("plot", other), f"does not go with 'kind: {kind}'")
     longest = max(plan.grid.axes, key=len, default=None)
-    default_x = "tp" if "tp" in moving or longest is None else next(iter(longest.values))
+    degree = _tensor_parallel(plan)
+    default_x = degree if degree in moving or longest is None else next(iter(longest.values))
     x = _name(plan, "plot", "x", view.get("x", default_x), moving or plan.inputs)
     allowed_y = tuple(plan.made) if kind == "lines" else moving
     y = _name(plan, "plot", "y", view.get("y", plan.model.headline if kind == "lines" else None), allowed_y)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
 
 Block = tuple[slice, ...]
 
@@ -14,12 +13,20 @@ def slabs(shape: Sequence[int], most: int) -> Iterator[Block]:
     >>> list(slabs((2, 3), 3))
     [(slice(0, 1, None), slice(0, 3, None)), (slice(1, 2, None), slice(0, 3, None))]
     """
+    yield from boxes(shape, slab_size(shape, most))
+
+
+def slab_size(shape: Sequence[int], most: int) -> list[int]:
+    """Return how much of each axis a slab of at most ``most`` points takes.
+
+    >>> slab_size((9, 2, 3), 12)
+    [2, 2, 3]
+    """
     size, split = 1, len(shape)
     while split and size * shape[split - 1] <= most:
         split -= 1
         size *= shape[split]
-    chunk = [1] * max(0, split - 1) + [max(1, most // size)] * (split > 0) + list(shape[split:])
-    yield from boxes(shape, chunk)
+    return [1] * max(0, split - 1) + [max(1, most // size)] * (split > 0) + list(shape[split:])
 
 
 def boxes(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[Block]:
@@ -28,18 +35,41 @@ def boxes(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[Block]:
     >>> list(boxes((3,), (2,)))
     [(slice(0, 2, None),), (slice(2, 3, None),)]
     """
-    yield from product(*(_cut(n, part) for n, part in zip(shape, chunk, strict=True)))
+    for number in range(box_count(shape, chunk)):
+        yield nth_box(shape, chunk, number)
 
 
-def _cut(length: int, part: int) -> list[slice]:
-    return [slice(start, min(start + part, length)) for start in range(0, length, part)]
+def box_count(shape: Sequence[int], chunk: Sequence[int]) -> int:
+    """Return how many such blocks there are.
+
+    >>> box_count((3, 4), (2, 4))
+    2
+    """
+    count = 1
+    for length, part in zip(shape, chunk, strict=True):
+        count *= -(-length // part)
+    return count
 
 
-def box_size(shape: Sequence[int], supports: Sequence[Sequence[bool]], most: int) -> list[int]:
+def nth_box(shape: Sequence[int], chunk: Sequence[int], number: int) -> Block:
+    """Return one of `boxes` by its number, without making those before it.
+
+    >>> nth_box((3, 4), (2, 2), 3)
+    (slice(2, 3, None), slice(2, 4, None))
+    """
+    found: list[slice] = []
+    for length, part in zip(reversed(shape), reversed(chunk), strict=True):
+        number, place = divmod(number, -(-length // part))
+        found.append(slice(place * part, min((place + 1) * part, length)))
+    return tuple(reversed(found))
+
+
+def box_size(shape: Sequence[int], supports: Sequence[Sequence[bool]], most: int, points: int = 2**62) -> list[int]:
     """Return how much of each axis a box takes, so that many points share few numbers.
 
     ``supports`` says for each array of the cost model which axes it has. Starting from one point, the axis is doubled
-    that adds least to those arrays for the points it adds, until they hold ``most`` numbers together.
+    that adds least to those arrays for the points it adds, until they hold ``most`` numbers together, or the box that
+    many ``points``.
 
     >>> box_size((1000, 1000), [(True, False), (False, True)], 600)
     [256, 256]
@@ -47,7 +77,7 @@ def box_size(shape: Sequence[int], supports: Sequence[Sequence[bool]], most: int
     chunk = [1] * len(shape)
     while True:
         grown = [_grown(chunk, axis, shape) for axis in range(len(shape)) if chunk[axis] < shape[axis]]
-        fitting = [one for one in grown if _numbers(one, supports) <= most]
+        fitting = [one for one in grown if _numbers(one, supports) <= most and _points(one) <= points]
         if not fitting:
             return chunk
         chunk = min(fitting, key=lambda one: _numbers(one, supports) / _points(one))

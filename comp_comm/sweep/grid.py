@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from comp_comm.configs.axes import Axis
 from comp_comm.costmodels import CostModel, Scenario
+from comp_comm.costmodels.mesh import Mesh
 from comp_comm.costmodels.near import PLACEMENT, Near, Shared, far_fields
 from comp_comm.costmodels.scenario import WhatIf
 from comp_comm.fields import FIELDS, PRECISION_BYTES, Value
@@ -26,12 +27,12 @@ from comp_comm.sweep.machines import Machines, build_machines
 from comp_comm.transformer import GEMM_COUNTS, GemmCount, Transformer
 from comp_comm.violation import Violation
 
-EVOLUTION = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity")
+EVOLUTION = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "latency")
 HARDWARE = "hardware"
 FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision")
 # The base model of Eq 10 (Megatron-LM BERT 3.9B) ran on V100 with 32 GiB.
 BASE_MEMORY = 32 * 2**30
-Noun = TypeVar("Noun", Transformer, Layout, WhatIf)
+Noun = TypeVar("Noun", Transformer, Layout, WhatIf, Mesh)
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ class Grid:
             framework_bytes=self.values("framework_gib", index) * 2.0**30,
             tokens=self.values("tokens", index),
             what_if=self._noun(WhatIf, index),
+            mesh=self._noun(Mesh, index),
             output_len=self.values("output_len", index),
             kv_bytes=self._cache_bytes(index),
             near=self._near(index),

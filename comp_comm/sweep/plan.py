@@ -147,6 +147,9 @@ def _check_needs(study: Study, plan: Plan) -> None:
     for name, other in model.needs.items():
         if name in study.origins and other not in names:
             study.problem(name, f"{name} means nothing without {other}; give that too, or leave it out")
+    for name, (other, word) in model.needs_word.items():
+        if name in study.origins and word not in plan.grid.words(other):
+            study.problem(name, f"{name} means nothing unless {other} is {word}; leave it out")
     if "tp" in names and plan.grid.derives_tp and "memory_scaling" not in model.fields:
         study.problem("tp", f"'tp: required' is for comp_vs_comm; {model.name} needs a number")
 
@@ -187,7 +190,8 @@ def _check_fixed_rules(study: Study, plan: Plan, free: str | None) -> None:
 
 def notes(plan: Plan) -> list[str]:
     """Return what a reader should know that is no error: settings without effect, derived values."""
-    about = {"comp_vs_comm": _paper_notes, "complete": _step_notes}
+    about = {"comp_vs_comm": _paper_notes, "complete": _step_notes, "foundation_models": _dense_notes,
+             "amped": _dense_notes}  # fmt: skip
     found = about[plan.model.name](plan) if plan.model.name in about else []
     model, given = plan.study.model, plan.study.origins
     taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.fields and n != "seq_len"]
@@ -220,6 +224,22 @@ def _paper_notes(plan: Plan) -> list[str]:
     if model and ffn not in (0, 4 * float(model.fields.get("hidden", 0))):
         found.append(f"{plan.model.name} takes an FC dimension of 4 x hidden; {model.name} has {ffn:.0f}")
     return found
+
+
+def _dense_notes(plan: Plan) -> list[str]:
+    """Return what of a model the papers that know only a plain GPT do not see."""
+    model = plan.study.model
+    if model is None:
+        return []
+    f = model.fields
+    plain: dict[str, Value | None] = {"kv_heads": f.get("heads"), "gated": "off", "experts": 0, "window": None,
+                                      "kv_lora_rank": None, "ffn_hidden": 4 * int(f.get("hidden", 0))}  # fmt: skip
+    plain = {name: usual for name, usual in plain.items() if name not in plan.model.fields}
+    unlike = {name: f[name] for name, usual in plain.items() if f.get(name, usual) != usual}
+    if not unlike:
+        return []
+    has = ", ".join(f"{name} {value}" for name, value in unlike.items())
+    return [f"{plan.model.name} takes {model.name} for a plain GPT: it does not see {has}"]
 
 
 def _step_notes(plan: Plan) -> list[str]:

@@ -22,10 +22,14 @@ class Group(NamedTuple):
 
     Tensor parallelism takes neighbours (stride 1), data parallelism every TP-th device. A size of infinity means many
     devices on the innermost tier, the paper's optimistic convention: (n - 1) / n is 1 and bytes outweigh hops.
+
+    A group that lies on several degrees of a layout with others between them is a product of such progressions:
+    ``parts`` are their sizes and strides, and ``size`` is all of it.
     """
 
     size: Numeric
     stride: Numeric = 1
+    parts: tuple[tuple[Numeric, Numeric], ...] = ()
 
 
 def members_in(tier: Tier, group: Group) -> Array:
@@ -33,9 +37,13 @@ def members_in(tier: Tier, group: Group) -> Array:
 
     >>> float(members_in(Tier(8, 1e9, 0, 1), Group(32, stride=4)))
     2.0
+    >>> float(members_in(Tier(8, 1e9, 0, 1), Group(8, parts=((2, 1), (4, 16)))))  # pairs of neighbours, 16 apart
+    2.0
     """
-    per_domain = np.maximum(1, np.floor(to_float(tier.domain) / group.stride))
-    return np.minimum(group.size, per_domain)
+    members = to_float(1.0)
+    for size, stride in group.parts or ((group.size, group.stride),):
+        members = members * np.minimum(size, np.maximum(1, np.floor(to_float(tier.domain) / stride)))
+    return members
 
 
 def tier_bandwidth(tier: Tier, members: Numeric) -> Array:
@@ -136,7 +144,7 @@ def ring_hop_seconds(hardware: Hardware, group: Group) -> Array:
     finite = np.where(np.isinf(group.size), 1.0, group.size)
     seconds, below = to_float(0.0), to_float(1.0)
     for tier in hardware.tiers:
-        members = members_in(tier, Group(finite, group.stride))
+        members = members_in(tier, group._replace(size=finite))
         crossing = finite / below - finite / members
         seconds = seconds + 2 * np.where(crossing > 0, crossing * tier.latency, 0.0)
         below = members

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, stream_seconds
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
 
@@ -64,35 +65,44 @@ class Kernels:
         return 1 / (to_float(self.hardware.memory_bandwidth) * self.hardware.timing.memory_efficiency)
 
     @cached_property
+    def per_flash_byte(self) -> Array:
+        """Seconds a byte of memory takes in flash attention."""
+        return 1 / (to_float(self.hardware.memory_bandwidth) * self.hardware.timing.flash_memory_efficiency)
+
+    @cached_property
     def per_streamed_byte(self) -> Array:
         """Seconds an element-wise kernel's byte of memory takes."""
         return 1 / (to_float(self.hardware.memory_bandwidth) * self.hardware.timing.stream_efficiency)
 
     def gemm(self, op: Gemm) -> Passes:
-        r"""Return the seconds of a GEMM: a roofline with a ramp in its inner dimension.
-
-        .. math:: t = t_0 / 2 + \max\left(\frac{2 m k n}{P\, e\, u} (1 + k_0 / k),\; \frac{V}{e_m B_m}\right)
+        """Return the seconds of a GEMM in tiles (`comp_comm.formulas.kernels.gemm_seconds`).
 
         Backward there are two: the gradient of the input (inner dimension n) and that of the weight (inner dimension
-        m, added to what is there). P e u is the sustained rate of a large GEMM, k_0 the inner dimension at which half
-        of it is reached, t_0 the time of a launch, V the bytes moved.
+        m, added to what is there).
 
         Examples
         --------
         >>> from comp_comm.hardware.numbers import Timing
-        >>> timing = Timing(gemm_efficiency=0.5, memory_efficiency=1.0, sustained=1.0, gemm_ramp_k=0.0)
-        >>> kernels = Kernels(Hardware(1e12, 1e9, 1e12, (), timing))
-        >>> float(kernels.gemm(Gemm("up", "2 m k n", 1, 1000, 1000, 1000)).forward)
+        >>> timing = Timing(gemm_efficiency=0.5, memory_efficiency=1.0, sustained=1.0, gemm_ramp_k=0, gemm_ramp_tiles=0)
+        >>> kernels = Kernels(Hardware(1e12, 1e12, 1e12, (), timing))
+        >>> round(float(kernels.gemm(Gemm("up", "2 m k n", 1, 1000, 1000, 1000)).forward), 6)
         0.004
         """
-        ramp, start = self.hardware.timing.gemm_ramp_k, to_float(self.hardware.timing.kernel_latency) / 2
-        busy = op.flops * self.per_flop
-        moved = op.moved(self.operand, self.activation) * self.per_byte
-        stored = op.moved_for_weights(self.operand, self.gradient) * self.per_byte
-        forward = start + np.maximum(busy * (1 + ramp / to_float(op.k)), moved)
-        for_input = start + np.maximum(busy * (1 + ramp / to_float(op.n)), moved)
-        for_weights = start + np.maximum(busy * (1 + ramp / to_float(op.m)), stored)
+        flops = op.flops
+        moved = op.moved(self.operand, self.activation)
+        stored = op.moved_for_weights(self.operand, self.gradient)
+        forward = self.product(flops, op.k, moved)
+        for_input = self.product(flops, op.n, moved)
+        for_weights = self.product(flops, op.m, stored)
         return Passes(forward, for_input + for_weights, for_weights)
+
+    def product(self, flops: Array, inner: Numeric, moved: Array) -> Array:
+        """Return the seconds of one product: its FLOP, its inner dimension, and the bytes it moves."""
+        timing = self.hardware.timing
+        return gemm_seconds(
+            flops, inner, moved, self.per_flop, self.per_byte, timing.kernel_latency,
+            timing.gemm_ramp_k, timing.gemm_ramp_tiles, timing.gemm_split_k, timing.gemm_wave,
+        )  # fmt: skip
 
     def attention(self, op: Attention, kernel: Numeric) -> Passes:
         """Return the seconds of attention; ``kernel`` is a code: flash over what a mask leaves, over all, unfused.
@@ -100,8 +110,8 @@ class Kernels:
         Examples
         --------
         >>> from comp_comm.hardware.numbers import Timing
-        >>> timing = Timing(flash_efficiency=0.5, flash_ramp=0.0, sustained=1.0)
-        >>> kernels = Kernels(Hardware(1e12, 1e9, 1e12, (), timing, attention_peak_flops=1e12))
+        >>> timing = Timing(flash_efficiency=0.5, flash_ramp_blocks=0.0, flash_latency=0.0)
+        >>> kernels = Kernels(Hardware(1e12, 1e9, 1e15, (), timing, attention_peak_flops=1e12))
         >>> op = Attention("attention", "", 1, 1, 1, 1000, 1000, 500, 128, 128)
         >>> [round(float(kernels.attention(op, kernel).forward * 1e6), 1) for kernel in (FLASH_CAUSAL, FLASH)]
         [512.0, 1024.0]
@@ -119,10 +129,14 @@ class Kernels:
         """Flash attention: longer sequences and larger heads come nearer to its peak rate."""
         skipping = np.asarray(code) == FLASH_CAUSAL
         flops = op.seen_flops if skipping.all() else np.where(skipping, op.seen_flops, op.flops)
-        dims = (to_float(op.key_dim) + op.value_dim) / 2
-        ramp = 1 + self.hardware.timing.flash_ramp / to_float(op.keys)
-        rate = ramp * (FLASH_HEAD_DIM / dims) ** 0.3
-        forward = self.hardware.timing.kernel_latency + flops * (self.per_attention_flop * rate)
+        dims = to_float(op.key_dim) + op.value_dim
+        timing = self.hardware.timing
+        per_flop = self.per_attention_flop * (2 * FLASH_HEAD_DIM / dims) ** timing.flash_head_exponent
+        longest = 2.0 * TILE * np.minimum(2 * to_float(op.seen), op.keys) * dims
+        moved = op.moved(self.activation)
+        forward = fused_attention_seconds(
+            flops, longest, moved, per_flop, self.per_flash_byte, timing.flash_latency, timing.flash_ramp_blocks
+        )
         return Passes(forward, BACKWARD_ATTENTION * forward, to_float(0.0))
 
     def _unfused(self, op: Attention) -> Passes:
@@ -139,5 +153,6 @@ class Kernels:
 
     def elementwise(self, op: Elementwise) -> Passes:
         """Return the seconds of work bound by memory bandwidth."""
-        each = self.per_streamed_byte * op.factor
-        return Passes(op.forward_bytes * each, op.backward_bytes * each, to_float(0.0))
+        each, start = self.per_streamed_byte * op.factor, self.hardware.timing.stream_latency
+        forward = stream_seconds(op.forward_bytes, each, start)
+        return Passes(forward, stream_seconds(op.backward_bytes, each, start), to_float(0.0))

@@ -28,10 +28,16 @@ ALL_TO_ALL_HOP = 0.75
 
 
 class Leg(NamedTuple):
-    """One leg of a collective: L, the seconds of its latency that overlap with the transfer, and X of one byte."""
+    """One leg of a collective: L, the seconds of its latency that overlap with the transfer, and X of one byte.
+
+    Where small and large messages have protocols of their own, L is that of small ones; ``capped`` is what their
+    protocol adds to X, and ``bulk_latency`` is L of large ones (infinity: there is no such protocol).
+    """
 
     latency: Numeric
     seconds_per_byte: Numeric
+    capped: Numeric = 0.0
+    bulk_latency: Numeric = np.inf
 
 
 def collective_seconds(
@@ -94,7 +100,13 @@ def collective_seconds(
 
 def _seconds(span: Span, make: Callable[[Span], Leg], message: Array) -> Array:
     leg = span.once(make)
-    return half_pipelined_seconds(span.start, leg.latency, message * leg.seconds_per_byte)
+    if not span.two_protocols or np.all(np.isinf(leg.bulk_latency)):
+        return half_pipelined_seconds(span.start, leg.latency, message * (leg.seconds_per_byte + leg.capped))
+    small = np.minimum(message, span.switch)
+    eager = half_pipelined_seconds(span.start, leg.latency, small * (leg.seconds_per_byte + leg.capped))
+    bulk = message * leg.seconds_per_byte + leg.bulk_latency + span.start
+    # A library that switches at a size does so even where it loses by it; it never gains by sending more.
+    return np.where(message < span.switch, np.minimum(eager, bulk), np.maximum(eager, bulk))
 
 
 def _all_reduce_seconds(span: Span, message: Array, codes: NDArray[np.int_]) -> Array:
@@ -148,8 +160,11 @@ def _in_network(span: Span, message: Array) -> Array:
 
 def _turns(span: Span, turns: float) -> Leg:
     hops, seconds_per_byte = span.ring
-    share = turns * collectives.shard_share(span.size) + span.own
-    return Leg(turns * hops + (span.protocol + span.entry), share * seconds_per_byte)
+    shard = turns * collectives.shard_share(span.size)
+    leg = Leg(turns * hops + (span.protocol + span.entry), (shard + span.own) * seconds_per_byte)
+    if not span.two_protocols:
+        return leg
+    return leg._replace(capped=shard * span.cap, bulk_latency=turns * span.bulk_ring + (span.protocol + span.entry))
 
 
 def _ring(span: Span) -> Leg:
@@ -170,7 +185,15 @@ def _tree(span: Span) -> Leg:
     mesh = to_float(span.inner.mesh) > 0
     if mesh.any():  # measured there: even two domains send everything twice
         passes = np.where(mesh, 2.0, passes)
-    return Leg(climb + (span.protocol + span.entry), np.maximum(within, passes * ring_over(span.outer)[1]))
+    leg = Leg(climb + (span.protocol + span.entry), np.maximum(within, passes * ring_over(span.outer)[1]))
+    if not span.two_protocols:
+        return leg
+    bulk = 2 * span.bulk_chain + (span.protocol + span.entry)
+    for step in span.outer:
+        levels = networks.tree_levels(step.domains_below / step.domains)
+        each = np.where(to_float(step.tier.bulk_tree_latency) > 0, step.tier.bulk_tree_latency, np.inf)
+        bulk = bulk + 2 * np.where(step.crossed, np.maximum(levels, 1e-9) * each, 0.0)
+    return leg._replace(capped=2 * span.cap, bulk_latency=bulk)
 
 
 def _tree_seconds(step: Step) -> Array:
@@ -178,8 +201,8 @@ def _tree_seconds(step: Step) -> Array:
     return step.where_crossed(networks.tree_levels(step.domains_below / step.domains) * step.tier.tree_latency)
 
 
-def _climb(span: Span, steps: tuple[Step, ...]) -> Leg:
-    """Reducing in the tiers of ``steps``, and spreading the result there again."""
+def _climb(span: Span, steps: tuple[Step, ...]) -> tuple[Numeric, Numeric]:
+    """Reducing in the tiers of ``steps``, and spreading the result there again: latency, and seconds of a byte."""
     latency: Numeric = 0.0
     slowest: Numeric = 0.0
     for step in steps:
@@ -188,20 +211,28 @@ def _climb(span: Span, steps: tuple[Step, ...]) -> Leg:
         if step.reduces is not None:  # on the way up; in one domain it would be an algorithm of its own
             through = np.where(step.reduces & (step.members < span.size), step.reducing_seconds_per_byte, through)
         slowest = np.maximum(slowest, through)
-    return Leg(latency, slowest)
+    return latency, slowest
 
 
 def _within(span: Span) -> Leg:
     """The scatter, or the gather, in a domain, of a hierarchical all-reduce."""
     inner = span.steps[0]
     share = collectives.shard_share(span.local) + span.own
-    return Leg(span.chain + (span.protocol + inner.entry), share * inner.seconds_per_byte)
+    return Leg(span.chain + (span.protocol + inner.entry), share * inner.seconds_per_byte,
+               bulk_latency=span.bulk_chain + (span.protocol + inner.entry))  # fmt: skip
 
 
 def _between(span: Span) -> Leg:
     """The all-reduces between domains, of shards, of a hierarchical all-reduce."""
     hops, seconds_per_byte = ring_over(span.outer)
-    return Leg(2 * hops + (span.protocol + span.entry), 2 * collectives.shard_share(span.domains) * seconds_per_byte)
+    share = 2 * collectives.shard_share(span.domains)
+    leg = Leg(2 * hops + (span.protocol + span.entry), share * seconds_per_byte)
+    if not span.two_protocols:
+        return leg
+    bulk: Numeric = span.protocol + span.entry
+    for step in span.outer:
+        bulk = bulk + 2 * step.bulk_hops
+    return leg._replace(capped=share * span.cap / np.maximum(span.local, 1.0), bulk_latency=bulk)
 
 
 def _reductions(span: Span) -> list[tuple[Mask, Leg]]:

@@ -67,12 +67,31 @@ class Step:
     @cached_property
     def seconds_per_byte(self) -> Array:
         """Seconds of a byte that a device sends around a ring, if this tier sets the pace."""
-        return self.where_crossed(self.link_seconds_per_byte / self.below)
+        pace = self.link_seconds_per_byte / self.below
+        if np.any(self.tier.alone != 1):
+            pace = np.where(self.below > 1, pace, pace / self.tier.alone)
+        return self.where_crossed(pace)
 
     @cached_property
     def hops(self) -> Array:
         """Seconds of the hops that one turn of a ring makes here."""
         return self.where_crossed(networks.ring_crossings(self.domains_below, self.domains) * self.tier.latency)
+
+    @cached_property
+    def bulk_hops(self) -> Array:
+        """Seconds of those hops by the protocol of large messages; infinity where the tier has none."""
+        each = _or_never(self.tier.bulk_latency)
+        crossings = np.maximum(networks.ring_crossings(self.domains_below, self.domains), 1e-9)
+        return np.where(self.crossed, crossings * each, 0.0)
+
+    @cached_property
+    def capped_seconds_per_byte(self) -> Numeric:
+        """Seconds that the protocol of small messages adds to each byte a device sends."""
+        share = to_float(self.tier.eager)
+        if not np.any(share > 0):
+            return 0.0
+        limit = np.where(share > 0, share, 1.0) * self.tier.bandwidth
+        return np.where(self.crossed & (share > 0), 1 / limit, 0.0)
 
     @cached_property
     def reduces(self) -> Mask | None:
@@ -162,9 +181,53 @@ class Span:
         return own * (self.local == self.size) if self.outer else own
 
     @cached_property
+    def two_protocols(self) -> bool:
+        """Whether any tier of these has a protocol of its own for large messages, or a limit for small ones."""
+        return any(np.any(to_float(n) > 0) for step in self.steps for n in (step.tier.bulk_latency, step.tier.eager))
+
+    @cached_property
+    def switch(self) -> Numeric:
+        """The message from which a group takes the other protocol whether it is faster or not; infinity: never."""
+        inner = self.inner
+        if not (self.inside and np.any(to_float(inner.switch_size) > 0)):
+            return np.inf
+        ruled = (to_float(inner.switch_size) > 0) & (to_float(inner.bulk_latency) > 0) & (self.local == self.size)
+        return np.where(ruled, inner.switch_size * self.size, np.inf)
+
+    @cached_property
+    def bulk_chain(self) -> Numeric:
+        """Seconds of the hops through one innermost domain, one way, by the protocol of large messages."""
+        if not self.inside:
+            return 0.0
+        many = self.local > 1
+        return np.where(many, np.where(many, self.local - 1, 1.0) * _or_never(self.inner.bulk_latency), 0.0)
+
+    @cached_property
+    def bulk_ring(self) -> Numeric:
+        """Seconds of the hops of one turn of a ring by the protocol of large messages."""
+        hops: Numeric = 0.0
+        for step in self.steps:
+            hops = hops + step.bulk_hops
+        return hops
+
+    @cached_property
+    def cap(self) -> Numeric:
+        """Seconds that the protocol of small messages adds to each byte a device sends, over all tiers."""
+        slowest: Numeric = 0.0
+        for step in self.steps:
+            slowest = np.maximum(slowest, step.capped_seconds_per_byte)
+        return slowest
+
+    @cached_property
     def ring(self) -> tuple[Numeric, Numeric]:
         """Seconds of one turn of a ring over all steps, and of a byte sent around it."""
         return ring_over(self.steps)
+
+
+def _or_never(latency: Numeric) -> Array:
+    """Return the seconds of a hop of a protocol, infinity for the one that is not there."""
+    given = to_float(latency)
+    return np.where(given > 0, given, np.inf)
 
 
 def ring_over(steps: tuple[Step, ...]) -> tuple[Numeric, Numeric]:
@@ -186,7 +249,7 @@ def span_of(hardware: Hardware, group: Group) -> Span:
     (43.0, 400.0)
     """
     size, inner = to_float(group.size), hardware.tiers[0]
-    steps = _steps(hardware.tiers, Group(size, to_float(group.stride)))
+    steps = _steps(hardware.tiers, group._replace(size=size))
     inside = bool(steps) and steps[0].tier is inner
     return Span(size, hardware.timing, inner, inside, steps[0].members if inside else to_float(1.0), steps)
 

@@ -1,0 +1,122 @@
+"""What of a profile can be fitted: the key of each number, the operator that tells it, and its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from comp_comm.hardware.numbers import Timing
+from comp_comm.hardware.profile import ENTRY_LATENCY, TIER_KINDS, TIMING_KINDS, TREE_LATENCY, Number, Profile
+
+US = 1e-6
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A number to fit: its key in a profile, bounds, and where the search starts if the profile leaves it out.
+
+    An ``extra`` one is left out of a profile unless the data ask for it.
+    """
+
+    key: str
+    low: float
+    high: float
+    start: float
+    extra: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The kind of quantity."""
+        name = self.key.rsplit(".", 1)[-1]
+        return TIMING_KINDS[name] if self.key.startswith("timing.") else TIER_KINDS[name]
+
+
+KERNELS = {
+    "gemm": (
+        Parameter("timing.gemm_efficiency", 0.02, 1.0, 0.75),
+        Parameter("timing.memory_efficiency", 0.02, 1.0, 0.7),
+        Parameter("timing.kernel_latency", 0.2 * US, 500 * US, 3 * US),
+        Parameter("timing.gemm_ramp_k", 1, 5000, 120),
+        Parameter("timing.gemm_ramp_tiles", 0.1, 5000, 45),
+        Parameter("timing.gemm_split_k", 10, 50_000, 1000),
+    ),
+    "attention": (
+        Parameter("timing.flash_efficiency", 0.02, 1.0, 0.6),
+        Parameter("timing.flash_memory_efficiency", 0.02, 1.0, 0.35),
+        Parameter("timing.flash_latency", 0.2 * US, 500 * US, 8 * US),
+        Parameter("timing.flash_ramp_blocks", 0.1, 5000, 150),
+        Parameter("timing.flash_head_exponent", 0.01, 2.0, 0.6),
+    ),
+    "elementwise": (
+        Parameter("timing.stream_efficiency", 0.02, 1.0, 0.8),
+        Parameter("timing.stream_latency", 0.2 * US, 500 * US, 4 * US),
+    ),
+}
+
+
+def collective_parameters(profile: Profile, inside: bool, across: bool) -> tuple[Parameter, ...]:
+    """Return the parameters of the network that groups inside and across the innermost domain depend on."""
+    inner, *outer = profile.tiers
+    key = f"network.{inner}"
+    found = [Parameter("timing.collective_latency", 1 * US, 2000 * US, 9 * US)]
+    if inside or across:
+        found += [
+            Parameter(f"{key}.efficiency", 0.05, 1.0, 0.77),
+            Parameter(f"{key}.latency", 0.01 * US, 20 * US, 0.8 * US),
+        ]
+    if inside:
+        found.append(Parameter("timing.own_shard", 0.02, 1.0, 0.4))
+        if profile.value(f"{key}.reduction", 0.0) > 0:
+            found.append(Parameter(f"{key}.reduction", 0.1, 1.0, 0.6))
+            found.append(Parameter(f"{key}.reduction_latency", 1 * US, 200 * US, 25 * US))
+    found.append(Parameter(f"{key}.bulk_latency", 0.1 * US, 100 * US, 8 * US, extra=True))
+    if inside:
+        found.append(Parameter(f"{key}.eager", 0.1, 50.0, 4.0, extra=True))
+    if across and outer:
+        key = f"network.{outer[0]}"
+        found += [
+            Parameter(f"{key}.efficiency", 0.05, 1.0, 0.85),
+            Parameter(f"{key}.latency", 0.1 * US, 200 * US, 5 * US),
+            Parameter(f"{key}.entry_latency", 0.5 * US, 1000 * US, ENTRY_LATENCY),
+            Parameter(f"{key}.tree_latency", 1 * US, 300 * US, TREE_LATENCY),
+            Parameter(f"{key}.alone", 0.2, 1.0, 0.9, extra=True),
+            Parameter(f"{key}.bulk_latency", 1 * US, 500 * US, 20 * US, extra=True),
+            Parameter(f"{key}.bulk_tree_latency", 1 * US, 500 * US, 45 * US, extra=True),
+            Parameter(f"{key}.eager", 0.02, 50.0, 0.4, extra=True),
+        ]
+    return tuple(found)
+
+
+def start_of(profile: Profile, parameter: Parameter) -> float:
+    """Return where the search for a parameter starts: at the profile's number if it has one."""
+    value = profile.value(parameter.key)
+    return value if np.isfinite(value) and parameter.low <= value <= parameter.high else parameter.start
+
+
+def usual_value(profile: Profile, parameter: Parameter) -> float:
+    """Return the number that a parameter keeps that is not fitted: the profile's, or what its absence means."""
+    if np.isfinite(profile.value(parameter.key)):
+        return profile.value(parameter.key)
+    if parameter.extra:
+        return 1.0 if parameter.key.endswith(".alone") else 0.0
+    if parameter.key.startswith("timing."):
+        default = getattr(Timing(), parameter.key.removeprefix("timing."))
+        return float(default) if np.isfinite(default) else parameter.start
+    return parameter.start
+
+
+def with_numbers(profile: Profile, numbers: Mapping[str, float], source: str = "", date: str = "") -> Profile:
+    """Return a profile with other numbers, its presets set aside: what is fitted is the profile's own timing.
+
+    >>> from comp_comm.configs.hardware_file import load_profile
+    >>> with_numbers(load_profile("h100-sxm"), {"timing.gemm_efficiency": 0.5}).value("timing.gemm_efficiency")
+    0.5
+    """
+    kinds = {"timing": TIMING_KINDS, "network": TIER_KINDS}
+    new = {
+        key: Number(value, kinds[key.split(".")[0]][key.rsplit(".", 1)[-1]], source, date, "calibrated")
+        for key, value in numbers.items()
+    }
+    return replace(profile, numbers={**profile.numbers, **new}, default_timing=None)

@@ -1,0 +1,42 @@
+"""Which operator a GPU kernel is of, by its name: NVIDIA and AMD libraries, PyTorch, Triton."""
+
+from __future__ import annotations
+
+import re
+
+# In the order they are tried: a fused attention kernel has a GEMM in its name, a reduction of a collective a sum.
+_PATTERNS = (
+    ("collective", r"nccl|rccl|nvshmem|cross_device_reduce|one_?shot_all|two_?shot_all|multimem_all|deep_?ep|"
+                   r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all(?!ow)"),
+    ("attention", r"flash|fmha|mha_|attention(?!.*norm)|attn_(?:fwd|bwd)|aotriton|bwd_kernel_dk_dv|bwd_kernel_dq|"
+                  r"cudnn.*sdpa|paged_attn"),
+    ("gemm", r"gemm|cijk_|nvjet|wgmma|cutlass.*tensorop|cutlass::kernel|xmma(?!.*conv)|matmul|matrix_multipl|"
+             r"splitkreduce|cublas|hipblas|::dot_kernel|\bdot_kernel|addmm|linear_kernel"),
+    ("elementwise", r"elementwise|norm|softmax|reduce|dropout|gelu|silu|swiglu|relu|activation|"
+                    r"copy|fill|memset|memcpy|multi_tensor|adam|optimizer|index|embedding|gather|scatter|cat|"
+                    r"transpose|"
+                    r"rotary|rope|cast|add|mul|scale|mask|random|distribution|foreach|triton_|loss|topk|sort|scan|"
+                    r"subtensorop|pool"),
+)  # fmt: skip
+PATTERNS = tuple((operator, re.compile(pattern, re.IGNORECASE)) for operator, pattern in _PATTERNS)
+# Implicit GEMMs are convolutions: our models have none.
+CONVOLUTION = re.compile(
+    r"igemm_(?:fwd|bwd|wrw)|conv(?:olve|olution|2d|_)|cudnn.*(?:fprop|dgrad|wgrad)|miopen|winograd", re.IGNORECASE
+)
+
+
+def operator_of_kernel(name: str) -> str:
+    """Return the operator of a kernel: gemm, attention, elementwise, collective, or other.
+
+    >>> operator_of_kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*)")
+    'collective'
+    >>> operator_of_kernel("Cijk_Ailk_Bjlk_BBS_BH_MT128x64x32_MI32x32x1_SN")
+    'gemm'
+    >>> operator_of_kernel("void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64>>")
+    'attention'
+    >>> operator_of_kernel("igemm_wrw_gtcx2_nhwc_bf16_bx0"), operator_of_kernel("mystery_kernel")
+    ('other', 'other')
+    """
+    if CONVOLUTION.search(name):
+        return "other"
+    return next((operator for operator, pattern in PATTERNS if pattern.search(name)), "other")

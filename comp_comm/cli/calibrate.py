@@ -1,0 +1,154 @@
+"""``compcomm calibrate``: a profile from logs, or a profile against logs."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import IO, Any
+
+import click
+
+from comp_comm.calibrate.measurements import OPERATORS, Log
+from comp_comm.calibrate.profile_file import profile_text, source_texts
+from comp_comm.calibrate.readers import read_log
+from comp_comm.calibrate.readers.kernel_tables import KINDS, collective_kind
+from comp_comm.calibrate.run import Calibration, calibrate_logs, check_logs, number_rows, select
+from comp_comm.cli import options
+from comp_comm.cli.speech import tell
+from comp_comm.errors import ConfigError, one_of
+from comp_comm.fields import PRECISION_BYTES
+from comp_comm.report import machine, output, table
+from comp_comm.report.answer import basic_meta
+
+EXAMPLES = (
+    "Examples: compcomm calibrate all_reduce.log gemms.csv --extends a100-sxm-80gb -o my-cluster.yaml | "
+    "compcomm calibrate --check all_reduce.log --hardware my-cluster.yaml --format json"
+)
+FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("logs", nargs=-1, required=True, metavar="LOG...")
+@click.option("--extends", metavar="NAME|FILE", help="The profile to start from: what is not fitted stays as it is.",
+              shell_complete=options.complete_names("hardware"))  # fmt: skip
+@click.option("--check", is_flag=True, help="Only measure the error of --hardware, fit nothing.")
+@click.option("--hardware", metavar="NAME|FILE", help="With --check: the profile to measure.",
+              shell_complete=options.complete_names("hardware"))  # fmt: skip
+@click.option("-o", "--output", "path", metavar="FILE",
+              help="The profile, as YAML (with --check: the answer, in the format of its extension).")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(output.FORMATS), help="Of the errors. [default: table]")
+@click.option("--precision", type=click.Choice(list(PRECISION_BYTES)), help="[default: 16 bit]")
+@click.option("--operator", "operators", multiple=True, type=click.Choice(OPERATORS[:4]),
+              help="Only rows of this operator. May be repeated.")  # fmt: skip
+@click.option("--only", multiple=True, metavar="COLUMN=VALUE", help="Only rows of tables with this value.")
+@click.option("--collective", metavar="NAME", help="What logs of nccl-tests are of, where they do not say.")
+@click.option("--devices", type=click.IntRange(min=2), help="How many devices took part, where logs do not say.")
+@click.option("--gpus-per-node", "per_node", type=click.IntRange(min=1), help="How many of them are on one node.")
+@click.option("--train", type=float, help="Fit on this share of the rows; errors are of the others.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the draw of rows that are held out.")
+@click.option("--date", metavar="YYYY-MM-DD", help="Of the measurements, for the profile. [default: today]")
+@click.option("--timing", "timing", metavar="NAME", help="With --check: a timing preset of the profile.")
+@click.option("--plot", "picture", metavar="FILE", help="Also draw predicted against measured (.png or .svg).")
+def command(logs: tuple[str, ...], path: str | None, form: str | None, check: bool, **given: Any) -> int:
+    """Fit a profile's timing to measured kernels and collectives, or check a profile against them.
+
+    LOGs are nccl-tests and rccl-tests output, tables (CSV) of GEMMs, attention, element-wise kernels or collectives,
+    and PyTorch profiler traces with shapes; what each is, is told from its content. Errors are of rows that the fit did
+    not see. A number that the rows do not tell stays as it is, and is named.
+    """
+    form = _prepare(path, form, check, given)
+    if given["picture"]:
+        from comp_comm.report.plot import check_plot
+
+        check_plot(given["picture"])
+    read = _read(logs, given)
+    chosen = {name: given[name] for name in ("precision", "operators")}
+    if check:
+        found = check_logs(read, given["hardware"], timing=given["timing"], **chosen)
+    else:
+        found = calibrate_logs(read, given["extends"], train=given["train"], seed=given["seed"], **chosen)
+    options.note(found.notes)
+    output.check_not_read(path)
+    options.write(path if check else None, lambda out: _write(out, form, found, read))
+    if path and not check:
+        _save(path, found, given, logs)
+    if given["picture"]:
+        from comp_comm.report.calibration_plot import save_calibration
+
+        save_calibration(given["picture"], found, _meta(found, read))
+        tell(f"wrote {given['picture']}")
+    return 0
+
+
+def _prepare(path: str | None, form: str | None, check: bool, given: dict[str, Any]) -> str:
+    """Refuse flags that do not go together, before anything is read."""
+    if check and not given["hardware"]:
+        raise ConfigError("--check needs --hardware NAME|FILE: the profile to measure")
+    if not check and not given["extends"]:
+        raise ConfigError("--extends NAME|FILE is missing: the profile to start from (or --check with --hardware)")
+    flags = ("extends", "train", "date") if check else ("hardware", "timing")
+    for flag in flags:
+        if given[flag] is not None:
+            raise ConfigError(f"--{flag} goes {'without' if check else 'with'} --check")
+    if given["train"] is not None and not 0 < given["train"] < 1:
+        raise ConfigError(f"--train: must be between 0 and 1, not {given['train']:g}")
+    if given["date"] is not None:
+        try:
+            datetime.date.fromisoformat(given["date"])
+        except ValueError:
+            raise ConfigError(f"--date {given['date']}: write it as 2026-11-28") from None
+    if given["collective"] is not None and collective_kind(given["collective"]) is None:
+        raise ConfigError(f"--collective: there is no '{given['collective']}' ({one_of(sorted(set(KINDS.values())))})")
+    if check:
+        return options.prepare(form, path)
+    if path is not None and not path.endswith((".yaml", ".yml")):
+        raise ConfigError(f"-o {path}: the profile is YAML; the name must end in .yaml (--format is of the errors)")
+    found = options.prepare(form, None)
+    output.check_writable(path)
+    return found
+
+
+def _read(logs: Sequence[str], given: dict[str, Any]) -> list[Log]:
+    only, kind = select(given["only"]), collective_kind(given["collective"] or "") or ""
+    read = [read_log(log, only, kind, given["devices"] or 0, given["per_node"] or 0) for log in logs]
+    for log in read:
+        tell(log.summary())
+        options.note(log.notes)
+    return read
+
+
+def _meta(found: Calibration, read: Sequence[Log]) -> dict[str, Any]:
+    logs = [{"file": log.file, "kind": log.kind, "rows": len(log.rows), "skipped": dict(log.skipped)} for log in read]
+    return basic_meta("calibrate", **found.meta(), logs=logs, profile_sha256=found.profile.sha256)
+
+
+def _write(out: IO[str], form: str, found: Calibration, read: Sequence[Log]) -> None:
+    if form in machine.WRITERS:
+        columns = list(found.rows[0])
+        ending = {"by_size": found.by_size}
+        machine.WRITERS[form](out, [machine.as_columns(found.rows)], columns, _meta(found, read), lambda: ending)
+        return
+    name = found.profile.name
+    table.write_line(out, f"{name}: predicted over measured seconds, less 1; {found.how}", form)
+    out.write("\n")
+    for rows in (found.rows, found.by_size):
+        table.write_records(out, [_percent(row) for row in rows], list(rows[0]), form)
+        out.write("\n")
+    numbers = number_rows(found)
+    if found.fit is not None and numbers:
+        table.write_records(out, numbers, list(numbers[0]), form)
+        out.write("\n" + "".join(f"left as it is: {key}: {why}\n" for key, why in found.fit.left.items()))
+
+
+def _percent(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: f"{100 * value:.1f} %" if name in FRACTIONS else value for name, value in row.items()}
+
+
+def _save(path: str, found: Calibration, given: dict[str, Any], logs: Sequence[str]) -> None:
+    if found.fit is None:
+        return
+    date = given["date"] or datetime.date.today().isoformat()
+    text = profile_text(found.fit, given["extends"], path, source_texts(logs, found.rows, found.how), date)
+    with output.open_output(path) as out:
+        out.write(text)
+    tell(f"wrote {path}")

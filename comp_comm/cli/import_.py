@@ -1,0 +1,87 @@
+"""``compcomm import``: a file that people hold, as a study."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import IO
+
+import click
+
+from comp_comm.cli import options
+from comp_comm.configs import catalogue
+from comp_comm.configs.hardware_file import load_profile
+from comp_comm.configs.importers.imported import Imported
+from comp_comm.configs.importers.reading import import_text, text_of
+from comp_comm.configs.importers.study_text import study_text
+from comp_comm.configs.model_file import load_model, model_of
+from comp_comm.configs.strict_yaml import load_value
+from comp_comm.errors import ConfigError, nearest, one_of
+from comp_comm.fields import FIELDS, Value
+from comp_comm.report import output
+
+
+@click.command(epilog="Examples: compcomm import config.json --hardware h100-sxm -o study.yaml | compcomm import "
+               "pretrain.sh --set gpus=1024 | compcomm import ds_config.json --model llama-2-7b")  # fmt: skip
+@click.argument("file")
+@click.option("--hardware", metavar="NAME|FILE", help="Hardware profile of the study.",
+              shell_complete=options.complete_names("hardware"))  # fmt: skip
+@click.option("--model", metavar="NAME|FILE", help="Model of the study, for a file that has none.",
+              shell_complete=options.complete_names("model"))  # fmt: skip
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE",
+              help="Give a field that the file leaves open, or another value. May be repeated.")  # fmt: skip
+@click.option("-o", "--output", "path", metavar="FILE", help="Write the study to FILE, whole or not at all.")
+def command(file: str, hardware: str | None, model: str | None, overrides: tuple[str, ...], path: str | None) -> int:
+    """Make a study of a file you hold.
+
+    FILE is a Hugging Face config.json, a Megatron-LM launch script or its arguments, a NeMo YAML, a torchtitan TOML or
+    a DeepSpeed JSON, told by what it holds; - is standard input. What is not understood is named, all of it, and
+    nothing is written; what is approximated is said, and is a comment of the study.
+    """
+    catalogue.FILES_READ.clear()
+    output.check_writable(path)
+    given = _given(overrides)
+    content, shown = catalogue.content("model", file if file == catalogue.STDIN else _as_path(file))
+    found = import_text(text_of(content, shown), shown, given, model or "")
+    found = _completed(found, given, hardware, model)
+    options.note(found.notes)
+    text = study_text(found)
+
+    def write(out: IO[str]) -> None:
+        out.write(text)
+
+    return options.write(path, write)
+
+
+def _as_path(file: str) -> str:
+    """Return a file as a path: a name of the catalogue is none."""
+    return file if "/" in file else f"./{file}"
+
+
+def _given(overrides: tuple[str, ...]) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for text in overrides:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or not name:
+            raise ConfigError(f"--set {text}: write it as key=value")
+        if name not in FIELDS:
+            raise ConfigError(f"--set {text}: unknown key '{name}'{nearest(name, FIELDS)} ({one_of(list(FIELDS))})")
+        with options.naming(f"--set {name}"):
+            found[name] = FIELDS[name].parse(load_value(value, f"--set {name}", name).data[name])
+    return found
+
+
+def _completed(found: Imported, given: dict[str, Value], hardware: str | None, model: str | None) -> Imported:
+    """Return an import with what the user gives beside it; what it then says is checked."""
+    if model is not None and "hidden" in found.fields:
+        raise ConfigError(f"--model {model}: {found.source} describes a model of its own; leave it out")
+    fields = {**found.fields, **given}
+    found = replace(found, fields=fields, hardware=hardware or found.hardware, model=model or found.model)
+    if found.hardware:
+        load_profile(found.hardware)
+    if found.model:
+        load_model(found.model)
+    if found.model or not found.needs_model:
+        described = model_of(found)
+        replace(described, name=found.source).transformer()
+    return found

@@ -1,0 +1,174 @@
+"""A DeepSpeed JSON: ZeRO stage, batches, number formats. It has no model."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any
+
+from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, shown
+from comp_comm.configs.strict_yaml import Document
+
+KIND = "DeepSpeed JSON"
+SIGNS = ("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "gradient_accumulation_steps")
+AUTO = "auto"
+FORMATS = {"fp32": "fp32", "float32": "fp32", "fp16": "fp16", "float16": "fp16", "half": "fp16", "bf16": "bf16",
+           "bfp16": "bf16", "bfloat16": "bf16"}  # fmt: skip
+IGNORED = (
+    "steps_per_print", "wall_clock_breakdown", "gradient_clipping", "dump_state", "optimizer", "scheduler",
+    "prescale_gradients", "gradient_predivide_factor", "zero_allow_untested_optimizer", "comms_logger",
+    "flops_profiler", "tensorboard", "wandb", "csv_monitor", "monitor_config", "autotuning", "checkpoint", "aio",
+    "memory_breakdown", "seed", "dataloader_drop_last", "zero_force_ds_cpu_optimizer", "graph_harvesting",
+    "checkpoint_tag_validation", "use_node_local_storage", "load_universal_checkpoint", "sparse_gradients",
+    "disable_allgather",
+)  # fmt: skip
+IGNORED_ZERO = (
+    "contiguous_gradients", "sub_group_size", "stage3_max_live_parameters", "stage3_max_reuse_distance",
+    "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold", "stage3_model_persistence_threshold",
+    "stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save", "allgather_partitions",
+    "ignore_unused_parameters", "round_robin_gradients", "elastic_checkpoint", "load_from_fp32_weights",
+    "legacy_stage1", "use_multi_rank_bucket_allreduce", "memory_efficient_linear", "param_persistence_threshold",
+    "model_persistence_threshold", "max_live_parameters", "max_reuse_distance", "prefetch_bucket_size",
+    "log_trace_cache_warnings", "stage3_param_persitence_threshold", "gather_16bit_weights_on_model_save",
+    "override_module_apply",
+)  # fmt: skip
+IGNORED_OFFLOAD = (
+    "nvme_path", "buffer_count", "buffer_size", "pin_memory", "pipeline", "pipeline_read", "pipeline_write",
+    "fast_init", "max_in_cpu",
+)  # fmt: skip
+OFF_ZERO = (
+    "zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients", "zenflow",
+    "mics_hierarchical_params_gather", "leaf_module",
+)  # fmt: skip
+OFF = (
+    "curriculum_learning", "amp", "sparse_attention", "progressive_layer_drop", "eigenvalue", "quantize_training",
+    "compression_training", "elasticity", "data_efficiency", "pipeline", "hybrid_engine",
+)  # fmt: skip
+
+
+def is_deepspeed(data: dict[str, Any]) -> bool:
+    """Return whether a mapping is a DeepSpeed configuration."""
+    return any(sign in data for sign in SIGNS)
+
+
+def import_deepspeed(document: Document, given: Given = NOTHING) -> Imported:
+    """Return what a DeepSpeed configuration says of the layout.
+
+    Raises ``ConfigError`` with everything in it that is not understood.
+
+    >>> zero = {"stage": 2, "reduce_bucket_size": 5e8}
+    >>> data = {"train_batch_size": 64, "zero_optimization": zero, "fp16": {"enabled": True}}
+    >>> import_deepspeed(Document(data, "ds.json")).fields
+    {'global_batch': 64, 'zero': 2, 'bucket': 500000000.0, 'overlap_dp': 'off', 'precision': 'fp16'}
+    """
+    f = Findings(document, given)
+    keys = Keys(f, document.data)
+    for name, key in (("global_batch", "train_batch_size"), ("micro_batch", "train_micro_batch_size_per_gpu"),
+                      ("accumulation", "gradient_accumulation_steps")):  # fmt: skip
+        _number(keys, f, name, key)
+    if {"global_batch", "micro_batch"} <= set(f.fields):
+        f.fields.pop("accumulation", None)  # follows from the others
+    _zero(keys, f)
+    _formats(keys, f)
+    _recompute(keys, f)
+    for name in OFF:
+        _off(keys, name)
+    keys.ignore(IGNORED)
+    keys.finish()
+    f.problems.raise_if_any()
+    name = PurePath(document.file).stem
+    return Imported(KIND, name, name, f"{document.file} ({KIND})", f.fields, tuple(f.notes), needs_model=True)
+
+
+def _number(keys: Keys, f: Findings, name: str, key: str) -> None:
+    if keys.mapping.get(key) == AUTO:
+        keys.take(key)
+        f.note(f"{key} is 'auto', filled in when training starts: {name} is left out")
+        return
+    keys.set(name, key)
+
+
+def _zero(keys: Keys, f: Findings) -> None:
+    zero = keys.mapping_of("zero_optimization")
+    if zero is None:
+        f.set("zero", 0)
+        return
+    zero.set("zero", "stage", default=0)
+    stage = f.fields.get("zero", 0)
+    _number(zero, f, "bucket", "reduce_bucket_size")
+    zero.ignore(("allgather_bucket_size",))
+    f.set("overlap_dp", zero.truth("overlap_comm", default=stage == 3))
+    device = _device(zero, "offload_optimizer")
+    if zero.truth("cpu_offload") or device == "cpu":
+        f.set("offload_optimizer", True)
+    elif device not in (None, "none"):
+        zero.wrong(("offload_optimizer",), f"offloading to {shown(device)} is not understood; only cpu and none")
+    if _device(zero, "offload_param") not in (None, "none"):
+        zero.wrong(("offload_param",), "offloading of weights is not understood; only device: none")
+    for name in ("zero_hpz_partition_size", "mics_shard_size"):
+        size = zero.take(name)
+        if name == "mics_shard_size" and size not in (None, -1):
+            f.set("dp_shard", size, zero.place(name))
+        elif size not in (None, -1, 1):
+            zero.wrong((name,), f"{shown(size)} is not understood; only 1")
+    for name in OFF_ZERO:
+        _off(zero, name)
+    zero.ignore(IGNORED_ZERO)
+    zero.finish()
+
+
+def _device(zero: Keys, name: str) -> Any:
+    inner = zero.mapping_of(name)
+    if inner is None:
+        return None
+    inner.ignore(IGNORED_OFFLOAD)
+    if inner.take("ratio", default=1.0) not in (1, 1.0):
+        inner.wrong(("ratio",), "offloading a part is not understood; only 1")
+    device = inner.take("device", default="cpu")
+    inner.finish()
+    return device
+
+
+def _formats(keys: Keys, f: Findings) -> None:
+    """Set the number formats: compute's, that gradients are reduced in, and that they are added up in."""
+    kinds = {}
+    for names, word in ((("bf16", "bfloat16"), "bf16"), (("fp16",), "fp16")):
+        inner = keys.mapping_of(*names)
+        if inner is None:
+            continue
+        on = inner.take("enabled", default=True)
+        if on == AUTO:
+            f.note(f"{names[0]}.enabled is 'auto', filled in when training starts: precision is left out")
+        elif not isinstance(on, bool):
+            inner.wrong(("enabled",), f"{shown(on)} is neither true nor false")
+        kinds[word] = on
+    if any(on is True for on in kinds.values()):
+        f.set("precision", next(word for word, on in kinds.items() if on is True))
+    elif all(on is False for on in kinds.values()):
+        f.set("precision", "fp32")
+    types = keys.mapping_of("data_types")
+    pairs = [("grad_precision", keys.take("communication_data_type"), keys.place("communication_data_type"))]
+    if types is not None:
+        pairs.append(("accumulate_precision", types.take("grad_accum_dtype"), types.place("grad_accum_dtype")))
+        types.finish()
+    for name, value, place in pairs:
+        if value is not None:
+            f.set(name, FORMATS.get(str(value).lower(), value), place)
+
+
+def _recompute(keys: Keys, f: Findings) -> None:
+    inner = keys.mapping_of("activation_checkpointing")
+    if inner is None:
+        return
+    for name in ("partition_activations", "cpu_checkpointing"):
+        inner.only(name, False)
+    inner.ignore(("contiguous_memory_optimization", "number_checkpoints", "synchronize_checkpoint_boundary", "profile"))
+    inner.finish()
+    f.note("activation_checkpointing says how, not whether: recompute is the study's")
+
+
+def _off(keys: Keys, name: str) -> None:
+    """Take a feature that is off; one that is on is not understood."""
+    value = keys.take(name)
+    on = value.get("enabled", False) if isinstance(value, dict) else value
+    if on not in (None, False, {}):
+        keys.wrong((name,), f"{shown(on)} is not understood; only a feature that is off")

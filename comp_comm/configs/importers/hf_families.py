@@ -1,0 +1,98 @@
+"""Families of models with a Hugging Face config.json, by ``model_type``: what they have without saying so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from comp_comm.configs.importers import hf_older as older
+from comp_comm.configs.importers import hf_parts as parts
+from comp_comm.configs.importers.imported import Findings, Keys
+
+Part = Callable[[Keys, Findings], None]
+
+
+@dataclass(frozen=True)
+class Family:
+    """What every model of a family has, the parts it is read by, and what keys are where a file leaves them out."""
+
+    base: Mapping[str, object]
+    parts: tuple[Part, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    tied: bool = False
+
+
+_LLAMA = {"norm": "rmsnorm", "gated": "on", "bias": "off", "position": "rope"}
+_GPT = {"norm": "layernorm", "gated": "off", "bias": "on", "position": "learned"}
+_QK = {**_LLAMA, "qk_norm": "on"}
+_MOE = (parts.biases, parts.window, parts.experts)
+_DEEPSEEK = (parts.latent_attention, parts.experts, parts.deepseek_layers, parts.next_tokens)
+_GEMMA = {"head_dim": 256, "max_position_embeddings": 8192}
+_GEMMA_3 = {
+    **_GEMMA, "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208, "hidden_size": 2304,
+    "max_position_embeddings": 131072, "sliding_window": 4096, "sliding_window_pattern": 6, "num_hidden_layers": 26,
+    "intermediate_size": 9216,
+}  # fmt: skip
+
+FAMILIES: dict[str, Family] = {
+    "llama": Family(_LLAMA, (parts.biases,), {"max_position_embeddings": 2048}),
+    "mistral": Family(_LLAMA, (parts.window,)),
+    "ministral": Family(_LLAMA, (parts.window,)),
+    "mixtral": Family(_LLAMA, (parts.window, parts.experts)),
+    "qwen2": Family({**_LLAMA, "bias": "qkv"}, (parts.window,)),
+    "qwen2_moe": Family({**_LLAMA, "bias": "qkv"}, (parts.window, parts.experts, parts.qwen_layers, older.shared_gate)),
+    "qwen3": Family(_QK, (parts.biases, parts.window)),
+    "qwen3_moe": Family(_QK, (*_MOE, parts.qwen_layers)),
+    "deepseek": Family(_LLAMA, (parts.biases, parts.experts, parts.deepseek_layers)),
+    "deepseek_v2": Family(_LLAMA, _DEEPSEEK),
+    "deepseek_v3": Family(_LLAMA, (*_DEEPSEEK, parts.router_bias)),
+    "kimi_k2": Family(_LLAMA, (*_DEEPSEEK, parts.router_bias)),
+    "glm4_moe": Family(_LLAMA, (parts.qkv_bias, older.optional_qk_norm, parts.experts, parts.deepseek_layers,
+                                parts.next_tokens, parts.router_bias)),
+    "gpt_oss": Family({**_LLAMA, "attention_sinks": "on", "router_bias": "on"},
+                      (older.gpt_oss_bias, parts.window, parts.experts)),
+    "gemma": Family(_LLAMA, (parts.biases,), _GEMMA, tied=True),
+    "gemma2": Family({**_LLAMA, "norms": 4}, (parts.biases, parts.window), {**_GEMMA, "sliding_window_pattern": 2},
+                     tied=True),
+    "gemma3_text": Family({**_QK, "norms": 4}, (parts.biases, parts.window), _GEMMA_3, tied=True),
+    "olmo2": Family({**_LLAMA, "qk_norm": "whole"}, (parts.biases,)),
+    "granite": Family(_LLAMA, (parts.biases,), {"max_position_embeddings": 2048}),
+    "phi3": Family(_LLAMA, (parts.window,)),
+    "cohere": Family({**_LLAMA, "norm": "layernorm_no_bias", "norms": 1, "parallel_blocks": "on"},
+                     (parts.biases, older.whole_qk_norm), tied=True),
+    "nemotron": Family({**_LLAMA, "norm": "layernorm", "gated": "off"}, (parts.biases,)),
+    "starcoder2": Family({**_GPT, "position": "rope"}, (parts.all_biases, parts.window, older.starcoder), tied=True),
+    "stablelm": Family({**_LLAMA, "norm": "layernorm"}, (parts.qkv_bias, older.stablelm)),
+    "phi": Family({**_GPT, "position": "rope", "norms": 1, "parallel_blocks": "on"},
+                  (parts.output_bias, older.no_qk_norm)),
+    "llama4_text": Family(_LLAMA, (parts.experts, older.llama4)),
+    "dbrx": Family({**_LLAMA, "norm": "layernorm_no_bias"}, (older.dbrx,)),
+    "gpt2": Family(_GPT, (older.gpt2,), tied=True),
+    "gpt_bigcode": Family(_GPT, (older.gpt2, older.multi_query), tied=True),
+    "gptj": Family({**_GPT, "position": "rope", "bias": "ffn", "norms": 1, "parallel_blocks": "on"},
+                   (parts.output_bias,)),
+    "gpt_neo": Family({**_GPT, "bias": "not_qkv"}, (older.gpt_neo,), tied=True),
+    "gpt_neox": Family({**_GPT, "position": "rope"}, (older.gpt_neox,)),
+    "opt": Family(_GPT, (parts.all_biases, older.opt), {"max_position_embeddings": 2048}, tied=True),
+    "bloom": Family({**_GPT, "position": "none"}, (older.bloom,), {"seq_length": 2048}, tied=True),
+    "falcon": Family(_GPT, (older.falcon,), {"max_position_embeddings": 2048}, tied=True),
+    "mpt": Family(_GPT, (older.mpt,), tied=True),
+    "bert": Family({**_GPT, "architecture": "encoder"}, (older.bert,), tied=True),
+    "roberta": Family({**_GPT, "architecture": "encoder"}, (older.bert,), tied=True),
+    "t5": Family({**_LLAMA, "gated": "off", "position": "none", "architecture": "encoder-decoder"}, (older.t5,),
+                 {"n_positions": 512}, tied=True),
+    "mt5": Family({**_LLAMA, "gated": "off", "position": "none", "architecture": "encoder-decoder"}, (older.t5,),
+                  {"n_positions": 1024}),
+    "vit": Family({**_GPT, "architecture": "vit"}, (older.vit,)),
+}  # fmt: skip
+# Other names of the same.
+for _other, _known in {
+    "llama4": "llama4_text", "gemma3": "gemma3_text", "mistral3": "mistral", "RefinedWeb": "falcon",
+    "RefinedWebModel": "falcon", "xlm-roberta": "roberta", "Yi": "llama",
+}.items():  # fmt: skip
+    FAMILIES[_other] = FAMILIES[_known]
+# What the text model of a larger one is, where its text_config does not say.
+TEXT_OF = {
+    "llama4": "llama4_text", "gemma3": "gemma3_text", "llava": "llama", "mistral3": "mistral", "paligemma": "gemma",
+}  # fmt: skip

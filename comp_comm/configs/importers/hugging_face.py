@@ -1,0 +1,156 @@
+"""A Hugging Face config.json, or the text model in one of a larger model, as the fields of a transformer."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any
+
+from comp_comm.configs.importers.hf_families import FAMILIES, TEXT_OF, Family
+from comp_comm.configs.importers.hf_ignored import BESIDE_TEXT, DROPOUTS, IGNORED
+from comp_comm.configs.importers.hf_parts import UNDERSTOOD
+from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, shown
+from comp_comm.configs.strict_yaml import Document, Path
+from comp_comm.errors import nearest, one_of
+
+KIND = "Hugging Face config.json"
+POSITIONS = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx",
+)  # fmt: skip
+# Every spelling of what a model cannot be without, and of what follows from it where it is left out.
+NEEDED = {
+    "hidden": ("hidden_size", "n_embd", "n_embed", "d_model"),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+}
+OPTIONAL = {
+    "kv_heads": ("num_key_value_heads",),
+    "head_dim": ("head_dim", "d_kv"),
+    "ffn_hidden": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size"),
+}
+# Features that are off: what says so says nothing, what says otherwise is not understood.
+OFF = (
+    "is_encoder_decoder", "tie_encoder_decoder", "cross_attention_hidden_size", "is_decoder", "add_cross_attention",
+    "pruned_heads", "attention_bias", "mlp_bias", "use_bias", "use_qkv_bias", "qk_layernorm", "use_qk_norm",
+)  # fmt: skip
+
+
+def is_config(data: dict[str, Any]) -> bool:
+    """Return whether a mapping is a config.json: it says what kind of model it is."""
+    return isinstance(data.get("model_type"), str) or "architectures" in data
+
+
+def import_config(document: Document, given: Given = NOTHING) -> Imported:
+    """Return the model that a config.json describes.
+
+    Raises ``ConfigError`` with everything in it that is not understood.
+
+    >>> found = import_config(Document({"model_type": "llama", "hidden_size": 512, "num_hidden_layers": 2,
+    ...     "num_attention_heads": 8, "intermediate_size": 1024, "vocab_size": 1000,
+    ...     "max_position_embeddings": 256}, "config.json"))
+    >>> found.fields["ffn_hidden"], found.fields["norm"], found.fields["seq_len"]
+    (1024, 'rmsnorm', 256)
+    """
+    f = Findings(document, given)
+    data, path = _text_model(f, document.data)
+    family = _family(f, data, path)
+    keys = Keys(f, {**(family.defaults if family else {}), **data}, path)
+    _read(keys, f, family or Family({}))
+    keys.ignore(IGNORED if family else (*IGNORED, *UNDERSTOOD))
+    if "quantization_config" in data:
+        f.note("quantization_config is of the stored weights: number formats of training are the study's (precision)")
+    keys.finish()
+    f.problems.raise_if_any()
+    name = str(document.data.get("_name_or_path") or "").strip("/").rsplit("/", 1)[-1] or _file_name(document.file)
+    return Imported(KIND, name, name, f"{document.file} ({KIND})", f.fields, tuple(f.notes))
+
+
+def _text_model(f: Findings, data: dict[str, Any]) -> tuple[dict[str, Any], Path]:
+    """Return what describes the text model: a nested ``text_config``, where there is one, with its place."""
+    key = next((name for name in ("text_config", "language_config", "llm_config") if data.get(name)), None)
+    if key is None or not isinstance(data[key], dict):
+        return data, ()
+    around = Keys(f, data)
+    around.ignore((*BESIDE_TEXT, key, "tie_word_embeddings"))
+    for name in OFF:
+        around.only(name, False, {}, None)
+    around.finish()
+    if any(data.get(name) for name in ("vision_config", "audio_config")):
+        f.note("only the text model is imported, not what reads images or sound")
+    inner = dict(data[key])
+    if data.get("tie_word_embeddings") is not None:
+        inner.setdefault("tie_word_embeddings", data["tie_word_embeddings"])
+    outer = str(data.get("model_type"))
+    inner.setdefault("model_type", TEXT_OF.get(outer, outer))
+    return inner, (key,)
+
+
+def _family(f: Findings, data: dict[str, Any], path: Path) -> Family | None:
+    name = data.get("model_type")
+    if name is None:
+        f.missing(f"'model_type' is missing ({one_of(sorted(FAMILIES))})")
+        return None
+    if not isinstance(name, str) or name not in FAMILIES:
+        message = f"{shown(name)} is not understood{nearest(str(name), FAMILIES)} ({one_of(sorted(FAMILIES), 99)})"
+        f.wrong((*path, "model_type"), message)
+        return None
+    return FAMILIES[name]
+
+
+def _read(keys: Keys, f: Findings, family: Family) -> None:
+    for name, value in family.base.items():
+        f.set(name, value)
+    vit = family.base.get("architecture") == "vit"
+    needed = NEEDED if vit else {**NEEDED, "vocab": ("vocab_size",)}
+    for name, spellings in needed.items():
+        if not keys.set(name, *spellings):
+            f.missing(f"'{spellings[0]}' is missing", name)
+    for name, spellings in OPTIONAL.items():
+        keys.set(name, *spellings)
+    f.set("tied", keys.truth("tie_word_embeddings", default=family.tied), keys.place("tie_word_embeddings"))
+    if vit:
+        f.fields.pop("tied")
+    else:
+        _positions(keys, f, learned=family.base.get("position") == "learned")
+    _dropout(keys, f)
+    if f.fields.keys() >= needed.keys():
+        for part in family.parts:
+            part(keys, f)
+    for name in OFF:
+        if name not in keys.used:
+            keys.only(name, False, {}, None)
+
+
+def _positions(keys: Keys, f: Findings, learned: bool) -> None:
+    """Set the sequence length: the longest a model takes, or that before its positions were stretched."""
+    scaling = keys.take("rope_scaling", "rope_parameters")
+    keys.take("rope_parameters")
+    before = keys.take("original_max_position_embeddings", "initial_context_length")
+    if isinstance(scaling, dict):
+        nested = [value for value in scaling.values() if isinstance(value, dict)]
+        for each in (scaling, *nested):
+            before = each.get("original_max_position_embeddings") or before
+    longest = keys.take(*POSITIONS)
+    if before is None and longest is None:
+        f.missing(f"'{POSITIONS[0]}' is missing: it gives seq_len", "seq_len")
+        return
+    f.set("seq_len", longest if before is None else before, keys.place(*POSITIONS))
+    if learned and longest is not None:
+        f.set("max_positions", longest, keys.place(*POSITIONS))
+
+
+def _dropout(keys: Keys, f: Findings) -> None:
+    """Set dropout: on where any of its probabilities is above 0."""
+    found = [keys.number(name, default=0.0) or 0.0 for name in DROPOUTS if keys.has(name)]
+    keys.ignore(DROPOUTS)
+    f.set("dropout", any(probability > 0 for probability in found))
+
+
+def _file_name(file: str) -> str:
+    """Return a name for the model in a file.
+
+    >>> _file_name("models/Qwen--Qwen3-32B_config.json"), _file_name("opt-125m/config.json"), _file_name("config.json")
+    ('Qwen--Qwen3-32B', 'opt-125m', 'config')
+    """
+    path = PurePath(file)
+    stem = path.stem.removesuffix("config").rstrip("_-.")
+    return stem or path.parent.name or "config"

@@ -1,0 +1,168 @@
+"""The 360 best layouts that the foundation-models paper's code published, found again by searching all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from comp_comm.configs.hardware_file import load_profile
+from comp_comm.costmodels.mesh import AS_PUBLISHED
+from comp_comm.errors import ConfigError, one_of
+from comp_comm.fields import FIELDS, Value
+from comp_comm.hardware.evolution import evolve
+from comp_comm.hardware.numbers import Hardware
+from comp_comm.hardware.profile import Profile
+from comp_comm.reproduce.foundation_search import Found, best_layouts
+from comp_comm.reproduce.foundation_space import Problem
+from comp_comm.reproduce.published import Record, read_settings, read_table, relative_error
+from comp_comm.sweep.result import identity
+from comp_comm.words import FORMULAS, STRATEGIES
+
+TITLE = "Best layouts of the foundation-models paper (arXiv:2410.00273): ours beside the published ones"
+SOURCE = "the configurations stored with the code published with arXiv:2410.00273 (2024-10-02)"
+TABLE = "foundation-models.csv"
+# Sequence length, hidden size, heads, layers of the paper's models.
+MODELS = {"gpt3_1T": (2048, 25600, 160, 128), "vit_era5": (64800, 12288, 64, 48)}
+SYSTEMS = {"A100": "foundation-models-a100", "H200": "foundation-models-h200", "B200": "foundation-models-b200"}
+FACTORS = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "latency")
+SETTABLE = (*FACTORS, "formulas", "global_batch")
+CELL = ("strategy", "model", "gpu", "nvs", "n_gpus")  # what a cell of the table is, in its order
+LAYOUT = {"dp": "dp", "tp1": "tp1", "tp2": "tp2", "pp": "pp", "mbs": "micro_batch", "summa_nb": "summa_panels",
+          "nv_tp1": "nv_tp1", "nv_tp2": "nv_tp2", "nv_dp": "nv_dp", "nv_pp": "nv_pp"}  # fmt: skip
+TOLERANCE = 1e-9
+GB = 1e9
+
+
+def reproduce(overrides: Sequence[str] = (), only: Mapping[str, Sequence[str]] | None = None, timed: bool = False
+              ) -> tuple[list[Record], Record]:  # fmt: skip
+    """Return ours beside the published best layout of every cell, and what they were made with.
+
+    Parameters
+    ----------
+    overrides : sequence of str
+        ``"key=value"``: factors on the hardware, ``formulas``, ``global_batch``. With any of them the published values
+        are no longer of the same machine, model or formulas.
+    only : mapping of str to sequence of str
+        Values of `CELL` names to keep cells of; all if empty.
+    timed : bool
+        Put the seconds it took into the meta data.
+
+    Returns
+    -------
+    tuple
+        Rows and meta data. ``ours_`` values and the layout are None where nothing fits.
+
+    Examples
+    --------
+    >>> rows, meta = reproduce(only={"strategy": ["1d"], "gpu": ["A100"], "nvs": ["8"], "n_gpus": ["4096"]})
+    >>> round(rows[0]["ours_iter_time_s"], 3), rows[0]["tp1"], rows[0]["pp"], meta["candidates"]
+    (62.969, 8, 32, 2544)
+    """
+    given = read_settings(overrides, SETTABLE)
+    cells = _cells(only or {})
+    profiles = {gpu: load_profile(f"papers/hardware/{name}") for gpu, name in SYSTEMS.items()}
+    machines = {gpu: _machine(profile, given) for gpu, profile in profiles.items()}
+    start = time.perf_counter()
+    found = _search(cells, machines, given)
+    seconds = time.perf_counter() - start
+    rows = [_row(cell, result) for cell, result in zip(cells, found, strict=True)]
+    meta = _meta(rows, found, profiles, given)
+    if timed:
+        meta |= {"seconds": seconds, "candidates_per_s": meta["candidates"] / seconds}
+    return rows, meta
+
+
+def _cells(only: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
+    """Return the published cells wanted."""
+    cells = read_table(TABLE)
+    for name, values in only.items():
+        known = list(dict.fromkeys(cell[name] for cell in read_table(TABLE)))
+        wrong = [value for value in values if value not in known]
+        if wrong:
+            raise ConfigError(f"--{name.replace('_', '-')} {wrong[0]}: no such cell ({one_of(known)})")
+        cells = [cell for cell in cells if cell[name] in values] if values else cells
+    if not cells:
+        raise ConfigError("no published cell is all of these: the table has no layout there that fits")
+    return cells
+
+
+def _machine(profile: Profile, given: Mapping[str, Value]) -> Hardware:
+    factors: dict[str, Any] = {name: value for name, value in given.items() if name in FACTORS}
+    return evolve(profile.hardware("fp16"), **factors)
+
+
+def _search(cells: list[dict[str, str]], machines: Mapping[str, Hardware], given: Mapping[str, Value]) -> list[Found]:
+    """Return the best layout of each cell; cells that only differ in the machine share their layouts."""
+    formulas = FORMULAS.index(str(given.get("formulas", FORMULAS[AS_PUBLISHED])))
+    found: list[Found | None] = [None] * len(cells)
+
+    def problem_of(cell: dict[str, str]) -> Problem:
+        batch = int(given.get("global_batch", cell["global_batch"]))
+        strategy = STRATEGIES.index(cell["strategy"])
+        return Problem(strategy, *MODELS[cell["model"]], int(cell["n_gpus"]), batch, formulas)
+
+    def key(number: int) -> tuple[int, str, int]:
+        cell = cells[number]
+        return STRATEGIES.index(cell["strategy"]), cell["model"], int(cell["n_gpus"])
+
+    for _, group in groupby(sorted(range(len(cells)), key=key), key=key):
+        numbers = list(group)
+        asked = [(machines[cells[i]["gpu"]], int(cells[i]["nvs"])) for i in numbers]
+        for number, result in zip(numbers, best_layouts(problem_of(cells[numbers[0]]), asked), strict=True):
+            found[number] = result
+    return [result for result in found if result is not None]
+
+
+def _row(cell: dict[str, str], found: Found) -> Record:
+    best = found.rows[0] if found.rows else None
+    published_s, published_gb = float(cell["iter_time_s"]), float(cell["mem_gb"])
+    ours_s, ours_gb = (best["step_s"], best["memory_bytes"] / GB) if best else (None, None)
+    layout = {name: best[ours] if best else None for name, ours in LAYOUT.items()}
+    same = best is not None and all(layout[name] == int(cell[name] or 1) for name in LAYOUT)
+    return {
+        "strategy": cell["strategy"], "model": cell["model"], "gpu": cell["gpu"], "nvs": int(cell["nvs"]),
+        "n_gpus": int(cell["n_gpus"]), "published_iter_time_s": published_s, "ours_iter_time_s": ours_s,
+        "published_mem_gb": published_gb, "ours_mem_gb": ours_gb, **layout, "same_layout": same,
+        "iter_time_error": relative_error(ours_s, published_s), "mem_error": relative_error(ours_gb, published_gb),
+        "candidates": found.candidates, "feasible": found.feasible,
+    }  # fmt: skip
+
+
+def missed(row: Record, tolerance: float) -> bool:
+    """Return whether a cell is not the published one: time or memory further off than ``tolerance``, another layout."""
+    errors = (row["iter_time_error"], row["mem_error"])
+    return not row["same_layout"] or any(error is None or abs(error) > tolerance for error in errors)
+
+
+def _meta(rows: list[Record], found: list[Found], profiles: Mapping[str, Profile], given: Mapping[str, Value]
+          ) -> Record:  # fmt: skip
+    conventions = {name: given.get(name, FIELDS[name].default) for name in SETTABLE if name != "global_batch"}
+    largest = {name: max((abs(row[name]) for row in rows if row[name] is not None), default=None)
+               for name in ("iter_time_error", "mem_error")}  # fmt: skip
+    return {
+        **identity(), "command": "reproduce foundation-models", "title": TITLE, "source": SOURCE,
+        "cost_model": "foundation_models", "conventions": conventions, "given": dict(given), "points": len(rows),
+        "hardware": {gpu: {"title": p.title, "sha256": p.sha256} for gpu, p in profiles.items()},
+        "same_layout": sum(row["same_layout"] for row in rows), "largest_iter_time_error": largest["iter_time_error"],
+        "largest_mem_error": largest["mem_error"], "candidates": sum(one.candidates for one in found),
+        "feasible": sum(one.feasible for one in found),
+    }  # fmt: skip
+
+
+def summary(rows: Sequence[Record]) -> list[Record]:
+    """Return the cells summed up by strategy, model and GPU."""
+    lines = []
+    names = ("strategy", "model", "gpu")
+    for key in dict.fromkeys(tuple(row[name] for name in names) for row in rows):
+        part = [row for row in rows if tuple(row[name] for name in names) == key]
+        errors = {name: [abs(row[name]) for row in part if row[name] is not None]
+                  for name in ("iter_time_error", "mem_error")}  # fmt: skip
+        lines.append({
+            **dict(zip(names, key, strict=True)), "cells": len(part),
+            "same_layout": sum(r["same_layout"] for r in part),
+            **{f"largest_{name}": max(values, default=None) for name, values in errors.items()},
+            "candidates": sum(r["candidates"] for r in part), "feasible": sum(r["feasible"] for r in part),
+        })  # fmt: skip
+    return lines

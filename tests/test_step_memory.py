@@ -1,0 +1,310 @@
+"""Memory of a device against what is counted by hand: states weight by weight, activations, logits, buffers, stages."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from state_dict import layers_of, of_experts, random_model, state_dict
+
+from comp_comm.configs import catalogue
+from comp_comm.configs.study import study_from
+from comp_comm.errors import ConfigError
+from comp_comm.sweep.point import explain, memory
+
+GIB = 2**30
+GPT = {"layers": 12, "hidden": 1024, "heads": 16, "vocab": 51200, "seq_len": 1024, "framework_gib": 0}
+MOE = {**GPT, "experts": 16, "top_k": 2, "moe_ffn_hidden": 512, "gated": "on"}
+
+
+def held(hardware="h100-sxm", **point):
+    found = memory(study_from({"hardware": str(hardware), "set": {"framework_gib": 0, **point}}))
+    return {name.removesuffix("_bytes"): value for name, value in found.items() if name.endswith("_bytes")}
+
+
+@pytest.fixture(scope="module")
+def more_known(tmp_path_factory):
+    """Return the path of an H100 with a peak in 32 bit and a link to its host."""
+    text = catalogue.locate("hardware", "h100-sxm").read_text(encoding="utf-8")
+    for key, line in (("capacity: ", "host_bandwidth: {value: 50 GB/s"), ("dense: true", "fp32: {value: 67 TFLOP/s")):
+        text = text.replace(f"  {key}", f"  {line}, source: sheet, certainty: high}}\n  {key}", 1)
+    path = tmp_path_factory.mktemp("hardware") / "h100.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def states(hardware="h100-sxm", **point):
+    found = held(hardware, **point)
+    return found["weights"], found["gradients"], found["optimizer"]
+
+
+def size(weights):
+    return sum(w.size for w in weights)
+
+
+def padded(p, tp):
+    return {**p, "vocab": math.ceil(p["vocab"] / (128 * tp)) * 128 * tp}
+
+
+# -- states -----------------------------------------------------------------------------------------------------------
+
+# Bytes of a parameter: weight, gradient, optimizer.
+FORMATS = [
+    ({"precision": "bf16"}, (2, 2, 12)),
+    ({"precision": "fp8"}, (2, 2, 12)),
+    ({"precision": "fp32"}, (4, 4, 8)),
+    ({"precision": "fp16", "grad_precision": "fp32"}, (2, 4, 12)),
+    ({"accumulate_precision": "fp32"}, (2, 6, 12)),
+    ({"optimizer_precision": "bf16"}, (2, 2, 8)),
+    ({"precision": "fp32", "optimizer_precision": "fp8", "grad_precision": "bf16"}, (4, 2, 2)),
+]
+
+
+@pytest.mark.parametrize(("formats", "each"), FORMATS, ids=str)
+@pytest.mark.parametrize("zero", range(4))
+def test_zero_shards_states_one_by_one(more_known, formats, each, zero):
+    d, psi = 16, size(state_dict(GPT))
+    sharded = (zero >= 3, zero >= 2, zero >= 1)
+    expected = tuple(psi * b / (d if over else 1) for b, over in zip(each, sharded, strict=True))
+    assert states(more_known, **GPT, dp=d, zero=zero, **formats) == pytest.approx(expected, rel=1e-12)
+
+
+def test_hsdp_shards_states_over_some_of_the_replicas_and_context_parallel_ones_count():
+    psi = size(state_dict(GPT))
+    assert states(**GPT, dp=16, zero=3, dp_shard=4) == pytest.approx((2 * psi / 4, 2 * psi / 4, 12 * psi / 4))
+    assert states(**GPT, dp=4, cp=4, zero=3) == pytest.approx((2 * psi / 16, 2 * psi / 16, 12 * psi / 16))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_states_fall_with_each_zero_stage(seed):
+    chance = random.Random(seed)
+    model = chance.choice((GPT, MOE))
+    point = {name: chance.choice(values) for name, values in (
+        ("tp", (1, 2)), ("pp", (1, 2)), ("cp", (1, 2)), ("dp", (4, 8)), ("recompute", ("none", "full")),
+    )}  # fmt: skip
+    if model is MOE:
+        point |= {"ep": chance.choice((1, 2)), "etp": 1}
+    sums = [sum(states(**model, **point, zero=zero)) for zero in range(4)]
+    assert sums[0] > sums[1] > sums[2] > sums[3]
+
+
+def split_at_random(seed):
+    """A model and how it is split over devices, so that nothing is left over."""
+    p, chance = random_model(seed), random.Random(seed)
+    tp = chance.choice((1, 2, 4))
+    split = {"tp": tp, "dp": 4}
+    if p.get("kv_heads", p["heads"]) < tp:
+        split["kv_replication"] = "on"
+    if p.get("experts"):
+        split |= {"ep": chance.choice((1, 2, 4)), "etp": chance.choice((1, tp))}
+    return p, split
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_weights_are_those_of_one_device(seed):
+    p, split = split_at_random(seed)
+    ep = split.get("ep", 1)
+    parts = {"": 1, "tp": split["tp"], "experts": ep * split.get("etp", 1), "ep": ep}
+    parts["kv"] = min(split["tp"], p.get("kv_heads", p["heads"]))
+    mine = sum(w.size / parts[w.split] for w in state_dict(padded(p, split["tp"])))
+    assert states(**p, **split, zero=0) == pytest.approx((2 * mine, 2 * mine, 12 * mine), rel=1e-12)
+
+
+def test_experts_are_sharded_over_fewer_devices():
+    """Eight replicas; two of them hold the same experts."""
+    experts = size(w for w in state_dict(MOE) if of_experts(w))
+    rest = size(state_dict(MOE)) - experts
+    weights, _, optimizer = states(**MOE, dp=8, ep=4, zero=1)
+    assert weights == pytest.approx(2 * (rest + experts / 4))
+    assert optimizer == pytest.approx(12 * (rest / 8 + experts / 4 / 2))
+
+
+def test_offloaded_states_are_not_here_and_cross_the_link(more_known):
+    point = {**GPT, "dp": 4, "zero": 1}
+    here, there = (held(more_known, **point, offload_optimizer=word) for word in ("off", "on"))
+    assert there.pop("optimizer") == 0
+    assert here["total"] - there.pop("total") == pytest.approx(here["optimizer"])
+    assert all(here[name] == value for name, value in there.items())
+    found = [explain(study_from({"hardware": str(more_known), "set": {**point, "offload_optimizer": word}}))
+             for word in ("off", "on")]  # fmt: skip
+    usual, offloaded = ({op["operation"]: op["seconds"] for op in e["operations"] if op["phase"] == "optimizer"}
+                        for e in found)  # fmt: skip
+    assert offloaded["gradient norm"] == usual["gradient norm"]
+    # Gradients of this device's share go there, and weights come back, 16 bit each.
+    assert offloaded["Adam"] == pytest.approx(size(state_dict(GPT)) / 4 * (2 + 2) / 50e9)
+
+
+def test_offload_needs_a_link_to_the_host():
+    with pytest.raises(ConfigError, match=r"memory\.host_bandwidth is blank"):
+        held(**GPT, offload_optimizer="on")
+
+
+# -- activations ------------------------------------------------------------------------------------------------------
+
+
+def kept(layers, **point):
+    return held(**{**GPT, "vocab": 0, **point, "layers": layers})["activations"]
+
+
+def a_layer(**point):
+    return kept(3, **point) - kept(2, **point)
+
+
+def test_a_llama_layer_keeps_eight_vectors_and_three_wide_ones():
+    """Inputs of two norms and two blocks, Q, K, V, the heads' output; gate, up and their product. 16 bit, no masks."""
+    llama = {"hidden": 4096, "heads": 32, "ffn_hidden": 11008, "gated": "on", "dropout": "off", "seq_len": 2048}
+    assert a_layer(**llama) == 2 * 2048 * (8 * 4096 + 3 * 11008)
+    shared = {**llama, "kv_heads": 8}
+    assert a_layer(**shared) == 2 * 2048 * ((6 + 2 / 4) * 4096 + 3 * 11008)
+    assert a_layer(**shared, tp=8) == a_layer(**shared) / 8
+    assert a_layer(**shared, cp=4) == a_layer(**shared) / 4
+    assert a_layer(**shared, tp=8, sp="off") == 2 * 2048 * (4 * 4096 + (2.5 * 4096 + 3 * 11008) / 8)
+
+
+def test_an_expert_layer_keeps_what_its_tokens_need():
+    """Each token twice: its expert's gate, up and product, and its own vector before and after sorting."""
+    point = {name: value for name, value in MOE.items() if name not in ("layers", "vocab")} | {"dropout": "off"}
+    beside = 2 * 1024 * 8 * 1024
+    tokens = 1024 * 2 * 1.25
+    assert a_layer(**point, capacity_factor=1.25) == beside + 2 * tokens * (3 * 512 + 2 * 1024)
+
+
+def test_latent_attention_keeps_what_it_compresses_to():
+    """Queries and keys with their rotary part, values, the heads' output, and both compressed vectors."""
+    latent = {"q_lora_rank": 384, "kv_lora_rank": 128, "rope_head_dim": 32, "bias": "off", "dropout": "off"}
+    a, d, rope = 16, 64, 32
+    attention = a * (d + rope + d) + a * (d + rope + d) + 384 + 128
+    assert a_layer(**latent) == 2 * 1024 * (4 * 1024 + attention + 2 * 4096)
+
+
+def test_a_decoder_layer_keeps_its_attention_to_the_encoder():
+    point = {"architecture": "encoder-decoder", "encoder_layers": 3, "encoder_seq_len": 512, "dropout": "off"}
+    one = 2 * 1024  # bytes of a hidden vector
+    encoder, decoder = 512 * one * 16, 1024 * one * 16  # four inputs, Q, K, V and output, twice 4 h
+    cross = 1024 * one * (2 + 4)
+    assert kept(2, **point) == pytest.approx(3 * encoder + 2 * (decoder + cross))
+
+
+@pytest.mark.parametrize("again", [1, 3, 5])
+def test_full_recompute_keeps_inputs_and_one_layer_at_work(again):
+    one = 34 * 1024 * 1024
+    some = kept(5, recompute="full", recompute_layers=again)
+    assert some == again * 2 * 1024 * 1024 + (5 - again) * one + one
+    unfused = kept(5, recompute="full", recompute_layers=again, attention_kernel="unfused")
+    assert unfused - some == (5 - again + 1) * 5 * 16 * 1024 * 1024  # the layer at work has its scores too
+
+
+def test_selective_recompute_keeps_no_scores_but_those_at_work():
+    scores = 5 * 16 * 1024 * 1024
+    plain, selective = (kept(5, attention_kernel="unfused", recompute=name) for name in ("none", "selective"))
+    assert plain - selective == (5 - 1) * scores
+
+
+def test_a_window_keeps_fewer_scores():
+    full, window = (a_layer(attention_kernel="unfused", **more) for more in ({}, {"window": 256}))
+    assert full - window == 5 * 16 * 1024 * (1024 - 256)
+
+
+@pytest.mark.parametrize(("t", "b"), [(1, 1), (8, 1), (4, 2)])
+def test_logits_are_kept_in_32_bit(t, b):
+    """4 s b h / t (1 + v / h): Korthikanti et al., section 4.3."""
+    h, v = GPT["hidden"], GPT["vocab"]
+    once = 4 * 1024 * b * h / t * (1 + v / h)
+    assert held(**GPT, tp=t, micro_batch=b)["logits"] == pytest.approx(once)
+    assert held(**GPT, tp=t, micro_batch=b, mtp_layers=2)["logits"] == pytest.approx(3 * once)
+
+
+# -- buffers ----------------------------------------------------------------------------------------------------------
+
+
+def test_buffers_are_what_collectives_need():
+    plain = {**GPT, "vocab": 0, "hidden": 4096, "heads": 32}
+    hidden = 2 * 1024 * 4096
+    layer = size(layers_of(plain)[0])
+    assert held(**plain)["buffers"] == 0
+    assert held(**plain, tp=4)["buffers"] == hidden  # the gathered sequence
+    assert held(**plain, tp=4, sp="off")["buffers"] == 0
+    assert held(**plain, pp=2)["buffers"] == 2 * hidden  # one from each side
+    assert held(**plain, cp=2)["buffers"] - held(**plain, dp=2)["buffers"] == 2 * 2 * hidden / 2  # two pairs K and V
+    assert held(**plain, dp=2)["buffers"] == 40e6 * 2  # a bucket
+    assert held(**plain, dp=2, bucket=1e6)["buffers"] == 1e6 * 2
+    assert held(**plain, dp=2, zero=3)["buffers"] == 2 * layer * 2  # a layer that runs, and the next
+
+
+# -- stages -----------------------------------------------------------------------------------------------------------
+
+
+def spread(layers, pp):
+    """Return the layers of each stage: a stage less at both ends where embedding and loss take a layer's place."""
+    if layers % pp == 0:
+        return [layers // pp] * pp
+    if (layers + 2) % pp == 0:
+        each = (layers + 2) // pp
+        return [each - 1, *[each] * (pp - 2), each - 1]
+    stages = [layers // pp] * pp
+    for place in [*range(1, pp - 1), 0][: layers % pp]:
+        stages[place] += 1
+    return stages
+
+
+def test_spread_gives_away_every_layer():
+    for pp in (2, 3, 4, 8):
+        assert all(sum(spread(layers, pp)) == layers for layers in range(pp, 60))
+
+
+@pytest.mark.parametrize("tied", ["off", "on"])
+@pytest.mark.parametrize("vocab", [1024, 51200])  # with few words a stage between may need most
+@pytest.mark.parametrize(("layers", "pp", "steps"), [
+    (12, 4, 8), (12, 4, 2), (14, 4, 8), (13, 4, 8), (9, 4, 16), (11, 4, 3), (5, 2, 4), (126, 16, 32), (7, 3, 1),
+])  # fmt: skip
+def test_the_stage_that_needs_most_of_all_stages(layers, pp, steps, vocab, tied):
+    p = {**GPT, "layers": layers, "vocab": vocab, "tied": tied}
+    h, s, v = p["hidden"], p["seq_len"], p["vocab"]
+    a_layer_has, words, norm = size(layers_of(p)[0]), v * h, 2 * h
+    needs = []
+    for i, count in enumerate(spread(layers, pp)):
+        parameters = count * a_layer_has + (words if i == 0 else 0) + (words + norm if i == pp - 1 else 0)
+        activations = count * 34 * s * h * min(steps, pp - i)
+        logits = 4 * s * (v + h) if i == pp - 1 else 0
+        needs.append(16 * parameters + activations + logits)
+    found = held(**p, pp=pp, accumulation=steps, uneven_stages="on")
+    assert found["total"] == pytest.approx(max(needs) + 2 * 2 * s * h, rel=1e-12)
+
+
+def test_tied_weights_are_held_once_by_one_stage_and_twice_by_two():
+    once = size(state_dict({**GPT, "tied": "on"}))
+    assert states(**GPT, tied="on", zero=0)[0] == 2 * once
+    words = GPT["vocab"] * GPT["hidden"]
+    deep = {**GPT, "layers": 48, "tied": "on"}  # so that activations make the first stage the worst
+    assert states(**deep, pp=2, accumulation=8, micro_batch=8)[0] == 2 * (24 * size(layers_of(GPT)[0]) + words)
+
+
+# -- whether it fits --------------------------------------------------------------------------------------------------
+
+
+def test_the_framework_is_a_part_of_its_own():
+    small, large = held(**GPT), held(**{**GPT, "framework_gib": 3})
+    assert large["framework"] == 3 * GIB
+    assert large["total"] - small["total"] == 3 * GIB
+
+
+def test_parts_sum_to_the_total_and_the_column_is_the_same():
+    point = {**MOE, "tp": 2, "pp": 2, "dp": 4, "ep": 2, "etp": 1, "framework_gib": 2}
+    found = held(**point)
+    assert sum(found[name] for name in found if name not in ("total", "capacity")) == pytest.approx(found["total"])
+    whole = explain(study_from({"hardware": "h100-sxm", "set": point}))
+    assert whole["memory_gib"] * GIB == pytest.approx(found["total"])
+    assert found["capacity"] == 80 * GIB
+
+
+def test_what_does_not_fit_is_said_and_shown():
+    point = {**GPT, "layers": 96, "hidden": 12288, "heads": 96}
+    found = memory(study_from({"hardware": "h100-sxm", "set": point}))
+    assert found["total_bytes"] > found["capacity_bytes"] == 80 * GIB
+    assert found["feasible"] is False
+    assert found["reason"] == (f"does not fit: memory exceeds that of the device ({found['total_bytes'] / GIB:.1f} GiB "
+                               "needed, 80.0 there)")  # fmt: skip
+    larger = memory(study_from({"hardware": "h100-sxm", "set": {**point, "memory_capacity": 100}}))
+    assert (larger["feasible"], larger["reason"]) == (True, None)
+    assert larger["total_bytes"] == found["total_bytes"]

@@ -1,0 +1,228 @@
+"""Seconds of the parts of a step by hand: what the optimizer moves, what hides states, passes of kernels, derates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from state_dict import state_dict
+
+from comp_comm.configs.study import study_from
+from comp_comm.costmodels.complete import evaluate
+from comp_comm.hardware.numbers import Hardware, Timing
+from comp_comm.operations import Attention, Gemm
+from comp_comm.sweep.plan import make_plan
+from comp_comm.sweep.point import explain
+from comp_comm.timing.kernels import Kernels
+
+GPT = {"layers": 8, "hidden": 2048, "heads": 16, "vocab": 51200, "seq_len": 1024}
+MOE = {**GPT, "experts": 8, "top_k": 2, "moe_ffn_hidden": 1024, "bias": "off", "norm": "rmsnorm"}
+USABLE, VISIBLE = 0.85, 0.1  # of the compute beside it, states hide under so much; so much of them shows all the same
+
+
+def explained(**point):
+    return explain(study_from({"hardware": "h100-sxm", "set": {**GPT, **point}}))
+
+
+def operation(found, name, phase):
+    (op,) = [op for op in found["operations"] if (op["operation"], op["phase"]) == (name, phase)]
+    return op
+
+
+# -- optimizer --------------------------------------------------------------------------------------------------------
+
+# Bytes of a parameter: gradient in, master weight and two moments in and out, weight out.
+ADAM = [
+    ({}, 2 + 2 * 12 + 2),
+    ({"grad_precision": "fp32"}, 4 + 2 * 12 + 2),
+    ({"accumulate_precision": "fp32"}, 4 + 2 * 12 + 2),
+    ({"optimizer_precision": "bf16"}, 2 + 2 * 8 + 2),
+]
+
+
+@pytest.mark.parametrize(("formats", "each"), ADAM, ids=str)
+@pytest.mark.parametrize(("layout", "shards"), [
+    ({"dp": 16, "zero": 0}, 1), ({"dp": 16}, 16), ({"dp": 4, "cp": 4}, 16), ({"dp": 16, "dp_shard": 4}, 4),
+    ({"dp": 16, "zero": 3}, 16),
+], ids=str)  # fmt: skip
+def test_adam_moves_states_in_and_out_once(formats, each, layout, shards):
+    found, mine = explained(**formats, **layout), sum(w.size for w in state_dict(GPT)) / shards
+    assert operation(found, "Adam", "optimizer")["hbm_bytes"] == pytest.approx(mine * each, rel=1e-9)
+    held = 4 if "fp32" in formats.values() else 2
+    assert operation(found, "gradient norm", "optimizer")["hbm_bytes"] == pytest.approx(mine * held, rel=1e-9)
+
+
+def test_tied_weights_are_stepped_and_reduced_where_they_are():
+    """A last stage has the output layer, or its copy of the embedding: as many parameters."""
+    point = {"pp": 2, "dp": 4, "accumulation": 4}
+    untied, tied = explained(**point), explained(**point, tied="on")
+    assert any(op["operation"] == "logits" for op in tied["operations"])  # the slowest stage is the last
+    assert tied["comm"]["dp"] == pytest.approx(untied["comm"]["dp"])
+    assert tied["optimizer_s"] == pytest.approx(untied["optimizer_s"])
+
+
+# -- what hides states ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+@pytest.mark.parametrize("zero", range(4))
+def test_on_a_slow_network_states_hide_under_what_runs_beside_them(zero, recompute):
+    """Gradients under the last backward pass (ZeRO 2: under each), weights under the first forward pass."""
+    steps = 5
+    found = explained(dp=64, zero=zero, accumulation=steps, recompute=recompute, network=1e-3)
+    forward, backward = found["forward_s"], found["backward_s"] + found["recompute_s"]
+    beside = (backward / steps, (backward + forward) / steps, backward + forward / steps, backward + forward)[zero]
+    dp = found["comm"]["dp"]
+    assert dp["hidden_s"] == pytest.approx((1 - VISIBLE) * USABLE * beside)
+    assert dp["serialized_s"] == 0
+
+
+@pytest.mark.parametrize("zero", range(4))
+def test_on_a_fast_network_a_tenth_of_states_shows(zero):
+    dp = explained(dp=64, zero=zero, accumulation=2, micro_batch=8, network=100)["comm"]["dp"]
+    assert dp["exposed_s"] / (dp["exposed_s"] + dp["hidden_s"]) == pytest.approx(VISIBLE)
+
+
+@pytest.mark.parametrize("point", [
+    {"tp": 8, "pp": 2, "accumulation": 8, "overlap_tp": "on", "overlap_pp": "on", "zero": 3},
+    {"cp": 4, "tp": 2, "overlap_tp": "on", "zero": 2, "seq_len": 8192},
+    {**MOE, "ep": 8, "tp": 2, "etp": 1, "cp": 2, "overlap_ep": "on", "overlap_tp": "on"},
+])  # fmt: skip
+def test_no_second_of_compute_hides_two_of_communication(point):
+    """However slow the network is: what one group hides under is not there for the next."""
+    for network in (1, 0.1, 1e-3):
+        found = explained(**point, dp=16, network=network)
+        busy = found["compute_s"] + found["recompute_s"]
+        assert found["hidden_comm_s"] <= busy * (1 + 1e-12)
+    assert found["hidden_comm_s"] > 0.7 * busy
+
+
+def test_sends_take_compute_that_states_then_do_not_have():
+    point = {"pp": 2, "dp": 64, "accumulation": 4, "zero": 3, "network": 1e-2}
+    alone, both = explained(**point), explained(**point, overlap_pp="on")
+    busy, sends = both["compute_s"], both["comm"]["pp"]["hidden_s"]
+    assert 0 < sends <= busy
+    left = alone["comm"]["dp"]["hidden_s"] * (1 - sends / busy)
+    assert both["comm"]["dp"]["hidden_s"] == pytest.approx(left)
+
+
+# -- bytes of memory --------------------------------------------------------------------------------------------------
+
+# What runs between products, as numbers of 16 bit read and written for a token, forward; backward half as much more.
+# Whether TP splits them comes first.
+H, A, KV, D, F = 2048, 16, 4, 128, 6144
+STREAMS = {
+    "rotary embedding": (True, 2 * (A + KV) * D),  # split over TP
+    "FFN activation": (True, 3 * F),
+    "norms, residuals, dropout": (True, (2 * 2 + 6) * H),  # over the sequence, under sequence parallelism
+    "embedding": (False, 2 * H),
+}
+
+
+@pytest.mark.parametrize(("kernels", "cost"), [("fused", 1), ("eager", 1.5), ("compiled", 0.9)])
+@pytest.mark.parametrize("name", STREAMS)
+def test_what_runs_between_products_reads_and_writes_its_numbers(name, kernels, cost):
+    split, numbers = STREAMS[name]
+    for tp in (1, 4):
+        found = explained(kv_heads=KV, ffn_hidden=F, gated="on", kernels=kernels, tp=tp, micro_batch=2)
+        moved = 2 * (2 * GPT["seq_len"]) * numbers / (tp if split else 1)
+        moved *= 1 if name == "embedding" else cost
+        forward, backward = (operation(found, name, phase) for phase in ("forward", "backward"))
+        assert forward["hbm_bytes"] == pytest.approx(moved)
+        assert backward["hbm_bytes"] == pytest.approx(1.5 * moved)
+
+
+def test_norms_after_blocks_and_blocks_side_by_side_are_counted():
+    def moved(**more):
+        return operation(explained(**more), "norms, residuals, dropout", "forward")["hbm_bytes"] / (2 * 1024 * H)
+
+    assert (moved(), moved(norms=4)) == (10, 14)
+    assert (moved(parallel_blocks="on"), moved(norms=1, parallel_blocks="on")) == (8, 6)
+    assert moved(tp=4, sp="off") == 10
+
+
+def test_tokens_are_sorted_by_expert_and_back():
+    found = explained(**MOE, dp=4, tp=2, etp=1)
+    sent = 16 * (1024 / 2) * 2 * H
+    for phase in ("forward", "backward"):
+        assert operation(found, "permute tokens", phase)["hbm_bytes"] == sent
+
+
+# -- kernels ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kernels", "each"), [("fused", 16), ("eager", 34), ("compiled", 20)])
+def test_a_logit_costs_so_many_bytes_beside_its_product(kernels, each):
+    found = explained(kernels=kernels)
+    moved = sum(operation(found, "softmax and loss", phase)["hbm_bytes"] for phase in ("forward", "backward"))
+    assert moved == each * GPT["seq_len"] * GPT["vocab"]
+
+
+@pytest.mark.parametrize("kernel", ["flash_causal", "flash"])
+def test_flash_attention_backward_takes_3_1_times_forward(kernel):
+    """2.5 times the FLOP, as the scores are made again, at 0.8 of the rate."""
+    found = explained(attention_kernel=kernel)
+    forward, backward = (operation(found, "attention", phase)["seconds"] for phase in ("forward", "backward"))
+    assert backward / forward == pytest.approx(2.5 / 0.8)
+
+
+@pytest.mark.parametrize(("dim", "factor"), [(128, 1), (64, 1), (96, 1.1), (80, 1.1), (100, 1.9)])
+def test_unfused_attention_reaches_less_with_small_and_uneven_heads(dim, factor):
+    """Three quarters of a GEMM's rate at 128, in proportion below; more where heads do not fill whole tiles."""
+    timing = Timing(gemm_efficiency=0.5, kernel_latency=0, stream_efficiency=1)
+    kernels = Kernels(Hardware(1, 1, np.inf, (), timing, attention_peak_flops=1e12))
+    passes = kernels.attention(Attention("", "", 1, 1, 1, 1000, 1000, 500, dim, dim), 2)
+    flops = 4 * 1000 * 1000 * dim
+    assert float(passes.forward) == pytest.approx(factor * flops / (0.75 * dim / 128 * 0.5e12))
+    assert float(passes.backward) == pytest.approx(2 * float(passes.forward))
+
+
+def test_a_mask_skipped_halves_the_work_of_long_sequences():
+    causal, whole = (explained(seq_len=65536, attention_kernel=kernel) for kernel in ("flash_causal", "flash"))
+    ratio = operation(whole, "attention", "forward")["seconds"] / operation(causal, "attention", "forward")["seconds"]
+    assert ratio == pytest.approx(2, rel=0.03)
+
+
+def test_each_product_of_a_gemm_ramps_with_its_own_inner_dimension():
+    """Forward m x k by k x n; the input's gradient is over n, the weight's over m: (1 + 100 / inner) of 2 m k n."""
+    timing = Timing(gemm_efficiency=0.5, sustained=0.5, memory_efficiency=1, gemm_ramp_k=100, gemm_ramp_tiles=0)
+    kernels = Kernels(Hardware(1e12, 1, np.inf, (), timing))
+    m, k, n = 200, 400, 1000
+    passes = kernels.gemm(Gemm("", "", 1, m, k, n))
+    each = 2 * m * k * n / 0.25e12
+    assert float(passes.forward) == pytest.approx(each * (1 + 100 / k))
+    assert float(passes.for_weights) == pytest.approx(each * (1 + 100 / m))
+    assert float(passes.backward) == pytest.approx(each * (2 + 100 / n + 100 / m))
+
+
+def test_what_a_gemm_keeps_of_its_speed_is_the_users_or_the_profiles():
+    profile = make_plan(study_from({"hardware": "h100-sxm", "set": GPT})).evaluate(()).hardware.timing.sustained
+    usual, same, half = explained(), explained(sustained=float(profile)), explained(sustained=float(profile) / 2)
+    assert same["step_s"] == pytest.approx(usual["step_s"], rel=1e-12)
+    slower = operation(half, "FFN up", "forward")["seconds"] / operation(usual, "FFN up", "forward")["seconds"]
+    assert 1.8 < slower <= 2
+    for name in ("attention", "softmax and loss"):
+        assert operation(half, name, "forward")["seconds"] == operation(usual, name, "forward")["seconds"]
+
+
+def test_a_whole_step_finds_less_network_beyond_its_domain():
+    """`network_sustained` is a factor on the bandwidth of every tier but the innermost."""
+    step = make_plan(study_from({"hardware": "h100-sxm", "set": {**GPT, "tp": 8, "gpus": 64}})).evaluate(())
+    device = step.scenario.hardware
+    timing = replace(device.timing, network_sustained=device.timing.network_sustained / 2)
+    inner, *outer = device.tiers
+    fewer = evaluate(replace(step.scenario, hardware=replace(device, timing=timing)))
+    slower = replace(device, tiers=(inner, *(replace(tier, bandwidth=tier.bandwidth / 2) for tier in outer)))
+    assert float(fewer.step_s) == float(evaluate(replace(step.scenario, hardware=slower)).step_s)
+    assert float(fewer.comm["tp"].serialized) == float(step.comm["tp"].serialized)
+    assert float(fewer.comm["dp"].exposed) > float(step.comm["dp"].exposed)
+    assert float(device.timing.network_sustained) < 1
+
+
+def test_an_uneven_load_takes_time_and_is_no_work_of_the_model():
+    even, uneven = (explained(**{**MOE, "dp": 8, "ep": 4, "capacity_factor": c}) for c in (1, 2))
+    assert uneven["model_flops"] == even["model_flops"]
+    assert uneven["step_s"] > even["step_s"]
+    up = [operation(found, "experts up", "forward")["flops"] for found in (even, uneven)]
+    assert up[1] == 2 * up[0]
