@@ -96,7 +96,10 @@ RULES = [
     (("--kv-lora-rank", "64", "--rope-head-dim", "32", "--kv-heads", "4"), "as many kv_heads as heads"),
     (("--collective-algorithm", "in_network", "--gpus", "16"), "the network has no such collective_algorithm for dp"),
     (("--precision", "fp32"), "h100-sxm has no fp32 peak"),
-    (("--offload-optimizer", "on"), "memory.host_bandwidth is blank in the hardware profile"),
+    (
+        ("--hardware", "v100-sxm-32gb", "--precision", "fp16", "--offload-optimizer", "on"),
+        "memory.host_bandwidth is blank in the hardware profile",
+    ),
     (("--top-k", "2"), "top_k means nothing without experts"),
     (("--global-every", "2"), "global_every means nothing without window"),
 ]

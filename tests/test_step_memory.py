@@ -25,10 +25,15 @@ def held(hardware="h100-sxm", **point):
 
 @pytest.fixture(scope="module")
 def more_known(tmp_path_factory):
-    """Return the path of an H100 with a peak in 32 bit and a link to its host."""
+    """Return the path of an H100 with a peak in 32 bit and a slower link to its host."""
     text = catalogue.locate("hardware", "h100-sxm").read_text(encoding="utf-8")
-    for key, line in (("capacity: ", "host_bandwidth: {value: 50 GB/s"), ("dense: true", "fp32: {value: 67 TFLOP/s")):
-        text = text.replace(f"  {key}", f"  {line}, source: sheet, certainty: high}}\n  {key}", 1)
+    fp32 = "  fp32: {value: 67 TFLOP/s, source: sheet, certainty: high}\n"
+    for old, new in (
+        ("host_bandwidth: {value: 63.0", "host_bandwidth: {value: 50"),
+        ("  dense: true", f"{fp32}  dense: true"),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
     path = tmp_path_factory.mktemp("hardware") / "h100.yaml"
     path.write_text(text, encoding="utf-8")
     return path
@@ -137,7 +142,7 @@ def test_offloaded_states_are_not_here_and_cross_the_link(more_known):
 
 def test_offload_needs_a_link_to_the_host():
     with pytest.raises(ConfigError, match=r"memory\.host_bandwidth is blank"):
-        held(**GPT, offload_optimizer="on")
+        held("v100-sxm-32gb", **{**GPT, "precision": "fp16"}, offload_optimizer="on")
 
 
 # -- activations ------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def write_table(out: IO[str], batches: Batches, columns: Sequence[str], meta: Re
     moving = {name for axis in meta.get("axes", ()) for name in axis}
     same = [name for name in shown if name in FIELDS and name not in moving and len({row[name] for row in rows}) < 2]
     write_heading(out, meta, {name: rows[0][name] for name in same} if rows else {}, style)
-    write_records(out, rows, [name for name in shown if name not in same], style)
+    write_records(out, rows, [name for name in shown if name not in same] or shown, style)
 
 
 def write_records(out: IO[str], rows: Sequence[Record], columns: Sequence[str], style: str = "table") -> None:
@@ -100,11 +100,13 @@ def column_format(name: str, values: Sequence[Any]) -> tuple[str, Callable[[Any]
     >>> header, show = column_format("compute_s", [0.0012, 0.5e-3])
     >>> header, show(0.0012)
     ('compute (ms)', '1.2')
+    >>> column_format("tokens_per_s", [2.5e5])[0]
+    'tokens_per_s (tokens/s)'
     """
     numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
     if name.endswith("_fraction") or name in SHARES:
         return f"{name} (%)", lambda v: _or_nothing(v, lambda x: f"{100 * x:.1f}")
-    if name.endswith("_s"):
+    if name.endswith("_s") and not name.endswith("_per_s"):
         scale, unit = _seconds_scale(numbers)
         return f"{name[:-2]} ({unit})", lambda v: _or_nothing(v, lambda x: f"{x / scale:.4g}")
     if name == "parameters":
@@ -112,7 +114,7 @@ def column_format(name: str, values: Sequence[Any]) -> tuple[str, Callable[[Any]
     if name in BINARY_FIELDS and numbers and all(v % 1024 == 0 for v in numbers):
         return name, lambda v: _or_nothing(v, lambda x: f"{int(x) // 1024}K")
     unit = COLUMNS[name].unit if name in COLUMNS and not name.endswith("_per_byte") else ""
-    return f"{name} ({unit})" if unit else name, lambda v: _or_nothing(v, _short)
+    return name if unit in ("", name) else f"{name} ({unit})", lambda v: _or_nothing(v, _short)
 
 
 def _seconds_scale(numbers: Sequence[float]) -> tuple[float, str]:
