@@ -77,5 +77,6 @@ def _known(hardware: Hardware) -> bool:
 
 def blank(key: str, where: NDArray[np.bool_], name: str) -> Violation:
     """Return the rule that a number ``name`` needs is known; ``key`` is empty where no tier connects the group."""
-    reason = f"{key} is blank in the hardware profile, and {name} needs it"
+    needs = "this step" if name == "hardware" else name
+    reason = f"{key} is blank in the hardware profile, and {needs} needs it"
     return Violation(np.asarray(where), reason if key else f"no network tier reaches as far as {name}", (name,))

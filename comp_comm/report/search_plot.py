@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from comp_comm.report import picture
@@ -11,6 +12,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Record = dict[str, Any]
+COMMAND_LINE = "Command line"
+# What a score, smaller where a layout is better, is to a reader.
+AXES: dict[str, tuple[str, Callable[[float], float]]] = {
+    "step": ("seconds of a step", float),
+    "tokens": ("tokens a second", lambda score: 1 / score),
+    "mfu": ("MFU (%)", lambda score: -100 * score),
+    "days": ("days of the whole run", float),
+    "gpu-hours": ("GPU-hours of the whole run", float),
+    "memory": ("memory of a device (GiB)", lambda score: score / 2**30),
+    "comm": ("visible communication, of the step (%)", lambda score: 100 * score),
+}
 
 
 def save_search(path: str, found: Record) -> None:
@@ -27,15 +39,29 @@ def draw_search(found: Record) -> Figure:
         figure = Figure(figsize=(7.5, 5.0), layout="constrained")
         plot = figure.add_subplot()
         if "front" in found:
-            steps = [point["score"] for point in found["front"]]
-            plot.step([point["memory_gib"] for point in found["front"]], steps, where="post", marker="o")
-            plot.set_xlabel("memory of a device (GiB)")
-            plot.set_ylabel(f"best {found['meta']['objective']} (s, or the objective's own unit)")
-            said = f"{found['meta']['feasible']:,} feasible layouts on {found['meta']['gpus']:,} devices"
+            said = _front(plot, found["front"], found["meta"])
         else:
             said = _lines(plot, found["rows"])
-        picture.frame(figure, found["meta"], said, [])
+        named = " on ".join(filter(None, [found["meta"].get("model"), ", ".join(found["meta"]["hardware"])]))
+        title = found["meta"]["title"]
+        picture.frame(figure, {**found["meta"], "title": named if title == COMMAND_LINE else title}, said, [])
     return figure
+
+
+def _front(plot: Any, front: list[Record], meta: Record) -> str:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    label, of = AXES[meta["objective"]]
+    values = [of(point["score"]) for point in front]
+    plot.step([point["memory_gib"] for point in front], values, where="pre", marker="o", markersize=4)
+    if min(values) > 0 and max(values) > 20 * min(values):
+        plot.set_yscale("log")
+        plot.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        plot.yaxis.set_major_formatter(picture.plain_numbers())
+        plot.yaxis.set_minor_formatter(NullFormatter())
+    plot.set_xlabel("memory of a device (GiB)")
+    plot.set_ylabel(label)
+    return f"{meta['feasible']:,} feasible layouts on {meta['gpus']:,} devices; shown: those that no other beats in both"
 
 
 def _lines(plot: Any, rows: list[Record]) -> str:

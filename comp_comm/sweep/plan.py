@@ -166,7 +166,7 @@ def _models_with(name: str) -> str:
 
 
 def _conditions(study: Study, plan: Plan) -> tuple[Condition, ...]:
-    columns = [*plan.grid.names, *(name for name in EVOLUTION if name not in plan.grid.names), *plan.made, *plan.model.derived, FEASIBLE]
+    columns = [*plan.grid.names, *EVOLUTION, *plan.made, *plan.model.derived, FEASIBLE]
     found = []
     for index, text in enumerate(study.where):
         path = ("where", index) if isinstance(study.document.data.get("where"), list) else ("where",)
