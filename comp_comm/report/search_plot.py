@@ -38,10 +38,8 @@ def draw_search(found: Record) -> Figure:
     with picture.picture_style():
         figure = Figure(figsize=(7.5, 5.0), layout="constrained")
         plot = figure.add_subplot()
-        if "front" in found:
-            said = _front(plot, found["front"], found["meta"])
-        else:
-            said = _lines(plot, found["rows"])
+        one = "front" in found
+        said = _front(plot, found["front"], found["meta"]) if one else _lines(plot, found["rows"])
         named = " on ".join(filter(None, [found["meta"].get("model"), ", ".join(found["meta"]["hardware"])]))
         title = found["meta"]["title"]
         picture.frame(figure, {**found["meta"], "title": named if title == COMMAND_LINE else title}, said, [])
@@ -61,7 +59,7 @@ def _front(plot: Any, front: list[Record], meta: Record) -> str:
         plot.yaxis.set_minor_formatter(NullFormatter())
     plot.set_xlabel("memory of a device (GiB)")
     plot.set_ylabel(label)
-    return f"{meta['feasible']:,} feasible layouts on {meta['gpus']:,} devices; shown: those that no other beats in both"
+    return f"{meta['feasible']:,} feasible layouts on {meta['gpus']:,} devices; drawn: those none beats in both"
 
 
 def _lines(plot: Any, rows: list[Record]) -> str:
