@@ -44,7 +44,7 @@ def study_text(found: Imported) -> str:
     lines.append(f"title: {_scalar(study['title'])}")
     lines += [f"{name}: {_scalar(study[name])}" for name in ("cost_model", "hardware", "model") if name in study]
     if "hardware" not in study:
-        lines.append("# hardware: give a profile ('compcomm hardware list'), or --hardware NAME")
+        lines.append("# hardware: give a profile ('compcomm hardware list'), or --set hardware=NAME")
     if found.needs_model and "model" not in study:
         lines.append("# model: give one ('compcomm models list'), or --model NAME")
     if "set" in study:
