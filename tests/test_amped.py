@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -295,6 +296,14 @@ def test_a_sweep_and_a_single_point_agree():
     extra = sweep(study(tp=16, pp=2), columns=["tp_intra_comm_s", "tp_inter_comm_s", "tp_comm_s", "nv_tp1"]).columns
     assert float(extra["nv_tp1"][0]) == 8
     assert float(extra["tp_intra_comm_s"][0] + extra["tp_inter_comm_s"][0]) == float(extra["tp_comm_s"][0])
+
+
+def test_what_is_blank_is_refused_only_where_it_is_needed():
+    hardware = replace(A100, tiers=(A100.tiers[0], replace(A100.tiers[1], bandwidth=np.nan)))
+    step = step_of(hardware=hardware, tp=8, dp=np.array([1, 3]), global_batch=96)
+    assert {rule.reason: rule.broken.tolist() for rule in step.violations} == {
+        "network.scale-out.bandwidth is blank in the hardware profile, and amped needs it": [False, True]
+    }
 
 
 def test_a_profile_without_vector_flops_is_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -95,7 +96,8 @@ def test_the_search_finds_every_published_cell(everything):
 def test_a_row_has_what_was_promised(everything):
     rows, _ = everything
     names = ["strategy", "model", "gpu", "nvs", "n_gpus", "published_iter_time_s", "ours_iter_time_s",
-             "published_mem_gb", "ours_mem_gb", "dp", "tp1", "tp2", "pp", "mbs", "nv_tp1", "nv_tp2", "nv_dp", "nv_pp"]  # fmt: skip
+             "published_mem_gb", "ours_mem_gb", "dp", "tp1", "tp2", "pp", "mbs", "nv_tp1", "nv_tp2", "nv_dp",
+             "nv_pp"]  # fmt: skip
     assert set(names) <= set(rows[0])
     assert len({tuple(row[name] for name in paper.CELL) for row in rows}) == 360
 
@@ -217,12 +219,13 @@ def by_hand(p, nvs):
                     yield from ((m1, m2, pp, dp, b, n, *t) for n in panels)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(strategy=st.sampled_from([ONE_D, SUMMA, SEQUENCE]), gpus=st.sampled_from([4, 6, 8, 12, 16]),
        nvs=st.sampled_from([1, 2, 4, 8]), batch=st.sampled_from([4, 8, 12]), layers=st.sampled_from([2, 3, 4]),
-       seq_len=st.sampled_from([512, 768, 1536]), room=st.floats(0.05, 1.5))  # fmt: skip
-def test_the_best_is_that_of_single_points(strategy, gpus, nvs, batch, layers, seq_len, room):
-    problem = Problem(strategy, seq_len, 1536, 12, layers, gpus, batch)
+       seq_len=st.sampled_from([512, 768, 1536]), heads=st.sampled_from([12, 16]),
+       room=st.floats(0.05, 1.5))  # fmt: skip
+def test_the_best_is_that_of_single_points(strategy, gpus, nvs, batch, layers, seq_len, heads, room):
+    problem = Problem(strategy, seq_len, 128 * heads, heads, layers, gpus, batch)
     hardware = evolve(machine("A100"), memory_capacity=room * 0.01)
     found = best_layouts(problem, [(hardware, nvs)])[0]
     names = ("tp1", "tp2", "pp", "dp", "micro_batch", "summa_panels", "nv_tp1", "nv_tp2", "nv_dp", "nv_pp")
@@ -452,6 +455,20 @@ def test_a_profile_without_vector_flops_is_refused():
     mesh = study(tp1=4, pp=16) | {"hardware": "mi300x"}
     with pytest.raises(Exception, match="no mesh or torus"):
         sweep(mesh)
+
+
+def test_what_is_blank_is_refused_only_where_it_is_needed():
+    known = machine("A100")
+    hardware = replace(known, tiers=(known.tiers[0], replace(known.tiers[1], bandwidth=np.nan)))
+    problem = Problem(ONE_D, 2048, 1024, 8, 8, 8, 64)
+    step = evaluate(scenario_of(problem, hardware, tp1=2, pp=1, dp=np.array([4, 8]), nvs=8))
+    rules = {rule.reason: rule.broken.tolist() for rule in step.violations}
+    assert rules == {"network.scale-out.bandwidth is blank in the hardware profile, and foundation_models needs it":
+                     [False, True]}  # fmt: skip
+    near = replace(known, tiers=(known.tiers[0], replace(known.tiers[1], domain=12.0)))
+    step = evaluate(scenario_of(problem, near, tp1=2, pp=1, dp=np.array([4, 8]), nvs=8))
+    assert [rule.broken.tolist() for rule in step.violations] == [[False, True]]
+    assert "beyond the second" in step.violations[0].reason
 
 
 def test_a_sweep_over_strategies_is_that_of_each_alone():
