@@ -293,6 +293,7 @@ def test_a_sweep_and_a_single_point_agree():
     for row in (row for row in rows if row["feasible"]):
         alone = sweep(study(tp=row["tp"], pp=row["pp"], vpp=row["vpp"])).to_records()[0]
         assert alone["step_s"] == pytest.approx(row["step_s"], rel=1e-14)
+    assert sweep(study()).columns["step_s"][0] == rows[0]["step_s"]  # tp, pp and vpp are 1 where they are not given
     extra = sweep(study(tp=16, pp=2), columns=["tp_intra_comm_s", "tp_inter_comm_s", "tp_comm_s", "nv_tp1"]).columns
     assert float(extra["nv_tp1"][0]) == 8
     assert float(extra["tp_intra_comm_s"][0] + extra["tp_inter_comm_s"][0]) == float(extra["tp_comm_s"][0])

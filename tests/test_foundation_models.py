@@ -22,7 +22,7 @@ from comp_comm.hardware.evolution import evolve
 from comp_comm.layout import Layout
 from comp_comm.reproduce import foundation_models as paper
 from comp_comm.reproduce.foundation_search import best_layouts, scenario_of
-from comp_comm.reproduce.foundation_space import Problem, make_space, placements
+from comp_comm.reproduce.foundation_space import GROUPS, Problem, make_space, placements
 from comp_comm.reproduce.published import read_table
 from comp_comm.sweep import sweep
 from comp_comm.transformer import Transformer
@@ -186,7 +186,19 @@ def test_domains_that_cannot_be_filled_are_layouts_once_corrected():
     )
     assert published.candidates == 0
     best = corrected.rows[0]
-    assert np.prod([best[f"nv_{name}"] for name in ("tp1", "tp2", "dp", "pp")]) == 48
+    assert np.prod([best[f"nv_{name}"] for name in GROUPS]) == 48
+
+
+@pytest.mark.parametrize(("gpus", "nvs"), [(96, 64), (48, 16), (64, 8)])
+def test_corrected_groups_fill_a_domain_as_far_as_they_can(gpus, nvs):
+    space = make_space(Problem(SEQUENCE, 2048, 12288, 96, 96, gpus, 96, CORRECTED))
+    ways, valid = placements(space, nvs)
+    for row in range(len(valid)):
+        sizes = [int(space.degrees[name][row]) for name in GROUPS]
+        every = [t for t in product(*([n for n in range(1, size + 1) if size % n == 0] for size in sizes))
+                 if np.prod(t) <= nvs]  # fmt: skip
+        most = max(np.prod(t) for t in every)
+        assert sorted(map(tuple, ways[valid[row]].tolist())) == sorted(t for t in every if np.prod(t) == most)
 
 
 # -- the search against an enumeration by hand ------------------------------------------------------------------------
@@ -223,9 +235,9 @@ def by_hand(p, nvs):
 @given(strategy=st.sampled_from([ONE_D, SUMMA, SEQUENCE]), gpus=st.sampled_from([4, 6, 8, 12, 16]),
        nvs=st.sampled_from([1, 2, 4, 8]), batch=st.sampled_from([4, 8, 12]), layers=st.sampled_from([2, 3, 4]),
        seq_len=st.sampled_from([512, 768, 1536]), heads=st.sampled_from([12, 16]),
-       room=st.floats(0.05, 1.5))  # fmt: skip
-def test_the_best_is_that_of_single_points(strategy, gpus, nvs, batch, layers, seq_len, heads, room):
-    problem = Problem(strategy, seq_len, 128 * heads, heads, layers, gpus, batch)
+       head_dim=st.sampled_from([64, 128]), room=st.floats(0.05, 1.5))  # fmt: skip
+def test_the_best_is_that_of_single_points(strategy, gpus, nvs, batch, layers, seq_len, heads, head_dim, room):
+    problem = Problem(strategy, seq_len, head_dim * heads, heads, layers, gpus, batch)
     hardware = evolve(machine("A100"), memory_capacity=room * 0.01)
     found = best_layouts(problem, [(hardware, nvs)])[0]
     names = ("tp1", "tp2", "pp", "dp", "micro_batch", "summa_panels", "nv_tp1", "nv_tp2", "nv_dp", "nv_pp")
@@ -446,6 +458,12 @@ def study(**more):
 def test_wrong_layouts_are_refused(wrong, words):
     with pytest.raises(Exception, match=words):
         sweep(study(**wrong))
+
+
+def test_domains_half_filled_are_refused_only_as_published():
+    half = {"tp1": 4, "pp": 16, "nv_tp1": 2, "nv_dp": 1, "nv_pp": 1}
+    seconds = [sweep(study(formulas="corrected", **{**half, "nv_tp1": near})).columns["step_s"][0] for near in (2, 4)]
+    assert seconds[0] > seconds[1]
 
 
 def test_a_profile_without_vector_flops_is_refused():
