@@ -1,6 +1,6 @@
 """How fast the foundation-models paper's layouts are searched: all of a cell, and all 360 cells (8.5 million layouts).
 
-Run with ``pytest tests/benchmarks/test_foundation_models.py --benchmark-enable``; layouts per second are in the extra
+Run with ``pytest tests/benchmarks/test_foundation_search.py --benchmark-enable``; layouts per second are in the extra
 info. The code published with the paper evaluates about 330 a second.
 """
 
