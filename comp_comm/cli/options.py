@@ -26,21 +26,21 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 INTERRUPTED = 130
 
 
-def format_options(command: Command) -> Command:
-    """Add ``--format`` and ``-o`` to a command."""
+def format_options(command: Command, more: Sequence[str] = ()) -> Command:
+    """Add ``--format`` and ``-o`` to a command; ``more`` are formats of its own."""
     file_help = "Write to FILE, whole or not at all; the format is its extension's."
     for decorate in (
         click.option("-o", "--output", "path", metavar="FILE", help=file_help),
-        click.option("--format", "form", type=click.Choice(output.FORMATS), help="[default: table]"),
+        click.option("--format", "form", type=click.Choice([*output.FORMATS, *more]), help="[default: table]"),
     ):
         command = decorate(command)
     return command
 
 
-def prepare(form: str | None, path: str | None) -> str:
+def prepare(form: str | None, path: str | None, more: Sequence[str] = ()) -> str:
     """Begin a command: return the format of its answer, and refuse an output that cannot be written."""
     catalogue.FILES_READ.clear()
-    form = output.choose_format(form, path)
+    form = output.choose_format(form, path, more)
     output.check_writable(path)
     return form
 
@@ -155,8 +155,11 @@ def write(path: str | None, writer: Callable[[IO[str]], None], interrupted: Call
     """
     with output.open_output(path) as out:
         writer(out)
-    if not interrupted():
-        return 0
+    return keep_partial(path) if interrupted() else 0
+
+
+def keep_partial(path: str | None) -> int:
+    """Give an interrupted answer, already written, a name that says so; return the exit code."""
     if path is None or path == "-" or output.is_special(path):
         tell("interrupted: what was done is above")
         return INTERRUPTED

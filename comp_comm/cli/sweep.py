@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import IO, Any
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from comp_comm.cli import options
+from comp_comm.cli import options, workers
 from comp_comm.cli.speech import tell
 from comp_comm.configs.study import load_study
 from comp_comm.costmodels import COST_MODELS
@@ -18,7 +20,11 @@ from comp_comm.sweep.plan import Plan, make_plan, notes
 from comp_comm.sweep.result import check_columns, meta, plain_columns, records, stream_rows
 from comp_comm.sweep.stream import Stream
 
+if TYPE_CHECKING:
+    from comp_comm.sweep.resume import Checkpoint
+
 READ_BY_PEOPLE = ("table", "markdown")
+PARQUET = "parquet"
 MAX_SHOWN = 100_000
 RANKINGS = ", ".join(f"{model.ranking} in {name}" for name, model in COST_MODELS.items())
 
@@ -35,18 +41,21 @@ RANKINGS = ", ".join(f"{model.ranking} in {name}" for name, model in COST_MODELS
 @click.option("--plot", metavar="FILE", help="Also draw the study's plot (.png or .svg).")
 @click.option("--timing", "with_timing", is_flag=True, help="Put the seconds it took into the meta block.")
 @click.option("--quiet", "-q", is_flag=True, help="No notes and no progress on stderr.")
-@options.format_options
+@workers.options
+@partial(options.format_options, more=(PARQUET,))
 def command(
     study: str, overrides: tuple[str, ...], path: str | None, form: str | None, quiet: bool, **given: Any
 ) -> int:
     """Evaluate STUDY (a YAML file, a name of the catalogue, or - for standard input): its communication shares.
 
-    The table is a pivot that the study describes; --long and every other format give one row a point.
+    The table is a pivot that the study describes; --long and every other format give one row a point. With --jobs or
+    --executor the work is shared out; the answer is the same, to the last byte.
     """
     from comp_comm.report import views
 
-    form = options.prepare(form, path)
+    form = options.prepare(form, path, (PARQUET,))
     _check_flags(given, form)
+    _check_file(given, path, form)
     if given["plot"]:
         from comp_comm.report.plot import check_plot
 
@@ -83,6 +92,21 @@ def _check_flags(given: dict[str, Any], form: str) -> None:
         raise ConfigError("--timing goes with --format json, whose meta block holds the seconds")
 
 
+def _check_file(given: dict[str, Any], path: str | None, form: str) -> None:
+    if form == PARQUET:
+        from comp_comm.report import parquet
+
+        parquet.library()
+        if path is None or path == "-" or output.is_special(path):
+            raise ConfigError("Parquet goes to a file: give -o FILE.parquet")
+    if given["resume"]:
+        workers.check_resume(path)
+        if given["top"] is None and form in READ_BY_PEOPLE:
+            raise ConfigError(f"--resume goes on with rows, not a {form}; give -o FILE.csv, .jsonl, .json or .parquet")
+        if given["with_timing"]:
+            raise ConfigError("--timing is of one run, and --resume makes an answer of several; give one of them")
+
+
 def _split(columns: str | None) -> list[str]:
     return [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else []
 
@@ -90,16 +114,45 @@ def _split(columns: str | None) -> list[str]:
 def _answer(plan: Plan, wanted: tuple[str, ...], pivot: dict[str, Any] | None, path: str | None, form: str, quiet: bool,
             given: dict[str, Any]) -> int:  # fmt: skip
     progress = options.Progress(plan.grid.points, quiet)
-    by = given["by"]
-    stream = stream_rows(plan, wanted, given["top"], by, given["ascending"], progress)
+    top, timed = given["top"], given["with_timing"]
+    kept = _checkpoint(plan, wanted, path, given) if given["resume"] and path and top else None
+    with workers.opened(given["executor"], given["jobs"]) as executor:
+        stream = stream_rows(plan, wanted, top, given["by"], given["ascending"], progress, executor, kept)
+        if kept:
+            with progress:  # before a file is opened that a kill would leave behind
+                stream.blocks = list(stream.blocks)
+        if path and (form == PARQUET or (given["resume"] and not top)):
+            from comp_comm.cli import files
 
-    def writer(out: IO[str]) -> None:
-        with progress:
-            _write(out, stream, plan, pivot, form, given["with_timing"])
-        progress.finish()
-        stream.check()
+            write = files.write_parquet if top or not given["resume"] else files.resume_rows
+            code = write(plan, stream, path, form, progress, executor)
+        else:
+            shared = executor is not None and top is None and not timed and form not in READ_BY_PEOPLE
 
-    return options.write(path, writer, lambda: stream.interrupted)
+            def writer(out: IO[str]) -> None:
+                with progress:
+                    if shared:
+                        from comp_comm.cli import files
+
+                        files.write_pieces(out, plan, stream, form, progress, executor)
+                    else:
+                        _write(out, stream, plan, pivot, form, timed)
+                progress.finish()
+                stream.check()
+
+            code = options.write(path, writer, lambda: stream.interrupted)
+    if kept and code == 0:
+        kept.remove()
+    return code
+
+
+def _checkpoint(plan: Plan, wanted: tuple[str, ...], path: str, given: dict[str, Any]) -> Checkpoint:
+    """Return what keeps how far a ranking has come."""
+    from comp_comm.cli import files
+    from comp_comm.sweep.resume import Checkpoint
+
+    asked = {name: given[name] for name in ("top", "by", "ascending")}
+    return Checkpoint(Path(path).resolve(), {**files.identity(plan, wanted), **asked})
 
 
 def _write(out: IO[str], stream: Stream, plan: Plan, pivot: dict[str, Any] | None, form: str, timed: bool) -> None:

@@ -34,10 +34,15 @@ def write_json(
     out.write('{"meta": ' + json.dumps(meta, allow_nan=False) + ',\n"rows": [')
     separator = "\n"
     for batch in batches:
-        for line in _json_rows(batch):
+        for line in json_rows(batch):
             out.write(separator + line)
             separator = ",\n"
-    out.write("\n]" + "".join(f",\n{json.dumps(key)}: {json.dumps(value)}" for key, value in ending().items()) + "}\n")
+    write_ending(out, ending())
+
+
+def write_ending(out: IO[str], record: Record) -> None:
+    """Write what follows the rows in JSON."""
+    out.write("\n]" + "".join(f",\n{json.dumps(key)}: {json.dumps(value)}" for key, value in record.items()) + "}\n")
 
 
 def write_jsonl(
@@ -45,7 +50,7 @@ def write_jsonl(
 ) -> None:
     """Write one JSON object a line, without meta."""
     for batch in batches:
-        out.writelines(line + "\n" for line in _json_rows(batch))
+        out.writelines(line + "\n" for line in json_rows(batch))
 
 
 def write_csv(
@@ -55,10 +60,10 @@ def write_csv(
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
     for batch in batches:
-        writer.writerows(zip(*(_csv_cells(batch[name]) for name in columns), strict=True) if batch else [])
+        writer.writerows(zip(*(csv_cells(batch[name]) for name in columns), strict=True) if batch else [])
 
 
-def _json_rows(batch: Columns) -> Iterator[str]:
+def json_rows(batch: Columns) -> Iterator[str]:
     """Yield the rows of a batch as JSON objects: each column is encoded as a whole, which is several times faster."""
     template = "{" + ", ".join(json.dumps(name).replace("%", "%%") + ": %s" for name in batch) + "}"
     for row in zip(*(_json_cells(values) for values in batch.values()), strict=True):
@@ -72,7 +77,8 @@ def _json_cells(values: list[Any]) -> list[str]:
     return [known.setdefault((type(v), v), json.dumps(v, allow_nan=False)) for v in values]
 
 
-def _csv_cells(values: list[Any]) -> list[Any]:
+def csv_cells(values: list[Any]) -> list[Any]:
+    """Return a column as the CSV writer takes it."""
     if any(isinstance(value, bool) for value in values):
         return ["true" if value is True else "false" if value is False else value for value in values]
     return values  # the csv writer leaves None empty

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -19,8 +19,10 @@ BY_SUFFIX = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "json
 IN_MEMORY = 64 * 2**20
 
 
-def choose_format(asked: str | None, path: str | None) -> str:
+def choose_format(asked: str | None, path: str | None, more: Sequence[str] = ()) -> str:
     """Return the format asked for, else what the file's extension says, else a table.
+
+    ``more`` are formats of this command alone, each with the extension of its name.
 
     >>> choose_format(None, "out.csv")
     'csv'
@@ -29,10 +31,11 @@ def choose_format(asked: str | None, path: str | None) -> str:
         return asked
     if path is None or path == "-":
         return "table"
+    known = {**BY_SUFFIX, **{f".{name}": name for name in more}}
     suffix = Path(path).suffix.lower()
-    if suffix not in BY_SUFFIX:
-        raise ConfigError(f"-o {path}: the extension says no format ({one_of(list(BY_SUFFIX))}); or give --format")
-    return BY_SUFFIX[suffix]
+    if suffix not in known:
+        raise ConfigError(f"-o {path}: the extension says no format ({one_of(list(known))}); or give --format")
+    return known[suffix]
 
 
 def check_writable(path: str | None) -> None:
@@ -107,6 +110,14 @@ def _replacing(target: Path) -> Iterator[str]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def open_whole(path: str) -> Iterator[str]:
+    """Give the name of a file beside ``path`` that takes its place when the block ends without an error."""
+    check_not_read(path)
+    with _replacing(Path(path)) as temporary:
+        yield temporary
 
 
 def save_bytes(path: str, content: bytes) -> None:

@@ -4,91 +4,168 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.costmodels.complete import Step
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.search.landscape import Landscape
 from comp_comm.search.objectives import Objective
 from comp_comm.search.space import Space, named_twice
-from comp_comm.sweep.plan import Plan
 
-BLOCK_POINTS = 2**18
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+BLOCK_POINTS = 2**16
 NEAR_MISSES = 3
 Point = dict[str, Any]
+Place = tuple[int, tuple[int, ...]]  # which placement, and where on each axis of its plan
 Progress = Callable[[int], bool]
+
+
+class Keeper(Protocol):
+    """What keeps the state of a search, so that a killed one can be gone on with."""
+
+    @property
+    def state(self) -> dict[str, Any] | None:
+        """What was kept, None at the beginning."""
+
+    def keep(self, make: Callable[[], dict[str, Any]], now: bool = False) -> None:
+        """Keep the state that ``make`` returns, if it is time to, or ``now``."""
 
 
 @dataclass
 class Best:
-    """The best points so far, smallest score first: where each is, and its score."""
+    """The best points so far, smallest score first: where each is, and its score. Of equal scores the first is better.
+
+    ``bar`` is a score that must not be exceeded while there are few: what others found elsewhere.
+    """
 
     count: int
+    bar: float = np.inf
     scores: Array = field(default_factory=lambda: np.empty(0))
-    places: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
 
     @property
     def threshold(self) -> float:
-        """The score a point must beat."""
-        return float(self.scores[-1]) if len(self.places) == self.count else np.inf
+        """The score that a point must not exceed."""
+        return float(self.scores[-1]) if len(self.places) == self.count else self.bar
 
     def add(self, scores: Array, plan: int, place: Callable[[int], tuple[int, ...]]) -> None:
-        """Add the points of a block whose scores are good enough."""
-        good = np.flatnonzero(scores < self.threshold)
+        """Add the points of a block whose scores are good enough; they are in the order of their places."""
+        good = np.flatnonzero((scores <= self.threshold) & (scores < np.inf))
         if good.size > self.count:
-            good = good[np.argpartition(scores[good], self.count - 1)[: self.count]]
-        if not good.size:
-            return
-        every = np.concatenate([self.scores, scores[good]])
-        places = [*self.places, *((plan, place(int(i))) for i in good)]
-        order = sorted(range(len(places)), key=lambda i: (every[i], places[i]))[: self.count]
-        self.scores, self.places = every[order], [places[i] for i in order]
+            edge = np.partition(scores[good], self.count - 1)[self.count - 1]
+            above, equal = good[scores[good] < edge], good[scores[good] == edge]
+            good = np.concatenate([above, equal[: self.count - above.size]])
+        if good.size:
+            self.put(scores[good], [(plan, place(int(i))) for i in good])
+
+    def put(self, scores: Array, places: list[Place]) -> None:
+        """Add points; the best of all remain."""
+        every, both = np.concatenate([self.scores, scores]), [*self.places, *places]
+        order = sorted(range(len(both)), key=lambda i: (every[i], both[i]))[: self.count]
+        self.scores, self.places = every[order], [both[i] for i in order]
 
 
 @dataclass
 class Found:
     """What a search found: its best points, faster ones that do not fit, and how many there are of each kind.
 
-    ``scores`` and ``memory`` are those of every feasible layout, for a front and for how flat the top is. ``reasons``
-    counts the table's rows by the rule they broke; ``least_bytes`` is the least memory of any layout.
+    ``landscape`` is what is kept of every feasible layout, for a front and for how flat the top is. ``reasons`` counts
+    the table's rows by the rule they broke; ``least_bytes`` is the least memory of any layout. ``blocks`` of the space
+    were looked at.
     """
 
     best: Best
     unfit: Best
+    blocks: int = 0
     candidates: int = 0
     feasible: int = 0
-    scores: list[Array] = field(default_factory=list)
-    memory: list[Array] = field(default_factory=list)
+    landscape: Landscape = field(default_factory=Landscape)
     reasons: dict[str, int] = field(default_factory=dict)
     least_bytes: float = np.inf
-    leanest: tuple[int, tuple[int, ...]] | None = None
+    leanest: Place | None = None
     interrupted: bool = False
 
+    def merge(self, other: Found) -> None:
+        """Add what was found in blocks that come after these."""
+        self.best.put(other.best.scores, other.best.places)
+        self.unfit.put(other.unfit.scores, other.unfit.places)
+        self.landscape.merge(other.landscape)
+        self.blocks += other.blocks
+        self.candidates += other.candidates
+        self.feasible += other.feasible
+        for reason, count in other.reasons.items():
+            self.reasons[reason] = self.reasons.get(reason, 0) + count
+        if other.least_bytes < self.least_bytes:
+            self.least_bytes, self.leanest = other.least_bytes, other.leanest
 
-def run_search(space: Space, objective: Objective, top: int, progress: Progress | None = None) -> Found:
-    """Evaluate every layout of a space and return what was found."""
-    found = Found(Best(top), Best(NEAR_MISSES))
-    for number, (_, plan) in enumerate(space.plans):
-        for rows in _blocks(plan):
-            points = _search_block(found, objective, space, number, rows)
-            if progress and progress(points):
-                found.interrupted = True
-                return found
+
+def run_search(
+    space: Space,
+    objective: Objective,
+    top: int,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+    keeper: Keeper | None = None,
+) -> Found:
+    """Evaluate every layout of a space and return what was found.
+
+    ``executor`` shares the work out; ``keeper`` gives back what was found before, and keeps what is.
+    """
+    from comp_comm.search import parallel
+
+    keep_memory()
+    found = parallel.resumed(keeper) or Found(Best(top), Best(NEAR_MISSES))
+    make = _steps if executor is None else partial(parallel.steps, executor=executor)
+    for points in make(found, space, objective):
+        stop, whole = bool(progress and progress(points)), found.blocks == block_count(space)
+        found.interrupted = stop and not whole
+        if keeper is not None:
+            parallel.keep(keeper, found, now=stop or whole)
+        if stop:
+            break
     return found
 
 
-def _blocks(plan: Plan) -> Iterator[slice]:
-    """Yield slices of the table: all choices go with each."""
-    choices = int(np.prod([len(axis) for axis in plan.grid.axes[:-1]], dtype=np.int64))
-    rows, step = len(plan.grid.axes[-1]), max(64, BLOCK_POINTS // choices)
-    for start in range(0, rows, step):
-        yield slice(start, min(start + step, rows))
+def keep_memory() -> None:
+    """Let the C library keep the memory of large arrays for the next ones, not give it back and fetch it again.
+
+    glibc does so once it has seen nearly 32 MiB freed at once; elsewhere this does nothing. A search is a tenth faster.
+    """
+    np.empty(30 * 2**17)
 
 
-def _search_block(found: Found, objective: Objective, space: Space, number: int, rows: slice) -> int:
-    """Count and rank the points of some rows; return how many points they are."""
+def _steps(found: Found, space: Space, objective: Objective) -> Iterator[int]:
+    """Look at the blocks that are left; yield the points of each when it is done."""
+    while found.blocks < block_count(space):
+        yield search_block(found, objective, space, found.blocks)
+
+
+def _block_rows(space: Space) -> int:
+    """Return how many rows of the table a block has: all choices go with each."""
+    choices = int(np.prod([len(axis) for axis in space.plans[0][1].grid.axes[:-1]], dtype=np.int64))
+    return max(64, BLOCK_POINTS // choices)
+
+
+def block_count(space: Space) -> int:
+    """Return how many blocks a space has: ranges of the table, for one placement after the other."""
+    return -(-space.rows // _block_rows(space)) * len(space.plans)
+
+
+def search_block(found: Found, objective: Objective, space: Space, block: int) -> int:
+    """Count and rank the points of one block; return how many points they are."""
+    step = _block_rows(space)
+    number, part = divmod(block, -(-space.rows // step))
+    found.blocks += 1
+    return _search_rows(found, objective, space, number, slice(part * step, min((part + 1) * step, space.rows)))
+
+
+def _search_rows(found: Found, objective: Objective, space: Space, number: int, rows: slice) -> int:
     plan = space.plans[number][1]
     index = (*(slice(0, len(axis)) for axis in plan.grid.axes[:-1]), rows)
     shape = tuple(part.stop - part.start for part in index)
@@ -115,8 +192,7 @@ def _search_block(found: Found, objective: Objective, space: Space, number: int,
     if objective.timed:
         found.unfit.add(np.where(valid.reshape(-1) & ~flat, score.reshape(-1), np.inf), number, place)
     keep = np.flatnonzero(flat)
-    found.scores.append(scores[keep])
-    found.memory.append(np.broadcast_to(needed, shape).reshape(-1)[keep])
+    found.landscape.add(scores[keep], np.broadcast_to(needed, shape).reshape(-1)[keep])
     return int(valid.size)
 
 
@@ -135,7 +211,7 @@ def _note_least(found: Found, needed: NDArray[np.float64], number: int, rows: sl
         found.leanest = (number, _placing(needed.shape, rows)(int(needed.argmin())))
 
 
-def point_of(space: Space, place: tuple[int, tuple[int, ...]]) -> Point:
+def point_of(space: Space, place: Place) -> Point:
     """Return the fields of a point by its place: the choices, the degrees, and the placement."""
     number, indices = place
     name, plan = space.plans[number]

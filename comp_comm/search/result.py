@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from comp_comm.search.engine import Found, Progress, point_of, run_search
 from comp_comm.search.objectives import OBJECTIVES, Objective
 from comp_comm.search.space import Space, make_space
 from comp_comm.sweep.result import identity
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 Record = dict[str, Any]
 LAYOUT = ("gpus", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "micro_batch", "accumulation", "zero", "sp", "recompute",
@@ -43,8 +46,12 @@ def search(
     top: int = 10,
     prices: Prices = Prices(),
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Record:
     """Return the best layouts of a study's model on so many devices, on its hardware.
+
+    ``progress`` is told of points that are done, and stops the search by returning True; ``executor`` (any of
+    `concurrent.futures`) shares the work out, and changes nothing in the answer.
 
     Returns
     -------
@@ -68,11 +75,15 @@ def search(
     >>> best["gpus"], best["tp"] * best["pp"] * best["dp"]
     (8, 8)
     """
-    aim = _objective(study, objective)
-    if not 1 <= top <= MAX_TOP:
-        raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
+    aim = check_question(study, objective, top)
     space = make_space(study, gpus)
-    found = run_search(space, aim, top, progress)
+    found = run_search(space, aim, top, progress, executor)
+    return answer(space, found, objective, prices)
+
+
+def answer(space: Space, found: Found, objective: str, prices: Prices = Prices()) -> Record:
+    """Return what was found as `search` does."""
+    gpus = space.gpus
     if not found.feasible:
         raise InfeasibleError(why_nothing(space, found, gpus))
     rows = [_row(space, place, prices) for place in found.best.places]
@@ -82,7 +93,10 @@ def search(
     return {"meta": meta, "rows": rows, "near_misses": misses, "front": front(found)}
 
 
-def _objective(study: Study, name: str) -> Objective:
+def check_question(study: Study, name: str, top: int) -> Objective:
+    """Return the objective of that name. Raises ``ConfigError`` where it, or ``top``, cannot be asked for."""
+    if not 1 <= top <= MAX_TOP:
+        raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
     if name not in OBJECTIVES:
         raise ConfigError(f"--objective: there is no '{name}'{nearest(name, OBJECTIVES)} ({one_of(list(OBJECTIVES))})")
     if name in ("days", "gpu-hours") and "tokens" not in study.fixed:
@@ -125,9 +139,8 @@ def _costs(step: Step, prices: Prices) -> Record:
 def _meta(space: Space, found: Found, gpus: int, objective: str) -> Record:
     plan, study = space.plans[0][1], space.study
     brought = {n: v for n, v in (study.model.fields if study.model else {}).items() if n in plan.model.fields}
-    scores = np.concatenate(found.scores) if found.scores else np.empty(0)
     best = float(found.best.scores[0])
-    within = {str(percent): int((scores <= best + abs(best) * percent / 100).sum()) for percent in FLAT}
+    within = {str(percent): found.landscape.within(best, percent) for percent in FLAT}
     hardware = {profile.name: {"title": profile.title, "sha256": profile.sha256} for profile in plan.grid.profiles}
     searched = {name: sorted(set(column.tolist())) for name, column in space.table.items()}
     choices = {name: list(values) for name, values in space.choices.items() if len(values) > 1}
@@ -144,13 +157,9 @@ def _meta(space: Space, found: Found, gpus: int, objective: str) -> Record:
 
 def front(found: Found) -> list[Record]:
     """Return the scores and memory of feasible layouts that no other beats in both, most memory first."""
-    if not found.scores:
-        return []
-    scores, memory = np.concatenate(found.scores), np.concatenate(found.memory)
-    order = np.lexsort((memory, scores))
-    lean = np.minimum.accumulate(memory[order])
-    first = np.concatenate([[True], memory[order][1:] < lean[:-1]])
-    return [{"score": float(scores[i]), "memory_gib": float(memory[i]) / GIB} for i in order[first]]
+    land = found.landscape
+    return [{"score": float(score), "memory_gib": float(memory) / GIB}
+            for score, memory in zip(land.scores, land.memory, strict=True)]  # fmt: skip
 
 
 def why_nothing(space: Space, found: Found, gpus: int) -> str:

@@ -42,6 +42,7 @@ class Space:
     """
 
     study: Study
+    gpus: int
     plans: tuple[tuple[str, Plan], ...]
     table: Columns
     choices: dict[str, tuple[Value, ...]]
@@ -51,6 +52,11 @@ class Space:
     def rows(self) -> int:
         """Rows of the table."""
         return len(next(iter(self.table.values())))
+
+    @property
+    def points(self) -> int:
+        """Points that are looked at: every choice and placement with every row."""
+        return sum(plan.grid.points for _, plan in self.plans)
 
 
 def make_space(study: Study, gpus: int) -> Space:
@@ -81,7 +87,7 @@ def make_space(study: Study, gpus: int) -> Space:
     fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
     axes.append(Axis({name: tuple(column.tolist()) for name, column in table.items()}))
     wide = replace(plan, grid=replace(plan.grid, fixed=fixed, axes=tuple(axes)))
-    return Space(study, tuple(_placed(wide, allowed["placement"])), table, choices, dropped)
+    return Space(study, gpus, tuple(_placed(wide, allowed["placement"])), table, choices, dropped)
 
 
 def _plan(study: Study) -> Plan:

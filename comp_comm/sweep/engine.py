@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,11 @@ from comp_comm.configs.axes import Axis
 from comp_comm.costmodels import Answer
 from comp_comm.errors import CompcommError
 from comp_comm.formulas.arrays import Array, Index
-from comp_comm.sweep.blocks import Block, box_size, boxes, extent, inside, slabs
+from comp_comm.sweep.blocks import Block, box_count, box_size, extent, inside, nth_box, slab_size, slabs
 from comp_comm.sweep.plan import FEASIBLE, REASON, Plan
 
 BLOCK_NUMBERS = 2**18  # what the cost model's arrays hold of a block, all together
+BOX_POINTS = 2**24  # what is ranked between two looks at whether to stop, and the least a worker is given
 TILE_POINTS = 2**17
 SAMPLE_POINTS = 2**14
 TABLE_POINTS = 2**15
@@ -86,13 +88,25 @@ class Rows:
 
 def row_blocks(plan: Plan, columns: Sequence[str], progress: Progress | None = None) -> Iterator[Rows]:
     """Yield the rows of the whole grid, block by block, in order; those that fail a condition are left out."""
-    for block in slabs(plan.grid.shape, TILE_POINTS):
-        for tile in _tiles(plan, block):
-            kept = tile.kept()
-            keep = slice(None) if kept is None else np.flatnonzero(np.broadcast_to(kept, tile.shape))
-            yield _rows(tile, columns, keep)
-        if progress and progress(int(np.prod(extent(block), dtype=np.int64))):
+    for number in range(block_count(plan)):
+        rows, points = nth_rows(plan, columns, number)
+        yield rows
+        if progress and progress(points):
             return
+
+
+def block_count(plan: Plan) -> int:
+    """Return in how many blocks the rows of a plan come."""
+    return box_count(plan.grid.shape, slab_size(plan.grid.shape, TILE_POINTS))
+
+
+def nth_rows(plan: Plan, columns: Sequence[str], number: int) -> tuple[Rows, int]:
+    """Return the rows of one block by its number, and how many points of the grid it has."""
+    block = nth_box(plan.grid.shape, slab_size(plan.grid.shape, TILE_POINTS), number)
+    tile = _Tile(plan, block, extent(block), plan.evaluate(block))
+    kept = tile.kept()
+    keep = slice(None) if kept is None else np.flatnonzero(np.broadcast_to(kept, tile.shape))
+    return _rows(tile, columns, keep), int(np.prod(tile.shape, dtype=np.int64))
 
 
 def _rows(tile: _Tile, columns: Sequence[str], keep: Any) -> Rows:
@@ -107,27 +121,119 @@ def _rows(tile: _Tile, columns: Sequence[str], keep: Any) -> Rows:
             if not np.isfinite(values[feasible]).all():
                 raise CompcommError(f"{name} is no finite number at points that break no rule; nothing was written")
             values = values if feasible.all() else np.where(feasible, values, np.nan)
+        elif name in tile.plan.model.derived and not feasible.all():
+            values = np.where(feasible | (values == np.round(values)), values, np.nan)  # 10.7 replicas are none
         found[name] = values
     return Rows(found)
 
 
 @dataclass
-class _Best:
-    """The best rows so far: their flat indices and values, and the value a new one must beat once there are enough."""
+class Best:
+    """The best rows so far: their flat indices and values. Of equal values the earlier rows are better.
+
+    ``bar`` is what a row must be better than while there are few: the ``edge`` of what others found elsewhere.
+    """
 
     count: int
+    bar: tuple[float, int] = (-np.inf, -1)
     values: Array = field(default_factory=lambda: np.empty(0))
     flat: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
-    def threshold(self) -> float:
-        return float(self.values[-1]) if self.values.size == self.count else -np.inf
+    def edge(self) -> tuple[float, int]:
+        """The value, and the row, that a new one must be better than."""
+        return (float(self.values[-1]), int(self.flat[-1])) if self.values.size == self.count else self.bar
 
     def add(self, values: Array, flat: NDArray[np.int64]) -> None:
+        """Add rows; the best of all remain."""
         flat, first = np.unique(np.concatenate([self.flat, flat]), return_index=True)
         values = np.concatenate([self.values, values])[first]
         order = np.lexsort((flat, -values))[: self.count]
         self.values, self.flat = values[order], flat[order]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The ``count`` rows of a plan with the largest (or smallest) value of column ``by``.
+
+    The grid is cut into ``boxes``, which can be ranked in any order and anywhere: equal values are told apart by their
+    rows, so that what is best does not depend on who came first.
+    """
+
+    plan: Plan
+    by: str
+    count: int
+    ascending: bool = False
+
+    @cached_property
+    def _chunk(self) -> list[int]:
+        return _box(self.plan)
+
+    @cached_property
+    def _order(self) -> list[int]:
+        # The longest last: inner loops are then long, whatever order the study names its axes in.
+        return sorted(range(len(self._chunk)), key=lambda axis: self._chunk[axis])
+
+    @cached_property
+    def _turned(self) -> Plan:
+        return self.plan.over(*(self.plan.grid.axes[axis] for axis in self._order))
+
+    @cached_property
+    def boxes(self) -> int:
+        """How many boxes there are."""
+        return box_count(self.plan.grid.shape, self._chunk)
+
+    @property
+    def box_points(self) -> int:
+        """Points of a whole box."""
+        return int(np.prod(self._chunk, dtype=np.int64))
+
+    def begin(self) -> Best:
+        """Return the best of a coarse part of the grid, with the ends of every axis: few tiles have more to add."""
+        best = Best(self.count)
+        if self.plan.grid.points > SAMPLE_POINTS:
+            index = _sample(self._turned)
+            shape = tuple(part.size for part in index)
+            self._rank(_Tile(self._turned, index, shape, self._turned.evaluate(index)), best)
+        return best
+
+    def add(self, number: int, best: Best) -> int:
+        """Add what a box has among the best; return how many points it has."""
+        box = nth_box(self._turned.grid.shape, [self._chunk[axis] for axis in self._order], number)
+        for tile in _tiles(self._turned, box):
+            self._rank(tile, best)
+        return int(np.prod(extent(box), dtype=np.int64))
+
+    def rows(self, columns: Sequence[str], best: Best) -> Iterator[Rows]:
+        """Yield the rows found, best first."""
+        yield from _points(self.plan, columns, best.flat)
+
+    def _rank(self, tile: _Tile, best: Best) -> None:
+        scores, (value, last) = _scores(tile, self.by, self.ascending), best.edge
+        top = scores.max()
+        # The corner of a tile is its earliest row: whether one that is only equal could be earlier than the last.
+        tied = top >= value and last >= 0 and self._flat(tile, np.zeros(1, np.intp))[0] < last
+        if not (top > value or tied):
+            return
+        scores = np.broadcast_to(scores, tile.shape).reshape(-1)
+        place = np.flatnonzero(scores >= value if tied else scores > value)
+        if tied:
+            place = place[(scores[place] > value) | (self._flat(tile, place) < last)]
+        if place.size > best.count:
+            edge = np.partition(scores[place], place.size - best.count)[place.size - best.count]
+            above, equal = place[scores[place] > edge], place[scores[place] == edge]
+            earliest = np.argsort(self._flat(tile, equal))[: best.count - above.size]
+            place = np.concatenate([above, equal[earliest]])
+        best.add(scores[place], self._flat(tile, place))
+
+    def _flat(self, tile: _Tile, place: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return which rows of the sweep points of a tile are, whose axes are turned."""
+        lengths, flat = self.plan.grid.shape, np.zeros(place.shape, np.int64)
+        local = np.unravel_index(place, tile.shape) if tile.shape else ()
+        for part, where, axis in zip(tile.index, local, self._order, strict=True):
+            along = where + part.start if isinstance(part, slice) else part[where]
+            flat += along * int(np.prod(lengths[axis + 1 :], dtype=np.int64))
+        return flat
 
 
 def ranked_blocks(
@@ -140,21 +246,16 @@ def ranked_blocks(
 ) -> Iterator[Rows]:
     """Yield the ``count`` rows with the largest (or smallest) value of column ``by``, best first.
 
-    Rows with equal values come in row order; which of several equal ones at the edge are among them is fixed but
-    not specified. Where ``progress`` stops it, the best so far are yielded.
+    Rows with equal values come in row order, and the first of them are kept. Where ``progress`` stops it, the best so
+    far are yielded.
     """
-    chunk = _box(plan)
-    # The longest last: inner loops are then long, whatever order the study names its axes in.
-    order = sorted(range(len(chunk)), key=lambda axis: chunk[axis])
-    turned = plan.over(*(plan.grid.axes[axis] for axis in order))
-    best, shape = _Best(count), plan.grid.shape
-    _rank_sample(turned, by, ascending, shape, order, best)
-    cut = boxes(turned.grid.shape, [chunk[axis] for axis in order])
-    for tile in (tile for block in cut for tile in _tiles(turned, block)):
-        _rank(tile, by, ascending, shape, order, best)
-        if progress and progress(int(np.prod(tile.shape, dtype=np.int64))):
+    ranking = Ranking(plan, by, count, ascending)
+    best = ranking.begin()
+    for number in range(ranking.boxes):
+        points = ranking.add(number, best)
+        if progress and progress(points):
             break
-    yield from _points(plan, columns, best.flat)
+    yield from ranking.rows(columns, best)
 
 
 def _box(plan: Plan) -> list[int]:
@@ -164,7 +265,7 @@ def _box(plan: Plan) -> list[int]:
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         arrays = [np.asarray(array) for array in answer.arrays()]
     supports = {tuple(n > 1 for n in array.shape) or (False,) * len(shape) for array in arrays}
-    return box_size(shape, sorted(supports), BLOCK_NUMBERS)
+    return box_size(shape, sorted(supports), BLOCK_NUMBERS, BOX_POINTS)
 
 
 def _scores(tile: _Tile, by: str, ascending: bool) -> NDArray[Any]:
@@ -176,44 +277,11 @@ def _scores(tile: _Tile, by: str, ascending: bool) -> NDArray[Any]:
     return values if mask is None else np.where(mask, values, -np.inf)
 
 
-def _rank_sample(
-    plan: Plan, by: str, ascending: bool, shape: tuple[int, ...], order: Sequence[int], best: _Best
-) -> None:
-    """Rank a coarse part of the grid first, with the ends of every axis: few tiles then have anything to add."""
-    if plan.grid.points <= SAMPLE_POINTS:
-        return
-    index = _sample(plan)
-    sample = _Tile(plan, index, tuple(part.size for part in index), plan.evaluate(index))
-    _rank(sample, by, ascending, shape, order, best)
-
-
 def _sample(plan: Plan) -> tuple[NDArray[np.intp], ...]:
     """Return some indices along every axis, its ends among them, that span a few thousand points."""
     sizes = plan.grid.shape
     most = max(2, int(SAMPLE_POINTS ** (1 / max(1, sum(n > 1 for n in sizes)))))
     return tuple(np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.intp)) for n in sizes)
-
-
-def _rank(tile: _Tile, by: str, ascending: bool, shape: tuple[int, ...], order: Sequence[int], best: _Best) -> None:
-    """Add what a tile has among the best."""
-    scores, threshold = _scores(tile, by, ascending), best.threshold
-    if not scores.max() > threshold:
-        return
-    scores = np.broadcast_to(scores, tile.shape).reshape(-1)
-    place = np.flatnonzero(scores > threshold)
-    if place.size > best.count:
-        edge = np.partition(scores[place], place.size - best.count)[place.size - best.count]
-        above, equal = place[scores[place] > edge], place[scores[place] == edge]
-        place = np.concatenate([above, equal[: best.count - above.size]])
-    local = np.unravel_index(place, tile.shape) if tile.shape else ()
-    where = {axis: _global(tile.index[i], local[i]) for i, axis in enumerate(order)}
-    flat = np.ravel_multi_index(tuple(where[axis] for axis in range(len(shape))), shape) if shape else place
-    best.add(scores[place], np.asarray(flat, dtype=np.int64))
-
-
-def _global(part: slice | NDArray[np.intp], local: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return where on an axis of the grid the points of a tile are."""
-    return local + part.start if isinstance(part, slice) else part[local]
 
 
 def _points(plan: Plan, columns: Sequence[str], flat: NDArray[np.int64]) -> Iterator[Rows]:
@@ -230,4 +298,4 @@ def reasons(plan: Plan) -> set[str]:
     return {violation.reason for violation in plan.evaluate(_sample(plan)).violations if violation.broken.any()}
 
 
-__all__ = ["Rows", "ranked_blocks", "reasons", "row_blocks"]
+__all__ = ["Best", "Ranking", "Rows", "block_count", "nth_rows", "ranked_blocks", "reasons", "row_blocks"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,15 @@ from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS
 from comp_comm.hardware.profile import BASE_TIMING
-from comp_comm.sweep.engine import Progress, Rows, ranked_blocks, reasons, row_blocks
+from comp_comm.sweep.engine import Progress, Ranking, Rows, ranked_blocks, reasons, row_blocks
 from comp_comm.sweep.plan import FEASIBLE, REASON, Plan, make_plan
 from comp_comm.sweep.stream import Stream
 from comp_comm.sweep.where import WORDS
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from comp_comm.sweep.resume import Checkpoint
 
 SCHEMA = 1
 MAX_ROWS = 10_000_000
@@ -86,6 +91,7 @@ def sweep(
     top: int | None = None,
     by: str | None = None,
     ascending: bool = False,
+    executor: Executor | None = None,
 ) -> Result:
     """Evaluate a study: a path or catalogue name, a mapping of the same form, or one already read.
 
@@ -99,6 +105,8 @@ def sweep(
         Columns wanted; all of them if none are named.
     top, by, ascending :
         Only the ``top`` rows with the largest (or smallest) ``by``, the cost model's own if not given.
+    executor : concurrent.futures.Executor, optional
+        Whose workers share the work; the answer is the same, to the last bit.
 
     Returns
     -------
@@ -114,7 +122,7 @@ def sweep(
     """
     plan = make_plan(as_study(study, overrides))
     wanted = check_columns(plan, columns)
-    stream = stream_rows(plan, wanted, top, by, ascending)
+    stream = stream_rows(plan, wanted, top, by, ascending, executor=executor)
     parts = list(stream)
     stream.check()
     return Result({name: np.concatenate([part.columns[name] for part in parts]) for name in wanted}, meta(plan))
@@ -127,10 +135,13 @@ def stream_rows(
     by: str | None = None,
     ascending: bool = False,
     progress: Progress | None = None,
+    executor: Executor | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Stream:
     """Return the rows of a plan, all or the best, as a stream of blocks with the wanted columns.
 
-    ``progress`` is told of points that are done, and stops the stream by returning True.
+    ``progress`` is told of points that are done, and stops the stream by returning True. ``executor`` shares the work
+    out; ``checkpoint`` keeps how far a ranking has come.
     """
     check_size(plan, top)
     every = tuple(dict.fromkeys((*wanted, FEASIBLE, REASON)))
@@ -143,12 +154,20 @@ def stream_rows(
 
     if top is None:
         stream.blocks = row_blocks(plan, every, watch)
+        if executor is not None:
+            from comp_comm.sweep.parallel import shared_rows
+
+            stream.blocks = shared_rows(executor, plan, every, watch)
         return stream
     by = by or plan.model.ranking
     check_columns(plan, [by])
     if by in (FEASIBLE, REASON, *WORDS):
         raise ConfigError(f"'{by}' has no largest value; --by takes a column of numbers")
     stream.blocks = ranked_blocks(plan, every, by, top, ascending, watch)
+    if executor is not None or checkpoint is not None:
+        from comp_comm.sweep.parallel import shared_ranking
+
+        stream.blocks = shared_ranking(Ranking(plan, by, top, ascending), every, watch, executor, checkpoint)
     return stream
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from comp_comm.errors import InfeasibleError
 from comp_comm.sweep.engine import Rows
 from comp_comm.sweep.plan import FEASIBLE
+
+if TYPE_CHECKING:
+    from comp_comm.sweep.parallel import Piece
 
 
 @dataclass
@@ -31,6 +35,13 @@ class Stream:
             self.rows += len(block)
             self.feasible += int(block.columns[FEASIBLE].sum())
             yield Rows({name: block.columns[name] for name in self.wanted})
+
+    def counted(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """Yield blocks that were encoded elsewhere; count them as if they had come by as rows."""
+        for piece in pieces:
+            self.rows += piece.rows
+            self.feasible += piece.feasible
+            yield piece
 
     def check(self) -> None:
         """Raise ``InfeasibleError`` where nothing feasible came by (and nobody interrupted)."""

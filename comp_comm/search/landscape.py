@@ -1,0 +1,86 @@
+"""What is kept of every feasible layout: the scores nearly as good as the best, and those that no other beats.
+
+Ten thousand million layouts do not fit in memory; what a search says of them all does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from comp_comm.formulas.arrays import Array
+
+NEAR_PERCENT = 11.0  # a little more than the widest share that is asked for (`within`)
+WIDEST_PERCENT = 10
+MANY = 2**20  # scores that may be waiting to be sorted out
+RULERS = 8  # points of the front that a block is held against, before it is looked at closely
+
+
+def _nothing() -> Array:
+    return np.empty(0)
+
+
+@dataclass
+class Landscape:
+    """Scores near the best (``near``), and the front of ``scores`` against ``memory``, the best score first."""
+
+    near: Array = field(default_factory=_nothing)
+    scores: Array = field(default_factory=_nothing)
+    memory: Array = field(default_factory=_nothing)
+    _best: float = np.inf
+    _waiting: list[Array] = field(default_factory=list)
+
+    def add(self, scores: Array, memory: Array) -> None:
+        """Add feasible layouts by their scores and memory."""
+        if scores.size:
+            self._add_near(scores)
+            self._add_front(scores, memory)
+
+    def merge(self, other: Landscape) -> None:
+        """Add the layouts of another landscape."""
+        for near in (other.near, *other._waiting):
+            if near.size:
+                self._add_near(near)
+        self._add_front(other.scores, other.memory)
+
+    def within(self, best: float, percent: float) -> int:
+        """Return how many scores are at most ``percent`` (up to 10) above the best.
+
+        >>> found = Landscape()
+        >>> found.add(np.array([1.0, 1.05, 2.0]), np.array([3.0, 2.0, 4.0]))
+        >>> found.within(1.0, 5), found.scores.tolist()
+        (2, [1.0, 1.05])
+        """
+        self.settle()
+        return int((self.near <= best + abs(best) * percent / 100).sum())
+
+    def settle(self) -> None:
+        """Drop the scores that a better best has left behind."""
+        every = np.concatenate([self.near, *self._waiting])
+        self.near, self._waiting = np.sort(every[every <= self._limit]), []
+
+    @property
+    def _limit(self) -> float:
+        return self._best + abs(self._best) * NEAR_PERCENT / 100 if np.isfinite(self._best) else np.inf
+
+    def _add_near(self, scores: Array) -> None:
+        self._best = min(self._best, float(scores.min()))
+        self._waiting.append(scores[scores <= self._limit])
+        if sum(part.size for part in self._waiting) > MANY:
+            self.settle()
+
+    def _add_front(self, scores: Array, memory: Array) -> None:
+        step = max(1, self.scores.size // RULERS)
+        for score, least in zip(self.scores[::step], self.memory[::step], strict=True):
+            if scores.size < RULERS:
+                break
+            beaten = (scores >= score) & (memory >= least)
+            scores, memory = scores[~beaten], memory[~beaten]
+        scores, memory = np.concatenate([self.scores, scores]), np.concatenate([self.memory, memory])
+        if not scores.size:
+            return
+        order = np.lexsort((memory, scores))
+        lean = np.minimum.accumulate(memory[order])
+        first = order[np.concatenate([[True], memory[order][1:] < lean[:-1]])]
+        self.scores, self.memory = scores[first], memory[first]

@@ -1,0 +1,388 @@
+"""Many workers give what one gives, to the last byte: processes, threads, a Dask cluster, MPI ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from comp_comm.cli.main import run
+from comp_comm.configs.study import study_from
+from comp_comm.errors import CompcommError, ConfigError, MissingExtraError
+from comp_comm.search import engine as search_engine
+from comp_comm.search import search
+from comp_comm.search.landscape import Landscape
+from comp_comm.sweep import engine, executors, make_plan, parallel, sweep
+from comp_comm.sweep.result import stream_rows
+
+STUDY = """\
+cost_model: comp_vs_comm
+set: {micro_batch: 1, seq_len: 4K}
+sweep:
+  hidden: {from: 1024, to: 65536, step: 3072}
+  tp: [1, 2, 3, 4, 8, 16, 32, 64]
+  flop_vs_bw: {from: 1, to: 4, steps: 750}
+"""
+MAIN = [sys.executable, "-m", "comp_comm"]
+SEARCH = ["search", "--model", "gpt3-175b", "--hardware", "a100-sxm-80gb", "--gpus", "64", "--global-batch", "64", "-q"]
+TABLED = {"set": {"layers": 4, "hidden": 512, "heads": 4, "vocab": 1000, "seq_len": 256}, "hardware": "h100-sxm"}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    path = tmp_path_factory.mktemp("study") / "study.yaml"
+    path.write_text(STUDY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def two():
+    """Two processes, shared by the tests of this module: they start slowly."""
+    with executors.processes(2) as pool:
+        yield pool
+
+
+@pytest.fixture
+def with_two(two, monkeypatch):
+    """Run a command line whose --jobs are the two processes of this module."""
+
+    class Lent(Executor):
+        num_workers = 2
+        submit = staticmethod(two.submit)
+
+    monkeypatch.setattr(executors, "processes", lambda count: Lent())
+    return lambda *arguments: run([*map(str, arguments), "--jobs", "2"])
+
+
+# -- the same bytes ---------------------------------------------------------------------------------------------------
+
+QUESTIONS = {
+    "csv": (), "json": (), "jsonl": (), "columns": ("--columns", "tp,feasible,hidden"),
+    "top": ("--top", 7, "--by", "overlap_ratio"), "ties": ("--top", 50, "--by", "tp", "--ascending"),
+    "where": ("--set", "tp=[16,32]", "--top", 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_sweep_by_two_is_that_of_one(with_two, study, tmp_path, name):
+    suffix = name if name in ("csv", "json", "jsonl") else "csv"
+    one, other = tmp_path / f"one.{suffix}", tmp_path / f"two.{suffix}"
+    assert run(["sweep", str(study), *map(str, QUESTIONS[name]), "-o", str(one)]) == 0
+    assert with_two("sweep", study, *QUESTIONS[name], "-o", other) == 0
+    assert one.read_bytes() == other.read_bytes()
+    assert len(one.read_bytes()) > 100
+
+
+def test_conditions_and_infeasible_rows_by_two(with_two, study, tmp_path, capsys):
+    given = study.with_name("where.yaml")
+    given.write_text(STUDY + 'where: ["tp != 8", "flop_vs_bw < 2"]\n')
+    for form in ("json", "csv"):
+        assert run(["sweep", str(given), "--format", form]) == 0
+        one = capsys.readouterr().out
+        assert with_two("sweep", given, "--format", form) == 0
+        assert capsys.readouterr().out == one
+        assert "does not divide" in one
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "table"])
+def test_a_search_by_two_is_that_of_one(with_two, form, capsys):
+    assert run([*SEARCH, "--format", form, "--top", "40"]) == 0
+    one = capsys.readouterr().out
+    assert with_two(*SEARCH, "--format", form, "--top", 40) == 0
+    assert capsys.readouterr().out == one
+
+
+def test_the_python_interface_takes_any_executor(monkeypatch, study, two):
+    one = sweep(str(study), top=20, by="tp")
+    for pool in (two, ThreadPoolExecutor(3)):
+        many = sweep(str(study), top=20, by="tp", executor=pool)
+        assert many.meta == one.meta
+        assert many.to_records() == one.to_records()
+    whole, shared = (
+        sweep(str(study), columns=["tp", "step_s"]),
+        sweep(str(study), columns=["tp", "step_s"], executor=two),
+    )
+    assert all(np.array_equal(whole.columns[name], shared.columns[name], equal_nan=True) for name in whole.columns)
+    given = study_from({**TABLED, "set": {**TABLED["set"], "global_batch": 8}})
+    assert search(given, 8, top=30, executor=two) == search(given, 8, top=30)
+    with monkeypatch.context() as patch:
+        patch.setattr(search_engine, "BLOCK_POINTS", 2**7)
+        assert search(given, 8, top=30, executor=ThreadPoolExecutor(3)) == search(given, 8, top=30)
+
+
+def test_equal_values_are_told_apart_by_their_rows(monkeypatch):
+    chance = random.Random(5)
+    for _ in range(20):
+        moving = {"hidden": [1024 * n for n in range(1, chance.randint(2, 9))], "tp": [1, 2, 4, 8],
+                  "flop_vs_bw": {"from": 1, "to": 2, "steps": chance.randint(2, 9)}, "micro_batch": [1, 2]}  # fmt: skip
+        names = list(moving)
+        chance.shuffle(names)
+        plan = make_plan(study_from({"cost_model": "comp_vs_comm", "set": {"seq_len": 1024},
+                                     "sweep": {name: moving[name] for name in names}}))  # fmt: skip
+        by, count, sign = (
+            chance.choice(["hidden", "tp", "overlap_ratio"]),
+            chance.randint(1, 60),
+            chance.choice([1, -1]),
+        )
+        values = np.concatenate([rows.columns[by] for rows in engine.row_blocks(plan, [by])]) * sign
+        expected = np.lexsort((np.arange(values.size), -values))[:count]
+        with monkeypatch.context() as patch:
+            for name in ("TILE_POINTS", "BLOCK_NUMBERS", "SAMPLE_POINTS", "BOX_POINTS"):
+                patch.setattr(engine, name, chance.randint(1, 100))
+            ranked = parallel.Ranked(engine.Ranking(plan, by, count, ascending=sign < 0))
+            pool = chance.choice([None, ThreadPoolExecutor(2)])
+            assert sum(ranked.steps(pool)) == plan.grid.points
+        assert ranked.best.flat.tolist() == expected.tolist()
+
+
+def test_a_landscape_knows_the_front_and_how_flat_the_top_is():
+    chance = np.random.default_rng(2)
+    scores, memory = chance.integers(100, 300, 5000) / 100, chance.integers(1, 50, 5000) / 1.0
+    whole = Landscape()
+    for part in np.array_split(np.arange(5000), 13):
+        one = Landscape()
+        one.add(scores[part], memory[part])
+        whole.merge(one)
+    for percent in (0, 1, 5, 10):
+        assert whole.within(scores.min(), percent) == (scores <= scores.min() * (1 + percent / 100) + 1e-12).sum()
+    points = set(zip(scores, memory, strict=True))
+    front = {(s, m) for s, m in points if not any(a <= s and b <= m and (a, b) != (s, m) for a, b in points)}
+    assert set(zip(whole.scores, whole.memory, strict=True)) == front
+
+
+# -- in order, a few at a time ----------------------------------------------------------------------------------------
+
+
+class Watching(Executor):
+    """Does the work where it is asked for, and counts what nobody has taken yet."""
+
+    num_workers = 2
+
+    def __init__(self):
+        self.out, self.most = 0, 0
+
+    def submit(self, function, *arguments):
+        self.out += 1
+        self.most = max(self.most, self.out)
+        future = Future()
+        future.set_result(function(*arguments))
+        return future
+
+
+def test_only_a_few_tasks_are_out_at_once():
+    pool = Watching()
+    for number, result in enumerate(executors.in_order(pool, abs, ((-n,) for n in range(100)))):
+        pool.out -= 1
+        assert result == number
+    assert pool.most <= executors.AHEAD * 2
+
+
+def fail(number):
+    if number == 3:
+        raise ZeroDivisionError("three")
+    if number == 5:
+        raise ConfigError("five")
+    return number
+
+
+def end(number):
+    os._exit(number)
+
+
+def test_what_a_worker_raises_is_one_message():
+    with ThreadPoolExecutor(2) as pool:
+        with pytest.raises(executors.WorkerError, match="a worker failed: ZeroDivisionError: three"):
+            list(executors.in_order(pool, fail, [(3,)]))
+        with pytest.raises(ConfigError, match="five"):
+            list(executors.in_order(pool, fail, [(5,)]))
+
+
+def test_a_worker_that_ends_is_one_message():
+    with executors.processes(1) as pool, pytest.raises(CompcommError, match="ended before its work was done"):
+        list(executors.in_order(pool, end, [(7,)] * 20))
+
+
+def test_a_worker_of_another_version_refuses():
+    job = parallel.job_of(study_from(TABLED))
+    with pytest.raises(CompcommError, match=r"has compcomm .*, this is 0\.0"):
+        parallel.study_of(parallel.Job(job.study, job.digest, "0.0"))
+
+
+def test_progress_stops_workers(study, two):
+    plan = make_plan(study_from({"cost_model": "comp_vs_comm", "set": {"micro_batch": 1, "seq_len": 1024}, "sweep": {
+        "hidden": {"from": 1024, "to": 65536, "step": 1024}, "tp": [1, 2], "flop_vs_bw": {"from": 1, "to": 2,
+        "steps": 4000}}}))  # fmt: skip
+    stream = stream_rows(plan, ["tp"], progress=lambda points: True, executor=two)
+    assert 0 < sum(len(rows) for rows in stream) < plan.grid.points
+    assert stream.interrupted
+
+
+@pytest.mark.parametrize(("name", "jobs", "said"), [
+    ("bla", None, "allowed: processes, dask:tcp://HOST:PORT, mpi"), (None, 0, "at least 1"), ("dask", None, "allowed"),
+    ("dask:tcp://localhost:1", 2, "--jobs has no effect"),
+])  # fmt: skip
+def test_wrong_executors_are_refused(name, jobs, said):
+    with pytest.raises(ConfigError, match=said), executors.open_executor(name, jobs):
+        pass
+
+
+@pytest.mark.parametrize(("name", "module"), [("dask:tcp://localhost:1", "distributed"), ("mpi", "mpi4py.futures")])
+def test_a_missing_extra_says_what_to_install(monkeypatch, name, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    extra = name.partition(":")[0]
+    with (
+        pytest.raises(MissingExtraError, match=rf"pip install 'compcomm\[{extra}\]'"),
+        executors.open_executor(name, None),
+    ):
+        pass
+
+
+def test_nothing_is_imported_for_workers_nobody_asked_for():
+    code = "import sys; from comp_comm.cli.main import run; run({}); print(*sys.modules, file=sys.stderr)"
+    for arguments in (["--help"], ["sweep", "future", "-q"], [*SEARCH, "--cp", "1", "--tp", "8"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(arguments)], capture_output=True, text=True, check=True
+        )
+        loaded = set(done.stderr.splitlines()[-1].split())
+        assert not loaded & {"multiprocessing", "concurrent.futures", "comp_comm.sweep.executors", "pyarrow"}
+
+
+# -- processes of their own -------------------------------------------------------------------------------------------
+
+LONG = STUDY.replace("seq_len: 4K", "precision: fp16") + "  seq_len: {from: 1, to: 100000, step: 1}\n"
+
+
+def children(process):
+    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+def started(arguments, **more):
+    """Start a command in a group of its own, as a terminal does, and wait until its workers are at work."""
+    process = subprocess.Popen([*MAIN, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True, **more)  # fmt: skip
+    time.sleep(3)
+    return process
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals to a group of processes")
+def test_ctrl_c_with_workers_keeps_the_best_so_far(study):
+    path = study.with_name("long.yaml")
+    path.write_text(LONG)
+    process = started(["sweep", path, "--top", 3, "--format", "json", "--jobs", 2])
+    os.killpg(process.pid, signal.SIGINT)  # every process of the group gets it
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert json.loads(out)["interrupted"] is True
+    assert len(json.loads(out)["rows"]) == 3
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals to a group of processes")
+def test_ctrl_c_while_workers_start_is_no_traceback(study):
+    for wait in (0.4, 0.7, 1.0, 1.3):
+        process = subprocess.Popen(
+            [*MAIN, "sweep", str(study), "--format", "csv", "--jobs", "2"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        time.sleep(wait)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode in (130, 0) or wait < 0.5  # before the command line runs, Ctrl-C is Python's
+        assert "Traceback" not in err or wait < 0.5
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at /proc")
+def test_workers_end_with_a_parent_that_was_killed(study):
+    path = study.with_name("long.yaml")
+    path.write_text(LONG)
+    process = started(["sweep", path, "--top", 3, "--jobs", 2])
+    workers = children(process)
+    process.kill()
+    process.communicate(timeout=60)
+    assert len(workers) >= 2
+    for _ in range(100):
+        left = [pid for pid in workers if Path(f"/proc/{pid}").exists()
+                and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"]  # fmt: skip
+        if not left:
+            break
+        time.sleep(0.1)
+    assert not left
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_ctrl_c_in_a_search_gives_what_was_found(tmp_path):
+    call = [*SEARCH, "--gpus", "8192", "--global-batch", "8192", "--overlap-dp", "[off,on]", "--overlap-tp", "[off,on]"]
+    call = [part for i, part in enumerate(call) if not (part in ("64", "--gpus", "--global-batch") and i < 9)]
+    process = started([*call, "-o", tmp_path / "best.json"])
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert json.loads((tmp_path / "best.partial.json").read_text())["meta"]["interrupted"] is True
+
+
+def test_a_dask_cluster(study, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    pytest.importorskip("dask")
+    calls = {"rows.csv": ["sweep", str(study)], "best.json": ["sweep", str(study), "--top", "9"], "found.json": SEARCH}
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster:
+        for name, call in calls.items():
+            assert run([*call, "-o", str(tmp_path / f"one-{name}")]) == 0
+            there = f"dask:{cluster.scheduler_address}"
+            assert run([*call, "-o", str(tmp_path / name), "--executor", there]) == 0
+            assert (tmp_path / name).read_bytes() == (tmp_path / f"one-{name}").read_bytes()
+
+
+def test_a_dask_scheduler_that_is_not_there(monkeypatch, capsys):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(executors, "CONNECT_SECONDS", 0.5)
+    assert run(["sweep", "future", "--executor", "dask:tcp://127.0.0.1:1"]) == 2
+    assert "no scheduler answers" in capsys.readouterr().err
+
+
+# Open MPI starts nothing for root (a container's only user, often) unless it is told to, and on few cores too.
+AS_ROOT = {f"{name}_ALLOW_RUN_AS_ROOT{more}": "1" for name in ("OMPI", "PRTE") for more in ("", "_CONFIRM")}
+AS_ROOT |= {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+
+
+def launcher():
+    beside = Path(sys.executable).with_name("mpiexec")
+    return str(beside) if beside.exists() else shutil.which("mpiexec")
+
+
+@pytest.mark.skipif(launcher() is None, reason="there is no MPI here")
+def test_two_mpi_ranks(study, tmp_path):
+    pytest.importorskip("mpi4py")
+    calls = {"rows.csv": ["sweep", str(study)], "best.json": ["sweep", str(study), "--top", "9"], "found.json": SEARCH}
+    for name, call in calls.items():
+        ranks = [launcher(), "-n", "2", sys.executable, "-m", "mpi4py.futures", "-m", "comp_comm"]
+        done = subprocess.run(
+            [*ranks, *call, "-o", str(tmp_path / name), "--executor", "mpi"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, **AS_ROOT},
+        )
+        assert done.returncode == 0, done.stderr
+        assert run([*call, "-o", str(tmp_path / f"one-{name}")]) == 0
+        assert (tmp_path / name).read_bytes() == (tmp_path / f"one-{name}").read_bytes()
+
+
+def test_mpi_without_ranks_says_how_to_start_them(capsys):
+    pytest.importorskip("mpi4py")
+    if launcher() is None:
+        pytest.skip("there is no MPI here")
+    assert run(["sweep", "future", "--executor", "mpi"]) == 2
+    assert "mpiexec -n RANKS python -m mpi4py.futures -m comp_comm" in capsys.readouterr().err
