@@ -23,12 +23,12 @@ from comp_comm.costmodels.layer_times import (
     time_operations,
     visible,
 )
-from comp_comm.costmodels.near import PickedTimes
-from comp_comm.costmodels.pipeline import Pipeline, Stage
+from comp_comm.costmodels.near import Near, PickedTimes
+from comp_comm.costmodels.pipeline import Pipeline, Stage, stacked, stage_kinds
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.costmodels.state_comm import state_spent
+from comp_comm.costmodels.states import StageStates, StateCosts, state_costs, state_spent
 from comp_comm.costmodels.step_rules import step_violations
-from comp_comm.costmodels.step_work import StepWork, beside_layers
+from comp_comm.costmodels.step_work import StepWork
 from comp_comm.costmodels.traffic import Traffic, traffic
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.hardware.numbers import Hardware
@@ -36,7 +36,7 @@ from comp_comm.layout import FULL, resolved_layout
 from comp_comm.operations import messages as wire
 from comp_comm.operations.attention import attention_block
 from comp_comm.operations.context import Context
-from comp_comm.operations.ends import embedding, gradient_norm_bytes, logits, optimizer_bytes
+from comp_comm.operations.ends import embedding, logits
 from comp_comm.operations.feed_forward import feed_forward_block, norms_and_residuals
 from comp_comm.operations.memory import Activations, layer_activations
 from comp_comm.operations.parameters import Parameters, held_parameters
@@ -99,7 +99,7 @@ class Step(StepWork):
         """Return every group that communicates, by what a message calls it."""
         c = self.context
         messages = [*wire.layer_messages(c), *wire.embedding_messages(c), *wire.logit_messages(c)]
-        calls = [call.message for call in (*self.sends, *self.states, *self.world)]
+        calls = [call.message for call in (*self.sends, *self.state_calls, *self.world)]
         return list({m.peers: (m.group, m.peers) for m in (*messages, *calls)}.values())
 
     def _calls(self, found: Sequence[Message]) -> list[Call]:
@@ -114,11 +114,7 @@ class Step(StepWork):
         """The step of the rows that points share, where they share any."""
         if self.scenario.near is None:
             return None
-        shared = self.scenario.near.shared
-        if shared.made is None:
-            shared.made = evaluate(shared.scenario)
-        made: Step = shared.made
-        return made
+        return _shared_step(self.scenario.near)
 
     def _picked(self, name: str) -> PickedTimes | None:
         """Return times from the rows that points share."""
@@ -198,19 +194,37 @@ class Step(StepWork):
         return self.pipeline.slowest
 
     @cached_property
-    def states(self) -> list[Call]:
+    def states(self) -> StageStates:
+        """The weights of the slowest stage."""
+        return self._states_of(self.stage)
+
+    def _states_of(self, stage: Stage) -> StageStates:
+        return StageStates(self.context, self.held, self.kernels, stage)
+
+    @cached_property
+    def state_calls(self) -> list[Call]:
         """Collectives of gradients and weights in a step."""
-        return self._calls(wire.state_messages(self.context, self.held, self.stage.layers, self.end_parameters))
+        return self._calls(self.states.messages(self.layout.accumulation))
+
+    @cached_property
+    def state_costs(self) -> StateCosts:
+        """Seconds of the slowest stage's states: where points share rows, those of every kind of stage, picked."""
+        shared = self.scenario.near_states
+        if shared is None:
+            return state_costs(self.states, self._calls(self.states.messages(1.0)))
+        step = _shared_step(shared)
+        return StateCosts(*(shared.pick_kind(cost, self.pipeline.slowest_kind) for cost in step.costs_by_kind))
+
+    @cached_property
+    def costs_by_kind(self) -> StateCosts:
+        """Seconds of the states of every kind of stage, along an axis before all others."""
+        states = self._states_of(stacked(stage_kinds(self.context), max(np.ndim(n) for n in vars(self.layout).values())))
+        return state_costs(states, self._calls(states.messages(1.0)))
 
     @cached_property
     def world(self) -> list[Call]:
         """Collectives of all devices in a step."""
         return self._calls(wire.world_messages(self.context))
-
-    @cached_property
-    def end_parameters(self) -> Array:
-        """Parameters of the slowest stage beside its layers; a last stage holds tied embeddings too."""
-        return beside_layers(self.held, self.transformer, self.stage.embedding, self.stage.logits)
 
     @cached_property
     def forward_s(self) -> Array:
@@ -237,40 +251,10 @@ class Step(StepWork):
         pipe = self.pipeline
         return self.layout.accumulation * (pipe.layers_again(self.stage) * pipe.again_compute)
 
-    @cached_property
+    @property
     def optimizer_s(self) -> Array:
         """Seconds of the gradients' norm and the optimizer's step, and of states that go to the host and back."""
-        return self.norm_s + self.adam_s
-
-    @cached_property
-    def norm_s(self) -> Array:
-        """Seconds of reading the gradients for their norm."""
-        return sum((gradient_norm_bytes(self.context, count, shards) for count, shards in self.own_states), ZERO) \
-            * self.kernels.per_streamed_byte  # fmt: skip
-
-    @cached_property
-    def adam_s(self) -> Array:
-        """Seconds of the optimizer's step."""
-        here = sum((optimizer_bytes(self.context, count, shards) for count, shards in self.own_states), ZERO)
-        seconds = here * self.kernels.per_streamed_byte
-        offloaded = np.asarray(self.layout.offload_optimizer) > 0
-        if not offloaded.any():
-            return seconds
-        f = self.scenario.formats
-        sent = sum((count / shards for count, shards in self.own_states), ZERO) * (to_float(f.grad) + f.weight)
-        return np.where(offloaded, sent / to_float(self.hardware.host_bandwidth), seconds)
-
-    @cached_property
-    def own_states(self) -> list[tuple[Array, Array]]:
-        """Parameters of the slowest stage, and over how many devices their optimizer states are sharded."""
-        layout = self.layout
-        sharded = to_float(layout.zero) >= 1
-        dense = self.stage.layers * self.held.layer + self.end_parameters
-        found = [(dense, np.where(sharded, layout.dp_shard, 1.0))]
-        if self.transformer.has_experts:
-            shards = np.where(sharded, np.minimum(layout.dp_shard, layout.expert_replicas), 1.0)
-            found.append((self.stage.layers * self.held.layer_experts, shards))
-        return found
+        return self.state_costs.optimizer
 
     @property
     def bubble_s(self) -> Array:
@@ -289,13 +273,21 @@ class Step(StepWork):
         if self.sends:
             found["pp"] = self._sends_spent(np.maximum(free, 0.0))
             free = free - found["pp"].hidden
-        if self.states:
-            share = np.maximum(free, 0.0) / compute
-            windows = tuple(share * window for window in self._windows())
-            found["dp"] = state_spent(self.context, self.states, windows, self.scenario)
+        if self.replicated:
+            windows = self._windows()
+            if any(spent.hidden is not ZERO for spent in found.values()):
+                share = np.maximum(free, 0.0) / compute
+                windows = tuple(share * window for window in windows)
+            found["dp"] = state_spent(self.context, self.state_costs, windows, self.scenario)
         if self.world:
             found["world"] = Spent(self.world[0].seconds * self.world[0].message.count, ZERO, ZERO)
         return found
+
+    @property
+    def replicated(self) -> bool:
+        """Whether any weights are held more than once."""
+        many = np.any(self.layout.replicas > 1)
+        return bool(many or (self.transformer.has_experts and np.any(self.layout.expert_replicas > 1)))
 
     @cached_property
     def layer_groups(self) -> list[str]:
@@ -380,6 +372,14 @@ class Step(StepWork):
     def violations(self) -> tuple[Violation, ...]:  # type: ignore[override]
         """The rules that points break."""
         return step_violations(self)
+
+
+def _shared_step(near: Near) -> Step:
+    """Return the step of the rows that points share."""
+    if near.shared.made is None:
+        near.shared.made = evaluate(near.shared.scenario)
+    made: Step = near.shared.made
+    return made
 
 
 def _whole(times: LayerTimes | PickedTimes) -> Passes:

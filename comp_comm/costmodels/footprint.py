@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from comp_comm.costmodels.pipeline import Pipeline
+from comp_comm.costmodels.pipeline import Pipeline, Stage
+from comp_comm.costmodels.step_work import beside_layers
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.formulas.pipeline import in_flight
 from comp_comm.layout import GPIPE
@@ -76,16 +77,12 @@ class Footprint:
         return most
 
     def _stages(self) -> list[Parts]:
-        if self.pipeline.single:
-            layers = to_float(self.c.t.all_layers) + self.c.t.mtp_layers
-            return [self._parts(layers, 1.0, 1.0, self._held(0.0))]
-        one = to_float(to_float(self.c.layout.pp) == 1)
-        split, last = self.pipeline.split, to_float(self.c.layout.pp) - 1
-        whole = to_float(self.c.t.all_layers) + self.c.t.mtp_layers
-        first = np.where(one > 0, whole, split.first)
-        return [self._parts(first, 1.0, one, self._held(0.0)),
-                self._parts(split.between, 0.0, 0.0, self._held(1.0)),
-                self._parts(split.last * (1 - one), 0.0, 1.0 - one, self._held(last))]  # fmt: skip
+        kinds = self.pipeline.kinds
+        if len(kinds) == 1:
+            return [self._parts(kinds[0], 0.0)]
+        between, first, last = kinds
+        places = ((first, 0.0), (between, 1.0), (last, to_float(self.c.layout.pp) - 1))
+        return [self._parts(stage, place) for stage, place in places]
 
     def _held(self, stage: Numeric) -> Array:
         """Return how many micro-batches a stage holds the activations of; GPipe holds all of them."""
@@ -93,10 +90,9 @@ class Footprint:
         held = in_flight(layout.pp, layout.vpp, stage, layout.accumulation)
         return np.where(np.asarray(layout.schedule) == GPIPE, layout.accumulation, np.maximum(held, 0.0))
 
-    def _parts(self, layers: Array, embedding: Numeric, logits: Numeric, held: Array) -> Parts:
-        c, layout, first, last = self.c, self.c.layout, to_float(embedding), to_float(logits)
-        copied = last * (1 - first) * to_float(c.t.tied) * self.held.embedding
-        ends = first * self.held.embedding + last * (self.held.head + self.held.final_norm + self.held.mtp) + copied
+    def _parts(self, stage: Stage, place: Numeric) -> Parts:
+        c, layout, layers, last = self.c, self.c.layout, stage.layers, to_float(stage.logits)
+        ends, held = beside_layers(self.held, c.t, stage.embedding, stage.logits), self._held(place)
         states = list(state_bytes(c, layers * self.held.layer + ends, layout.dp_shard))
         if c.t.has_experts:
             shards = np.minimum(layout.dp_shard, layout.expert_replicas)

@@ -28,6 +28,11 @@ FAR = (
     "bucket", "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
     "memory_capacity", "framework_gib", "tokens",
 )  # fmt: skip
+# Fields that the states of a stage's weights do not depend on, one micro-batch's worth of them.
+FAR_OF_STATES = (
+    "micro_batch", "global_batch", "accumulation", "sp", "schedule", "uneven_stages", "recompute", "recompute_layers",
+    "scatter_gather", "overlap_pp", "memory_capacity", "framework_gib", "tokens",
+)  # fmt: skip
 PLACEMENT = "placement"
 DEGREES = {"dp": ("dp", "gpus"), "pp": ("pp",)}
 
@@ -75,6 +80,39 @@ class Near:
         if not array.ndim or array.shape[self.axis] == 1:
             return array
         return array.take(self.row, axis=self.axis)
+
+    def pick_kind(self, value: Array, kind: NDArray[np.intp]) -> Array:
+        """Return a number for each point, of the row and of the kind of stage it has.
+
+        ``value`` has the kinds along an axis before all others, and ``kind`` is which of them each point has.
+
+        >>> Near(Shared(None), 0, np.array([0, 1, 0])).pick_kind(to_float([[5, 7], [8, 9]]), np.array([0, 0, 1]))
+        array([5., 7., 8.])
+        """
+        if not value.ndim:
+            return value
+        rank, axis = value.ndim - 1, self.axis
+        wide = [i for i in range(rank) if i != axis and value.shape[1 + i] > 1]
+        code = kind if kind.ndim else kind.reshape((1,) * rank)
+        named = [i for i in range(rank) if i != axis and code.shape[i] > 1]
+        if axis != rank - 1 or set(wide) & set(named) or value.shape[1 + axis] == 1:
+            return self._pick_each(value, code)
+        # Kinds and rows become one axis, whose place is looked up once for all that the kinds do not depend on.
+        kinds, rows = value.shape[0], value.shape[-1]
+        flat = np.moveaxis(value, 0, -2).reshape([value.shape[1 + i] for i in wide] + [kinds * rows])
+        place = (code * rows + self.row).reshape([code.shape[i] for i in named] + [self.row.size])
+        found = flat.take(place, axis=-1, mode="clip")
+        order = [*wide, *named]
+        found = found.transpose([*np.argsort(order), len(order)])
+        return found.reshape([max(value.shape[1 + i], code.shape[i]) for i in range(rank - 1)] + [self.row.size])
+
+    def _pick_each(self, value: Array, code: NDArray[np.intp]) -> Array:
+        places = []
+        for i, size in enumerate(value.shape[1:]):
+            along = self.row if i == self.axis else np.arange(size)
+            along = np.zeros(1, np.intp) if size == 1 else along
+            places.append(along.reshape([-1 if i == j else 1 for j in range(value.ndim - 1)]))
+        return value[(code, *places)]
 
     def passes(self, value: Passes) -> Passes:
         """Return seconds by pass for each point."""

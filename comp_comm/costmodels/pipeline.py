@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from comp_comm.costmodels.layer_times import LayerTimes, visible
 from comp_comm.costmodels.near import PickedTimes
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.formulas.pipeline import StageLayers, bubble_seconds, stage_layers, zero_bubble_seconds
+from comp_comm.formulas.pipeline import bubble_seconds, stage_layers, zero_bubble_seconds
 from comp_comm.layout import FULL, NO_RECOMPUTE, SELECTIVE, ZERO_BUBBLE
 from comp_comm.operations.context import Context
 from comp_comm.operations.memory import recomputed_layers
@@ -86,33 +87,32 @@ class Pipeline:
         return self.layer.compute.backward + visible(self.layer.backward)
 
     @cached_property
-    def split(self) -> StageLayers:
-        """Layers of the first stage, those between, and the last (with the modules of multi-token prediction)."""
-        layout = self.c.layout
-        first, between, last = stage_layers(self.c.t.all_layers, layout.pp, layout.vpp)
-        return StageLayers(first, between, last + self.c.t.mtp_layers)
+    def kinds(self) -> tuple[Stage, ...]:
+        """The stages that differ (see `stage_kinds`)."""
+        return stage_kinds(self.c)
 
-    @cached_property
-    def single(self) -> bool:
-        """Whether no point has more than one stage."""
-        return bool(np.all(to_float(self.c.layout.pp) == 1))
-
-    @cached_property
+    @property
     def slowest(self) -> Stage:
         """The stage that sets the pace."""
-        one = to_float(self.c.layout.pp) == 1
-        whole = Stage(to_float(self.c.t.all_layers) + self.c.t.mtp_layers, 1.0, 1.0)
-        if self.single:
-            return whole
-        stages = [Stage(self.split.between, 0.0, 0.0), Stage(self.split.first, 1.0, 0.0),
-                  Stage(self.split.last, 0.0, 1.0)]  # fmt: skip
-        slowest, pace = stages[0], self.forward(stages[0]) + self.backward(stages[0])
-        for stage in stages[1:]:
+        return self._pace[0]
+
+    @property
+    def slowest_kind(self) -> NDArray[np.intp]:
+        """Which of the ``kinds`` that is."""
+        return self._pace[1]
+
+    @cached_property
+    def _pace(self) -> tuple[Stage, NDArray[np.intp]]:
+        slowest, kind = self.kinds[0], np.asarray(0, np.intp)
+        if len(self.kinds) == 1:
+            return slowest, kind
+        pace = self.forward(slowest) + self.backward(slowest)
+        for number, stage in enumerate(self.kinds[1:], 1):
             took = self.forward(stage) + self.backward(stage)
             slower = took > pace
             pace = np.maximum(pace, took)
-            slowest = _choose(slower, stage, slowest)
-        return _choose(one, whole, slowest) if one.any() else slowest
+            slowest, kind = _choose(slower, stage, slowest), np.where(slower, number, kind)
+        return slowest, kind
 
     @cached_property
     def average(self) -> Stage:
@@ -132,6 +132,33 @@ class Pipeline:
             return normally
         weights = self.average.layers * self.layer.compute.for_weights
         return np.where(zero, zero_bubble_seconds(layout.pp, forward, backward, weights), normally)
+
+
+def stage_kinds(c: Context) -> tuple[Stage, ...]:
+    """Return the stages that differ: one between, the first, and the last (with modules of multi-token prediction).
+
+    Where there is one stage only, it is the first, and the others are empty; where that is so everywhere, there is one.
+    """
+    layers, pp = to_float(c.t.all_layers), to_float(c.layout.pp)
+    one = pp == 1
+    if one.all():
+        return (Stage(layers + c.t.mtp_layers, 1.0, 1.0),)
+    first, between, last = stage_layers(layers, pp, c.layout.vpp)
+    last = last + c.t.mtp_layers
+    if not one.any():
+        return Stage(between, 0.0, 0.0), Stage(first, 1.0, 0.0), Stage(last, 0.0, 1.0)
+    alone = to_float(one)
+    first = np.where(one, layers + c.t.mtp_layers, first)
+    return Stage(between, 0.0, 0.0), Stage(first, 1.0, alone), Stage(last * (1 - alone), 0.0, 1 - alone)
+
+
+def stacked(kinds: Sequence[Stage], rank: int) -> Stage:
+    """Return kinds of stages along an axis before the ``rank`` others."""
+    def stack(numbers: Sequence[Numeric]) -> Array:
+        parts = np.broadcast_arrays(*map(to_float, numbers))
+        return np.stack([part.reshape((1,) * (rank - part.ndim) + part.shape) for part in parts])
+
+    return Stage(*(stack([getattr(kind, part.name) for kind in kinds]) for part in fields(Stage)))
 
 
 def _choose(where: NDArray[np.bool_], one: Stage, other: Stage) -> Stage:

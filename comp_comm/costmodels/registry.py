@@ -36,7 +36,7 @@ class CostModel:
     ``needs`` names for a field the one without which it means nothing, and ``needs_word`` the one that must have a
     certain word. ``for_required_tp`` are fields it reads only to
     derive ``tp: required``; ``base_timing`` says that presets of a profile are not for it; ``far`` are fields that
-    the costly part of its arithmetic does not depend on.
+    the costly part of its arithmetic does not depend on, ``far_of_states`` those that states of weights do not.
     """
 
     name: str
@@ -55,6 +55,7 @@ class CostModel:
     for_required_tp: tuple[str, ...] = ()
     base_timing: bool = False
     far: tuple[str, ...] = ()
+    far_of_states: tuple[str, ...] = ()
 
     def default(self, name: str) -> Value | None:
         """Return what a field is where a study does not give it (None: it follows from others, or is not needed)."""
@@ -78,6 +79,7 @@ COST_MODELS = {
         needs_word=complete_fields.NEEDS_WORD,
         base_timing=True,
         far=near.FAR,
+        far_of_states=near.FAR_OF_STATES,
     ),
     "inference": CostModel(
         "inference",

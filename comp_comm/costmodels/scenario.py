@@ -40,8 +40,8 @@ class Scenario:
     parallel) communication, ``interference`` multiplies the time of what is overlapped. ``count_causal`` is 1 where
     FLOP that a causal mask hides are not counted; ``output_len`` tokens are generated in inference, with
     ``kv_bytes`` for a number of the KV cache. ``sustained`` (NaN: the profile's) is the share of its isolated speed
-    a kernel keeps. ``violations`` are rules broken before the cost model is asked. ``near`` has rows that many
-    points share. ``mesh`` is the layout as two other papers have it.
+    a kernel keeps. ``violations`` are rules broken before the cost model is asked. ``near`` and ``near_states`` have
+    rows that many points share, of what layers and weights depend on. ``mesh`` is the layout as two other papers have it.
     """
 
     transformer: Transformer
@@ -61,4 +61,5 @@ class Scenario:
     kv_bytes: Numeric = 2
     violations: tuple[Violation, ...] = ()
     near: Near | None = None
+    near_states: Near | None = None
     mesh: Mesh = ONE_DEVICE

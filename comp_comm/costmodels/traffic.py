@@ -59,7 +59,7 @@ def counted_calls(step: Step) -> list[Counted]:
     for call in step.sends:
         forward, backward = to_float(call.message.count), to_float(call.message.backward)
         found.append(Counted("stage", call, steps * forward, steps * backward, ZERO, ZERO))
-    for call in (*step.states, *step.world):
+    for call in (*step.state_calls, *step.world):
         found.append(Counted("step", call, ZERO, ZERO, ZERO, to_float(call.message.count)))
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layout import REPLICAS, STAGE
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.parameters import Parameters
@@ -163,8 +163,10 @@ def stage_messages(c: Context) -> list[Message]:
     return found
 
 
-def state_messages(c: Context, held: Parameters, layers: Array, ends: Array) -> list[Message]:
+def state_messages(c: Context, held: Parameters, layers: Array, ends: Array, steps: Numeric) -> list[Message]:
     """Return the collectives of gradients and weights of one step, for a stage of ``layers`` and ``ends`` parameters.
+
+    A step has ``steps`` micro-batches.
 
     ZeRO 0 all-reduces gradients once. ZeRO 1 scatters them and gathers weights, once; ZeRO 2 scatters after every
     micro-batch; ZeRO 3 gathers weights, forward and backward, and scatters, every micro-batch and layer by layer. With
@@ -173,21 +175,21 @@ def state_messages(c: Context, held: Parameters, layers: Array, ends: Array) -> 
     """
     layout = c.layout
     group = (layout.replicas, to_float(layout.dp_shard), to_float(1.0))
-    found = _states(c, "", layers, layers * held.layer + ends, REPLICAS, group)
+    found = _states(c, "", layers, layers * held.layer + ends, steps, REPLICAS, group)
     if c.t.has_experts:
         shards = np.minimum(layout.dp_shard, layout.expert_replicas)
         group = (layout.expert_replicas, shards, to_float(layout.ep) * layout.etp)
-        found += _states(c, "expert ", layers, layers * held.layer_experts, STAGE, group)
+        found += _states(c, "expert ", layers, layers * held.layer_experts, steps, STAGE, group)
     return found
 
 
-def _states(c: Context, name: str, layers: Array, parameters: Array, over: tuple[str, ...],
+def _states(c: Context, name: str, layers: Array, parameters: Array, steps: Numeric, over: tuple[str, ...],
             group: tuple[Array, Array, Array]) -> list[Message]:  # fmt: skip
     """Return the collectives of some parameters: their replicas, shards, and how far apart those are in ``over``."""
     replicas, shards, apart = group
     if not any_of(replicas - 1):
         return []
-    zero, steps = to_float(c.layout.zero), to_float(c.layout.accumulation)
+    zero = to_float(c.layout.zero)
     # ZeRO 3 sends a layer at a time; what is beside the layers is spread over them. Buckets are equally large.
     parts = np.where(zero >= 3, layers, 1.0) if np.any(zero >= 3) else to_float(1.0)
     bucket = to_float(c.layout.bucket)

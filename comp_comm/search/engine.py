@@ -146,29 +146,33 @@ def _steps(found: Found, space: Space, objective: Objective) -> Iterator[int]:
         yield search_block(found, objective, space, found.blocks)
 
 
-def _block_rows(space: Space) -> int:
-    """Return how many rows of the table a block has: all choices go with each."""
-    choices = int(np.prod([len(axis) for axis in space.plans[0][1].grid.axes[:-1]], dtype=np.int64))
-    return max(64, BLOCK_POINTS // choices)
+def _parts(space: Space) -> list[int]:
+    """Return how many blocks each placement has: about equal shares of its rows, and all choices with each."""
+    rows = max(64, BLOCK_POINTS // space.each)
+    return [-(-kept.size // rows) for kept in space.kept]
 
 
 def block_count(space: Space) -> int:
-    """Return how many blocks a space has: ranges of the table, for one placement after the other."""
-    return -(-space.rows // _block_rows(space)) * len(space.plans)
+    """Return how many blocks a space has: ranges of rows, for one placement after the other."""
+    return sum(_parts(space))
 
 
 def search_block(found: Found, objective: Objective, space: Space, block: int) -> int:
     """Count and rank the points of one block; return how many points they are."""
-    step = _block_rows(space)
-    number, part = divmod(block, -(-space.rows // step))
+    parts, number = _parts(space), 0
+    while block >= parts[number]:
+        block, number = block - parts[number], number + 1
+    rows = space.kept[number]
+    begin, end = (rows.size * part // parts[number] for part in (block, block + 1))
     found.blocks += 1
-    return _search_rows(found, objective, space, number, slice(part * step, min((part + 1) * step, space.rows)))
+    return _search_rows(found, objective, space, number, rows[begin:end])
 
 
-def _search_rows(found: Found, objective: Objective, space: Space, number: int, rows: slice) -> int:
+def _search_rows(found: Found, objective: Objective, space: Space, number: int, rows: NDArray[np.intp]) -> int:
     plan = space.plans[number][1]
-    index = (*(slice(0, len(axis)) for axis in plan.grid.axes[:-1]), rows)
-    shape = tuple(part.stop - part.start for part in index)
+    choices = plan.grid.axes[:-1]
+    index = (*(slice(0, len(axis)) for axis in choices), rows)
+    shape = (*map(len, choices), rows.size)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         step = cast(Step, plan.evaluate(index))
         layout = ~named_twice(space, number, rows)
@@ -196,15 +200,15 @@ def _search_rows(found: Found, objective: Objective, space: Space, number: int, 
     return int(valid.size)
 
 
-def _placing(shape: tuple[int, ...], rows: slice) -> Callable[[int], tuple[int, ...]]:
+def _placing(shape: tuple[int, ...], rows: NDArray[np.intp]) -> Callable[[int], tuple[int, ...]]:
     def place(flat: int) -> tuple[int, ...]:
         *choices, row = (int(i) for i in np.unravel_index(flat, shape))
-        return (*choices, row + rows.start)
+        return (*choices, int(rows[row]))
 
     return place
 
 
-def _note_least(found: Found, needed: NDArray[np.float64], number: int, rows: slice) -> None:
+def _note_least(found: Found, needed: NDArray[np.float64], number: int, rows: NDArray[np.intp]) -> None:
     least = float(needed.min())
     if least < found.least_bytes:
         found.least_bytes = least

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,25 +39,27 @@ Columns = dict[str, NDArray[np.int64]]
 class Space:
     """What is searched: plans of one placement each, over choices and a table of degrees; and why rows fell out.
 
-    ``dropped`` counts rows of the table by the rule that removed them while it was joined.
+    ``kept`` are the rows of the table that each placement is evaluated on: those that no placement before it lays out
+    alike. ``dropped`` counts rows of the table by the rule that removed them while it was joined.
     """
 
     study: Study
     gpus: int
     plans: tuple[tuple[str, Plan], ...]
     table: Columns
+    kept: tuple[NDArray[np.intp], ...]
     choices: dict[str, tuple[Value, ...]]
     dropped: dict[str, int]
 
     @property
-    def rows(self) -> int:
-        """Rows of the table."""
-        return len(next(iter(self.table.values())))
+    def each(self) -> int:
+        """Points of a row: one for every combination of choices."""
+        return prod(len(axis) for axis in self.plans[0][1].grid.axes[:-1])
 
     @property
     def points(self) -> int:
-        """Points that are looked at: every choice and placement with every row."""
-        return sum(plan.grid.points for _, plan in self.plans)
+        """Points that are looked at: every choice with every row of every placement."""
+        return self.each * sum(rows.size for rows in self.kept)
 
 
 def make_space(study: Study, gpus: int) -> Space:
@@ -87,7 +90,8 @@ def make_space(study: Study, gpus: int) -> Space:
     fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
     axes.append(Axis({name: tuple(column.tolist()) for name, column in table.items()}))
     wide = replace(plan, grid=replace(plan.grid, fixed=fixed, axes=tuple(axes)))
-    return Space(study, gpus, tuple(_placed(wide, allowed["placement"])), table, choices, dropped)
+    plans = tuple(_placed(wide, allowed["placement"]))
+    return Space(study, gpus, plans, table, _kept(table, gpus, [name for name, _ in plans]), choices, dropped)
 
 
 def _plan(study: Study) -> Plan:
@@ -177,8 +181,16 @@ def divisors(number: int) -> NDArray[np.int64]:
     return np.asarray(sorted({*low, *(number // n for n in low)}), np.int64)
 
 
-def named_twice(space: Space, number: int, rows: slice) -> NDArray[np.bool_]:
-    """Return where a point only names a layout again: another value of a choice without effect, or of the placement."""
+def _kept(table: Columns, gpus: int, placements: list[str]) -> tuple[NDArray[np.intp], ...]:
+    """Return for each placement the rows of a table that no placement before it lays out alike."""
+    tp, cp, pp = (table[name] for name in ("tp", "cp", "pp"))
+    sizes = {"tp": tp, "cp": cp, "dp": gpus // (tp * cp * pp), "pp": pp}
+    many = sum(((sizes[name] > 1) << place for place, name in enumerate(GROUPS)), np.zeros(tp.size, np.intp))
+    return tuple(np.flatnonzero(first[many]) for first in first_names(tuple(placements)))
+
+
+def named_twice(space: Space, number: int, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return where a point only names a layout again, with another value of a choice that has no effect."""
     plan = space.plans[number][1]
     index = (*(slice(0, len(axis)) for axis in plan.grid.axes[:-1]), rows)
     tp, cp, pp, ep, gpus = (np.asarray(plan.grid.values(name, index)) for name in ("tp", "cp", "pp", "ep", "gpus"))
@@ -192,9 +204,7 @@ def named_twice(space: Space, number: int, rows: slice) -> NDArray[np.bool_]:
         for name in idle.keys() & axis.values.keys():
             place = np.arange(len(axis)).reshape([-1 if i == axis_number else 1 for i in range(len(plan.grid.axes))])
             found = found | (idle[name] & (place > 0))
-    many = sum(((size > 1) * 2**place for place, size in enumerate((tp, cp, dp, pp))), np.zeros(1, np.intp))
-    first = first_names(tuple(name for name, _ in space.plans))
-    return np.asarray(found | ~first[number][many.astype(np.intp)])
+    return found
 
 
 @cache

@@ -157,15 +157,19 @@ class Grid:
             mesh=self._noun(Mesh, index),
             output_len=self.values("output_len", index),
             kv_bytes=self._cache_bytes(index),
-            near=self._near(index),
+            near=self._near(index, self._far),
+            near_states=self._near(index, self.model.far_of_states),
         )
         return scenario, (*self.machines.violations(code), *violations)
 
-    @cached_property
-    def _table(self) -> tuple[int, Table] | None:
-        """The longest axis and its distinct rows of near fields, where it has far ones and few rows are distinct."""
+    def _table(self, far: tuple[str, ...]) -> tuple[int, Table] | None:
+        """Return the longest axis and its distinct rows but for ``far`` fields, where it has some and few differ."""
+        if far not in self._tables:
+            self._tables[far] = self._find_table(far)
+        return self._tables[far]
+
+    def _find_table(self, far: tuple[str, ...]) -> tuple[int, Table] | None:
         axis = max(range(len(self.axes)), key=lambda i: len(self.axes[i]), default=None)
-        far = self._far
         if axis is None or not set(self.axes[axis].values) & set(far):
             return None
         names = [name for name in self.axes[axis].values if name not in far]
@@ -173,7 +177,11 @@ class Grid:
         table = distinct_rows(columns, len(self.axes[axis]))
         return (axis, table) if 2 * table.first.size <= len(self.axes[axis]) else None
 
-    @property
+    @cached_property
+    def _tables(self) -> dict[tuple[str, ...], tuple[int, Table] | None]:
+        return {}
+
+    @cached_property
     def _far(self) -> tuple[str, ...]:
         if not self.model.far:
             return ()
@@ -184,16 +192,18 @@ class Grid:
     def _shared(self) -> dict[Any, Shared]:
         return {}
 
-    def _near(self, index: Index) -> Near | None:
-        """Return the rows that points of a block share, where a table of layouts is one of the axes."""
-        if self._table is None:
+    def _near(self, index: Index, far: tuple[str, ...]) -> Near | None:
+        """Return the rows that points of a block share but for ``far``, where a table of layouts is one of the axes."""
+        found = self._table(far)
+        if found is None:
             return None
-        axis, table = self._table
+        axis, table = found
         part = index[axis]
         others = tuple(WHOLE if i == axis else each for i, each in enumerate(index))
-        key = tuple((each.start, each.stop) if isinstance(each, slice) else id(each) for each in others)
+        key = (far, *((each.start, each.stop) if isinstance(each, slice) else id(each) for each in others))
         if key not in self._shared:
-            self._shared.clear()
+            for old in [old for old in self._shared if old[0] == far]:
+                del self._shared[old]
             rows = {name: tuple(values[i] for i in table.first) for name, values in self.axes[axis].values.items()}
             axes = (*self.axes[:axis], Axis(rows), *self.axes[axis + 1 :])
             self._shared[key] = Shared(replace(self, axes=axes).scenario(others)[0])
