@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.errors import Problems, nearest, one_of
@@ -16,6 +18,37 @@ RANGE_KEYS = ("from", "to", "steps", "step", "scale", "round_to")
 SCALES = ("linear", "log")
 
 
+class Column(Sequence[Value]):
+    """Values of a field along a long axis, made when asked for: each point names a row of a shorter table.
+
+    ``table`` are whole numbers; where there are ``words``, their places in those.
+
+    >>> column = Column(np.array([8.0, 4.0]), np.array([1, 1, 0]))
+    >>> len(column), column[2], column.numbers(slice(0, 2))
+    (3, 8, array([4., 4.]))
+    """
+
+    def __init__(self, table: NDArray[np.float64], rows: NDArray[np.integer[Any]], words: tuple[str, ...] = ()) -> None:
+        self.table, self.rows, self.words = table, rows, words
+
+    def __len__(self) -> int:
+        """Return how many points the axis has."""
+        return self.rows.size
+
+    def __getitem__(self, i: Any) -> Any:
+        """Return the value of one point."""
+        value = int(self.table[self.rows[i]])
+        return self.words[value] if self.words else value
+
+    def numbers(self, part: slice | NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return the numbers (places, for words) of some points."""
+        return self.table.take(self.rows[part])
+
+    def part(self, points: NDArray[np.intp]) -> Column:
+        """Return the column of some points alone."""
+        return Column(self.table, self.rows[points], self.words)
+
+
 @dataclass(frozen=True)
 class Axis:
     """One axis of the grid: the fields that move along it, and a tuple of values for each of them.
@@ -23,7 +56,7 @@ class Axis:
     More than one field makes a ``zip``: they move together.
     """
 
-    values: dict[str, tuple[Value, ...]]
+    values: dict[str, tuple[Value, ...] | Column]
 
     def __len__(self) -> int:
         """Return how many points the axis has."""

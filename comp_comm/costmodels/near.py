@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from comp_comm.costmodels.layer_times import Call, LayerTimes, Spent
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.layout import STAGE, Layout
 from comp_comm.timing.kernels import Passes
 
 if TYPE_CHECKING:
@@ -35,23 +36,48 @@ FAR_OF_STATES = (
 )  # fmt: skip
 PLACEMENT = "placement"
 DEGREES = {"dp": ("dp", "gpus"), "pp": ("pp",)}
+# What says where on the network each group is.
+PLACED = ("tp", "cp", "dp", "pp", "gpus", PLACEMENT)
 
 
-def far_fields(placement: str | None) -> tuple[str, ...]:
-    """Return the fields a layer does not depend on, with groups placed in this order (None: it moves).
+@dataclass(frozen=True)
+class Sharing:
+    """A part of a step that many layouts have in common: it does not depend on the ``far`` fields.
 
-    Degrees nearer the inside than those of a layer move its devices apart.
-
-    >>> "pp" in far_fields("tp-cp-dp-pp"), "pp" in far_fields("pp-tp-cp-dp"), far_fields(None)
-    (True, False, ())
+    Of where devices are it depends on how far apart those of the ``groups`` are; of all of a stage where a layer has
+    experts.
     """
-    if placement is None:
-        return ()
-    order = placement.split("-")
-    inside = [name for name, last in (("dp", ("tp", "cp")), ("pp", ("tp", "cp", "dp")))
-              if order.index(name) < max(order.index(other) for other in last)]  # fmt: skip
-    moved = {name for group in inside for name in DEGREES[group]}
-    return tuple(name for name in FAR if name not in moved)
+
+    far: tuple[str, ...]
+    groups: tuple[str, ...]
+
+    def fields(self, experts: bool) -> tuple[str, ...]:
+        """Return the fields that do not matter, beside `strides`."""
+        return (*(name for name in self.far if not (experts and name in DEGREES["dp"])), PLACEMENT)
+
+    def strides(self, layout: Layout, experts: bool) -> list[Array]:
+        """Return how far apart the neighbours of each group are; the same everywhere is left out."""
+        found = (layout.stride(name) for name in (STAGE if experts else self.groups))
+        return [stride.reshape(-1) for stride in found if stride.size > 1]
+
+    def far_fields(self, placement: str | None) -> tuple[str, ...]:
+        """Return the fields that do not matter, with groups placed in this order (None: it moves).
+
+        Degrees nearer the inside than those of a layer move its devices apart.
+
+        >>> "pp" in LAYERS.far_fields("tp-cp-dp-pp"), "pp" in LAYERS.far_fields("pp-tp-cp-dp"), LAYERS.far_fields(None)
+        (True, False, ())
+        """
+        if placement is None:
+            return ()
+        order = placement.split("-")
+        inside = [name for name, last in (("dp", ("tp", "cp")), ("pp", ("tp", "cp", "dp")))
+                  if order.index(name) < max(order.index(other) for other in last)]  # fmt: skip
+        moved = {name for group in inside for name in DEGREES[group]}
+        return tuple(name for name in self.far if name not in moved)
+
+
+LAYERS, STATES = Sharing(FAR, ("tp", "cp")), Sharing(FAR_OF_STATES, ("cp", "dp"))
 
 
 class Shared:

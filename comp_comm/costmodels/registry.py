@@ -35,8 +35,8 @@ class CostModel:
     has, ``derived`` those of them that the answer gives, since they follow from others. ``defaults`` are its own,
     ``needs`` names for a field the one without which it means nothing, and ``needs_word`` the one that must have a
     certain word. ``for_required_tp`` are fields it reads only to
-    derive ``tp: required``; ``base_timing`` says that presets of a profile are not for it; ``far`` are fields that
-    the costly part of its arithmetic does not depend on, ``far_of_states`` those that states of weights do not.
+    derive ``tp: required``; ``base_timing`` says that presets of a profile are not for it; ``sharing`` are
+    the costly parts of its arithmetic that many layouts have in common.
     """
 
     name: str
@@ -54,8 +54,7 @@ class CostModel:
     needs_word: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     for_required_tp: tuple[str, ...] = ()
     base_timing: bool = False
-    far: tuple[str, ...] = ()
-    far_of_states: tuple[str, ...] = ()
+    sharing: Mapping[str, near.Sharing] = field(default_factory=dict)
 
     def default(self, name: str) -> Value | None:
         """Return what a field is where a study does not give it (None: it follows from others, or is not needed)."""
@@ -78,8 +77,7 @@ COST_MODELS = {
         needs=complete_fields.NEEDS,
         needs_word=complete_fields.NEEDS_WORD,
         base_timing=True,
-        far=near.FAR,
-        far_of_states=near.FAR_OF_STATES,
+        sharing={"layers": near.LAYERS, "states": near.STATES},
     ),
     "inference": CostModel(
         "inference",

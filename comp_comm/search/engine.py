@@ -15,6 +15,7 @@ from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.search.landscape import Landscape
 from comp_comm.search.objectives import Objective
 from comp_comm.search.space import Space, named_twice
+from comp_comm.sweep.plan import Plan
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 BLOCK_POINTS = 2**16
 NEAR_MISSES = 3
 Point = dict[str, Any]
-Place = tuple[int, tuple[int, ...]]  # which placement, and where on each axis of its plan
+Place = tuple[int, ...]  # where on each axis of the plan
 Progress = Callable[[int], bool]
 
 
@@ -54,7 +55,7 @@ class Best:
         """The score that a point must not exceed."""
         return float(self.scores[-1]) if len(self.places) == self.count else self.bar
 
-    def add(self, scores: Array, plan: int, place: Callable[[int], tuple[int, ...]]) -> None:
+    def add(self, scores: Array, place: Callable[[int], Place]) -> None:
         """Add the points of a block whose scores are good enough; they are in the order of their places."""
         good = np.flatnonzero((scores <= self.threshold) & (scores < np.inf))
         if good.size > self.count:
@@ -62,7 +63,7 @@ class Best:
             above, equal = good[scores[good] < edge], good[scores[good] == edge]
             good = np.concatenate([above, equal[: self.count - above.size]])
         if good.size:
-            self.put(scores[good], [(plan, place(int(i))) for i in good])
+            self.put(scores[good], [place(int(i)) for i in good])
 
     def put(self, scores: Array, places: list[Place]) -> None:
         """Add points; the best of all remain."""
@@ -146,36 +147,25 @@ def _steps(found: Found, space: Space, objective: Objective) -> Iterator[int]:
         yield search_block(found, objective, space, found.blocks)
 
 
-def _parts(space: Space) -> list[int]:
-    """Return how many blocks each placement has: about equal shares of its rows, and all choices with each."""
-    rows = max(64, BLOCK_POINTS // space.each)
-    return [-(-kept.size // rows) for kept in space.kept]
-
-
 def block_count(space: Space) -> int:
-    """Return how many blocks a space has: ranges of rows, for one placement after the other."""
-    return sum(_parts(space))
+    """Return how many blocks a space has: about equal ranges of rows, all choices with each."""
+    return -(-space.rows // max(64, BLOCK_POINTS // space.each))
 
 
 def search_block(found: Found, objective: Objective, space: Space, block: int) -> int:
     """Count and rank the points of one block; return how many points they are."""
-    parts, number = _parts(space), 0
-    while block >= parts[number]:
-        block, number = block - parts[number], number + 1
-    rows = space.kept[number]
-    begin, end = (rows.size * part // parts[number] for part in (block, block + 1))
+    count = block_count(space)
     found.blocks += 1
-    return _search_rows(found, objective, space, number, rows[begin:end])
+    return _search_rows(found, objective, space.plan, *(space.rows * part // count for part in (block, block + 1)))
 
 
-def _search_rows(found: Found, objective: Objective, space: Space, number: int, rows: NDArray[np.intp]) -> int:
-    plan = space.plans[number][1]
+def _search_rows(found: Found, objective: Objective, plan: Plan, begin: int, end: int) -> int:
     choices = plan.grid.axes[:-1]
-    index = (*(slice(0, len(axis)) for axis in choices), rows)
-    shape = (*map(len, choices), rows.size)
+    index = (*(slice(0, len(axis)) for axis in choices), slice(begin, end))
+    shape = (*map(len, choices), end - begin)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         step = cast(Step, plan.evaluate(index))
-        layout = ~named_twice(space, number, rows)
+        layout = ~named_twice(plan, index)
         for rule in step.violations:
             if rule.wrong and rule.broken.any():
                 layout = layout & ~rule.broken
@@ -188,38 +178,36 @@ def _search_rows(found: Found, objective: Objective, space: Space, number: int, 
         needed = np.where(layout, step.memory_bytes, np.inf)
         fits = np.broadcast_to(needed <= to_float(step.hardware.memory_capacity), shape)
         found.feasible += int(fits.sum())
-        _note_least(found, np.broadcast_to(needed, shape), number, rows)
+        _note_least(found, np.broadcast_to(needed, shape), begin)
         score = np.broadcast_to(objective.score(step), shape)
-    flat, place = fits.reshape(-1), _placing(shape, rows)
+    flat, place = fits.reshape(-1), _placing(shape, begin)
     scores = np.where(flat, score.reshape(-1), np.inf)
-    found.best.add(scores, number, place)
+    found.best.add(scores, place)
     if objective.timed:
-        found.unfit.add(np.where(valid.reshape(-1) & ~flat, score.reshape(-1), np.inf), number, place)
+        found.unfit.add(np.where(valid.reshape(-1) & ~flat, score.reshape(-1), np.inf), place)
     keep = np.flatnonzero(flat)
     found.landscape.add(scores[keep], np.broadcast_to(needed, shape).reshape(-1)[keep])
     return int(valid.size)
 
 
-def _placing(shape: tuple[int, ...], rows: NDArray[np.intp]) -> Callable[[int], tuple[int, ...]]:
-    def place(flat: int) -> tuple[int, ...]:
+def _placing(shape: tuple[int, ...], begin: int) -> Callable[[int], Place]:
+    def place(flat: int) -> Place:
         *choices, row = (int(i) for i in np.unravel_index(flat, shape))
-        return (*choices, int(rows[row]))
+        return (*choices, row + begin)
 
     return place
 
 
-def _note_least(found: Found, needed: NDArray[np.float64], number: int, rows: NDArray[np.intp]) -> None:
+def _note_least(found: Found, needed: NDArray[np.float64], begin: int) -> None:
     least = float(needed.min())
     if least < found.least_bytes:
         found.least_bytes = least
-        found.leanest = (number, _placing(needed.shape, rows)(int(needed.argmin())))
+        found.leanest = _placing(needed.shape, begin)(int(needed.argmin()))
 
 
 def point_of(space: Space, place: Place) -> Point:
     """Return the fields of a point by its place: the choices, the degrees, and the placement."""
-    number, indices = place
-    name, plan = space.plans[number]
-    point = {field: values[i] for axis, i in zip(plan.grid.axes, indices, strict=True)
+    point = {field: values[i] for axis, i in zip(space.plan.grid.axes, place, strict=True)
              for field, values in axis.values.items()}  # fmt: skip
     fixed = {field: values[0] for field, values in space.choices.items() if len(values) == 1}
-    return {**fixed, **point, "placement": name}
+    return {**fixed, **point}

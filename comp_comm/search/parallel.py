@@ -1,6 +1,6 @@
 """A search in parts: a worker gets the study and two integers, a range of blocks; what each found is put together.
 
-A block is a placement and a range of rows of the table. What is best does not depend on who looked where: equal scores
+A block is a range of rows of the table. What is best does not depend on who looked where: equal scores
 are told apart by their places.
 """
 
@@ -87,17 +87,12 @@ def resumed(keeper: Keeper | None) -> Found | None:
     near, scores, memory = (unpacked(text, "f8") for text in state["landscape"])
     land = Landscape(near, scores, memory, float(near.min()) if near.size else np.inf)
     counted = {name: state[name] for name in ("blocks", "candidates", "feasible", "reasons", "least_bytes")}
-    leanest = _place(state["leanest"]) if state["leanest"] else None
+    leanest = tuple(state["leanest"]) if state["leanest"] else None
     return Found(_best(state["best"]), _best(state["unfit"]), landscape=land, leanest=leanest, **counted)
 
 
 def _best(state: Record) -> Best:
     from comp_comm.sweep.resume import unpacked
 
-    places = [_place(place) for place in state["places"]]
+    places = [tuple(place) for place in state["places"]]
     return Best(state["count"], scores=unpacked(state["scores"], "f8"), places=places)
-
-
-def _place(place: Any) -> tuple[int, tuple[int, ...]]:
-    number, indices = place
-    return number, tuple(indices)

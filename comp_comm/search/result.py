@@ -14,7 +14,7 @@ from comp_comm.costmodels.complete_columns import COLUMNS, GIB
 from comp_comm.costmodels.explanation import explain_step
 from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
 from comp_comm.fields import FIELDS
-from comp_comm.search.engine import Found, Progress, point_of, run_search
+from comp_comm.search.engine import Found, Place, Progress, point_of, run_search
 from comp_comm.search.objectives import OBJECTIVES, Objective
 from comp_comm.search.space import Space, make_space
 from comp_comm.sweep.result import identity
@@ -104,15 +104,14 @@ def check_question(study: Study, name: str, top: int) -> Objective:
     return OBJECTIVES[name]
 
 
-def step_at(space: Space, place: tuple[int, tuple[int, ...]]) -> Step:
+def step_at(space: Space, place: Place) -> Step:
     """Return the step of one layout, alone: the evaluator of a single point."""
-    plan = space.plans[place[0]][1]
-    point = point_of(space, place)
+    plan, point = space.plan, point_of(space, place)
     fixed = {**plan.grid.fixed, **point}
     return cast(Step, replace(plan, grid=replace(plan.grid, fixed=fixed, axes=())).evaluate(()))
 
 
-def _row(space: Space, place: tuple[int, tuple[int, ...]], prices: Prices) -> Record:
+def _row(space: Space, place: Place, prices: Prices) -> Record:
     step, point = step_at(space, place), point_of(space, place)
     known = {**point, "gpus": int(step.gpus), "dp": int(step.dp), "accumulation": int(step.accumulation),
              "global_batch": int(step.global_batch)}  # fmt: skip
@@ -137,7 +136,7 @@ def _costs(step: Step, prices: Prices) -> Record:
 
 
 def _meta(space: Space, found: Found, gpus: int, objective: str) -> Record:
-    plan, study = space.plans[0][1], space.study
+    plan, study = space.plan, space.study
     brought = {n: v for n, v in (study.model.fields if study.model else {}).items() if n in plan.model.fields}
     best = float(found.best.scores[0])
     within = {str(percent): found.landscape.within(best, percent) for percent in FLAT}
@@ -149,7 +148,7 @@ def _meta(space: Space, found: Found, gpus: int, objective: str) -> Record:
         "study_sha256": study.sha256(), "hardware": hardware, "model": study.model.name if study.model else None,
         "model_fields": brought, "gpus": gpus, "objective": objective,
         "fixed": {name: value for name, value in sorted(study.fixed.items()) if name in plan.model.fields},
-        "searched": {**searched, **choices, "placement": [name for name, _ in space.plans]},
+        "searched": {**searched, **choices, "placement": list(space.placements)},
         "candidates": found.candidates, "feasible": found.feasible, "within_percent": within,
         "dropped": dict(sorted({**space.dropped, **found.reasons}.items())), "interrupted": found.interrupted,
     }  # fmt: skip

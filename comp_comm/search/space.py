@@ -7,7 +7,6 @@ TP, say) would only name a layout twice: such points are no layouts, and are not
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
@@ -15,10 +14,11 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.configs.axes import Axis
+from comp_comm.configs.axes import Axis, Column
 from comp_comm.configs.study import Study
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
+from comp_comm.formulas.arrays import Index, to_float
 from comp_comm.sweep.plan import Plan, make_plan
 from comp_comm.words import GROUPS, PLACEMENTS
 
@@ -32,34 +32,40 @@ OPEN: dict[str, tuple[Value, ...]] = {
 CHOICES = (*OPEN, "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "schedule", "cp_comm", "uneven_stages",
            "kv_replication", "offload_optimizer", "kernels", "attention_kernel", "collective_algorithm")  # fmt: skip
 MAX_ROWS = 20_000_000
+MAX_PLACED = 100_000_000
 Columns = dict[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
 class Space:
-    """What is searched: plans of one placement each, over choices and a table of degrees; and why rows fell out.
+    """What is searched: a plan over choices and a table of degrees and placements; and why rows fell out.
 
-    ``kept`` are the rows of the table that each placement is evaluated on: those that no placement before it lays out
-    alike. ``dropped`` counts rows of the table by the rule that removed them while it was joined.
+    ``table`` are the degrees alone: its rows are joined with each of the ``placements``, but for those that one before
+    it lays out alike. ``dropped`` counts rows of the table by the rule that removed them while it was joined.
     """
 
     study: Study
     gpus: int
-    plans: tuple[tuple[str, Plan], ...]
+    plan: Plan
     table: Columns
-    kept: tuple[NDArray[np.intp], ...]
+    placements: tuple[str, ...]
     choices: dict[str, tuple[Value, ...]]
     dropped: dict[str, int]
 
     @property
+    def rows(self) -> int:
+        """Rows of degrees and placements."""
+        return len(self.plan.grid.axes[-1])
+
+    @property
     def each(self) -> int:
         """Points of a row: one for every combination of choices."""
-        return prod(len(axis) for axis in self.plans[0][1].grid.axes[:-1])
+        return prod(len(axis) for axis in self.plan.grid.axes[:-1])
 
     @property
     def points(self) -> int:
-        """Points that are looked at: every choice with every row of every placement."""
-        return self.each * sum(rows.size for rows in self.kept)
+        """Points that are looked at: every choice with every row."""
+        return self.each * self.rows
 
 
 def make_space(study: Study, gpus: int) -> Space:
@@ -88,10 +94,10 @@ def make_space(study: Study, gpus: int) -> Space:
     fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*TABLE, "dp")} | {"gpus": gpus}
     axes = [Axis({name: values}) for name, values in choices.items() if len(values) > 1]
     fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
-    axes.append(Axis({name: tuple(column.tolist()) for name, column in table.items()}))
-    wide = replace(plan, grid=replace(plan.grid, fixed=fixed, axes=tuple(axes)))
-    plans = tuple(_placed(wide, allowed["placement"]))
-    return Space(study, gpus, plans, table, _kept(table, gpus, [name for name, _ in plans]), choices, dropped)
+    placements = tuple(dict.fromkeys(map(str, allowed["placement"] or PLACEMENTS)))
+    axes.append(_rows(table, gpus, placements))
+    plan = replace(plan, grid=replace(plan.grid, fixed=fixed, axes=tuple(axes)))
+    return Space(study, gpus, plan, table, placements, choices, dropped)
 
 
 def _plan(study: Study) -> Plan:
@@ -103,13 +109,6 @@ def _plan(study: Study) -> Plan:
 
 def _fixed(study: Study, name: str) -> tuple[Value, ...]:
     return (study.fixed[name],) if name in study.fixed else ()
-
-
-def _placed(plan: Plan, allowed: tuple[Value, ...]) -> Iterable[tuple[str, Plan]]:
-    """Yield the plan for each placement: with one alone, parts of the arithmetic are shared by many rows."""
-    names = [str(name) for name in allowed] if allowed else list(PLACEMENTS)
-    for name in dict.fromkeys(names):
-        yield name, replace(plan, grid=replace(plan.grid, fixed={**plan.grid.fixed, "placement": name}))
 
 
 def _join(plan: Plan, gpus: int, allowed: dict[str, tuple[Value, ...]]) -> tuple[Columns, dict[str, int]]:
@@ -181,18 +180,22 @@ def divisors(number: int) -> NDArray[np.int64]:
     return np.asarray(sorted({*low, *(number // n for n in low)}), np.int64)
 
 
-def _kept(table: Columns, gpus: int, placements: list[str]) -> tuple[NDArray[np.intp], ...]:
-    """Return for each placement the rows of a table that no placement before it lays out alike."""
+def _rows(table: Columns, gpus: int, placements: tuple[str, ...]) -> Axis:
+    """Return every row of a table with every placement, but for those that a placement before it lays out alike."""
     tp, cp, pp = (table[name] for name in ("tp", "cp", "pp"))
     sizes = {"tp": tp, "cp": cp, "dp": gpus // (tp * cp * pp), "pp": pp}
     many = sum(((sizes[name] > 1) << place for place, name in enumerate(GROUPS)), np.zeros(tp.size, np.intp))
-    return tuple(np.flatnonzero(first[many]) for first in first_names(tuple(placements)))
+    kept = [np.flatnonzero(first[many]).astype(np.int32) for first in first_names(placements)]
+    if sum(rows.size for rows in kept) > MAX_PLACED:
+        raise ConfigError(f"more than {MAX_PLACED:,} rows of degrees and placements: pin some of them")
+    rows = np.concatenate(kept)
+    columns = {name: Column(to_float(column), rows) for name, column in table.items()}
+    codes = np.repeat(np.arange(len(kept), dtype=np.int8), [part.size for part in kept])
+    return Axis({**columns, "placement": Column(to_float(np.arange(len(kept))), codes, placements)})
 
 
-def named_twice(space: Space, number: int, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+def named_twice(plan: Plan, index: Index) -> NDArray[np.bool_]:
     """Return where a point only names a layout again, with another value of a choice that has no effect."""
-    plan = space.plans[number][1]
-    index = (*(slice(0, len(axis)) for axis in plan.grid.axes[:-1]), rows)
     tp, cp, pp, ep, gpus = (np.asarray(plan.grid.values(name, index)) for name in ("tp", "cp", "pp", "ep", "gpus"))
     dp = gpus / (tp * cp * pp)
     idle = {

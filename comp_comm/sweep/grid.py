@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.configs.axes import Axis
+from comp_comm.configs.axes import Axis, Column
 from comp_comm.costmodels import CostModel, Scenario
 from comp_comm.costmodels.mesh import Mesh
-from comp_comm.costmodels.near import PLACEMENT, Near, Shared, far_fields
+from comp_comm.costmodels.near import PLACED, PLACEMENT, Near, Shared, Sharing
 from comp_comm.costmodels.scenario import WhatIf
 from comp_comm.fields import FIELDS, PRECISION_BYTES, Value
 from comp_comm.formats import make_formats
@@ -21,7 +21,7 @@ from comp_comm.formulas.scaling import next_divisor, required_tp
 from comp_comm.formulas.transformer import core_parameters
 from comp_comm.hardware.evolution import evolve
 from comp_comm.hardware.profile import BASE_TIMING, Profile
-from comp_comm.layout import Layout
+from comp_comm.layout import Layout, resolved_layout
 from comp_comm.sweep.distinct import Table, distinct_rows
 from comp_comm.sweep.machines import Machines, build_machines
 from comp_comm.transformer import GEMM_COUNTS, GemmCount, Transformer
@@ -74,7 +74,7 @@ class Grid:
         """Return the axis a field moves along, None where it is fixed."""
         return next((i for i, axis in enumerate(self.axes) if name in axis.values), None)
 
-    def labels(self, name: str) -> tuple[Value, ...]:
+    def labels(self, name: str) -> tuple[Value, ...] | Column:
         """Return the values of a field in the order of its codes."""
         axis = self.axis_of(name)
         if axis is not None:
@@ -88,7 +88,10 @@ class Grid:
     def words(self, name: str) -> tuple[str, ...]:
         """Return the distinct words of a choice in the order of its codes, its default where it is not given."""
         if name not in self._words:
-            labels = self.labels(name) or tuple(filter(None, [self.model.default(name)]))
+            labels = self.labels(name)
+            if isinstance(labels, Column):
+                return labels.words
+            labels = labels or tuple(filter(None, [self.model.default(name)]))
             self._words[name] = tuple(dict.fromkeys(map(str, labels)))
         return self._words[name]
 
@@ -99,20 +102,29 @@ class Grid:
         for name in self.names:
             axis, labels = self.axis_of(name), self.labels(name)
             words = name == HARDWARE or FIELDS[name].kind == "choice"
-            if labels and labels[0] == "required":
+            if isinstance(labels, Column) or (labels and labels[0] == "required"):
                 continue
             if axis is None:
                 arrays[name] = np.asarray(0) if words else to_float(float(labels[0]))
                 continue
-            distinct: list[Value] = list(dict.fromkeys(labels)) if words else []
-            if name == HARDWARE:  # codes are rows of the machine table, whatever order the points are in
-                distinct = [profile.name for profile in self.profiles]
-            place = {label: number for number, label in enumerate(distinct)}
-            values = np.asarray([place[label] for label in labels] if words else labels, np.float64)
             shape = [1] * len(self.axes)
             shape[axis] = len(labels)
+            values = self._word_codes(name, labels) if words else np.asarray(labels, np.float64)
             arrays[name] = values.reshape(shape)
         return arrays
+
+    def _word_codes(self, name: str, labels: tuple[Value, ...]) -> NDArray[Any]:
+        distinct = list(dict.fromkeys(labels))
+        if name == HARDWARE:  # codes are rows of the machine table, whatever order the points are in
+            distinct = [profile.name for profile in self.profiles]
+        place = {label: number for number, label in enumerate(distinct)}
+        return np.asarray([place[label] for label in labels], np.float64)
+
+    @cached_property
+    def _columns(self) -> dict[str, tuple[int, Column]]:
+        """Columns of an axis, whose numbers are made for a block at a time."""
+        found = ((name, i, values) for i, axis in enumerate(self.axes) for name, values in axis.values.items())
+        return {name: (i, values) for name, i, values in found if isinstance(values, Column)}
 
     @cached_property
     def machines(self) -> Machines:
@@ -127,6 +139,9 @@ class Grid:
         """Return a field's numbers (codes for words) on a block, its default where the study does not give it."""
         if name in self._arrays:
             return take(self._arrays[name], index)
+        if name in self._columns:
+            axis, column = self._columns[name]
+            return column.numbers(index[axis]).reshape([-1 if i == axis else 1 for i in range(len(self.axes))])
         if name == HARDWARE or FIELDS[name].kind == "choice":
             return np.asarray(0)
         default = self.model.default(name)
@@ -157,23 +172,30 @@ class Grid:
             mesh=self._noun(Mesh, index),
             output_len=self.values("output_len", index),
             kv_bytes=self._cache_bytes(index),
-            near=self._near(index, self._far),
-            near_states=self._near(index, self.model.far_of_states),
+            near=self._near(index, self.model.sharing.get("layers")),
+            near_states=self._near(index, self.model.sharing.get("states")),
         )
         return scenario, (*self.machines.violations(code), *violations)
 
-    def _table(self, far: tuple[str, ...]) -> tuple[int, Table] | None:
-        """Return the longest axis and its distinct rows but for ``far`` fields, where it has some and few differ."""
-        if far not in self._tables:
-            self._tables[far] = self._find_table(far)
-        return self._tables[far]
+    def _table(self, sharing: Sharing) -> tuple[int, Table] | None:
+        """Return the longest axis and those of its rows that differ in what matters, where they are few."""
+        if sharing.far not in self._tables:
+            self._tables[sharing.far] = self._find_table(sharing)
+        return self._tables[sharing.far]
 
-    def _find_table(self, far: tuple[str, ...]) -> tuple[int, Table] | None:
+    def _find_table(self, sharing: Sharing) -> tuple[int, Table] | None:
         axis = max(range(len(self.axes)), key=lambda i: len(self.axes[i]), default=None)
-        if axis is None or not set(self.axes[axis].values) & set(far):
+        if axis is None:
             return None
-        names = [name for name in self.axes[axis].values if name not in far]
-        columns = [self._arrays[name].reshape(-1) for name in names]
+        along = [WHOLE if i == axis else slice(0, 1) for i in range(len(self.axes))]
+        placed = all(self.axis_of(name) in (None, axis) for name in PLACED)
+        placements, experts = self.words(PLACEMENT), bool(np.any(self.values("experts", (WHOLE,) * len(along)) > 0))
+        far = sharing.fields(experts) if placed else sharing.far_fields(placements[0] if len(placements) == 1 else None)
+        if not set(self.axes[axis].values) & set(far):
+            return None
+        columns = [self.values(name, tuple(along)).reshape(-1) for name in self.axes[axis].values if name not in far]
+        if placed:
+            columns += sharing.strides(resolved_layout(self._noun(Layout, tuple(along))), experts)
         table = distinct_rows(columns, len(self.axes[axis]))
         return (axis, table) if 2 * table.first.size <= len(self.axes[axis]) else None
 
@@ -182,29 +204,25 @@ class Grid:
         return {}
 
     @cached_property
-    def _far(self) -> tuple[str, ...]:
-        if not self.model.far:
-            return ()
-        placements = self.words(PLACEMENT)
-        return far_fields(placements[0] if len(placements) == 1 else None)
-
-    @cached_property
     def _shared(self) -> dict[Any, Shared]:
         return {}
 
-    def _near(self, index: Index, far: tuple[str, ...]) -> Near | None:
-        """Return the rows that points of a block share but for ``far``, where a table of layouts is one of the axes."""
-        found = self._table(far)
-        if found is None:
+    def _near(self, index: Index, sharing: Sharing | None) -> Near | None:
+        """Return the rows that points of a block share, where a table of layouts is one of the axes."""
+        found = self._table(sharing) if sharing else None
+        if found is None or not sharing:
             return None
         axis, table = found
         part = index[axis]
         others = tuple(WHOLE if i == axis else each for i, each in enumerate(index))
-        key = (far, *((each.start, each.stop) if isinstance(each, slice) else id(each) for each in others))
+        key = (sharing.far, *((each.start, each.stop) if isinstance(each, slice) else id(each) for each in others))
         if key not in self._shared:
-            for old in [old for old in self._shared if old[0] == far]:
+            for old in [old for old in self._shared if old[0] == sharing.far]:
                 del self._shared[old]
-            rows = {name: tuple(values[i] for i in table.first) for name, values in self.axes[axis].values.items()}
+            rows: dict[str, Any] = {
+                name: values.part(table.first) if isinstance(values, Column) else tuple(values[i] for i in table.first)
+                for name, values in self.axes[axis].values.items()
+            }
             axes = (*self.axes[:axis], Axis(rows), *self.axes[axis + 1 :])
             self._shared[key] = Shared(replace(self, axes=axes).scenario(others)[0])
         return Near(self._shared[key], axis, table.row[part])
