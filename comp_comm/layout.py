@@ -144,7 +144,7 @@ def resolved_layout(given: Layout) -> Layout:
     return replace(
         given,
         dp=dp,
-        gpus=model_parallel * dp,
+        gpus=gpus if not np.isnan(gpus).any() else np.where(np.isnan(gpus), model_parallel * dp, gpus),
         accumulation=steps,
         global_batch=steps * per_step,
         etp=np.where(np.isnan(etp), given.tp, etp),

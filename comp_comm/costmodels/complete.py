@@ -19,6 +19,7 @@ from comp_comm.costmodels.layer_times import (
     Call,
     LayerTimes,
     Spent,
+    add_up,
     overlapped,
     time_operations,
     visible,
@@ -27,7 +28,7 @@ from comp_comm.costmodels.near import Near, PickedTimes
 from comp_comm.costmodels.pipeline import Pipeline, Stage, stacked, stage_kinds
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.states import StageStates, StateCosts, state_costs, state_spent
-from comp_comm.costmodels.step_rules import step_violations
+from comp_comm.costmodels.step_rules import shape_violations, step_violations
 from comp_comm.costmodels.step_work import StepWork
 from comp_comm.costmodels.traffic import Traffic, traffic
 from comp_comm.formulas.arrays import Array, Numeric, to_float
@@ -211,15 +212,18 @@ class Step(StepWork):
         """Seconds of the slowest stage's states: where points share rows, those of every kind of stage, picked."""
         shared = self.scenario.near_states
         if shared is None:
-            return state_costs(self.states, self._calls(self.states.messages(1.0)))
+            return self._costs_of(self.states)
         step = _shared_step(shared)
         return StateCosts(*(shared.pick_kind(cost, self.pipeline.slowest_kind) for cost in step.costs_by_kind))
 
     @cached_property
     def costs_by_kind(self) -> StateCosts:
         """Seconds of the states of every kind of stage, along an axis before all others."""
-        states = self._states_of(stacked(stage_kinds(self.context), max(np.ndim(n) for n in vars(self.layout).values())))
-        return state_costs(states, self._calls(states.messages(1.0)))
+        rank = max(np.ndim(number) for number in vars(self.layout).values())
+        return self._costs_of(self._states_of(stacked(stage_kinds(self.context), rank)))
+
+    def _costs_of(self, states: StageStates) -> StateCosts:
+        return state_costs(states, self._calls(states.messages(1.0)), self.scenario.interference)
 
     @cached_property
     def world(self) -> list[Call]:
@@ -237,8 +241,8 @@ class Step(StepWork):
         return self._compute("backward")
 
     def _compute(self, phase: str) -> Array:
-        parts = (often * getattr(times.compute, phase) for times, often in self._parts(self.stage))
-        return self.layout.accumulation * to_float(sum(parts, ZERO))
+        parts = add_up(often * getattr(times.compute, phase) for times, often in self._parts(self.stage))
+        return self.layout.accumulation * parts
 
     @property
     def compute_s(self) -> Array:
@@ -269,7 +273,7 @@ class Step(StepWork):
         """
         found = {group: self._layers_spent(group) for group in GROUPS if group in self.layer_groups}
         compute = self.compute_s + self.recompute_s
-        free = compute - to_float(sum((spent.hidden for spent in found.values()), ZERO))
+        free = compute - add_up(spent.hidden for spent in found.values())
         if self.sends:
             found["pp"] = self._sends_spent(np.maximum(free, 0.0))
             free = free - found["pp"].hidden
@@ -278,7 +282,7 @@ class Step(StepWork):
             if any(spent.hidden is not ZERO for spent in found.values()):
                 share = np.maximum(free, 0.0) / compute
                 windows = tuple(share * window for window in windows)
-            found["dp"] = state_spent(self.context, self.state_costs, windows, self.scenario)
+            found["dp"] = state_spent(self.context, self.state_costs, windows)
         if self.world:
             found["world"] = Spent(self.world[0].seconds * self.world[0].message.count, ZERO, ZERO)
         return found
@@ -332,23 +336,25 @@ class Step(StepWork):
     @cached_property
     def serialized_comm_s(self) -> Array:
         """Seconds of communication that cannot overlap."""
-        return to_float(sum((spent.serialized for spent in self.comm.values()), ZERO))
+        return add_up(spent.serialized for spent in self.comm.values())
 
     @cached_property
     def hidden_comm_s(self) -> Array:
         """Seconds of communication that ran under compute."""
-        return to_float(sum((spent.hidden for spent in self.comm.values()), ZERO))
+        return add_up(spent.hidden for spent in self.comm.values())
 
     @cached_property
     def exposed_comm_s(self) -> Array:
         """Seconds of communication that could overlap but did not fit."""
-        return to_float(sum((spent.exposed for spent in self.comm.values()), ZERO))
+        return add_up(spent.exposed for spent in self.comm.values())
 
     @cached_property
     def step_s(self) -> Array:
         """Seconds of a step."""
-        spent = self.compute_s + self.recompute_s + self.optimizer_s + self.bubble_s
-        return spent + (self.serialized_comm_s + self.exposed_comm_s)
+        # What ZeRO has a say in is the largest array of all: the rest is added up before it joins.
+        states, others = self.comm.get("dp", NOTHING), (spent for group, spent in self.comm.items() if group != "dp")
+        rest = add_up((self.compute_s, self.recompute_s, self.bubble_s, *(spent.visible for spent in others)))
+        return rest + add_up((self.optimizer_s, states.visible))
 
     # -- whether it fits ----------------------------------------------------------------------------------------------
 
@@ -367,6 +373,11 @@ class Step(StepWork):
     def layer_rules(self) -> list[Violation]:
         """The rules of a layer that points break."""
         return [rule for rule in layer_rules(self.transformer, self.layout) if rule.broken.any()]
+
+    @cached_property
+    def shape_violations(self) -> tuple[Violation, ...]:
+        """The rules that points break, but for that of memory."""
+        return shape_violations(self)
 
     @cached_property
     def violations(self) -> tuple[Violation, ...]:  # type: ignore[override]

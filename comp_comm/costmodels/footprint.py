@@ -15,9 +15,10 @@ from comp_comm.layout import GPIPE
 from comp_comm.operations.context import Context
 from comp_comm.operations.memory import (
     Activations,
-    buffer_bytes,
     kept_activations,
     logit_bytes,
+    message_buffer_bytes,
+    state_buffer_bytes,
     state_bytes,
     working_set,
 )
@@ -33,16 +34,23 @@ class Parts:
     optimizer: Array
     activations: Array
     logits: Array
-    buffers: Array
+    state_buffers: Array
+    message_buffers: Array
     framework: Array
 
     @property
+    def buffers(self) -> Array:
+        """What collectives and sends need beside their operands."""
+        return self.state_buffers + self.message_buffers
+
+    @property
     def total(self) -> Array:
-        """All of it."""
-        return to_float(sum((getattr(self, item.name) for item in fields(self)), to_float(0.0)))
+        """All of it: what depends on ZeRO, and what on a micro-batch, each added up alone before they meet."""
+        states = self.weights + self.gradients + self.optimizer + self.state_buffers
+        return states + (self.logits + self.framework + self.message_buffers + self.activations)
 
 
-PARTS = tuple(item.name for item in fields(Parts))
+PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "framework")
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,7 @@ class Footprint:
         worst, most = stages[0], stages[0].total
         for stage in stages[1:]:
             more = stage.total > most
-            worst = Parts(*(np.where(more, getattr(stage, name), getattr(worst, name)) for name in PARTS))
+            worst = Parts(*(np.where(more, getattr(stage, item.name), getattr(worst, item.name)) for item in fields(Parts)))
             most = np.maximum(most, stage.total)
         return worst
 
@@ -100,9 +108,20 @@ class Footprint:
             states = [dense + experts for dense, experts in zip(states, more, strict=True)]
         weights, gradients, optimizer = states
         here = to_float(layers > 0)
-        activations = held * kept_activations(c, self.each, layers) + here * working_set(c, self.each)
+        activations = kept_activations(c, self.each, layers, held) + here * self._working_set
         layer = self.held.layer + self.held.layer_experts
-        buffers = here * buffer_bytes(c, layer, layers * layer + ends)
+        buffers = here * state_buffer_bytes(c, layer, layers * layer + ends), here * self._message_buffers
         framework = to_float(self.framework_bytes)
-        ends_bytes = last * logit_bytes(c, self.vocab)
-        return Parts(weights, gradients, optimizer, activations, ends_bytes, buffers, framework)
+        return Parts(weights, gradients, optimizer, activations, last * self._logits, *buffers, framework)
+
+    @cached_property
+    def _working_set(self) -> Array:
+        return working_set(self.c, self.each)
+
+    @cached_property
+    def _message_buffers(self) -> Array:
+        return message_buffer_bytes(self.c)
+
+    @cached_property
+    def _logits(self) -> Array:
+        return logit_bytes(self.c, self.vocab)

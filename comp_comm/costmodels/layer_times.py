@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -49,15 +49,16 @@ class Spent:
     @property
     def visible(self) -> Array:
         """Seconds on the critical path."""
-        return self.serialized + self.exposed
+        return add_up((self.serialized, self.exposed))
 
     def times(self, count: Numeric) -> Spent:
         """Return the seconds of so many."""
-        return Spent(count * self.serialized, count * self.hidden, count * self.exposed)
+        return Spent(*(part if part is ZERO else count * part for part in (self.serialized, self.hidden, self.exposed)))
 
     def plus(self, other: Spent) -> Spent:
         """Return the seconds of both."""
-        return Spent(self.serialized + other.serialized, self.hidden + other.hidden, self.exposed + other.exposed)
+        return Spent(add_up((self.serialized, other.serialized)), add_up((self.hidden, other.hidden)),
+                     add_up((self.exposed, other.exposed)))  # fmt: skip
 
 
 NOTHING = Spent(ZERO, ZERO, ZERO)
@@ -69,6 +70,8 @@ def overlapped(total: Array, hidden: Array, overlaps: NDArray[np.bool_]) -> Spen
     >>> overlapped(to_float(3.0), to_float(2.0), np.asarray(True)).exposed
     array(1.)
     """
+    if overlaps.all():
+        return Spent(ZERO, hidden, total - hidden)
     under = np.where(overlaps, hidden, 0.0)
     return Spent(np.where(overlaps, 0.0, total), under, np.where(overlaps, total - under, 0.0))
 
@@ -171,6 +174,15 @@ class LayerTimes:
         return overlapped(slowed, np.minimum(able, np.minimum(window, free)), overlaps)
 
 
+def add_up(parts: Iterable[Array]) -> Array:
+    """Return the sum of arrays; those that are `ZERO` cost nothing."""
+    found = ZERO
+    for part in parts:
+        if part is not ZERO:
+            found = part if found is ZERO else found + part
+    return found
+
+
 def visible(spent: dict[str, Spent]) -> Array:
     """Return the seconds of communication on the critical path, over all groups."""
-    return to_float(sum((item.visible for item in spent.values()), ZERO))
+    return add_up(item.visible for item in spent.values())

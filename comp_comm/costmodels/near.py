@@ -86,6 +86,7 @@ class Shared:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.made: Any = None
+        self.flat: dict[int, Array] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +104,9 @@ class Near:
         array([5., 7., 5.])
         """
         array = to_float(value)
-        if not array.ndim or array.shape[self.axis] == 1:
+        if not array.ndim:
+            return value if isinstance(value, np.ndarray) else array  # ZERO stays what it is
+        if array.shape[self.axis] == 1:
             return array
         return array.take(self.row, axis=self.axis)
 
@@ -125,7 +128,10 @@ class Near:
             return self._pick_each(value, code)
         # Kinds and rows become one axis, whose place is looked up once for all that the kinds do not depend on.
         kinds, rows = value.shape[0], value.shape[-1]
-        flat = np.moveaxis(value, 0, -2).reshape([value.shape[1 + i] for i in wide] + [kinds * rows])
+        flat = self.shared.flat.get(id(value))
+        if flat is None:
+            flat = np.moveaxis(value, 0, -2).reshape([value.shape[1 + i] for i in wide] + [kinds * rows])
+            self.shared.flat[id(value)] = flat
         place = (code * rows + self.row).reshape([code.shape[i] for i in named] + [self.row.size])
         found = flat.take(place, axis=-1, mode="clip")
         order = [*wide, *named]

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.costmodels.layer_times import ZERO, Call, Spent, overlapped
+from comp_comm.costmodels.layer_times import ZERO, Call, Spent, add_up, overlapped
 from comp_comm.costmodels.pipeline import Stage
-from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.step_work import beside_layers
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.operations.context import Context
@@ -76,53 +75,52 @@ class StageStates:
 class StateCosts(NamedTuple):
     """Seconds of a stage's states: of one occasion, of which ZeRO 2 and 3 have as many as micro-batches; and once.
 
-    ``reduced`` are scatters of gradients, ``gathered`` gathers of weights, ``once`` what is all-reduced once a step
-    whatever the stage of ZeRO; ``optimizer`` is the whole optimizer.
+    ``often`` are scatters of gradients, and under ZeRO 3 the gathers of weights; ``gathered`` are gathers that there is
+    one of in a step, ``once`` what is all-reduced once whatever the stage of ZeRO; ``optimizer`` is the whole
+    optimizer.
     """
 
-    reduced: Array
+    often: Array
     gathered: Array
     once: Array
     optimizer: Array
 
 
-def state_costs(states: StageStates, calls: Sequence[Call]) -> StateCosts:
+def state_costs(states: StageStates, calls: Sequence[Call], interference: Numeric) -> StateCosts:
     """Return the seconds of a stage's states, from the calls of one micro-batch."""
     sums = {"reduce_scatter": ZERO, "all_gather": ZERO, "all_reduce": ZERO}
+    layout = states.c.layout
+    overlaps, zero = np.asarray(layout.overlap_dp) > 0, to_float(layout.zero)
+    slowed = np.where(overlaps, interference, 1.0)
     for call in calls:
-        sums[call.message.kind] = sums[call.message.kind] + to_float(call.message.count) * call.seconds
-    zero = to_float(states.c.layout.zero)
-    once, reduced = sums["all_reduce"], sums["reduce_scatter"]
-    if not np.any((zero > 0) & (states.c.layout.dp_shard < states.c.layout.replicas)):
-        once, reduced = ZERO, once + reduced  # ZeRO 0 alone all-reduces, and has one occasion: they are one sum
-    return StateCosts(reduced, sums["all_gather"], once, states.norm_s + states.adam_s)
+        seconds = slowed * to_float(call.message.count) * call.seconds
+        sums[call.message.kind] = sums[call.message.kind] + seconds
+    once, often, gathered = sums["all_reduce"], sums["reduce_scatter"], sums["all_gather"]
+    if not np.any((zero > 0) & (layout.dp_shard < layout.replicas)):
+        once, often = ZERO, once + often  # ZeRO 0 alone all-reduces, and has one occasion: they are one sum
+    gathers = zero >= 3
+    if gathers.any():
+        often, gathered = np.where(gathers, often + gathered, often), np.where(gathers, 0.0, gathered)
+    return StateCosts(often, gathered, once, states.norm_s + states.adam_s)
 
 
-def state_spent(c: Context, costs: StateCosts, windows: Sequence[Array], scenario: Scenario) -> Spent:
+def state_spent(c: Context, costs: StateCosts, windows: Sequence[Array]) -> Spent:
     """Return the seconds of all collectives of states in a step, and what of them is hidden.
 
-    Gradients are reduced while the last micro-batch goes backward, weights gathered while the first goes forward; under
-    ZeRO 3 both go on all the time.
+    Gradients are reduced while the last micro-batch goes backward, weights gathered while the first goes forward; ZeRO
+    2 reduces after every micro-batch, beside its backward pass; under ZeRO 3 all goes on all the time. ``windows`` are
+    the compute of a micro-batch forward, of one backward, and of all.
     """
     overlaps, zero, steps = np.asarray(c.layout.overlap_dp) > 0, to_float(c.layout.zero), c.layout.accumulation
-    reduced, gathered = costs.reduced, costs.gathered
-    scatters, gathers = zero >= 2, zero >= 3
-    if scatters.any():
-        reduced = reduced * np.where(scatters, steps, 1.0)
-    if gathers.any():
-        gathered = gathered * np.where(gathers, steps, 1.0)
-    if costs.once is not ZERO:
-        reduced = reduced + costs.once
+    reduced = costs.often
+    if (zero >= 2).any():
+        reduced = reduced * np.where(zero >= 2, steps, 1.0)
+    reduced = add_up((reduced, costs.once))
+    total = reduced + costs.gathered
     if not overlaps.any():
-        return Spent(reduced + gathered, ZERO, ZERO)
-    if np.any(to_float(scenario.interference) != 1):
-        slowed = np.where(overlaps, scenario.interference, 1.0)
-        reduced, gathered = reduced * slowed, gathered * slowed
-    forward, backward, everything = (USABLE * window for window in windows)
-    if scatters.any():  # ZeRO 2 reduces after every micro-batch, beside its backward pass
-        backward = np.where(scatters, backward * steps, backward)
-    total = reduced + gathered
-    hidden = np.minimum(reduced, backward) + np.minimum(gathered, forward)
-    if gathers.any():
-        hidden = np.where(gathers, np.minimum(total, everything), hidden)
+        return Spent(total, ZERO, ZERO)
+    forward, window, everything = (USABLE * each for each in windows)
+    if (zero >= 2).any():
+        window = np.where(zero >= 2, np.where(zero >= 3, everything, window * steps), window)
+    hidden = np.minimum(reduced, window) + np.minimum(costs.gathered, forward)
     return overlapped(total, (1 - CONTENTION) * hidden, overlaps)

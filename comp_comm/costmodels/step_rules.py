@@ -24,14 +24,19 @@ NO_ROOM = "does not fit: memory exceeds that of the device"
 
 
 def step_violations(step: Step) -> tuple[Violation, ...]:
-    """Return the rules that points break: of model and layout, of what the profile leaves blank, and of memory."""
+    """Return the rules that points break: `shape_violations`, and that of memory."""
+    capacity = to_float(step.hardware.memory_capacity)
+    over = Violation(np.asarray(step.memory_bytes > capacity), NO_ROOM, ("memory_capacity",), wrong=False)
+    return (*step.shape_violations, *([over] if over.broken.any() else []))
+
+
+def shape_violations(step: Step) -> tuple[Violation, ...]:
+    """Return the rules of model and layout that points break, and what the profile leaves blank."""
     given, layout, t = step.scenario.layout, step.layout, step.transformer
     rules = [*transformer_rules(step.scenario.transformer, t), *layout_rules(given, layout), *_of_layers(step)]
     rules += stage_rules(t, given, layout)
     broken = [rule for rule in rules if rule.broken.any()]
-    capacity = to_float(step.hardware.memory_capacity)
-    over = Violation(np.asarray(step.footprint.total > capacity), NO_ROOM, ("memory_capacity",), wrong=False)
-    return (*step.scenario.violations, *broken, *_blanks(step), *([over] if over.broken.any() else []))
+    return (*step.scenario.violations, *broken, *_blanks(step))
 
 
 def _of_layers(step: Step) -> list[Violation]:

@@ -79,15 +79,18 @@ def _scores(c: Context) -> Array:
     return to_float(unfused * to_float(c.layout.micro_batch) * c.heads * (seq / c.layout.cp) * keys)
 
 
-def kept_activations(c: Context, each: Activations, layers: Array) -> Array:
-    """Return what ``layers`` layers keep of one micro-batch, as recompute has it."""
+def kept_activations(c: Context, each: Activations, layers: Array, held: Numeric = 1.0) -> Array:
+    """Return what ``layers`` layers keep of ``held`` micro-batches, as recompute has it."""
     kept, scores, entry = each
     recompute = np.asarray(c.layout.recompute)
     normally = kept + np.where(recompute == NO_RECOMPUTE, scores, 0.0) if np.any(scores) else kept
     if not (recompute == FULL).any():
-        return layers * normally
+        return held * layers * normally
+    if np.isnan(to_float(c.layout.recompute_layers)).all():
+        return held * layers * np.where(recompute == FULL, entry, normally)
     again = recomputed_layers(c, layers)
-    return np.where(recompute == FULL, again * entry + (layers - again) * (kept + scores), layers * normally)
+    partly = again * entry + (layers - again) * (kept + scores)
+    return held * np.where(recompute == FULL, partly, layers * normally)
 
 
 def working_set(c: Context, each: Activations) -> Array:
@@ -116,21 +119,26 @@ def logit_bytes(c: Context, vocab: Array) -> Array:
     return (FP32 * c.tokens * vocab / c.layout.tp + ends) * (1 + to_float(c.t.mtp_layers))
 
 
-def buffer_bytes(c: Context, layer: Array, parameters: Array) -> Array:
-    """Return what collectives and sends need beside their operands.
+def state_buffer_bytes(c: Context, layer: Array, parameters: Array) -> Array:
+    """Return what collectives of states need beside them: gathered weights of two layers (ZeRO 3), or a bucket."""
+    layout, f = c.layout, c.formats
+    replicated = layout.replicas > 1
+    if not replicated.any():
+        return to_float(0.0)
+    gathered = PREFETCHED * layer * f.weight
+    given = to_float(layout.bucket)
+    bucket = np.minimum(np.where(np.isnan(given), BUCKET, given), parameters) * f.grad
+    return np.where(to_float(layout.zero) >= 3, replicated * gathered, replicated * bucket)
 
-    Gathered weights of two layers (ZeRO 3) or a bucket of gradients; the gathered sequence; keys and values on their
-    way round (twice); activations received from the next stages.
+
+def message_buffer_bytes(c: Context) -> Array:
+    """Return what collectives and sends of activations need beside their operands.
+
+    The gathered sequence; keys and values on their way round (twice); activations received from the next stages.
     """
     layout, f = c.layout, c.formats
     message = c.split_tokens * c.t.hidden * f.comm
     found = 2.0 * message * (to_float(layout.pp) > 1)
-    replicated = layout.replicas > 1
-    if replicated.any():
-        gathered = PREFETCHED * layer * f.weight
-        given = to_float(layout.bucket)
-        bucket = np.minimum(np.where(np.isnan(given), BUCKET, given), parameters) * f.grad
-        found = found + replicated * np.where(to_float(layout.zero) >= 3, gathered, bucket)
     if np.any(np.asarray(layout.sp) > 0):
         found = found + to_float(layout.sp) * c.tokens * c.t.hidden * f.comm
     if np.any(to_float(layout.cp) > 1):

@@ -25,6 +25,7 @@ NEAR_MISSES = 3
 Point = dict[str, Any]
 Place = tuple[int, ...]  # where on each axis of the plan
 Progress = Callable[[int], bool]
+Mask = NDArray[np.bool_]
 
 
 class Keeper(Protocol):
@@ -55,15 +56,15 @@ class Best:
         """The score that a point must not exceed."""
         return float(self.scores[-1]) if len(self.places) == self.count else self.bar
 
-    def add(self, scores: Array, place: Callable[[int], Place]) -> None:
-        """Add the points of a block whose scores are good enough; they are in the order of their places."""
-        good = np.flatnonzero((scores <= self.threshold) & (scores < np.inf))
+    def add(self, scores: Array, points: NDArray[np.intp], wanted: Mask, place: Callable[[int], Place]) -> None:
+        """Add those points of a block that are ``wanted``, and good enough; they are in the order of their places."""
+        good = np.flatnonzero(wanted & (scores <= self.threshold) & (scores < np.inf))
         if good.size > self.count:
             edge = np.partition(scores[good], self.count - 1)[self.count - 1]
             above, equal = good[scores[good] < edge], good[scores[good] == edge]
             good = np.concatenate([above, equal[: self.count - above.size]])
         if good.size:
-            self.put(scores[good], [place(int(i)) for i in good])
+            self.put(scores[good], [place(int(i)) for i in points[good]])
 
     def put(self, scores: Array, places: list[Place]) -> None:
         """Add points; the best of all remain."""
@@ -166,28 +167,35 @@ def _search_rows(found: Found, objective: Objective, plan: Plan, begin: int, end
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         step = cast(Step, plan.evaluate(index))
         layout = ~named_twice(plan, index)
-        for rule in step.violations:
+        for rule in step.shape_violations:
             if rule.wrong and rule.broken.any():
                 layout = layout & ~rule.broken
                 found.reasons[rule.reason] = found.reasons.get(rule.reason, 0) + int(rule.broken.sum())
         valid = np.broadcast_to(layout, shape)
-        count = int(valid.sum())
+        count = int(np.count_nonzero(layout)) * (valid.size // layout.size)
         found.candidates += count
         if not count:
             return int(valid.size)
-        needed = np.where(layout, step.memory_bytes, np.inf)
-        fits = np.broadcast_to(needed <= to_float(step.hardware.memory_capacity), shape)
-        found.feasible += int(fits.sum())
-        _note_least(found, np.broadcast_to(needed, shape), begin)
+        needed = np.broadcast_to(step.memory_bytes, shape)
+        fits = (needed <= to_float(step.hardware.memory_capacity)) & layout
+        found.feasible += int(np.count_nonzero(fits))
+        _note_least(found, needed, valid, begin)
         score = np.broadcast_to(objective.score(step), shape)
-    flat, place = fits.reshape(-1), _placing(shape, begin)
-    scores = np.where(flat, score.reshape(-1), np.inf)
-    found.best.add(scores, place)
-    if objective.timed:
-        found.unfit.add(np.where(valid.reshape(-1) & ~flat, score.reshape(-1), np.inf), place)
-    keep = np.flatnonzero(flat)
-    found.landscape.add(scores[keep], np.broadcast_to(needed, shape).reshape(-1)[keep])
+    _rank(found, objective, score, needed, valid, fits, _placing(shape, begin))
     return int(valid.size)
+
+
+def _rank(found: Found, objective: Objective, score: Array, needed: Array, valid: Mask, fits: Mask,
+          place: Callable[[int], Place]) -> None:  # fmt: skip
+    """Add the points of a block to the best, to the better ones that do not fit, and to the landscape."""
+    scores, flat = score.reshape(-1), fits.reshape(-1)
+    # Few points of all are good enough to look at closely.
+    good = np.flatnonzero(scores <= max(found.best.threshold, found.unfit.threshold))
+    found.best.add(scores[good], good, flat[good], place)
+    if objective.timed:
+        found.unfit.add(scores[good], good, ~flat[good] & valid.reshape(-1)[good], place)
+    keep = np.flatnonzero(flat)
+    found.landscape.add(scores[keep], needed.reshape(-1)[keep])
 
 
 def _placing(shape: tuple[int, ...], begin: int) -> Callable[[int], Place]:
@@ -198,11 +206,14 @@ def _placing(shape: tuple[int, ...], begin: int) -> Callable[[int], Place]:
     return place
 
 
-def _note_least(found: Found, needed: NDArray[np.float64], begin: int) -> None:
-    least = float(needed.min())
+def _note_least(found: Found, needed: Array, valid: Mask, begin: int) -> None:
+    if not needed.min() < found.least_bytes:
+        return
+    layouts = np.where(valid, needed, np.inf)
+    least = float(layouts.min())
     if least < found.least_bytes:
         found.least_bytes = least
-        found.leanest = _placing(needed.shape, begin)(int(needed.argmin()))
+        found.leanest = _placing(needed.shape, begin)(int(layouts.argmin()))
 
 
 def point_of(space: Space, place: Place) -> Point:
