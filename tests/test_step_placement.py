@@ -46,7 +46,7 @@ def of(peers):
 def placed(placement, **more):
     """Return the devices of each group as the cost model has them."""
     answer = step(accumulation=4, placement=placement, **more)
-    calls = [*answer.layer_here.calls, *answer.sends, *answer.states]
+    calls = [*answer.layer_here.calls, *answer.sends, *answer.state_calls]
     return {call.message.name: of(call.message.peers) for call in calls}
 
 

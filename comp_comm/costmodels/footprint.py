@@ -88,9 +88,8 @@ class Footprint:
         kinds = self.pipeline.kinds
         if len(kinds) == 1:
             return [self._parts(kinds[0], 0.0)]
-        between, first, last = kinds
-        places = ((first, 0.0), (between, 1.0), (last, to_float(self.c.layout.pp) - 1))
-        return [self._parts(stage, place) for stage, place in places]
+        places = (0.0, 1.0, to_float(self.c.layout.pp) - 1)
+        return [self._parts(stage, place) for stage, place in zip(kinds, places, strict=True)]
 
     def _held(self, stage: Numeric) -> Array:
         """Return how many micro-batches a stage holds the activations of; GPipe holds all of them."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from comp_comm.costmodels.layer_times import Call, LayerTimes, Spent
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import STAGE, Layout
 from comp_comm.timing.kernels import Passes
 
@@ -55,9 +56,14 @@ class Sharing:
         """Return the fields that do not matter, beside `strides`."""
         return (*(name for name in self.far if not (experts and name in DEGREES["dp"])), PLACEMENT)
 
-    def strides(self, layout: Layout, experts: bool) -> list[Array]:
-        """Return how far apart the neighbours of each group are; the same everywhere is left out."""
-        found = (layout.stride(name) for name in (STAGE if experts else self.groups))
+    def strides(self, layout: Layout, experts: bool, hardware: Hardware) -> list[Array]:
+        """Return how far apart the neighbours of each group are, as far as the network tells.
+
+        Those that share no domain of any tier, but the outermost, may be as far apart as they like.
+        """
+        domains = [to_float(tier.domain) for tier in hardware.tiers]
+        furthest = max(float(np.max(domain, where=np.isfinite(domain), initial=1.0)) for domain in domains)
+        found = (np.minimum(layout.stride(name), furthest) for name in (STAGE if experts else self.groups))
         return [stride.reshape(-1) for stride in found if stride.size > 1]
 
     def far_fields(self, placement: str | None) -> tuple[str, ...]:

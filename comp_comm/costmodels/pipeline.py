@@ -135,7 +135,7 @@ class Pipeline:
 
 
 def stage_kinds(c: Context) -> tuple[Stage, ...]:
-    """Return the stages that differ: one between, the first, and the last (with modules of multi-token prediction).
+    """Return the stages that differ: the first, one between, and the last (with modules of multi-token prediction).
 
     Where there is one stage only, it is the first, and the others are empty; where that is so everywhere, there is one.
     """
@@ -146,10 +146,10 @@ def stage_kinds(c: Context) -> tuple[Stage, ...]:
     first, between, last = stage_layers(layers, pp, c.layout.vpp)
     last = last + c.t.mtp_layers
     if not one.any():
-        return Stage(between, 0.0, 0.0), Stage(first, 1.0, 0.0), Stage(last, 0.0, 1.0)
+        return Stage(first, 1.0, 0.0), Stage(between, 0.0, 0.0), Stage(last, 0.0, 1.0)
     alone = to_float(one)
     first = np.where(one, layers + c.t.mtp_layers, first)
-    return Stage(between, 0.0, 0.0), Stage(first, 1.0, alone), Stage(last * (1 - alone), 0.0, 1 - alone)
+    return Stage(first, 1.0, alone), Stage(between, 0.0, 0.0), Stage(last * (1 - alone), 0.0, 1 - alone)
 
 
 def stacked(kinds: Sequence[Stage], rank: int) -> Stage:

@@ -96,7 +96,7 @@ def state_costs(states: StageStates, calls: Sequence[Call], interference: Numeri
         seconds = slowed * to_float(call.message.count) * call.seconds
         sums[call.message.kind] = sums[call.message.kind] + seconds
     once, often, gathered = sums["all_reduce"], sums["reduce_scatter"], sums["all_gather"]
-    if not np.any((zero > 0) & (layout.dp_shard < layout.replicas)):
+    if not any(call.message.kind == "all_reduce" and np.any(to_float(call.message.count) * zero) for call in calls):
         once, often = ZERO, once + often  # ZeRO 0 alone all-reduces, and has one occasion: they are one sum
     gathers = zero >= 3
     if gathers.any():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -14,13 +15,14 @@ from comp_comm.costmodels.complete import Step
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.search.landscape import Landscape
 from comp_comm.search.objectives import Objective
-from comp_comm.search.space import Space, named_twice
+from comp_comm.search.space import Space
+from comp_comm.sweep.blocks import extent
 from comp_comm.sweep.plan import Plan
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-BLOCK_POINTS = 2**16
+BLOCK_POINTS = 2**17
 NEAR_MISSES = 3
 Point = dict[str, Any]
 Place = tuple[int, ...]  # where on each axis of the plan
@@ -149,27 +151,34 @@ def _steps(found: Found, space: Space, objective: Objective) -> Iterator[int]:
 
 
 def block_count(space: Space) -> int:
-    """Return how many blocks a space has: about equal ranges of rows, all choices with each."""
-    return -(-space.rows // max(64, BLOCK_POINTS // space.each))
+    """Return how many blocks a space has: about equal ranges of rows of each part, with all its choices."""
+    return sum(_blocks(space))
+
+
+def _blocks(space: Space) -> list[int]:
+    return [-(-(end - begin) // max(64, BLOCK_POINTS // prod(extent(choices)))) for begin, end, choices in space.spans()]
 
 
 def search_block(found: Found, objective: Objective, space: Space, block: int) -> int:
     """Count and rank the points of one block; return how many points they are."""
-    count = block_count(space)
+    number = block
+    for blocks, (begin, end, choices) in zip(_blocks(space), space.spans(), strict=True):
+        if number < blocks:
+            break
+        number -= blocks
+    rows = slice(*(begin + (end - begin) * part // blocks for part in (number, number + 1)))
     found.blocks += 1
-    return _search_rows(found, objective, space.plan, *(space.rows * part // count for part in (block, block + 1)))
+    return _search_rows(found, objective, space.plan, (*choices, rows))
 
 
-def _search_rows(found: Found, objective: Objective, plan: Plan, begin: int, end: int) -> int:
-    choices = plan.grid.axes[:-1]
-    index = (*(slice(0, len(axis)) for axis in choices), slice(begin, end))
-    shape = (*map(len, choices), end - begin)
+def _search_rows(found: Found, objective: Objective, plan: Plan, index: tuple[slice, ...]) -> int:
+    shape, begin = extent(index), index[-1].start
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         step = cast(Step, plan.evaluate(index))
-        layout = ~named_twice(plan, index)
+        layout = np.ones((1,) * len(shape), bool)
         for rule in step.shape_violations:
             if rule.wrong and rule.broken.any():
-                layout = layout & ~rule.broken
+                layout = layout & ~rule.broken.reshape((1,) * (len(shape) - rule.broken.ndim) + rule.broken.shape)
                 found.reasons[rule.reason] = found.reasons.get(rule.reason, 0) + int(rule.broken.sum())
         valid = np.broadcast_to(layout, shape)
         count = int(np.count_nonzero(layout)) * (valid.size // layout.size)

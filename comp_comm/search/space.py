@@ -8,8 +8,10 @@ TP, say) would only name a layout twice: such points are no layouts, and are not
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from functools import cache
 from math import prod
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +19,11 @@ from numpy.typing import NDArray
 from comp_comm.configs.axes import Axis, Column
 from comp_comm.configs.study import Study
 from comp_comm.errors import ConfigError
+from comp_comm.costmodels.complete import Step
 from comp_comm.field import Value
-from comp_comm.formulas.arrays import Index, to_float
+from comp_comm.formulas.arrays import to_float
+from comp_comm.layout import Layout
+from comp_comm.sweep.blocks import extent
 from comp_comm.sweep.plan import Plan, make_plan
 from comp_comm.words import GROUPS, PLACEMENTS
 
@@ -33,6 +38,7 @@ CHOICES = (*OPEN, "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "sched
            "kv_replication", "offload_optimizer", "kernels", "attention_kernel", "collective_algorithm")  # fmt: skip
 MAX_ROWS = 20_000_000
 MAX_PLACED = 100_000_000
+RULED_ROWS = 2**17  # whose rules are looked at together
 Columns = dict[str, NDArray[np.int64]]
 
 
@@ -41,7 +47,8 @@ class Space:
     """What is searched: a plan over choices and a table of degrees and placements; and why rows fell out.
 
     ``table`` are the degrees alone: its rows are joined with each of the ``placements``, but for those that one before
-    it lays out alike. ``dropped`` counts rows of the table by the rule that removed them while it was joined.
+    it lays out alike. ``parts`` are rows that have the same choices: where each begins, and which part of every axis of
+    choices has an effect. ``dropped`` counts rows by the rule that removed them.
     """
 
     study: Study
@@ -49,6 +56,7 @@ class Space:
     plan: Plan
     table: Columns
     placements: tuple[str, ...]
+    parts: tuple[tuple[int, tuple[slice, ...]], ...]
     choices: dict[str, tuple[Value, ...]]
     dropped: dict[str, int]
 
@@ -58,14 +66,15 @@ class Space:
         return len(self.plan.grid.axes[-1])
 
     @property
-    def each(self) -> int:
-        """Points of a row: one for every combination of choices."""
-        return prod(len(axis) for axis in self.plan.grid.axes[:-1])
-
-    @property
     def points(self) -> int:
-        """Points that are looked at: every choice with every row."""
-        return self.each * self.rows
+        """Points that are looked at: every choice that has an effect with every row."""
+        return sum((end - begin) * prod(extent(choices)) for begin, end, choices in self.spans())
+
+    def spans(self) -> Iterator[tuple[int, int, tuple[slice, ...]]]:
+        """Yield the parts: rows from one to another, and the choices that go with them."""
+        ends = [*(begin for begin, _ in self.parts[1:]), self.rows]
+        for (begin, choices), end in zip(self.parts, ends, strict=True):
+            yield begin, end, choices
 
 
 def make_space(study: Study, gpus: int) -> Space:
@@ -96,8 +105,9 @@ def make_space(study: Study, gpus: int) -> Space:
     fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
     placements = tuple(dict.fromkeys(map(str, allowed["placement"] or PLACEMENTS)))
     axes.append(_rows(table, gpus, placements))
-    plan = replace(plan, grid=replace(plan.grid, fixed=fixed, axes=tuple(axes)))
-    return Space(study, gpus, plan, table, placements, choices, dropped)
+    plan = _lawful(replace(plan, grid=replace(plan.grid, fixed=fixed, axes=tuple(axes))), dropped)
+    plan, parts = _parted(plan)
+    return Space(study, gpus, plan, table, placements, parts, choices, dropped)
 
 
 def _plan(study: Study) -> Plan:
@@ -194,20 +204,62 @@ def _rows(table: Columns, gpus: int, placements: tuple[str, ...]) -> Axis:
     return Axis({**columns, "placement": Column(to_float(np.arange(len(kept))), codes, placements)})
 
 
-def named_twice(plan: Plan, index: Index) -> NDArray[np.bool_]:
-    """Return where a point only names a layout again, with another value of a choice that has no effect."""
-    tp, cp, pp, ep, gpus = (np.asarray(plan.grid.values(name, index)) for name in ("tp", "cp", "pp", "ep", "gpus"))
-    dp = gpus / (tp * cp * pp)
-    idle = {
-        "sp": tp == 1, "overlap_tp": tp == 1, "cp_comm": cp == 1, "overlap_pp": pp == 1, "schedule": pp == 1,
-        "zero": dp * cp == 1, "overlap_dp": dp * cp == 1, "overlap_ep": ep == 1,
-    }  # fmt: skip
-    found = np.asarray(False)
-    for axis_number, axis in enumerate(plan.grid.axes[:-1]):
+def _picked(plan: Plan, rows: NDArray[np.intp]) -> Plan:
+    """Return the plan with some rows alone, in this order."""
+    *choices, last = plan.grid.axes
+    columns: Any = last.values
+    axis = Axis({name: column.part(rows) for name, column in columns.items()})
+    return replace(plan, grid=replace(plan.grid, axes=(*choices, axis)))
+
+
+def _lawful(plan: Plan, dropped: dict[str, int]) -> Plan:
+    """Return the plan without the rows that break a rule whatever the choices; they are counted in ``dropped``."""
+    *choices, last = plan.grid.axes
+    kept = np.ones(len(last), bool)
+    for begin in range(0, kept.size, RULED_ROWS):
+        part = slice(begin, begin + RULED_ROWS)
+        scenario, broken = plan.grid.scenario((*(slice(0, len(axis)) for axis in choices), part), share=False)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            step = cast(Step, plan.model.evaluate(replace(scenario, violations=broken)))
+            rules = [rule for rule in step.shape_violations if rule.wrong and prod(rule.broken.shape[:-1]) == 1]
+        for rule in rules:
+            here = np.broadcast_to(rule.broken.reshape(-1), kept[part].shape)
+            if here.any():
+                kept[part] &= ~here
+                dropped[rule.reason] = dropped.get(rule.reason, 0) + int(here.sum())
+    return plan if kept.all() else _picked(plan, np.flatnonzero(kept))
+
+
+def _parted(plan: Plan) -> tuple[Plan, tuple[tuple[int, tuple[slice, ...]], ...]]:
+    """Return the plan with rows in the order of what choices have an effect on them, and where each such part begins.
+
+    A choice without an effect would only name a layout again: of its values the first is enough.
+    """
+    *choices, last = plan.grid.axes
+    if not len(last):
+        return plan, ()
+    here = (*(slice(0, 1) for _ in choices), slice(0, len(last)))
+    layout = cast(Step, plan.model.evaluate(plan.grid.scenario(here, share=False)[0])).layout
+    idle = _idle(layout)
+    code = np.zeros(len(last), np.intp)
+    for place, axis in enumerate(choices):
         for name in idle.keys() & axis.values.keys():
-            place = np.arange(len(axis)).reshape([-1 if i == axis_number else 1 for i in range(len(plan.grid.axes))])
-            found = found | (idle[name] & (place > 0))
-    return found
+            code += np.broadcast_to(idle[name].reshape(-1), code.shape).astype(np.intp) << place
+    order = np.argsort(code, kind="stable")
+    codes, begins = np.unique(code[order], return_index=True)
+    parts = []
+    for each, begin in zip(codes.tolist(), begins.tolist(), strict=True):
+        used = (slice(0, 1 if each >> place & 1 else len(axis)) for place, axis in enumerate(choices))
+        parts.append((begin, tuple(used)))
+    return _picked(plan, order), tuple(parts)
+
+
+def _idle(layout: Layout) -> dict[str, NDArray[np.bool_]]:
+    """Return where each choice has no effect, by what it is about."""
+    tp, cp, pp, ep = (to_float(size) == 1 for size in (layout.tp, layout.cp, layout.pp, layout.ep))
+    alone = (layout.replicas == 1) & (layout.expert_replicas <= 1)
+    return {"sp": tp, "overlap_tp": tp, "cp_comm": cp, "overlap_pp": pp, "schedule": pp, "zero": alone,
+            "overlap_dp": alone, "overlap_ep": ep}  # fmt: skip
 
 
 @cache

@@ -20,6 +20,7 @@ from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
 from comp_comm.formulas.scaling import next_divisor, required_tp
 from comp_comm.formulas.transformer import core_parameters
 from comp_comm.hardware.evolution import evolve
+from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import BASE_TIMING, Profile
 from comp_comm.layout import Layout, resolved_layout
 from comp_comm.sweep.distinct import Table, distinct_rows
@@ -147,12 +148,19 @@ class Grid:
         default = self.model.default(name)
         return to_float(np.nan if default is None else float(default))
 
-    def scenario(self, index: Index) -> tuple[Scenario, tuple[Violation, ...]]:
-        """Return the scenario of a block of the grid, and the rules broken in making it."""
+    def _hardware(self, index: Index) -> tuple[Hardware, NDArray[np.intp]]:
+        """Return the hardware of a block, with the factors on it, and its rows in the table of machines."""
         codes = (self.values(name, index) for name in (HARDWARE, "precision", "timing"))
         code = self.machines.code(*(np.asarray(part, np.intp) for part in codes))
         factors: dict[str, Any] = {name: self.values(name, index) for name in EVOLUTION}
-        hardware = evolve(self.machines.pick(code), **factors)
+        return evolve(self.machines.pick(code), **factors), code
+
+    def scenario(self, index: Index, share: bool = True) -> tuple[Scenario, tuple[Violation, ...]]:
+        """Return the scenario of a block of the grid, and the rules broken in making it.
+
+        Points ``share`` what many of them have in common, unless they are those many have in common.
+        """
+        hardware, code = self._hardware(index)
         tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
         formats = {name: self.codes(name, index) for name in FORMATS}
         scenario = Scenario(
@@ -172,8 +180,8 @@ class Grid:
             mesh=self._noun(Mesh, index),
             output_len=self.values("output_len", index),
             kv_bytes=self._cache_bytes(index),
-            near=self._near(index, self.model.sharing.get("layers")),
-            near_states=self._near(index, self.model.sharing.get("states")),
+            near=self._near(index, self.model.sharing.get("layers")) if share else None,
+            near_states=self._near(index, self.model.sharing.get("states")) if share else None,
         )
         return scenario, (*self.machines.violations(code), *violations)
 
@@ -195,7 +203,8 @@ class Grid:
             return None
         columns = [self.values(name, tuple(along)).reshape(-1) for name in self.axes[axis].values if name not in far]
         if placed:
-            columns += sharing.strides(resolved_layout(self._noun(Layout, tuple(along))), experts)
+            hardware, _ = self._hardware((WHOLE,) * len(along))
+            columns += sharing.strides(resolved_layout(self._noun(Layout, tuple(along))), experts, hardware)
         table = distinct_rows(columns, len(self.axes[axis]))
         return (axis, table) if 2 * table.first.size <= len(self.axes[axis]) else None
 
@@ -224,7 +233,7 @@ class Grid:
                 for name, values in self.axes[axis].values.items()
             }
             axes = (*self.axes[:axis], Axis(rows), *self.axes[axis + 1 :])
-            self._shared[key] = Shared(replace(self, axes=axes).scenario(others)[0])
+            self._shared[key] = Shared(replace(self, axes=axes).scenario(others, share=False)[0])
         return Near(self._shared[key], axis, table.row[part])
 
     def _noun(self, noun: type[Noun], index: Index) -> Noun:
