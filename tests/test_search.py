@@ -13,8 +13,9 @@ import pytest
 from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError, InfeasibleError
-from comp_comm.search import make_space, search
+from comp_comm.search import make_space, result, search
 from comp_comm.search.space import divisors, first_names
+from comp_comm.sweep.blocks import extent
 from comp_comm.sweep.plan import make_plan
 from comp_comm.words import GROUPS, PLACEMENTS
 
@@ -81,6 +82,42 @@ def test_the_best_is_that_of_every_layout_alone(model, gpus):
     assert found["meta"]["candidates"] == candidates
     assert found["meta"]["feasible"] == len(seconds)
     assert [row["step_s"] for row in found["rows"]] == pytest.approx(seconds[:5], rel=1e-12)
+
+
+TABLES = {
+    "dense": ("a100-sxm-80gb", {}),
+    "experts": ("h100-sxm", {"experts": 8, "global_batch": 64, "layers": 12, "top_k": 2, "moe_ffn_hidden": 512, "shared_experts": 1}),
+    "three tiers": ("gb200-nvl72", {"tied": "on", "mtp_layers": 1}),
+    "a mesh": ("mi300x", {"kv_heads": 2}),
+    "a torus": ("tpu-v5p", {"precision": "bf16"}),
+    "many choices": ("h200-sxm", {"dp_shard": 2}),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_layouts_share_is_what_each_has_alone(name):
+    """Every point of a table with shared rows, against the same table without, and some of them against a point."""
+    hardware, more = TABLES[name]
+    axes = {"overlap_dp": ["off", "on"], "schedule": ["1f1b", "gpipe"]} if name == "many choices" else {}
+    model = {**SMALL, "hidden": 4096, "heads": 8, "layers": 8, "global_batch": 32, **more}
+    space = make_space(study_from({"hardware": hardware, "set": model, "sweep": axes}), 16)
+    grid, chance = space.plan.grid, random.Random(name)
+    assert space.rows > 100
+    for begin, end, choices in space.spans():
+        index = (*choices, slice(begin, end))
+        shared = space.plan.evaluate(index)
+        assert shared.scenario.near is not None
+        assert shared.scenario.near_states is not None
+        alone = space.plan.model.evaluate(grid.scenario(index, share=False)[0])
+        assert not any(rule.broken.all() for rule in shared.shape_violations)
+        with np.errstate(invalid="ignore"):  # stages that nobody has
+            for column in ("step_s", "memory_bytes", "exposed_comm_s", "optimizer_s"):
+                one, other = (np.broadcast_to(getattr(step, column), extent(index)) for step in (shared, alone))
+                np.testing.assert_allclose(one, other, rtol=1e-12)
+                for _ in range(3):
+                    place = tuple(chance.randrange(n) for n in one.shape)
+                    point = result.step_at(space, (*place[:-1], place[-1] + begin))
+                    assert float(getattr(point, column)) == pytest.approx(one[place], rel=1e-12)
 
 
 BASE = {"hardware": "a100-sxm-80gb", "model": "gpt3-175b", "set": {"global_batch": 256}}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from comp_comm.costmodels.layer_times import Call, LayerTimes, Spent
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.hardware.numbers import Hardware
-from comp_comm.layout import STAGE, Layout
+from comp_comm.layout import ORDER, STAGE, Layout
 from comp_comm.timing.kernels import Passes
 
 if TYPE_CHECKING:
@@ -59,12 +59,16 @@ class Sharing:
     def strides(self, layout: Layout, experts: bool, hardware: Hardware) -> list[Array]:
         """Return how far apart the neighbours of each group are, as far as the network tells.
 
-        Those that share no domain of any tier, but the outermost, may be as far apart as they like.
+        Those that share no domain of any tier, but the outermost, may be as far apart as they like. Experts fill
+        the degrees of a stage from the inside out, so that the size of all but the last of them matters.
         """
         domains = [to_float(tier.domain) for tier in hardware.tiers]
         furthest = max(float(np.max(domain, where=np.isfinite(domain), initial=1.0)) for domain in domains)
-        found = (np.minimum(layout.stride(name), furthest) for name in (STAGE if experts else self.groups))
-        return [stride.reshape(-1) for stride in found if stride.size > 1]
+        found = [np.minimum(layout.stride(name), furthest) for name in (STAGE if experts else self.groups)]
+        if experts:
+            last = ORDER[STAGE][np.asarray(layout.placement, np.intp), -1] == STAGE.index("dp")
+            found.append(np.where(last, 0.0, layout.dp))
+        return [number.reshape(-1) for number in found if number.size > 1]
 
     def far_fields(self, placement: str | None) -> tuple[str, ...]:
         """Return the fields that do not matter, with groups placed in this order (None: it moves).

@@ -36,6 +36,7 @@ OPEN: dict[str, tuple[Value, ...]] = {
 }
 CHOICES = (*OPEN, "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "schedule", "cp_comm", "uneven_stages",
            "kv_replication", "offload_optimizer", "kernels", "attention_kernel", "collective_algorithm")  # fmt: skip
+OF_OTHERS = ("dp_shard", "recompute_layers")  # fit some degrees and choices, not those of the simplest layout
 MAX_ROWS = 20_000_000
 MAX_PLACED = 100_000_000
 RULED_ROWS = 2**17  # whose rules are looked at together
@@ -101,6 +102,7 @@ def make_space(study: Study, gpus: int) -> Space:
     choices = {name: allowed[name] or OPEN.get(name, ()) for name in CHOICES}
     choices = {name: values for name, values in choices.items() if values}
     fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*TABLE, "dp")} | {"gpus": gpus}
+    fixed |= {name: study.fixed[name] for name in OF_OTHERS if name in study.fixed}
     axes = [Axis({name: values}) for name, values in choices.items() if len(values) > 1]
     fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
     placements = tuple(dict.fromkeys(map(str, allowed["placement"] or PLACEMENTS)))
@@ -113,7 +115,7 @@ def make_space(study: Study, gpus: int) -> Space:
 def _plan(study: Study) -> Plan:
     """Return the plan of one simple layout of the study: what is wrong with the model or the hardware is said here."""
     alone = {"gpus": 1, "tp": 1, "cp": 1, "pp": 1, "vpp": 1, "ep": 1, "micro_batch": 1, "dp": 1}
-    fixed = {name: value for name, value in study.fixed.items() if name not in (*TABLE, "gpus")}
+    fixed = {name: value for name, value in study.fixed.items() if name not in (*TABLE, "gpus", *OF_OTHERS)}
     return make_plan(replace(study, axes=(), fixed={**fixed, **alone}))
 
 
@@ -257,9 +259,9 @@ def _parted(plan: Plan) -> tuple[Plan, tuple[tuple[int, tuple[slice, ...]], ...]
 def _idle(layout: Layout) -> dict[str, NDArray[np.bool_]]:
     """Return where each choice has no effect, by what it is about."""
     tp, cp, pp, ep = (to_float(size) == 1 for size in (layout.tp, layout.cp, layout.pp, layout.ep))
-    alone = (layout.replicas == 1) & (layout.expert_replicas <= 1)
+    alone = layout.replicas == 1  # experts may have replicas all the same, which ZeRO does not shard
     return {"sp": tp, "overlap_tp": tp, "cp_comm": cp, "overlap_pp": pp, "schedule": pp, "zero": alone,
-            "overlap_dp": alone, "overlap_ep": ep}  # fmt: skip
+            "overlap_dp": alone & (layout.expert_replicas <= 1), "overlap_ep": ep}  # fmt: skip
 
 
 @cache
