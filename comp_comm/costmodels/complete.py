@@ -214,7 +214,7 @@ class Step(StepWork):
         if shared is None:
             return self._costs_of(self.states)
         step = _shared_step(shared)
-        return StateCosts(*(shared.pick_kind(cost, self.pipeline.slowest_kind) for cost in step.costs_by_kind))
+        return StateCosts(*shared.pick_kinds(step.costs_by_kind, self.pipeline.slowest_kind))
 
     @cached_property
     def costs_by_kind(self) -> StateCosts:

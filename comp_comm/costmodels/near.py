@@ -7,7 +7,7 @@ numbers, and every layout picks its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.costmodels.layer_times import Call, LayerTimes, Spent
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, Index, take, to_float
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import ORDER, STAGE, Layout
 from comp_comm.timing.kernels import Passes
@@ -96,16 +96,28 @@ class Shared:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.made: Any = None
-        self.flat: dict[int, Array] = {}
+        self._flat: dict[int, tuple[Array, list[int]]] = {}
+
+    def kinds_beside_rows(self, value: Array) -> tuple[Array, list[int]]:
+        """Return a number of these rows with its first axis joined to the last one, and which others are left."""
+        if id(value) not in self._flat:
+            wide = [i for i, size in enumerate(value.shape[1:-1]) if size > 1]
+            flat = np.moveaxis(value, 0, -2).reshape([value.shape[1 + i] for i in wide] + [-1])
+            self._flat[id(value)] = flat, wide
+        return self._flat[id(value)]
 
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """Rows of a shared scenario that the points of another one have: along one axis, which row each point is."""
+    """Rows of a shared scenario that the points of another one have: along one axis, which row each point is.
+
+    ``part`` says which part of the other axes the points have, where the shared rows have all of them.
+    """
 
     shared: Shared
     axis: int
     row: NDArray[np.intp]
+    part: Index = ()
 
     def pick(self, value: Any) -> Array:
         """Return a number of the shared rows for each point.
@@ -116,39 +128,42 @@ class Near:
         array = to_float(value)
         if not array.ndim:
             return value if isinstance(value, np.ndarray) else array  # ZERO stays what it is
+        array = take(array, self.part) if self.part else array
         if array.shape[self.axis] == 1:
             return array
         return array.take(self.row, axis=self.axis)
 
-    def pick_kind(self, value: Array, kind: NDArray[np.intp]) -> Array:
-        """Return a number for each point, of the row and of the kind of stage it has.
+    def pick_kinds(self, values: Iterable[Array], kind: NDArray[np.intp]) -> list[Array]:
+        """Return numbers for each point, of the row and of the kind of stage it has.
 
-        ``value`` has the kinds along an axis before all others, and ``kind`` is which of them each point has.
+        ``values`` have the kinds along an axis before all others, and ``kind`` is which of them each point has.
 
-        >>> Near(Shared(None), 0, np.array([0, 1, 0])).pick_kind(to_float([[5, 7], [8, 9]]), np.array([0, 0, 1]))
-        array([5., 7., 8.])
+        >>> near = Near(Shared(None), 0, np.array([0, 1, 0]))
+        >>> near.pick_kinds([to_float([[5, 7], [8, 9]])], np.array([0, 0, 1]))
+        [array([5., 7., 8.])]
         """
-        if not value.ndim:
-            return value
-        rank, axis = value.ndim - 1, self.axis
-        wide = [i for i in range(rank) if i != axis and value.shape[1 + i] > 1]
+        places: dict[int, NDArray[np.intp]] = {}
+        return [self._pick_kind(value, kind, places) if value.ndim else value for value in values]
+
+    def _pick_kind(self, value: Array, kind: NDArray[np.intp], places: dict[int, NDArray[np.intp]]) -> Array:
+        rank, rows = value.ndim - 1, value.shape[-1]
         code = kind if kind.ndim else kind.reshape((1,) * rank)
-        named = [i for i in range(rank) if i != axis and code.shape[i] > 1]
-        if axis != rank - 1 or set(wide) & set(named) or value.shape[1 + axis] == 1:
+        named = [i for i in range(rank) if i != self.axis and code.shape[i] > 1]
+        if self.axis != rank - 1 or rows == 1 or any(value.shape[1 + i] > 1 for i in named):
             return self._pick_each(value, code)
         # Kinds and rows become one axis, whose place is looked up once for all that the kinds do not depend on.
-        kinds, rows = value.shape[0], value.shape[-1]
-        flat = self.shared.flat.get(id(value))
-        if flat is None:
-            flat = np.moveaxis(value, 0, -2).reshape([value.shape[1 + i] for i in wide] + [kinds * rows])
-            self.shared.flat[id(value)] = flat
-        place = (code * rows + self.row).reshape([code.shape[i] for i in named] + [self.row.size])
-        found = flat.take(place, axis=-1, mode="clip")
+        flat, wide = self.shared.kinds_beside_rows(value)
+        if self.part:
+            flat = flat[tuple(self.part[i] for i in wide)]
+        if rows not in places:
+            places[rows] = (code * rows + self.row).reshape([code.shape[i] for i in named] + [self.row.size])
+        found = flat.take(places[rows], axis=-1, mode="clip")
         order = [*wide, *named]
         found = found.transpose([*np.argsort(order), len(order)])
-        return found.reshape([max(value.shape[1 + i], code.shape[i]) for i in range(rank - 1)] + [self.row.size])
+        return found[tuple(slice(None) if i in order else None for i in range(rank - 1))]
 
     def _pick_each(self, value: Array, code: NDArray[np.intp]) -> Array:
+        value = take(value, (slice(None), *self.part)) if self.part else value
         places = []
         for i, size in enumerate(value.shape[1:]):
             along = self.row if i == self.axis else np.arange(size)

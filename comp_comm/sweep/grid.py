@@ -33,6 +33,7 @@ HARDWARE = "hardware"
 FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision")
 # The base model of Eq 10 (Megatron-LM BERT 3.9B) ran on V100 with 32 GiB.
 BASE_MEMORY = 32 * 2**30
+SHARED_POINTS = 2**20  # of rows that points share: so many are worked out together
 Noun = TypeVar("Noun", Transformer, Layout, WhatIf, Mesh)
 
 
@@ -222,8 +223,16 @@ class Grid:
         if found is None or not sharing:
             return None
         axis, table = found
-        part = index[axis]
+        rows = table.row[index[axis]]
         others = tuple(WHOLE if i == axis else each for i, each in enumerate(index))
+        if table.first.size * self.points // len(self.axes[axis]) <= SHARED_POINTS:
+            # Few enough for all choices at once: every block takes its part of them.
+            return Near(self._shared_rows(sharing, (WHOLE,) * len(index), found), axis, rows, others)
+        return Near(self._shared_rows(sharing, others, found), axis, rows)
+
+    def _shared_rows(self, sharing: Sharing, others: Index, found: tuple[int, Table]) -> Shared:
+        """Return the scenario of distinct rows for a part of the other axes; the last one is kept."""
+        axis, table = found
         key = (sharing.far, *((each.start, each.stop) if isinstance(each, slice) else id(each) for each in others))
         if key not in self._shared:
             for old in [old for old in self._shared if old[0] == sharing.far]:
@@ -234,7 +243,7 @@ class Grid:
             }
             axes = (*self.axes[:axis], Axis(rows), *self.axes[axis + 1 :])
             self._shared[key] = Shared(replace(self, axes=axes).scenario(others, share=False)[0])
-        return Near(self._shared[key], axis, table.row[part])
+        return self._shared[key]
 
     def _noun(self, noun: type[Noun], index: Index) -> Noun:
         """Return a transformer or a layout of this grid's numbers: its attributes are fields of the cost model."""
