@@ -231,6 +231,14 @@ class Step(StepWork):
         return self._calls(wire.world_messages(self.context))
 
     @cached_property
+    def world_s(self) -> Array:
+        """Seconds of the collectives of all devices in a step."""
+        shared = self.scenario.near_states
+        if shared is not None:
+            return shared.pick(_shared_step(shared).world_s)
+        return add_up(call.seconds * call.message.count for call in self.world)
+
+    @cached_property
     def forward_s(self) -> Array:
         """Seconds of forward compute in a step."""
         return self._compute("forward")
@@ -283,8 +291,8 @@ class Step(StepWork):
                 share = np.maximum(free, 0.0) / compute
                 windows = tuple(share * window for window in windows)
             found["dp"] = state_spent(self.context, self.state_costs, windows)
-        if self.world:
-            found["world"] = Spent(self.world[0].seconds * self.world[0].message.count, ZERO, ZERO)
+        if self.world_s is not ZERO:
+            found["world"] = Spent(self.world_s, ZERO, ZERO)
         return found
 
     @property

@@ -17,7 +17,6 @@ from comp_comm.search.landscape import Landscape
 from comp_comm.search.objectives import Objective
 from comp_comm.search.space import Space
 from comp_comm.sweep.blocks import extent
-from comp_comm.sweep.plan import Plan
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -168,15 +167,15 @@ def search_block(found: Found, objective: Objective, space: Space, block: int) -
         number -= blocks
     rows = slice(*(begin + (end - begin) * part // blocks for part in (number, number + 1)))
     found.blocks += 1
-    return _search_rows(found, objective, space.plan, (*choices, rows))
+    return _search_rows(found, objective, space, (*choices, rows))
 
 
-def _search_rows(found: Found, objective: Objective, plan: Plan, index: tuple[slice, ...]) -> int:
+def _search_rows(found: Found, objective: Objective, space: Space, index: tuple[slice, ...]) -> int:
     shape, begin = extent(index), index[-1].start
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        step = cast(Step, plan.evaluate(index))
+        step = cast(Step, space.plan.evaluate(index))
         layout = np.ones((1,) * len(shape), bool)
-        for rule in step.shape_violations:
+        for rule in step.shape_violations if space.ruled else ():
             if rule.wrong and rule.broken.any():
                 layout = layout & ~rule.broken.reshape((1,) * (len(shape) - rule.broken.ndim) + rule.broken.shape)
                 found.reasons[rule.reason] = found.reasons.get(rule.reason, 0) + int(rule.broken.sum())

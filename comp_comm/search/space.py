@@ -49,7 +49,8 @@ class Space:
 
     ``table`` are the degrees alone: its rows are joined with each of the ``placements``, but for those that one before
     it lays out alike. ``parts`` are rows that have the same choices: where each begins, and which part of every axis of
-    choices has an effect. ``dropped`` counts rows by the rule that removed them.
+    choices has an effect. ``ruled`` says whether some choices break a rule on some rows. ``dropped`` counts rows by the
+    rule that removed them.
     """
 
     study: Study
@@ -58,6 +59,7 @@ class Space:
     table: Columns
     placements: tuple[str, ...]
     parts: tuple[tuple[int, tuple[slice, ...]], ...]
+    ruled: bool
     choices: dict[str, tuple[Value, ...]]
     dropped: dict[str, int]
 
@@ -107,9 +109,9 @@ def make_space(study: Study, gpus: int) -> Space:
     fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
     placements = tuple(dict.fromkeys(map(str, allowed["placement"] or PLACEMENTS)))
     axes.append(_rows(table, gpus, placements))
-    plan = _lawful(replace(plan, grid=replace(plan.grid, fixed=fixed, axes=tuple(axes))), dropped)
+    plan, ruled = _lawful(replace(plan, grid=replace(plan.grid, fixed=fixed, axes=tuple(axes))), dropped)
     plan, parts = _parted(plan)
-    return Space(study, gpus, plan, table, placements, parts, choices, dropped)
+    return Space(study, gpus, plan, table, placements, parts, ruled, choices, dropped)
 
 
 def _plan(study: Study) -> Plan:
@@ -214,22 +216,28 @@ def _picked(plan: Plan, rows: NDArray[np.intp]) -> Plan:
     return replace(plan, grid=replace(plan.grid, axes=(*choices, axis)))
 
 
-def _lawful(plan: Plan, dropped: dict[str, int]) -> Plan:
-    """Return the plan without the rows that break a rule whatever the choices; they are counted in ``dropped``."""
+def _lawful(plan: Plan, dropped: dict[str, int]) -> tuple[Plan, bool]:
+    """Return the plan without the rows that break a rule whatever the choices; they are counted in ``dropped``.
+
+    Also return whether there are rules that only some choices break.
+    """
     *choices, last = plan.grid.axes
-    kept = np.ones(len(last), bool)
+    kept, ruled = np.ones(len(last), bool), False
     for begin in range(0, kept.size, RULED_ROWS):
         part = slice(begin, begin + RULED_ROWS)
         scenario, broken = plan.grid.scenario((*(slice(0, len(axis)) for axis in choices), part), share=False)
         with np.errstate(invalid="ignore", divide="ignore"):
             step = cast(Step, plan.model.evaluate(replace(scenario, violations=broken)))
-            rules = [rule for rule in step.shape_violations if rule.wrong and prod(rule.broken.shape[:-1]) == 1]
+            rules = [rule for rule in step.shape_violations if rule.wrong]
         for rule in rules:
+            if prod(rule.broken.shape[:-1]) > 1:
+                ruled = True
+                continue
             here = np.broadcast_to(rule.broken.reshape(-1), kept[part].shape)
             if here.any():
                 kept[part] &= ~here
                 dropped[rule.reason] = dropped.get(rule.reason, 0) + int(here.sum())
-    return plan if kept.all() else _picked(plan, np.flatnonzero(kept))
+    return (plan if kept.all() else _picked(plan, np.flatnonzero(kept))), ruled
 
 
 def _parted(plan: Plan) -> tuple[Plan, tuple[tuple[int, tuple[slice, ...]], ...]]:
