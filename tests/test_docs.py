@@ -25,7 +25,7 @@ from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import load_model
 from comp_comm.configs.study import load_study
 from comp_comm.costmodels import ALL_COLUMNS, COST_MODELS
-from comp_comm.costmodels.state_comm import CONTENTION, USABLE
+from comp_comm.costmodels.states import CONTENTION, USABLE
 from comp_comm.errors import CompcommError
 from comp_comm.fields import FIELDS
 from comp_comm.formats import Formats
@@ -276,7 +276,7 @@ def every_operation() -> dict[str, str]:
             found += [*attention_block(c), *feed_forward_block(c), norms_and_residuals(c), *embedding(c)]
             found += [*logits(c, vocab), *messages.layer_messages(c), *messages.embedding_messages(c)]
             found += [*messages.logit_messages(c), *messages.stage_messages(c), *messages.world_messages(c)]
-            found += messages.state_messages(c, held, held.layer * 0 + 16, held.embedding)
+            found += messages.state_messages(c, held, held.layer * 0 + 16, held.embedding, 4.0)
     return {op.name: op.formula for op in found}
 
 

@@ -324,8 +324,9 @@ def test_workers_end_with_a_parent_that_was_killed(study):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_ctrl_c_in_a_search_gives_what_was_found(tmp_path):
-    call = [*SEARCH, "--gpus", "8192", "--global-batch", "8192", "--overlap-dp", "[off,on]", "--overlap-tp", "[off,on]"]
-    call = [part for i, part in enumerate(call) if not (part in ("64", "--gpus", "--global-batch") and i < 9)]
+    many = [part for name in ("dp", "tp", "pp") for part in (f"--overlap-{name}", "[off,on]")]
+    many += ["--kernels", "[fused,eager]", "--attention-kernel", "[flash_causal,flash,unfused]"]
+    call = [*(part.replace("64", "16384") for part in SEARCH), *many]  # some 400 million layouts
     process = started([*call, "-o", tmp_path / "best.json"])
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)

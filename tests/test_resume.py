@@ -29,7 +29,8 @@ sweep:
 """
 SMALL = STUDY.replace("steps: 2000", "steps: 40")
 SEARCH = ["search", "--model", "gpt3-175b", "--hardware", "a100-sxm-80gb", "--gpus", "[256,512]", "--global-batch",
-          "512", "--top", "30", "-q"]  # fmt: skip
+          "512", "--top", "30", "--overlap-dp", "[off,on]", "--overlap-tp", "[off,on]", "--overlap-pp", "[off,on]",
+          "--kernels", "[fused,eager]", "-q"]  # fmt: skip
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.search import make_space, result, search
-from comp_comm.search.space import divisors, first_names
+from comp_comm.search.degrees import divisors
+from comp_comm.search.rows import first_names
 from comp_comm.sweep.blocks import extent
 from comp_comm.sweep.plan import make_plan
 from comp_comm.words import GROUPS, PLACEMENTS
@@ -86,7 +87,10 @@ def test_the_best_is_that_of_every_layout_alone(model, gpus):
 
 TABLES = {
     "dense": ("a100-sxm-80gb", {}),
-    "experts": ("h100-sxm", {"experts": 8, "global_batch": 64, "layers": 12, "top_k": 2, "moe_ffn_hidden": 512, "shared_experts": 1}),
+    "experts": (
+        "h100-sxm",
+        {"experts": 8, "global_batch": 64, "layers": 12, "top_k": 2, "moe_ffn_hidden": 512, "shared_experts": 1},
+    ),
     "three tiers": ("gb200-nvl72", {"tied": "on", "mtp_layers": 1}),
     "a mesh": ("mi300x", {"kv_heads": 2}),
     "a torus": ("tpu-v5p", {"precision": "bf16"}),

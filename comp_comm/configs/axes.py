@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,7 @@ class Axis:
     More than one field makes a ``zip``: they move together.
     """
 
-    values: dict[str, tuple[Value, ...] | Column]
+    values: Mapping[str, tuple[Value, ...] | Column]
 
     def __len__(self) -> int:
         """Return how many points the axis has."""

@@ -28,7 +28,7 @@ from comp_comm.costmodels.near import Near, PickedTimes
 from comp_comm.costmodels.pipeline import Pipeline, Stage, stacked, stage_kinds
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.states import StageStates, StateCosts, state_costs, state_spent
-from comp_comm.costmodels.step_rules import shape_violations, step_violations
+from comp_comm.costmodels.step_rules import blank_violations, layout_violations, may_lack, step_violations
 from comp_comm.costmodels.step_work import StepWork
 from comp_comm.costmodels.traffic import Traffic, traffic
 from comp_comm.formulas.arrays import Array, Numeric, to_float
@@ -289,7 +289,8 @@ class Step(StepWork):
             windows = self._windows()
             if any(spent.hidden is not ZERO for spent in found.values()):
                 share = np.maximum(free, 0.0) / compute
-                windows = tuple(share * window for window in windows)
+                forward, backward, every = windows
+                windows = share * forward, share * backward, share * every
             found["dp"] = state_spent(self.context, self.state_costs, windows)
         if self.world_s is not ZERO:
             found["world"] = Spent(self.world_s, ZERO, ZERO)
@@ -383,9 +384,19 @@ class Step(StepWork):
         return [rule for rule in layer_rules(self.transformer, self.layout) if rule.broken.any()]
 
     @cached_property
+    def layout_violations(self) -> tuple[Violation, ...]:
+        """The rules of model and layout that points break."""
+        return layout_violations(self)
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether something of the network may be missing for some group, wherever it is placed."""
+        return may_lack(self)
+
+    @property
     def shape_violations(self) -> tuple[Violation, ...]:
         """The rules that points break, but for that of memory."""
-        return shape_violations(self)
+        return (*self.layout_violations, *blank_violations(self))
 
     @cached_property
     def violations(self) -> tuple[Violation, ...]:  # type: ignore[override]

@@ -132,8 +132,9 @@ def _messages(step: Step) -> list[Record]:
 def _optimizer(step: Step) -> list[Record]:
     per_byte = float(step.kernels.per_streamed_byte)
     found = []
-    for name, formula, seconds in (("gradient norm", "gradients read", step.states.norm_s), ("Adam", "states in and out",
-                                   step.states.adam_s)):  # fmt: skip
+    states = step.states
+    for name, formula, seconds in (("gradient norm", "gradients read", states.norm_s),
+                                   ("Adam", "states in and out", states.adam_s)):  # fmt: skip
         op = Operation(name, f"{formula}, P / shards", 1)
         found.append(_record(op, "step", "optimizer", 1.0, seconds, 0.0, float(seconds) / per_byte, "elementwise"))
     return found

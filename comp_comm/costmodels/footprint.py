@@ -71,7 +71,8 @@ class Footprint:
         worst, most = stages[0], stages[0].total
         for stage in stages[1:]:
             more = stage.total > most
-            worst = Parts(*(np.where(more, getattr(stage, item.name), getattr(worst, item.name)) for item in fields(Parts)))
+            both = ((getattr(stage, item.name), getattr(worst, item.name)) for item in fields(Parts))
+            worst = Parts(*(np.where(more, new, old) for new, old in both))
             most = np.maximum(most, stage.total)
         return worst
 
@@ -88,7 +89,7 @@ class Footprint:
         kinds = self.pipeline.kinds
         if len(kinds) == 1:
             return [self._parts(kinds[0], 0.0)]
-        places = (0.0, 1.0, to_float(self.c.layout.pp) - 1)
+        places: tuple[Numeric, ...] = (0.0, 1.0, to_float(self.c.layout.pp) - 1)
         return [self._parts(stage, place) for stage, place in zip(kinds, places, strict=True)]
 
     def _held(self, stage: Numeric) -> Array:

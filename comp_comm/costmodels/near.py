@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.costmodels.layer_times import Call, LayerTimes, Spent
-from comp_comm.formulas.arrays import Array, Index, take, to_float
+from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import ORDER, STAGE, Layout
 from comp_comm.timing.kernels import Passes
@@ -160,16 +160,18 @@ class Near:
         found = flat.take(places[rows], axis=-1, mode="clip")
         order = [*wide, *named]
         found = found.transpose([*np.argsort(order), len(order)])
-        return found[tuple(slice(None) if i in order else None for i in range(rank - 1))]
+        return np.expand_dims(found, [i for i in range(rank - 1) if i not in order])
 
     def _pick_each(self, value: Array, code: NDArray[np.intp]) -> Array:
-        value = take(value, (slice(None), *self.part)) if self.part else value
+        value = take(value, (WHOLE, *self.part)) if self.part else value
         places = []
         for i, size in enumerate(value.shape[1:]):
             along = self.row if i == self.axis else np.arange(size)
             along = np.zeros(1, np.intp) if size == 1 else along
             places.append(along.reshape([-1 if i == j else 1 for j in range(value.ndim - 1)]))
-        return value[(code, *places)]
+        at: tuple[Any, ...] = (code, *places)
+        found: Array = value[at]
+        return found
 
     def passes(self, value: Passes) -> Passes:
         """Return seconds by pass for each point."""

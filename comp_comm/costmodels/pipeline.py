@@ -154,6 +154,7 @@ def stage_kinds(c: Context) -> tuple[Stage, ...]:
 
 def stacked(kinds: Sequence[Stage], rank: int) -> Stage:
     """Return kinds of stages along an axis before the ``rank`` others."""
+
     def stack(numbers: Sequence[Numeric]) -> Array:
         parts = np.broadcast_arrays(*map(to_float, numbers))
         return np.stack([part.reshape((1,) * (rank - part.ndim) + part.shape) for part in parts])

@@ -41,7 +41,8 @@ class Scenario:
     FLOP that a causal mask hides are not counted; ``output_len`` tokens are generated in inference, with
     ``kv_bytes`` for a number of the KV cache. ``sustained`` (NaN: the profile's) is the share of its isolated speed
     a kernel keeps. ``violations`` are rules broken before the cost model is asked. ``near`` and ``near_states`` have
-    rows that many points share, of what layers and weights depend on. ``mesh`` is the layout as two other papers have it.
+    rows that many points share, of what layers and weights depend on. ``mesh`` is the layout as two other papers have
+    it.
     """
 
     transformer: Transformer

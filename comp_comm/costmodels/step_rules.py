@@ -30,13 +30,13 @@ def step_violations(step: Step) -> tuple[Violation, ...]:
     return (*step.shape_violations, *([over] if over.broken.any() else []))
 
 
-def shape_violations(step: Step) -> tuple[Violation, ...]:
-    """Return the rules of model and layout that points break, and what the profile leaves blank."""
+def layout_violations(step: Step) -> tuple[Violation, ...]:
+    """Return the rules of model and layout that points break."""
     given, layout, t = step.scenario.layout, step.layout, step.transformer
     rules = [*transformer_rules(step.scenario.transformer, t), *layout_rules(given, layout), *_of_layers(step)]
     rules += stage_rules(t, given, layout)
     broken = [rule for rule in rules if rule.broken.any()]
-    return (*step.scenario.violations, *broken, *_blanks(step))
+    return (*step.scenario.violations, *broken)
 
 
 def _of_layers(step: Step) -> list[Violation]:
@@ -47,7 +47,13 @@ def _of_layers(step: Step) -> list[Violation]:
     return [replace(rule, broken=rows.pick(rule.broken) > 0) for rule in near.layer_rules]
 
 
-def _blanks(step: Step) -> list[Violation]:
+def may_lack(step: Step) -> bool:
+    """Return whether something of the network may be missing for some group, wherever it is placed."""
+    return bool(np.any(np.asarray(step.layout.collective_algorithm))) or not _known(step.hardware)
+
+
+def blank_violations(step: Step) -> list[Violation]:
+    """Return the rules that what points need of the profile is known, where they break them."""
     needs = {"memory.capacity": step.hardware.memory_capacity, "memory.bandwidth": step.hardware.memory_bandwidth,
              "timing.gemm_efficiency": step.hardware.timing.gemm_efficiency,
              "timing.memory_efficiency": step.hardware.timing.memory_efficiency}  # fmt: skip

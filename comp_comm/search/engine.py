@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -155,17 +156,18 @@ def block_count(space: Space) -> int:
 
 
 def _blocks(space: Space) -> list[int]:
-    return [-(-(end - begin) // max(64, BLOCK_POINTS // prod(extent(choices)))) for begin, end, choices in space.spans()]
+    """Return how many blocks each part has."""
+    rows = ((end - begin, max(64, BLOCK_POINTS // prod(extent(choices)))) for begin, end, choices in space.spans())
+    return [-(-count // each) for count, each in rows]
 
 
 def search_block(found: Found, objective: Objective, space: Space, block: int) -> int:
     """Count and rank the points of one block; return how many points they are."""
-    number = block
-    for blocks, (begin, end, choices) in zip(_blocks(space), space.spans(), strict=True):
-        if number < blocks:
-            break
-        number -= blocks
-    rows = slice(*(begin + (end - begin) * part // blocks for part in (number, number + 1)))
+    blocks = _blocks(space)
+    place = next(i for i, end in enumerate(accumulate(blocks)) if block < end)
+    number = block - sum(blocks[:place])
+    begin, end, choices = [*space.spans()][place]
+    rows = slice(*(begin + (end - begin) * part // blocks[place] for part in (number, number + 1)))
     found.blocks += 1
     return _search_rows(found, objective, space, (*choices, rows))
 

@@ -6,10 +6,12 @@ further by interference with the compute it runs beside.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study, load_study
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
@@ -51,10 +53,10 @@ def case_study(
     study = load_study("case-study", overrides)
     _refuse_axes(study)
     slowdowns, interferences = (1.0, inter_node_slowdown, inter_node_slowdown), (1.0, 1.0, interference)
-    study.axes[0].values.update(
-        inter_node_slowdown=tuple(_checked("inter_node_slowdown", value) for value in slowdowns),
-        interference=tuple(_checked("interference", value) for value in interferences),
-    )
+    moving = {"inter_node_slowdown": slowdowns, "interference": interferences}
+    first, *others = study.axes
+    values = {name: tuple(_checked(name, value) for value in numbers) for name, numbers in moving.items()}
+    study = replace(study, axes=(Axis({**first.values, **values}), *others))
     result = sweep(study)
     rows = _rows(result.columns, inter_node_slowdown, interference)
     label = INFERRED if _is_default(study) else GIVEN

@@ -1,0 +1,119 @@
+"""Rows of a search: degrees that keep every rule, joined with placements, in parts with the same choices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.configs.axes import Axis, Column
+from comp_comm.costmodels.complete import Step
+from comp_comm.errors import ConfigError
+from comp_comm.formulas.arrays import Index, to_float
+from comp_comm.layout import Layout
+from comp_comm.search.degrees import Columns
+from comp_comm.sweep.plan import Plan
+from comp_comm.words import GROUPS
+
+RULED_ROWS = 2**15  # whose rules are looked at together
+MAX_PLACED = 100_000_000
+Part = tuple[NDArray[np.intp], tuple[slice, ...]]  # rows, and the part of every axis of choices that has an effect
+
+
+def axis_of(table: Columns) -> Axis:
+    """Return a table as an axis."""
+    rows = np.arange(len(table["tp"]), dtype=np.int32)
+    return Axis({name: Column(to_float(column), rows) for name, column in table.items()})
+
+
+def lawful_rows(plan: Plan, dropped: dict[str, int]) -> tuple[NDArray[np.intp], bool]:
+    """Return the rows of a plan's last axis that break no rule whatever the choices; others are counted in ``dropped``.
+
+    Also return whether there may be rules that only some choices, or placements, break.
+    """
+    *choices, last = plan.grid.axes
+    kept, ruled = np.ones(len(last), bool), False
+    for begin in range(0, kept.size, RULED_ROWS):
+        part = slice(begin, begin + RULED_ROWS)
+        scenario, broken = plan.grid.scenario((*(slice(None) for _ in choices), part), share=False)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            step = cast(Step, plan.model.evaluate(replace(scenario, violations=broken)))
+            rules = [rule for rule in step.layout_violations if rule.wrong]
+        ruled = ruled or step.may_lack
+        for rule in rules:
+            if prod(rule.broken.shape[:-1]) > 1:
+                ruled = True
+                continue
+            here = np.broadcast_to(rule.broken.reshape(-1), kept[part].shape)
+            kept[part] &= ~here
+            dropped[rule.reason] = dropped.get(rule.reason, 0) + int(here.sum())
+    return np.flatnonzero(kept), ruled
+
+
+def parts_of(plan: Plan, rows: NDArray[np.intp]) -> list[Part]:
+    """Return rows of a plan's last axis in parts on which the same choices have an effect.
+
+    A choice without an effect would only name a layout again: of its values the first is enough.
+    """
+    *choices, _ = plan.grid.axes
+    here: Index = (*(slice(0, 1) for _ in choices), rows)
+    layout = cast(Step, plan.model.evaluate(plan.grid.scenario(here, share=False)[0])).layout
+    idle = _idle(layout)
+    code = np.zeros(rows.size, np.intp)
+    for place, axis in enumerate(choices):
+        for name in idle.keys() & axis.values.keys():
+            code += np.broadcast_to(idle[name].reshape(-1), code.shape).astype(np.intp) << place
+    return [(rows[code == each], tuple(slice(0, 1 if each >> place & 1 else len(axis))
+             for place, axis in enumerate(choices))) for each in np.unique(code).tolist()]  # fmt: skip
+
+
+def _idle(layout: Layout) -> dict[str, NDArray[np.bool_]]:
+    """Return where each choice has no effect, by what it is about."""
+    tp, cp, pp, ep = (to_float(size) == 1 for size in (layout.tp, layout.cp, layout.pp, layout.ep))
+    alone = layout.replicas == 1  # experts may have replicas all the same, which ZeRO does not shard
+    return {"sp": tp, "overlap_tp": tp, "cp_comm": cp, "overlap_pp": pp, "schedule": pp, "zero": alone,
+            "overlap_dp": alone & (layout.expert_replicas <= 1), "overlap_ep": ep}  # fmt: skip
+
+
+def placed_rows(table: Columns, gpus: int, parts: list[Part], placements: tuple[str, ...]) -> tuple[Axis, list[int]]:
+    """Return every row of every part with every placement, as an axis, and where on it each part begins.
+
+    Rows that a placement before it lays out alike are left out.
+    """
+    tp, cp, pp = (table[name] for name in ("tp", "cp", "pp"))
+    sizes = {"tp": tp, "cp": cp, "dp": gpus // (tp * cp * pp), "pp": pp}
+    many = sum(((sizes[name] > 1) << place for place, name in enumerate(GROUPS)), np.zeros(tp.size, np.intp))
+    firsts = first_names(placements)
+    kept = [rows[first[many[rows]]].astype(np.int32) for rows, _ in parts for first in firsts]
+    if sum(rows.size for rows in kept) > MAX_PLACED:
+        raise ConfigError(f"more than {MAX_PLACED:,} rows of degrees and placements: pin some of them")
+    lengths = [part.size for part in kept]
+    rows = np.concatenate(kept) if kept else np.zeros(0, np.int32)
+    columns: dict[str, Any] = {name: Column(to_float(column), rows) for name, column in table.items()}
+    codes = np.repeat(np.arange(len(kept), dtype=np.int32) % max(len(firsts), 1), lengths).astype(np.int8)
+    ends = np.cumsum([0, *lengths])[:: len(firsts)]
+    axis = Axis({**columns, "placement": Column(to_float(np.arange(len(placements))), codes, placements)})
+    return axis, ends[:-1].tolist()
+
+
+@cache
+def first_names(placements: tuple[str, ...]) -> NDArray[np.bool_]:
+    """Return for each placement, and each set of groups with several devices, whether it is the first of that order.
+
+    Groups of one device may stand anywhere: placements that differ only there are one.
+
+    >>> first_names(("tp-cp-dp-pp", "cp-tp-dp-pp"))[1, [0b0001, 0b0011]]  # TP alone; TP and CP
+    array([False,  True])
+    """
+    table = np.zeros((len(placements), 2 ** len(GROUPS)), bool)
+    for many in range(2 ** len(GROUPS)):
+        seen: set[tuple[str, ...]] = set()
+        for number, placement in enumerate(placements):
+            order = tuple(name for name in placement.split("-") if many >> GROUPS.index(name) & 1)
+            table[number, many] = order not in seen
+            seen.add(order)
+    return table
