@@ -24,12 +24,12 @@ def _nothing() -> Array:
 
 @dataclass
 class Landscape:
-    """Scores near the best (``near``), and the front of ``scores`` against ``memory``, the best score first."""
+    """Scores near the ``best``, and the front of ``scores`` against ``memory``, the best score first."""
 
     near: Array = field(default_factory=_nothing)
     scores: Array = field(default_factory=_nothing)
     memory: Array = field(default_factory=_nothing)
-    _best: float = np.inf
+    best: float = np.inf
     _waiting: list[Array] = field(default_factory=list)
 
     def add(self, scores: Array, memory: Array) -> None:
@@ -63,10 +63,10 @@ class Landscape:
 
     @property
     def _limit(self) -> float:
-        return self._best + abs(self._best) * NEAR_PERCENT / 100 if np.isfinite(self._best) else np.inf
+        return self.best + abs(self.best) * NEAR_PERCENT / 100 if np.isfinite(self.best) else np.inf
 
     def _add_near(self, scores: Array) -> None:
-        self._best = min(self._best, float(scores.min()))
+        self.best = min(self.best, float(scores.min()))
         self._waiting.append(scores[scores <= self._limit])
         if sum(part.size for part in self._waiting) > MANY:
             self.settle()

@@ -25,13 +25,16 @@ Record = dict[str, Any]
 
 
 def search_blocks(
-    job: Job, gpus: int, objective: str, counts: tuple[int, int], bars: tuple[float, float], first: int, last: int
+    job: Job, gpus: int, objective: str, counts: tuple[int, int], bars: tuple[float, float, float], first: int, last: int
 ) -> tuple[Found, int]:
-    """Return what some blocks hold, and their points: a worker's task. ``bars`` are the scores worth telling of."""
+    """Return what some blocks hold, and their points: a worker's task.
+
+    ``bars`` are the scores worth telling of, of those that fit and those that do not, and the best that was found.
+    """
     keep_memory()
     space = made_once((job.digest, gpus), lambda: make_space(study_of(job), gpus))
-    best, unfit = (Best(count, bar) for count, bar in zip(counts, bars, strict=True))
-    found = Found(best, unfit)
+    best, unfit = (Best(count, bar) for count, bar in zip(counts, bars[:2], strict=True))
+    found = Found(best, unfit, landscape=Landscape(best=bars[2]))
     points = sum(search_block(found, OBJECTIVES[objective], space, block) for block in range(first, last))
     found.landscape.settle()
     return found, points
@@ -46,7 +49,7 @@ def steps(found: Found, space: Space, objective: Objective, executor: Executor) 
     size = min(max(1, (total - found.blocks) // (TASKS_EACH * workers_of(executor))), MOST_BLOCKS)
     counts = (found.best.count, found.unfit.count)
     # Calls are made as workers take them: a later one has a higher bar to pass.
-    calls = ((job, space.gpus, name, counts, (found.best.threshold, found.unfit.threshold),
+    calls = ((job, space.gpus, name, counts, (found.best.threshold, found.unfit.threshold, found.landscape.best),
               first, min(first + size, total)) for first in range(found.blocks, total, size))  # fmt: skip
     for part, points in in_order(executor, search_blocks, calls):
         found.merge(part)
