@@ -124,6 +124,20 @@ def test_what_layouts_share_is_what_each_has_alone(name):
                     assert float(getattr(point, column)) == pytest.approx(one[place], rel=1e-12)
 
 
+@pytest.mark.parametrize("more", [{}, {"dp_shard": 3}, {"tp": 1, "cp": 1}, {"pp": 1, "cp": 1}, {"pp": 7}])
+def test_devices_that_divide_nothing(more):
+    """Spaces with one stage, one replica, or no layout at all."""
+    given = {"hardware": "h100-sxm", "set": {**SMALL, "layers": 7, "global_batch": 7, **more}}
+    if "dp_shard" in more:
+        with pytest.raises(InfeasibleError, match="dp_shard does not divide"):
+            search(study_from(given), 7)
+        return
+    for row in search(study_from(given), 7)["rows"]:
+        names = ("tp", "cp", "pp", "vpp", "micro_batch", "zero", "sp", "recompute", "placement", "gpus")
+        alone = make_plan(study_from({**given, "set": {**given["set"], **{name: row[name] for name in names}}}))
+        assert float(alone.evaluate(()).step_s) == pytest.approx(row["step_s"], rel=1e-12)
+
+
 BASE = {"hardware": "a100-sxm-80gb", "model": "gpt3-175b", "set": {"global_batch": 256}}
 
 

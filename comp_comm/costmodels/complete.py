@@ -219,8 +219,10 @@ class Step(StepWork):
     @cached_property
     def costs_by_kind(self) -> StateCosts:
         """Seconds of the states of every kind of stage, along an axis before all others."""
-        rank = max(np.ndim(number) for number in vars(self.layout).values())
-        return self._costs_of(self._states_of(stacked(stage_kinds(self.context), rank)))
+        rank, kinds = max(np.ndim(number) for number in vars(self.layout).values()), stage_kinds(self.context)
+        costs = self._costs_of(self._states_of(stacked(kinds, rank)))
+        # What is the same for every kind of stage has that axis all the same.
+        return StateCosts(*(np.broadcast_to(c, (len(kinds), *c.shape)) if c.ndim == rank else c for c in costs))
 
     def _costs_of(self, states: StageStates) -> StateCosts:
         return state_costs(states, self._calls(states.messages(1.0)), self.scenario.interference)

@@ -64,7 +64,7 @@ class Space:
 
     def spans(self) -> Iterator[tuple[int, int, tuple[slice, ...]]]:
         """Yield the parts: rows from one to another, and the choices that go with them."""
-        ends = [*(begin for begin, _ in self.parts[1:]), self.rows]
+        ends = [*(begin for begin, _ in self.parts), self.rows][1:]
         for (begin, choices), end in zip(self.parts, ends, strict=True):
             yield begin, end, choices
 
