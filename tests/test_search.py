@@ -138,6 +138,15 @@ def test_devices_that_divide_nothing(more):
         assert float(alone.evaluate(()).step_s) == pytest.approx(row["step_s"], rel=1e-12)
 
 
+def test_a_number_only_some_choices_need_leaves_the_others():
+    """No profile says how fast a Trainium2's host is: layouts that keep states on the device do not care."""
+    given = {"hardware": "trainium2", "set": {**SMALL, "layers": 8, "global_batch": 16, "precision": "bf16"}}
+    both = search(study_from({**given, "sweep": {"offload_optimizer": ["off", "on"]}}), 8, top=50)
+    assert {row["offload_optimizer"] for row in both["rows"]} == {"off"}
+    assert both["rows"][0]["step_s"] == search(study_from(given), 8)["rows"][0]["step_s"]
+    assert any("host_bandwidth" in reason for reason in both["meta"]["dropped"])
+
+
 BASE = {"hardware": "a100-sxm-80gb", "model": "gpt3-175b", "set": {"global_batch": 256}}
 
 

@@ -392,7 +392,7 @@ class Step(StepWork):
 
     @property
     def may_lack(self) -> bool:
-        """Whether something of the network may be missing for some group, wherever it is placed."""
+        """Whether something of the hardware may be missing for some point, wherever its groups are placed."""
         return may_lack(self)
 
     @property

@@ -48,18 +48,14 @@ def _of_layers(step: Step) -> list[Violation]:
 
 
 def may_lack(step: Step) -> bool:
-    """Return whether something of the network may be missing for some group, wherever it is placed."""
-    return bool(np.any(np.asarray(step.layout.collective_algorithm))) or not _known(step.hardware)
+    """Return whether something of the hardware may be missing for some point, wherever its groups are placed."""
+    chosen = bool(np.any(np.asarray(step.layout.collective_algorithm)))
+    return chosen or not _known(step.hardware) or any(mask.any() for mask in _blank_numbers(step).values())
 
 
 def blank_violations(step: Step) -> list[Violation]:
     """Return the rules that what points need of the profile is known, where they break them."""
-    needs = {"memory.capacity": step.hardware.memory_capacity, "memory.bandwidth": step.hardware.memory_bandwidth,
-             "timing.gemm_efficiency": step.hardware.timing.gemm_efficiency,
-             "timing.memory_efficiency": step.hardware.timing.memory_efficiency}  # fmt: skip
-    if np.any(np.asarray(step.layout.offload_optimizer) > 0):
-        needs["memory.host_bandwidth"] = step.hardware.host_bandwidth
-    found = [blank(key, np.isnan(to_float(value)), "hardware") for key, value in needs.items()]
+    found = [blank(key, mask, "hardware") for key, mask in _blank_numbers(step).items()]
     algorithm = np.asarray(step.layout.collective_algorithm)
     if algorithm.any():
         for name, peers in step.groups():
@@ -71,6 +67,17 @@ def blank_violations(step: Step) -> list[Violation]:
     for name, peers in step.groups():
         found += [blank(key, mask, name) for key, mask in blanks(step.hardware, step.span(peers))]
     return list({rule.reason: rule for rule in found if rule.broken.any()}.values())
+
+
+def _blank_numbers(step: Step) -> dict[str, NDArray[np.bool_]]:
+    """Return where a number of a device that a step needs is not known, by its key in a profile."""
+    hardware, timing = step.hardware, step.hardware.timing
+    numbers = {"memory.capacity": hardware.memory_capacity, "memory.bandwidth": hardware.memory_bandwidth,
+               "timing.gemm_efficiency": timing.gemm_efficiency, "timing.memory_efficiency": timing.memory_efficiency,
+               "memory.host_bandwidth": hardware.host_bandwidth}  # fmt: skip
+    found = {key: np.isnan(to_float(number)) for key, number in numbers.items()}
+    found["memory.host_bandwidth"] = found["memory.host_bandwidth"] & (np.asarray(step.layout.offload_optimizer) > 0)
+    return found
 
 
 def _known(hardware: Hardware) -> bool:

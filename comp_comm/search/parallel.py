@@ -25,7 +25,7 @@ Record = dict[str, Any]
 
 
 def search_blocks(
-    job: Job, gpus: int, objective: str, counts: tuple[int, int], bars: tuple[float, float, float], first: int, last: int
+    job: Job, gpus: int, objective: str, counts: tuple[int, int], bars: tuple[float, ...], first: int, last: int
 ) -> tuple[Found, int]:
     """Return what some blocks hold, and their points: a worker's task.
 
