@@ -161,6 +161,15 @@ def test_collectives_of_shipped_profiles(profile, data, large):
 
 
 @needs_silicon
+@pytest.mark.parametrize("name", ["a100_sxm", "h100_sxm", "b200_sxm", "gb200"])
+def test_all_to_alls_of_shipped_profiles(name):
+    profile = {"a100_sxm": "a100-sxm-80gb", "gb200": "gb200-nvl72"}.get(name, name.replace("_", "-"))
+    found = check_logs([log_of(f"silicon/nccl_{name}.csv")], profile)
+    (row,) = [row for row in found.rows if row["collective"] == "all_to_all"]
+    assert row["mean_abs_error"] <= 0.10
+
+
+@needs_silicon
 def test_shipped_profiles_predict_gemms_and_attention():
     for profile, data in (("a100-sxm-80gb", "a100_sxm"), ("h100-sxm", "h100_sxm"), ("b200-sxm", "b200_sxm")):
         found = check_logs([log_of(f"silicon/{kind}_{data}.csv") for kind in ("gemm_bf16", "flash_attention_fwd_bf16")],

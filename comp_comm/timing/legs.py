@@ -14,9 +14,6 @@ from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.timing.collectives import tier_bandwidth
 from comp_comm.timing.spans import Mask, Span, Step, ring_over
 
-# Messages of a direct all-to-all do not wait for one another: a hop counts less than one of a ring.
-ALL_TO_ALL_HOP = 0.75
-
 
 class Leg(NamedTuple):
     """One leg of a collective: L, the seconds of its latency that overlap with the transfer, and X of one byte.
@@ -128,7 +125,7 @@ def all_to_all(span: Span) -> Leg:
     for step in span.steps:
         share = networks.leaving_share(span.size, step.below)
         if step.tier is span.inner:
-            share, hops = share + span.own, ALL_TO_ALL_HOP * span.chain
+            share, hops = share + span.own, step.where_crossed(networks.exchange_hops(span.local) * step.tier.latency)
         else:
             hops = step.where_crossed(step.tier.latency)
         latency = latency + hops

@@ -22,6 +22,8 @@ from comp_comm.timing.spans import Mask, Span, span_of
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
 ALGORITHMS = ("best", "ring", "tree", "hierarchical", "in_network")
+# Bytes per second of a small share on its way to one peer, in an all-to-all: about the same from A100 to GB300.
+EAGER_EXCHANGE = 8.5e9
 
 
 def collective_seconds(
@@ -30,6 +32,9 @@ def collective_seconds(
     r"""Return the seconds of one collective, alone on the network.
 
     .. math:: t = \min_a \sum_{legs} \left( s + L + X + \sqrt{L X} \right)
+
+    For an all-to-all :math:`\max(X, \min(m / n r, E))` takes the place of the X alone, with E the ``exchange_latency``
+    of the innermost tier and r `EAGER_EXCHANGE`.
 
     Parameters
     ----------
@@ -77,6 +82,8 @@ def collective_seconds(
     message = to_float(message_bytes)
     if kind == "all_reduce":
         seconds = _all_reduce_seconds(span, message, np.asarray(algorithm))
+    elif kind == "all_to_all":
+        seconds = _all_to_all_seconds(span, message)
     else:
         seconds = _seconds(span, _LEGS[kind], message)
     return np.where((span.size > 1) & (message > 0), seconds, 0.0)
@@ -91,6 +98,21 @@ def _seconds(span: Span, make: Callable[[Span], Leg], message: Array) -> Array:
     bulk = message * leg.seconds_per_byte + leg.bulk_latency + span.start
     # A library that switches at a size does so even where it loses by it; it never gains by sending more.
     return np.where(message < span.switch, np.minimum(eager, bulk), np.maximum(eager, bulk))
+
+
+def _all_to_all_seconds(span: Span, message: Array) -> Array:
+    """Return the seconds of a direct all-to-all, in which each member sends each other one 1/n of its message.
+
+    Two members agree on a large share before it moves, which takes no less than `Span.exchange`; a small share moves
+    at once with flags between its words, slowly, as long as that takes less. Either hides behind the transfer.
+    """
+    leg = span.once(legs.all_to_all)
+    transfer = message * leg.seconds_per_byte
+    seconds = half_pipelined_seconds(span.start, leg.latency, transfer)
+    if not span.exchanges:
+        return seconds
+    exchange = np.minimum(message / (span.size * EAGER_EXCHANGE), span.exchange)
+    return seconds + np.maximum(exchange - transfer, 0.0)
 
 
 def _all_reduce_seconds(span: Span, message: Array, codes: NDArray[np.int_]) -> Array:
@@ -142,7 +164,6 @@ def _in_network(span: Span, message: Array) -> Array:
 _LEGS: dict[str, Callable[[Span], Leg]] = {
     "all_gather": legs.gather_or_scatter,
     "reduce_scatter": legs.gather_or_scatter,
-    "all_to_all": legs.all_to_all,
     "send": legs.send,
 }
 _ALL_REDUCES: dict[str, Callable[[Span, Array], Array]] = {
@@ -197,6 +218,8 @@ def blanks(hardware: Hardware, group: Group | Span, kind: str = "all_reduce") ->
         if kind == "all_reduce":
             parts["tree_latency"] = given & (tier is not span.inner)
             parts["reduction_latency"] = given & (to_float(tier.reduction) > 0)
+        if kind == "all_to_all":
+            parts["exchange_latency"] = given & (tier is span.inner)
         for part, needed in {"bandwidth": step.crossed, **parts}.items():
             found.append((f"{tier.key}.{part}" if tier.key else "", needed & np.isnan(getattr(tier, part))))
     return [(key, mask) for key, mask in found if mask.any()]

@@ -52,7 +52,7 @@ class Step:
         """Whether some number of the tier is blank, for some point."""
         tier = self.tier
         known = tier.bandwidth + tier.efficiency + tier.latency + tier.entry_latency + tier.tree_latency
-        return bool(np.isnan(known).any())
+        return bool(np.isnan(known + tier.exchange_latency).any())
 
     @cached_property
     def _weight(self) -> Array:
@@ -161,6 +161,16 @@ class Span:
             if step.enters:
                 entry = np.maximum(entry, step.entry)
         return entry
+
+    @cached_property
+    def exchanges(self) -> bool:
+        """Whether members of an innermost domain take any time to agree on what they send each other."""
+        return self.inside and bool(np.any(self.inner.exchange_latency != 0))
+
+    @cached_property
+    def exchange(self) -> Array:
+        """Seconds that they take before they send each other large messages."""
+        return self.steps[0].where_crossed(self.inner.exchange_latency)
 
     @cached_property
     def domains(self) -> Array:
