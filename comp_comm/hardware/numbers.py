@@ -30,7 +30,8 @@ class Tier:
     groups inside the innermost domain take it (0: wherever it is faster, as between domains), and ``eager`` how many
     times a device's bandwidth the protocol of small messages handles, besides sending (0: it costs nothing). ``alone``
     is the share of its bandwidth left to a device that is the only one of its domain: it sends and receives by one
-    link.
+    link. A tree forwards a message in chunks: ``chunk_latency`` is what a full one adds to a level, and ``chunk_size``
+    the bytes of it per device of a domain (0: levels take the same time whatever they forward).
     """
 
     domain: Numeric
@@ -51,6 +52,8 @@ class Tier:
     eager: Numeric = 0.0
     alone: Numeric = 1.0
     exchange_latency: Numeric = 0.0
+    chunk_latency: Numeric = 0.0
+    chunk_size: Numeric = 0.0
 
 
 @dataclass(frozen=True)

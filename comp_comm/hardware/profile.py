@@ -21,7 +21,7 @@ TIER_KINDS = {
     "entry_latency": "seconds", "tree_latency": "seconds",
     "reduction": "share", "reduction_latency": "seconds", "reduction_members": "count",
     "bulk_latency": "seconds", "bulk_tree_latency": "seconds", "switch_size": "bytes", "eager": "count",
-    "alone": "share", "exchange_latency": "seconds",
+    "alone": "share", "exchange_latency": "seconds", "chunk_latency": "seconds", "chunk_size": "bytes",
 }  # fmt: skip
 # Seconds for tiers beyond the innermost whose profile says nothing; in the innermost, collectives count single hops.
 ENTRY_LATENCY, TREE_LATENCY = 13e-6, 24e-6
@@ -169,6 +169,8 @@ class Profile:
             switch_size=number("switch_size", 0.0),
             eager=number("eager", 0.0),
             alone=number("alone", 1.0),
+            chunk_latency=number("chunk_latency", 0.0),
+            chunk_size=number("chunk_size", 0.0),
             exchange_latency=number("exchange_latency", (1 - beyond) * EXCHANGE_LATENCY),
         )
 

@@ -19,13 +19,17 @@ class Leg(NamedTuple):
     """One leg of a collective: L, the seconds of its latency that overlap with the transfer, and X of one byte.
 
     Where small and large messages have protocols of their own, L is that of small ones; ``capped`` is what their
-    protocol adds to X, and ``bulk_latency`` is L of large ones (infinity: there is no such protocol).
+    protocol adds to X, and ``bulk_latency`` is L of large ones (infinity: there is no such protocol), of which
+    ``bulk_hops`` hide behind the transfer, in part. ``chunks`` are, for each tier, what the levels of a tree together
+    add to L where they forward a full chunk, and the bytes of a message that fills one.
     """
 
     latency: Numeric
     seconds_per_byte: Numeric
     capped: Numeric = 0.0
     bulk_latency: Numeric = np.inf
+    bulk_hops: Numeric = 0.0
+    chunks: tuple[tuple[Numeric, Numeric], ...] = ()
 
 
 def _turns(span: Span, turns: float) -> Leg:
@@ -34,7 +38,10 @@ def _turns(span: Span, turns: float) -> Leg:
     leg = Leg(turns * hops + (span.protocol + span.entry), (shard + span.own) * seconds_per_byte)
     if not span.two_protocols:
         return leg
-    return leg._replace(capped=shard * span.cap, bulk_latency=turns * span.bulk_ring + (span.protocol + span.entry))
+    hops = turns * span.bulk_ring
+    # In one domain none of them does.
+    hidden = np.where((span.local < span.size) & np.isfinite(hops), hops, 0.0) if span.outer else 0.0
+    return leg._replace(capped=shard * span.cap, bulk_latency=hops + (span.protocol + span.entry), bulk_hops=hidden)
 
 
 def ring(span: Span) -> Leg:
@@ -56,7 +63,8 @@ def tree(span: Span) -> Leg:
     mesh = to_float(span.inner.mesh) > 0
     if mesh.any():  # measured there: even two domains send everything twice
         passes = np.where(mesh, 2.0, passes)
-    leg = Leg(climb + (span.protocol + span.entry), np.maximum(within, passes * ring_over(span.outer)[1]))
+    leg = Leg(climb + (span.protocol + span.entry), np.maximum(within, passes * ring_over(span.outer)[1]),
+              chunks=tuple(_chunks(step) for step in span.outer if step.chunked))  # fmt: skip
     if not span.two_protocols:
         return leg
     bulk = 2 * span.bulk_chain + (span.protocol + span.entry)
@@ -70,6 +78,13 @@ def tree(span: Span) -> Leg:
 def _tree_seconds(step: Step) -> Array:
     """Return the latency of a tree over the domains of the tier below a step, one way."""
     return step.where_crossed(networks.tree_levels(step.domains_below / step.domains) * step.tier.tree_latency)
+
+
+def _chunks(step: Step) -> tuple[Array, Array]:
+    """Return what full chunks add to the levels of a tree, up and down, and the bytes of a message that fills them."""
+    levels = networks.tree_levels(step.domains_below / step.domains)
+    full = np.where(to_float(step.tier.chunk_size) > 0, step.tier.chunk_size, 1.0) * step.below
+    return step.where_crossed(2 * levels * step.tier.chunk_latency), full
 
 
 def _climb(span: Span, steps: tuple[Step, ...]) -> tuple[Numeric, Numeric]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.formulas.networks import half_pipelined_seconds
+from comp_comm.formulas.networks import half_pipelined_seconds, overlapped_seconds
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.timing import legs
 from comp_comm.timing.collectives import Group
@@ -92,12 +92,21 @@ def collective_seconds(
 def _seconds(span: Span, make: Callable[[Span], Leg], message: Array) -> Array:
     leg = span.once(make)
     if not span.two_protocols or np.all(np.isinf(leg.bulk_latency)):
-        return half_pipelined_seconds(span.start, leg.latency, message * (leg.seconds_per_byte + leg.capped))
-    small = np.minimum(message, span.switch)
-    eager = half_pipelined_seconds(span.start, leg.latency, small * (leg.seconds_per_byte + leg.capped))
-    bulk = message * leg.seconds_per_byte + leg.bulk_latency + span.start
+        return _eager_seconds(span, leg, message)
+    eager = _eager_seconds(span, leg, np.minimum(message, span.switch))
+    transfer = message * leg.seconds_per_byte
+    bulk = transfer + leg.bulk_latency + span.start
+    if np.any(leg.bulk_hops != 0):
+        bulk = bulk - overlapped_seconds(leg.bulk_hops, transfer)
     # A library that switches at a size does so even where it loses by it; it never gains by sending more.
     return np.where(message < span.switch, np.minimum(eager, bulk), np.maximum(eager, bulk))
+
+
+def _eager_seconds(span: Span, leg: Leg, message: Array) -> Array:
+    latency = leg.latency
+    for seconds, full in leg.chunks:
+        latency = latency + seconds * np.minimum(message / full, 1.0)
+    return half_pipelined_seconds(span.start, latency, message * (leg.seconds_per_byte + leg.capped))
 
 
 def _all_to_all_seconds(span: Span, message: Array) -> Array:

@@ -85,6 +85,11 @@ class Step:
         return np.where(self.crossed, crossings * each, 0.0)
 
     @cached_property
+    def chunked(self) -> bool:
+        """Whether a level of a tree takes longer for a full chunk than for an empty message."""
+        return bool(np.any(to_float(self.tier.chunk_latency) > 0))
+
+    @cached_property
     def capped_seconds_per_byte(self) -> Numeric:
         """Seconds that the protocol of small messages adds to each byte a device sends."""
         share = to_float(self.tier.eager)
