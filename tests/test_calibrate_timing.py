@@ -112,16 +112,18 @@ def test_one_device_a_domain_shares_its_link_with_itself():
 
 
 def test_hops_between_domains_hide_behind_a_large_transfer():
-    """Ring of 16: 14 hops of 6 us in nodes and 1 of 20 us between, of 104 us in all; the rest is not of the ring."""
+    """Ring of 32: 28 hops of 6 us in nodes and 3 of 20 us between are 228 us, of which all but a third can hide."""
     hardware = device(replace(NODE, bulk_latency=6 * US), replace(FABRIC, bulk_latency=20 * US))
     message = 2.0**26
-    transfer = 15 / 16 * message / 200e9
-    want = 15 * US + 104 * US + transfer - 104 * US * transfer / (104 * US + transfer)
-    assert seconds(hardware, message, "all_gather", 16) == pytest.approx(want, rel=1e-12)
-    # In one node nothing hides, beside a larger group too.
-    both = collective_seconds(hardware, "all_gather", message, Group(np.array([8, 16])))
+    transfer = 31 / 32 * message / 200e9
+    want = 15 * US + 228 * US + transfer - 152 * US * transfer / (152 * US + transfer)
+    assert seconds(hardware, message, "all_gather", 32) == pytest.approx(want, rel=1e-12)
+    # In one node and in two nothing hides, beside a larger group too.
     alone = 5 * US + 42 * US + 7 / 8 * message / 200e9
-    assert both.tolist() == pytest.approx([alone, want], rel=1e-12)
+    two = 15 * US + 104 * US + 15 / 16 * message / 200e9
+    assert seconds(hardware, message, "all_gather", 16) == pytest.approx(two, rel=1e-12)
+    found = collective_seconds(hardware, "all_gather", message, Group(np.array([8, 16, 32])))
+    assert found.tolist() == pytest.approx([alone, two, want], rel=1e-12)
 
 
 @pytest.mark.parametrize(("kilobytes", "filled"), [(40, 0.1), (200, 0.5), (400, 1), (40_000, 1)])

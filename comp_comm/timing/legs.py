@@ -20,8 +20,8 @@ class Leg(NamedTuple):
 
     Where small and large messages have protocols of their own, L is that of small ones; ``capped`` is what their
     protocol adds to X, and ``bulk_latency`` is L of large ones (infinity: there is no such protocol), of which
-    ``bulk_hops`` hide behind the transfer, in part. ``chunks`` are, for each tier, what the levels of a tree together
-    add to L where they forward a full chunk, and the bytes of a message that fills one.
+    ``bulk_hops`` and the transfer hide each other, in part. ``chunks`` are, for each tier, what the levels of a tree
+    together add to L where they forward a full chunk, and the bytes of a message that fills one.
     """
 
     latency: Numeric
@@ -39,9 +39,11 @@ def _turns(span: Span, turns: float) -> Leg:
     if not span.two_protocols:
         return leg
     hops = turns * span.bulk_ring
-    # In one domain none of them does.
-    hidden = np.where((span.local < span.size) & np.isfinite(hops), hops, 0.0) if span.outer else 0.0
-    return leg._replace(capped=shard * span.cap, bulk_latency=hops + (span.protocol + span.entry), bulk_hops=hidden)
+    leg = leg._replace(capped=shard * span.cap, bulk_latency=hops + (span.protocol + span.entry))
+    if not span.outer:
+        return leg
+    hides = networks.hiding_share(span.domains)
+    return leg._replace(bulk_hops=np.where(np.isfinite(hops), hops, 0.0) * hides)
 
 
 def ring(span: Span) -> Leg:
