@@ -169,6 +169,21 @@ def test_all_to_alls_of_shipped_profiles(name):
     assert row["mean_abs_error"] <= 0.10
 
 
+@pytest.mark.skipif(not (SHARED / "measured").is_dir(), reason="measured collectives are not beside the checkout")
+@pytest.mark.parametrize(
+    ("profile", "gpu", "rows"),
+    [("h200-sxm", "H200-141GB-SXM", 200), ("b300-sxm", "B300-SXM", 180), ("gb300-nvl72", "GB300", 100)],
+)
+def test_collectives_of_other_shipped_profiles(profile, gpu, rows):
+    only = {"gpu": [gpu], "gpus_per_node": ["4", "8"], "n_gpus": ["2", "4", "8"]}
+    found = check_logs([read_log(str(SHARED / "measured" / "collectives.csv"), only)], profile)
+    assert sum(row["n"] for row in found.by_size) >= rows
+    for kinds in (("all_to_all",), ("all_reduce", "all_gather", "reduce_scatter")):
+        chosen = [row for row in found.by_size if row["collective"] in kinds]
+        mean = sum(r["n"] * r["mean_abs_error"] for r in chosen) / sum(r["n"] for r in chosen)
+        assert mean <= 0.10, (kinds, mean)
+
+
 @needs_silicon
 def test_shipped_profiles_predict_gemms_and_attention():
     for profile, data in (("a100-sxm-80gb", "a100_sxm"), ("h100-sxm", "h100_sxm"), ("b200-sxm", "b200_sxm")):
