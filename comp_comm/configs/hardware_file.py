@@ -40,6 +40,7 @@ SWITCH_KEYS = {"tiers": "use_tiers", "ring": "ring_limit"}
 NEVER_BLANK = {
     "domain": "give the devices it connects, or leave it out for the outermost tier",
     "axes": "give the axes of the torus, or leave it out",
+    "exchange_latency": "leave it out for what is usual, or give 0",
     "use_tiers": "used or ignored",
     "ring_limit": "exact or limit",
 }

@@ -68,8 +68,7 @@ def _known(hardware: Hardware) -> bool:
     for tier in hardware.tiers:
         if outermost or not tier.key:
             break
-        numbers = (tier.bandwidth, tier.latency, tier.efficiency, tier.entry_latency, tier.tree_latency, tier.reduction,
-                   tier.exchange_latency)  # fmt: skip
+        numbers = (tier.bandwidth, tier.latency, tier.efficiency, tier.entry_latency, tier.tree_latency, tier.reduction)
         if any(np.isnan(to_float(number)).any() for number in numbers):
             return False
         outermost = bool(np.isinf(to_float(tier.domain)).all())
