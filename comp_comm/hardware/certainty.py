@@ -63,8 +63,8 @@ def collective_certainty(profile: Profile) -> tuple[Certainty, Certainty]:
     --------
     >>> from comp_comm.configs.hardware_file import load_profile
     >>> inside, across = collective_certainty(load_profile("h100-sxm"))
-    >>> inside.source[:29], across.band.high
-    ('fitted by compcomm calibrate o', 4.0)
+    >>> inside.source[:28], across.band.high
+    ('fitted by compcomm calibrate', 4.0)
     >>> [known.band is None for known in collective_certainty(load_profile("perlmutter"))]
     [True, True]
     """
