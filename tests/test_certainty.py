@@ -101,7 +101,7 @@ def test_the_bands_are_shown(compcomm):
     assert "in a scale-up domain and across scale-up domains: fitted by compcomm" in text
     assert "low (ms)" not in text
     _, text = compcomm("hardware", "show", "h100-sxm")
-    assert "collectives across scale-up domains: from the data sheet, 22 % off" in text
+    assert "collectives across scale-up domains: from the data sheet, 20 % off" in text
 
 
 # --- the measurements the bands are from -----------------------------------------------------------------------------
@@ -122,14 +122,15 @@ SYSTEMS = {
     "a100_sxm/comm": A100, "h100_sxm/comm": H100, "h200_sxm/comm": H100, "b200_sxm/comm": B200, "b300_sxm/comm": B300,
     "gb200/comm": B200, "gb300/comm": B300, "DGX-H100 pod": H100, "8x H200 node": H100, "single A100 node": A100,
     "AWS 1x P6": B200, "AAC8 MI300X": sheet(448, 50, mesh=1.0), "vidur a100_dgx": A100, "AWS 2x p5.": H100,
-    "AWS 2x p4de": sheet(300, 12.5), "AWS 4x P6": B200, "A3 Ultra": H100, "A3 Mega": sheet(450, 25, reduction=0.63),
-    "2x MI355X": sheet(537.6, 50, mesh=1.0),
+    "AWS 2x p4de": sheet(300, 6.25), "AWS 4x P6": B200, "A3 Ultra": H100, "A3 Mega": sheet(450, 25, reduction=0.63),
+    "2x MI355X": sheet(537.6, 50, mesh=1.0), "A3 High": sheet(450, 12.5, reduction=0.63), "2x BM.GPU.H100": H100,
+    "Nebius 2x H100": H100, "2x BM.GPU.MI300X": sheet(448, 50, mesh=1.0),
 }  # fmt: skip
 KINDS = ("all_reduce", "all_gather", "reduce_scatter")
 
 
-def small_rows():
-    """Yield system, devices, a node's, kind, bytes and seconds of measured collectives of 1 KiB to 1 MiB."""
+def measured_rows():
+    """Yield system, devices, a node's, kind, bytes and seconds of measured collectives."""
     with (DATA / "measured" / "collectives.csv").open() as file:
         for row in csv.DictReader(file):
             for name in SYSTEMS:
@@ -148,17 +149,24 @@ def small_rows():
 
 @pytest.mark.skipif(not (DATA / "measured").is_dir(), reason="measured collectives are not beside the checkout")
 def test_eight_of_ten_small_collectives_lie_in_the_band():
-    ratios = {}
-    for name, devices, local, kind, size, seconds in small_rows():
+    """And large ones are as far off as is said, in the mean over systems."""
+    ratios, errors = {}, {}
+    for name, devices, local, kind, size, seconds in measured_rows():
         hardware = sheet(300, 25, 4, mesh=1.0) if name == "perlmutter" else SYSTEMS[name]
         inside = local == devices
         stride = 1.0 if inside else float(hardware.tiers[0].domain) / local
-        if 1024 <= size < LARGE and seconds > 0:
+        if size >= 1024 and seconds > 0:
             predicted = float(collective_seconds(hardware, kind, size, Group(devices, stride)))
-            ratios.setdefault((inside, name), []).append(seconds / predicted)
+            if size < LARGE:
+                ratios.setdefault((inside, name), []).append(seconds / predicted)
+            else:
+                errors.setdefault((inside, name), []).append(abs(predicted / seconds - 1))
     for inside, band in ((True, IN_A_DOMAIN), (False, ACROSS_DOMAINS)):
         found = [np.array(values) for (where, _), values in ratios.items() if where == inside]
         low, high = (np.mean([np.mean(r < band.low) for r in found]), np.mean([np.mean(r > band.high) for r in found]))
         assert low == pytest.approx(0.1, abs=0.03)
         assert high == pytest.approx(0.1, abs=0.03)
         assert (len(found), sum(map(len, found))) == (band.systems, band.rows)
+        means = [np.mean(values) for (where, _), values in errors.items() if where == inside]
+        assert np.mean(means) == pytest.approx(band.error, abs=0.005)
+        assert len(means) == (14 if inside else 11)

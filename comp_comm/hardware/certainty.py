@@ -31,7 +31,7 @@ class Band(NamedTuple):
 # (two each), B300, GB200, GB300, MI300X. Across: Perlmutter, AWS p4de, p5 and P6-B200, GCP A3 Ultra and A3 Mega, two
 # nodes of MI355X; the errors also A3 High, Nebius, and Oracle's H100 and MI300X, which have no small rows.
 IN_A_DOMAIN = Band(0.65, 2.0, 0.12, 584, 14)
-ACROSS_DOMAINS = Band(0.99, 4.0, 0.22, 285, 7)
+ACROSS_DOMAINS = Band(0.99, 4.0, 0.2, 285, 7)
 
 
 class Certainty(NamedTuple):
