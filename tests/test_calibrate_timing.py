@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from comp_comm.formulas.kernels import fused_attention_seconds, gemm_seconds, lone_tile_steps, tile_steps
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.timing.collectives import Group
-from comp_comm.timing.network import KINDS, collective_seconds
+from comp_comm.timing.network import ALGORITHMS, KINDS, collective_seconds
 
 US = 1e-6
 NODE = Tier(8, 400e9, 1 * US, 0.5)
@@ -111,13 +111,38 @@ def test_one_device_a_domain_shares_its_link_with_itself():
     assert seconds(alone, message, "all_gather", 16) == seconds(device(NODE, FABRIC), message, "all_gather", 16)
 
 
+def test_hops_between_domains_hide_behind_a_large_transfer():
+    """Ring of 32: 28 hops of 6 us in nodes and 3 of 20 us between are 228 us, of which all but a third can hide."""
+    hardware = device(replace(NODE, bulk_latency=6 * US), replace(FABRIC, bulk_latency=20 * US))
+    message = 2.0**26
+    transfer = 31 / 32 * message / 200e9
+    want = 15 * US + 228 * US + transfer - 152 * US * transfer / (152 * US + transfer)
+    assert seconds(hardware, message, "all_gather", 32) == pytest.approx(want, rel=1e-12)
+    # In one node and in two nothing hides, beside a larger group too.
+    alone = 5 * US + 42 * US + 7 / 8 * message / 200e9
+    two = 15 * US + 104 * US + 15 / 16 * message / 200e9
+    assert seconds(hardware, message, "all_gather", 16) == pytest.approx(two, rel=1e-12)
+    found = collective_seconds(hardware, "all_gather", message, Group(np.array([8, 16, 32])))
+    assert found.tolist() == pytest.approx([alone, two, want], rel=1e-12)
+
+
+@pytest.mark.parametrize(("kilobytes", "filled"), [(40, 0.1), (200, 0.5), (400, 1), (40_000, 1)])
+def test_a_tree_forwards_chunks(kilobytes, filled):
+    """4 nodes of 8: a chunk of 50 KB a device is full at 400 KB, and adds 15 us to each of 2 levels, up and down."""
+    chunked = device(NODE, replace(FABRIC, chunk_latency=15 * US, chunk_size=50e3))
+    latency = (5 + 10 + 14 + 80 + 4 * 15 * filled) * US
+    transfer = 2 * kilobytes * 1e3 / 200e9
+    found = float(collective_seconds(chunked, "all_reduce", kilobytes * 1e3, Group(32), ALGORITHMS.index("tree")))
+    assert found == pytest.approx(latency + transfer + np.sqrt(latency * transfer), rel=1e-12)
+
+
 tiers = st.builds(
-    lambda bulk, tree, switch, eager: (
+    lambda bulk, tree, switch, eager, chunk: (
         replace(NODE, bulk_latency=bulk, switch_size=switch),
-        replace(FABRIC, bulk_latency=bulk, bulk_tree_latency=tree, eager=eager),
+        replace(FABRIC, bulk_latency=bulk, bulk_tree_latency=tree, eager=eager, chunk_latency=chunk, chunk_size=5e4),
     ),
     st.sampled_from([0.0, 2 * US, 20 * US]), st.sampled_from([0.0, 30 * US]),
-    st.sampled_from([0.0, 2.0**17, 2.0**21]), st.sampled_from([0.0, 0.5, 3.0]),
+    st.sampled_from([0.0, 2.0**17, 2.0**21]), st.sampled_from([0.0, 0.5, 3.0]), st.sampled_from([0.0, 15 * US]),
 )  # fmt: skip
 
 

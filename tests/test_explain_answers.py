@@ -191,9 +191,10 @@ def test_in_one_domain_the_network_is_its_tier(compcomm):
 
 
 @pytest.mark.parametrize("seq_len", [128, 8192])
-@pytest.mark.parametrize("hardware", ["h100-sxm", "a100-sxm-80gb", "mi300x"])
+@pytest.mark.parametrize("hardware", ["h100-sxm", "a100-sxm-80gb", "mi300x", "perlmutter"])
 def test_the_row_of_latency_scales_every_latency_of_the_network(hardware, seq_len):
-    point = {"layers": 4, "hidden": 4096, "heads": 32, "vocab": 1024, "seq_len": seq_len, "gpus": 64, "tp": 8}
+    point = {"layers": 4, "hidden": 4096, "heads": 32, "vocab": 1024, "seq_len": seq_len, "gpus": 64, "tp": 2,
+             "cp": 2, "cp_comm": "all_to_all"}  # fmt: skip
     step = make_plan(study_from({"hardware": hardware, "set": point})).evaluate(())
     (row,) = [row for row in sensitivity(step, (2.0,)) if row["number"] == "latency"]
     names = [item.name for item in fields(Tier) if item.name.endswith("latency")]

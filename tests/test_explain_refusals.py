@@ -111,6 +111,14 @@ def test_a_broken_rule_is_refused_with_its_reason(refused, more, reason):
     assert reason in refused("explain", *(word for pair in given.items() for word in pair))
 
 
+def test_an_exchange_cannot_be_blank(refused, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("extends: h100-sxm\nnetwork: {scale-up: {exchange_latency: null}}\n")
+    said = refused("explain", "--hardware", str(path), *MODEL, "--gpus", "8")
+    assert "exchange_latency" in said
+    assert "leave it out for what is usual, or give 0" in said
+
+
 # Each is of something this point does not have.
 MEANINGLESS = [("--gpus", "8", "--etp", "2"), ("--encoder-seq-len", "128"), ("--classes", "10"),
                ("--patch-features", "768"), ("--position", "rope", "--max-positions", "512")]  # fmt: skip

@@ -119,9 +119,26 @@ def test_reduction_in_the_fabric():
 
 def test_all_to_all():
     """8 devices: (7/8 + 0.4/8) of 1.6 GB at 200 GB/s. 16: half of it goes to the other node, at 50 GB/s each."""
-    assert seconds("all_to_all", M, 8) == pytest.approx(leg(3, 5 + 0.75 * 7, 7400), rel=1e-12)
-    assert seconds("all_to_all", M, 16) == pytest.approx(leg(3, 5 + 0.75 * 7 + 5 + 10, 16000), rel=1e-12)
+    assert seconds("all_to_all", M, 8) == pytest.approx(leg(3, 5 + 1.13 * 3, 7400), rel=1e-12)
+    assert seconds("all_to_all", M, 16) == pytest.approx(leg(3, 5 + 1.13 * 3 + 5 + 10, 16000), rel=1e-12)
     assert seconds("all_to_all", M, 2, 8) == pytest.approx(leg(3, 5 + 5 + 10, 16000), rel=1e-12)
+
+
+@pytest.mark.parametrize(("kilobytes", "exchange"), [(8.5, 0.5), (34, 2.0), (85, 5.0), (850, 5.0)])
+def test_devices_agree_on_a_large_share_before_they_exchange_it(kilobytes, exchange):
+    """Two devices: half a message is 4.25 KB, 0.5 us at 8.5 GB/s; 42.5 KB and more take 5 us, behind which they move.
+
+    The transfer is (1/2 + 0.4/2) of the message at 200 GB/s, at most 3 us.
+    """
+    hardware = device(replace(NODE, exchange_latency=5 * US), FABRIC)
+    transfer = 0.7 * kilobytes / 200
+    assert transfer < exchange
+    expected = leg(3, 5 + 1.13, transfer) + (exchange - transfer) * US
+    assert seconds("all_to_all", kilobytes * 1e3, 2, hardware=hardware) == pytest.approx(expected, rel=1e-12)
+    assert seconds("all_to_all", M, 2, hardware=hardware) == seconds("all_to_all", M, 2)
+    assert seconds("all_to_all", kilobytes * 1e3, 2, 8, hardware=hardware) == seconds(
+        "all_to_all", kilobytes * 1e3, 2, 8
+    )
 
 
 def test_send():
@@ -245,7 +262,8 @@ def tiers(draw):
     return tuple(
         Tier(domain, draw(st.floats(1e9, 1e12)), draw(LATENCIES), draw(SHARES), draw(st.sampled_from([0.0, 1.0])),
              draw(st.sampled_from([1.0, 3.0])), f"network.{number}", draw(LATENCIES), draw(LATENCIES),
-             draw(st.sampled_from([0.0, 0.6])), draw(LATENCIES), draw(st.sampled_from([2.0, 8.0])))
+             draw(st.sampled_from([0.0, 0.6])), draw(LATENCIES), draw(st.sampled_from([2.0, 8.0])),
+             exchange_latency=draw(LATENCIES))
         for number, domain in enumerate(domains)
     )  # fmt: skip
 
@@ -385,6 +403,19 @@ def test_blank_numbers_matter_where_they_are_needed(kind, part):
     assert np.array_equal(times[:3], collective_seconds(DEVICE, kind, M, Group(sizes))[:3])
 
 
+def test_a_blank_exchange_matters_to_an_all_to_all_alone():
+    hardware = device(replace(NODE, exchange_latency=np.nan), FABRIC)
+    sizes, strides = np.array([1, 8, 16, 8]), np.array([1, 1, 1, 8])
+    for kind in KINDS:
+        expected = [False, True, True, False] if kind == "all_to_all" else [False] * 4
+        times = collective_seconds(hardware, kind, 1e4, Group(sizes, strides))
+        assert np.isnan(times).tolist() == expected
+        found = blanks(hardware, Group(sizes, strides), kind)
+        assert [(key, mask.tolist()) for key, mask in found] == (
+            [("network.node.exchange_latency", expected)] if any(expected) else []
+        )
+
+
 def test_a_blank_inner_tier_does_not_matter_to_groups_beyond_it():
     blank = replace(NODE, bandwidth=np.nan, latency=np.nan, efficiency=np.nan)
     sizes, strides = np.array([8, 8, 4]), np.array([1, 8, 16])
@@ -417,11 +448,12 @@ def test_blank_start_and_reduction():
 
 
 def test_defaults_of_a_profile():
-    """What a file leaves out: 13 us to enter and 24 us a tree level beyond the innermost tier, none inside it."""
+    """What a file leaves out: 13 us to enter, 24 us a tree level beyond the innermost tier, 5 us to exchange in it."""
     v100 = load_profile("v100-sxm-32gb").hardware("fp16")
     inner, outer = v100.tiers
     assert (inner.entry_latency, inner.tree_latency, inner.reduction) == (0.0, 0.0, 0.0)
     assert (outer.entry_latency, outer.tree_latency, outer.reduction) == (13e-6, 24e-6, 0.0)
+    assert (inner.exchange_latency, outer.exchange_latency) == (5e-6, 0.0)
     assert v100.timing.collective_latency == 9.5e-6
     assert v100.timing.own_shard == 0.4
     gb200 = load_profile("gb200-nvl72").hardware("bf16").tiers[0]

@@ -233,13 +233,13 @@ def held_out(found: Fit, precision: str, samples: Sequence[Sample], seed: int, f
     places = [chance.permutation(len(sample.seconds)) % folds for sample in samples]
     predicted = [np.full(len(sample.seconds), np.nan) for sample in samples]
     for fold in range(folds):
-        again = _again(found, precision, samples, [place != fold for place in places]).hardware(precision)
+        again = refitted(found, precision, samples, [place != fold for place in places]).hardware(precision)
         for sample, place, values in zip(samples, places, predicted, strict=True):
             values[place == fold] = sample.predict(again)[place == fold]
     return predicted
 
 
-def _again(found: Fit, precision: str, samples: Sequence[Sample], masks: Sequence[NDArray[np.bool_]]) -> Profile:
+def refitted(found: Fit, precision: str, samples: Sequence[Sample], masks: Sequence[NDArray[np.bool_]]) -> Profile:
     """Return the profile with the numbers of a fit found anew, from other rows, each operator's from its own."""
     numbers: dict[str, float] = {}
     for operator in dict.fromkeys(sample.operator for sample in samples):

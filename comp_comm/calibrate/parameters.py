@@ -85,6 +85,8 @@ def collective_parameters(profile: Profile, inside: bool, across: bool) -> tuple
             Parameter(f"{key}.bulk_latency", 1 * US, 500 * US, 20 * US, extra=True),
             Parameter(f"{key}.bulk_tree_latency", 1 * US, 500 * US, 45 * US, extra=True),
             Parameter(f"{key}.eager", 0.02, 50.0, 0.4, extra=True),
+            Parameter(f"{key}.chunk_latency", 1 * US, 500 * US, 15 * US, extra=True),
+            Parameter(f"{key}.chunk_size", 1e3, 10e6, 50e3, extra=True),
         ]
     return tuple(found)
 

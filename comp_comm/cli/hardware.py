@@ -12,6 +12,7 @@ from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import SWITCH_KEYS, SWITCHES, load_profile
 from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.fields import PRECISION_BYTES
+from comp_comm.hardware.certainty import collective_certainty
 from comp_comm.hardware.lint import lint
 from comp_comm.hardware.profile import Number, Profile
 from comp_comm.hardware.ratio import ratio, scale_out_key, scale_up_key, sixteen_bit_peak
@@ -81,6 +82,7 @@ def show_command(name: str, path: str | None, form: str | None) -> int:
     heading = [f"{profile.name}: {profile.title} ({profile.vendor}, {profile.year})"]
     heading += [f"{tier}: {topology}" for tier, topology in profile.topologies.items()]
     heading += [f"timing {preset}: {title}" for preset, title in profile.preset_titles.items()]
+    heading += [f"collectives {known.where}: {known.words}" for known in collective_certainty(profile)]
     shown = ("key", "value", "certainty", "source", "date")
     notes = [f"note: {text}" for text in profile.notes]
     return options.write(path, lambda out: write_answer(out, form, rows, meta, shown, heading, notes))

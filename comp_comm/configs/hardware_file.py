@@ -40,6 +40,7 @@ SWITCH_KEYS = {"tiers": "use_tiers", "ring": "ring_limit"}
 NEVER_BLANK = {
     "domain": "give the devices it connects, or leave it out for the outermost tier",
     "axes": "give the axes of the torus, or leave it out",
+    "exchange_latency": "leave it out for what is usual, or give 0",
     "use_tiers": "used or ignored",
     "ring_limit": "exact or limit",
 }
@@ -48,7 +49,7 @@ MAX_EXTENDS = 8
 # What a number of a kind may be: far wider than any device, narrow enough that no time overflows.
 PLAUSIBLE = {
     "FLOP/s": (1e6, 1e24), "bytes": (1e6, 1e18), "bytes/s": (1e3, 1e21), "seconds": (0.0, 1e3), "share": (1e-6, 1.0),
-    "count": (0.0, 1e12), "switch_size": (1.0, 1e12),
+    "count": (0.0, 1e12), "switch_size": (1.0, 1e12), "chunk_size": (1.0, 1e12),
 }  # fmt: skip
 
 

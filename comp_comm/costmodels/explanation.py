@@ -118,13 +118,15 @@ def _messages(step: Step) -> list[Record]:
     found = []
     for item in counted_calls(step):
         message = item.call.message
+        span = step.span(message.peers)
+        across = bool(span.local < span.size)
         for phase in ("forward", "recompute", "backward", "step"):
             calls = float(getattr(item, phase))
             found.append({
                 "operation": message.name, "part": item.part, "phase": phase, "kind": message.kind,
                 "group": message.group, "calls": calls, "formula": message.formula, "flops": 0.0, "hbm_bytes": 0.0,
                 "message_bytes": float(message.message_bytes), "wire_bytes": float(wire_bytes(message)),
-                "seconds": calls * float(item.call.seconds),
+                "seconds": calls * float(item.call.seconds), "across_domains": across,
             })  # fmt: skip
     return found
 

@@ -11,7 +11,10 @@ import numpy as np
 from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.hardware.numbers import Hardware, Tier
 
-LATENCIES = ("latency", "entry_latency", "tree_latency", "reduction_latency", "bulk_latency", "bulk_tree_latency")
+LATENCIES = (
+    "latency", "entry_latency", "tree_latency", "reduction_latency", "bulk_latency", "bulk_tree_latency",
+    "exchange_latency", "chunk_latency",
+)  # fmt: skip
 
 
 def evolve(

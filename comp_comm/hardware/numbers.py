@@ -21,15 +21,17 @@ class Tier:
     Of collectives: ``entry_latency`` seconds that crossing the tier adds to each of them, once; ``tree_latency``
     seconds of one level of a tree over domains of the tier below; ``reduction`` share of the bandwidth at which the
     network reduces messages by itself (0: it cannot), ``reduction_latency`` the seconds of that, and
-    ``reduction_members`` how many devices of a domain it takes. Here all latencies are 0; a profile that leaves one out
-    gets what is usual.
+    ``reduction_members`` how many devices of a domain it takes, and ``exchange_latency`` seconds that two of its
+    devices take to start sending large messages to each other, in an all-to-all. Here all latencies are 0; a profile
+    that leaves one out gets what is usual.
 
     Of libraries that carry large messages by another protocol: ``bulk_latency`` seconds of one of its hops and
     ``bulk_tree_latency`` of one of its levels (0: there is one protocol), ``switch_size`` bytes per device from which
     groups inside the innermost domain take it (0: wherever it is faster, as between domains), and ``eager`` how many
     times a device's bandwidth the protocol of small messages handles, besides sending (0: it costs nothing). ``alone``
     is the share of its bandwidth left to a device that is the only one of its domain: it sends and receives by one
-    link.
+    link. A tree forwards a message in chunks: ``chunk_latency`` is what a full one adds to a level, and ``chunk_size``
+    the bytes of it per device of a domain (0: levels take the same time whatever they forward).
     """
 
     domain: Numeric
@@ -49,6 +51,9 @@ class Tier:
     switch_size: Numeric = 0.0
     eager: Numeric = 0.0
     alone: Numeric = 1.0
+    exchange_latency: Numeric = 0.0
+    chunk_latency: Numeric = 0.0
+    chunk_size: Numeric = 0.0
 
 
 @dataclass(frozen=True)

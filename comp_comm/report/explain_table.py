@@ -24,6 +24,7 @@ def write_explanation(out: IO[str], found: Record, style: str) -> None:
     _section(out, "Communication of a device (hidden ran under compute; bytes of a step)", _comm_rows(found), style)
     write_memory(out, found["memory"], style)
     _section(out, "Operations of a device of the slowest stage", _operation_rows(found["operations"]), style)
+    _write_certainty(out, found, style)
     _section(out, "What binds: the step if one number of the hardware were larger", _sensitivity_rows(found), style)
     _write_verdict(out, found, style)
 
@@ -95,6 +96,27 @@ def _operation_rows(operations: Sequence[Record]) -> list[Record]:
          "time (ms)": f"{1e3 * op['seconds']:.4g}", "share (%)": f"{100 * op['share']:.2f}"}
         for op in operations
     ]  # fmt: skip
+
+
+def _write_certainty(out: IO[str], found: Record, style: str) -> None:
+    """Write what the seconds of collectives are from, and the band of those that the data sheet does not tell."""
+    if not found["collectives"]:
+        return
+    title = "How sure the collectives are"
+    out.write(f"\n### {title}\n" if style == "markdown" else f"\n{title}\n")
+    for words in dict.fromkeys(known["words"] for known in found["collectives"]):
+        where = " and ".join(known["where"] for known in found["collectives"] if known["words"] == words)
+        out.write("\n")
+        table.write_line(out, f"{where}: {words}", style)
+    rows = [
+        {"below 1 MiB": op["operation"], "phase": op["phase"], "group": op["group"], "calls": f"{op['calls']:.6g}",
+         "MB": f"{op['message_bytes'] / 1e6:.4g}", "low (ms)": f"{1e3 * op['low_s']:.4g}",
+         "time (ms)": f"{1e3 * op['seconds']:.4g}", "high (ms)": f"{1e3 * op['high_s']:.4g}"}
+        for op in found["operations"] if op["low_s"] is not None
+    ]  # fmt: skip
+    if rows:
+        out.write("\n")
+        table.write_records(out, rows, list(rows[0]), style)
 
 
 def _bytes(op: Record) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -13,7 +14,9 @@ from comp_comm.costmodels.complete_columns import GIB
 from comp_comm.costmodels.explanation import explain_step, memory_parts
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.hardware.certainty import LARGE, Certainty, collective_certainty
 from comp_comm.hardware.evolution import evolve
+from comp_comm.hardware.profile import Profile
 from comp_comm.sweep.plan import Plan, make_plan, notes
 from comp_comm.sweep.result import meta
 
@@ -68,7 +71,34 @@ def explain(study: Study) -> Record:
     """
     plan, step = point_of(study)
     found = {"meta": point_meta(plan, "explain"), **explain_step(step), **verdict(step)}
+    (profile,) = study.profiles
+    found |= banded(found["operations"], profile)
     return {**found, "sensitivity": sensitivity(step)}
+
+
+def banded(operations: Sequence[Record], profile: Profile) -> Record:
+    """Return operations with the band of their seconds, and how sure a profile's collectives are, as far as used.
+
+    Only collectives below 1 MiB have a band, and only where no measurement of the device is behind them: for the
+    others ``low_s`` and ``high_s`` are None.
+    """
+    inside, across = collective_certainty(profile)
+    found, used = [], []
+    for op in operations:
+        low = high = None
+        if op["group"]:
+            known = across if op["across_domains"] else inside
+            used.append(known)
+            if known.band is not None and op["message_bytes"] < LARGE:
+                low, high = (op["seconds"] * factor for factor in known.band[:2])
+        share = {"low_s": low, "high_s": high}
+        found.append({name: value for name, value in op.items() if name != "across_domains"} | share)
+    return {"operations": found, "collectives": [_known(each) for each in (inside, across) if each in used]}
+
+
+def _known(certainty: Certainty) -> Record:
+    band = certainty.band._asdict() if certainty.band else None
+    return {"where": certainty.where, "words": certainty.words, "data_sheet": band}
 
 
 def memory(study: Study) -> Record:

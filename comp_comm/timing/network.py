@@ -8,36 +8,22 @@ touch nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas import collectives, networks
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.formulas.networks import half_pipelined_seconds
+from comp_comm.formulas.networks import half_pipelined_seconds, overlapped_seconds
 from comp_comm.hardware.numbers import Hardware
-from comp_comm.timing.collectives import Group, tier_bandwidth
-from comp_comm.timing.spans import Mask, Span, Step, ring_over, span_of
+from comp_comm.timing import legs
+from comp_comm.timing.collectives import Group
+from comp_comm.timing.legs import Leg
+from comp_comm.timing.spans import Mask, Span, span_of
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
 ALGORITHMS = ("best", "ring", "tree", "hierarchical", "in_network")
-
-# Messages of a direct all-to-all do not wait for one another: a hop counts less than one of a ring.
-ALL_TO_ALL_HOP = 0.75
-
-
-class Leg(NamedTuple):
-    """One leg of a collective: L, the seconds of its latency that overlap with the transfer, and X of one byte.
-
-    Where small and large messages have protocols of their own, L is that of small ones; ``capped`` is what their
-    protocol adds to X, and ``bulk_latency`` is L of large ones (infinity: there is no such protocol).
-    """
-
-    latency: Numeric
-    seconds_per_byte: Numeric
-    capped: Numeric = 0.0
-    bulk_latency: Numeric = np.inf
+# Bytes per second of a small share on its way to one peer, in an all-to-all: about the same from A100 to GB300.
+EAGER_EXCHANGE = 8.5e9
 
 
 def collective_seconds(
@@ -46,6 +32,9 @@ def collective_seconds(
     r"""Return the seconds of one collective, alone on the network.
 
     .. math:: t = \min_a \sum_{legs} \left( s + L + X + \sqrt{L X} \right)
+
+    For an all-to-all :math:`\max(X, \min(m / n r, E))` takes the place of the X alone, with E the ``exchange_latency``
+    of the innermost tier and r `EAGER_EXCHANGE`.
 
     Parameters
     ----------
@@ -93,6 +82,8 @@ def collective_seconds(
     message = to_float(message_bytes)
     if kind == "all_reduce":
         seconds = _all_reduce_seconds(span, message, np.asarray(algorithm))
+    elif kind == "all_to_all":
+        seconds = _all_to_all_seconds(span, message)
     else:
         seconds = _seconds(span, _LEGS[kind], message)
     return np.where((span.size > 1) & (message > 0), seconds, 0.0)
@@ -101,12 +92,36 @@ def collective_seconds(
 def _seconds(span: Span, make: Callable[[Span], Leg], message: Array) -> Array:
     leg = span.once(make)
     if not span.two_protocols or np.all(np.isinf(leg.bulk_latency)):
-        return half_pipelined_seconds(span.start, leg.latency, message * (leg.seconds_per_byte + leg.capped))
-    small = np.minimum(message, span.switch)
-    eager = half_pipelined_seconds(span.start, leg.latency, small * (leg.seconds_per_byte + leg.capped))
-    bulk = message * leg.seconds_per_byte + leg.bulk_latency + span.start
+        return _eager_seconds(span, leg, message)
+    eager = _eager_seconds(span, leg, np.minimum(message, span.switch))
+    transfer = message * leg.seconds_per_byte
+    bulk = transfer + leg.bulk_latency + span.start
+    if np.any(leg.bulk_hops != 0):
+        bulk = bulk - overlapped_seconds(leg.bulk_hops, transfer)
     # A library that switches at a size does so even where it loses by it; it never gains by sending more.
     return np.where(message < span.switch, np.minimum(eager, bulk), np.maximum(eager, bulk))
+
+
+def _eager_seconds(span: Span, leg: Leg, message: Array) -> Array:
+    latency = leg.latency
+    for seconds, full in leg.chunks:
+        latency = latency + seconds * np.minimum(message / full, 1.0)
+    return half_pipelined_seconds(span.start, latency, message * (leg.seconds_per_byte + leg.capped))
+
+
+def _all_to_all_seconds(span: Span, message: Array) -> Array:
+    """Return the seconds of a direct all-to-all, in which each member sends each other one 1/n of its message.
+
+    Two members agree on a large share before it moves, which takes no less than `Span.exchange`; a small share moves
+    at once with flags between its words, slowly, as long as that takes less. Either hides behind the transfer.
+    """
+    leg = span.once(legs.all_to_all)
+    transfer = message * leg.seconds_per_byte
+    seconds = half_pipelined_seconds(span.start, leg.latency, transfer)
+    if not span.exchanges:
+        return seconds
+    exchange = np.minimum(message / (span.size * EAGER_EXCHANGE), span.exchange)
+    return seconds + np.maximum(exchange - transfer, 0.0)
 
 
 def _all_reduce_seconds(span: Span, message: Array, codes: NDArray[np.int_]) -> Array:
@@ -119,9 +134,9 @@ def _all_reduce_seconds(span: Span, message: Array, codes: NDArray[np.int_]) -> 
 
 
 def _best(span: Span, message: Array) -> Array:
-    seconds = _seconds(span, _ring, message)
+    seconds = _seconds(span, legs.ring, message)
     if span.outer:  # in one domain a tree is a chain, which sends more than a ring does
-        seconds = np.minimum(seconds, _seconds(span, _tree, message))
+        seconds = np.minimum(seconds, _seconds(span, legs.tree, message))
         if span.inside:
             seconds = np.minimum(seconds, _two_levels(span, message))
     if any(step.reduces is not None for step in span.steps):
@@ -131,7 +146,7 @@ def _best(span: Span, message: Array) -> Array:
 
 def _hierarchical(span: Span, message: Array) -> Array:
     """Return the seconds of a hierarchical all-reduce, which is the ring where there is only one level."""
-    ring = _seconds(span, _ring, message)
+    ring = _seconds(span, legs.ring, message)
     if not (span.inside and span.outer):
         return ring
     return np.where((span.local > 1) & (span.local < span.size), _two_levels(span, message), ring)
@@ -142,144 +157,28 @@ def _two_levels(span: Span, message: Array) -> Array:
 
     With one level only it is never faster than the ring, whose hops and bytes it has, with more starts.
     """
-    return 2 * _seconds(span, _within, message) + _seconds(span, _between, message)
+    return 2 * _seconds(span, legs.within, message) + _seconds(span, legs.between, message)
 
 
 def _in_network(span: Span, message: Array) -> Array:
     """Return the seconds of an all-reduce in the outermost tier a group crosses; infinity where that cannot reduce."""
     seconds = to_float(np.inf)
-    for able, leg in span.once(_reductions):
+    for able, leg in span.once(legs.reductions):
         seconds = np.where(
             able, half_pipelined_seconds(span.start, leg.latency, message * leg.seconds_per_byte), seconds
         )
     return seconds
 
 
-# --- legs: what of a collective depends on its group alone -----------------------------------------------------------
-
-
-def _turns(span: Span, turns: float) -> Leg:
-    hops, seconds_per_byte = span.ring
-    shard = turns * collectives.shard_share(span.size)
-    leg = Leg(turns * hops + (span.protocol + span.entry), (shard + span.own) * seconds_per_byte)
-    if not span.two_protocols:
-        return leg
-    return leg._replace(capped=shard * span.cap, bulk_latency=turns * span.bulk_ring + (span.protocol + span.entry))
-
-
-def _ring(span: Span) -> Leg:
-    """An all-reduce: a ring that turns twice."""
-    return _turns(span, 2.0)
-
-
-def _gather_or_scatter(span: Span) -> Leg:
-    return _turns(span, 1.0)
-
-
-def _tree(span: Span) -> Leg:
-    """A double binary tree over domains, with a chain, or a reducing switch, in each of them."""
-    climb, within = _climb(span, span.steps[:1] if span.inside else ())
-    for step in span.outer:
-        climb = climb + 2 * _tree_seconds(step)
-    passes = networks.tree_passes(span.domains)
-    mesh = to_float(span.inner.mesh) > 0
-    if mesh.any():  # measured there: even two domains send everything twice
-        passes = np.where(mesh, 2.0, passes)
-    leg = Leg(climb + (span.protocol + span.entry), np.maximum(within, passes * ring_over(span.outer)[1]))
-    if not span.two_protocols:
-        return leg
-    bulk = 2 * span.bulk_chain + (span.protocol + span.entry)
-    for step in span.outer:
-        levels = networks.tree_levels(step.domains_below / step.domains)
-        each = np.where(to_float(step.tier.bulk_tree_latency) > 0, step.tier.bulk_tree_latency, np.inf)
-        bulk = bulk + 2 * np.where(step.crossed, np.maximum(levels, 1e-9) * each, 0.0)
-    return leg._replace(capped=2 * span.cap, bulk_latency=bulk)
-
-
-def _tree_seconds(step: Step) -> Array:
-    """Return the latency of a tree over the domains of the tier below a step, one way."""
-    return step.where_crossed(networks.tree_levels(step.domains_below / step.domains) * step.tier.tree_latency)
-
-
-def _climb(span: Span, steps: tuple[Step, ...]) -> tuple[Numeric, Numeric]:
-    """Reducing in the tiers of ``steps``, and spreading the result there again: latency, and seconds of a byte."""
-    latency: Numeric = 0.0
-    slowest: Numeric = 0.0
-    for step in steps:
-        latency = latency + 2 * (span.chain if step.tier is span.inner else _tree_seconds(step))
-        through = 2 * step.seconds_per_byte
-        if step.reduces is not None:  # on the way up; in one domain it would be an algorithm of its own
-            through = np.where(step.reduces & (step.members < span.size), step.reducing_seconds_per_byte, through)
-        slowest = np.maximum(slowest, through)
-    return latency, slowest
-
-
-def _within(span: Span) -> Leg:
-    """The scatter, or the gather, in a domain, of a hierarchical all-reduce."""
-    inner = span.steps[0]
-    share = collectives.shard_share(span.local) + span.own
-    return Leg(span.chain + (span.protocol + inner.entry), share * inner.seconds_per_byte,
-               bulk_latency=span.bulk_chain + (span.protocol + inner.entry))  # fmt: skip
-
-
-def _between(span: Span) -> Leg:
-    """The all-reduces between domains, of shards, of a hierarchical all-reduce."""
-    hops, seconds_per_byte = ring_over(span.outer)
-    share = 2 * collectives.shard_share(span.domains)
-    leg = Leg(2 * hops + (span.protocol + span.entry), share * seconds_per_byte)
-    if not span.two_protocols:
-        return leg
-    bulk: Numeric = span.protocol + span.entry
-    for step in span.outer:
-        bulk = bulk + 2 * step.bulk_hops
-    return leg._replace(capped=share * span.cap / np.maximum(span.local, 1.0), bulk_latency=bulk)
-
-
-def _reductions(span: Span) -> list[tuple[Mask, Leg]]:
-    """For each tier that reduces: the groups for which it is the outermost tier, and the leg."""
-    found = []
-    for number, step in enumerate(span.steps):
-        if step.reduces is not None:
-            climb, within = _climb(span, span.steps[:number])
-            latency = climb + (span.protocol + span.entry) + step.tier.reduction_latency
-            leg = Leg(latency, np.maximum(within, step.reducing_seconds_per_byte))
-            found.append((step.reduces & (step.members == span.size), leg))
-    return found
-
-
-def _all_to_all(span: Span) -> Leg:
-    """A direct all-to-all: each tier carries what leaves the domains of the one below."""
-    slowest: Numeric = 0.0
-    latency = span.protocol + span.entry
-    for step in span.steps:
-        share = networks.leaving_share(span.size, step.below)
-        if step.tier is span.inner:
-            share, hops = share + span.own, ALL_TO_ALL_HOP * span.chain
-        else:
-            hops = step.where_crossed(step.tier.latency)
-        latency = latency + hops
-        slowest = np.maximum(slowest, step.where_crossed(share * step.link_seconds_per_byte))
-    return Leg(latency, slowest)
-
-
-def _send(span: Span) -> Leg:
-    """A send between neighbours, over the slowest tier that two of them have between them."""
-    slowest: Numeric = 0.0
-    for step in span.steps:
-        slowest = np.maximum(slowest, step.where_crossed(1 / tier_bandwidth(step.tier, 2.0)))
-    return Leg(span.protocol + span.entry, slowest)
-
-
 _LEGS: dict[str, Callable[[Span], Leg]] = {
-    "all_gather": _gather_or_scatter,
-    "reduce_scatter": _gather_or_scatter,
-    "all_to_all": _all_to_all,
-    "send": _send,
+    "all_gather": legs.gather_or_scatter,
+    "reduce_scatter": legs.gather_or_scatter,
+    "send": legs.send,
 }
 _ALL_REDUCES: dict[str, Callable[[Span, Array], Array]] = {
     "best": _best,
-    "ring": lambda span, message: _seconds(span, _ring, message),
-    "tree": lambda span, message: _seconds(span, _tree, message),
+    "ring": lambda span, message: _seconds(span, legs.ring, message),
+    "tree": lambda span, message: _seconds(span, legs.tree, message),
     "hierarchical": _hierarchical,
     "in_network": _in_network,
 }
@@ -300,7 +199,7 @@ def available(hardware: Hardware, kind: str, group: Group | Span, algorithm: Num
     free: Mask = (np.asarray(algorithm) != ALGORITHMS.index("in_network")) | (span.size <= 1)
     if kind != "all_reduce":
         return np.ones(free.shape, dtype=np.bool_)
-    for able, _ in span.once(_reductions):
+    for able, _ in span.once(legs.reductions):
         free = free | able
     return free
 
@@ -328,6 +227,8 @@ def blanks(hardware: Hardware, group: Group | Span, kind: str = "all_reduce") ->
         if kind == "all_reduce":
             parts["tree_latency"] = given & (tier is not span.inner)
             parts["reduction_latency"] = given & (to_float(tier.reduction) > 0)
+        if kind == "all_to_all":
+            parts["exchange_latency"] = given & (tier is span.inner)
         for part, needed in {"bandwidth": step.crossed, **parts}.items():
             found.append((f"{tier.key}.{part}" if tier.key else "", needed & np.isnan(getattr(tier, part))))
     return [(key, mask) for key, mask in found if mask.any()]

@@ -52,7 +52,7 @@ class Step:
         """Whether some number of the tier is blank, for some point."""
         tier = self.tier
         known = tier.bandwidth + tier.efficiency + tier.latency + tier.entry_latency + tier.tree_latency
-        return bool(np.isnan(known).any())
+        return bool(np.isnan(known + tier.exchange_latency).any())
 
     @cached_property
     def _weight(self) -> Array:
@@ -83,6 +83,11 @@ class Step:
         each = _or_never(self.tier.bulk_latency)
         crossings = np.maximum(networks.ring_crossings(self.domains_below, self.domains), 1e-9)
         return np.where(self.crossed, crossings * each, 0.0)
+
+    @cached_property
+    def chunked(self) -> bool:
+        """Whether a level of a tree takes longer for a full chunk than for an empty message."""
+        return bool(np.any(to_float(self.tier.chunk_latency) > 0))
 
     @cached_property
     def capped_seconds_per_byte(self) -> Numeric:
@@ -161,6 +166,16 @@ class Span:
             if step.enters:
                 entry = np.maximum(entry, step.entry)
         return entry
+
+    @cached_property
+    def exchanges(self) -> bool:
+        """Whether members of an innermost domain take any time to agree on what they send each other."""
+        return self.inside and bool(np.any(self.inner.exchange_latency != 0))
+
+    @cached_property
+    def exchange(self) -> Array:
+        """Seconds that they take before they send each other large messages."""
+        return self.steps[0].where_crossed(self.inner.exchange_latency)
 
     @cached_property
     def domains(self) -> Array:
