@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.sweep.machines import BLANK_TIER, build_machines
@@ -470,3 +471,17 @@ def test_profiles_as_rows_of_a_sweep():
     for number, profile in enumerate(profiles):
         alone = collective_seconds(profile.hardware("bf16"), "all_reduce", M, Group(4))
         assert times[number] == pytest.approx(float(alone), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", catalogue.names("hardware"))
+def test_a_group_takes_as_long_alone_as_in_a_table(name):
+    """What other groups cross is nobody else's business, whatever the message."""
+    profile, messages = load_profile(name), np.geomspace(8, 1e9, 40)
+    hardware = profile.hardware("bf16" if "bf16" in profile.precisions else "fp16")
+    sizes, strides = (axis.reshape(-1) for axis in np.meshgrid([1.0, 2, 4, 8, 12, 16, 64, 512], [1.0, 2, 8, 64]))
+    with np.errstate(invalid="ignore"):
+        for kind in KINDS:
+            table = collective_seconds(hardware, kind, messages[:, None], Group(sizes, strides))
+            for number, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+                alone = collective_seconds(hardware, kind, messages, Group(size, stride))
+                np.testing.assert_allclose(alone, table[:, number], rtol=1e-12)

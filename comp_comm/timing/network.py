@@ -135,10 +135,12 @@ def _all_reduce_seconds(span: Span, message: Array, codes: NDArray[np.int_]) -> 
 
 def _best(span: Span, message: Array) -> Array:
     seconds = _seconds(span, legs.ring, message)
-    if span.outer:  # in one domain a tree is a chain, which sends more than a ring does
-        seconds = np.minimum(seconds, _seconds(span, legs.tree, message))
-        if span.inside:
-            seconds = np.minimum(seconds, _two_levels(span, message))
+    if span.outer:
+        across = np.minimum(seconds, _seconds(span, legs.tree, message))
+        if span.inside:  # in one domain a tree is a chain, which sends more than a ring does: there is no choice
+            across = np.minimum(across, _two_levels(span, message))
+            across = np.where(span.local < span.size, across, seconds) if span.two_protocols else across
+        seconds = across
     if any(step.reduces is not None for step in span.steps):
         seconds = np.minimum(seconds, _in_network(span, message))
     return seconds
