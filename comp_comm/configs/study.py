@@ -96,6 +96,15 @@ def read_study(document: Document, overrides: Sequence[str] = ()) -> Study:
     return _Reader(document, overrides).study()
 
 
+def _listed(name: str, value: str) -> str:
+    """Return an override's text, a field's values with commas between them as the list they are.
+
+    >>> _listed("gpus", "64,128"), _listed("gpus", "[64, 128]"), _listed("hardware", "a,b.yaml")
+    ('[64,128]', '[64, 128]', 'a,b.yaml')
+    """
+    return f"[{value}]" if name in FIELDS and "," in value and not value.lstrip().startswith(("[", "{")) else value
+
+
 class _Reader(Reader):
     def __init__(self, document: Document, overrides: Sequence[str]) -> None:
         super().__init__(document, Problems())
@@ -152,7 +161,7 @@ class _Reader(Reader):
             label = given if given.startswith("--") else f"--set {name}"
             if name in found:
                 raise ConfigError(f"{label}: {name} is given twice")
-            found[name] = load_value(value, label, name)
+            found[name] = load_value(_listed(name, value), label, name)
         return found
 
     def _given(self, key: str) -> tuple[Any, Document]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +13,7 @@ from comp_comm.costmodels.complete import Step
 from comp_comm.costmodels.complete_columns import COLUMNS, GIB
 from comp_comm.costmodels.explanation import explain_step
 from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
-from comp_comm.fields import FIELDS
+from comp_comm.fields import FIELDS, Value
 from comp_comm.search.engine import Found, Progress, point_of, run_search
 from comp_comm.search.objectives import OBJECTIVES, Objective
 from comp_comm.search.space import Space, make_space
@@ -78,19 +78,25 @@ def search(
     aim = check_question(study, objective, top)
     space = make_space(study, gpus)
     found = run_search(space, aim, top, progress, executor)
-    return answer(space, found, objective, prices)
+    return checked(answer(space, found, objective, prices))
+
+
+def checked(result: Record) -> Record:
+    """Return a result that has rows. Raises ``InfeasibleError`` where it has none."""
+    if result["reason"]:
+        raise InfeasibleError(result["reason"])
+    return result
 
 
 def answer(space: Space, found: Found, objective: str, prices: Prices = Prices()) -> Record:
-    """Return what was found as `search` does."""
+    """Return what was found as `search` does; where nothing fits there are no rows, and ``reason`` says why."""
     gpus = space.gpus
-    if not found.feasible:
-        raise InfeasibleError(why_nothing(space, found, gpus))
     rows = [_row(space, place, prices) for place in found.best.places]
     misses = [_row(space, place, prices) for place, score in zip(found.unfit.places, found.unfit.scores, strict=True)
-              if score < found.best.scores[0]]  # fmt: skip
+              if rows and score < found.best.scores[0]]  # fmt: skip
     meta = _meta(space, found, gpus, objective)
-    return {"meta": meta, "rows": rows, "near_misses": misses, "front": front(found)}
+    reason = None if found.feasible else why_nothing(space, found, gpus)
+    return {"meta": meta, "rows": rows, "near_misses": misses, "front": front(found), "reason": reason}
 
 
 def check_question(study: Study, name: str, top: int) -> Objective:
@@ -139,7 +145,7 @@ def _costs(step: Step, prices: Prices) -> Record:
 def _meta(space: Space, found: Found, gpus: int, objective: str) -> Record:
     plan, study = space.plans[0][1], space.study
     brought = {n: v for n, v in (study.model.fields if study.model else {}).items() if n in plan.model.fields}
-    best = float(found.best.scores[0])
+    best = float(found.best.scores[0]) if found.feasible else np.nan
     within = {str(percent): found.landscape.within(best, percent) for percent in FLAT}
     hardware = {profile.name: {"title": profile.title, "sha256": profile.sha256} for profile in plan.grid.profiles}
     searched = {name: sorted(set(column.tolist())) for name, column in space.table.items()}
@@ -184,18 +190,27 @@ def breakdown(study: Study, row: Record) -> Record:
     return explain_step(step)
 
 
-def scaling(results: Sequence[Record]) -> list[Record]:
-    """Return the best of several searches side by side: by devices, with the speed-up and efficiency over the first."""
+def side_by_side(places: Sequence[Mapping[str, Value]], results: Sequence[Record]) -> list[Record]:
+    """Return the best of several searches side by side, with the speed-up and efficiency over the first that fits.
+
+    ``places`` say what each search is of: hardware, factors, devices. Where nothing fits there are no numbers, but a
+    ``reason``. Raises ``InfeasibleError`` where nothing fits anywhere.
+    """
+    first = next((result["rows"][0] for result in results if result["rows"]), None)
+    if first is None:
+        reasons = dict.fromkeys(str(result["reason"]) for result in results)
+        raise InfeasibleError("nothing fits anywhere:\n" + "\n".join(reasons))
     rows = []
-    for result in results:
-        best = result["rows"][0]
-        first = results[0]["rows"][0]
-        speedup = best["tokens_per_s"] / first["tokens_per_s"]
-        share = best["gpus"] / first["gpus"]
-        meta = result["meta"]
-        rows.append({"hardware": "".join(meta["hardware"]), **best, "speedup": speedup, "efficiency": speedup / share,
-                     "candidates": meta["candidates"], "feasible": meta["feasible"]})  # fmt: skip
+    for place, result in zip(places, results, strict=True):
+        meta, best = result["meta"], result["rows"][0] if result["rows"] else dict.fromkeys(first)
+        gpus = meta["gpus"]
+        speedup = best["tokens_per_s"] / first["tokens_per_s"] if result["rows"] else None
+        efficiency = None if speedup is None else speedup * first["gpus"] / gpus
+        known = {**place, "gpus": gpus}
+        found = {name: value for name, value in best.items() if name not in known}
+        rows.append({**known, **found, "speedup": speedup, "efficiency": efficiency, "candidates": meta["candidates"],
+                     "feasible": meta["feasible"], "reason": result["reason"]})  # fmt: skip
     return rows
 
 
-__all__ = ["Prices", "breakdown", "front", "scaling", "search"]
+__all__ = ["Prices", "breakdown", "front", "search", "side_by_side"]

@@ -19,7 +19,7 @@ from comp_comm.formats import make_formats
 from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
 from comp_comm.formulas.scaling import next_divisor, required_tp
 from comp_comm.formulas.transformer import core_parameters
-from comp_comm.hardware.evolution import evolve
+from comp_comm.hardware.evolution import domain_rules, evolve
 from comp_comm.hardware.profile import BASE_TIMING, Profile
 from comp_comm.layout import Layout
 from comp_comm.sweep.distinct import Table, distinct_rows
@@ -137,7 +137,8 @@ class Grid:
         codes = (self.values(name, index) for name in (HARDWARE, "precision", "timing"))
         code = self.machines.code(*(np.asarray(part, np.intp) for part in codes))
         factors: dict[str, Any] = {name: self.values(name, index) for name in EVOLUTION}
-        hardware = evolve(self.machines.pick(code), **factors)
+        today, domain = self.machines.pick(code), self.values("nvs", index)
+        hardware = evolve(today, domain=domain, **factors)
         tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
         formats = {name: self.codes(name, index) for name in FORMATS}
         scenario = Scenario(
@@ -159,7 +160,7 @@ class Grid:
             kv_bytes=self._cache_bytes(index),
             near=self._near(index),
         )
-        return scenario, (*self.machines.violations(code), *violations)
+        return scenario, (*self.machines.violations(code), *domain_rules(today, domain), *violations)
 
     @cached_property
     def _table(self) -> tuple[int, Table] | None:
