@@ -21,9 +21,9 @@ from comp_comm.formulas import foundation_models_time as takes
 from comp_comm.hardware.evolution import evolve
 from comp_comm.layout import Layout
 from comp_comm.reproduce import foundation_models as paper
-from comp_comm.reproduce.foundation_search import best_layouts, scenario_of
-from comp_comm.reproduce.foundation_space import GROUPS, Problem, make_space, placements
 from comp_comm.reproduce.published import read_table
+from comp_comm.search.foundation_search import best_layouts, scenario_of
+from comp_comm.search.foundation_space import GROUPS, Problem, make_space, placements
 from comp_comm.sweep import sweep
 from comp_comm.transformer import Transformer
 from comp_comm.words import STRATEGIES

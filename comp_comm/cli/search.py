@@ -12,8 +12,10 @@ from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
 from comp_comm.search.design import FACTORS, Case, Design, make_design
 from comp_comm.search.engine import run_search
+from comp_comm.search.foundation import FOUNDATION, search_foundation
 from comp_comm.search.objectives import OBJECTIVES
-from comp_comm.search.result import Prices, answer, breakdown, check_question, checked, side_by_side
+from comp_comm.search.prices import Prices
+from comp_comm.search.result import answer, breakdown, check_question, checked, side_by_side
 from comp_comm.search.space import make_space
 
 if TYPE_CHECKING:
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
     from comp_comm.sweep.resume import Checkpoint
 
 OBJECTIVE_HELP = "; ".join(f"{name}: {aim.meaning}" for name, aim in OBJECTIVES.items())
-SHOWN = ("tp", "cp", "pp", "vpp", "ep", "dp", "micro_batch", "zero", "sp", "recompute", "placement", "step_s", "mfu",
-         "memory_gib", "exposed_comm_fraction")  # fmt: skip
-SIDE = ("hardware", *FACTORS, "gpus", "tp", "cp", "pp", "vpp", "ep", "dp", "micro_batch", "zero", "recompute", "step_s",
-        "mfu", "memory_gib", "exposed_comm_fraction", "speedup", "efficiency")  # fmt: skip
+PAPER = ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "summa_panels")
+SHOWN = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp", "micro_batch", "zero", "sp", "recompute",
+         "placement", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction")  # fmt: skip
+SIDE = ("hardware", *FACTORS, "gpus", "strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp", "micro_batch",
+        "zero", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction", "speedup",
+        "efficiency")  # fmt: skip
 
 Record = dict[str, Any]
 Asked = dict[str, Any]
@@ -71,6 +75,7 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
         from comp_comm.report.search_plot import check_design
 
         check_design(design.axes)
+    _check_work(design, asked)
     kept = _checkpoint(path, design, asked) if asked["resume"] and path else None
     with workers.opened(asked["executor"], asked["jobs"]) as executor:
         results = _results(design, costs, asked, executor, kept)
@@ -78,6 +83,15 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     if kept and code == 0:
         kept.remove()
     return code
+
+
+def _check_work(design: Design, asked: Asked) -> None:
+    """Refuse to share out, or to keep, what is done in a moment."""
+    if design.cases[0].study.cost_model != FOUNDATION:
+        return
+    for name in ("jobs", "executor", "resume"):
+        if asked[name] and asked[name] != 1:
+            raise ConfigError(f"--{name}: a search of {FOUNDATION} takes one process a moment; leave it out")
 
 
 def _results(
@@ -93,6 +107,8 @@ def _results(
             if not results:
                 raise
             results[-1]["meta"]["interrupted"] = True
+        if number == 0 and not asked["quiet"]:
+            options.note(results[0]["meta"].get("notes", ()))
         if results[-1]["meta"]["interrupted"]:
             break
         if len(design.cases) == 1:
@@ -135,6 +151,8 @@ def _prices(texts: list[str | None], names: list[Any]) -> dict[Any, Prices]:
 def _searched(case: Case, prices: Prices, asked: Asked, executor: Executor | None, keeper: Keeper | None) -> Record:
     """Return the result of one search, or what there is of it after Ctrl-C."""
     aim = check_question(case.study, asked["objective"], asked["top"])
+    if case.study.cost_model == FOUNDATION:
+        return search_foundation(case.study, case.gpus, asked["objective"], asked["top"], prices)
     space = make_space(case.study, case.gpus)
     progress = options.Progress(space.points, asked["quiet"])
     with progress:
@@ -152,7 +170,7 @@ def _answer(design: Design, results: list[Record], path: str | None, form: str, 
         places = [case.place for case in design.cases[: len(results)]]
         found = {"meta": _meta_of_all(design, results), "rows": side_by_side(places, results)}
     else:
-        found = {**found, "best": breakdown(design.cases[0].study, found["rows"][0])}
+        found = {**found, "best": found.get("best") or breakdown(design.cases[0].study, found["rows"][0])}
     interrupted: bool = results[-1]["meta"]["interrupted"]
     code = options.write(path, lambda out: _write(out, found, form, several), lambda: interrupted)
     if asked["picture"] and code == 0:

@@ -43,7 +43,10 @@ def draw_search(found: Record) -> Figure:
     if view is not None:
         brought = meta["model_fields"]
         own = {name: value for name, value in meta["fixed"].items() if brought.get(name) != value}
-        return draw_plot(found["rows"], view, {**meta, "fixed": own})
+        placed = [name for axis in meta["axes"] for name in axis]
+        shown = (*placed, "reason", view.get("value", view["y"]))
+        rows = [{name: row[name] for name in shown} for row in found["rows"]]
+        return draw_plot(rows, view, {**meta, "fixed": own})
     from matplotlib.figure import Figure
 
     with picture.picture_style():

@@ -32,8 +32,9 @@ def write_search(out: IO[str], found: Record, style: str, columns: Sequence[str]
         table.write_records(out, found["near_misses"], moving, style)
     best = found["best"]
     _title(out, "The best one's step", style)
-    parts = [{"step": name, "seconds": f"{best[key]:.4g}", "share (%)": f"{100 * best[key] / best['step_s']:.1f}"}
-             for name, key in PARTS]  # fmt: skip
+    seconds = best.get("parts") or {name: best[key] for name, key in PARTS}
+    parts = [{"step": name, "seconds": f"{each:.4g}", "share (%)": f"{100 * each / best['step_s']:.1f}"}
+             for name, each in seconds.items()]  # fmt: skip
     table.write_records(out, parts, list(parts[0]), style)
     write_memory(out, best["memory"], style)
 
@@ -46,7 +47,8 @@ def _tells(name: str, moves: set[str], several: bool) -> bool:
 
 
 # Columns that say nothing where every row has this value.
-_DULL: Record = {"cp": 1, "ep": 1, "vpp": 1, "pp": 1, "placement": "tp-cp-dp-pp"}
+_DULL: Record = {"strategy": "1d", "cp": 1, "ep": 1, "vpp": 1, "pp": 1, "tp2": 1, "nv_tp2": 1, "summa_panels": 1,
+                 "placement": "tp-cp-dp-pp"}  # fmt: skip
 
 
 def _counts(meta: Record) -> str:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from comp_comm.configs.study import Study
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL
 from comp_comm.costmodels.complete import Step
 from comp_comm.costmodels.complete_columns import COLUMNS, GIB
 from comp_comm.costmodels.explanation import explain_step
+from comp_comm.costmodels.registry import PHASES
 from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
 from comp_comm.fields import FIELDS, Value
 from comp_comm.search.engine import Found, Progress, point_of, run_search
+from comp_comm.search.foundation import FOUNDATION, TIMES, search_foundation
 from comp_comm.search.objectives import OBJECTIVES, Objective
+from comp_comm.search.prices import FREE, Prices, costs
 from comp_comm.search.space import Space, make_space
 from comp_comm.sweep.result import identity
 
@@ -31,24 +35,18 @@ FLAT = (1, 2, 5, 10)
 MAX_TOP = 10_000
 
 
-@dataclass(frozen=True)
-class Prices:
-    """What a device costs an hour, and the watts it draws; None where they are not given."""
-
-    per_gpu_hour: float | None = None
-    watts: float | None = None
-
-
 def search(
     study: Study,
     gpus: int,
     objective: str = "step",
     top: int = 10,
-    prices: Prices = Prices(),
+    prices: Prices = FREE,
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Record:
     """Return the best layouts of a study's model on so many devices, on its hardware.
+
+    The cost model is `complete`, or `foundation_models` with the layouts of its paper.
 
     ``progress`` is told of points that are done, and stops the search by returning True; ``executor`` (any of
     `concurrent.futures`) shares the work out, and changes nothing in the answer.
@@ -76,6 +74,8 @@ def search(
     (8, 8)
     """
     aim = check_question(study, objective, top)
+    if study.cost_model == FOUNDATION:
+        return checked(search_foundation(study, gpus, objective, top, prices))
     space = make_space(study, gpus)
     found = run_search(space, aim, top, progress, executor)
     return checked(answer(space, found, objective, prices))
@@ -88,7 +88,7 @@ def checked(result: Record) -> Record:
     return result
 
 
-def answer(space: Space, found: Found, objective: str, prices: Prices = Prices()) -> Record:
+def answer(space: Space, found: Found, objective: str, prices: Prices = FREE) -> Record:
     """Return what was found as `search` does; where nothing fits there are no rows, and ``reason`` says why."""
     gpus = space.gpus
     rows = [_row(space, place, prices) for place in found.best.places]
@@ -107,7 +107,19 @@ def check_question(study: Study, name: str, top: int) -> Objective:
         raise ConfigError(f"--objective: there is no '{name}'{nearest(name, OBJECTIVES)} ({one_of(list(OBJECTIVES))})")
     if name in ("days", "gpu-hours") and "tokens" not in study.fixed:
         raise ConfigError(f"--objective {name} needs 'tokens', those of the whole run")
+    _check_model(study, name)
     return OBJECTIVES[name]
+
+
+def _check_model(study: Study, objective: str) -> None:
+    """Raise ``ConfigError`` where there is no search of a cost model, or none for an objective."""
+    name = PHASES.get(str(study.fixed.get("phase")), study.cost_model or DEFAULT_COST_MODEL)
+    if name in COST_MODELS and name not in (DEFAULT_COST_MODEL, FOUNDATION):
+        raise ConfigError(f"a search knows the layouts of {DEFAULT_COST_MODEL} and {FOUNDATION}, not those of {name}; "
+                          "list them in a study and rank them: compcomm sweep STUDY --top N")  # fmt: skip
+    if name == FOUNDATION and objective not in TIMES:
+        raise ConfigError(f"--objective {objective}: layouts of {FOUNDATION} are searched by time "
+                          f"({one_of(TIMES)})")  # fmt: skip
 
 
 def step_at(space: Space, place: tuple[int, tuple[int, ...]]) -> Step:
@@ -126,20 +138,8 @@ def _row(space: Space, place: tuple[int, tuple[int, ...]], prices: Prices) -> Re
     row |= {name: float(COLUMNS[name].of(step)) for name in RESULTS}
     if not np.isnan(step.run_tokens):
         row |= {name: float(COLUMNS[name].of(step)) for name in ("days", "gpu_hours")}
-    return row | _costs(step, prices)
-
-
-def _costs(step: Step, prices: Prices) -> Record:
-    """Return cost and energy, of a million tokens, and of the run where its tokens are known."""
-    hours = float(step.step_s * step.gpus) / 3600
-    per_million = 1e6 / float(step.step_tokens)
-    found: Record = {}
-    for name, price, scale in (("cost", prices.per_gpu_hour, 1.0), ("energy_kwh", prices.watts, 1e-3)):
-        if price is not None:
-            found[f"{name}_per_million_tokens"] = hours * price * scale * per_million
-            if not np.isnan(step.run_tokens):
-                found[f"{name}_of_run"] = hours * price * scale * float(step.run_tokens / step.step_tokens)
-    return found
+    numbers = (float(n) for n in (step.step_s, step.gpus, step.step_tokens, step.run_tokens))
+    return row | costs(prices, *numbers)
 
 
 def _meta(space: Space, found: Found, gpus: int, objective: str) -> Record:
