@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,10 +100,13 @@ def read_study(document: Document, overrides: Sequence[str] = ()) -> Study:
 def _listed(name: str, value: str) -> str:
     """Return an override's text, a field's values with commas between them as the list they are.
 
-    >>> _listed("gpus", "64,128"), _listed("gpus", "[64, 128]"), _listed("hardware", "a,b.yaml")
-    ('[64,128]', '[64, 128]', 'a,b.yaml')
+    >>> _listed("gpus", "64,128"), _listed("gpus", "[64, 128]"), _listed("hardware", "a,b.yaml"), _listed("tp", "1,024")
+    ('[64,128]', '[64, 128]', 'a,b.yaml', '1,024')
     """
-    return f"[{value}]" if name in FIELDS and "," in value and not value.lstrip().startswith(("[", "{")) else value
+    thousands = any(re.fullmatch(r"\s*0\d+", part) for part in value.split(","))  # 1,024 is one number to its writer
+    if name not in FIELDS or "," not in value or value.lstrip().startswith(("[", "{")) or thousands:
+        return value
+    return f"[{value}]"
 
 
 class _Reader(Reader):

@@ -92,7 +92,7 @@ def _check(study: Study, inner: Sequence[Axis]) -> None:
             name = next(iter(axis.values))
             study.problem(name, f"{', '.join(axis.values)} are tied by 'zip', and a search tries every combination of "
                           "a layout's fields; give each a list of its own")  # fmt: skip
-    if GPUS not in study.fixed and not any(GPUS in axis.values for axis in study.axes):
+    if GPUS not in {*study.fixed, *study.origins} and not any(GPUS in axis.values for axis in study.axes):
         study.problem(GPUS, "'gpus' is missing: how many devices, or a list of such numbers")
     for number, text in enumerate(study.where):
         if text.strip() != FEASIBLE:
