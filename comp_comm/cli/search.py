@@ -113,9 +113,17 @@ def _results(
             break
         if len(design.cases) == 1:
             checked(results[0])
-        elif results[-1]["reason"]:
-            tell(f"note: {case.name}: {results[-1]['reason']}")
+    _note_nothing(design, results)
     return results
+
+
+def _note_nothing(design: Design, results: list[Record]) -> None:
+    """Say where nothing fits, and why at the first of these: the rows have all reasons."""
+    failed = [(case, result["reason"]) for case, result in zip(design.cases, results, strict=False) if result["reason"]]
+    if failed and len(failed) < len(results):
+        (case, reason), others = failed[0], len(failed) - 1
+        also = f" (nor at {others} other points: see 'reason' in their rows, --format csv or json)" if others else ""
+        tell(f"note: {case.name}: {reason}{also}")
 
 
 def _checkpoint(path: str, design: Design, asked: Asked) -> Checkpoint:

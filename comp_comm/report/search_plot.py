@@ -61,7 +61,8 @@ def _title(meta: Record) -> str:
     if meta["title"] != COMMAND_LINE:
         return str(meta["title"])
     named = " on ".join(filter(None, [meta.get("model"), ", ".join(meta["hardware"])]))
-    return f"The best layout of {named}" if meta.get("model") else named
+    what = "The best layout" if "searches" in meta else "Layouts"
+    return f"{what} of {named}" if meta.get("model") else named
 
 
 def design_view(axes: Sequence[Iterable[str]], column: str) -> Record | None:
@@ -107,15 +108,21 @@ def _front(plot: Any, front: list[Record], meta: Record) -> str:
 
 
 def _lines(plot: Any, rows: list[Record]) -> str:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     rows = [row for row in rows if row["tokens_per_s"] is not None]
-    for name in dict.fromkeys(row["hardware"] for row in rows):
+    names = list(dict.fromkeys(row["hardware"] for row in rows))
+    for name in names:
         mine = sorted((row["gpus"], row["tokens_per_s"]) for row in rows if row["hardware"] == name)
-        (line,) = plot.plot([gpus for gpus, _ in mine], [rate for _, rate in mine], marker="o", label=name)
+        colour = picture.PALETTE[names.index(name) % len(picture.PALETTE)]
+        plot.plot([gpus for gpus, _ in mine], [rate for _, rate in mine], marker="o", label=name, color=colour)
         first, rate = mine[0]
         ideal = [rate * gpus / first for gpus, _ in mine]
-        plot.plot([gpus for gpus, _ in mine], ideal, linestyle=":", color=line.get_color())
+        plot.plot([gpus for gpus, _ in mine], ideal, linestyle=":", color=colour)
     plot.set_xscale("log", base=2)
-    plot.set_yscale("log", base=2)
+    plot.set_yscale("log")
+    plot.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    plot.yaxis.set_minor_formatter(NullFormatter())
     ticks = sorted({row["gpus"] for row in rows})
     plot.set_xticks(ticks, [f"{gpus:,}" for gpus in ticks])
     plot.yaxis.set_major_formatter(picture.plain_numbers())

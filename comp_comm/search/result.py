@@ -191,21 +191,25 @@ def breakdown(study: Study, row: Record) -> Record:
 
 
 def side_by_side(places: Sequence[Mapping[str, Value]], results: Sequence[Record]) -> list[Record]:
-    """Return the best of several searches side by side, with the speed-up and efficiency over the first that fits.
+    """Return the best of several searches side by side, with the speed-up over the first that fits.
 
-    ``places`` say what each search is of: hardware, factors, devices. Where nothing fits there are no numbers, but a
-    ``reason``. Raises ``InfeasibleError`` where nothing fits anywhere.
+    Efficiency is over the first on the same hardware: tokens a second and device beside those of it. ``places`` say
+    what each search is of: hardware, factors, devices. Where nothing fits there are no numbers, but a ``reason``.
+    Raises ``InfeasibleError`` where nothing fits anywhere.
     """
     first = next((result["rows"][0] for result in results if result["rows"]), None)
     if first is None:
         reasons = dict.fromkeys(str(result["reason"]) for result in results)
         raise InfeasibleError("nothing fits anywhere:\n" + "\n".join(reasons))
     rows = []
+    base: dict[tuple[Value, ...], float] = {}
     for place, result in zip(places, results, strict=True):
         meta, best = result["meta"], result["rows"][0] if result["rows"] else dict.fromkeys(first)
         gpus = meta["gpus"]
         speedup = best["tokens_per_s"] / first["tokens_per_s"] if result["rows"] else None
-        efficiency = None if speedup is None else speedup * first["gpus"] / gpus
+        same = tuple(value for name, value in place.items() if name != "gpus")
+        each = best["tokens_per_s"] / gpus if result["rows"] else None
+        efficiency = each / base.setdefault(same, each) if each else None
         known = {**place, "gpus": gpus}
         found = {name: value for name, value in best.items() if name not in known}
         rows.append({**known, **found, "speedup": speedup, "efficiency": efficiency, "candidates": meta["candidates"],
