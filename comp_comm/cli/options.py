@@ -92,6 +92,14 @@ def given_flags(**values: Any) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value is not None]
 
 
+def hardware_override(text: str | None) -> list[str]:
+    """Return what ``--hardware`` gives as an override of a study: one name, or with commas or brackets a list."""
+    if text is None:
+        return []
+    names = [part.strip() for part in text.strip("[] ").split(",")]
+    return [f"--hardware={text if len(names) == 1 and '[' not in text else '[' + ', '.join(names) + ']'}"]
+
+
 def complete_names(kind: str) -> Callable[..., list[str]]:
     """Return a shell completion of the catalogue's names of a kind."""
 
