@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ OBJECTIVE_HELP = "; ".join(f"{name}: {aim.meaning}" for name, aim in OBJECTIVES.
 PAPER = ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "summa_panels")
 SHOWN = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp", "micro_batch", "zero", "sp", "recompute",
          "placement", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction")  # fmt: skip
-SIDE = ("hardware", *FACTORS, "gpus", "strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp", "micro_batch",
+SIDE = ("hardware", "gpus", *FACTORS, "strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp", "micro_batch",
         "zero", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction", "speedup",
         "efficiency")  # fmt: skip
 
@@ -75,6 +76,8 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
         from comp_comm.report.search_plot import check_design
 
         check_design(design.axes)
+        if design.cases[0].study.plot and not asked["quiet"]:
+            options.note(["the study's 'plot' is for sweep; a search draws what it found"])
     _check_work(design, asked)
     kept = _checkpoint(path, design, asked) if asked["resume"] and path else None
     with workers.opened(asked["executor"], asked["jobs"]) as executor:
@@ -102,7 +105,8 @@ def _results(
     for number, case in enumerate(design.cases):
         keeper = kept.part(str(number)) if kept else None
         try:
-            results.append(_searched(case, costs[case.place["hardware"]], asked, executor, keeper))
+            label = f"search {number + 1} of {len(design.cases)}: " if len(design.cases) > 1 else ""
+            results.append(_searched(case, costs[case.place["hardware"]], asked, executor, keeper, label))
         except KeyboardInterrupt:
             if not results:
                 raise
@@ -156,13 +160,15 @@ def _prices(texts: list[str | None], names: list[Any]) -> dict[Any, Prices]:
     return {name: Prices(price, watts) for name, price, watts in zip(names, *columns, strict=True)}
 
 
-def _searched(case: Case, prices: Prices, asked: Asked, executor: Executor | None, keeper: Keeper | None) -> Record:
+def _searched(
+    case: Case, prices: Prices, asked: Asked, executor: Executor | None, keeper: Keeper | None, label: str
+) -> Record:
     """Return the result of one search, or what there is of it after Ctrl-C."""
     aim = check_question(case.study, asked["objective"], asked["top"])
     if case.study.cost_model == FOUNDATION:
         return search_foundation(case.study, case.gpus, asked["objective"], asked["top"], prices)
     space = make_space(case.study, case.gpus)
-    progress = options.Progress(space.points, asked["quiet"])
+    progress = options.Progress(space.points, asked["quiet"], label)
     with progress:
         found = run_search(space, aim, asked["top"], progress, executor, keeper)
     progress.finish()
@@ -195,6 +201,7 @@ def _meta_of_all(design: Design, results: list[Record]) -> Record:
     moving = {name for axis in design.axes for name in axis.values}
     return {
         **metas[0],
+        "study_sha256": hashlib.sha256("".join(meta["study_sha256"] for meta in metas).encode()).hexdigest(),
         "hardware": {name: about for meta in metas for name, about in meta["hardware"].items()},
         "fixed": {name: value for name, value in metas[0]["fixed"].items() if name not in moving},
         "axes": [{name: list(values) for name, values in axis.values.items()} for axis in design.axes],
