@@ -71,6 +71,24 @@ zip:
     ]  # fmt: skip
 
 
+def test_weak_scaling_and_precisions(tmp_path, capsys):
+    path = tmp_path / "weak.yaml"
+    path.write_text("""
+hardware: h100-sxm
+model: llama-3-8b
+set: {cp: 1, placement: tp-cp-dp-pp, zero: 1}
+sweep: {precision: [bf16, fp8]}
+zip: [{gpus: 16, global_batch: 32}, {gpus: 32, global_batch: 64}]
+""")
+    assert run(["search", str(path), "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["gpus"], row["global_batch"], row["precision"]) for row in rows] == [
+        (16, 32, "bf16"), (16, 32, "fp8"), (32, 64, "bf16"), (32, 64, "fp8")]  # fmt: skip
+    assert rows[1]["step_s"] < rows[0]["step_s"]
+    assert rows[0]["efficiency"] == rows[1]["efficiency"] == 1
+    assert 0.8 < rows[2]["efficiency"] < 1.1
+
+
 def test_where_nothing_fits_a_row_stays_and_says_why(capsys):
     found = rows_of(capsys, "--gpus", "8", "--memory-capacity", "0.001,1")
     nothing, fits = found["rows"]
@@ -113,7 +131,7 @@ def test_killed_and_gone_on_with(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(("more", "said"), [
     ({"zip": [{"tp": 1, "pp": 2}, {"tp": 2, "pp": 1}]}, "tied by 'zip'"),
     ({"where": ["tp <= 2"]}, "no condition of a search"),
-    ({"sweep": {"seq_len": [1024, 2048]}}, "no part of a layout"),
+    ({"sweep": {"hidden": [4096, 8192]}}, "no part of a layout"),
 ])  # fmt: skip
 def test_what_a_search_cannot_do_is_refused(more, said, tmp_path, capsys):
     path = tmp_path / "study.json"
@@ -139,6 +157,7 @@ def test_ctrl_c_keeps_the_searches_that_ended(capsys, monkeypatch):
     answer = json.loads(out)
     assert [row["network"] for row in answer["rows"]] == [1.0]
     assert answer["meta"]["interrupted"]
+    assert [one["interrupted"] for one in answer["meta"]["searches"]] == [False]
     assert "interrupted" in err
 
 

@@ -118,7 +118,7 @@ def test_nothing_fits_and_no_layout():
     (["--objective", "mfu"], "searched by time"), (["--jobs", "2"], "leave it out"),
     (["--tp", "4"], "does not model tp"),
     (["--set", "accumulation=2"], "accumulation"), (["--set", "summa_panels=8"], "strategy 2d"),
-    (["--seq-len", "1024,2048"], "no part of a layout"), (["--hardware", "gaudi3"], "vector_flops"),
+    (["--hidden", "1536,3072"], "no part of a layout"), (["--hardware", "gaudi3"], "vector_flops"),
     (["--set", "cost_model=amped"], "sweep STUDY --top"), (["--set", "cost_model=comp_vs_comm"], "sweep STUDY --top"),
 ])  # fmt: skip
 def test_what_does_not_apply_is_refused(more, said, capsys):

@@ -11,7 +11,7 @@ import click
 from comp_comm.cli import options, workers
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
-from comp_comm.search.design import FACTORS, Case, Design, make_design
+from comp_comm.search.design import FACTORS, WORK, Case, Design, make_design
 from comp_comm.search.engine import run_search
 from comp_comm.search.foundation import FOUNDATION, search_foundation
 from comp_comm.search.objectives import OBJECTIVES
@@ -29,8 +29,8 @@ OBJECTIVE_HELP = "; ".join(f"{name}: {aim.meaning}" for name, aim in OBJECTIVES.
 PAPER = ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "summa_panels")
 SHOWN = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp", "micro_batch", "zero", "sp", "recompute",
          "placement", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction")  # fmt: skip
-SIDE = ("hardware", "gpus", *FACTORS, "strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp", "micro_batch",
-        "zero", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction", "speedup",
+SIDE = ("hardware", "gpus", *WORK, *FACTORS, "strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp",
+        "micro_batch", "zero", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction", "speedup",
         "efficiency")  # fmt: skip
 
 Record = dict[str, Any]
@@ -56,8 +56,8 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
 
     tp, cp, pp, vpp, ep, micro_batch, zero, recompute, sp and placement are searched unless they are given; a list tries
     only its values. Overlaps, schedules and kernels are as given, and searched if a list is given. Several --gpus,
-    --hardware or factors on it (--flops, --network, --nvs and so on) give the best on each. With --jobs or --executor
-    the work is shared out; the answer is the same.
+    --hardware or factors on it (--flops, --network, --nvs and so on), batches, sequence lengths or precisions give the
+    best at each. With --jobs or --executor the work is shared out; the answer is the same.
     """
     form = options.prepare(form, path)
     asked = {name: given.pop(name) for name in ("objective", "top", "picture", "quiet", "jobs", "executor", "resume")}
@@ -81,8 +81,8 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     _check_work(design, asked)
     kept = _checkpoint(path, design, asked) if asked["resume"] and path else None
     with workers.opened(asked["executor"], asked["jobs"]) as executor:
-        results = _results(design, costs, asked, executor, kept)
-    code = _answer(design, results, path, form, asked)
+        results, interrupted = _results(design, costs, asked, executor, kept)
+    code = _answer(design, results, interrupted, path, form, asked)
     if kept and code == 0:
         kept.remove()
     return code
@@ -99,8 +99,8 @@ def _check_work(design: Design, asked: Asked) -> None:
 
 def _results(
     design: Design, costs: dict[Any, Prices], asked: Asked, executor: Executor | None, kept: Checkpoint | None
-) -> list[Record]:
-    """Return the result of every search, up to Ctrl-C."""
+) -> tuple[list[Record], bool]:
+    """Return the result of every search up to Ctrl-C, and whether that came."""
     results: list[Record] = []
     for number, case in enumerate(design.cases):
         keeper = kept.part(str(number)) if kept else None
@@ -110,15 +110,15 @@ def _results(
         except KeyboardInterrupt:
             if not results:
                 raise
-            results[-1]["meta"]["interrupted"] = True
+            return results, True
         if number == 0 and not asked["quiet"]:
             options.note(results[0]["meta"].get("notes", ()))
         if results[-1]["meta"]["interrupted"]:
-            break
+            return results, True
         if len(design.cases) == 1:
             checked(results[0])
     _note_nothing(design, results)
-    return results
+    return results, False
 
 
 def _note_nothing(design: Design, results: list[Record]) -> None:
@@ -177,15 +177,17 @@ def _searched(
     return answer(space, found, asked["objective"], prices)
 
 
-def _answer(design: Design, results: list[Record], path: str | None, form: str, asked: Asked) -> int:
+def _answer(design: Design, results: list[Record], interrupted: bool, path: str | None, form: str, asked: Asked) -> int:
     several = len(design.cases) > 1
     found: Record = results[0]
     if several:
         places = [case.place for case in design.cases[: len(results)]]
-        found = {"meta": _meta_of_all(design, results), "rows": side_by_side(places, results)}
+        found = {
+            "meta": {**_meta_of_all(design, results), "interrupted": interrupted},
+            "rows": side_by_side(places, results),
+        }
     else:
         found = {**found, "best": found.get("best") or breakdown(design.cases[0].study, found["rows"][0])}
-    interrupted: bool = results[-1]["meta"]["interrupted"]
     code = options.write(path, lambda out: _write(out, found, form, several), lambda: interrupted)
     if asked["picture"] and code == 0:
         from comp_comm.report.search_plot import save_search
@@ -206,7 +208,7 @@ def _meta_of_all(design: Design, results: list[Record]) -> Record:
         "fixed": {name: value for name, value in metas[0]["fixed"].items() if name not in moving},
         "axes": [{name: list(values) for name, values in axis.values.items()} for axis in design.axes],
         "candidates": sum(meta["candidates"] for meta in metas), "feasible": sum(meta["feasible"] for meta in metas),
-        "interrupted": metas[-1]["interrupted"], "searches": metas,
+        "searches": metas,
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from comp_comm.configs.axes import Axis
 from comp_comm.errors import ConfigError
 from comp_comm.report import picture
 from comp_comm.report.plot import MAX_PANELS, check_plot, draw_plot
-from comp_comm.search.design import FACTORS
+from comp_comm.search.design import FACTORS, WORK
 from comp_comm.search.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
@@ -66,13 +66,13 @@ def _title(meta: Record) -> str:
 
 
 def design_view(axes: Sequence[Iterable[str]], column: str) -> Record | None:
-    """Return how a design space is drawn: a heat map over two factors, lines over one; None where there is none.
+    """Return how a design space is drawn: a heat map over two factors (or batches), lines over one; None without.
 
     >>> design_view([["gpus"], ["network"], ["nvs"]], "step_s")
     {'kind': 'heatmap', 'x': 'network', 'y': 'nvs', 'value': 'step_s', 'per': ['gpus']}
     """
     names = [next(iter(axis)) for axis in axes]
-    factors = [name for name in names if name in FACTORS]
+    factors = [name for name in names if name in (*FACTORS, *WORK)]
     if not factors:
         return None
     others = [name for name in names if name not in factors[:2]]

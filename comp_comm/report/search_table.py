@@ -7,7 +7,7 @@ from typing import IO, Any
 
 from comp_comm.report import table
 from comp_comm.report.explain_table import PARTS, write_memory
-from comp_comm.search.design import FACTORS
+from comp_comm.search.design import FACTORS, WORK
 
 Record = dict[str, Any]
 
@@ -41,7 +41,7 @@ def write_search(out: IO[str], found: Record, style: str, columns: Sequence[str]
 
 def _tells(name: str, moves: set[str], several: bool) -> bool:
     """Return whether a column of searches side by side can tell them apart."""
-    if several and name in (*FACTORS, "hardware", "gpus"):
+    if several and name in (*FACTORS, *WORK, "hardware", "gpus"):
         return name in moves
     return name != "efficiency" or "gpus" in moves
 

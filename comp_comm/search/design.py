@@ -1,4 +1,4 @@
-"""A design space: axes that are no part of a layout (hardware factors, devices), with a search at each of their points.
+"""A design space: axes that are no part of a layout (hardware, devices, batch), with a search at each of their points.
 
 The best layout changes with the hardware: more memory makes room for one with less communication, a larger domain of
 fast links for more tensor parallelism. So each point of such axes is a search of its own.
@@ -18,7 +18,8 @@ from comp_comm.sweep.plan import FEASIBLE
 
 GPUS = "gpus"
 FACTORS = tuple(name for name, field in FIELDS.items() if field.group == "evolution")
-OUTER = (*FACTORS, GPUS)
+WORK = ("global_batch", "seq_len", "precision")  # of the same model: tokens a second can be compared
+OUTER = (*FACTORS, *WORK, GPUS)
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class Case:
     @property
     def name(self) -> str:
         """What is special about it, for messages."""
-        factors = [f"{name} {value:g}" for name, value in self.place.items() if name in FACTORS]
+        factors = [f"{name} {value if isinstance(value, str) else f'{value:g}'}" for name, value in self.place.items()
+                   if name not in (HARDWARE, GPUS)]  # fmt: skip
         return ", ".join([str(self.place[HARDWARE]), *factors, f"{self.gpus:,} devices"])
 
 
@@ -46,22 +48,17 @@ class Design:
     cases: tuple[Case, ...]
     axes: tuple[Axis, ...]
 
-    @property
-    def factors(self) -> tuple[str, ...]:
-        """Fields of the hardware that move."""
-        return tuple(name for axis in self.axes for name in axis.values if name in FACTORS)
-
 
 def make_design(studies: Sequence[Study]) -> Design:
-    """Return the searches that studies ask for: one for each device, hardware factor and number of devices.
+    """Return the searches that studies ask for: one for each device, hardware factor, number of devices and batch.
 
     Studies differ in their devices only. Those that ask for what no search can do have the problems noted in them.
 
     >>> from comp_comm.configs.study import study_from
     >>> given = {"hardware": "h100-sxm", "sweep": {"gpus": [8, 16], "network": [1, 2], "tp": [1, 2]}}
     >>> design = make_design([study_from(given)])
-    >>> [case.name for case in design.cases][1:3], design.factors
-    (['h100-sxm, network 2, 8 devices', 'h100-sxm, network 1, 16 devices'], ('network',))
+    >>> [case.name for case in design.cases][1:3]
+    ['h100-sxm, network 2, 8 devices', 'h100-sxm, network 1, 16 devices']
     """
     found = tuple(case for study in studies for case in _cases(study))
     names = tuple(dict.fromkeys(case.place[HARDWARE] for case in found))
