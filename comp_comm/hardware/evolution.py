@@ -41,6 +41,7 @@ def evolve(
 
     Examples
     --------
+    >>> from comp_comm.hardware.numbers import Timing
     >>> float(evolve(Hardware(100.0, 1.0, 1.0, (), Timing()), flop_vs_bw=4, flops=2).peak_flops)
     800.0
     """
@@ -73,6 +74,7 @@ def _resized(tiers: tuple[Tier, ...], domain: Array) -> tuple[Tier, ...]:
 def domain_rules(hardware: Hardware, domain: Numeric) -> list[Violation]:
     """Return the rules that another size of the innermost domain must keep on this hardware.
 
+    >>> from comp_comm.hardware.numbers import Timing
     >>> mesh = Hardware(1.0, 1.0, 1.0, (Tier(4, 150e9, 0, 1.0, mesh=1.0),), Timing())
     >>> [rule.reason for rule in domain_rules(mesh, 8) if rule.broken]
     ['nvs cannot change a domain that is a mesh, where each pair of devices has its own link']
