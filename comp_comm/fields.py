@@ -133,7 +133,6 @@ _LAYOUT = (
     _degree("tp1", "tensor-parallel group that splits heads and hidden numbers", default=1),
     _degree("tp2", "second tensor-parallel group, that splits the sequence (and under SUMMA the weights)", default=1),
     _degree("summa_panels", "panels of a SUMMA GEMM; the larger of tp1 and tp2 if not given"),
-    _degree("nvs", "devices of the innermost network domain; the profile's if not given"),
     *(_degree(name, f"devices of a {group} group that share the innermost domain; what is left of it if not given, TP "
               "first, then DP") for name, group in words.INSIDE.items()),
     _word("kernels", "layout", words.KERNELS, "element-wise kernels: fused, one by one (eager), or compiled", "fused"),
@@ -146,6 +145,8 @@ _EVOLUTION = (
     _factor("memory_bandwidth", "factor on the HBM bandwidth"),
     _factor("memory_capacity", "factor on the HBM capacity"),
     _factor("latency", "factor on the latency of every hop of the network"),
+    Field("nvs", "evolution", "int", "devices of the innermost network domain (NVLink, say); the profile's if not "
+          "given", high=2**24),
 )  # fmt: skip
 
 _CONVENTIONS = (

@@ -805,3 +805,28 @@ def test_no_command_writes_over_what_it_read(compcomm, tmp_path, monkeypatch, ar
     assert {name: Path(name).read_text() for name in INPUTS} == INPUTS
     assert len(list(tmp_path.iterdir())) == len(INPUTS)
     assert compcomm(*arguments, "-o", "fresh.csv", "--format", "csv")[0] in (0, 1)  # lint finds a missing source
+
+
+# -- small faces ------------------------------------------------------------------------------------------------------
+
+
+def test_a_pivot_says_why_it_has_blanks(compcomm):
+    call = ["sweep", "llama-step", "--set", "tp=4,8,16", "--set", "pp=1,7", "--set", "vpp=1"]
+    code, out, _ = compcomm(*call)
+    assert code == 0
+    assert "infeasible: 5 points" in out
+    assert "  2: tp exceeds kv_heads" in out
+    assert "  3: tp x cp x pp does not divide gpus" in out
+    assert "infeasible" not in compcomm("sweep", "llama-step", "--set", "tp=4,8")[1]
+
+
+def test_sweep_on_other_hardware(compcomm):
+    names = ["h100-sxm", "b200-sxm"]
+    code, out, _ = compcomm("sweep", "llama-step", "--hardware", ",".join(names), "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert code == 0
+    assert [row["hardware"] for row in rows] == names
+    alone = compcomm("sweep", "llama-step", "--hardware", "b200-sxm", "--format", "csv")[1]
+    assert alone == compcomm("sweep", "llama-step", "--set", "hardware=b200-sxm", "--format", "csv")[1]
+    assert compcomm("sweep", "llama-step", "--hardware", "b20")[2].count("did you mean 'b200-sxm'") == 1
+    assert "given twice" in compcomm("sweep", "future", "--hardware", "mi210", "--set", "hardware=mi100")[2]

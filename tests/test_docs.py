@@ -48,6 +48,8 @@ from comp_comm.operations.feed_forward import (
 from comp_comm.operations.memory import BUCKET
 from comp_comm.operations.parameters import held_parameters
 from comp_comm.operations.shapes import Operation
+from comp_comm.search.prices import Prices
+from comp_comm.search.result import search, side_by_side
 from comp_comm.sweep import make_plan, sweep
 from comp_comm.sweep.algorithmic import edge_table, required_tp_table
 from comp_comm.sweep.case_study import case_study
@@ -171,7 +173,7 @@ def known_names() -> set[str]:
     records = [edge_table(["bert-large"])[0], required_tp_table(["bert-large"])[0], case_study()[0][0],
                ratio(load_profile("mi50"), load_profile("mi100")), sweep(point).meta,
                solve(study.study_from(point), ask("serialized_comm_fraction", 0.3, "tp"))[0][0], step, step["memory"],
-               step["comm"]["tp"], step["operations"][0], step["sensitivity"][0]]  # fmt: skip
+               step["comm"]["tp"], step["operations"][0], step["sensitivity"][0], *searched()]  # fmt: skip
     keys = [study.KEYS, study.TABLE_KEYS, study.PLOT_KEYS, axes.RANGE_KEYS, hardware_file.KEYS, model_file.KEYS,
             hardware_file.NUMBER_KEYS, TIER_KINDS, TIMING_KINDS, hardware_file.SWITCH_KEYS]  # fmt: skip
     defined = re.compile(r"\b(?:def|class) (\w+)|^(\w+): ?[\w\[]|^    (\w+)(?:: | = )", re.MULTILINE)
@@ -180,6 +182,13 @@ def known_names() -> set[str]:
     rooms = {part for path in source for part in path.relative_to(ROOT).with_suffix("").parts}
     choices = {word for field in FIELDS.values() for word in field.words}
     return {*FIELDS, *ALL_COLUMNS, *COST_MODELS, *choices, *named, *rooms}.union(*records, *keys)
+
+
+def searched() -> list[dict]:
+    """Return the records of a small search with prices, alone and side by side with another."""
+    given = {"hardware": "h100-sxm", "model": "llama-3-8b", "set": {"global_batch": 8, "cp": 1, "tokens": 1e12}}
+    found = search(study.study_from(given), 8, prices=Prices(2.0, 700.0))
+    return [found, found["meta"], found["rows"][0], side_by_side([{"gpus": 8}], [found])[0]]
 
 
 def code_spans(page: Path) -> Iterator[str]:

@@ -161,3 +161,15 @@ def test_numbers_from_memory_are_not_called_certain(shipped):
 
 def test_only_the_mi250x_has_two_devices_in_a_package(shipped):
     assert {name: p.devices_per_package for name, p in shipped.items() if p.devices_per_package != 1} == {"mi250x": 2}
+
+
+# Of the MI455X and of Rubin nothing is published.
+GPUS = [name for name in NAMES if name.startswith(("p100", "v100", "a100", "h", "b", "gb", "mi")) and name != "mi455x"]
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_gpus_have_a_rate_outside_tensor_cores(name):
+    """The papers' models ask for it; it is far below that of the cores, or all there is."""
+    profile = load_profile(name)
+    rate, peak = profile.value("timing.vector_flops"), max(profile.value("peak.fp16"), profile.value("peak.bf16", 0))
+    assert rate == peak if name in ("p100-sxm", "mi50", "mi60") else 3 < peak / rate < 40

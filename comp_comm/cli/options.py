@@ -92,6 +92,14 @@ def given_flags(**values: Any) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value is not None]
 
 
+def hardware_override(text: str | None) -> list[str]:
+    """Return what ``--hardware`` gives as an override of a study: one name, or with commas or brackets a list."""
+    if text is None:
+        return []
+    names = [part.strip() for part in text.strip("[] ").split(",")]
+    return [f"--hardware={text if len(names) == 1 and '[' not in text else '[' + ', '.join(names) + ']'}"]
+
+
 def complete_names(kind: str) -> Callable[..., list[str]]:
     """Return a shell completion of the catalogue's names of a kind."""
 
@@ -108,8 +116,8 @@ class Progress:
     interrupts at once.
     """
 
-    def __init__(self, points: int, quiet: bool = False) -> None:
-        self.points, self.quiet, self.done = points, quiet, 0
+    def __init__(self, points: int, quiet: bool = False, label: str = "") -> None:
+        self.points, self.quiet, self.label, self.done = points, quiet, label, 0
         self.start = self.last = time.monotonic()
         self.terminal = sys.stderr is not None and sys.stderr.isatty()
         self.shown = self.stop = False
@@ -139,7 +147,8 @@ class Progress:
             return
         self.last, self.shown = now, True
         rate = self.done / (now - self.start)
-        text = f"{100 * self.done / self.points:5.1f} %  {self.done:,} of {self.points:,} points  {rate / 1e6:.1f} M/s"
+        share, many = 100 * self.done / self.points, f"{self.done:,} of {self.points:,} points"
+        text = f"{self.label}{share:5.1f} %  {many}  {rate / 1e6:.1f} M/s"
         tell(f"\r{text}" if self.terminal else text, newline=not self.terminal)
 
     def finish(self) -> None:

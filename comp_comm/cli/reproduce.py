@@ -77,9 +77,11 @@ def foundation(
     checks = tolerance is not None or not meta["given"]
     limit = foundation_models.TOLERANCE if tolerance is None else tolerance
     wrong = [row for row in rows if foundation_models.missed(row, limit)]
-    meta |= {"tolerance": limit if checks else None, "missed": len(wrong)}
-    heading = [meta["title"], f"{len(rows) - len(wrong)} of {len(rows)} cells as published within {limit:g} "
-               f"(time, memory, layout and placement); {meta['candidates']:,} layouts searched"]  # fmt: skip
+    meta |= {"tolerance": limit if checks else None, "missed": len(wrong) if checks else None}
+    changed = ", ".join(f"{name} {value}" for name, value in meta["given"].items())
+    verdict = (f"{len(rows) - len(wrong)} of {len(rows)} cells as published within {limit:g} (time, memory, layout and "
+               "placement)" if checks else f"{len(rows)} cells with {changed}, not checked")  # fmt: skip
+    heading = [meta["title"], f"{verdict}; {meta['candidates']:,} layouts searched"]
     if timed:
         heading.append(f"{meta['seconds']:.2f} s, {meta['candidates_per_s'] / 1e6:.1f} M layouts/s")
     brief = form in PEOPLE and not long_form
@@ -111,7 +113,7 @@ def amped_command(overrides: tuple[str, ...], tolerance: float | None, path: str
     limit = amped.TOLERANCE if tolerance is None else tolerance
     wrong = [row for row in rows if row["checked"] and abs(row["error"]) > limit]
     checks = tolerance is not None or not meta["given"]
-    meta |= {"tolerance": limit if checks else None, "missed": len(wrong), "case_studies": claims}
+    meta |= {"tolerance": limit if checks else None, "missed": len(wrong) if checks else None, "case_studies": claims}
     heading = [meta["title"], f"TFLOP/s of a GPU; runs: {amped.SOURCE}"]
     said = [f"{one['claim']} ({one['source']}): {one['ours']} ({one['study']})" for one in claims]
     notes = [*("note: " + text for text in amped.NOTES), "", "case studies, as published and ours:", *said]

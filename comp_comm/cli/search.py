@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import hashlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -10,11 +10,13 @@ import click
 
 from comp_comm.cli import options, workers
 from comp_comm.cli.speech import tell
-from comp_comm.configs.study import Study
-from comp_comm.errors import ConfigError, InfeasibleError
+from comp_comm.errors import ConfigError
+from comp_comm.search.design import FACTORS, WORK, Case, Design, make_design
 from comp_comm.search.engine import run_search
+from comp_comm.search.foundation import FOUNDATION, search_foundation
 from comp_comm.search.objectives import OBJECTIVES
-from comp_comm.search.result import Prices, answer, breakdown, check_question, scaling
+from comp_comm.search.prices import Prices
+from comp_comm.search.result import answer, breakdown, check_question, checked, side_by_side
 from comp_comm.search.space import make_space
 
 if TYPE_CHECKING:
@@ -24,25 +26,28 @@ if TYPE_CHECKING:
     from comp_comm.sweep.resume import Checkpoint
 
 OBJECTIVE_HELP = "; ".join(f"{name}: {aim.meaning}" for name, aim in OBJECTIVES.items())
-SHOWN = ("tp", "cp", "pp", "vpp", "ep", "dp", "micro_batch", "zero", "sp", "recompute", "placement", "step_s", "mfu",
-         "memory_gib", "exposed_comm_fraction")  # fmt: skip
-SIDE = ("hardware", "gpus", "tp", "cp", "pp", "vpp", "ep", "dp", "micro_batch", "zero", "recompute", "step_s", "mfu",
-        "memory_gib", "exposed_comm_fraction", "speedup", "efficiency")  # fmt: skip
+PAPER = ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "summa_panels")
+SHOWN = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp", "micro_batch", "zero", "sp", "recompute",
+         "placement", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction")  # fmt: skip
+SIDE = ("hardware", "gpus", *WORK, *FACTORS, "strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp",
+        "micro_batch", "zero", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction", "speedup",
+        "efficiency")  # fmt: skip
 
 Record = dict[str, Any]
 Asked = dict[str, Any]
-Call = tuple[Study, int, Prices]
 
 
 @click.command(epilog="Examples: compcomm search --model gpt3-175b --hardware a100-sxm-80gb --gpus 512 --global-batch "
-               "1024 | compcomm search llama-search --gpus [256,512,1024] --tp 8 --plot scaling.png | "
+               "1024 | compcomm search llama-search --gpus 256,512,1024 --tp 8 --plot scaling.png | "
+               "compcomm search llama-search --network 0.5,1,2,4 --nvs 4,8,16,32 --plot heat.png | "
                "compcomm search llama-search --hardware h100-sxm,b200-sxm --price-per-gpu-hour 2.5,4")  # fmt: skip
 @options.point_options
 @click.option("--objective", default="step", show_default=True, metavar="NAME", help=f"What is best. {OBJECTIVE_HELP}.")
 @click.option("--top", type=int, default=10, show_default=True, metavar="N", help="How many of the best to show.")
 @click.option("--price-per-gpu-hour", metavar="N[,N]", help="What a device costs an hour; one for each hardware.")
 @click.option("--watts", metavar="N[,N]", help="What a device draws; one for each hardware.")
-@click.option("--plot", "picture", metavar="FILE", help="Also draw step time against memory, or against devices.")
+@click.option("--plot", "picture", metavar="FILE", help="Also draw it: step time against memory; over devices or a "
+              "factor; or as a heat map over two factors.")  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="No progress on stderr.")
 @workers.options
 @options.format_options
@@ -50,8 +55,9 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     """The best layouts of a model on so many devices: every one is evaluated.
 
     tp, cp, pp, vpp, ep, micro_batch, zero, recompute, sp and placement are searched unless they are given; a list tries
-    only its values. Overlaps, schedules and kernels are as given, and searched if a list is given. Several --gpus or
-    --hardware give the best on each. With --jobs or --executor the work is shared out; the answer is the same.
+    only its values. Overlaps, schedules and kernels are as given, and searched if a list is given. Several --gpus,
+    --hardware or factors on it (--flops, --network, --nvs and so on), batches, sequence lengths or precisions give the
+    best at each. With --jobs or --executor the work is shared out; the answer is the same.
     """
     form = options.prepare(form, path)
     asked = {name: given.pop(name) for name in ("objective", "top", "picture", "quiet", "jobs", "executor", "resume")}
@@ -64,47 +70,74 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
 
         check_plot(asked["picture"])
     names: list[str | None] = [*machines] or [None]
-    studies = [options.point_study({**given, "hardware": name}) for name in names]
-    studies = [one for study in studies for one in _each_machine(study)]
-    costs = _prices(prices, len(studies))
-    calls = [(study, gpus, cost) for study, cost in zip(studies, costs, strict=True) for gpus in _devices(study)]
-    kept = _checkpoint(path, calls, asked) if asked["resume"] and path else None
+    design = make_design([options.point_study({**given, "hardware": name}) for name in names])
+    costs = _prices(prices, list(dict.fromkeys(case.place["hardware"] for case in design.cases)))
+    if asked["picture"]:
+        from comp_comm.report.search_plot import check_design
+
+        check_design(design.axes)
+        if design.cases[0].study.plot and not asked["quiet"]:
+            options.note(["the study's 'plot' is for sweep; a search draws what it found"])
+    _check_work(design, asked)
+    kept = _checkpoint(path, design, asked) if asked["resume"] and path else None
     with workers.opened(asked["executor"], asked["jobs"]) as executor:
-        results = _results(calls, asked, executor, kept)
-    code = _answer(results, path, form, asked)
+        results, interrupted = _results(design, costs, asked, executor, kept)
+    code = _answer(design, results, interrupted, path, form, asked)
     if kept and code == 0:
         kept.remove()
     return code
 
 
+def _check_work(design: Design, asked: Asked) -> None:
+    """Refuse to share out, or to keep, what is done in a moment."""
+    if design.cases[0].study.cost_model != FOUNDATION:
+        return
+    for name in ("jobs", "executor", "resume"):
+        if asked[name] and asked[name] != 1:
+            raise ConfigError(f"--{name}: a search of {FOUNDATION} takes one process a moment; leave it out")
+
+
 def _results(
-    calls: list[Call], asked: Asked, executor: Executor | None, kept: Checkpoint | None
-) -> list[tuple[Study, Record]]:
-    """Return the study and result of every search, up to Ctrl-C; where several are asked for, of those that fit."""
-    results: list[tuple[Study, Record]] = []
-    for number, (study, gpus, prices) in enumerate(calls):
+    design: Design, costs: dict[Any, Prices], asked: Asked, executor: Executor | None, kept: Checkpoint | None
+) -> tuple[list[Record], bool]:
+    """Return the result of every search up to Ctrl-C, and whether that came."""
+    results: list[Record] = []
+    for number, case in enumerate(design.cases):
+        keeper = kept.part(str(number)) if kept else None
         try:
-            keeper = kept.part(str(number)) if kept else None
-            results.append((study, _searched(study, gpus, prices, asked, executor, keeper)))
-        except InfeasibleError as error:
-            if len(calls) == 1:
+            label = f"search {number + 1} of {len(design.cases)}: " if len(design.cases) > 1 else ""
+            results.append(_searched(case, costs[case.place["hardware"]], asked, executor, keeper, label))
+        except KeyboardInterrupt:
+            if not results:
                 raise
-            tell(f"note: {study.profiles[0].name}, {gpus} devices: {error}")
-            continue
-        if results[-1][1]["meta"]["interrupted"]:
-            break
-    if not results:
-        raise InfeasibleError("nothing fits on any of them")
-    return results
+            return results, True
+        if number == 0 and not asked["quiet"]:
+            options.note(results[0]["meta"].get("notes", ()))
+        if results[-1]["meta"]["interrupted"]:
+            return results, True
+        if len(design.cases) == 1:
+            checked(results[0])
+    _note_nothing(design, results)
+    return results, False
 
 
-def _checkpoint(path: str, calls: list[Call], asked: Asked) -> Checkpoint:
+def _note_nothing(design: Design, results: list[Record]) -> None:
+    """Say where nothing fits, and why at the first of these: the rows have all reasons."""
+    failed = [(case, result["reason"]) for case, result in zip(design.cases, results, strict=False) if result["reason"]]
+    if failed and len(failed) < len(results):
+        (case, reason), others = failed[0], len(failed) - 1
+        also = f" (nor at {others} other points: see 'reason' in their rows, --format csv or json)" if others else ""
+        tell(f"note: {case.name}: {reason}{also}")
+
+
+def _checkpoint(path: str, design: Design, asked: Asked) -> Checkpoint:
     """Return what keeps how far the searches have come."""
     import comp_comm
     from comp_comm.sweep.resume import Checkpoint
 
-    known = {"version": comp_comm.__version__, "study_sha256": [study.sha256() for study, _, _ in calls],
-             "gpus": [gpus for _, gpus, _ in calls], "objective": asked["objective"], "top": asked["top"]}  # fmt: skip
+    known = {"version": comp_comm.__version__, "study_sha256": [case.study.sha256() for case in design.cases],
+             "gpus": [case.gpus for case in design.cases], "objective": asked["objective"],
+             "top": asked["top"]}  # fmt: skip
     return Checkpoint(Path(path).resolve(), known)
 
 
@@ -112,40 +145,30 @@ def _split(text: str | None) -> list[str]:
     return [part.strip() for part in text.strip("[]").split(",") if part.strip()] if text else []
 
 
-def _each_machine(study: Study) -> list[Study]:
-    """Return a study for each hardware profile of a study."""
-    return [replace(study, profiles=(profile,), hardware_axis=False) for profile in study.profiles]
-
-
-def _devices(study: Study) -> list[int]:
-    axis = next((axis.values["gpus"] for axis in study.axes if "gpus" in axis.values), ())
-    found = [int(value) for value in axis] or ([int(study.fixed["gpus"])] if "gpus" in study.fixed else [])
-    if not found:
-        study.problem("gpus", "'gpus' is missing: how many devices, or a list of such numbers")
-        study.problems.raise_if_any()
-    return found
-
-
-def _prices(texts: list[str | None], count: int) -> list[Prices]:
+def _prices(texts: list[str | None], names: list[Any]) -> dict[Any, Prices]:
+    """Return what each device costs and draws: one number is that of all."""
     columns: list[list[float | None]] = []
     for flag, text in zip(("--price-per-gpu-hour", "--watts"), texts, strict=True):
         with options.naming(flag):
             numbers: list[float | None] = [options.parse_number(part) for part in _split(text)]
             if any(number is not None and number <= 0 for number in numbers):
                 raise ValueError("must be above 0")
-        if len(numbers) not in (0, 1, count):
-            raise ConfigError(f"{flag}: {len(numbers)} numbers for {count} hardware profiles; give one, or one each")
-        columns.append((numbers or [None]) * (count if len(numbers) < 2 else 1))
-    return [Prices(price, watts) for price, watts in zip(*columns, strict=True)]
+        if len(numbers) not in (0, 1, len(names)):
+            raise ConfigError(f"{flag}: {len(numbers)} numbers for {len(names)} hardware profiles; give one, or one "
+                              "each")  # fmt: skip
+        columns.append((numbers or [None]) * (len(names) if len(numbers) < 2 else 1))
+    return {name: Prices(price, watts) for name, price, watts in zip(names, *columns, strict=True)}
 
 
 def _searched(
-    study: Study, gpus: int, prices: Prices, asked: Asked, executor: Executor | None, keeper: Keeper | None
+    case: Case, prices: Prices, asked: Asked, executor: Executor | None, keeper: Keeper | None, label: str
 ) -> Record:
-    """Return the result on so many devices, or what there is of it after Ctrl-C."""
-    aim = check_question(study, asked["objective"], asked["top"])
-    space = make_space(replace(study, axes=tuple(axis for axis in study.axes if "gpus" not in axis.values)), gpus)
-    progress = options.Progress(space.points, asked["quiet"])
+    """Return the result of one search, or what there is of it after Ctrl-C."""
+    aim = check_question(case.study, asked["objective"], asked["top"])
+    if case.study.cost_model == FOUNDATION:
+        return search_foundation(case.study, case.gpus, asked["objective"], asked["top"], prices)
+    space = make_space(case.study, case.gpus)
+    progress = options.Progress(space.points, asked["quiet"], label)
     with progress:
         found = run_search(space, aim, asked["top"], progress, executor, keeper)
     progress.finish()
@@ -154,15 +177,17 @@ def _searched(
     return answer(space, found, asked["objective"], prices)
 
 
-def _answer(searched: list[tuple[Study, Record]], path: str | None, form: str, asked: Asked) -> int:
-    results, several = [result for _, result in searched], len(searched) > 1
+def _answer(design: Design, results: list[Record], interrupted: bool, path: str | None, form: str, asked: Asked) -> int:
+    several = len(design.cases) > 1
     found: Record = results[0]
     if several:
-        found = {"meta": {**results[0]["meta"], "searches": [result["meta"] for result in results]},
-                 "rows": scaling(results)}  # fmt: skip
+        places = [case.place for case in design.cases[: len(results)]]
+        found = {
+            "meta": {**_meta_of_all(design, results), "interrupted": interrupted},
+            "rows": side_by_side(places, results),
+        }
     else:
-        found = {**found, "best": breakdown(searched[0][0], found["rows"][0])}
-    interrupted: bool = results[-1]["meta"]["interrupted"]
+        found = {**found, "best": found.get("best") or breakdown(design.cases[0].study, found["rows"][0])}
     code = options.write(path, lambda out: _write(out, found, form, several), lambda: interrupted)
     if asked["picture"] and code == 0:
         from comp_comm.report.search_plot import save_search
@@ -170,6 +195,21 @@ def _answer(searched: list[tuple[Study, Record]], path: str | None, form: str, a
         save_search(asked["picture"], found)
         tell(f"wrote {asked['picture']}")
     return code
+
+
+def _meta_of_all(design: Design, results: list[Record]) -> Record:
+    """Return the meta block of several searches: what they have in common, what moves, and that of each."""
+    metas = [result["meta"] for result in results]
+    moving = {name for axis in design.axes for name in axis.values}
+    return {
+        **metas[0],
+        "study_sha256": hashlib.sha256("".join(meta["study_sha256"] for meta in metas).encode()).hexdigest(),
+        "hardware": {name: about for meta in metas for name, about in meta["hardware"].items()},
+        "fixed": {name: value for name, value in metas[0]["fixed"].items() if name not in moving},
+        "axes": [{name: list(values) for name, values in axis.values.items()} for axis in design.axes],
+        "candidates": sum(meta["candidates"] for meta in metas), "feasible": sum(meta["feasible"] for meta in metas),
+        "searches": metas,
+    }  # fmt: skip
 
 
 def _write(out: IO[str], found: dict[str, Any], form: str, several: bool) -> None:

@@ -32,6 +32,8 @@ RANKINGS = ", ".join(f"{model.ranking} in {name}" for name, model in COST_MODELS
 @click.command(epilog="Examples: compcomm sweep future | compcomm sweep configs/future.yaml --set hardware=h100-sxm "
                "--format csv -o rows.csv | compcomm sweep future --top 5 --by overlap_ratio")  # fmt: skip
 @click.argument("study", shell_complete=options.complete_names("study"))
+@click.option("--hardware", metavar="NAME[,NAME]", help="On this hardware instead; several are an axis.",
+              shell_complete=options.complete_names("hardware"))  # fmt: skip
 @options.set_option
 @click.option("--top", type=int, metavar="N", help="Only the N rows with the largest value of --by.")
 @click.option("--by", metavar="COLUMN", help=f"What --top ranks by. [default: the cost model's: {RANKINGS}]")
@@ -60,7 +62,7 @@ def command(
         from comp_comm.report.plot import check_plot
 
         check_plot(given["plot"])
-    loaded = load_study(study, overrides)
+    loaded = load_study(study, (*overrides, *options.hardware_override(given["hardware"])))
     for target in (path, given["plot"]):
         output.check_not_read(target)  # before the work, which may be long
     plan = make_plan(loaded)

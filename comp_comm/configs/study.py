@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,6 +97,18 @@ def read_study(document: Document, overrides: Sequence[str] = ()) -> Study:
     return _Reader(document, overrides).study()
 
 
+def _listed(name: str, value: str) -> str:
+    """Return an override's text, a field's values with commas between them as the list they are.
+
+    >>> _listed("gpus", "64,128"), _listed("gpus", "[64, 128]"), _listed("hardware", "a,b.yaml"), _listed("tp", "1,024")
+    ('[64,128]', '[64, 128]', 'a,b.yaml', '1,024')
+    """
+    thousands = any(re.fullmatch(r"\s*0\d+", part) for part in value.split(","))  # 1,024 is one number to its writer
+    if name not in FIELDS or "," not in value or value.lstrip().startswith(("[", "{")) or thousands:
+        return value
+    return f"[{value}]"
+
+
 class _Reader(Reader):
     def __init__(self, document: Document, overrides: Sequence[str]) -> None:
         super().__init__(document, Problems())
@@ -152,7 +165,7 @@ class _Reader(Reader):
             label = given if given.startswith("--") else f"--set {name}"
             if name in found:
                 raise ConfigError(f"{label}: {name} is given twice")
-            found[name] = load_value(value, label, name)
+            found[name] = load_value(_listed(name, value), label, name)
         return found
 
     def _given(self, key: str) -> tuple[Any, Document]:

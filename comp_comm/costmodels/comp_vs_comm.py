@@ -23,7 +23,7 @@ from comp_comm.violation import Violation, divides
 
 FIELDS = (
     "hidden", "seq_len", "layers", "parameters", "micro_batch", "tp", "dp", "flop_vs_bw", "flops", "network",
-    "memory_bandwidth", "memory_capacity", "precision", "comm_precision", "count", "timing", "memory_scaling",
+    "memory_bandwidth", "memory_capacity", "nvs", "precision", "comm_precision", "count", "timing", "memory_scaling",
     "inter_node_slowdown", "interference", "comm_offload", "in_network_reduction", "in_memory_reduction", "fused_comm",
     "fused_tiles",
 )  # fmt: skip
@@ -180,8 +180,10 @@ def _memory_bound_seconds(scenario: Scenario) -> Array:
 
 
 def rules(scenario: Scenario) -> tuple[Violation, ...]:
-    """Return the rules a layout must keep here: TP splits the hidden dimension evenly."""
-    return (divides(scenario.layout.tp, scenario.transformer.hidden, ("tp", "hidden")),)
+    """Return the rules to keep here: TP splits the hidden dimension evenly; domains are of timings with tiers."""
+    without_tiers = (np.asarray(scenario.hardware.timing.use_tiers) == 0) & ~np.isnan(to_float(scenario.mesh.nvs))
+    idle = Violation(without_tiers, "nvs has no effect under a timing that does without network tiers", ("nvs",))
+    return (divides(scenario.layout.tp, scenario.transformer.hidden, ("tp", "hidden")), idle)
 
 
 def _blanks(scenario: Scenario, groups: dict[str, Group]) -> tuple[Violation, ...]:

@@ -14,9 +14,9 @@ FIELDS = (
     "tp", "sp", "cp", "cp_comm", "pp", "vpp", "schedule", "uneven_stages", "ep", "etp", "dp", "dp_shard", "zero",
     "bucket", "recompute", "recompute_layers", "kv_replication", "offload_optimizer", "scatter_gather", "placement",
     "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "collective_algorithm", "attention_kernel", "kernels",
-    "flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "precision", "comm_precision",
-    "grad_precision", "accumulate_precision", "optimizer_precision", "count_attention", "interference", "sustained",
-    "framework_gib", "phase", "tokens",
+    "flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "latency", "nvs", "precision",
+    "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision", "count_attention",
+    "interference", "sustained", "framework_gib", "phase", "tokens",
 )  # fmt: skip
 REQUIRED = ("hidden", "layers", "heads", "vocab", "seq_len")
 DEFAULTS: dict[str, Value] = {"precision": "bf16", "micro_batch": 1, "tp": 1}

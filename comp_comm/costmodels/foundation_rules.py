@@ -20,7 +20,7 @@ NAME = "foundation_models"
 
 def violations(step: FoundationStep) -> tuple[Violation, ...]:
     """Return the rules that points break: of the layout, of the mesh on its domains, of the profile, of memory."""
-    found = [*_degrees(step), *_batches(step), *_strategies(step), *_domains(step), *_blanks(step)]
+    found = [*_degrees(step), *_batches(step), *_strategies(step), *_domains(step), *profile_rules(step)]
     broken = [rule for rule in found if rule.broken.any()]
     over = np.asarray(step.memory_bytes > to_float(step.scenario.hardware.memory_capacity))
     room = Violation(over, NO_ROOM, ("memory_capacity",), wrong=False)
@@ -98,7 +98,7 @@ def _domains(step: FoundationStep) -> list[Violation]:
     return found
 
 
-def _blanks(step: FoundationStep) -> list[Violation]:
+def profile_rules(step: FoundationStep) -> list[Violation]:
     """Return the numbers that the profile leaves blank, or networks the paper does not have."""
     hardware, timing = step.scenario.hardware, step.scenario.hardware.timing
     fast, *outer = hardware.tiers

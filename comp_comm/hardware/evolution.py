@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.hardware.numbers import Hardware, Tier
+from comp_comm.violation import Violation
 
 LATENCIES = (
     "latency", "entry_latency", "tree_latency", "reduction_latency", "bulk_latency", "bulk_tree_latency",
     "exchange_latency", "chunk_latency",
 )  # fmt: skip
+MESHED = "nvs cannot change a domain that is a mesh, where each pair of devices has its own link"
 
 
 def evolve(
@@ -25,6 +27,7 @@ def evolve(
     memory_bandwidth: Numeric = 1,
     memory_capacity: Numeric = 1,
     latency: Numeric = 1,
+    domain: Numeric = np.nan,
     tiers: Sequence[Numeric] = (),
 ) -> Hardware:
     r"""Return ``hardware`` with its rates multiplied by the given factors (numbers or arrays).
@@ -32,7 +35,8 @@ def evolve(
     ``flop_vs_bw`` is the paper's: FLOP/s grow by it relative to the network, which stays as it is. So FLOP/s are
     multiplied by ``flop_vs_bw * flops``, every tier's bandwidth by ``network`` (and by its own of ``tiers``, from the
     inside out). What is bound by memory speeds up only by ``memory_bandwidth``; ``latency`` multiplies that of every
-    hop and start of a collective.
+    hop and start of a collective. The innermost tier connects ``domain`` devices (NaN: as many as it did), each with
+    the links that it had.
 
     References
     ----------
@@ -50,15 +54,45 @@ def evolve(
         timing = replace(timing, collective_latency=to_float(timing.collective_latency) * latency)
     if not np.isnan(to_float(timing.vector_flops)).all():
         timing = replace(timing, vector_flops=to_float(timing.vector_flops) * (to_float(flop_vs_bw) * flops))
+    evolved = tuple(_evolved(*pair, network, latency) for pair in zip(hardware.tiers, each, strict=True))
     return replace(
         hardware,
         peak_flops=to_float(hardware.peak_flops) * (to_float(flop_vs_bw) * flops),
         attention_peak_flops=to_float(hardware.attention_peak_flops) * (to_float(flop_vs_bw) * flops),
         memory_capacity=to_float(hardware.memory_capacity) * memory_capacity,
         memory_bandwidth=to_float(hardware.memory_bandwidth) * memory_bandwidth,
-        tiers=tuple(_evolved(*pair, network, latency) for pair in zip(hardware.tiers, each, strict=True)),
+        tiers=_resized(evolved, to_float(domain)),
         timing=timing,
     )
+
+
+def _resized(tiers: tuple[Tier, ...], domain: Array) -> tuple[Tier, ...]:
+    if np.isnan(domain).all():
+        return tiers
+    inner, *outer = tiers
+    size = np.where(np.isnan(domain), inner.domain, domain) if np.isnan(domain).any() else domain
+    return (replace(inner, domain=size), *outer)
+
+
+def domain_rules(hardware: Hardware, domain: Numeric) -> list[Violation]:
+    """Return the rules that another size of the innermost domain must keep on this hardware.
+
+    >>> from comp_comm.hardware.numbers import Timing
+    >>> mesh = Hardware(1.0, 1.0, 1.0, (Tier(4, 150e9, 0, 1.0, mesh=1.0),), Timing())
+    >>> [rule.reason for rule in domain_rules(mesh, 8) if rule.broken]
+    ['nvs cannot change a domain that is a mesh, where each pair of devices has its own link']
+    """
+    size = to_float(domain)
+    if np.isnan(size).all():
+        return []
+    inner, *outer = hardware.tiers
+    meshed = (to_float(inner.mesh) > 0) & ~np.isnan(size) & (size != inner.domain)
+    found = [Violation(meshed, MESHED, ("nvs",))]
+    for tier in outer[:1]:
+        reach = to_float(tier.domain)
+        uneven = ~np.isinf(reach) & ~np.isnan(size) & (np.where(np.isinf(reach), 0.0, reach) % size != 0)
+        found.append(Violation(uneven, f"nvs does not divide the domain of {tier.key or 'the next tier'}", ("nvs",)))
+    return found
 
 
 def _evolved(tier: Tier, own: Numeric, network: Numeric, latency: Numeric) -> Tier:

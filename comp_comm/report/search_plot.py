@@ -1,12 +1,17 @@
-"""Pictures of a search: time against memory of the layouts no other beats, or the best on more and more devices."""
+"""Pictures of a search: time against memory of the layouts no other beats; the best over devices, or over hardware."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from comp_comm.configs.axes import Axis
+from comp_comm.errors import ConfigError
 from comp_comm.report import picture
-from comp_comm.report.plot import check_plot
+from comp_comm.report.plot import MAX_PANELS, check_plot, draw_plot
+from comp_comm.search.design import FACTORS, WORK
+from comp_comm.search.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,18 +37,58 @@ def save_search(path: str, found: Record) -> None:
 
 
 def draw_search(found: Record) -> Figure:
-    """Return the figure: the front of one search, or tokens a second over devices, one line a hardware."""
+    """Return the figure: the front of one search; the best over hardware factors; or tokens a second over devices."""
+    meta = {**found["meta"], "title": _title(found["meta"])}
+    view = design_view(list(meta.get("axes", ())), OBJECTIVES[meta["objective"]].column)
+    if view is not None:
+        brought = meta["model_fields"]
+        own = {name: value for name, value in meta["fixed"].items() if brought.get(name) != value}
+        placed = [name for axis in meta["axes"] for name in axis]
+        shown = (*placed, "reason", view.get("value", view["y"]))
+        rows = [{name: row[name] for name in shown} for row in found["rows"]]
+        return draw_plot(rows, view, {**meta, "fixed": own})
     from matplotlib.figure import Figure
 
     with picture.picture_style():
         figure = Figure(figsize=(7.5, 5.0), layout="constrained")
         plot = figure.add_subplot()
-        one = "front" in found
-        said = _front(plot, found["front"], found["meta"]) if one else _lines(plot, found["rows"])
-        named = " on ".join(filter(None, [found["meta"].get("model"), ", ".join(found["meta"]["hardware"])]))
-        title = found["meta"]["title"]
-        picture.frame(figure, {**found["meta"], "title": named if title == COMMAND_LINE else title}, said, [])
+        said = _front(plot, found["front"], meta) if "front" in found else _lines(plot, found["rows"])
+        picture.frame(figure, meta, said, [])
     return figure
+
+
+def _title(meta: Record) -> str:
+    if meta["title"] != COMMAND_LINE:
+        return str(meta["title"])
+    named = " on ".join(filter(None, [meta.get("model"), ", ".join(meta["hardware"])]))
+    what = "The best layout" if "searches" in meta else "Layouts"
+    return f"{what} of {named}" if meta.get("model") else named
+
+
+def design_view(axes: Sequence[Iterable[str]], column: str) -> Record | None:
+    """Return how a design space is drawn: a heat map over two factors (or batches), lines over one; None without.
+
+    >>> design_view([["gpus"], ["network"], ["nvs"]], "step_s")
+    {'kind': 'heatmap', 'x': 'network', 'y': 'nvs', 'value': 'step_s', 'per': ['gpus']}
+    """
+    names = [next(iter(axis)) for axis in axes]
+    factors = [name for name in names if name in (*FACTORS, *WORK)]
+    if not factors:
+        return None
+    others = [name for name in names if name not in factors[:2]]
+    if len(factors) == 1:
+        return {"kind": "lines", "x": factors[0], "y": column, "lines": others, "per": []}
+    return {"kind": "heatmap", "x": factors[0], "y": factors[1], "value": column, "per": others}
+
+
+def check_design(axes: Sequence[Axis]) -> None:
+    """Raise ``ConfigError``, before the work, where a design space has too many panels to be read."""
+    view = design_view([axis.values for axis in axes], "")
+    per = view["per"] if view else []
+    panels = math.prod(len(axis) for axis in axes if next(iter(axis.values)) in per)
+    if panels > MAX_PANELS:
+        raise ConfigError(f"--plot: a heat map over {view['x']} and {view['y']} would need {panels} panels, one for "  # type: ignore[index]
+                          f"each {' and '.join(per)}; at most {MAX_PANELS} can be read")  # fmt: skip
 
 
 def _front(plot: Any, front: list[Record], meta: Record) -> str:
@@ -63,14 +108,21 @@ def _front(plot: Any, front: list[Record], meta: Record) -> str:
 
 
 def _lines(plot: Any, rows: list[Record]) -> str:
-    for name in dict.fromkeys(row["hardware"] for row in rows):
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    rows = [row for row in rows if row["tokens_per_s"] is not None]
+    names = list(dict.fromkeys(row["hardware"] for row in rows))
+    for name in names:
         mine = sorted((row["gpus"], row["tokens_per_s"]) for row in rows if row["hardware"] == name)
-        (line,) = plot.plot([gpus for gpus, _ in mine], [rate for _, rate in mine], marker="o", label=name)
+        colour = picture.PALETTE[names.index(name) % len(picture.PALETTE)]
+        plot.plot([gpus for gpus, _ in mine], [rate for _, rate in mine], marker="o", label=name, color=colour)
         first, rate = mine[0]
         ideal = [rate * gpus / first for gpus, _ in mine]
-        plot.plot([gpus for gpus, _ in mine], ideal, linestyle=":", color=line.get_color())
+        plot.plot([gpus for gpus, _ in mine], ideal, linestyle=":", color=colour)
     plot.set_xscale("log", base=2)
-    plot.set_yscale("log", base=2)
+    plot.set_yscale("log")
+    plot.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    plot.yaxis.set_minor_formatter(NullFormatter())
     ticks = sorted({row["gpus"] for row in rows})
     plot.set_xticks(ticks, [f"{gpus:,}" for gpus in ticks])
     plot.yaxis.set_major_formatter(picture.plain_numbers())

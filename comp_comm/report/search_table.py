@@ -7,6 +7,7 @@ from typing import IO, Any
 
 from comp_comm.report import table
 from comp_comm.report.explain_table import PARTS, write_memory
+from comp_comm.search.design import FACTORS, WORK
 
 Record = dict[str, Any]
 
@@ -14,11 +15,14 @@ Record = dict[str, Any]
 def write_search(out: IO[str], found: Record, style: str, columns: Sequence[str]) -> None:
     """Write what was found: one search with the parts of its best layout, or the best of several side by side."""
     meta, rows = found["meta"], found["rows"]
-    table.write_heading(out, {**meta, "fixed": {**meta["fixed"], "gpus": meta["gpus"]}}, {}, style)
+    moves = {name for axis in meta.get("axes", ()) for name in axis}
+    fixed = meta["fixed"] if "gpus" in moves else {**meta["fixed"], "gpus": meta["gpus"]}
+    table.write_heading(out, {**meta, "fixed": fixed}, {}, style)
     if "searches" not in meta:
         table.write_line(out, _counts(meta), style)
     out.write("\n")
-    moving = [name for name in columns if name in rows[0] and any(row[name] != _DULL.get(name) for row in rows)]
+    given = [name for name in columns if name in rows[0] and _tells(name, moves, "searches" in meta)]
+    moving = [name for name in given if any(row[name] not in (None, _DULL.get(name)) for row in rows)]
     costs = [name for name in rows[0] if name.startswith(("cost", "energy", "days", "gpu_hours"))]
     table.write_records(out, rows, [*moving, *costs], style)
     if "searches" in meta:
@@ -28,14 +32,23 @@ def write_search(out: IO[str], found: Record, style: str, columns: Sequence[str]
         table.write_records(out, found["near_misses"], moving, style)
     best = found["best"]
     _title(out, "The best one's step", style)
-    parts = [{"step": name, "seconds": f"{best[key]:.4g}", "share (%)": f"{100 * best[key] / best['step_s']:.1f}"}
-             for name, key in PARTS]  # fmt: skip
+    seconds = best.get("parts") or {name: best[key] for name, key in PARTS}
+    parts = [{"step": name, "seconds": f"{each:.4g}", "share (%)": f"{100 * each / best['step_s']:.1f}"}
+             for name, each in seconds.items()]  # fmt: skip
     table.write_records(out, parts, list(parts[0]), style)
     write_memory(out, best["memory"], style)
 
 
+def _tells(name: str, moves: set[str], several: bool) -> bool:
+    """Return whether a column of searches side by side can tell them apart."""
+    if several and name in (*FACTORS, *WORK, "hardware", "gpus"):
+        return name in moves
+    return name != "efficiency" or "gpus" in moves
+
+
 # Columns that say nothing where every row has this value.
-_DULL: Record = {"cp": 1, "ep": 1, "vpp": 1, "pp": 1, "placement": "tp-cp-dp-pp"}
+_DULL: Record = {"strategy": "1d", "cp": 1, "ep": 1, "vpp": 1, "pp": 1, "tp2": 1, "nv_tp2": 1, "summa_panels": 1,
+                 "placement": "tp-cp-dp-pp"}  # fmt: skip
 
 
 def _counts(meta: Record) -> str:

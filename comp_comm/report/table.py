@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
@@ -21,6 +22,7 @@ NOTHING = "-"
 SHARES = ("mfu", "hfu")
 ALWAYS_SAID = ("precision", "count", "timing", "memory_scaling")
 HEADER_WIDTH, LINE_WIDTH = 13, 118
+MAX_REASONS = 5  # below a pivot
 
 
 def write_table(out: IO[str], batches: Batches, columns: Sequence[str], meta: Record, style: str = "table") -> None:
@@ -64,6 +66,21 @@ def write_pivot(out: IO[str], batches: Batches, view: Record, meta: Record, styl
             for left, line in cells.items()
         ]
         out.write("\n" + _tabulate(lines, [*down, *(f"{across} {_short(x)}" for x in wide)], style))
+    _write_blanks(out, [row for row in rows if row[value] is None], style)
+
+
+def _write_blanks(out: IO[str], blank: Sequence[Record], style: str) -> None:
+    """Say below a pivot why points in it have no value."""
+    reasons = Counter(reason for row in blank if row.get("reason") for reason in row["reason"].split("; "))
+    if not reasons:
+        return
+    mark, begin = ("- ", "") if style == "markdown" else ("  ", "-: ")
+    out.write(f"\n{begin}infeasible: {len(blank):,} points, by reason (a point may have several)\n")
+    out.write("\n" if style == "markdown" else "")
+    for reason, count in reasons.most_common(MAX_REASONS):
+        write_line(out, f"{mark}{count:,}: {reason}", style)
+    if len(reasons) > MAX_REASONS:
+        write_line(out, f"{mark}and {len(reasons) - MAX_REASONS} other reasons", style)
 
 
 def write_heading(out: IO[str], meta: Record, same: Record, style: str) -> None:

@@ -14,9 +14,9 @@ from comp_comm.fields import FIELDS, Value
 from comp_comm.hardware.evolution import evolve
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import Profile
-from comp_comm.reproduce.foundation_search import Found, best_layouts
-from comp_comm.reproduce.foundation_space import Problem
 from comp_comm.reproduce.published import Record, read_settings, read_table, relative_error
+from comp_comm.search.foundation_search import Found, best_layouts
+from comp_comm.search.foundation_space import Problem
 from comp_comm.sweep.result import identity
 from comp_comm.words import FORMULAS, STRATEGIES
 

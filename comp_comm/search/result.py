@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from comp_comm.configs.study import Study
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL
 from comp_comm.costmodels.complete import Step
 from comp_comm.costmodels.complete_columns import COLUMNS, GIB
 from comp_comm.costmodels.explanation import explain_step
+from comp_comm.costmodels.registry import PHASES
 from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
-from comp_comm.fields import FIELDS
+from comp_comm.fields import FIELDS, Value
 from comp_comm.search.engine import Found, Place, Progress, point_of, run_search
+from comp_comm.search.foundation import FOUNDATION, TIMES, search_foundation
 from comp_comm.search.objectives import OBJECTIVES, Objective
+from comp_comm.search.prices import FREE, Prices, costs
 from comp_comm.search.space import Space, make_space
 from comp_comm.sweep.result import identity
 
@@ -31,24 +35,18 @@ FLAT = (1, 2, 5, 10)
 MAX_TOP = 10_000
 
 
-@dataclass(frozen=True)
-class Prices:
-    """What a device costs an hour, and the watts it draws; None where they are not given."""
-
-    per_gpu_hour: float | None = None
-    watts: float | None = None
-
-
 def search(
     study: Study,
     gpus: int,
     objective: str = "step",
     top: int = 10,
-    prices: Prices = Prices(),
+    prices: Prices = FREE,
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Record:
     """Return the best layouts of a study's model on so many devices, on its hardware.
+
+    The cost model is `complete`, or `foundation_models` with the layouts of its paper.
 
     ``progress`` is told of points that are done, and stops the search by returning True; ``executor`` (any of
     `concurrent.futures`) shares the work out, and changes nothing in the answer.
@@ -76,21 +74,29 @@ def search(
     (8, 8)
     """
     aim = check_question(study, objective, top)
+    if study.cost_model == FOUNDATION:
+        return checked(search_foundation(study, gpus, objective, top, prices))
     space = make_space(study, gpus)
     found = run_search(space, aim, top, progress, executor)
-    return answer(space, found, objective, prices)
+    return checked(answer(space, found, objective, prices))
 
 
-def answer(space: Space, found: Found, objective: str, prices: Prices = Prices()) -> Record:
-    """Return what was found as `search` does."""
+def checked(result: Record) -> Record:
+    """Return a result that has rows. Raises ``InfeasibleError`` where it has none."""
+    if result["reason"]:
+        raise InfeasibleError(result["reason"])
+    return result
+
+
+def answer(space: Space, found: Found, objective: str, prices: Prices = FREE) -> Record:
+    """Return what was found as `search` does; where nothing fits there are no rows, and ``reason`` says why."""
     gpus = space.gpus
-    if not found.feasible:
-        raise InfeasibleError(why_nothing(space, found, gpus))
     rows = [_row(space, place, prices) for place in found.best.places]
     misses = [_row(space, place, prices) for place, score in zip(found.unfit.places, found.unfit.scores, strict=True)
-              if score < found.best.scores[0]]  # fmt: skip
+              if rows and score < found.best.scores[0]]  # fmt: skip
     meta = _meta(space, found, gpus, objective)
-    return {"meta": meta, "rows": rows, "near_misses": misses, "front": front(found)}
+    reason = None if found.feasible else why_nothing(space, found, gpus)
+    return {"meta": meta, "rows": rows, "near_misses": misses, "front": front(found), "reason": reason}
 
 
 def check_question(study: Study, name: str, top: int) -> Objective:
@@ -101,7 +107,19 @@ def check_question(study: Study, name: str, top: int) -> Objective:
         raise ConfigError(f"--objective: there is no '{name}'{nearest(name, OBJECTIVES)} ({one_of(list(OBJECTIVES))})")
     if name in ("days", "gpu-hours") and "tokens" not in study.fixed:
         raise ConfigError(f"--objective {name} needs 'tokens', those of the whole run")
+    _check_model(study, name)
     return OBJECTIVES[name]
+
+
+def _check_model(study: Study, objective: str) -> None:
+    """Raise ``ConfigError`` where there is no search of a cost model, or none for an objective."""
+    name = PHASES.get(str(study.fixed.get("phase")), study.cost_model or DEFAULT_COST_MODEL)
+    if name in COST_MODELS and name not in (DEFAULT_COST_MODEL, FOUNDATION):
+        raise ConfigError(f"a search knows the layouts of {DEFAULT_COST_MODEL} and {FOUNDATION}, not those of {name}; "
+                          "list them in a study and rank them: compcomm sweep STUDY --top N")  # fmt: skip
+    if name == FOUNDATION and objective not in TIMES:
+        raise ConfigError(f"--objective {objective}: layouts of {FOUNDATION} are searched by time "
+                          f"({one_of(TIMES)})")  # fmt: skip
 
 
 def step_at(space: Space, place: Place) -> Step:
@@ -119,26 +137,14 @@ def _row(space: Space, place: Place, prices: Prices) -> Record:
     row |= {name: float(COLUMNS[name].of(step)) for name in RESULTS}
     if not np.isnan(step.run_tokens):
         row |= {name: float(COLUMNS[name].of(step)) for name in ("days", "gpu_hours")}
-    return row | _costs(step, prices)
-
-
-def _costs(step: Step, prices: Prices) -> Record:
-    """Return cost and energy, of a million tokens, and of the run where its tokens are known."""
-    hours = float(step.step_s * step.gpus) / 3600
-    per_million = 1e6 / float(step.step_tokens)
-    found: Record = {}
-    for name, price, scale in (("cost", prices.per_gpu_hour, 1.0), ("energy_kwh", prices.watts, 1e-3)):
-        if price is not None:
-            found[f"{name}_per_million_tokens"] = hours * price * scale * per_million
-            if not np.isnan(step.run_tokens):
-                found[f"{name}_of_run"] = hours * price * scale * float(step.run_tokens / step.step_tokens)
-    return found
+    numbers = (float(n) for n in (step.step_s, step.gpus, step.step_tokens, step.run_tokens))
+    return row | costs(prices, *numbers)
 
 
 def _meta(space: Space, found: Found, gpus: int, objective: str) -> Record:
     plan, study = space.plan, space.study
     brought = {n: v for n, v in (study.model.fields if study.model else {}).items() if n in plan.model.fields}
-    best = float(found.best.scores[0])
+    best = float(found.best.scores[0]) if found.feasible else np.nan
     within = {str(percent): found.landscape.within(best, percent) for percent in FLAT}
     hardware = {profile.name: {"title": profile.title, "sha256": profile.sha256} for profile in plan.grid.profiles}
     searched = {name: sorted(set(column.tolist())) for name, column in space.table.items()}
@@ -183,18 +189,31 @@ def breakdown(study: Study, row: Record) -> Record:
     return explain_step(step)
 
 
-def scaling(results: Sequence[Record]) -> list[Record]:
-    """Return the best of several searches side by side: by devices, with the speed-up and efficiency over the first."""
+def side_by_side(places: Sequence[Mapping[str, Value]], results: Sequence[Record]) -> list[Record]:
+    """Return the best of several searches side by side, with the speed-up over the first that fits.
+
+    Efficiency is over the first on the same hardware: tokens a second and device beside those of it. ``places`` say
+    what each search is of: hardware, factors, devices. Where nothing fits there are no numbers, but a ``reason``.
+    Raises ``InfeasibleError`` where nothing fits anywhere.
+    """
+    first = next((result["rows"][0] for result in results if result["rows"]), None)
+    if first is None:
+        reasons = dict.fromkeys(str(result["reason"]) for result in results)
+        raise InfeasibleError("nothing fits anywhere:\n" + "\n".join(reasons))
     rows = []
-    for result in results:
-        best = result["rows"][0]
-        first = results[0]["rows"][0]
-        speedup = best["tokens_per_s"] / first["tokens_per_s"]
-        share = best["gpus"] / first["gpus"]
-        meta = result["meta"]
-        rows.append({"hardware": "".join(meta["hardware"]), **best, "speedup": speedup, "efficiency": speedup / share,
-                     "candidates": meta["candidates"], "feasible": meta["feasible"]})  # fmt: skip
+    base: dict[tuple[Value, ...], float] = {}
+    for place, result in zip(places, results, strict=True):
+        meta, best = result["meta"], result["rows"][0] if result["rows"] else dict.fromkeys(first)
+        gpus = meta["gpus"]
+        speedup = best["tokens_per_s"] / first["tokens_per_s"] if result["rows"] else None
+        same = tuple(value for name, value in place.items() if name != "gpus")
+        each = best["tokens_per_s"] / gpus if result["rows"] else None
+        efficiency = each / base.setdefault(same, each) if each else None
+        known = {**place, "gpus": gpus}
+        found = {name: value for name, value in best.items() if name not in known}
+        rows.append({**known, **found, "speedup": speedup, "efficiency": efficiency, "candidates": meta["candidates"],
+                     "feasible": meta["feasible"], "reason": result["reason"]})  # fmt: skip
     return rows
 
 
-__all__ = ["Prices", "breakdown", "front", "scaling", "search"]
+__all__ = ["Prices", "breakdown", "front", "search", "side_by_side"]

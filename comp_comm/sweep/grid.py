@@ -19,7 +19,7 @@ from comp_comm.formats import make_formats
 from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
 from comp_comm.formulas.scaling import next_divisor, required_tp
 from comp_comm.formulas.transformer import core_parameters
-from comp_comm.hardware.evolution import evolve
+from comp_comm.hardware.evolution import domain_rules, evolve
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import BASE_TIMING, Profile
 from comp_comm.layout import Layout, resolved_layout
@@ -154,7 +154,7 @@ class Grid:
         codes = (self.values(name, index) for name in (HARDWARE, "precision", "timing"))
         code = self.machines.code(*(np.asarray(part, np.intp) for part in codes))
         factors: dict[str, Any] = {name: self.values(name, index) for name in EVOLUTION}
-        return evolve(self.machines.pick(code), **factors), code
+        return evolve(self.machines.pick(code), domain=self.values("nvs", index), **factors), code
 
     def scenario(self, index: Index, share: bool = True) -> tuple[Scenario, tuple[Violation, ...]]:
         """Return the scenario of a block of the grid, and the rules broken in making it.
@@ -184,7 +184,8 @@ class Grid:
             near=self._near(index, self.model.sharing.get("layers")) if share else None,
             near_states=self._near(index, self.model.sharing.get("states")) if share else None,
         )
-        return scenario, (*self.machines.violations(code), *violations)
+        resized = domain_rules(self.machines.pick(code), self.values("nvs", index))
+        return scenario, (*self.machines.violations(code), *resized, *violations)
 
     def _table(self, sharing: Sharing) -> tuple[int, Table] | None:
         """Return the longest axis and those of its rows that differ in what matters, where they are few."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from comp_comm.reproduce import foundation_models as paper
-from comp_comm.reproduce.foundation_space import make_space
+from comp_comm.search.foundation_space import make_space
 
 CELL = {"strategy": ["2d"], "model": ["gpt3_1T"], "gpu": ["A100"], "nvs": ["8"], "n_gpus": ["4096"]}
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comp_comm.costmodels.foundation_layer import LayerHeld, LayerTimes
 from comp_comm.costmodels.foundation_models import FoundationStep
@@ -19,7 +20,7 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import Layout
-from comp_comm.reproduce.foundation_space import GROUPS, Numbers, Problem, Space, make_space, placements
+from comp_comm.search.foundation_space import GROUPS, Numbers, Problem, Space, make_space, placements
 from comp_comm.sweep.distinct import distinct_rows
 from comp_comm.transformer import Transformer
 
@@ -72,31 +73,75 @@ def _columns(space: Space) -> dict[str, Array]:
             "micro_batch": to_float(space.layouts["micro_batch"])}  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Timed:
+    """Candidates with the seconds of their steps: each is a row of ``layouts``, cut into ``panels``, put on domains in
+    one of ``ways``. ``memory_bytes`` are those of the layouts."""
+
+    layouts: dict[str, Array]
+    memory_bytes: Array
+    row: Numbers
+    panels: Array
+    ways: Numbers
+    way: Numbers
+    seconds: Array
+
+    def at(self, place: int) -> Record:
+        """Return one candidate with its seconds and bytes."""
+        row = int(self.row[place])
+        degrees = {name: int(column[row]) for name, column in self.layouts.items()}
+        inside = {f"nv_{name}": int(part) for name, part in zip(GROUPS, self.ways[self.way[place]], strict=True)}
+        return {**degrees, "summa_panels": int(self.panels[place]), **inside, "step_s": float(self.seconds[place]),
+                "memory_bytes": float(self.memory_bytes[row])}  # fmt: skip
+
+
+def every_layout(problem: Problem, hardware: Hardware, nvs: int) -> Timed:
+    """Return every layout of a problem with its seconds, whether it fits or not.
+
+    >>> from comp_comm.configs.hardware_file import load_profile
+    >>> from comp_comm.costmodels.mesh import ONE_D
+    >>> a100 = load_profile("papers/hardware/foundation-models-a100").hardware("fp16")
+    >>> found = every_layout(Problem(ONE_D, 2048, 12288, 96, 96, 512, 1024), a100, 4)
+    >>> len(found.seconds), round(float(found.seconds.min()), 3)
+    (1118, 18.294)
+    """
+    space = make_space(problem)
+    rows = _columns(space)
+    held = FoundationStep(scenario_of(problem, hardware, **rows))
+    ways, valid = placements(space, nvs)
+    return _timed(space, rows, held, hardware, (ways, valid), np.ones(len(space.layouts["degree"]), bool))
+
+
 def _best(space: Space, rows: dict[str, Array], held: FoundationStep, hardware: Hardware, nvs: int, top: int) -> Found:
     ways, valid = placements(space, nvs)
-    degree = space.layouts["degree"]
-    count = valid.sum(axis=1)[degree] * space.cuts
+    count = valid.sum(axis=1)[space.layouts["degree"]] * space.cuts
     fits = held.memory_bytes <= to_float(hardware.memory_capacity)
     found = Found([], int(count.sum()), int(count[fits].sum()))
     if not found.feasible:
         return found
-    row, cut = np.nonzero(space.panels[degree] * fits[:, None])
+    timed = _timed(space, rows, held, hardware, (ways, valid), fits)
+    seconds = timed.seconds
+    best = np.argsort(seconds, kind="stable")[:top] if top > 1 else [int(seconds.argmin())]
+    found.rows.extend(timed.at(int(place)) for place in best)
+    return found
+
+
+def _timed(space: Space, rows: dict[str, Array], held: FoundationStep, hardware: Hardware,
+           placed: tuple[Numbers, NDArray[np.bool_]], wanted: NDArray[np.bool_]) -> Timed:  # fmt: skip
+    """Return the candidates of those rows that are wanted, with their seconds."""
+    (ways, valid), degree = placed, space.layouts["degree"]
+    row, cut = np.nonzero(space.panels[degree] * wanted[:, None])
     panels = to_float(space.panels[degree[row], cut])
-    layer, near, pair = _layers(space, rows, hardware, (row, panels), ways)
     each, way = np.nonzero(valid[degree[row]])
     seconds = np.empty(each.size)
+    if each.size:
+        layer, near, pair = _layers(space, rows, hardware, (row, panels), ways)
     for start in range(0, each.size, BLOCK):
         block = slice(start, start + BLOCK)
         code = near[each[block]] * (pair.max() + 1) + pair[way[block]]
         times = LayerTimes(*(part.take(code) for part in layer))
         seconds[block] = _seconds(space, rows, held, hardware, row[each[block]], ways[way[block]], times)
-    for best in np.argsort(seconds, kind="stable")[:top] if top > 1 else [int(seconds.argmin())]:
-        at = int(row[each[best]])
-        degrees = {name: int(column[at]) for name, column in rows.items()}
-        inside = {f"nv_{name}": int(part) for name, part in zip(GROUPS, ways[way[best]], strict=True)}
-        found.rows.append({**degrees, "summa_panels": int(panels[each[best]]), **inside,
-                           "step_s": float(seconds[best]), "memory_bytes": float(held.memory_bytes[at])})  # fmt: skip
-    return found
+    return Timed(rows, held.memory_bytes, row[each], panels[each], ways, way, seconds)
 
 
 def _layers(space: Space, rows: dict[str, Array], hardware: Hardware, cut: tuple[Numbers, Array], ways: Numbers

@@ -20,7 +20,10 @@ GROUPS = ("tp1", "tp2", "dp", "pp")
 
 @dataclass(frozen=True)
 class Problem:
-    """What is searched: a model on so many devices under one strategy. ``formulas`` is a code."""
+    """What is searched: a model on so many devices under one strategy. ``formulas`` is a code.
+
+    ``only`` are columns with the values to try; the others have all that the rules allow.
+    """
 
     strategy: int
     seq_len: int
@@ -30,6 +33,16 @@ class Problem:
     gpus: int
     global_batch: int
     formulas: int = 0
+    only: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def tries(self, name: str, values: Numbers) -> NDArray[np.bool_]:
+        """Return which values of a column are to be tried.
+
+        >>> Problem(ONE_D, 2048, 12288, 96, 96, 8, 8, only=(("pp", (2, 4)),)).tries("pp", np.array([1, 2]))
+        array([False,  True])
+        """
+        wanted = dict(self.only).get(name)
+        return np.ones(values.shape, bool) if wanted is None else np.isin(values, wanted)
 
 
 def divisors(number: int, most: int) -> Numbers:
@@ -94,7 +107,7 @@ def make_space(problem: Problem) -> Space:
         return kept
 
     batches = divisors(problem.global_batch, problem.global_batch)
-    layouts = join(index, "micro_batch", batches, divides)
+    layouts = join(index, "micro_batch", batches[problem.tries("micro_batch", batches)], divides)
     cuts = (panel_choices(problem, degrees) > 0).sum(axis=1)[layouts["degree"]]
     return Space(problem, degrees, layouts, cuts)
 
@@ -117,8 +130,11 @@ def _degrees(p: Problem) -> Table:
     stages = divisors(p.layers, p.layers)
     table = join(table, "pp", stages, lambda t, pp: p.gpus // (t["tp1"] * t["tp2"]) % pp == 0)
     replicas = p.gpus // (table["tp1"] * table["tp2"] * table["pp"])
+    table["dp"] = replicas
     fits = p.global_batch % replicas == 0
-    return {**{name: column[fits] for name, column in table.items()}, "dp": replicas[fits]}
+    for name, column in table.items():
+        fits = fits & p.tries(name, column)
+    return {name: column[fits] for name, column in table.items()}
 
 
 def panel_choices(p: Problem, degrees: Table) -> Numbers:
@@ -131,6 +147,9 @@ def panel_choices(p: Problem, degrees: Table) -> Numbers:
     first = np.maximum(degrees["tp1"], degrees["tp2"])
     if p.strategy != SUMMA:
         return np.ones((len(first), 1), np.int64)
+    if "summa_panels" in dict(p.only):
+        given = np.asarray(dict(p.only)["summa_panels"], np.int64)[None, :]
+        return np.where((p.hidden % given == 0) & (given % first[:, None] == 0), given, 0)
     panels = first[:, None] * 2 ** np.arange(max(1, (p.hidden // LEAST_PANEL).bit_length()))[None, :]
     fine = (p.hidden % panels == 0) & (p.hidden // panels >= LEAST_PANEL)
     fine[:, 0] = True
@@ -170,5 +189,7 @@ def placements(space: Space, nvs: int) -> tuple[Numbers, NDArray[np.bool_]]:
     if p.formulas == CORRECTED:
         most = np.where(valid, size, 0).max(axis=1, initial=0)
         valid &= size == most[:, None]
+    for number, name in enumerate(GROUPS):
+        valid &= p.tries(f"nv_{name}", ways[:, number])
     used = valid.any(axis=0)
     return ways[used], valid[:, used]
