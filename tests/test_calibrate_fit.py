@@ -126,7 +126,7 @@ def size_row(found, text, collective=None):
         ("h100-sxm", "h100_sxm", 0.07, 0.15),
         ("h200-sxm", "h200_sxm", 0.07, 0.15),
         ("b200-sxm", "b200_sxm", 0.07, 0.15),
-        ("gb200-nvl72", "gb200", 0.095, 0.19),  # products that differ by one row differ by 7.8 % there
+        ("gb200-nvl72", "gb200", 0.083, 0.172),  # they scatter: see the notes of `gemm_seconds`
     ],
 )
 def test_gemms_fitted_on_a_tenth_of_the_rows(profile, data, mean, p90):

@@ -98,7 +98,7 @@ def _gemm(name: str, rows: Sequence[Row], domain: float) -> Sample:
 
     def predict(hardware: Hardware) -> Array:
         kernels = Kernels(hardware, operand, output, sustained=1.0)
-        return kernels.product(flops, k, product.moved(operand, output))
+        return kernels.product(flops, (m, n, k), product.moved(operand, output), batch)
 
     # Less than a tile in some direction: predicted, but the form says nothing of it to fit.
     return Sample("gemm", name, _column(rows, "seconds"), predict, sizes, least >= TILE, flops)

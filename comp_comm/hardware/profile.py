@@ -45,6 +45,7 @@ TIMING_KINDS = {
     "gemm_ramp_tiles": "count",
     "gemm_split_k": "count",
     "gemm_wave": "count",
+    "gemm_cache": "bytes",
     "stream_efficiency": "share",
     "stream_latency": "seconds",
     "flash_efficiency": "share",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, stream_seconds
+from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
 
@@ -91,14 +91,25 @@ class Kernels:
         flops = op.flops
         moved = op.moved(self.operand, self.activation)
         stored = op.moved_for_weights(self.operand, self.gradient)
-        forward = self.product(flops, op.k, moved)
-        for_input = self.product(flops, op.n, moved)
-        for_weights = self.product(flops, op.m, stored)
+        m, k, n = op.m, op.k, op.n
+        forward = self.product(flops, (m, n, k), moved, op.groups)
+        for_input = self.product(flops, (m, k, n), moved, op.groups)
+        for_weights = self.product(flops, (n, k, m), stored, op.groups)
         return Passes(forward, for_input + for_weights, for_weights)
 
-    def product(self, flops: Array, inner: Numeric, moved: Array) -> Array:
-        """Return the seconds of one product: its FLOP, its inner dimension, and the bytes it moves."""
-        timing = self.hardware.timing
+    @cached_property
+    def rereads(self) -> bool:
+        """Whether a profile says how much of an operand the cache keeps."""
+        return bool(np.any(to_float(self.hardware.timing.gemm_cache) > 0))
+
+    def product(
+        self, flops: Array, shape: tuple[Numeric, Numeric, Numeric], moved: Array, groups: Numeric = 1
+    ) -> Array:
+        """Return the seconds of products: FLOP, rows, columns and inner dimension, bytes moved if each is read once."""
+        timing, (rows, columns, inner) = self.hardware.timing, shape
+        if self.rereads:
+            cache = np.where(to_float(timing.gemm_cache) > 0, timing.gemm_cache, np.inf)
+            moved = moved + groups * reread_bytes(rows, columns, inner, self.operand, cache)
         return gemm_seconds(
             flops, inner, moved, self.per_flop, self.per_byte, timing.kernel_latency,
             timing.gemm_ramp_k, timing.gemm_ramp_tiles, timing.gemm_split_k, timing.gemm_wave,
