@@ -52,6 +52,8 @@ KERNELS = {
     "elementwise": (
         Parameter("timing.stream_efficiency", 0.02, 1.0, 0.8),
         Parameter("timing.stream_latency", 0.2 * US, 500 * US, 4 * US),
+        Parameter("timing.stream_reread", 0.02, 1.0, 0.7, extra=True),
+        Parameter("timing.stream_row_latency", 1e-11, 1e-6, 1e-9, extra=True),
     ),
 }
 

@@ -257,8 +257,14 @@ def fused_attention_seconds(
     return work * seconds_per_flop + (to_float(moved) * seconds_per_byte + start)
 
 
-def stream_seconds(moved: Numeric, seconds_per_byte: Numeric, start: Numeric = 0.0) -> Array:
-    r"""Return the seconds of a kernel that only moves memory, :math:`t = t_0 + V v`.
+def stream_seconds(
+    moved: Numeric, seconds_per_byte: Numeric, start: Numeric = 0.0, rows: Numeric = 0.0, seconds_per_row: Numeric = 0.0
+) -> Array:
+    r"""Return the seconds of a kernel that only moves memory.
+
+    .. math:: t = t_0 + \sqrt{(V v)^2 + (R w)^2}
+
+    or simply :math:`t_0 + V v` where no row has a time of its own.
 
     Parameters
     ----------
@@ -268,6 +274,9 @@ def stream_seconds(moved: Numeric, seconds_per_byte: Numeric, start: Numeric = 0
         v, at the achieved rate.
     start : array_like
         t_0, seconds before anything moves.
+    rows, seconds_per_row : array_like
+        R and w: rows that a block of threads each works on (a LayerNorm, a softmax), and the seconds between the ends
+        of two blocks however short their rows are.
 
     Returns
     -------
@@ -280,7 +289,10 @@ def stream_seconds(moved: Numeric, seconds_per_byte: Numeric, start: Numeric = 0
 
     Examples
     --------
-    >>> float(stream_seconds(1e9, 1e-12, start=1e-5))
-    0.00101
+    >>> float(stream_seconds(1e9, 1e-12, start=1e-5)), float(stream_seconds(3e9, 1e-12, 0.0, 4e6, 1e-9))
+    (0.00101, 0.005)
     """
-    return to_float(moved) * seconds_per_byte + start
+    moving: Array = to_float(moved) * seconds_per_byte
+    if np.any(to_float(seconds_per_row) > 0):
+        moving = np.hypot(moving, to_float(rows) * seconds_per_row)
+    return moving + start

@@ -167,3 +167,18 @@ class Kernels:
         each, start = self.per_streamed_byte * op.factor, self.hardware.timing.stream_latency
         forward = stream_seconds(op.forward_bytes, each, start)
         return Passes(forward, stream_seconds(op.backward_bytes, each, start), to_float(0.0))
+
+    def rowwise(self, moved: Numeric, again: Numeric, rows: Numeric, kernels: Numeric = 1.0) -> Array:
+        """Return the seconds of work on whole rows, in so many kernels: bytes moved, and bytes read a further time.
+
+        Examples
+        --------
+        >>> from comp_comm.hardware.numbers import Timing
+        >>> timing = Timing(stream_efficiency=1.0, stream_latency=1e-6, stream_reread=0.5)
+        >>> round(float(Kernels(Hardware(1e12, 1e9, 1e12, (), timing)).rowwise(2e6, 1e6, 1000, 2)), 9)
+        4.5e-06
+        """
+        timing = self.hardware.timing
+        every = to_float(moved) + to_float(again) * timing.stream_reread
+        start, row = (to_float(kernels) * each for each in (timing.stream_latency, timing.stream_row_latency))
+        return stream_seconds(every, self.per_streamed_byte, start, rows, row)
