@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from comp_comm.calibrate.check import predictions
 from comp_comm.calibrate.fit import fit_profile, held_out
 from comp_comm.calibrate.least_squares import minimise
 from comp_comm.calibrate.measurements import CollectiveRow, ElementwiseRow, GemmRow
 from comp_comm.calibrate.parameters import with_numbers
 from comp_comm.calibrate.readers import read_log
-from comp_comm.calibrate.run import calibrate_logs, check_logs
+from comp_comm.calibrate.run import Calibration, calibrate_logs, check_logs, number_rows
 from comp_comm.calibrate.samples import make_samples
 from comp_comm.configs.hardware_file import load_profile
 
@@ -77,6 +80,19 @@ def test_what_the_rows_do_not_tell_is_left_and_named():
     assert "timing.gemm_efficiency" in found.values
     assert {"timing.kernel_latency", "timing.gemm_split_k"} <= set(found.left)
     assert all(found.left.values())
+
+
+def test_a_number_needed_but_not_known_has_no_factor():
+    """JSON has no infinity, and a table nothing to say."""
+    profile = load_profile("h100-sxm")
+    samples, fit = fitted(timed(gemms(), with_numbers(profile, TRUE)), profile)
+    key = "timing.gemm_ramp_k"
+    fit.values[key] = replace(fit.values[key], within=np.inf)
+    every = [np.ones(len(sample.seconds), bool) for sample in samples]
+    found = Calibration(profile, "bf16", [], [], samples, predictions(fit.profile, "bf16", samples), every, "", fit)
+    assert found.meta()["fitted"][key]["within_factor"] is None
+    assert json.loads(json.dumps(found.meta(), allow_nan=False))["fitted"].keys() == fit.values.keys()
+    assert [row["number"] for row in number_rows(found) if row["within"] is None] == [key]
 
 
 def test_two_rows_are_too_few():

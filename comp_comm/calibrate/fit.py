@@ -28,12 +28,16 @@ from comp_comm.hardware.profile import Profile
 FOLDS = 5
 ROWS_PER_PARAMETER = 3
 TOO_WIDE = 0.5  # standard error of a logarithm from which a number is not known: a factor of 1.6
+UNKNOWN = float(np.log(100))  # from which it says nothing: the number only matters together with others
 SWITCHES = tuple(2.0**power for power in np.arange(16, 24.5, 0.5))
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A number found: its value, the factor it is known within (one standard error), and the operator that told it."""
+    """A number found: its value, the factor it is known within (one standard error), and the operator that told it.
+
+    The factor is infinite where it would be above 100: the fit needs the number, but hardly minds which it is.
+    """
 
     value: float
     within: float
@@ -120,7 +124,7 @@ def _fit_operator(result: Fit, task: Task, candidates: Sequence[Parameter]) -> N
     widths = spreads(solution)
     result.used += used
     result.values |= {
-        p.key: Fitted(float(np.exp(x)), float(np.exp(width)), task.samples[0].operator)
+        p.key: Fitted(float(np.exp(x)), float(np.exp(width)) if width < UNKNOWN else np.inf, task.samples[0].operator)
         for p, x, width in zip(used, solution.x, widths, strict=True)
     }
     result.values |= {key: Fitted(value, 2**0.25, "collective") for key, value in fixed.items()}
