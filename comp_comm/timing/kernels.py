@@ -98,18 +98,18 @@ class Kernels:
         return Passes(forward, for_input + for_weights, for_weights)
 
     @cached_property
-    def rereads(self) -> bool:
-        """Whether a profile says how much of an operand the cache keeps."""
-        return bool(np.any(to_float(self.hardware.timing.gemm_cache) > 0))
+    def cache(self) -> Array | None:
+        """Bytes of an operand that the cache keeps, infinite where a profile does not say; None if none says."""
+        kept = to_float(self.hardware.timing.gemm_cache)
+        return np.where(kept > 0, kept, np.inf) if np.any(kept > 0) else None
 
     def product(
         self, flops: Array, shape: tuple[Numeric, Numeric, Numeric], moved: Array, groups: Numeric = 1
     ) -> Array:
         """Return the seconds of products: FLOP, rows, columns and inner dimension, bytes moved if each is read once."""
         timing, (rows, columns, inner) = self.hardware.timing, shape
-        if self.rereads:
-            cache = np.where(to_float(timing.gemm_cache) > 0, timing.gemm_cache, np.inf)
-            moved = moved + groups * reread_bytes(rows, columns, inner, self.operand, cache)
+        if self.cache is not None:
+            moved = moved + groups * reread_bytes(rows, columns, inner, self.operand, self.cache)
         return gemm_seconds(
             flops, inner, moved, self.per_flop, self.per_byte, timing.kernel_latency,
             timing.gemm_ramp_k, timing.gemm_ramp_tiles, timing.gemm_split_k, timing.gemm_wave,
