@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from comp_comm.calibrate.least_squares import Solution, minimise, spreads
 from comp_comm.calibrate.parameters import (
-    KERNELS,
     Parameter,
     collective_parameters,
+    kernel_parameters,
     start_of,
     usual_value,
     with_numbers,
@@ -103,7 +103,7 @@ def fit_profile(profile: Profile, precision: str, samples: Sequence[Sample], mas
 
 def _candidates(profile: Profile, operator: str, task: Task) -> tuple[Parameter, ...]:
     if operator != "collective":
-        return KERNELS[operator]
+        return kernel_parameters(profile, operator)
     hit = {name: any(bool((mask & s.sizes[f"{size} {name}"]).any()) for s, mask in zip(task.samples, task.masks,
            strict=True) for size in (">= 1 MiB", "< 1 MiB")) for name in ("in a domain", "across domains")}  # fmt: skip
     return collective_parameters(profile, hit["in a domain"], hit["across domains"])
