@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from comp_comm.calibrate.check import predictions
 from comp_comm.calibrate.fit import Fit, Fitted, fit_profile, held_out, refitted
 from comp_comm.calibrate.least_squares import minimise
-from comp_comm.calibrate.measurements import CollectiveRow, GemmRow
+from comp_comm.calibrate.measurements import CollectiveRow, ElementwiseRow, GemmRow
 from comp_comm.calibrate.parameters import collective_parameters, with_numbers
 from comp_comm.calibrate.readers import read_log
-from comp_comm.calibrate.run import calibrate_logs, check_logs
+from comp_comm.calibrate.run import Calibration, calibrate_logs, check_logs, number_rows
 from comp_comm.calibrate.samples import make_samples
 from comp_comm.configs.hardware_file import load_profile
 
@@ -39,7 +42,7 @@ def timed(rows, profile, noise=0.0, seed=1):
     out = []
     kinds = {}
     for row in rows:
-        kinds.setdefault(getattr(row, "kind", ""), []).append(row)
+        kinds.setdefault(getattr(row, "kind", getattr(row, "op", "")), []).append(row)
     for sample in samples:
         seconds = sample.predict(profile.hardware("bf16")) * np.exp(noise * chance.standard_normal(len(sample.seconds)))
         out += [type(row)(**{**row.__dict__, "seconds": float(s)})
@@ -79,11 +82,40 @@ def test_what_the_rows_do_not_tell_is_left_and_named():
     assert all(found.left.values())
 
 
+def test_a_number_needed_but_not_known_has_no_factor():
+    """JSON has no infinity, and a table nothing to say."""
+    profile = load_profile("h100-sxm")
+    samples, fit = fitted(timed(gemms(), with_numbers(profile, TRUE)), profile)
+    key = "timing.gemm_ramp_k"
+    fit.values[key] = replace(fit.values[key], within=np.inf)
+    every = [np.ones(len(sample.seconds), bool) for sample in samples]
+    found = Calibration(profile, "bf16", [], [], samples, predictions(fit.profile, "bf16", samples), every, "", fit)
+    assert found.meta()["fitted"][key]["within_factor"] is None
+    assert json.loads(json.dumps(found.meta(), allow_nan=False))["fitted"].keys() == fit.values.keys()
+    assert [row["number"] for row in number_rows(found) if row["within"] is None] == [key]
+
+
 def test_two_rows_are_too_few():
     profile = load_profile("h100-sxm")
     _, found = fitted(timed(gemms(2), profile), profile)
     assert not found.values
     assert any("too few" in why for why in found.left.values())
+
+
+def test_it_finds_what_whole_rows_take():
+    """LayerNorm in two kernels, softmax of long rows read three times: as made, so found; not from GELU alone."""
+    true = {"timing.stream_efficiency": 0.6, "timing.stream_latency": 8e-6, "timing.stream_reread": 0.5,
+            "timing.stream_row_latency": 5e-9}  # fmt: skip
+    profile, rows = load_profile("mi210"), []
+    for op in ("gelu", "layernorm", "softmax"):
+        rows += timed([ElementwiseRow(1.0, "bf16", 0, op, n, columns) for n in (64, 1024, 8192, 65536)
+                       for columns in (128, 1024, 2048, 16384)], with_numbers(profile, true))  # fmt: skip
+    _, found = fitted(rows, profile)
+    assert set(found.values) == set(true)
+    for key, value in true.items():
+        assert found.values[key].value == pytest.approx(value, rel=0.02), key
+    _, found = fitted(rows[:16], load_profile("h100-sxm"))
+    assert set(found.values) == {"timing.stream_efficiency", "timing.stream_latency"}
 
 
 def test_it_finds_the_network():
@@ -126,7 +158,7 @@ def size_row(found, text, collective=None):
         ("h100-sxm", "h100_sxm", 0.07, 0.15),
         ("h200-sxm", "h200_sxm", 0.07, 0.15),
         ("b200-sxm", "b200_sxm", 0.07, 0.15),
-        ("gb200-nvl72", "gb200", 0.095, 0.19),  # products that differ by one row differ by 7.8 % there
+        ("gb200-nvl72", "gb200", 0.083, 0.172),  # they scatter: see the notes of `gemm_seconds`
     ],
 )
 def test_gemms_fitted_on_a_tenth_of_the_rows(profile, data, mean, p90):
@@ -145,6 +177,18 @@ def test_gemms_fitted_on_a_tenth_of_the_rows(profile, data, mean, p90):
 def test_flash_attention_fitted_on_a_tenth_of_the_rows(profile, data):
     found = calibrate_logs([log_of(f"silicon/flash_attention_fwd_bf16_{data}.csv")], profile, train=0.1)
     assert size_row(found, "seq_len >= 1024")["mean_abs_error"] <= 0.10
+
+
+@needs_silicon
+def test_layer_norm_softmax_and_gelu_of_the_mi210_fitted_together():
+    ops = ["layernorm", "softmax", "gelu"]
+    log = read_log(str(SHARED / "measured" / "elementwise.csv"), {"gpu": ["MI210"], "op": ops})
+    found = calibrate_logs([log], "mi210")
+    assert len(found.fit.values) == 4
+    errors = {row["collective"]: row["mean_abs_error"] for row in found.rows}
+    assert sorted(errors) == sorted(ops)
+    assert max(errors.values()) <= 0.10
+    assert max(row["mean_abs_error"] for row in check_logs([log], "mi210", timing="base").rows) <= 0.10
 
 
 @needs_silicon

@@ -138,9 +138,9 @@ def test_every_profile_times_work_and_has_both_tiers(name, shipped):
         ("a100-sxm-80gb", 0.949, 0.815, 0.333),
         ("a100-sxm-40gb", 0.949, 0.815, 0.333),
         ("h100-sxm", 0.833, 0.984, 2.52),
-        ("h200-sxm", 0.813, 1.0, 2.56),
-        ("b200-sxm", 0.722, 0.818, 2.07),
-        ("gb200-nvl72", 0.718, 0.795, 2.12),
+        ("h200-sxm", 0.825, 0.987, 2.55),
+        ("b200-sxm", 0.736, 0.820, 2.06),
+        ("gb200-nvl72", 0.737, 0.775, 2.12),
     ],
 )
 def test_fitted_timing(name, gemm, memory, launch_us, shipped):

@@ -196,6 +196,23 @@ def test_each_product_of_a_gemm_ramps_with_its_own_inner_dimension():
     assert float(passes.backward) == pytest.approx(each * (2 + 100 / n + 100 / m))
 
 
+def test_each_product_of_a_gemm_reads_again_what_the_cache_does_not_keep():
+    """Waves of 8192 by 512: the left operand once for 512 columns, the right one for 8192 rows; a cache of 1 MB."""
+    timing = Timing(gemm_efficiency=1, sustained=1, memory_efficiency=1, gemm_ramp_k=0, gemm_ramp_tiles=0)
+    m, k, n = 16384, 2048, 4096
+    op, cache = Gemm("", "", 1, m, k, n, groups=3), 1e6
+    plain, again = (Kernels(Hardware(1e30, 1, 1, (), each)) for each in (timing, replace(timing, gemm_cache=cache)))
+    before, after = plain.gemm(op), again.gemm(op)
+    forward = (2 * m * k - cache) * (n / 512 - 1) + (2 * k * n - cache) * (m / 8192 - 1)
+    for_input = (2 * m * n - cache) * (k / 512 - 1) + (2 * k * n - cache) * (m / 8192 - 1)
+    for_weights = (2 * m * n - cache) * (k / 1024 - 1)  # 4096 rows: waves of 4096 by 1024
+    assert float(after.forward - before.forward) == pytest.approx(3 * forward)
+    assert float(after.for_weights - before.for_weights) == pytest.approx(3 * for_weights)
+    assert float(after.backward - before.backward) == pytest.approx(3 * (for_input + for_weights))
+    two = Kernels(Hardware(1e30, 1, 1, (), replace(timing, gemm_cache=np.array([0.0, cache])))).gemm(op)
+    assert list(two.forward) == pytest.approx([float(before.forward), float(after.forward)])
+
+
 def test_what_a_gemm_keeps_of_its_speed_is_the_users_or_the_profiles():
     profile = make_plan(study_from({"hardware": "h100-sxm", "set": GPT})).evaluate(()).hardware.timing.sustained
     usual, same, half = explained(), explained(sustained=float(profile)), explained(sustained=float(profile) / 2)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from comp_comm.calibrate.least_squares import Solution, minimise, spreads
 from comp_comm.calibrate.parameters import (
-    KERNELS,
     Parameter,
     collective_parameters,
+    kernel_parameters,
     start_of,
     usual_value,
     with_numbers,
@@ -28,12 +28,16 @@ from comp_comm.hardware.profile import Profile
 FOLDS = 5
 ROWS_PER_PARAMETER = 3
 TOO_WIDE = 0.5  # standard error of a logarithm from which a number is not known: a factor of 1.6
+UNKNOWN = float(np.log(100))  # from which it says nothing: the number only matters together with others
 SWITCHES = tuple(2.0**power for power in np.arange(16, 24.5, 0.5))
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A number found: its value, the factor it is known within (one standard error), and the operator that told it."""
+    """A number found: its value, the factor it is known within (one standard error), and the operator that told it.
+
+    The factor is infinite where it would be above 100: the fit needs the number, but hardly minds which it is.
+    """
 
     value: float
     within: float
@@ -99,7 +103,7 @@ def fit_profile(profile: Profile, precision: str, samples: Sequence[Sample], mas
 
 def _candidates(profile: Profile, operator: str, task: Task) -> tuple[Parameter, ...]:
     if operator != "collective":
-        return KERNELS[operator]
+        return kernel_parameters(profile, operator)
     hit = {name: any(bool((mask & s.sizes[f"{size} {name}"]).any()) for s, mask in zip(task.samples, task.masks,
            strict=True) for size in (">= 1 MiB", "< 1 MiB")) for name in ("in a domain", "across domains")}  # fmt: skip
     return collective_parameters(profile, hit["in a domain"], hit["across domains"])
@@ -120,7 +124,7 @@ def _fit_operator(result: Fit, task: Task, candidates: Sequence[Parameter]) -> N
     widths = spreads(solution)
     result.used += used
     result.values |= {
-        p.key: Fitted(float(np.exp(x)), float(np.exp(width)), task.samples[0].operator)
+        p.key: Fitted(float(np.exp(x)), float(np.exp(width)) if width < UNKNOWN else np.inf, task.samples[0].operator)
         for p, x, width in zip(used, solution.x, widths, strict=True)
     }
     result.values |= {key: Fitted(value, 2**0.25, "collective") for key, value in fixed.items()}

@@ -52,8 +52,27 @@ KERNELS = {
     "elementwise": (
         Parameter("timing.stream_efficiency", 0.02, 1.0, 0.8),
         Parameter("timing.stream_latency", 0.2 * US, 500 * US, 4 * US),
+        Parameter("timing.stream_reread", 0.02, 1.0, 0.7, extra=True),
+        Parameter("timing.stream_row_latency", 1e-11, 1e-6, 1e-9, extra=True),
     ),
 }
+
+
+ROWS = ("timing.stream_reread", "timing.stream_row_latency")
+
+
+def kernel_parameters(profile: Profile, operator: str) -> tuple[Parameter, ...]:
+    """Return the parameters of an operator's kernels.
+
+    Those of LayerNorm's and softmax's rows only where a profile says of how many kernels a LayerNorm is made: elsewhere
+    (fused kernels, CPUs) their bytes are as any others, and `stream_efficiency` is a mean over all kernels.
+
+    >>> from comp_comm.configs.hardware_file import load_profile
+    >>> [len(kernel_parameters(load_profile(name), "elementwise")) for name in ("h100-sxm", "mi210")]
+    [2, 4]
+    """
+    told = np.isfinite(profile.value("timing.norm_kernels"))
+    return tuple(p for p in KERNELS[operator] if told or p.key not in ROWS)
 
 
 def collective_parameters(profile: Profile, inside: bool, across: bool) -> tuple[Parameter, ...]:

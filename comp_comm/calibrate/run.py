@@ -45,7 +45,7 @@ class Calibration:
         if self.fit is not None:
             found["fitted"] = {
                 key: {"value": float(f"{number.value:.6g}"), "unit": _unit(self.fit.profile, key),
-                      "within_factor": round(number.within, 4)}
+                      "within_factor": round(number.within, 4) if np.isfinite(number.within) else None}
                 for key, number in self.fit.values.items()
             }  # fmt: skip
             found["left"] = dict(self.fit.left)
@@ -141,7 +141,7 @@ def number_rows(found: Calibration) -> list[Record]:
         kind = found.fit.profile.numbers[key].kind
         before = found.profile.value(key)
         rows.append({"number": key, "before": _shown(before, kind), "fitted": _shown(number.value, kind),
-                     "within": f"x{number.within:.2f}"})  # fmt: skip
+                     "within": f"x{number.within:.2f}" if np.isfinite(number.within) else None})  # fmt: skip
     return rows
 
 

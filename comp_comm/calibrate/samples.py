@@ -26,6 +26,10 @@ STREAMS = {
     "add": 3, "mlp_act": 3, "swiglu": 3, "layernorm": 2, "rmsnorm": 2, "input_layernorm": 2,
     "post_attention_layernorm": 2, "softmax": 2, "gelu": 2, "relu": 2, "silu": 2, "copy": 2,
 }  # fmt: skip
+# Further reads of the argument: after those for LayerNorm's statistics or softmax's maximum, those for softmax's sum
+# and for the results. PyTorch's softmax keeps rows of up to 1024 elements in registers.
+REREADS = {"layernorm": 1.0, "softmax": 2.0}
+SOFTMAX_IN_REGISTERS = 1024
 MIB = 2.0**20
 FLOP_SIZES = (
     (0.0, 1e9, "< 1 GFLOP"), (1e9, 1e10, "1 to 10 GFLOP"), (1e10, 1e11, "10 to 100 GFLOP"),
@@ -98,7 +102,7 @@ def _gemm(name: str, rows: Sequence[Row], domain: float) -> Sample:
 
     def predict(hardware: Hardware) -> Array:
         kernels = Kernels(hardware, operand, output, sustained=1.0)
-        return kernels.product(flops, k, product.moved(operand, output))
+        return kernels.product(flops, (m, n, k), product.moved(operand, output), batch)
 
     # Less than a tile in some direction: predicted, but the form says nothing of it to fit.
     return Sample("gemm", name, _column(rows, "seconds"), predict, sizes, least >= TILE, flops)
@@ -122,11 +126,18 @@ def _attention(name: str, rows: Sequence[Row], domain: float) -> Sample:
 
 def _elementwise(name: str, rows: Sequence[Row], domain: float) -> Sample:
     width = to_float([_bytes(row.dtype) for row in rows])
-    moved = STREAMS[name] * width * _column(rows, "rows") * _column(rows, "columns")
+    count, columns = _column(rows, "rows"), _column(rows, "columns")
+    tensor = width * count * columns
+    moved = STREAMS[name] * tensor
     sizes = {"< 1 MiB": moved < MIB, "1 to 64 MiB": (moved >= MIB) & (moved < 64 * MIB), ">= 64 MiB": moved >= 64 * MIB}
+    kept = (columns <= SOFTMAX_IN_REGISTERS) & (name == "softmax")
+    again, blocks = (np.where(kept, 0.0, whole) for whole in (REREADS.get(name, 0.0) * tensor, count))
 
     def predict(hardware: Hardware) -> Array:
-        return Kernels(hardware).elementwise(Elementwise(name, "", 1, moved, 0.0)).forward
+        kernels = Kernels(hardware)
+        if name not in REREADS:
+            return kernels.elementwise(Elementwise(name, "", 1, moved, 0.0)).forward
+        return kernels.rowwise(moved, again, blocks, hardware.timing.norm_kernels if name == "layernorm" else 1.0)
 
     return Sample("elementwise", name, _column(rows, "seconds"), predict, sizes, np.ones(len(rows), np.bool_), moved)
 

@@ -11,6 +11,8 @@ from comp_comm.formulas.arrays import Array, Numeric, to_float
 
 TILE = 128.0  # rows and columns of a tile of the result that one core makes at a time
 SPLITS = (2.0, 4.0, 8.0, 16.0, 32.0)  # into how many parts a library cuts a tile's inner dimension
+PANEL = 512.0  # columns of the result, two tiles of 256, that a wave of tiles is at least wide
+WAVE_AREA = 256 * TILE**2  # elements of the result made at a time: two tiles a core, and devices have 108 to 152 cores
 
 
 def lone_tile_steps(k: Numeric, split_k: Numeric) -> Array:
@@ -94,6 +96,57 @@ def tile_steps(tiles: Numeric, steps: Numeric, split_k: Numeric = 0.0, wave: Num
     return np.where(waves > 0, best * waves, plain)
 
 
+def reread_bytes(rows: Numeric, columns: Numeric, inner: Numeric, element: Numeric, cache: Numeric) -> Array:
+    r"""Return the bytes of its operands that a matrix product reads again, as they are larger than the cache.
+
+    .. math:: V_r = \max(b m k - z, 0) \left( \frac{n}{p} - 1 \right)^+
+                    + \max(b n k - z, 0) \left( \frac{m p}{A} - 1 \right)^+, \quad p = \max(512, A / m)
+
+    Tiles run in waves of A = 2^22 elements of the result, over all rows if they can and as many columns as are then
+    left, but no fewer than 512. Every wave reads its rows and columns of the operands; what of an operand does not fit
+    in the cache comes from memory again.
+
+    Parameters
+    ----------
+    rows, columns, inner : array_like
+        m, n and k: the result is m by n, its operands m by k and k by n.
+    element : array_like
+        b, bytes of an element of an operand.
+    cache : array_like
+        z, bytes of an operand that the cache keeps. Where each half of a device has a cache of its own (A100 and
+        later), both keep what both use: z is half of what the data sheet says.
+
+    Returns
+    -------
+    ndarray of float64
+        Bytes, beyond those of reading each operand once.
+
+    Notes
+    -----
+    Without it, products of 16,384 rows or more by 3000 columns or more were predicted 10 to 15 % too fast on GB200, and
+    6 to 10 % on B200 and H200 (medians). A and the 512 columns are the same for every device; the latter were chosen on
+    measurements of these.
+
+    References
+    ----------
+    .. [1] NVIDIA, "CUTLASS: Efficient GEMM in CUDA", 2023 (threadblock rasterization).
+
+    Examples
+    --------
+    Waves of 4096 by 1024, and of 8192 by 512:
+
+    >>> [round(float(read) / 1e6) for read in reread_bytes([4096, 16384], 2048, 8192, 2, 25e6)]
+    [42, 739]
+    """
+    m, n, each = to_float(rows), to_float(columns), to_float(element) * inner
+    panels = n * np.minimum(m * (1 / WAVE_AREA), 1 / PANEL)  # n / p
+    again: Array = np.maximum(each * m - cache, 0.0) * np.maximum(panels - 1, 0.0)
+    highest = WAVE_AREA / PANEL
+    if np.any(m > highest):
+        again = again + np.maximum(each * n - cache, 0.0) * np.maximum(m * (1 / highest) - 1, 0.0)
+    return again
+
+
 def gemm_seconds(
     flops: Numeric, k: Numeric, moved: Numeric, seconds_per_flop: Numeric, seconds_per_byte: Numeric,
     start: Numeric = 0.0, ramp_k: Numeric = 0.0, ramp_tiles: Numeric = 0.0, split_k: Numeric = 0.0, wave: Numeric = 0.0,
@@ -130,9 +183,12 @@ def gemm_seconds(
 
     Notes
     -----
-    Six numbers a device (u, v, t_0, k_0, F, r), fitted on a tenth of the products of a public database, leave 5.7 to
-    6.9 % of mean error on the others with m, n and k from 256 up on A100, H100, H200 and B200. On GB200 they leave
-    8.8 %, where pairs of products that differ by one row differ by 7.8 %.
+    Six numbers a device (u, v, t_0, k_0, F, r), fitted on a tenth of the products of a public database, leave 5.6 to
+    6.3 % of mean error on the others with m, n and k from 256 up on A100, H100, H200 and B200, and 8.1 % on GB200.
+    There the measurements scatter: products of 1 TFLOP and more run at 1350 to 2100 TFLOP/s in no order of m, n and k,
+    and two that differ by one row differ by 9.8 % (over the square root of 2; 5.3 % on B200, 3.5 % on H100 and H200).
+    No function of the shape gets far below: boosted trees fitted on nine tenths of the rows leave 6.8 %, with a 90th
+    percentile of 15 %.
 
     References
     ----------
@@ -203,8 +259,14 @@ def fused_attention_seconds(
     return work * seconds_per_flop + (to_float(moved) * seconds_per_byte + start)
 
 
-def stream_seconds(moved: Numeric, seconds_per_byte: Numeric, start: Numeric = 0.0) -> Array:
-    r"""Return the seconds of a kernel that only moves memory, :math:`t = t_0 + V v`.
+def stream_seconds(
+    moved: Numeric, seconds_per_byte: Numeric, start: Numeric = 0.0, rows: Numeric = 0.0, seconds_per_row: Numeric = 0.0
+) -> Array:
+    r"""Return the seconds of a kernel that only moves memory.
+
+    .. math:: t = t_0 + \sqrt{(V v)^2 + (R w)^2}
+
+    or simply :math:`t_0 + V v` where no row has a time of its own.
 
     Parameters
     ----------
@@ -214,6 +276,9 @@ def stream_seconds(moved: Numeric, seconds_per_byte: Numeric, start: Numeric = 0
         v, at the achieved rate.
     start : array_like
         t_0, seconds before anything moves.
+    rows, seconds_per_row : array_like
+        R and w: rows that a block of threads each works on (a LayerNorm, a softmax), and the seconds between the ends
+        of two blocks however short their rows are.
 
     Returns
     -------
@@ -226,7 +291,10 @@ def stream_seconds(moved: Numeric, seconds_per_byte: Numeric, start: Numeric = 0
 
     Examples
     --------
-    >>> float(stream_seconds(1e9, 1e-12, start=1e-5))
-    0.00101
+    >>> float(stream_seconds(1e9, 1e-12, start=1e-5)), float(stream_seconds(3e9, 1e-12, 0.0, 4e6, 1e-9))
+    (0.00101, 0.005)
     """
-    return to_float(moved) * seconds_per_byte + start
+    moving: Array = to_float(moved) * seconds_per_byte
+    if np.any(to_float(seconds_per_row) > 0):
+        moving = np.hypot(moving, to_float(rows) * seconds_per_row)
+    return moving + start

@@ -64,10 +64,11 @@ class Timing:
     the tiers' own numbers where ``use_tiers`` is 0: then the innermost tier's bandwidth serves every group.
 
     From ``sustained`` on they are of whole training steps: what a GEMM keeps of its isolated speed, its ramp in the
-    inner dimension and in tiles, the cost of splitting it and the tiles of a wave, the share of HBM bandwidth
-    element-wise kernels stream at and their start, flash attention's share of the peak, its start, ramp in blocks of
-    queries, share of HBM bandwidth and exponent of the head dimension, and what the network beyond the innermost tier
-    keeps of its isolated bandwidth. Their defaults are medians over published runs and kernels of several devices.
+    inner dimension and in tiles, the cost of splitting it, the tiles of a wave and the bytes of an operand that the
+    cache keeps, the share of HBM bandwidth element-wise kernels stream at, their start and what rows of their own
+    take, flash attention's share of the peak, its start, ramp in blocks of queries, share of HBM bandwidth and exponent
+    of the head dimension, and what the network beyond the innermost tier keeps of its isolated bandwidth. Their
+    defaults are medians over published runs and kernels of several devices.
 
     ``vector_flops`` are the FLOP/s of element-wise work, which only the models of other papers ask for.
 
@@ -92,8 +93,12 @@ class Timing:
     gemm_ramp_tiles: Numeric = 45.0
     gemm_split_k: Numeric = 1000.0
     gemm_wave: Numeric = 0.0
+    gemm_cache: Numeric = 0.0
     stream_efficiency: Numeric = 0.8
     stream_latency: Numeric = 0.0
+    stream_row_latency: Numeric = 0.0
+    stream_reread: Numeric = 0.0
+    norm_kernels: Numeric = 1.0
     flash_efficiency: Numeric = 0.5
     flash_latency: Numeric = 9e-6
     flash_ramp_blocks: Numeric = 150.0

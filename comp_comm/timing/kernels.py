@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, stream_seconds
+from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
 
@@ -91,14 +91,25 @@ class Kernels:
         flops = op.flops
         moved = op.moved(self.operand, self.activation)
         stored = op.moved_for_weights(self.operand, self.gradient)
-        forward = self.product(flops, op.k, moved)
-        for_input = self.product(flops, op.n, moved)
-        for_weights = self.product(flops, op.m, stored)
+        m, k, n = op.m, op.k, op.n
+        forward = self.product(flops, (m, n, k), moved, op.groups)
+        for_input = self.product(flops, (m, k, n), moved, op.groups)
+        for_weights = self.product(flops, (n, k, m), stored, op.groups)
         return Passes(forward, for_input + for_weights, for_weights)
 
-    def product(self, flops: Array, inner: Numeric, moved: Array) -> Array:
-        """Return the seconds of one product: its FLOP, its inner dimension, and the bytes it moves."""
-        timing = self.hardware.timing
+    @cached_property
+    def cache(self) -> Array | None:
+        """Bytes of an operand that the cache keeps, infinite where a profile does not say; None if none says."""
+        kept = to_float(self.hardware.timing.gemm_cache)
+        return np.where(kept > 0, kept, np.inf) if np.any(kept > 0) else None
+
+    def product(
+        self, flops: Array, shape: tuple[Numeric, Numeric, Numeric], moved: Array, groups: Numeric = 1
+    ) -> Array:
+        """Return the seconds of products: FLOP, rows, columns and inner dimension, bytes moved if each is read once."""
+        timing, (rows, columns, inner) = self.hardware.timing, shape
+        if self.cache is not None:
+            moved = moved + groups * reread_bytes(rows, columns, inner, self.operand, self.cache)
         return gemm_seconds(
             flops, inner, moved, self.per_flop, self.per_byte, timing.kernel_latency,
             timing.gemm_ramp_k, timing.gemm_ramp_tiles, timing.gemm_split_k, timing.gemm_wave,
@@ -156,3 +167,18 @@ class Kernels:
         each, start = self.per_streamed_byte * op.factor, self.hardware.timing.stream_latency
         forward = stream_seconds(op.forward_bytes, each, start)
         return Passes(forward, stream_seconds(op.backward_bytes, each, start), to_float(0.0))
+
+    def rowwise(self, moved: Numeric, again: Numeric, rows: Numeric, kernels: Numeric = 1.0) -> Array:
+        """Return the seconds of work on whole rows, in so many kernels: bytes moved, and bytes read a further time.
+
+        Examples
+        --------
+        >>> from comp_comm.hardware.numbers import Timing
+        >>> timing = Timing(stream_efficiency=1.0, stream_latency=1e-6, stream_reread=0.5)
+        >>> round(float(Kernels(Hardware(1e12, 1e9, 1e12, (), timing)).rowwise(2e6, 1e6, 1000, 2)), 9)
+        4.5e-06
+        """
+        timing = self.hardware.timing
+        every = to_float(moved) + to_float(again) * timing.stream_reread
+        start, row = (to_float(kernels) * each for each in (timing.stream_latency, timing.stream_row_latency))
+        return stream_seconds(every, self.per_streamed_byte, start, rows, row)
