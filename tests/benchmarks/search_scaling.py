@@ -20,7 +20,7 @@ GPUS = 4096
 MORE = {
     "overlap_dp": ["on", "off"], "overlap_tp": ["off", "on"], "overlap_pp": ["off", "on"],
     "kernels": ["fused", "eager", "compiled"], "attention_kernel": ["flash_causal", "flash", "unfused"],
-    "offload_optimizer": ["off", "on"], "cp_comm": ["ring", "gather", "ulysses"],
+    "offload_optimizer": ["off", "on"], "cp_comm": ["p2p", "all_gather", "all_to_all"],
 }  # fmt: skip
 
 
