@@ -1,8 +1,25 @@
-"""Benchmarks run once, as tests, unless they are asked for (``--benchmark-only`` or ``--benchmark-enable``)."""
+"""What tests share: a command line in this process.
+
+Benchmarks run once, as tests, unless they are asked for (``--benchmark-only`` or ``--benchmark-enable``).
+"""
 
 from __future__ import annotations
 
 import pytest
+
+from comp_comm.cli.main import run
+
+
+@pytest.fixture
+def compcomm(capsys):
+    """Run a command; return its exit code, stdout and stderr."""
+
+    def call(*arguments):
+        code = run([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from comp_comm.cli.main import run
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.costmodels.amped import evaluate
 from comp_comm.costmodels.mesh import Mesh
@@ -220,16 +219,6 @@ def test_optical_links_help_most_where_most_is_sent():
 
 
 # -- the command line and studies -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def compcomm(capsys):
-    def call(*arguments):
-        code = run([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def test_reproduce_on_the_command_line(compcomm):

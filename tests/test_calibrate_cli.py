@@ -12,18 +12,7 @@ import pytest
 from comp_comm.calibrate.measuring import backends
 from comp_comm.calibrate.readers import read_log
 from comp_comm.calibrate.samples import make_samples
-from comp_comm.cli.main import run
 from comp_comm.configs.hardware_file import load_profile
-
-
-@pytest.fixture
-def compcomm(capsys):
-    def call(*arguments):
-        code = run([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

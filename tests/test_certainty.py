@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from comp_comm.calibrate.parameters import with_numbers
-from comp_comm.cli.main import run
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.study import study_from
 from comp_comm.hardware.certainty import ACROSS_DOMAINS, IN_A_DOMAIN, LARGE, collective_certainty
@@ -80,27 +79,16 @@ def test_large_and_measured_collectives_have_none():
     assert alone["collectives"] == []
 
 
-@pytest.fixture
-def compcomm(capsys):
-    """Run a command; return its exit code and stdout."""
-
-    def call(*arguments):
-        code = run(list(arguments))
-        return code, capsys.readouterr().out
-
-    return call
-
-
 def test_the_bands_are_shown(compcomm):
     flags = [part for name, value in POINT.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    code, text = compcomm("explain", "--hardware", "v100-sxm-32gb", "--precision", "fp16", *flags)
+    code, text, _ = compcomm("explain", "--hardware", "v100-sxm-32gb", "--precision", "fp16", *flags)
     assert code == 0
     assert "in a scale-up domain: from the data sheet, 12 % off" in text
     assert "low (ms)" in text
-    code, text = compcomm("explain", "--hardware", "perlmutter", *flags[:-2], "--tp", "4")
+    code, text, _ = compcomm("explain", "--hardware", "perlmutter", *flags[:-2], "--tp", "4")
     assert "in a scale-up domain and across scale-up domains: fitted by compcomm" in text
     assert "low (ms)" not in text
-    _, text = compcomm("hardware", "show", "h100-sxm")
+    _, text, _ = compcomm("hardware", "show", "h100-sxm")
     assert "collectives across scale-up domains: from the data sheet, 20 % off" in text
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from comp_comm.cli.main import COMMANDS, run
+from comp_comm.cli.main import COMMANDS
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 POINT = {"hidden": 65536, "seq_len": 4096, "micro_batch": 1, "tp": 256}
@@ -30,18 +30,6 @@ sweep: {tp: [64, 128, 256]}
 
 
 ONE_LAYER = "cost_model: comp_vs_comm\n"
-
-
-@pytest.fixture
-def compcomm(capsys):
-    """Run a command; return its exit code, stdout and stderr."""
-
-    def call(*arguments):
-        code = run([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

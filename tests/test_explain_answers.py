@@ -10,7 +10,6 @@ from dataclasses import fields, replace
 import pytest
 from state_dict import random_model
 
-from comp_comm.cli.main import run
 from comp_comm.configs import catalogue
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.complete import evaluate
@@ -40,18 +39,6 @@ LAYOUTS = {
     "experts": ("--experts", "8", "--top-k", "2", "--moe-ffn-hidden", "1024", "--ep", "4", "--overlap-ep", "on"),
     "overlapped": ("--overlap-tp", "on", "--overlap-pp", "on", "--interference", "1.3", "--schedule", "zero_bubble"),
 }  # fmt: skip
-
-
-@pytest.fixture
-def compcomm(capsys):
-    """Run a command; return its exit code, stdout and stderr."""
-
-    def call(*arguments):
-        code = run([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

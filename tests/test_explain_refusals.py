@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from comp_comm.cli.main import run
-
 MODEL = ("--layers", "8", "--hidden", "1024", "--heads", "16", "--vocab", "50257", "--seq-len", "1024")
 POINT = ("--hardware", "h100-sxm", *MODEL)
 STUDY = """\
@@ -15,18 +13,6 @@ cost_model: complete
 hardware: h100-sxm
 set: {layers: 8, hidden: 1024, heads: 16, vocab: 50257, seq_len: 1024, gpus: 8}
 """
-
-
-@pytest.fixture
-def compcomm(capsys):
-    """Run a command; return its exit code, stdout and stderr."""
-
-    def call(*arguments):
-        code = run([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

@@ -359,16 +359,6 @@ def test_groups_fill_a_domain_tp_first():
 # -- the command line and studies -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def compcomm(capsys):
-    def call(*arguments):
-        code = run([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
 def test_reproduce_on_the_command_line(compcomm):
     code, out, err = compcomm("reproduce", "foundation-models", "--format", "json", "--timing")
     answer = json.loads(out)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from comp_comm.cli.main import run
 from comp_comm.configs import strict_yaml
 from comp_comm.configs.importers.hf_families import FAMILIES
 from comp_comm.configs.importers.megatron_model import pattern
@@ -32,16 +31,6 @@ KINDS = ("hf_config", "deepspeed_json", "nemo_yaml", "torchtitan_toml", "llm_ana
 
 def user_files():
     return [path for kind in KINDS for path in sorted((SHARED / kind).glob("*"))] if SHARED.is_dir() else []
-
-
-@pytest.fixture
-def compcomm(capsys):
-    def call(*arguments):
-        code = run([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import math
 import numpy as np
 import pytest
 
-from comp_comm.cli.main import run
 from comp_comm.cli.models import describe
 from comp_comm.configs import catalogue, model_names
 from comp_comm.configs.model_file import load_model
@@ -56,16 +55,6 @@ TABLE_4 = (
     "mt-nlg-530b",
     "palm-540b",
 )
-
-
-@pytest.fixture
-def compcomm(capsys):
-    def call(*arguments):
-        code = run([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def counts(name):

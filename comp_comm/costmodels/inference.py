@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from comp_comm.costmodels.complete import in_training
 from comp_comm.costmodels.layer_times import ZERO, Call, sum_passes, time_operations
 from comp_comm.costmodels.scenario import Scenario
+from comp_comm.costmodels.step_parts import in_training
 from comp_comm.costmodels.step_rules import NO_ROOM, blank
 from comp_comm.costmodels.step_work import StepWork
 from comp_comm.costmodels.traffic import volume_bytes, wire_bytes
