@@ -120,7 +120,7 @@ def test_what_layouts_share_is_what_each_has_alone(name):
                 np.testing.assert_allclose(one, other, rtol=1e-12)
                 for _ in range(3):
                     place = tuple(chance.randrange(n) for n in one.shape)
-                    point = result.step_at(space, (*place[:-1], place[-1] + begin))
+                    point = result.step_at(space, tuple(i + part.start for i, part in zip(place, index, strict=True)))
                     assert float(getattr(point, column)) == pytest.approx(one[place], rel=1e-12)
 
 

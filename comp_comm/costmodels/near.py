@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from comp_comm.costmodels.layer_times import Call, LayerTimes, Spent
 from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
 from comp_comm.hardware.numbers import Hardware
-from comp_comm.layout import ORDER, STAGE, Layout
+from comp_comm.layout import STAGE, Layout
 from comp_comm.timing.kernels import Passes
 
 if TYPE_CHECKING:
@@ -38,36 +38,41 @@ FAR_OF_STATES = (
 PLACEMENT = "placement"
 DEGREES = {"dp": ("dp", "gpus"), "pp": ("pp",)}
 # What says where on the network each group is.
-PLACED = ("tp", "cp", "dp", "pp", "gpus", PLACEMENT)
+PLACED = ("tp", "cp", "dp", "pp", "ep", "etp", "gpus", PLACEMENT)
 
 
 @dataclass(frozen=True)
 class Sharing:
     """A part of a step that many layouts have in common: it does not depend on the ``far`` fields.
 
-    Of where devices are it depends on how far apart those of the ``groups`` are; of all of a stage where a layer has
-    experts.
+    Of where devices are it depends on how far apart those of the ``groups`` are. Experts are spread over all groups of
+    a stage: where ``exchanges``, over those their exchanges need; else over all.
     """
 
     far: tuple[str, ...]
     groups: tuple[str, ...]
+    exchanges: bool
 
-    def fields(self, experts: bool) -> tuple[str, ...]:
-        """Return the fields that do not matter, beside `strides`."""
-        return (*(name for name in self.far if not (experts and name in DEGREES["dp"])), PLACEMENT)
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that do not matter, beside `places`."""
+        return (*self.far, PLACEMENT)
 
-    def strides(self, layout: Layout, experts: bool, hardware: Hardware) -> list[Array]:
-        """Return how far apart the neighbours of each group are, as far as the network tells.
+    def places(self, layout: Layout, experts: bool, hardware: Hardware) -> list[Array]:
+        """Return how many neighbours of each group there are and how far apart, as far as the network tells.
 
-        Those that share no domain of any tier, but the outermost, may be as far apart as they like. Experts fill
-        the degrees of a stage from the inside out, so that the size of all but the last of them matters.
+        Those that share no domain of any tier, but the outermost, may be as far apart as they like; so may groups of
+        one.
         """
         domains = [to_float(tier.domain) for tier in hardware.tiers]
         furthest = max(float(np.max(domain, where=np.isfinite(domain), initial=1.0)) for domain in domains)
-        found = [np.minimum(layout.stride(name), furthest) for name in (STAGE if experts else self.groups)]
-        if experts:
-            last = ORDER[STAGE][np.asarray(layout.placement, np.intp), -1] == STAGE.index("dp")
-            found.append(np.where(last, 0.0, layout.dp))
+        names = STAGE if experts and not self.exchanges else self.groups
+        spread = [(to_float(getattr(layout, name)), layout.stride(name)) for name in names]
+        if experts and self.exchanges:
+            spread += [*layout.spread(STAGE, layout.ep, layout.etp), *layout.spread(STAGE, layout.etp)]
+        found = []
+        for size, stride in spread:
+            found += [size, np.where(size > 1, np.minimum(stride, furthest), 0.0)]
         return [number.reshape(-1) for number in found if number.size > 1]
 
     def far_fields(self, placement: str | None) -> tuple[str, ...]:
@@ -87,7 +92,7 @@ class Sharing:
         return tuple(name for name in self.far if name not in moved)
 
 
-LAYERS, STATES = Sharing(FAR, ("tp", "cp")), Sharing(FAR_OF_STATES, ("cp", "dp"))
+LAYERS, STATES = Sharing(FAR, ("tp", "cp"), exchanges=True), Sharing(FAR_OF_STATES, ("cp", "dp"), exchanges=False)
 
 
 class Shared:

@@ -173,7 +173,7 @@ def search_block(found: Found, objective: Objective, space: Space, block: int) -
 
 
 def _search_rows(found: Found, objective: Objective, space: Space, index: tuple[slice, ...]) -> int:
-    shape, begin = extent(index), index[-1].start
+    shape, place = extent(index), _placing(index)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         step = cast(Step, space.plan.evaluate(index))
         layout = np.ones((1,) * len(shape), bool)
@@ -189,9 +189,9 @@ def _search_rows(found: Found, objective: Objective, space: Space, index: tuple[
         needed = np.broadcast_to(step.memory_bytes, shape)
         fits = (needed <= to_float(step.hardware.memory_capacity)) & layout
         found.feasible += int(np.count_nonzero(fits))
-        _note_least(found, needed, valid, begin)
+        _note_least(found, needed, valid, place)
         score = np.broadcast_to(objective.score(step), shape)
-    _rank(found, objective, score, needed, valid, fits, _placing(shape, begin))
+    _rank(found, objective, score, needed, valid, fits, place)
     return int(valid.size)
 
 
@@ -208,22 +208,23 @@ def _rank(found: Found, objective: Objective, score: Array, needed: Array, valid
     found.landscape.add(scores[keep], needed.reshape(-1)[keep])
 
 
-def _placing(shape: tuple[int, ...], begin: int) -> Callable[[int], Place]:
+def _placing(index: tuple[slice, ...]) -> Callable[[int], Place]:
+    shape, begins = extent(index), [part.start for part in index]
+
     def place(flat: int) -> Place:
-        *choices, row = (int(i) for i in np.unravel_index(flat, shape))
-        return (*choices, row + begin)
+        return tuple(int(i) + begin for i, begin in zip(np.unravel_index(flat, shape), begins, strict=True))
 
     return place
 
 
-def _note_least(found: Found, needed: Array, valid: Mask, begin: int) -> None:
+def _note_least(found: Found, needed: Array, valid: Mask, place: Callable[[int], Place]) -> None:
     if not needed.min() < found.least_bytes:
         return
     layouts = np.where(valid, needed, np.inf)
     least = float(layouts.min())
     if least < found.least_bytes:
         found.least_bytes = least
-        found.leanest = _placing(needed.shape, begin)(int(layouts.argmin()))
+        found.leanest = place(int(layouts.argmin()))
 
 
 def point_of(space: Space, place: Place) -> Point:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -21,6 +20,7 @@ from comp_comm.words import GROUPS
 
 RULED_ROWS = 2**15  # whose rules are looked at together
 MAX_PLACED = 100_000_000
+Mask = NDArray[np.bool_]
 Part = tuple[NDArray[np.intp], tuple[slice, ...]]  # rows, and the part of every axis of choices that has an effect
 
 
@@ -30,45 +30,86 @@ def axis_of(table: Columns) -> Axis:
     return Axis({name: Column(to_float(column), rows) for name, column in table.items()})
 
 
-def lawful_rows(plan: Plan, dropped: dict[str, int]) -> tuple[NDArray[np.intp], bool]:
-    """Return the rows of a plan's last axis that break no rule whatever the choices; others are counted in ``dropped``.
+@dataclass
+class Lawful:
+    """Rows that keep every rule, which values of each choice go with them, and whether more is to be looked at."""
 
-    Also return whether there may be rules that only some choices, or placements, break.
+    rows: Mask
+    values: list[Mask]
+    ruled: bool = False
+
+    def add(self, broken: Mask, part: slice) -> int:
+        """Take away what breaks a rule, on a part of the rows; return how many rows are lost by it."""
+        named = [axis for axis, size in enumerate(broken.shape[:-1]) if size > 1]
+        if len(named) > 1:
+            self.ruled = True
+            return 0
+        if not named:
+            lost = np.broadcast_to(broken.reshape(-1), self.rows[part].shape)
+            self.rows[part] &= ~lost
+            return int(lost.sum())
+        values = self.values[named[0]][:, part]
+        values &= ~broken.reshape(broken.shape[named[0]], -1)
+        lost = self.rows[part] & ~values.any(axis=0)
+        self.rows[part] &= ~lost
+        return int(lost.sum())
+
+    def ranges(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Return from which value to which each choice goes, for each row; all of them where some between do not."""
+        found = []
+        for values in self.values:
+            begin, end = values.argmax(axis=0), len(values) - values[::-1].argmax(axis=0)
+            gaps = values.sum(axis=0) != end - begin
+            self.ruled = self.ruled or bool((gaps & self.rows).any())
+            found.append((np.where(gaps, 0, begin), np.where(gaps, len(values), end)))
+        return found
+
+
+def lawful_rows(plan: Plan, dropped: dict[str, int]) -> Lawful:
+    """Return the rows of a plan's last axis that keep every rule with some choices; others are counted in ``dropped``.
+
+    A rule about one choice says which of its values go with a row; one about several is left to be looked at later.
     """
     *choices, last = plan.grid.axes
-    kept, ruled = np.ones(len(last), bool), False
-    for begin in range(0, kept.size, RULED_ROWS):
+    found = Lawful(np.ones(len(last), bool), [np.ones((len(axis), len(last)), bool) for axis in choices])
+    for begin in range(0, len(last), RULED_ROWS):
         part = slice(begin, begin + RULED_ROWS)
         scenario, broken = plan.grid.scenario((*(slice(None) for _ in choices), part), share=False)
         with np.errstate(invalid="ignore", divide="ignore"):
             step = cast(Step, plan.model.evaluate(replace(scenario, violations=broken)))
             rules = [rule for rule in step.layout_violations if rule.wrong]
-        ruled = ruled or step.may_lack
+        found.ruled = found.ruled or step.may_lack
         for rule in rules:
-            if prod(rule.broken.shape[:-1]) > 1:
-                ruled = True
-                continue
-            here = np.broadcast_to(rule.broken.reshape(-1), kept[part].shape)
-            kept[part] &= ~here
-            dropped[rule.reason] = dropped.get(rule.reason, 0) + int(here.sum())
-    return np.flatnonzero(kept), ruled
+            lost = found.add(
+                rule.broken.reshape((1,) * (len(plan.grid.axes) - rule.broken.ndim) + rule.broken.shape), part
+            )
+            if lost:
+                dropped[rule.reason] = dropped.get(rule.reason, 0) + lost
+    return found
 
 
-def parts_of(plan: Plan, rows: NDArray[np.intp]) -> list[Part]:
-    """Return rows of a plan's last axis in parts on which the same choices have an effect.
+def parts_of(plan: Plan, lawful: Lawful) -> list[Part]:
+    """Return rows of a plan's last axis in parts that go with the same values of the choices.
 
     A choice without an effect would only name a layout again: of its values the first is enough.
     """
     *choices, _ = plan.grid.axes
+    rows = np.flatnonzero(lawful.rows)
     here: Index = (*(slice(0, 1) for _ in choices), rows)
-    layout = cast(Step, plan.model.evaluate(plan.grid.scenario(here, share=False)[0])).layout
-    idle = _idle(layout)
-    code = np.zeros(rows.size, np.intp)
-    for place, axis in enumerate(choices):
+    idle = _idle(cast(Step, plan.model.evaluate(plan.grid.scenario(here, share=False)[0])).layout)
+    code, every = np.zeros(rows.size, np.intp), []
+    for axis, (begin, end) in zip(choices, lawful.ranges(), strict=True):
+        begin, end = begin[rows], end[rows]
         for name in idle.keys() & axis.values.keys():
-            code += np.broadcast_to(idle[name].reshape(-1), code.shape).astype(np.intp) << place
-    return [(rows[code == each], tuple(slice(0, 1 if each >> place & 1 else len(axis))
-             for place, axis in enumerate(choices))) for each in np.unique(code).tolist()]  # fmt: skip
+            end = np.where(idle[name].reshape(-1), begin + 1, end)
+        code = code * (len(axis) + 1) ** 2 + begin * (len(axis) + 1) + end
+        every.append((begin, end))
+    found = []
+    for each in np.unique(code).tolist():
+        here_rows = np.flatnonzero(code == each)
+        used = (slice(int(begin[here_rows[0]]), int(end[here_rows[0]])) for begin, end in every)
+        found.append((rows[here_rows], tuple(used)))
+    return found
 
 
 def _idle(layout: Layout) -> dict[str, NDArray[np.bool_]]:

@@ -98,12 +98,12 @@ def make_space(study: Study, gpus: int) -> Space:
     fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
     placements = tuple(dict.fromkeys(map(str, allowed["placement"] or PLACEMENTS)))
     first = replace(plan.grid, fixed={**fixed, "placement": placements[0]}, axes=(*axes, axis_of(table)))
-    rows, ruled = lawful_rows(replace(plan, grid=first), dropped)
-    found = parts_of(replace(plan, grid=first), rows)
+    lawful = lawful_rows(replace(plan, grid=first), dropped)
+    found = parts_of(replace(plan, grid=first), lawful)
     last, begins = placed_rows(table, gpus, found, placements)
     plan = replace(plan, grid=replace(plan.grid, fixed=fixed, axes=(*axes, last)))
     parts = tuple((begin, used) for begin, (_, used) in zip(begins, found, strict=True))
-    return Space(study, gpus, plan, table, placements, parts, ruled, choices, dropped)
+    return Space(study, gpus, plan, table, placements, parts, lawful.ruled, choices, dropped)
 
 
 def _plan(study: Study) -> Plan:

@@ -198,15 +198,15 @@ class Grid:
         if axis is None:
             return None
         along = [WHOLE if i == axis else slice(0, 1) for i in range(len(self.axes))]
-        placed = all(self.axis_of(name) in (None, axis) for name in PLACED)
+        placed = all(self.axis_of(name) in (None, axis) for name in PLACED)  # elsewhere a row has several places
         placements, experts = self.words(PLACEMENT), bool(np.any(self.values("experts", (WHOLE,) * len(along)) > 0))
-        far = sharing.fields(experts) if placed else sharing.far_fields(placements[0] if len(placements) == 1 else None)
+        far = sharing.fields if placed else sharing.far_fields(placements[0] if len(placements) == 1 else None)
         if not set(self.axes[axis].values) & set(far):
             return None
         columns = [self.values(name, tuple(along)).reshape(-1) for name in self.axes[axis].values if name not in far]
         if placed:
             hardware, _ = self._hardware((WHOLE,) * len(along))
-            columns += sharing.strides(resolved_layout(self._noun(Layout, tuple(along))), experts, hardware)
+            columns += sharing.places(resolved_layout(self._noun(Layout, tuple(along))), experts, hardware)
         table = distinct_rows(columns, len(self.axes[axis]))
         return (axis, table) if 2 * table.first.size <= len(self.axes[axis]) else None
 
