@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,15 @@ class Layout:
         >>> [float(Layout(tp=8, cp=2, dp=4).stride(group)) for group in ("tp", "cp", "dp", "pp")]
         [1.0, 8.0, 16.0, 64.0]
         """
+        if group not in self._strides:
+            self._strides[group] = self._stride(group)
+        return self._strides[group]
+
+    @cached_property
+    def _strides(self) -> dict[str, Array]:
+        return {}
+
+    def _stride(self, group: str) -> Array:
         before = BEFORE[np.asarray(self.placement, np.intp), GROUPS.index(group)]
         stride = to_float(1.0)
         for number, name in enumerate(GROUPS):
