@@ -12,9 +12,10 @@ import pytest
 
 from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
-from comp_comm.errors import ConfigError, InfeasibleError
-from comp_comm.search import make_space, result, search
+from comp_comm.errors import CompcommError, ConfigError, InfeasibleError
+from comp_comm.search import make_space, result, run_search, search
 from comp_comm.search.degrees import divisors
+from comp_comm.search.objectives import OBJECTIVES
 from comp_comm.search.rows import first_names
 from comp_comm.sweep.blocks import extent
 from comp_comm.sweep.plan import make_plan
@@ -122,6 +123,41 @@ def test_what_layouts_share_is_what_each_has_alone(name):
                     place = tuple(chance.randrange(n) for n in one.shape)
                     point = result.step_at(space, tuple(i + part.start for i, part in zip(place, index, strict=True)))
                     assert float(getattr(point, column)) == pytest.approx(one[place], rel=1e-12)
+
+
+MODELS = ("gpt2", "llama-3-8b", "mixtral-8x7b", "qwen3-30b-a3b", "bert-large", "t5-11b", "vit-l-16", "gemma-2-9b")
+MACHINES = ("a100-sxm-80gb", "h100-sxm", "mi300x", "gb200-nvl72", "tpu-v5p", "trainium2", "perlmutter", "mi210")
+PINS = {"dp_shard": [2, 4], "cp": [1, 2], "tp": [1, 2, 4], "pp": [1, 2, 3], "micro_batch": [1, 2], "bucket": [1e7],
+        "recompute_layers": [2], "memory_capacity": [2, 5], "uneven_stages": [True]}  # fmt: skip
+TRIED = {"overlap_dp": ["on", "off"], "overlap_tp": ["on", "off"], "schedule": ["1f1b", "gpipe", "zero_bubble"],
+         "collective_algorithm": ["best", "ring", "tree"], "kernels": ["fused", "eager"],
+         "offload_optimizer": ["off", "on"], "kv_replication": ["off", "on"]}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_search_says_of_its_best_is_so(seed):
+    """Random searches: every layout named, fitting or not, has its score alone too, and keeps the rules."""
+    chance, looked_at = random.Random(seed), 0
+    for _ in range(60):
+        given = {"hardware": chance.choice(MACHINES), "model": chance.choice(MODELS),
+                 "set": {"global_batch": chance.choice((7, 8, 12, 32, 64)), "precision": "bf16"},
+                 "sweep": {name: values for name, values in TRIED.items() if chance.random() < 0.15}}  # fmt: skip
+        given["set"] |= {name: chance.choice(values) for name, values in PINS.items() if chance.random() < 0.2}
+        gpus, aim = chance.choice((1, 2, 3, 4, 6, 7, 8, 12, 16, 24, 32)), OBJECTIVES[chance.choice(("step", "memory"))]
+        try:
+            space = make_space(study_from(given), gpus)
+        except CompcommError:
+            continue
+        if space.points > 50_000:
+            continue
+        found = run_search(space, aim, 3)
+        for place, score in zip((*found.best.places, *found.unfit.places), (*found.best.scores, *found.unfit.scores),
+                                strict=True):  # fmt: skip
+            step = result.step_at(space, place)
+            assert float(aim.score(step)) == pytest.approx(score, rel=1e-11), (given, gpus, place)
+            assert not any(rule.broken for rule in step.shape_violations), (given, gpus, place)
+            looked_at += 1
+    assert looked_at > 20
 
 
 @pytest.mark.parametrize("more", [{}, {"dp_shard": 3}, {"tp": 1, "cp": 1}, {"pp": 1, "cp": 1}, {"pp": 7}])
