@@ -156,6 +156,7 @@ def test_what_a_search_says_of_its_best_is_so(seed):
             step = result.step_at(space, place)
             assert float(aim.score(step)) == pytest.approx(score, rel=1e-11), (given, gpus, place)
             assert not any(rule.broken for rule in step.shape_violations), (given, gpus, place)
+            assert (place in found.best.places) == (step.memory_bytes <= step.hardware.memory_capacity)
             looked_at += 1
     assert looked_at > 20
 
