@@ -1,10 +1,13 @@
 """Measure this machine, calibrate a profile, predict transformer layers with tensor parallelism, run them, compare.
 
 Two processes, one core each, PyTorch and gloo: python examples/check_this_machine.py (pip install 'compcomm[measure]').
+Close what else runs. What the cores do for others shows in the last column: how long a small product takes beside the
+layers, over how long it took when kernels were measured.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import statistics
@@ -15,6 +18,13 @@ import time
 from pathlib import Path
 
 PROCESSES = 2
+PASSES, WARM_UP = 25, 5
+PRODUCT = 256  # the side of the small product
+DISTURBED = 1.25
+# For what is measured and for the layers alike: one core a process; freed memory is kept rather than given back to the
+# system and asked for again (of glibc), as PyTorch's allocator keeps a GPU's.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MALLOC_MMAP_MAX_": "0",
+               "MALLOC_TRIM_THRESHOLD_": str(2**33)}  # fmt: skip
 MODEL = {"layers": 2, "heads": 8, "vocab": 1024, "micro_batch": 2, "global_batch": 2}
 SIZES = [{"hidden": h, "seq_len": s, "ffn_hidden": 4 * h} for h, s in ((256, 256), (512, 256), (512, 512), (1024, 256))]
 BASE = """\
@@ -33,25 +43,33 @@ timing:
 def compcomm(*arguments: str) -> str:
     """Run a command of the tool on one core and return what it prints."""
     command = [sys.executable, "-c", "from comp_comm.cli.main import main; main()", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **ENVIRONMENT})
     if done.returncode:
         raise SystemExit(done.stderr)
     return done.stdout
 
 
-def calibrated(folder: Path) -> Path:
-    """Measure kernels and collectives, and return a profile fitted to them."""
+def calibrated(folder: Path) -> tuple[Path, float]:
+    """Measure kernels and collectives; return a profile fitted to them, and the seconds of the small product.
+
+    They are measured as training runs them: both processes at work, operands not in the cache, computing between
+    collectives.
+    """
     base, profile = folder / "base.yaml", folder / "this-machine.yaml"
     base.write_text(BASE)
-    compcomm("measure", "--backend", "torch", "--quiet", "--shapes", "80", "--seconds", "0.1", "-o", str(folder))
-    compcomm("measure", "--collectives", "--processes", str(PROCESSES), "-o", str(folder))
+    both = ("--processes", str(PROCESSES), "-o", str(folder))
+    for kernel in ("gemm", "elementwise"):
+        compcomm("measure", "--backend", "torch", "--kernel", kernel, "--quiet", "--shapes", "80", "--seconds", "0.15",
+                 "--cold", "16", *both)  # fmt: skip
+    compcomm("measure", "--collectives", "--busy", "0.01", "--seconds", "1", *both)
     logs = [str(folder / name) for name in ("gemms.csv", "elementwise.csv", "collectives.csv")]
     answer = json.loads(compcomm("calibrate", *logs, "--extends", str(base), "-o", str(profile), "--format", "json"))
     for row in answer["rows"]:
         print(f"  {row['collective'] or row['operator']:14} {row['n']:4} rows, "
               f"held-out error {100 * row['mean_abs_error']:5.1f} %")  # fmt: skip
-    return profile
+    with (folder / "gemms.csv").open() as table:
+        alone = next(row for row in csv.DictReader(table) if {row[side] for side in "mnk"} == {str(PRODUCT)})
+    return profile, float(alone["time_s"])
 
 
 def predicted(profile: Path, sizes: dict[str, int]) -> tuple[float, float]:
@@ -108,15 +126,24 @@ def worker(rank: int, meeting: str, answer: str) -> None:
         y = Entering.apply(normal(x, (hidden,)))
         return x + Leaving.apply(torch.nn.functional.gelu(y @ weights["up"]) @ weights["down"])
 
+    left, right = (torch.randn(PRODUCT, PRODUCT) for _ in range(2))
+
+    def product():
+        start = time.perf_counter()
+        left @ right
+        return time.perf_counter() - start
+
     found = []
     for sizes in SIZES:
         h, f, heads = sizes["hidden"], sizes["ffn_hidden"] // PROCESSES, MODEL["heads"] // PROCESSES
         shapes = {"qkv": (h, 3 * h // PROCESSES), "out": (h // PROCESSES, h), "up": (h, f), "down": (f, h)}
         layers = [{name: (torch.randn(shape) * 0.02).requires_grad_() for name, shape in shapes.items()}
                   for _ in range(MODEL["layers"])]  # fmt: skip
-        forward, backward = [], []
-        for _ in range(12):
+        forward, backward, products = [], [], []
+        for _ in range(PASSES):
             x = torch.randn(MODEL["micro_batch"], sizes["seq_len"], h, requires_grad=True)
+            torch.distributed.barrier()
+            products.append(product())  # once, as its operands are not in the cache when kernels are measured
             torch.distributed.barrier()
             start = time.perf_counter()
             y = x
@@ -126,19 +153,20 @@ def worker(rank: int, meeting: str, answer: str) -> None:
             y.backward(torch.ones_like(y))
             forward.append(middle - start)
             backward.append(time.perf_counter() - middle)
-        found.append((statistics.median(forward[2:]), statistics.median(backward[2:])))
+        found.append([statistics.median(times[WARM_UP:]) for times in (forward, backward, products)])
     if rank == 0:
         Path(answer).write_text(json.dumps(found))
     torch.distributed.destroy_process_group()
 
 
-def measured(folder: Path) -> list[tuple[float, float]]:
-    """Return the seconds of the passes for each of the sizes, run by two processes."""
+def measured(folder: Path) -> list[tuple[float, float, float]]:
+    """Return the seconds of the passes and of the small product for each of the sizes, run by two processes."""
     import torch
 
+    os.environ.update(ENVIRONMENT)
     meeting, answer = folder / "meeting", folder / "answer.json"
     torch.multiprocessing.spawn(worker, args=(f"file://{meeting}", str(answer)), nprocs=PROCESSES, join=True)
-    return [tuple(pair) for pair in json.loads(answer.read_text())]
+    return [tuple(times) for times in json.loads(answer.read_text())]
 
 
 def main() -> None:
@@ -146,15 +174,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         print("calibrated on this machine:")
-        profile = calibrated(folder)
-        errors = []
-        print("hidden seq_len  pass      predicted   measured   error")
-        for sizes, times in zip(SIZES, measured(folder), strict=True):
+        profile, alone = calibrated(folder)
+        errors, slower = [], []
+        print("hidden seq_len  pass      predicted   measured   error  product")
+        for sizes, (*times, product) in zip(SIZES, measured(folder), strict=True):
+            slower.append(product / alone)
             for what, guess, time_ in zip(("forward", "backward"), predicted(profile, sizes), times, strict=True):
                 errors.append(guess / time_ - 1)
                 print(f"{sizes['hidden']:6} {sizes['seq_len']:7}  {what:8} {1e3 * guess:7.2f} ms {1e3 * time_:7.2f} ms "
-                      f"{100 * errors[-1]:+6.1f} %")  # fmt: skip
+                      f"{100 * errors[-1]:+6.1f} %  x{slower[-1]:.2f}")  # fmt: skip
         print(f"mean error {100 * statistics.fmean(map(abs, errors)):.1f} %")
+        if max(slower) > DISTURBED or min(slower) < 1 / DISTURBED:
+            print("something else used the cores: this is no measure of the predictions")
 
 
 if __name__ == "__main__":
