@@ -1,13 +1,11 @@
 """Measure this machine, calibrate a profile, predict transformer layers with tensor parallelism, run them, compare.
 
 Two processes, one core each, PyTorch and gloo: python examples/check_this_machine.py (pip install 'compcomm[measure]').
-Close what else runs. What the cores do for others shows in the last column: how long a small product takes beside the
-layers, over how long it took when kernels were measured.
+Close what else runs; at the end it says how much of the cores others used meanwhile.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import statistics
@@ -19,8 +17,6 @@ from pathlib import Path
 
 PROCESSES = 2
 PASSES, WARM_UP = 25, 5
-PRODUCT = 256  # the side of the small product
-DISTURBED = 1.25
 # For what is measured and for the layers alike: one core a process; freed memory is kept rather than given back to the
 # system and asked for again (of glibc), as PyTorch's allocator keeps a GPU's.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MALLOC_MMAP_MAX_": "0",
@@ -49,8 +45,8 @@ def compcomm(*arguments: str) -> str:
     return done.stdout
 
 
-def calibrated(folder: Path) -> tuple[Path, float]:
-    """Measure kernels and collectives; return a profile fitted to them, and the seconds of the small product.
+def calibrated(folder: Path) -> Path:
+    """Measure kernels and collectives; return a profile fitted to them.
 
     They are measured as training runs them: both processes at work, operands not in the cache, computing between
     collectives.
@@ -67,9 +63,7 @@ def calibrated(folder: Path) -> tuple[Path, float]:
     for row in answer["rows"]:
         print(f"  {row['collective'] or row['operator']:14} {row['n']:4} rows, "
               f"held-out error {100 * row['mean_abs_error']:5.1f} %")  # fmt: skip
-    with (folder / "gemms.csv").open() as table:
-        alone = next(row for row in csv.DictReader(table) if {row[side] for side in "mnk"} == {str(PRODUCT)})
-    return profile, float(alone["time_s"])
+    return profile
 
 
 def predicted(profile: Path, sizes: dict[str, int]) -> tuple[float, float]:
@@ -126,24 +120,15 @@ def worker(rank: int, meeting: str, answer: str) -> None:
         y = Entering.apply(normal(x, (hidden,)))
         return x + Leaving.apply(torch.nn.functional.gelu(y @ weights["up"]) @ weights["down"])
 
-    left, right = (torch.randn(PRODUCT, PRODUCT) for _ in range(2))
-
-    def product():
-        start = time.perf_counter()
-        left @ right
-        return time.perf_counter() - start
-
     found = []
     for sizes in SIZES:
         h, f, heads = sizes["hidden"], sizes["ffn_hidden"] // PROCESSES, MODEL["heads"] // PROCESSES
         shapes = {"qkv": (h, 3 * h // PROCESSES), "out": (h // PROCESSES, h), "up": (h, f), "down": (f, h)}
         layers = [{name: (torch.randn(shape) * 0.02).requires_grad_() for name, shape in shapes.items()}
                   for _ in range(MODEL["layers"])]  # fmt: skip
-        forward, backward, products = [], [], []
+        forward, backward = [], []
         for _ in range(PASSES):
             x = torch.randn(MODEL["micro_batch"], sizes["seq_len"], h, requires_grad=True)
-            torch.distributed.barrier()
-            products.append(product())  # once, as its operands are not in the cache when kernels are measured
             torch.distributed.barrier()
             start = time.perf_counter()
             y = x
@@ -153,14 +138,14 @@ def worker(rank: int, meeting: str, answer: str) -> None:
             y.backward(torch.ones_like(y))
             forward.append(middle - start)
             backward.append(time.perf_counter() - middle)
-        found.append([statistics.median(times[WARM_UP:]) for times in (forward, backward, products)])
+        found.append([statistics.median(times[WARM_UP:]) for times in (forward, backward)])
     if rank == 0:
         Path(answer).write_text(json.dumps(found))
     torch.distributed.destroy_process_group()
 
 
-def measured(folder: Path) -> list[tuple[float, float, float]]:
-    """Return the seconds of the passes and of the small product for each of the sizes, run by two processes."""
+def measured(folder: Path) -> list[tuple[float, float]]:
+    """Return the seconds of the passes for each of the sizes, run by two processes."""
     import torch
 
     os.environ.update(ENVIRONMENT)
@@ -169,23 +154,34 @@ def measured(folder: Path) -> list[tuple[float, float, float]]:
     return [tuple(times) for times in json.loads(answer.read_text())]
 
 
+def used() -> tuple[float, float] | None:
+    """Return the seconds that the cores have worked, and those of this program; None where the system does not say."""
+    try:
+        user, nice, system, _, _, *others = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+    except OSError:
+        return None
+    total = sum(map(int, (user, nice, system, *others))) / os.sysconf("SC_CLK_TCK")
+    return total, sum(os.times()[:4])
+
+
 def main() -> None:
     """Print the prediction of every size beside its measurement."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        folder, start, before = Path(name), time.perf_counter(), used()
         print("calibrated on this machine:")
-        profile, alone = calibrated(folder)
-        errors, slower = [], []
-        print("hidden seq_len  pass      predicted   measured   error  product")
-        for sizes, (*times, product) in zip(SIZES, measured(folder), strict=True):
-            slower.append(product / alone)
+        profile = calibrated(folder)
+        errors = []
+        print("hidden seq_len  pass      predicted   measured   error")
+        for sizes, times in zip(SIZES, measured(folder), strict=True):
             for what, guess, time_ in zip(("forward", "backward"), predicted(profile, sizes), times, strict=True):
                 errors.append(guess / time_ - 1)
                 print(f"{sizes['hidden']:6} {sizes['seq_len']:7}  {what:8} {1e3 * guess:7.2f} ms {1e3 * time_:7.2f} ms "
-                      f"{100 * errors[-1]:+6.1f} %  x{slower[-1]:.2f}")  # fmt: skip
+                      f"{100 * errors[-1]:+6.1f} %")  # fmt: skip
         print(f"mean error {100 * statistics.fmean(map(abs, errors)):.1f} %")
-        if max(slower) > DISTURBED or min(slower) < 1 / DISTURBED:
-            print("something else used the cores: this is no measure of the predictions")
+        after = used()
+        if before and after:
+            others = (after[0] - before[0]) - (after[1] - before[1])
+            print(f"others used {others / (time.perf_counter() - start):.2f} cores meanwhile")
 
 
 if __name__ == "__main__":
