@@ -1,6 +1,7 @@
 """Measure this machine, calibrate a profile, predict transformer layers with tensor parallelism, run them, compare.
 
 Two processes, one core each, PyTorch and gloo: python examples/check_this_machine.py (pip install 'compcomm[measure]').
+Close what else runs; at the end it says how much of the cores others used meanwhile.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ import time
 from pathlib import Path
 
 PROCESSES = 2
+PASSES, WARM_UP = 25, 5
+# For what is measured and for the layers alike: one core a process; freed memory is kept rather than given back to the
+# system and asked for again (of glibc), as PyTorch's allocator keeps a GPU's.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MALLOC_MMAP_MAX_": "0",
+               "MALLOC_TRIM_THRESHOLD_": str(2**33)}  # fmt: skip
 MODEL = {"layers": 2, "heads": 8, "vocab": 1024, "micro_batch": 2, "global_batch": 2}
 SIZES = [{"hidden": h, "seq_len": s, "ffn_hidden": 4 * h} for h, s in ((256, 256), (512, 256), (512, 512), (1024, 256))]
 BASE = """\
@@ -33,19 +39,25 @@ timing:
 def compcomm(*arguments: str) -> str:
     """Run a command of the tool on one core and return what it prints."""
     command = [sys.executable, "-c", "from comp_comm.cli.main import main; main()", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **ENVIRONMENT})
     if done.returncode:
         raise SystemExit(done.stderr)
     return done.stdout
 
 
 def calibrated(folder: Path) -> Path:
-    """Measure kernels and collectives, and return a profile fitted to them."""
+    """Measure kernels and collectives; return a profile fitted to them.
+
+    They are measured as training runs them: both processes at work, operands not in the cache, computing between
+    collectives.
+    """
     base, profile = folder / "base.yaml", folder / "this-machine.yaml"
     base.write_text(BASE)
-    compcomm("measure", "--backend", "torch", "--quiet", "--shapes", "80", "--seconds", "0.1", "-o", str(folder))
-    compcomm("measure", "--collectives", "--processes", str(PROCESSES), "-o", str(folder))
+    both = ("--processes", str(PROCESSES), "-o", str(folder))
+    for kernel in ("gemm", "elementwise"):
+        compcomm("measure", "--backend", "torch", "--kernel", kernel, "--quiet", "--shapes", "80", "--seconds", "0.15",
+                 "--cold", "16", *both)  # fmt: skip
+    compcomm("measure", "--collectives", "--busy", "0.01", "--seconds", "1", *both)
     logs = [str(folder / name) for name in ("gemms.csv", "elementwise.csv", "collectives.csv")]
     answer = json.loads(compcomm("calibrate", *logs, "--extends", str(base), "-o", str(profile), "--format", "json"))
     for row in answer["rows"]:
@@ -115,7 +127,7 @@ def worker(rank: int, meeting: str, answer: str) -> None:
         layers = [{name: (torch.randn(shape) * 0.02).requires_grad_() for name, shape in shapes.items()}
                   for _ in range(MODEL["layers"])]  # fmt: skip
         forward, backward = [], []
-        for _ in range(12):
+        for _ in range(PASSES):
             x = torch.randn(MODEL["micro_batch"], sizes["seq_len"], h, requires_grad=True)
             torch.distributed.barrier()
             start = time.perf_counter()
@@ -126,7 +138,7 @@ def worker(rank: int, meeting: str, answer: str) -> None:
             y.backward(torch.ones_like(y))
             forward.append(middle - start)
             backward.append(time.perf_counter() - middle)
-        found.append((statistics.median(forward[2:]), statistics.median(backward[2:])))
+        found.append([statistics.median(times[WARM_UP:]) for times in (forward, backward)])
     if rank == 0:
         Path(answer).write_text(json.dumps(found))
     torch.distributed.destroy_process_group()
@@ -136,15 +148,26 @@ def measured(folder: Path) -> list[tuple[float, float]]:
     """Return the seconds of the passes for each of the sizes, run by two processes."""
     import torch
 
+    os.environ.update(ENVIRONMENT)
     meeting, answer = folder / "meeting", folder / "answer.json"
     torch.multiprocessing.spawn(worker, args=(f"file://{meeting}", str(answer)), nprocs=PROCESSES, join=True)
-    return [tuple(pair) for pair in json.loads(answer.read_text())]
+    return [tuple(times) for times in json.loads(answer.read_text())]
+
+
+def used() -> tuple[float, float] | None:
+    """Return the seconds that the cores have worked, and those of this program; None where the system does not say."""
+    try:
+        user, nice, system, _, _, *others = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+    except OSError:
+        return None
+    total = sum(map(int, (user, nice, system, *others))) / os.sysconf("SC_CLK_TCK")
+    return total, sum(os.times()[:4])
 
 
 def main() -> None:
     """Print the prediction of every size beside its measurement."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        folder, start, before = Path(name), time.perf_counter(), used()
         print("calibrated on this machine:")
         profile = calibrated(folder)
         errors = []
@@ -155,6 +178,10 @@ def main() -> None:
                 print(f"{sizes['hidden']:6} {sizes['seq_len']:7}  {what:8} {1e3 * guess:7.2f} ms {1e3 * time_:7.2f} ms "
                       f"{100 * errors[-1]:+6.1f} %")  # fmt: skip
         print(f"mean error {100 * statistics.fmean(map(abs, errors)):.1f} %")
+        after = used()
+        if before and after:
+            others = (after[0] - before[0]) - (after[1] - before[1])
+            print(f"others used {others / (time.perf_counter() - start):.2f} cores meanwhile")
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def collective_parameters(profile: Profile, inside: bool, across: bool) -> tuple
     """Return the parameters of the network that groups inside and across the innermost domain depend on."""
     inner, *outer = profile.tiers
     key = f"network.{inner}"
-    found = [Parameter("timing.collective_latency", 1 * US, 2000 * US, 9 * US)]
+    found = [Parameter("timing.collective_latency", 1 * US, 20_000 * US, 9 * US)]
     if inside or across:
         found += [
             Parameter(f"{key}.efficiency", 0.05, 1.0, 0.77),

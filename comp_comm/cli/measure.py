@@ -9,6 +9,7 @@ import click
 
 from comp_comm.calibrate.measuring.backends import NumpyBackend, TorchBackend
 from comp_comm.calibrate.measuring.run import FILES, collective_rows, measure_kernels, table_text
+from comp_comm.calibrate.measuring.together import measure_together
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
 from comp_comm.report import output
@@ -25,8 +26,19 @@ KERNELS = ("gemm", "elementwise", "attention")
 @click.option("--dtype", type=click.Choice(("fp32", "fp16", "bf16")), help="Of PyTorch. [default: fp32, on a GPU bf16]")
 @click.option("--kernel", "kernels", multiple=True, type=click.Choice(KERNELS), help="May be repeated. [default: all]")
 @click.option("--collectives", is_flag=True, help="Collectives (of torch.distributed) instead of kernels.")
-@click.option("--processes", type=click.IntRange(min=2, max=1024), default=2, show_default=True,
-              help="Between which collectives run, unless torchrun or srun started this one.")  # fmt: skip
+@click.option("--processes", type=click.IntRange(min=1, max=1024),
+              help="Between which collectives run, unless torchrun or srun started this one; kernels: so many measure "
+              "at once, as devices that share memory work in training. [default: 2, of kernels 1]")  # fmt: skip
+@click.option(
+    "--busy",
+    type=click.FloatRange(min=0.0, max=10.0),
+    default=0.0,
+    show_default=True,
+    help="Seconds that the processes compute before each collective, as between those of a training step.",
+)
+@click.option("--cold", type=click.IntRange(min=0, max=65_536), default=0, show_default=True,
+              help="MiB of other memory to overwrite before each call of a kernel, so that its operands are not in "
+              "the cache, as in training.")  # fmt: skip
 @click.option("--library", type=click.Choice(("gloo", "nccl")), help="[default: nccl with a GPU, else gloo]")
 @click.option("--shapes", type=click.IntRange(min=5, max=10_000), default=60, show_default=True,
               help="How many shapes of each kernel.")  # fmt: skip
@@ -42,20 +54,27 @@ def command(path: str, collectives: bool, quiet: bool, **given: Any) -> int:
     """
     if not collectives and (given["library"] is not None):
         raise ConfigError("--library goes with --collectives")
+    if collectives and given["processes"] == 1:
+        raise ConfigError("--processes 1: a collective is between two and more")
+    if given["cold" if collectives else "busy"]:
+        raise ConfigError("--cold is of kernels, --busy of --collectives")
     if given["backend"] == "numpy" and not collectives and (given["device"] or given["dtype"]):
         raise ConfigError("--device and --dtype go with --backend torch: NumPy computes in fp32 on the CPU")
     folder = _folder(path)
     if collectives:
-        rows = collective_rows(given["processes"], given["library"] or "", given["seconds"], given["largest"] ** 2)
-        _save(folder, "collective", rows)
+        among = given["library"] or "", given["seconds"], given["largest"] ** 2, given["busy"]
+        _save(folder, "collective", collective_rows(given["processes"] or 2, *among))
         return 0
-    backend: NumpyBackend | TorchBackend = NumpyBackend()
-    if given["backend"] == "torch":
-        device = given["device"] or "cpu"
-        backend = TorchBackend(device, given["dtype"] or ("fp32" if device == "cpu" else "bf16"))
-    say = (lambda text: None) if quiet else tell
+    device = given["device"] or "cpu"
+    dtype = given["dtype"] or ("fp32" if device == "cpu" else "bf16")
+    backend = TorchBackend(device, dtype) if given["backend"] == "torch" else NumpyBackend()
+    processes, cold = given["processes"] or 1, given["cold"] * 2.0**20
     for kind in given["kernels"] or KERNELS:
-        found = measure_kernels(backend, kind, given["shapes"], given["largest"], given["seconds"], say)
+        sizes = kind, given["shapes"], given["largest"], given["seconds"]
+        if processes > 1:
+            found = measure_together(processes, backend.name, device, dtype, *sizes, cold=cold)
+        else:
+            found = measure_kernels(backend, *sizes, say=str if quiet else tell, cold=cold)
         if found:
             _save(folder, kind, found)
         else:

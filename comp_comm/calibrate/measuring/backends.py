@@ -31,6 +31,9 @@ class Backend(Protocol):
     def settle(self) -> None:
         """Wait until everything that was called is done."""
 
+    def scrub(self, size: float) -> Call:
+        """Return what overwrites so many bytes, so that caches hold nothing else."""
+
 
 class NumpyBackend:
     """NumPy, in fp32, on as many cores as its library takes."""
@@ -62,6 +65,11 @@ class NumpyBackend:
 
     def settle(self) -> None:
         """Return at once: NumPy's calls are done when they return."""
+
+    def scrub(self, size: float) -> Call:
+        """Return what reads and overwrites so many bytes."""
+        memory = np.zeros(int(size) // 4, np.float32)
+        return lambda: np.add(memory, 1, out=memory)
 
 
 class TorchBackend:
@@ -104,7 +112,12 @@ class TorchBackend:
     def settle(self) -> None:
         """Wait for the GPU."""
         if self.device != "cpu":
-            self.torch.cuda.synchronize()
+            self.torch.cuda.synchronize(self.device)
+
+    def scrub(self, size: float) -> Call:
+        """Return what reads and overwrites so many bytes."""
+        memory = self.torch.zeros(int(size) // 4, device=self.device)
+        return lambda: memory.add_(1)
 
 
 def import_torch() -> Any:

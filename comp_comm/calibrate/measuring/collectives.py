@@ -4,36 +4,44 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from comp_comm.calibrate.measuring.backends import import_torch
 from comp_comm.calibrate.measuring.shapes import MESSAGE_SIZES
-from comp_comm.calibrate.measuring.timer import median_seconds
+from comp_comm.calibrate.measuring.timer import nothing, trimmed_mean
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 # What gloo, the library for CPUs, does not have.
 NOT_IN_GLOO = ("reduce_scatter", "all_to_all")
 Row = tuple[str, int, int, int, str, float]
+LEAST, MOST = 5, 200  # calls of each size
+BUSY_SIDE = 256  # of the products that are computed between collectives
 
 
-def measure_collectives(processes: int, library: str, budget: float, largest: int) -> list[Row]:
-    """Return collective, devices, devices a node, bytes, number format and seconds, measured between processes."""
+def measure_collectives(processes: int, library: str, budget: float, largest: int, busy: float = 0.0) -> list[Row]:
+    """Return collective, devices, devices a node, bytes, number format and seconds, measured between processes.
+
+    Before each collective every process computes for about ``busy`` seconds.
+    """
     torch = import_torch()
     if "WORLD_SIZE" in os.environ and "RANK" in os.environ:  # started by a launcher: this process is one of them
-        return _rank(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "env://", library, budget, largest)
+        return _rank(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "env://", library, budget, largest, busy)
     with tempfile.TemporaryDirectory() as folder:
         meeting, answer = Path(folder, "meeting"), Path(folder, "rows")
-        given = (processes, f"file://{meeting}", library, budget, largest, str(answer))
+        given = (processes, f"file://{meeting}", library, budget, largest, busy, str(answer))
         torch.multiprocessing.spawn(_spawned, args=given, nprocs=processes, join=True)
         lines = answer.read_text().splitlines()
     return [_parsed(line) for line in lines]
 
 
-def _spawned(rank: int, size: int, meeting: str, library: str, budget: float, largest: int, answer: str) -> None:
+def _spawned(
+    rank: int, size: int, meeting: str, library: str, budget: float, largest: int, busy: float, answer: str
+) -> None:
     import_torch().set_num_threads(1)
-    rows = _rank(rank, size, meeting, library, budget, largest)
+    rows = _rank(rank, size, meeting, library, budget, largest, busy)
     if rank == 0:
         Path(answer).write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
 
@@ -43,7 +51,7 @@ def _parsed(line: str) -> Row:
     return kind, int(devices), int(per_node), int(size), dtype, float(seconds)
 
 
-def _rank(rank: int, size: int, meeting: str, library: str, budget: float, largest: int) -> list[Row]:
+def _rank(rank: int, size: int, meeting: str, library: str, budget: float, largest: int, busy: float) -> list[Row]:
     torch = import_torch()
     library = library or ("nccl" if torch.cuda.is_available() else "gloo")
     torch.distributed.init_process_group(library, init_method=meeting, rank=rank, world_size=size)
@@ -51,19 +59,21 @@ def _rank(rank: int, size: int, meeting: str, library: str, budget: float, large
     device = f"cuda:{rank % local}" if library == "nccl" else "cpu"
     try:
         rows: list[Row] = []
+        settle = (lambda: torch.cuda.synchronize(device)) if device != "cpu" else nothing
+        work = _work(torch, device, settle, busy)
         for kind in KINDS:
             if library == "gloo" and kind in NOT_IN_GLOO:
                 continue
             for message in MESSAGE_SIZES:
                 if message <= largest:
-                    seconds = _seconds(torch, kind, message, size, device, budget)
+                    seconds = _seconds(torch, _call(torch, kind, message, size, device), device, settle, budget, work)
                     rows.append((kind, size, local, message, "fp32", seconds))
         return rows
     finally:
         torch.distributed.destroy_process_group()
 
 
-def _seconds(torch: Any, kind: str, message: int, size: int, device: str, budget: float) -> float:
+def _call(torch: Any, kind: str, message: int, size: int, device: str) -> Callable[[], object]:
     count = max(message // 4 // size, 1)
     whole = torch.ones(count * size, device=device)
     shard = torch.ones(count, device=device)
@@ -75,9 +85,53 @@ def _seconds(torch: Any, kind: str, message: int, size: int, device: str, budget
         "reduce_scatter": lambda: group.reduce_scatter(shard, shards),
         "all_to_all": lambda: group.all_to_all_single(torch.empty_like(whole), whole),
     }
-    settle = torch.cuda.synchronize if device != "cpu" else (lambda: None)
-    # Every process must make as many calls: the number is fixed, not what fits into a time.
-    repeats = max(5, min(50, int(budget * 2**22 / max(message, 2**12))))
-    group.barrier()
-    times = sorted(median_seconds(calls[kind], 0.0, settle) for _ in range(max(1, repeats // 5)))
-    return float(times[len(times) // 2])
+    return calls[kind]
+
+
+def _work(torch: Any, device: str, settle: Callable[[], object], busy: float) -> Callable[[], object]:
+    """Return what computes for about ``busy`` seconds: the same products in every process, not the same time."""
+    if not busy:
+        return nothing
+    left, right = (torch.rand((BUSY_SIDE, BUSY_SIDE), device=device) for _ in range(2))
+
+    def products(count: int) -> None:
+        for _ in range(count):
+            torch.matmul(left, right)
+        settle()
+
+    products(3)
+    start = time.perf_counter()
+    products(LEAST)
+    each = _over_ranks(torch, (time.perf_counter() - start) / LEAST, device, "MAX")
+    count = max(1, round(busy / each))
+    return lambda: products(count)
+
+
+def _seconds(
+    torch: Any, call: Callable[[], object], device: str, settle: Callable[[], object], budget: float,
+    work: Callable[[], object],
+) -> float:  # fmt: skip
+    """Return the mean over calls and processes: a step waits for all its collectives, the slow ones too.
+
+    Every process must make as many calls: those that fit into the time by the first few.
+    """
+    torch.distributed.barrier()
+    times: list[float] = []
+    start, count = time.perf_counter(), LEAST + 1
+    while len(times) < count:
+        work()
+        began = time.perf_counter()
+        call()
+        settle()
+        times.append(time.perf_counter() - began)
+        if len(times) == LEAST:
+            each = _over_ranks(torch, (time.perf_counter() - start) / LEAST, device, "MAX")
+            count = max(count, min(MOST, int(budget / each)))
+    return _over_ranks(torch, trimmed_mean(times[1:]), device, "SUM") / float(torch.distributed.get_world_size())
+
+
+def _over_ranks(torch: Any, value: float, device: str, how: str) -> float:
+    """Return the sum or the greatest of a number that each process has."""
+    shared = torch.tensor([value], device=device)
+    torch.distributed.all_reduce(shared, op=getattr(torch.distributed.ReduceOp, how))
+    return float(shared.item())

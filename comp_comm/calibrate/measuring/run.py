@@ -10,7 +10,7 @@ from typing import Any
 from comp_comm.calibrate.measuring.backends import NumpyBackend, TorchBackend
 from comp_comm.calibrate.measuring.collectives import measure_collectives
 from comp_comm.calibrate.measuring.shapes import attention_shapes, gemm_shapes, stream_shapes
-from comp_comm.calibrate.measuring.timer import median_seconds
+from comp_comm.calibrate.measuring.timer import median_seconds, nothing
 
 HEADERS: dict[str, tuple[str, ...]] = {
     "gemm": ("m", "n", "k", "dtype", "time_s"),
@@ -25,12 +25,23 @@ Row = Sequence[Any]
 
 
 def measure_kernels(
-    backend: Backend, kind: str, count: int, largest: int, budget: float, say: Callable[[str], None]
-) -> list[Row]:
-    """Return the rows of one table: ``count`` shapes, no side longer than ``largest``, ``budget`` seconds each."""
+    backend: Backend, kind: str, count: int, largest: int, budget: float, say: Callable[[str], object] = str,
+    cold: float = 0.0, meet: Callable[[], object] = nothing,
+) -> list[Row]:  # fmt: skip
+    """Return the rows of one table: ``count`` shapes, no side longer than ``largest``, ``budget`` seconds each.
+
+    Before each call ``cold`` bytes of other memory are overwritten. ``meet`` waits for processes that measure as well.
+
+    Examples
+    --------
+    >>> [row[:4] for row in measure_kernels(NumpyBackend(), "gemm", 2, 64, 0.0)]
+    [(64, 64, 64, 'fp32'), (32, 32, 32, 'fp32')]
+    """
     rows: list[Row] = []
+    scrub = backend.scrub(cold) if cold else nothing
     for first, call in _calls(backend, kind, count, largest):
-        seconds = median_seconds(call, budget, backend.settle)
+        meet()
+        seconds = median_seconds(call, budget, backend.settle, scrub)
         rows.append((*first, backend.dtype, f"{seconds:.9g}"))
         say(f"{kind} {' '.join(map(str, first))}: {seconds * 1e6:.4g} us")
     return rows
@@ -52,9 +63,9 @@ def _calls(backend: Backend, kind: str, count: int, largest: int) -> Iterator[tu
                 yield (batch, tokens, heads, heads, dim), call
 
 
-def collective_rows(processes: int, library: str, budget: float, largest: int) -> list[Row]:
+def collective_rows(processes: int, library: str, budget: float, largest: int, busy: float = 0.0) -> list[Row]:
     """Return the rows of the table of collectives between so many processes."""
-    return [(*row[:-1], f"{row[-1]:.9g}") for row in measure_collectives(processes, library, budget, largest)]
+    return [(*row[:-1], f"{row[-1]:.9g}") for row in measure_collectives(processes, library, budget, largest, busy)]
 
 
 def table_text(kind: str, rows: Sequence[Row]) -> str:
