@@ -67,8 +67,8 @@ NOTHING = Spent(ZERO, ZERO, ZERO)
 def overlapped(total: Array, hidden: Array, overlaps: NDArray[np.bool_]) -> Spent:
     """Return what is spent where ``overlaps`` says that it may run beside compute, and ``hidden`` of it does.
 
-    >>> overlapped(to_float(3.0), to_float(2.0), np.asarray(True)).exposed
-    array(1.)
+    >>> float(overlapped(to_float(3.0), to_float(2.0), np.asarray(True)).exposed)
+    1.0
     """
     if overlaps.all():
         return Spent(ZERO, hidden, total - hidden)
