@@ -17,7 +17,9 @@ from comp_comm.calibrate.parameters import collective_parameters, with_numbers
 from comp_comm.calibrate.readers import read_log
 from comp_comm.calibrate.run import Calibration, calibrate_logs, check_logs, number_rows
 from comp_comm.calibrate.samples import make_samples
+from comp_comm.cli.main import run
 from comp_comm.configs.hardware_file import load_profile
+from comp_comm.hardware.certainty import collective_certainty
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 needs_silicon = pytest.mark.skipif(
@@ -126,6 +128,31 @@ def test_it_finds_the_network():
     _, found = fitted(timed(rows, with_numbers(profile, true)), profile)
     for key, value in true.items():
         assert found.values[key].value == pytest.approx(value, rel=0.02), key
+
+
+def test_rows_across_nodes_leave_what_is_inside():
+    """Groups of two nodes and more depend on the links inside, but a log of them alone must not move those."""
+    profile = load_profile("a100-sxm-80gb")
+    slow = {"network.scale-out.efficiency": 0.3, "network.scale-up.efficiency": 0.4}
+    rows = [CollectiveRow(1.0, "", 0, kind, 2**power, n, 8) for power in range(10, 31) for n in (16, 32, 64)
+            for kind in ("all_reduce", "all_gather")]  # fmt: skip
+    _, found = fitted(timed(rows, with_numbers(profile, slow)), profile)
+    assert not any("scale-up" in key or key == "timing.collective_latency" for key in found.values)
+    assert found.left["network.scale-up.efficiency"] == "no row is in a domain"
+    assert found.values["network.scale-out.efficiency"].value < 0.5
+    inside, _ = collective_certainty(found.profile)
+    assert inside.source == collective_certainty(profile)[0].source
+
+
+def test_what_ends_at_its_bound_is_said(tmp_path, capsys):
+    """A peak that is stated too low leaves a share of it at 1."""
+    table = tmp_path / "gemms.csv"
+    fast = with_numbers(load_profile("h100-sxm"), TRUE).value("peak.bf16")
+    lines = [f"{m},{n},{k},{2.0 * m * n * k / (2 * fast)},bf16" for m in (512, 2048, 8192) for n in (512, 2048, 8192)
+             for k in (512, 4096, 16384)]  # fmt: skip
+    table.write_text("m,n,k,seconds,dtype\n" + "\n".join(lines) + "\n")
+    assert run(["calibrate", str(table), "--extends", "h100-sxm"]) == 0
+    assert "timing.gemm_efficiency ended at its bound, 1" in "".join(capsys.readouterr())
 
 
 def test_held_out_rows_are_predicted_by_others():

@@ -98,6 +98,10 @@ def fit_profile(profile: Profile, precision: str, samples: Sequence[Sample], mas
             result.left |= dict.fromkeys((p.key for p in candidates), "no row is fit for it")
             continue
         _fit_operator(result, task, candidates)
+        if operator == "collective":
+            inside = collective_parameters(result.profile, True, False)
+            keys = (p.key for p in inside if not p.extra and p not in candidates)
+            result.left |= dict.fromkeys(keys, "no row is in a domain")
     return result
 
 

@@ -76,22 +76,24 @@ def kernel_parameters(profile: Profile, operator: str) -> tuple[Parameter, ...]:
 
 
 def collective_parameters(profile: Profile, inside: bool, across: bool) -> tuple[Parameter, ...]:
-    """Return the parameters of the network that groups inside and across the innermost domain depend on."""
+    """Return the parameters of the network that groups inside and across the innermost domain tell.
+
+    Groups across domains depend on what is inside as well, but do not tell it: without any inside, it stays.
+    """
     inner, *outer = profile.tiers
     key = f"network.{inner}"
-    found = [Parameter("timing.collective_latency", 1 * US, 20_000 * US, 9 * US)]
-    if inside or across:
+    found = []
+    if inside:
         found += [
+            Parameter("timing.collective_latency", 1 * US, 20_000 * US, 9 * US),
             Parameter(f"{key}.efficiency", 0.05, 1.0, 0.77),
             Parameter(f"{key}.latency", 0.01 * US, 20 * US, 0.8 * US),
         ]
-    if inside:
         found.append(Parameter("timing.own_shard", 0.02, 1.0, 0.4))
         if profile.value(f"{key}.reduction", 0.0) > 0:
             found.append(Parameter(f"{key}.reduction", 0.1, 1.0, 0.6))
             found.append(Parameter(f"{key}.reduction_latency", 1 * US, 200 * US, 25 * US))
-    found.append(Parameter(f"{key}.bulk_latency", 0.1 * US, 100 * US, 8 * US, extra=True))
-    if inside:
+        found.append(Parameter(f"{key}.bulk_latency", 0.1 * US, 100 * US, 8 * US, extra=True))
         found.append(Parameter(f"{key}.eager", 0.1, 50.0, 4.0, extra=True))
     if across and outer:
         key = f"network.{outer[0]}"

@@ -21,6 +21,7 @@ from comp_comm.formulas.arrays import Array
 from comp_comm.hardware.profile import Profile
 from comp_comm.units import UNITS, format_quantity
 
+AT_BOUND = 1e-3  # as near to its bound, a number ended there
 Record = dict[str, Any]
 
 
@@ -102,9 +103,22 @@ def calibrate_logs(
     else:
         predicted, kept = predictions(fit.profile, precision, samples), [~mask for mask in masks]
         how = f"held out: fitted on {100 * train:g} % of the rows, errors of the others"
-    found = _calibration(profile, precision, samples, predicted, kept, how, notes)
+    found = _calibration(profile, precision, samples, predicted, kept, how, [*notes, *_at_bounds(fit)])
     found.fit = fit
     return found
+
+
+def _at_bounds(fit: Fit) -> list[str]:
+    """Return what to say of numbers that the fit would have taken further."""
+    said = []
+    for parameter in fit.used:
+        value = fit.values[parameter.key].value
+        bounds = [bound for bound in (parameter.low, parameter.high) if abs(value / bound - 1) < AT_BOUND]
+        if bounds:
+            kind = fit.profile.numbers[parameter.key].kind
+            hint = "; is what it is a share of too low in the profile?" if bounds[0] == 1 else ""
+            said.append(f"{parameter.key} ended at its bound, {_shown(bounds[0], kind)}: these rows ask for more{hint}")
+    return said
 
 
 def _samples(

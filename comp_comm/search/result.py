@@ -21,7 +21,7 @@ from comp_comm.search.foundation import FOUNDATION, TIMES, search_foundation
 from comp_comm.search.objectives import OBJECTIVES, Objective
 from comp_comm.search.prices import FREE, Prices, costs
 from comp_comm.search.space import Space, make_space
-from comp_comm.sweep.result import identity
+from comp_comm.sweep.result import as_study, identity
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -36,7 +36,7 @@ MAX_TOP = 10_000
 
 
 def search(
-    study: Study,
+    study: str | dict[str, Any] | Study,
     gpus: int,
     objective: str = "step",
     top: int = 10,
@@ -45,6 +45,8 @@ def search(
     executor: Executor | None = None,
 ) -> Record:
     """Return the best layouts of a study's model on so many devices, on its hardware.
+
+    ``study`` is a path or catalogue name, a mapping of the same form, or one already read.
 
     The cost model is `complete`, or `foundation_models` with the layouts of its paper.
 
@@ -67,13 +69,15 @@ def search(
 
     Examples
     --------
-    >>> from comp_comm.configs.study import study_from
     >>> given = {"hardware": "h100-sxm", "model": "llama-3-8b", "set": {"global_batch": 64}}
-    >>> best = search(study_from(given), 8)["rows"][0]
+    >>> best = search(given, 8)["rows"][0]
     >>> best["gpus"], best["tp"] * best["pp"] * best["dp"]
     (8, 8)
     """
+    study = as_study(study)
     aim = check_question(study, objective, top)
+    if not isinstance(gpus, int) or gpus < 1:
+        raise ConfigError(f"gpus must be a whole number of devices, not {gpus!r}; search each number by itself")
     if study.cost_model == FOUNDATION:
         return checked(search_foundation(study, gpus, objective, top, prices))
     space = make_space(study, gpus)

@@ -18,15 +18,18 @@ from comp_comm.hardware.certainty import LARGE, Certainty, collective_certainty
 from comp_comm.hardware.evolution import evolve
 from comp_comm.hardware.profile import Profile
 from comp_comm.sweep.plan import Plan, make_plan, notes
-from comp_comm.sweep.result import meta
+from comp_comm.sweep.result import as_study, meta
 
 Record = dict[str, Any]
 FACTORS = (1.1, 2.0)
 
 
-def point_of(study: Study) -> tuple[Plan, Step]:
+Given = str | dict[str, Any] | Study  # a path or catalogue name, a mapping of the same form, or a study already read
+
+
+def point_of(study: Given) -> tuple[Plan, Step]:
     """Return the plan and the step of a study of one point. Raises ``ConfigError`` for axes, and for a wrong study."""
-    plan = make_plan(study)
+    plan = make_plan(as_study(study))
     if plan.grid.axes:
         several = ", ".join(plan.grid.moving)
         raise ConfigError(f"the study has several points, and this is for one: give {several} one value "
@@ -42,13 +45,14 @@ def check_complete(plan: Plan) -> None:
                           "(--set cost_model=complete)")  # fmt: skip
 
 
-def explain(study: Study) -> Record:
+def explain(study: Given) -> Record:
     """Return everything about the one point of a study: seconds, FLOP, memory, communication, operations, sensitivity.
 
     Parameters
     ----------
-    study : Study
-        A study without axes, of the cost model `complete`.
+    study : str, dict or Study
+        A study without axes, of the cost model `complete`: a path or catalogue name, a mapping of the same form, or
+        one already read.
 
     Returns
     -------
@@ -69,6 +73,7 @@ def explain(study: Study) -> Record:
     >>> found["comm"]["tp"]["calls"]
     263.0
     """
+    study = as_study(study)
     plan, step = point_of(study)
     found = {"meta": point_meta(plan, "explain"), **explain_step(step), **verdict(step)}
     (profile,) = study.profiles
@@ -101,13 +106,13 @@ def _known(certainty: Certainty) -> Record:
     return {"where": certainty.where, "words": certainty.words, "data_sheet": band}
 
 
-def memory(study: Study) -> Record:
+def memory(study: Given) -> Record:
     """Return the memory of the one point of a study by part, in bytes, and whether the device holds it."""
     plan, step = point_of(study)
     return {"meta": point_meta(plan, "memory"), **memory_parts(step), **verdict(step)}
 
 
-def compare(first: Study, second: Study) -> list[Record]:
+def compare(first: Given, second: Given) -> list[Record]:
     """Return two points side by side, term by term: their values, the difference, and the ratio (None over 0)."""
     left, right = (_terms(explain_step(point_of(study)[1])) for study in (first, second))
     rows = []
