@@ -301,7 +301,7 @@ def test_several_machines_and_device_counts_side_by_side(capsys):
 
 @pytest.mark.parametrize(("more", "said"), [
     (["--objective", "speed"], "objective"), (["--top", "0"], "--top"), (["--objective", "days"], "tokens"),
-    (["--dp", "4"], "dp"), (["--price-per-gpu-hour", "-1"], "above 0"), (["--watts", "1,2,3"], "3 numbers"),
+    (["--dp", "4"], "dp"), (["--price-per-gpu-hour", "-1"], "must be from 1e-06"), (["--watts", "1,2,3"], "3 numbers"),
     (["--tp", "7"], "no layout"), (["--hidden", "[4096, 8192]"], "no part of a layout"),
 ])  # fmt: skip
 def test_wrong_questions_are_exit_2(more, said, capsys):

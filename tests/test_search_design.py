@@ -242,3 +242,18 @@ def test_commas_make_a_list():
     listed = make_design([study_from({**SMALL}, overrides=["--gpus=8,16"])])
     assert [case.gpus for case in listed.cases] == [8, 16]
     assert set(FACTORS) >= {"flops", "network", "memory_bandwidth", "memory_capacity", "nvs", "latency", "flop_vs_bw"}
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    (("--hardware", "h100-sxm,h100-sxm"), "names h100-sxm twice"),
+    (("--hardware", "h100-sxm", "--price-per-gpu-hour", "1e308"), "must be from 1e-06 to 1,000,000"),
+    (("--hardware", "h100-sxm", "--watts", "1e-320"), "must be from"),
+    (("--hardware", "h100-sxm", "--tokens", "1e30", "--objective", "days"), "1e+30 is out of range"),
+    (("--hardware", "h100-sxm", "--objective", "days"), "needs 'tokens'"),
+    (("--hardware", "h100-sxm,h100-96gb"), "h100-96gb: "),
+    (("--hardware", "h100-sxm", "--tp", "3"), "tp does not divide heads (1 tried)"),
+])  # fmt: skip
+def test_what_a_search_refuses(compcomm, more, said):
+    code, out, err = compcomm("search", "--model", "llama-3-8b", "--gpus", "8", "--global-batch", "8", "-q", *more)
+    assert (code, out) == (2, "")
+    assert said in err

@@ -33,6 +33,7 @@ SIDE = ("hardware", "gpus", *WORK, *FACTORS, "strategy", "tp", "tp1", "tp2", "cp
         "micro_batch", "zero", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction", "speedup",
         "efficiency")  # fmt: skip
 
+LEAST_PRICE, MOST_PRICE = 1e-6, 1e6  # an hour, or watts
 Record = dict[str, Any]
 Asked = dict[str, Any]
 
@@ -69,6 +70,9 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
         from comp_comm.report.plot import check_plot
 
         check_plot(asked["picture"])
+    twice = [name for name in dict.fromkeys(machines) if machines.count(name) > 1]
+    if twice:
+        raise ConfigError(f"--hardware: names {twice[0]} twice")
     names: list[str | None] = [*machines] or [None]
     design = make_design([options.point_study({**given, "hardware": name}) for name in names])
     costs = _prices(prices, list(dict.fromkeys(case.place["hardware"] for case in design.cases)))
@@ -94,7 +98,7 @@ def _check_work(design: Design, asked: Asked) -> None:
         return
     for name in ("jobs", "executor", "resume"):
         if asked[name] and asked[name] != 1:
-            raise ConfigError(f"--{name}: a search of {FOUNDATION} takes one process a moment; leave it out")
+            raise ConfigError(f"--{name}: a search of {FOUNDATION} is done in a moment by one process; leave it out")
 
 
 def _results(
@@ -107,6 +111,10 @@ def _results(
         try:
             label = f"search {number + 1} of {len(design.cases)}: " if len(design.cases) > 1 else ""
             results.append(_searched(case, costs[case.place["hardware"]], asked, executor, keeper, label))
+        except ConfigError as error:
+            if len(costs) == 1:
+                raise
+            raise ConfigError(f"{case.place['hardware']}: {error}") from None
         except KeyboardInterrupt:
             if not results:
                 raise
@@ -151,8 +159,9 @@ def _prices(texts: list[str | None], names: list[Any]) -> dict[Any, Prices]:
     for flag, text in zip(("--price-per-gpu-hour", "--watts"), texts, strict=True):
         with options.naming(flag):
             numbers: list[float | None] = [options.parse_number(part) for part in _split(text)]
-            if any(number is not None and number <= 0 for number in numbers):
-                raise ValueError("must be above 0")
+            low, high = LEAST_PRICE, MOST_PRICE
+            if any(number is not None and not low <= number <= high for number in numbers):
+                raise ValueError(f"must be from {low:g} to {high:,.0f}")
         if len(numbers) not in (0, 1, len(names)):
             raise ConfigError(f"{flag}: {len(numbers)} numbers for {len(names)} hardware profiles; give one, or one "
                               "each")  # fmt: skip

@@ -109,6 +109,7 @@ def check_question(study: Study, name: str, top: int) -> Objective:
         raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
     if name not in OBJECTIVES:
         raise ConfigError(f"--objective: there is no '{name}'{nearest(name, OBJECTIVES)} ({one_of(list(OBJECTIVES))})")
+    study.problems.raise_if_any()
     if name in ("days", "gpu-hours") and "tokens" not in study.fixed:
         raise ConfigError(f"--objective {name} needs 'tokens', those of the whole run")
     _check_model(study, name)

@@ -88,7 +88,7 @@ def make_space(study: Study, gpus: int) -> Space:
     allowed = {name: given.get(name) or _fixed(study, name) for name in (*TABLE, *CHOICES, "placement")}
     table, dropped = join_degrees(plan, gpus, allowed)
     if not len(table["tp"]):
-        why = "; ".join(f"{reason} ({count:,})" for reason, count in dropped.items())
+        why = "; ".join(f"{reason} ({count:,} tried)" for reason, count in dropped.items())
         raise ConfigError(f"no layout divides {gpus} devices, the batch and the model: {why or 'nothing to try'}")
     choices = {name: allowed[name] or OPEN.get(name, ()) for name in CHOICES}
     choices = {name: values for name, values in choices.items() if values}
