@@ -12,17 +12,6 @@ from comp_comm.calibrate.measuring.run import measure_kernels
 from comp_comm.calibrate.measuring.timer import LEAST, median_seconds, trimmed_mean
 from comp_comm.calibrate.measuring.together import measure_together
 from comp_comm.calibrate.readers import read_log
-from comp_comm.cli.main import run
-
-
-@pytest.fixture
-def compcomm(capsys):
-    def call(*arguments):
-        code = run([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 class Recorded:

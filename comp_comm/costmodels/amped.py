@@ -16,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.costmodels.amped_rules import violations
-from comp_comm.costmodels.answer import Answer
 from comp_comm.costmodels.mesh import Inside, placed
 from comp_comm.costmodels.scenario import Scenario
+from comp_comm.costmodels.step_work import StepWork
 from comp_comm.formulas import amped as term
 from comp_comm.formulas.amped import FLOPS_PER_MAC, Tiers
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.layout import FULL, Layout, resolved_layout
-from comp_comm.transformer import Transformer, resolved
+from comp_comm.layout import FULL, resolved_layout
+from comp_comm.transformer import resolved
 from comp_comm.violation import Violation
 
 BACKWARD = 2.0  # gradients of inputs and of weights
@@ -40,36 +40,14 @@ class Comm(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AmpedStep(Answer):
-    """A step as arrays that are made when they are asked for."""
-
-    scenario: Scenario
+class AmpedStep(StepWork):
+    """A step as arrays that are made when they are asked for; without a vocabulary there are no logits."""
 
     def arrays(self) -> Iterable[Array]:
         """Return what a sweep holds."""
         return [self.step_s, self.compute_s]
 
     # -- the layout ---------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def layout(self) -> Layout:
-        """The layout with what follows from the rest."""
-        return resolved_layout(self.scenario.layout)
-
-    @cached_property
-    def transformer(self) -> Transformer:
-        """The model with what follows from the rest; without a vocabulary there are no logits."""
-        return resolved(self.scenario.transformer)
-
-    @property
-    def gpus(self) -> Array:
-        """Devices in all."""
-        return to_float(self.layout.gpus)
-
-    @property
-    def dp(self) -> Array:
-        """Replicas."""
-        return to_float(self.layout.dp)
 
     @cached_property
     def domain(self) -> Array:
@@ -90,11 +68,6 @@ class AmpedStep(Answer):
         return ep, np.minimum(ep, self.inside.dp)
 
     # -- compute ------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def step_tokens(self) -> Array:
-        """Tokens of a step."""
-        return to_float(self.layout.global_batch) * self.transformer.seq_len
 
     @cached_property
     def achieved_flops(self) -> Array:
@@ -272,6 +245,8 @@ def evaluate(scenario: Scenario) -> AmpedStep:
     Examples
     --------
     >>> from comp_comm.configs.hardware_file import load_profile
+    >>> from comp_comm.layout import Layout
+    >>> from comp_comm.transformer import Transformer
     >>> a100 = load_profile("papers/hardware/amped-a100").hardware("fp16")
     >>> gpt = Transformer(12288, 2048, layers=80, heads=96, vocab=51200)
     >>> layout = Layout(tp=8, pp=8, gpus=1536, micro_batch=2, vpp=2, global_batch=2304, recompute=FULL)
@@ -279,4 +254,4 @@ def evaluate(scenario: Scenario) -> AmpedStep:
     >>> round(float(step.hardware_flops / (step.gpus * step.step_s)) / 1e12)
     148
     """
-    return AmpedStep(scenario)
+    return AmpedStep(scenario, resolved(scenario.transformer), resolved_layout(scenario.layout), scenario.hardware)

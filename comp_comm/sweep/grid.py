@@ -149,19 +149,21 @@ class Grid:
         default = self.model.default(name)
         return to_float(np.nan if default is None else float(default))
 
-    def _hardware(self, index: Index) -> tuple[Hardware, NDArray[np.intp]]:
-        """Return the hardware of a block, with the factors on it, and its rows in the table of machines."""
+    def _hardware(self, index: Index) -> tuple[Hardware, tuple[Violation, ...]]:
+        """Return the hardware of a block, with the factors on it, and the rules broken in making it."""
         codes = (self.values(name, index) for name in (HARDWARE, "precision", "timing"))
         code = self.machines.code(*(np.asarray(part, np.intp) for part in codes))
         factors: dict[str, Any] = {name: self.values(name, index) for name in EVOLUTION}
-        return evolve(self.machines.pick(code), domain=self.values("nvs", index), **factors), code
+        today, domain = self.machines.pick(code), self.values("nvs", index)
+        broken = (*self.machines.violations(code), *domain_rules(today, domain))
+        return evolve(today, domain=domain, **factors), broken
 
     def scenario(self, index: Index, share: bool = True) -> tuple[Scenario, tuple[Violation, ...]]:
         """Return the scenario of a block of the grid, and the rules broken in making it.
 
         Points ``share`` what many of them have in common, unless they are those many have in common.
         """
-        hardware, code = self._hardware(index)
+        hardware, broken = self._hardware(index)
         tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
         formats = {name: self.codes(name, index) for name in FORMATS}
         scenario = Scenario(
@@ -184,8 +186,7 @@ class Grid:
             near=self._near(index, self.model.sharing.get("layers")) if share else None,
             near_states=self._near(index, self.model.sharing.get("states")) if share else None,
         )
-        resized = domain_rules(self.machines.pick(code), self.values("nvs", index))
-        return scenario, (*self.machines.violations(code), *resized, *violations)
+        return scenario, (*broken, *violations)
 
     def _table(self, sharing: Sharing) -> tuple[int, Table] | None:
         """Return the longest axis and those of its rows that differ in what matters, where they are few."""
