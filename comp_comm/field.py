@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Literal
+
+from comp_comm.choices import Choice
 
 Value = int | float | str
 
@@ -19,13 +22,14 @@ _BINARY_SUFFIX = {"K": 1024, "M": 1024**2}
 class Field:
     """One field: its name, type, bounds and meaning.
 
-    ``low`` and ``high`` are inclusive; ``words`` are values that are not numbers (all of them, for a choice); ``solve``
-    is the span `compcomm solve` searches.
+    ``low`` and ``high`` are inclusive; ``words`` are values that are not numbers (all of them, for a choice, where they
+    are those of the class ``choice``); ``solve`` is the span `compcomm solve` searches. A text is ``checked`` by what
+    raises ``ValueError`` for one that says nothing.
     """
 
     name: str
     group: Literal["transformer", "layout", "evolution", "convention"]
-    kind: Literal["int", "float", "choice"]
+    kind: Literal["int", "float", "choice", "text"]
     help: str
     unit: str = ""
     low: float = 1
@@ -33,6 +37,8 @@ class Field:
     words: tuple[str, ...] = ()
     default: Value | None = None
     solve: tuple[float, float] | None = None
+    choice: type[Choice] | None = None
+    checked: Callable[[str], None] | None = None
 
     @property
     def flag(self) -> str:
@@ -45,6 +51,8 @@ class Field:
             listed = self.words[:LISTED]
             more = f", ... ({len(self.words)} in all)" if len(self.words) > LISTED else ""
             return "one of: " + ", ".join(listed) + more if self.words else "a name"
+        if self.kind == "text":
+            return "a text"
         number = "a whole number" if self.kind == "int" else "a number"
         extra = f", or '{self.words[0]}'" if self.words else ""
         suffix = " (1K = 1024)" if self.kind == "int" else ""
@@ -63,9 +71,18 @@ class Field:
             if isinstance(word, str) and (word in self.words or not self.words):
                 return word
             raise ValueError(f"{_show(raw)} is not allowed; must be {self.allowed()}")
+        if self.kind == "text":
+            return self._text(raw)
         if isinstance(raw, str) and raw in self.words:
             return raw
         return self.check(self.number(raw))
+
+    def _text(self, raw: object) -> str:
+        if isinstance(raw, bool) or not isinstance(raw, (str, int)):
+            raise ValueError(f"{_show(raw)} is not allowed; must be {self.allowed()}")
+        if self.checked is not None:
+            self.checked(str(raw))
+        return str(raw)
 
     def _word(self, raw: object) -> object:
         """Return the word that ``raw`` means: YAML's true and false are on and off, a whole number is its digits."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from comp_comm import words
+from comp_comm import choices
+from comp_comm.choices import Choice, Switch
 from comp_comm.field import Field, Value
-from comp_comm.words import COUNTS, PRECISION_BYTES
+from comp_comm.stage_layout import check_stage_layout
 
 
 def _size(name: str, help_text: str, high: float = 2**24, low: float = 1, unit: str = "", **more: object) -> Field:
@@ -21,13 +22,17 @@ def _degree(name: str, help_text: str, high: float = 2**24, low: float = 1, **mo
     return Field(name, "layout", "int", help_text, low=low, high=high, **more)  # type: ignore[arg-type]
 
 
-def _word(name: str, group: str, choices: tuple[str, ...], help_text: str, default: str | None) -> Field:
-    return Field(name, group, "choice", help_text, words=choices, default=default)  # type: ignore[arg-type]
+def _word(name: str, group: str, choice: type[Choice], help_text: str, default: str | None) -> Field:
+    if default is not None:
+        choice.of(default)
+    return Field(name, group, "choice", help_text, words=choice.words(), default=default, choice=choice)  # type: ignore[arg-type]
 
 
 def _factor(name: str, help_text: str) -> Field:
     return Field(name, "evolution", "float", help_text, low=1e-9, high=1e9, default=1.0, solve=(1e-4, 1e4))
 
+
+INSIDE = {"nv_tp1": "tp1 (in amped: tp)", "nv_tp2": "tp2", "nv_dp": "dp", "nv_pp": "pp"}
 
 _TRANSFORMER = (
     _size("hidden", "hidden (model) dimension, H", solve=(64, 2**24)),
@@ -35,29 +40,29 @@ _TRANSFORMER = (
     _size("layers", "layers of the model (of the decoder, where there is an encoder too)", 1e5),
     Field("parameters", "transformer", "float", "parameters of the model, for 'tp: required'; 12 L H^2 if not given",
           low=1, high=1e16),
-    _word("architecture", "transformer", words.ARCHITECTURES, "decoder (causal), encoder, both, or vision transformer",
+    _word("architecture", "transformer", choices.Architecture, "decoder (causal), encoder, both, or vision transformer",
           "decoder"),
     _size("heads", "attention heads", 2**20),
     _size("kv_heads", "heads of keys and values; as many as heads if not given", 2**20),
     _size("head_dim", "dimension of a head; hidden / heads if not given", 2**16),
     _size("ffn_hidden", "width of the feed-forward network; 4 x hidden if not given", 2**26),
-    _word("gated", "transformer", words.SWITCH, "gated feed-forward network (SwiGLU, GeGLU): three matrices, not two",
+    _word("gated", "transformer", Switch, "gated feed-forward network (SwiGLU, GeGLU): three matrices, not two",
           "off"),
-    _word("norm", "transformer", words.NORMS, "normalisation: layernorm has a bias beside its weight", "layernorm"),
+    _word("norm", "transformer", choices.Norm, "normalisation: layernorm has a bias beside its weight", "layernorm"),
     _size("norms", "norms of a layer (those of queries and keys apart)", 16, low=0, default=2),
-    _word("parallel_blocks", "transformer", words.SWITCH, "attention and feed-forward side by side on one input "
+    _word("parallel_blocks", "transformer", Switch, "attention and feed-forward side by side on one input "
           "(GPT-J, PaLM, Falcon): their outputs are summed, then reduced once", "off"),
-    _word("bias", "transformer", words.BIASES, "which linear layers have a bias: none, those of Q, K and V, all, those "
+    _word("bias", "transformer", choices.Bias, "which linear layers have a bias: none, those of Q, K and V, all, those "
           "of attention, of the feed-forward network, or all but Q, K and V", "on"),
-    _word("qk_norm", "transformer", words.QK_NORMS, "normalise queries and keys: each head alike, or all heads as a "
+    _word("qk_norm", "transformer", choices.QkNorm, "normalise queries and keys: each head alike, or all heads as a "
           "whole (which has a weight for each number)", "off"),
-    _word("attention_sinks", "transformer", words.SWITCH, "a learned score for each head that takes attention away "
+    _word("attention_sinks", "transformer", Switch, "a learned score for each head that takes attention away "
           "from all tokens", "off"),
-    _word("position", "transformer", words.POSITIONS, "position embedding; only a learned one has parameters", "rope"),
+    _word("position", "transformer", choices.Position, "position embedding; only a learned one has parameters", "rope"),
     _size("max_positions", "positions of a learned embedding; seq_len if not given", 2**30),
     _size("vocab", "vocabulary as published; 0 for none", 2**24, low=0),
     _size("vocab_multiple", "the vocabulary held is padded to a multiple of this times tp", 2**20, default=128),
-    _word("tied", "transformer", words.SWITCH, "the output layer shares the embedding's weights", "off"),
+    _word("tied", "transformer", Switch, "the output layer shares the embedding's weights", "off"),
     _size("encoder_layers", "layers of the encoder of an encoder-decoder", 1e5),
     _size("encoder_seq_len", "tokens the encoder of an encoder-decoder reads; seq_len if not given", 2**30,
           unit="tokens"),
@@ -69,7 +74,7 @@ _TRANSFORMER = (
     _size("global_every", "with a window: every n-th layer attends to everything", 1e5),
     _size("experts", "experts of a mixture-of-experts layer; 0 for a dense model", 2**20, low=0, default=0),
     _size("top_k", "experts a token is sent to", 2**20),
-    _word("router_bias", "transformer", words.SWITCH, "a number for each expert beside the router's weights", "off"),
+    _word("router_bias", "transformer", Switch, "a number for each expert beside the router's weights", "off"),
     _size("moe_ffn_hidden", "width of an expert; ffn_hidden if not given", 2**26),
     _size("shared_experts", "experts every token goes through", 2**10, low=0),
     _size("shared_ffn_hidden", "width of the shared experts together; shared_experts x moe_ffn_hidden if not given",
@@ -83,7 +88,7 @@ _TRANSFORMER = (
     _size("rope_head_dim", "rotary part of a head, in multi-head latent attention", 2**16),
     _size("v_head_dim", "dimension of a head's values; head_dim if not given", 2**16),
     _size("mtp_layers", "multi-token prediction modules, a layer each", 100, low=0, default=0),
-    _word("dropout", "transformer", words.SWITCH, "dropout in attention and after both blocks (its masks are kept)",
+    _word("dropout", "transformer", Switch, "dropout in attention and after both blocks (its masks are kept)",
           "on"),
 )  # fmt: skip
 
@@ -94,15 +99,17 @@ _LAYOUT = (
     _degree("accumulation", "micro-batches of a replica in a step; from global_batch if that is given, else 1", 2**30),
     _degree("tp", "tensor-parallel degree, TP; 'required' takes Eq 10 and the next divisor of hidden",
             words=("required",), solve=(1, 2**20)),
-    _word("sp", "layout", words.SWITCH, "sequence parallelism: what TP leaves whole is split along the sequence", "on"),
+    _word("sp", "layout", Switch, "sequence parallelism: what TP leaves whole is split along the sequence", "on"),
     _degree("cp", "context-parallel degree", default=1),
-    _word("cp_comm", "layout", words.CONTEXT_COMMS,
+    _word("cp_comm", "layout", choices.ContextComm,
           "context parallelism passes keys and values round a ring, gathers them, or swaps heads for tokens (Ulysses)",
           "p2p"),
     _degree("pp", "pipeline stages", default=1),
     _degree("vpp", "model chunks a pipeline stage holds (interleaving)", default=1),
-    _word("schedule", "layout", words.SCHEDULES, "pipeline schedule; 1f1b with vpp above 1 is interleaved", "1f1b"),
-    _word("uneven_stages", "layout", words.SWITCH, "allow stages with different numbers of layers", "off"),
+    _word("schedule", "layout", choices.Schedule, "pipeline schedule; 1f1b with vpp above 1 is interleaved", "1f1b"),
+    Field("pp_layout", "layout", "text", "layers of each chunk of the pipeline: '7|8*14|6', '7|...|6', or as "
+          "Megatron-LM writes it, 'Ett|(ttt|)*14|L'; 'torchtitan' is that framework's rule; if not given, evenly, or "
+          "with embedding and head in the place of a layer each", checked=check_stage_layout),
     _degree("ep", "expert-parallel degree; divides dp x cp x tp, adds no devices", default=1),
     _degree("etp", "tensor-parallel degree inside an expert; tp if not given"),
     _degree("dp", "data-parallel degree; in comp_vs_comm, not given means many replicas on intra-node links, as the "
@@ -112,30 +119,31 @@ _LAYOUT = (
             default=1),
     Field("bucket", "layout", "float", "elements of gradients (or weights) sent at once by data parallelism; a "
           "stage's whole, or under ZeRO 3 a layer's, if not given", low=1, high=1e12),
-    _word("recompute", "layout", words.RECOMPUTES, "activations computed again in the backward pass", "none"),
+    _word("recompute", "layout", choices.Recompute, "activations computed again in the backward pass", "none"),
     _degree("recompute_layers", "layers of a stage that full recompute is for; all if not given", 1e5),
-    _word("kv_replication", "layout", words.SWITCH, "allow tp above kv_heads: key and value heads are copied", "off"),
-    _word("offload_optimizer", "layout", words.SWITCH, "keep optimizer states in the host's memory", "off"),
-    _word("scatter_gather", "layout", words.SWITCH, "without sequence parallelism, TP devices send a part each over a "
+    _word("kv_replication", "layout", Switch, "allow tp above kv_heads: key and value heads are copied", "off"),
+    _word("offload_optimizer", "layout", Switch, "keep optimizer states in the host's memory", "off"),
+    _word("scatter_gather", "layout", Switch, "without sequence parallelism, TP devices send a part each over a "
           "stage boundary and gather the whole after it", "on"),
-    _word("placement", "layout", words.PLACEMENTS, "order of the groups on the network, neighbours first",
+    _word("placement", "layout", choices.Placement, "order of the groups on the network, neighbours first",
           "tp-cp-dp-pp"),
-    _word("overlap_dp", "layout", words.SWITCH, "data-parallel communication runs beside compute", "on"),
-    _word("overlap_tp", "layout", words.SWITCH, "tensor-parallel communication beside its own split GEMMs", "off"),
-    _word("overlap_pp", "layout", words.SWITCH, "pipeline sends beside compute", "off"),
-    _word("overlap_ep", "layout", words.SWITCH, "expert all-to-alls beside another micro-batch's compute", "off"),
-    _word("collective_algorithm", "layout", words.COLLECTIVE_ALGORITHMS, "algorithm of all-reduces; best: the fastest "
+    _word("overlap_dp", "layout", Switch, "data-parallel communication runs beside compute", "on"),
+    _word("overlap_tp", "layout", Switch, "tensor-parallel communication beside its own split GEMMs", "off"),
+    _word("overlap_pp", "layout", Switch, "pipeline sends beside compute", "off"),
+    _word("overlap_ep", "layout", Switch, "expert all-to-alls beside another micro-batch's compute", "off"),
+    _word("collective_algorithm", "layout", choices.CollectiveAlgorithm, "algorithm of all-reduces; best: the fastest "
           "of those the network has", "best"),
-    _word("attention_kernel", "layout", words.ATTENTION_KERNELS, "flash_causal skips what a causal mask hides",
+    _word("attention_kernel", "layout", choices.AttentionKernel, "flash_causal skips what a causal mask hides",
           "flash_causal"),
-    _word("strategy", "layout", words.STRATEGIES, "how the foundation-models paper splits a layer: TP, SUMMA on a "
+    _word("strategy", "layout", choices.Strategy, "how the foundation-models paper splits a layer: TP, SUMMA on a "
           "grid, or TP with the sequence split over a second group", "1d"),
     _degree("tp1", "tensor-parallel group that splits heads and hidden numbers", default=1),
     _degree("tp2", "second tensor-parallel group, that splits the sequence (and under SUMMA the weights)", default=1),
     _degree("summa_panels", "panels of a SUMMA GEMM; the larger of tp1 and tp2 if not given"),
     *(_degree(name, f"devices of a {group} group that share the innermost domain; what is left of it if not given, TP "
-              "first, then DP") for name, group in words.INSIDE.items()),
-    _word("kernels", "layout", words.KERNELS, "element-wise kernels: fused, one by one (eager), or compiled", "fused"),
+              "first, then DP") for name, group in INSIDE.items()),
+    _word("kernels", "layout", choices.ElementwiseKernels,
+          "element-wise kernels: fused, one by one (eager), or compiled", "fused"),
 )  # fmt: skip
 
 _EVOLUTION = (
@@ -150,18 +158,19 @@ _EVOLUTION = (
 )  # fmt: skip
 
 _CONVENTIONS = (
-    Field("precision", "convention", "choice", "number format of compute (and of messages, unless comm_precision is "
-          "given)", words=words.PRECISIONS, default="fp16"),
-    _word("comm_precision", "convention", words.PRECISIONS, "number format of activations on the wire; that of "
+    _word("precision", "convention", choices.Precision, "number format of compute (and of messages, unless "
+          "comm_precision is given)", "fp16"),
+    _word("comm_precision", "convention", choices.Precision, "number format of activations on the wire; that of "
           "compute, 16 bit for fp8, if not given", None),
-    _word("grad_precision", "convention", words.PRECISIONS, "number format gradients are reduced in; that of the "
+    _word("grad_precision", "convention", choices.Precision, "number format gradients are reduced in; that of the "
           "weights if not given", None),
-    _word("accumulate_precision", "convention", words.PRECISIONS, "number format of a buffer that gradients are "
+    _word("accumulate_precision", "convention", choices.Precision, "number format of a buffer that gradients are "
           "added up in, beside those reduced; none if not given", None),
-    _word("optimizer_precision", "convention", words.PRECISIONS, "number format of Adam's two moments", "fp32"),
-    _word("count", "convention", COUNTS, "GEMMs counted: the whole layer, or as the paper's Eqs 1-3 print them",
+    _word("optimizer_precision", "convention", choices.Precision, "number format of Adam's two moments", "fp32"),
+    _word("count", "convention", choices.CountedGemms,
+          "GEMMs counted: the whole layer, or as the paper's Eqs 1-3 print them",
           "complete"),
-    _word("count_attention", "convention", words.ATTENTION_COUNTS, "attention FLOP counted in model and hardware "
+    _word("count_attention", "convention", choices.AttentionCount, "attention FLOP counted in model and hardware "
           "FLOP: all scores, or those a causal mask leaves", "full"),
     Field("timing", "convention", "choice", "a named timing preset of the hardware profile; its default if not given"),
     Field("memory_scaling", "convention", "float", "device memory over the base model's device, s of Eq 10; "
@@ -170,21 +179,21 @@ _CONVENTIONS = (
           low=1, high=1e6, default=1.0, solve=(1, 1e4)),
     Field("interference", "convention", "float", "slowdown of overlapped communication by running beside compute",
           low=1, high=1e6, default=1.0, solve=(1, 1e4)),
-    _word("comm_offload", "convention", words.SWITCH, "what-if: a co-processor communicates, and what is overlapped is "
+    _word("comm_offload", "convention", Switch, "what-if: a co-processor communicates, and what is overlapped is "
           "not slowed by compute", "off"),
-    _word("in_network_reduction", "convention", words.SWITCH, "what-if: switches reduce, so that a message leaves a "
+    _word("in_network_reduction", "convention", Switch, "what-if: switches reduce, so that a message leaves a "
           "device once", "off"),
-    _word("in_memory_reduction", "convention", words.SWITCH, "what-if: memory adds up what arrives (PIM), which "
+    _word("in_memory_reduction", "convention", Switch, "what-if: memory adds up what arrives (PIM), which "
           "lessens interference", "off"),
-    _word("fused_comm", "convention", words.SWITCH, "what-if: a GEMM's output is reduced tile by tile while made",
+    _word("fused_comm", "convention", Switch, "what-if: a GEMM's output is reduced tile by tile while made",
           "off"),
     Field("fused_tiles", "convention", "int", "with fused_comm: tiles that a GEMM's output is reduced in", low=1,
           high=1e6, default=8),
-    _word("phase", "convention", words.PHASES, "training, or inference: prefill and decode with a KV cache",
+    _word("phase", "convention", choices.Phase, "training, or inference: prefill and decode with a KV cache",
           "training"),
     Field("output_len", "convention", "int", "tokens generated for a prompt of seq_len", "tokens", low=1, high=2**30,
           default=256),
-    _word("kv_precision", "convention", words.PRECISIONS, "number format of the KV cache; that of activations if not "
+    _word("kv_precision", "convention", choices.Precision, "number format of the KV cache; that of activations if not "
           "given", None),
     Field("sustained", "convention", "float", "share of its isolated speed that a GEMM keeps in a whole step; the "
           "profile's if not given", low=0.01, high=1.5),
@@ -194,7 +203,7 @@ _CONVENTIONS = (
           "given", low=0, high=1),
     Field("zero_overhead", "convention", "float", "what ZeRO adds to the communication of layers, as a share of it: "
           "0.5 where weights are gathered again (stage 3)", low=0, high=10, default=0.0),
-    _word("formulas", "convention", words.FORMULAS, "formulas of foundation_models: with the slips of the published "
+    _word("formulas", "convention", choices.Formulas, "formulas of foundation_models: with the slips of the published "
           "code, or without", "as_published"),
     Field("tokens", "convention", "float", "tokens of a whole run, for its days and GPU-hours", "tokens", low=1,
           high=1e18),
@@ -212,4 +221,4 @@ def solvable(names: Iterable[str]) -> list[str]:
     return [name for name in names if FIELDS[name].solve is not None]
 
 
-__all__ = ["COUNTS", "FIELDS", "PRECISION_BYTES", "Field", "Value", "solvable"]
+__all__ = ["FIELDS", "Field", "Value", "solvable"]

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.words import PRECISION_BYTES, PRECISIONS
+from comp_comm.choices import Precision
+from comp_comm.formulas.arrays import Array, Numeric
 
-_BYTES = to_float(list(PRECISION_BYTES.values()))
 Code = int | NDArray[np.intp]
 NONE = -1  # the code of a format that is not given
 
@@ -36,15 +35,15 @@ BF16 = Formats()
 
 
 def make_formats(precision: Code, comm: Code, grad: Code, accumulate: Code, optimizer: Code) -> Formats:
-    """Return the bytes of a run in these formats, codes of `comp_comm.words.PRECISIONS` (-1: not given).
+    """Return the bytes of a run in these formats, codes of `comp_comm.choices.Precision` (-1: not given).
 
     FP8 is a format of GEMM operands: what is kept and sent has 16 bits. 32-bit weights need no master copy.
 
-    >>> fp8 = make_formats(4, -1, 0, -1, 0)
+    >>> fp8 = make_formats(Precision.FP8, NONE, Precision.FP32, NONE, Precision.FP32)
     >>> float(fp8.weight), float(fp8.grad)
     (2.0, 4.0)
     """
-    operand = _BYTES[np.asarray(precision, np.intp)]
+    operand = Precision.look_up("size", precision)
     kept = np.maximum(operand, 2.0)
     return Formats(
         operand=operand,
@@ -60,7 +59,4 @@ def make_formats(precision: Code, comm: Code, grad: Code, accumulate: Code, opti
 
 def _given(code: Code, otherwise: Numeric) -> Array:
     number = np.asarray(code, np.intp)
-    return np.asarray(np.where(number == NONE, otherwise, _BYTES[number]))
-
-
-__all__ = ["NONE", "PRECISIONS", "Formats", "make_formats"]
+    return np.asarray(np.where(number == NONE, otherwise, Precision.look_up("size", np.maximum(number, 0))))

@@ -8,23 +8,33 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from comp_comm.choices import (
+    GROUPS,
+    AttentionKernel,
+    CollectiveAlgorithm,
+    ContextComm,
+    ElementwiseKernels,
+    Placement,
+    Recompute,
+    Schedule,
+    Switch,
+)  # fmt: skip
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.violation import Violation, divides
-from comp_comm.words import GROUPS, PLACEMENTS, RECOMPUTES, SCHEDULES
+from comp_comm.group import Group
+from comp_comm.texts import NO_TEXT, Texts
+from comp_comm.violation import Mask, Violation, rule
 
 UNKNOWN = float("nan")
-NO_RECOMPUTE, SELECTIVE, FULL = range(len(RECOMPUTES))
-ONE_F_ONE_B, GPIPE, INTERLEAVED, ZERO_BUBBLE = range(len(SCHEDULES))
-# BEFORE[p, i, j] is 1 where placement p has group j nearer the inside than group i.
-BEFORE = np.array(
-    [[[order.index(j) < order.index(i) for j in GROUPS] for i in GROUPS]
-     for order in (placement.split("-") for placement in PLACEMENTS)], dtype=float
-)  # fmt: skip
+# INSIDE[p, i, j] is 1 where placement p has group j nearer the inside than group i.
+INSIDE = np.array(
+    [[[place.groups.index(j) < place.groups.index(i) for j in GROUPS] for i in GROUPS] for place in Placement],
+    dtype=float,
+)
 
 
 def _orders(groups: tuple[str, ...]) -> NDArray[np.intp]:
     """Return for each placement the places in ``groups`` of its groups, from the inside out."""
-    placed = ([name for name in placement.split("-") if name in groups] for placement in PLACEMENTS)
+    placed = ([name for name in place.groups if name in groups] for place in Placement)
     return np.array([[groups.index(name) for name in order] for order in placed], np.intp)
 
 
@@ -36,8 +46,7 @@ ORDER = {REPLICAS: _orders(REPLICAS), STAGE: _orders(STAGE)}
 class Layout:
     """Parallel degrees, batches and choices, numbers or arrays; names and meanings are those of the field table.
 
-    A number that is not given is NaN until `resolved_layout` fills it in; choices are codes, the place of their word
-    in `comp_comm.words`.
+    A number that is not given is NaN until `resolved_layout` fills it in; choices are codes of `comp_comm.choices`.
     """
 
     micro_batch: Numeric = 1
@@ -46,31 +55,31 @@ class Layout:
     gpus: Numeric = UNKNOWN
     global_batch: Numeric = UNKNOWN
     accumulation: Numeric = UNKNOWN
-    sp: Numeric = 1
+    sp: Numeric = Switch.ON
     cp: Numeric = 1
-    cp_comm: Numeric = 0
+    cp_comm: Numeric = ContextComm.P2P
     pp: Numeric = 1
     vpp: Numeric = 1
-    schedule: Numeric = ONE_F_ONE_B
-    uneven_stages: Numeric = 0
+    schedule: Numeric = Schedule.ONE_F_ONE_B
+    pp_layout: Texts = NO_TEXT
     ep: Numeric = 1
     etp: Numeric = UNKNOWN
     dp_shard: Numeric = UNKNOWN
     zero: Numeric = 1
     bucket: Numeric = UNKNOWN
-    recompute: Numeric = NO_RECOMPUTE
+    recompute: Numeric = Recompute.NONE
     recompute_layers: Numeric = UNKNOWN
-    kv_replication: Numeric = 0
-    offload_optimizer: Numeric = 0
-    scatter_gather: Numeric = 1
+    kv_replication: Numeric = Switch.OFF
+    offload_optimizer: Numeric = Switch.OFF
+    scatter_gather: Numeric = Switch.ON
     placement: Numeric = 0
-    overlap_dp: Numeric = 1
-    overlap_tp: Numeric = 0
-    overlap_pp: Numeric = 0
-    overlap_ep: Numeric = 0
-    collective_algorithm: Numeric = 0
-    attention_kernel: Numeric = 0
-    kernels: Numeric = 0
+    overlap_dp: Numeric = Switch.ON
+    overlap_tp: Numeric = Switch.OFF
+    overlap_pp: Numeric = Switch.OFF
+    overlap_ep: Numeric = Switch.OFF
+    collective_algorithm: Numeric = CollectiveAlgorithm.BEST
+    attention_kernel: Numeric = AttentionKernel.FLASH_CAUSAL
+    kernels: Numeric = ElementwiseKernels.FUSED
 
     def stride(self, group: str) -> Array:
         """Return how far apart on the network two neighbours of a group are, in devices.
@@ -86,8 +95,12 @@ class Layout:
     def _strides(self) -> dict[str, Array]:
         return {}
 
+    def group(self, name: str) -> Group:
+        """Return the devices of one of the groups."""
+        return Group(getattr(self, name), self.stride(name))
+
     def _stride(self, group: str) -> Array:
-        before = BEFORE[np.asarray(self.placement, np.intp), GROUPS.index(group)]
+        before = INSIDE[np.asarray(self.placement, np.intp), GROUPS.index(group)]
         stride = to_float(1.0)
         for number, name in enumerate(GROUPS):
             inside, size = before[..., number], getattr(self, name)
@@ -110,11 +123,12 @@ class Layout:
 
         Devices of the groups are counted in the order of the placement; the last of them takes what is left.
 
-        >>> layout = Layout(tp=2, cp=2, dp=4, pp=4, placement=PLACEMENTS.index("tp-cp-pp-dp"))
+        >>> layout = Layout(tp=2, cp=2, dp=4, pp=4, placement=Placement.of("tp-cp-pp-dp"))
         >>> [(float(size), float(stride)) for size, stride in layout.spread(("cp", "dp"), 8)]
         [(2.0, 2.0), (4.0, 16.0)]
         """
-        code, found = np.asarray(self.placement, np.intp), []
+        code = np.asarray(self.placement, np.intp)
+        spread: list[tuple[Array, Array]] = []
         wanted, apart = to_float(count), to_float(skip)
         places = ORDER[groups][code]
         sizes: list[Numeric] = [getattr(self, name) for name in groups]
@@ -125,9 +139,9 @@ class Layout:
             within = np.minimum(apart, size) if place < len(groups) - 1 else apart
             taken = np.minimum(wanted, size / within) if place < len(groups) - 1 else wanted
             if np.any(taken != 1):
-                found.append((taken, stride * within))
+                spread.append((taken, stride * within))
             wanted, apart = wanted / taken, apart / within
-        return tuple(found) or ((to_float(1.0), to_float(1.0)),)
+        return tuple(spread) or ((to_float(1.0), to_float(1.0)),)
 
 
 def _choose(which: NDArray[np.intp], values: list[Numeric]) -> Numeric:
@@ -150,7 +164,7 @@ def resolved_layout(given: Layout) -> Layout:
     per_step = dp * given.micro_batch
     steps = np.where(np.isnan(batch), np.where(np.isnan(steps), 1.0, steps), batch / per_step)
     etp, dp_shard = to_float(given.etp), to_float(given.dp_shard)
-    interleaved = (np.asarray(given.schedule) == ONE_F_ONE_B) & (to_float(given.vpp) > 1)
+    interleaved = Schedule.ONE_F_ONE_B.where(given.schedule) & (to_float(given.vpp) > 1)
     return replace(
         given,
         dp=dp,
@@ -159,7 +173,7 @@ def resolved_layout(given: Layout) -> Layout:
         global_batch=steps * per_step,
         etp=np.where(np.isnan(etp), given.tp, etp),
         dp_shard=np.where(np.isnan(dp_shard), dp * given.cp, dp_shard),
-        schedule=np.where(interleaved, INTERLEAVED, given.schedule),
+        schedule=np.where(interleaved, int(Schedule.INTERLEAVED), given.schedule),
         sp=np.where(to_float(given.tp) > 1, given.sp, 0.0),
     )
 
@@ -173,44 +187,37 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
     per_step = to_float(layout.dp) * layout.micro_batch
     stated = ~np.isnan(to_float(given.accumulation)) & ~np.isnan(batch)
     return [
-        _rule(spread, "tp x cp x pp does not divide gpus", "tp", "cp", "pp", "gpus"),
-        _rule(both & (gpus != model_parallel * dp), "tp x cp x pp x dp is not gpus", "dp", "gpus", "tp", "cp", "pp"),
-        _rule(~spread & ~np.isnan(batch) & (batch % per_step != 0), "dp x micro_batch does not divide global_batch",
+        rule(spread, "tp x cp x pp does not divide gpus", "tp", "cp", "pp", "gpus"),
+        rule(both & (gpus != model_parallel * dp), "tp x cp x pp x dp is not gpus", "dp", "gpus", "tp", "cp", "pp"),
+        rule(~spread & ~np.isnan(batch) & (batch % per_step != 0), "dp x micro_batch does not divide global_batch",
               "global_batch", "micro_batch", "dp"),
-        _rule(stated & (batch != per_step * to_float(given.accumulation)),
+        rule(stated & (batch != per_step * to_float(given.accumulation)),
               "dp x micro_batch x accumulation is not global_batch", "accumulation", "global_batch", "micro_batch"),
         *_pipeline_rules(layout),
         *_expert_rules(layout, spread),
-        _rule(~np.isnan(to_float(given.dp_shard)) & ~spread & (layout.replicas % layout.dp_shard != 0),
+        rule(~np.isnan(to_float(given.dp_shard)) & ~spread & (layout.replicas % layout.dp_shard != 0),
               "dp_shard does not divide dp x cp", "dp_shard", "dp", "cp"),
-        _rule(~np.isnan(to_float(given.dp_shard)) & (to_float(layout.zero) == 0),
+        rule(~np.isnan(to_float(given.dp_shard)) & (to_float(layout.zero) == 0),
               "dp_shard shards nothing under zero 0", "dp_shard", "zero"),
-        _rule(~np.isnan(to_float(given.recompute_layers)) & (np.asarray(layout.recompute) != FULL),
+        rule(~np.isnan(to_float(given.recompute_layers)) & ~Recompute.FULL.where(layout.recompute),
               "recompute_layers goes with recompute: full", "recompute_layers", "recompute"),
     ]  # fmt: skip
 
 
 def _pipeline_rules(layout: Layout) -> list[Violation]:
-    vpp, pp, schedule = to_float(layout.vpp), to_float(layout.pp), np.asarray(layout.schedule)
-    interleaved = (schedule == INTERLEAVED) & (vpp > 1)
+    vpp, pp, scheduled = to_float(layout.vpp), to_float(layout.pp), Schedule.INTERLEAVED.where(layout.schedule)
+    interleaved = scheduled & (vpp > 1)
     return [
-        _rule((vpp > 1) & (pp == 1), "vpp above 1 needs pp above 1", "vpp", "pp"),
-        _rule((schedule == INTERLEAVED) & (vpp == 1), "schedule: interleaved needs vpp above 1", "schedule", "vpp"),
-        _rule((vpp > 1) & (schedule != INTERLEAVED), "vpp above 1 goes with schedule 1f1b or interleaved",
+        rule((vpp > 1) & (pp == 1), "vpp above 1 needs pp above 1", "vpp", "pp"),
+        rule(scheduled & (vpp == 1), "schedule: interleaved needs vpp above 1", "schedule", "vpp"),
+        rule((vpp > 1) & ~scheduled, "vpp above 1 goes with schedule 1f1b or interleaved",
               "schedule", "vpp"),
-        _rule(interleaved & (pp > 1) & (layout.accumulation % pp != 0), "interleaving needs a multiple of pp "
+        rule(interleaved & (pp > 1) & (layout.accumulation % pp != 0), "interleaving needs a multiple of pp "
               "micro-batches a replica (global_batch / (dp x micro_batch))", "pp", "vpp", "global_batch"),
     ]  # fmt: skip
 
 
-def _expert_rules(layout: Layout, spread: NDArray[np.bool_]) -> list[Violation]:
+def _expert_rules(layout: Layout, spread: Mask) -> list[Violation]:
     group = to_float(layout.ep) * layout.etp
     uneven = ~spread & ((layout.replicas * layout.tp) % group != 0)
-    return [_rule(uneven, "ep x etp does not divide dp x cp x tp", "ep", "etp", "dp", "cp", "tp")]
-
-
-def _rule(broken: NDArray[np.bool_] | bool, reason: str, *names: str) -> Violation:
-    return Violation(np.asarray(broken), reason, names)
-
-
-__all__ = ["Layout", "Violation", "divides", "layout_rules", "resolved_layout"]
+    return [rule(uneven, "ep x etp does not divide dp x cp x tp", "ep", "etp", "dp", "cp", "tp")]

@@ -9,46 +9,41 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from comp_comm.choices import Architecture, Bias, CountedGemms, Norm, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.violation import Violation, divides
-from comp_comm.words import ARCHITECTURES, NORMS, POSITIONS
+from comp_comm.violation import Mask, Violation, divides, rule
 
 UNKNOWN = float("nan")
-DECODER, ENCODER, BOTH, VIT = range(len(ARCHITECTURES))
-LAYERNORM, RMSNORM, LAYERNORM_NO_BIAS = range(len(NORMS))
-ALL_BIASES = 2
-ROPE, LEARNED, NO_POSITION = range(len(POSITIONS))
 
 
 @dataclass(frozen=True)
 class Transformer:
     """Dimensions of a transformer, numbers or arrays; the names and meanings are those of the field table.
 
-    Choices are codes: the place of their word in `comp_comm.words`.
+    Choices are codes of `comp_comm.choices`.
     """
 
     hidden: Numeric
     seq_len: Numeric
     layers: Numeric = UNKNOWN
-    architecture: Numeric = DECODER
+    architecture: Numeric = Architecture.DECODER
     heads: Numeric = UNKNOWN
     kv_heads: Numeric = UNKNOWN
     head_dim: Numeric = UNKNOWN
     ffn_hidden: Numeric = UNKNOWN
-    gated: Numeric = 0
-    norm: Numeric = LAYERNORM
+    gated: Numeric = Switch.OFF
+    norm: Numeric = Norm.LAYERNORM
     norms: Numeric = 2
-    parallel_blocks: Numeric = 0
-    bias: Numeric = ALL_BIASES
-    qk_norm: Numeric = 0
-    attention_sinks: Numeric = 0
-    position: Numeric = ROPE
+    parallel_blocks: Numeric = Switch.OFF
+    bias: Numeric = Bias.ON
+    qk_norm: Numeric = QkNorm.OFF
+    attention_sinks: Numeric = Switch.OFF
+    position: Numeric = Position.ROPE
     max_positions: Numeric = UNKNOWN
     vocab: Numeric = UNKNOWN
     vocab_multiple: Numeric = 128
-    tied: Numeric = 0
+    tied: Numeric = Switch.OFF
     encoder_layers: Numeric = UNKNOWN
     encoder_seq_len: Numeric = UNKNOWN
     patch_features: Numeric = UNKNOWN
@@ -58,7 +53,7 @@ class Transformer:
     global_every: Numeric = UNKNOWN
     experts: Numeric = 0
     top_k: Numeric = UNKNOWN
-    router_bias: Numeric = 0
+    router_bias: Numeric = Switch.OFF
     moe_ffn_hidden: Numeric = UNKNOWN
     shared_experts: Numeric = UNKNOWN
     shared_ffn_hidden: Numeric = UNKNOWN
@@ -70,12 +65,7 @@ class Transformer:
     rope_head_dim: Numeric = UNKNOWN
     v_head_dim: Numeric = UNKNOWN
     mtp_layers: Numeric = 0
-    dropout: Numeric = 1
-
-    @property
-    def has_mla(self) -> bool:
-        """Whether any point has multi-head latent attention."""
-        return bool(np.any(to_float(self.kv_lora_rank) > 0))
+    dropout: Numeric = Switch.ON
 
     @property
     def has_experts(self) -> bool:
@@ -83,31 +73,25 @@ class Transformer:
         return bool(np.any(to_float(self.experts) > 0))
 
     @property
-    def has_encoder(self) -> bool:
-        """Whether any point has an encoder beside its decoder."""
-        return bool(np.any(np.asarray(self.architecture) == BOTH))
+    def encoder_decoder(self) -> Mask:
+        """Where an encoder stands beside the decoder."""
+        return Architecture.ENCODER_DECODER.where(self.architecture)
 
     @property
-    def causal(self) -> NDArray[np.bool_]:
+    def causal(self) -> Mask:
         """Where self-attention (the decoder's, if there is an encoder too) is causal."""
-        return np.asarray((np.asarray(self.architecture) == DECODER) | (np.asarray(self.architecture) == BOTH))
+        return Architecture.DECODER.where(self.architecture) | self.encoder_decoder
 
     @property
     def all_layers(self) -> Numeric:
         """Layers of the decoder and, where there is one, of the encoder beside it."""
-        return to_float(self.layers) + self.encoder_layers if self.has_encoder else self.layers
+        return to_float(self.layers) + self.encoder_layers if self.encoder_decoder.any() else self.layers
 
     @property
     def moe_layers(self) -> Array:
         """Layers that are a mixture of experts: every ``moe_every``-th after the ``dense_layers``."""
         after = np.maximum(to_float(self.layers) - self.dense_layers, 0)
         return np.where(to_float(self.experts) > 0, np.floor(after / self.moe_every), 0.0)
-
-    @property
-    def global_layers(self) -> Array:
-        """Layers that attend to the whole sequence: all of them without a window."""
-        every = np.where(to_float(self.global_every) > 0, self.global_every, np.inf)
-        return np.where(to_float(self.window) < np.inf, np.floor(to_float(self.layers) / every), self.layers)
 
     def padded_vocab(self, tp: Numeric) -> Array:
         """Return the vocabulary held: padded to a multiple of ``vocab_multiple`` x TP, as Megatron-LM does.
@@ -130,7 +114,7 @@ def resolved(given: Transformer) -> Transformer:
     head_dim = _or(t.head_dim, to_float(t.hidden) / t.heads)
     ffn_hidden = _or(t.ffn_hidden, 4 * to_float(t.hidden))
     moe_ffn_hidden, shared_experts = _or(t.moe_ffn_hidden, ffn_hidden), _or(t.shared_experts, 0)
-    both = np.asarray(t.architecture) == BOTH
+    both = t.encoder_decoder
     return replace(
         t,
         kv_heads=_or(t.kv_heads, t.heads),
@@ -169,35 +153,31 @@ def _or(given: Numeric, otherwise: Numeric) -> Array:
 def transformer_rules(given: Transformer, t: Transformer) -> list[Violation]:
     """Return the rules that the dimensions of a model must keep; ``t`` is ``given``, resolved."""
     no_head_dim = np.isnan(to_float(given.head_dim))
-    whole = divides(t.heads, t.hidden, ("heads", "hidden"))
-    vit, both = np.asarray(t.architecture) == VIT, np.asarray(t.architecture) == BOTH
+    even = divides(t.heads, t.hidden, ("heads", "hidden"))
+    vit, both = Architecture.VIT.where(t.architecture), t.encoder_decoder
     moe = to_float(t.experts) > 0
     top_k, encoder_layers = to_float(given.top_k), to_float(given.encoder_layers)
     return [
-        replace(whole, broken=whole.broken & no_head_dim, reason="heads does not divide hidden; or give head_dim"),
+        replace(even, broken=even.broken & no_head_dim, reason="heads does not divide hidden; or give head_dim"),
         divides(t.kv_heads, t.heads, ("kv_heads", "heads")),
-        _rule(vit & (to_float(t.vocab) > 0), "a vision transformer has no vocabulary: vocab must be 0",
+        rule(vit & (to_float(t.vocab) > 0), "a vision transformer has no vocabulary: vocab must be 0",
               "vocab", "architecture"),
-        _rule(both & np.isnan(encoder_layers), "an encoder-decoder needs encoder_layers",
+        rule(both & np.isnan(encoder_layers), "an encoder-decoder needs encoder_layers",
               "encoder_layers", "architecture"),
-        _rule(~both & ~np.isnan(encoder_layers), "encoder_layers is only for architecture encoder-decoder",
+        rule(~both & ~np.isnan(encoder_layers), "encoder_layers is only for architecture encoder-decoder",
               "encoder_layers", "architecture"),
-        _rule(both & moe, "an encoder-decoder of experts is not modelled", "experts", "architecture"),
-        _rule((both | moe) & (np.asarray(t.parallel_blocks) > 0), "parallel_blocks of experts, or in an "
+        rule(both & moe, "an encoder-decoder of experts is not modelled", "experts", "architecture"),
+        rule((both | moe) & (Switch.ON.where(t.parallel_blocks)), "parallel_blocks of experts, or in an "
               "encoder-decoder, are not modelled", "parallel_blocks", "experts", "architecture"),
-        _rule(both & ~np.isinf(t.window), "a window in an encoder-decoder is not modelled", "window", "architecture"),
-        _rule(moe & np.isnan(top_k), "a mixture of experts needs top_k", "top_k", "experts"),
-        _rule(moe & (top_k > t.experts), "top_k exceeds experts", "top_k", "experts"),
-        _rule(to_float(t.dense_layers) > t.layers, "dense_layers exceeds layers", "dense_layers", "layers"),
-        _rule((to_float(t.kv_lora_rank) > 0) & (to_float(t.kv_heads) != t.heads),
+        rule(both & ~np.isinf(t.window), "a window in an encoder-decoder is not modelled", "window", "architecture"),
+        rule(moe & np.isnan(top_k), "a mixture of experts needs top_k", "top_k", "experts"),
+        rule(moe & (top_k > t.experts), "top_k exceeds experts", "top_k", "experts"),
+        rule(to_float(t.dense_layers) > t.layers, "dense_layers exceeds layers", "dense_layers", "layers"),
+        rule((to_float(t.kv_lora_rank) > 0) & (to_float(t.kv_heads) != t.heads),
               "multi-head latent attention has as many kv_heads as heads", "kv_heads", "kv_lora_rank"),
-        _rule((to_float(t.mtp_layers) > 0) & ~(to_float(t.vocab) > 0), "mtp_layers need a vocabulary",
+        rule((to_float(t.mtp_layers) > 0) & ~(to_float(t.vocab) > 0), "mtp_layers need a vocabulary",
               "mtp_layers", "vocab"),
     ]  # fmt: skip
-
-
-def _rule(broken: NDArray[np.bool_] | bool, reason: str, *names: str) -> Violation:
-    return Violation(np.asarray(broken), reason, names)
 
 
 class GemmCount(NamedTuple):
@@ -208,5 +188,10 @@ class GemmCount(NamedTuple):
     linear_gemms: Numeric
 
 
-# The paper's Eqs 1-3 print one FC GEMM of two, one attention GEMM of two, three linear ones of four.
-GEMM_COUNTS = {"complete": GemmCount(2, 2, 4), "paper_exact": GemmCount(1, 1, 3)}
+def gemm_count(counted: CountedGemms) -> GemmCount:
+    """Return how many GEMMs of each kind an option counts.
+
+    >>> gemm_count(CountedGemms.PAPER_EXACT)
+    GemmCount(fc_gemms=1, attention_gemms=1, linear_gemms=3)
+    """
+    return GemmCount(counted.fc_gemms, counted.attention_gemms, counted.linear_gemms)

@@ -10,6 +10,9 @@ import math
 import re
 from decimal import Decimal
 
+GIB = 2.0**30
+DAY_S, HOUR_S = 86400.0, 3600.0
+
 _DECIMAL = {"": 1, "K": 10**3, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _BYTES = {**_DECIMAL, **_BINARY}

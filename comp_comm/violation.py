@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.formulas.arrays import Numeric
+
+Mask = NDArray[np.bool_]
+NO_ROOM = "does not fit: memory exceeds that of the device"
 
 
 @dataclass(frozen=True)
@@ -18,10 +22,19 @@ class Violation:
     memory is none, only infeasible.
     """
 
-    broken: NDArray[np.bool_]
+    broken: Mask
     reason: str
     fields: tuple[str, ...] = ()
     wrong: bool = True
+
+
+def rule(broken: Mask | bool, reason: str, *fields: str) -> Violation:
+    """Return the violation of a rule about some fields.
+
+    >>> rule(True, "tp is too large", "tp").fields
+    ('tp',)
+    """
+    return Violation(np.asarray(broken), reason, fields)
 
 
 def divides(divisor: Numeric, number: Numeric, names: tuple[str, str]) -> Violation:
@@ -32,3 +45,25 @@ def divides(divisor: Numeric, number: Numeric, names: tuple[str, str]) -> Violat
     """
     broken = np.asarray(np.mod(number, divisor) != 0)
     return Violation(broken, f"{names[0]} does not divide {names[1]}", names)
+
+
+def no_room(needed: Numeric, capacity: Numeric) -> Violation:
+    """Return the violation of the memory of a device holding what is needed."""
+    return Violation(np.asarray(np.greater(needed, capacity)), NO_ROOM, ("memory_capacity",), wrong=False)
+
+
+def blank_number(key: str, where: Mask, name: str, needs: str = "") -> Violation:
+    """Return the rule that a number of the profile is known, which the field or group ``name`` needs.
+
+    ``key`` is empty where no tier connects the group; ``needs`` says who needs it, where that is not ``name``.
+
+    >>> blank_number("memory.bandwidth", np.asarray(True), "hardware", "this step").reason
+    'memory.bandwidth is blank in the hardware profile, and this step needs it'
+    """
+    reason = f"{key} is blank in the hardware profile, and {needs or name} needs it"
+    return Violation(np.asarray(where), reason if key else f"no network tier reaches as far as {name}", (name,))
+
+
+def broken_rules(rules: Iterable[Violation]) -> list[Violation]:
+    """Return the rules that some points break."""
+    return [rule for rule in rules if rule.broken.any()]

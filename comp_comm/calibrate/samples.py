@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.calibrate.measurements import AttentionRow, CollectiveRow, ElementwiseRow, GemmRow, KernelTime, Row
+from comp_comm.choices import AttentionKernel, Precision
 from comp_comm.errors import ConfigError
-from comp_comm.fields import PRECISION_BYTES
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.formulas.kernels import TILE
+from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
-from comp_comm.timing.collectives import Group
-from comp_comm.timing.kernels import FLASH, FLASH_CAUSAL, Kernels
+from comp_comm.timing.kernels import Kernels
 from comp_comm.timing.network import collective_seconds
 
 HALVES = ("bf16", "fp16")
@@ -87,7 +87,7 @@ def _column(rows: Sequence[Row], name: str) -> Array:
 
 
 def _bytes(dtype: str) -> float:
-    return float(PRECISION_BYTES.get(dtype, 2))
+    return float(Precision.of(dtype).size) if dtype in Precision.words() else 2.0
 
 
 def _gemm(name: str, rows: Sequence[Row], domain: float) -> Sample:
@@ -112,7 +112,7 @@ def _attention(name: str, rows: Sequence[Row], domain: float) -> Sample:
     batch, seq, heads, kv, dim = (_column(rows, p) for p in ("batch", "seq_len", "heads", "kv_heads", "head_dim"))
     causal = np.array([isinstance(row, AttentionRow) and row.causal for row in rows])
     op = Attention("", "", 1, batch, heads, seq, seq, np.where(causal, seq / 2, seq), dim, dim, kv)
-    codes = np.where(causal, FLASH_CAUSAL, FLASH)
+    codes = np.where(causal, AttentionKernel.FLASH_CAUSAL, AttentionKernel.FLASH)
     usual = (dim == 64) | (dim == 128)
     sizes = {"seq_len >= 1024, head_dim 64 and 128": usual & (seq >= 1024), "seq_len < 1024": seq < 1024,
              "other head_dim": ~usual}  # fmt: skip

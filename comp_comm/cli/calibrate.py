@@ -13,10 +13,10 @@ from comp_comm.calibrate.profile_file import profile_text, source_texts
 from comp_comm.calibrate.readers import read_log
 from comp_comm.calibrate.readers.kernel_tables import KINDS, collective_kind
 from comp_comm.calibrate.run import Calibration, calibrate_logs, check_logs, number_rows, select
+from comp_comm.choices import Precision
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError, one_of
-from comp_comm.fields import PRECISION_BYTES
 from comp_comm.report import machine, output, table
 from comp_comm.report.answer import basic_meta
 
@@ -37,7 +37,7 @@ FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
 @click.option("-o", "--output", "path", metavar="FILE",
               help="The profile, as YAML (with --check: the answer, in the format of its extension).")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(output.FORMATS), help="Of the errors. [default: table]")
-@click.option("--precision", type=click.Choice(list(PRECISION_BYTES)), help="[default: 16 bit]")
+@click.option("--precision", type=click.Choice(Precision.words()), help="[default: 16 bit]")
 @click.option("--operator", "operators", multiple=True, type=click.Choice(OPERATORS[:4]),
               help="Only rows of this operator. May be repeated.")  # fmt: skip
 @click.option("--only", multiple=True, metavar="COLUMN=VALUE", help="Only rows of tables with this value.")

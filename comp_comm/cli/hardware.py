@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
+from comp_comm.choices import Precision
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import SWITCH_KEYS, SWITCHES, load_profile
 from comp_comm.errors import CheckFailedError, ConfigError
-from comp_comm.fields import PRECISION_BYTES
 from comp_comm.hardware.certainty import collective_certainty
 from comp_comm.hardware.lint import lint
 from comp_comm.hardware.profile import Number, Profile
@@ -137,7 +137,7 @@ def lint_command(files: tuple[str, ...], path: str | None, form: str | None) -> 
 @click.argument("new", shell_complete=names)
 @click.option("--per", type=click.Choice(("package", "device")), default="package", show_default=True,
               help="What is compared: a package may hold several devices (MI250X: two).")  # fmt: skip
-@click.option("--precision", type=click.Choice(list(PRECISION_BYTES)), help="[default: the 16-bit peak of each]")
+@click.option("--precision", type=click.Choice(Precision.words()), help="[default: the 16-bit peak of each]")
 @options.format_options
 def ratio_command(old: str, new: str, per: str, precision: str | None, path: str | None, form: str | None) -> int:
     """How many times the old one the new one has, and what becomes of FLOP per byte (flop-vs-bw by data sheet)."""

@@ -11,8 +11,8 @@ from comp_comm.cli import options
 from comp_comm.configs import catalogue
 from comp_comm.configs.model_file import Model, load_any, load_model
 from comp_comm.configs.model_names import DIMENSIONS
+from comp_comm.costmodels.work import model_parameters
 from comp_comm.fields import FIELDS
-from comp_comm.operations.parameters import model_parameters
 from comp_comm.report import machine
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.transformer import Transformer

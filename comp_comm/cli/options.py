@@ -17,7 +17,7 @@ from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.strict_yaml import load_value
 from comp_comm.configs.study import Study, load_study, study_from
-from comp_comm.costmodels.complete_fields import FIELDS as COMPLETE_FIELDS
+from comp_comm.costmodels import MODELS
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
 from comp_comm.report import output
@@ -67,7 +67,7 @@ def point_options(command: Command) -> Command:
     """Add a study and a flag for each field of the cost model `complete`: what one point is given by."""
     for decorate in (
         set_option,
-        field_options(COMPLETE_FIELDS),
+        field_options(MODELS[0].fields),
         click.option("--model", metavar="NAME|FILE", help="A model; its dimensions may be changed by other flags.",
                      shell_complete=complete_names("model")),
         click.option("--hardware", metavar="NAME|FILE", help="Hardware profile.",

@@ -12,17 +12,16 @@ from comp_comm.cli import options, workers
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
 from comp_comm.search.design import FACTORS, WORK, Case, Design, make_design
-from comp_comm.search.engine import run_search
-from comp_comm.search.foundation import FOUNDATION, search_foundation
 from comp_comm.search.objectives import OBJECTIVES
 from comp_comm.search.prices import Prices
-from comp_comm.search.result import answer, breakdown, check_question, checked, side_by_side
+from comp_comm.search.result import SearchAnswer, answer, check_question, checked, side_by_side
+from comp_comm.search.run import run_search
 from comp_comm.search.space import make_space
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from comp_comm.search.engine import Keeper
+    from comp_comm.search.run import Keeper
     from comp_comm.sweep.resume import Checkpoint
 
 OBJECTIVE_HELP = "; ".join(f"{name}: {aim.meaning}" for name, aim in OBJECTIVES.items())
@@ -82,7 +81,6 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
         check_design(design.axes)
         if design.cases[0].study.plot and not asked["quiet"]:
             options.note(["the study's 'plot' is for sweep; a search draws what it found"])
-    _check_work(design, asked)
     kept = _checkpoint(path, design, asked) if asked["resume"] and path else None
     with workers.opened(asked["executor"], asked["jobs"]) as executor:
         results, interrupted = _results(design, costs, asked, executor, kept)
@@ -92,20 +90,11 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     return code
 
 
-def _check_work(design: Design, asked: Asked) -> None:
-    """Refuse to share out, or to keep, what is done in a moment."""
-    if design.cases[0].study.cost_model != FOUNDATION:
-        return
-    for name in ("jobs", "executor", "resume"):
-        if asked[name] and asked[name] != 1:
-            raise ConfigError(f"--{name}: a search of {FOUNDATION} is done in a moment by one process; leave it out")
-
-
 def _results(
     design: Design, costs: dict[Any, Prices], asked: Asked, executor: Executor | None, kept: Checkpoint | None
-) -> tuple[list[Record], bool]:
+) -> tuple[list[SearchAnswer], bool]:
     """Return the result of every search up to Ctrl-C, and whether that came."""
-    results: list[Record] = []
+    results: list[SearchAnswer] = []
     for number, case in enumerate(design.cases):
         keeper = kept.part(str(number)) if kept else None
         try:
@@ -129,7 +118,7 @@ def _results(
     return results, False
 
 
-def _note_nothing(design: Design, results: list[Record]) -> None:
+def _note_nothing(design: Design, results: list[SearchAnswer]) -> None:
     """Say where nothing fits, and why at the first of these: the rows have all reasons."""
     failed = [(case, result["reason"]) for case, result in zip(design.cases, results, strict=False) if result["reason"]]
     if failed and len(failed) < len(results):
@@ -171,42 +160,40 @@ def _prices(texts: list[str | None], names: list[Any]) -> dict[Any, Prices]:
 
 def _searched(
     case: Case, prices: Prices, asked: Asked, executor: Executor | None, keeper: Keeper | None, label: str
-) -> Record:
+) -> SearchAnswer:
     """Return the result of one search, or what there is of it after Ctrl-C."""
     aim = check_question(case.study, asked["objective"], asked["top"])
-    if case.study.cost_model == FOUNDATION:
-        return search_foundation(case.study, case.gpus, asked["objective"], asked["top"], prices)
     space = make_space(case.study, case.gpus)
     progress = options.Progress(space.points, asked["quiet"], label)
     with progress:
-        found = run_search(space, aim, asked["top"], progress, executor, keeper)
+        state = run_search(space, aim, asked["top"], progress, executor, keeper)
     progress.finish()
-    if found.interrupted and not found.feasible:
+    if state.interrupted and not state.feasible:
         raise KeyboardInterrupt  # there is nothing to show
-    return answer(space, found, asked["objective"], prices)
+    return answer(space, state, asked["objective"], prices)
 
 
-def _answer(design: Design, results: list[Record], interrupted: bool, path: str | None, form: str, asked: Asked) -> int:
+def _answer(
+    design: Design, results: list[SearchAnswer], interrupted: bool, path: str | None, form: str, asked: Asked
+) -> int:
     several = len(design.cases) > 1
-    found: Record = results[0]
+    shown: Record = {**results[0]}
     if several:
         places = [case.place for case in design.cases[: len(results)]]
-        found = {
+        shown = {
             "meta": {**_meta_of_all(design, results), "interrupted": interrupted},
             "rows": side_by_side(places, results),
         }
-    else:
-        found = {**found, "best": found.get("best") or breakdown(design.cases[0].study, found["rows"][0])}
-    code = options.write(path, lambda out: _write(out, found, form, several), lambda: interrupted)
+    code = options.write(path, lambda out: _write(out, shown, form, several), lambda: interrupted)
     if asked["picture"] and code == 0:
         from comp_comm.report.search_plot import save_search
 
-        save_search(asked["picture"], found)
+        save_search(asked["picture"], shown)
         tell(f"wrote {asked['picture']}")
     return code
 
 
-def _meta_of_all(design: Design, results: list[Record]) -> Record:
+def _meta_of_all(design: Design, results: list[SearchAnswer]) -> Record:
     """Return the meta block of several searches: what they have in common, what moves, and that of each."""
     metas = [result["meta"] for result in results]
     moving = {name for axis in design.axes for name in axis.values}
@@ -221,13 +208,13 @@ def _meta_of_all(design: Design, results: list[Record]) -> Record:
     }  # fmt: skip
 
 
-def _write(out: IO[str], found: dict[str, Any], form: str, several: bool) -> None:
+def _write(out: IO[str], shown: Record, form: str, several: bool) -> None:
     from comp_comm.report import machine
     from comp_comm.report.search_table import write_search
 
     if form == "json":
-        machine.write_record(out, found)
+        machine.write_record(out, shown)
     elif form in machine.WRITERS:
-        machine.write_rows(out, found["rows"], form)
+        machine.write_rows(out, shown["rows"], form)
     else:
-        write_search(out, found, form, SIDE if several else SHOWN)
+        write_search(out, shown, form, SIDE if several else SHOWN)

@@ -8,6 +8,7 @@ import click
 
 from comp_comm.cli import options
 from comp_comm.configs.study import load_study, study_from
+from comp_comm.costmodels import MODELS
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS, solvable
 from comp_comm.report.answer import write_answer
@@ -17,7 +18,7 @@ from comp_comm.sweep.solve import ask, solve
 FLAGS = ("hidden", "seq_len", "micro_batch", "tp", "dp", "flop_vs_bw", "flops", "network", "memory_bandwidth",
          "precision", "count", "timing")  # fmt: skip
 # Without a study the question is about one layer, as these flags are.
-FLAGS_ALONE = {"title": "Command line", "cost_model": "comp_vs_comm"}
+FLAGS_ALONE = {"title": "Command line", "cost_model": next(each.name for each in MODELS if each.own_hardware)}
 
 
 @click.command(epilog="Examples: compcomm solve --target serialized_comm_fraction=0.2 --for network --hidden 64K "

@@ -18,12 +18,12 @@ RANGE_KEYS = ("from", "to", "steps", "step", "scale", "round_to")
 SCALES = ("linear", "log")
 
 
-class Column(Sequence[Value]):
+class AxisColumn(Sequence[Value]):
     """Values of a field along a long axis, made when asked for: each point names a row of a shorter table.
 
     ``table`` are whole numbers; where there are ``words``, their places in those.
 
-    >>> column = Column(np.array([8.0, 4.0]), np.array([1, 1, 0]))
+    >>> column = AxisColumn(np.array([8.0, 4.0]), np.array([1, 1, 0]))
     >>> len(column), column[2], column.numbers(slice(0, 2))
     (3, 8, array([4., 4.]))
     """
@@ -44,9 +44,9 @@ class Column(Sequence[Value]):
         """Return the numbers (places, for words) of some points."""
         return self.table.take(self.rows[part])
 
-    def part(self, points: NDArray[np.intp]) -> Column:
+    def part(self, points: NDArray[np.intp]) -> AxisColumn:
         """Return the column of some points alone."""
-        return Column(self.table, self.rows[points], self.words)
+        return AxisColumn(self.table, self.rows[points], self.words)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Axis:
     More than one field makes a ``zip``: they move together.
     """
 
-    values: Mapping[str, tuple[Value, ...] | Column]
+    values: Mapping[str, tuple[Value, ...] | AxisColumn]
 
     def __len__(self) -> int:
         """Return how many points the axis has."""

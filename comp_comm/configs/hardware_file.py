@@ -11,11 +11,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from comp_comm.choices import Precision
 from comp_comm.configs import catalogue
 from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.errors import ConfigError, Problems, nearest, one_of
-from comp_comm.fields import PRECISION_BYTES
 from comp_comm.hardware.profile import (
     BASE_TIMING,
     CERTAINTIES,
@@ -94,7 +94,7 @@ class _Reader(Reader):
         self._read_sources()
         tiers, topologies = self._tiers(parent)
         numbers = dict(parent.numbers) if parent else {}
-        numbers |= self._block("peak", dict.fromkeys(PRECISION_BYTES, "FLOP/s"), skip=("dense",))
+        numbers |= self._block("peak", dict.fromkeys(Precision.words(), "FLOP/s"), skip=("dense",))
         numbers |= self._block("memory", MEMORY_KINDS)
         for tier in self._mapping(("network",)):
             numbers |= self._block(f"network.{tier}", TIER_KINDS, skip=("topology",))
@@ -104,7 +104,7 @@ class _Reader(Reader):
             if key not in numbers:
                 self._problem((key.split(".")[0],), f"'{key}' is missing (null says that it is not known)")
         if not any(key.startswith("peak.") for key in numbers):
-            self._problem(("peak",), f"no peak is given; {one_of(list(PRECISION_BYTES))}")
+            self._problem(("peak",), f"no peak is given; {one_of(Precision.words())}")
         base = parent or Profile("", "", "", 0, {}, (), {})
         return replace(
             base,

@@ -7,15 +7,18 @@ them, say) joins them, and only when it is asked for: that is what makes a sweep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comp_comm.formulas.arrays import Array, Index, take
-from comp_comm.violation import Violation
+from comp_comm.units import DAY_S, GIB, HOUR_S
+from comp_comm.views import view_of
+from comp_comm.violation import Mask, Violation, broken_rules
+
+AnswerT = TypeVar("AnswerT", bound="Answer")
 
 
 class Answer:
@@ -27,45 +30,25 @@ class Answer:
         """Return the arrays a sweep has to hold, for it to choose how much of a grid it evaluates at once."""
         raise NotImplementedError
 
-    def at(self, index: Index) -> Any:
+    def at(self: AnswerT, index: Index) -> AnswerT:
         """Return the part of every array that lies in a block of the grid (see `take`), cut when it is asked for."""
-        return _Part(self, index)
-
-    def part(self, of: Callable[[Any], Array]) -> Array:
-        """Return what a function makes of the whole answer; of a block of it, the part that lies there."""
-        return of(self)
+        return view_of(self, partial(_taken, index=index))
 
     @cached_property
-    def broken(self) -> NDArray[np.bool_]:
+    def broken(self) -> Mask:
         """Where any rule is broken (0-d False where none is)."""
         result = np.asarray(False)
-        for violation in self.violations:
-            if violation.broken.any():
-                result = result | violation.broken
+        for violation in broken_rules(self.violations):
+            result = result | violation.broken
         return np.asarray(result)
 
 
-class _Part:
-    """A block of an answer: a column mostly needs two of its arrays, so the others are never cut."""
-
-    def __init__(self, whole: Answer, index: Index) -> None:
-        self._whole, self._index = whole, index
-
-    def part(self, of: Callable[[Any], Array]) -> Array:
-        return take(np.asarray(of(self._whole)), self._index)
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._whole, name)
-        if name == "violations":
-            cut: Any = tuple(replace(rule, broken=take(rule.broken, self._index)) for rule in value)
-        else:
-            cut = take(value, self._index)
-        setattr(self, name, cut)
-        return cut
+def _taken(array: Array, index: Index) -> Array:
+    return take(array, index)
 
 
 @dataclass(frozen=True)
-class Column:
+class Column(Generic[AnswerT]):
     """An output: its name, unit, meaning, and how it is made of an answer.
 
     ``needs`` is a field without which it has no value; ``extra`` columns are made only where they are asked for.
@@ -74,14 +57,17 @@ class Column:
     name: str
     unit: str
     help: str
-    of: Callable[[Any], Array]
+    of: Callable[[AnswerT], Array]
     needs: str = ""
     extra: bool = False
 
 
-Columns = dict[str, Column]
+Columns = dict[str, Column[AnswerT]]
 
 
-def table_of(columns: Iterable[Column]) -> Columns:
+def table_of(columns: Iterable[Column[AnswerT]]) -> Columns[AnswerT]:
     """Return columns by name."""
     return {column.name: column for column in columns}
+
+
+__all__ = ["DAY_S", "GIB", "HOUR_S", "Answer", "AnswerT", "Column", "Columns", "table_of"]

@@ -8,12 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from comp_comm.choices import Formulas, Strategy
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.words import STRATEGIES
 
 UNKNOWN = float("nan")
-ONE_D, SUMMA, SEQUENCE = range(len(STRATEGIES))
-AS_PUBLISHED, CORRECTED = range(2)
 
 
 class Inside(NamedTuple):
@@ -37,7 +35,7 @@ class Mesh:
     Choices are codes; a number that is not given is NaN until `placed` fills it in.
     """
 
-    strategy: Numeric = ONE_D
+    strategy: Numeric = Strategy.ONE_D
     tp1: Numeric = 1
     tp2: Numeric = 1
     summa_panels: Numeric = UNKNOWN
@@ -46,7 +44,7 @@ class Mesh:
     nv_tp2: Numeric = UNKNOWN
     nv_dp: Numeric = UNKNOWN
     nv_pp: Numeric = UNKNOWN
-    formulas: Numeric = AS_PUBLISHED
+    formulas: Numeric = Formulas.AS_PUBLISHED
     bubble_ratio: Numeric = UNKNOWN
     zero_overhead: Numeric = 0.0
 
@@ -70,16 +68,16 @@ def placed(mesh: Mesh, groups: tuple[Numeric, Numeric, Numeric, Numeric], domain
     left = to_float(domain)
     for part in given:
         left = left / np.where(np.isnan(part), 1.0, part)
-    found = []
+    inside = []
     for part, size in zip(given, groups, strict=True):
         blank = np.isnan(part)
-        common = to_float(np.gcd(_whole(left), _whole(size))) if blank.any() else to_float(1.0)
-        found.append(np.where(blank, common, part) if blank.any() else part)
+        common = to_float(np.gcd(_integer(left), _integer(size))) if blank.any() else to_float(1.0)
+        inside.append(np.where(blank, common, part) if blank.any() else part)
         left = left / np.where(blank, common, 1.0)
-    return Inside(*found)
+    return Inside(*inside)
 
 
-def _whole(value: Numeric) -> NDArray[np.int64]:
+def _integer(value: Numeric) -> NDArray[np.int64]:
     """Return whole numbers as integers, 1 for what is none."""
     number = to_float(value)
     return np.where(np.isfinite(number) & (number >= 1), np.floor(number), 1.0).astype(np.int64)

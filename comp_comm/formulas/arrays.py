@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -14,6 +16,7 @@ Numeric: TypeAlias = float | Array
 Index: TypeAlias = tuple["slice | NDArray[np.intp]", ...]
 Scalar = TypeVar("Scalar", bound=np.generic)
 WHOLE = slice(None)
+ZERO = np.asarray(0.0)  # nothing at all: told by identity, so that adding it costs nothing
 
 
 def to_float(value: ArrayLike) -> Array:
@@ -43,3 +46,50 @@ def take(array: NDArray[Scalar], index: Index) -> NDArray[Scalar]:
     for axis, part in enumerate(parts):  # lists of indices, one axis after the other: together they would be zipped
         array = array[(WHOLE,) * axis + (part,)]
     return array
+
+
+def unwarned() -> AbstractContextManager[None]:
+    """Return a context in which NumPy does not warn: points that break a rule may be worked out to no number.
+
+    >>> with unwarned():
+    ...     to_float(1.0) / 0.0
+    np.float64(inf)
+    """
+    return np.errstate(invalid="ignore", divide="ignore", over="ignore")
+
+
+def add_up(parts: Iterable[Array]) -> Array:
+    """Return the sum of arrays; those that are `ZERO` cost nothing.
+
+    >>> add_up([]) is ZERO, float(add_up([ZERO, to_float(2.0)]))
+    (True, 2.0)
+    """
+    total = ZERO
+    for part in parts:
+        if part is not ZERO:
+            total = part if total is ZERO else total + part
+    return total
+
+
+def by_code(codes: NDArray[Any], option: Callable[[int], Array]) -> Array:
+    """Return at each point what ``option`` makes of its code; each code that occurs is evaluated once.
+
+    >>> by_code(np.array([0, 2, 0]), lambda code: to_float(10.0 * code)).tolist()
+    [0.0, 20.0, 0.0]
+    """
+    codes = np.asarray(codes)
+    first, *others = np.unique(codes).tolist()
+    made = to_float(option(int(first)))
+    if not others:
+        return made
+    options = {int(first): made, **{int(code): to_float(option(int(code))) for code in others}}
+    axes = [axis for axis, size in enumerate(codes.shape) if size > 1]
+    rank = max(codes.ndim, *(each.ndim for each in options.values()))
+    axis = rank - codes.ndim + axes[0]
+    wide = {code: each.reshape((1,) * (rank - each.ndim) + each.shape) for code, each in options.items()}
+    if len(axes) > 1 or any(each.shape[axis] > 1 for each in wide.values()):
+        return np.select([codes == code for code in options], list(options.values()))
+    shape = np.broadcast_shapes(*(each.shape for each in wide.values()))
+    # Codes along an axis that the options do not have: each is copied to its place, and nothing is chosen.
+    listed = [wide[int(code)] for code in codes.reshape(-1)]
+    return np.concatenate([each if each.shape == shape else np.broadcast_to(each, shape) for each in listed], axis=axis)

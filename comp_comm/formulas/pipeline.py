@@ -1,25 +1,29 @@
-"""Pipelines: the time stages wait, the micro-batches whose activations they hold, and the layers they get."""
+"""Pipelines: the time stages wait, the micro-batches whose activations they hold, how layers are dealt out to them."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 
 
-def bubble_seconds(pp: Numeric, vpp: Numeric, forward: Numeric, backward: Numeric) -> Array:
-    r"""Return how long a stage waits in a step of a GPipe, 1F1B or interleaved pipeline.
+def bubble_seconds(pp: Numeric, vpp: Numeric, others: Numeric, sends: Numeric = 0.0) -> Array:
+    r"""Return how long the slowest stage waits in a step of a GPipe, 1F1B or interleaved pipeline.
 
-    .. math:: t = \frac{p - 1}{v} (t_f + t_b)
+    .. math:: t = \frac{1}{v} \left( \sum_{i \ne s} t_i + (p - 1)\, t_c \right)
+
+    with :math:`t_i` both passes of one micro-batch through stage i, s the slowest of them: the first micro-batch has
+    to go through all others before, and the last one after it. With m micro-batches the step takes
+    :math:`m\, t_s` and this; equal stages wait :math:`(p - 1) t_i / v`.
 
     Parameters
     ----------
     pp, vpp : array_like
         p stages, each of v chunks of the model (1: not interleaved).
-    forward, backward : array_like
-        Seconds of a stage's passes of one micro-batch.
+    others : array_like
+        Seconds of both passes of one micro-batch through all stages but the slowest, together.
+    sends : array_like
+        Seconds of the sends over one boundary, forward and backward, :math:`t_c`.
 
     Returns
     -------
@@ -29,33 +33,37 @@ def bubble_seconds(pp: Numeric, vpp: Numeric, forward: Numeric, backward: Numeri
     References
     ----------
     .. [1] D. Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
-       SC21, section 2.2.
+       SC21, section 2.2 (equal stages).
 
     Examples
     --------
-    >>> float(bubble_seconds(8, 2, 1.0, 2.0))
+    Eight stages of two chunks, 3 s each.
+
+    >>> float(bubble_seconds(8, 2, 7 * 3.0))
     10.5
     """
-    return (to_float(pp) - 1) / vpp * (to_float(forward) + backward)
+    return (to_float(others) + (to_float(pp) - 1) * sends) / vpp
 
 
-def zero_bubble_seconds(pp: Numeric, forward: Numeric, backward: Numeric, for_weights: Numeric) -> Array:
-    r"""Return how long a stage waits under the zero-bubble schedule ZB-H1.
+def zero_bubble_seconds(pp: Numeric, others: Numeric, sends: Numeric, for_weights: Numeric) -> Array:
+    r"""Return how long the slowest stage waits under the zero-bubble schedule ZB-H1.
 
-    .. math:: t = (p - 1)(t_f + t_b - 2 t_w)
+    .. math:: t = \sum_{i \ne s} (t_i - 2 w_i) + (p - 1)\, t_c
 
-    with t_b the whole backward pass, of which t_w are gradients of weights, put where the stage would wait. It holds as
-    many activations as 1F1B. It never waits less than not at all.
+    with :math:`w_i` the part of the backward pass that makes gradients of weights, which is put where a stage would
+    wait. It holds as many activations as 1F1B. It never waits less than not at all.
 
     Parameters
     ----------
-    pp, forward, backward, for_weights : array_like
-        p stages; seconds of a stage's passes of one micro-batch.
+    pp, others, sends : array_like
+        See `bubble_seconds`.
+    for_weights : array_like
+        Seconds of the gradients of weights of one micro-batch in all stages but the slowest, together.
 
     Returns
     -------
     ndarray of float64
-        Seconds; a third of 1F1B's where the three parts take equally long.
+        Seconds; a third of 1F1B's where the three parts of equal stages take equally long.
 
     References
     ----------
@@ -64,11 +72,11 @@ def zero_bubble_seconds(pp: Numeric, forward: Numeric, backward: Numeric, for_we
 
     Examples
     --------
-    >>> float(zero_bubble_seconds(8, 1.0, 2.0, 1.0))
+    >>> float(zero_bubble_seconds(8, 7 * 3.0, 0.0, 7 * 1.0))
     7.0
     """
-    waits = to_float(forward) + backward - 2 * to_float(for_weights)
-    return (to_float(pp) - 1) * np.maximum(waits, 0.0)
+    waits = to_float(others) - 2 * to_float(for_weights) + (to_float(pp) - 1) * sends
+    return np.maximum(waits, 0.0)
 
 
 def in_flight(pp: Numeric, vpp: Numeric, stage: Numeric, steps: Numeric) -> Array:
@@ -102,45 +110,41 @@ def in_flight(pp: Numeric, vpp: Numeric, stage: Numeric, steps: Numeric) -> Arra
     return np.minimum(steps, np.where(to_float(vpp) > 1, interleaved, plain))
 
 
-class StageLayers(NamedTuple):
-    """Layers of the first stage, of those between, and of the last."""
+def chunk_boundaries(layers: Numeric, chunks: Numeric, place: Numeric, ends: bool = False) -> Array:
+    r"""Return how many layers come before a chunk of a pipeline, as frameworks deal them out.
 
-    first: Array
-    between: Array
-    last: Array
+    .. math:: b_c = \frac{c L}{n} \;(n \mid L), \qquad b_c = c q + \min(c, r) - 1, \; q n + r = L + 2 \;(\text{else})
 
-
-def stage_layers(layers: Numeric, pp: Numeric, vpp: Numeric) -> StageLayers:
-    r"""Return how layers are spread over stages.
-
-    Evenly where p v divides them. Where it divides L + 2, the embedding and the loss take the place of a layer each
-    (the first and the last stage have one less). Else, as evenly as it goes: the last stage has the fewest, the first
-    one more of the rest only where every other has.
+    for 0 < c < n, with :math:`b_0 = 0` and :math:`b_n = L`. Where n chunks do not divide L layers evenly, the embedding
+    and the head take the place of a layer each: Megatron-LM deals out so where n divides L + 2, torchtitan always.
 
     Parameters
     ----------
-    layers, pp, vpp : array_like
-        L layers, p stages, v chunks a stage.
+    layers, chunks, place : array_like
+        L layers, n chunks, and c, the number of a chunk from 0 to n.
+    ends : bool
+        Whether embedding and head count as layers where n divides L, too: torchtitan's rule.
 
     Returns
     -------
-    StageLayers
-        Whole numbers; ``between`` is 0 where there are only two stages or one.
+    ndarray of float64
+        Whole numbers from 0 to L.
 
     References
     ----------
     .. [1] Megatron-LM, ``--account-for-embedding-in-pipeline-split`` and ``--account-for-loss-in-pipeline-split``.
+    .. [2] torchtitan, ``pipeline_parallel.first_stage_less_layers`` and ``last_stage_less_layers``, 1 each by default.
 
     Examples
     --------
-    >>> [float(n) for n in stage_layers(126, 16, 1)]
-    [7.0, 8.0, 7.0]
+    >>> np.diff(chunk_boundaries(126, 16, np.arange(17))).astype(int).tolist()
+    [7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7]
+    >>> np.diff(chunk_boundaries(61, 16, np.arange(17))).astype(int).tolist()
+    [3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 2]
     """
-    count, stages = to_float(layers), to_float(pp)
-    slots = (count % (stages * vpp) != 0) & ((count + 2) % (stages * vpp) == 0) & (stages > 1)
-    few, rest = np.floor(count / stages), count % stages
-    each = (count + 2) / stages
-    first = np.where(slots, each - 1, few + (rest > stages - 2) * (rest > 0))
-    last = np.where(slots, each - 1, few)
-    between = np.where(stages > 2, np.where(slots, each, few + (rest > 0)), 0.0)
-    return StageLayers(first, between, last)
+    count, number, c = to_float(layers), to_float(chunks), to_float(place)
+    share, rest = np.floor((count + 2) / number), (count + 2) % number
+    uneven = c * share + np.minimum(c, rest) - 1
+    even = (count % number == 0) & (not ends)
+    bounds = np.where(even, c * np.floor(count / number), np.clip(uneven, 0, count))
+    return np.where(c <= 0, 0.0, np.where(c >= number, count, bounds))

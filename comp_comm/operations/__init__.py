@@ -1,5 +1,5 @@
-"""What a training step does: operations with their shapes, phases and counts. No seconds, no hardware."""
+"""What a training step does: operations with their shapes and counts. No seconds, no hardware."""
 
-from comp_comm.operations.shapes import Attention, Elementwise, Gemm, Message, Operation
+from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
 
-__all__ = ["Attention", "Elementwise", "Gemm", "Message", "Operation"]
+__all__ = ["Attention", "Collective", "Elementwise", "Gemm", "Operation"]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from comp_comm.choices import Architecture, ElementwiseKernels, Switch
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.group import Group
 from comp_comm.layout import STAGE, Layout
-from comp_comm.operations.shapes import Peers
-from comp_comm.transformer import VIT, Transformer
-
-EAGER_COST = to_float([1.0, 1.5, 0.9])  # of element-wise work, in the order of `comp_comm.words.KERNELS`
+from comp_comm.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -24,6 +23,11 @@ class Context:
     layout: Layout
     formats: Formats
 
+    def of_encoder(self) -> Context:
+        """Return the context of an encoder that stands beside a decoder: its own sequence, and no mask."""
+        t = replace(self.t, seq_len=self.t.encoder_seq_len, architecture=int(Architecture.ENCODER))
+        return replace(self, t=t)
+
     @cached_property
     def tokens(self) -> Array:
         """Tokens of a micro-batch on this device."""
@@ -31,16 +35,16 @@ class Context:
 
     @cached_property
     def encoder_tokens(self) -> Array:
-        """Tokens of a micro-batch that the encoder of an encoder-decoder reads here."""
+        """Tokens of a micro-batch that the encoder of an encoder-decoder reads on this device."""
         return to_float(self.layout.micro_batch) * self.t.encoder_seq_len / self.layout.cp
 
     @cached_property
     def sequence_split(self) -> Numeric:
         """What sequence parallelism divides the tokens outside TP's GEMMs by."""
-        sp = np.asarray(self.layout.sp)
+        sp = Switch.ON.where(self.layout.sp)
         if not sp.any():
             return to_float(1.0)
-        return self.layout.tp if sp.all() else np.where(sp > 0, self.layout.tp, 1.0)
+        return self.layout.tp if sp.all() else np.where(sp, self.layout.tp, 1.0)
 
     @cached_property
     def split_tokens(self) -> Array:
@@ -48,24 +52,24 @@ class Context:
         return self.tokens / self.sequence_split
 
     @cached_property
-    def tp_peers(self) -> Peers:
+    def tp_group(self) -> Group:
         """Devices that split tensors."""
-        return Peers(self.layout.tp, self.layout.stride("tp"))
+        return self.layout.group("tp")
 
     @cached_property
-    def cp_peers(self) -> Peers:
+    def cp_group(self) -> Group:
         """Devices that split the sequence."""
-        return Peers(self.layout.cp, self.layout.stride("cp"))
+        return self.layout.group("cp")
 
     @cached_property
-    def ep_peers(self) -> Peers:
+    def ep_group(self) -> Group:
         """Devices that share the experts out."""
-        return Peers(self.layout.ep, parts=self.layout.spread(STAGE, self.layout.ep, self.layout.etp))
+        return Group(self.layout.ep, parts=self.layout.spread(STAGE, self.layout.ep, self.layout.etp))
 
     @cached_property
-    def etp_peers(self) -> Peers:
+    def etp_group(self) -> Group:
         """Devices that split an expert."""
-        return Peers(self.layout.etp, parts=self.layout.spread(STAGE, self.layout.etp))
+        return Group(self.layout.etp, parts=self.layout.spread(STAGE, self.layout.etp))
 
     @cached_property
     def heads(self) -> Array:
@@ -80,12 +84,7 @@ class Context:
     @cached_property
     def key_dim(self) -> Array:
         """Dimension of a query or key: with its rotary part, in multi-head latent attention."""
-        return to_float(self.t.head_dim) + (self.t.rope_head_dim if self.t.has_mla else 0.0)
-
-    @cached_property
-    def mla(self) -> Array:
-        """1 where attention is multi-head latent attention."""
-        return to_float(to_float(self.t.kv_lora_rank) > 0)
+        return to_float(self.t.head_dim) + self.t.rope_head_dim
 
     @cached_property
     def gates(self) -> Array:
@@ -93,19 +92,9 @@ class Context:
         return 1.0 + to_float(self.t.gated)
 
     @cached_property
-    def expert_share(self) -> Array:
-        """Share of the layers that are a mixture of experts."""
-        return self.t.moe_layers / self.t.layers
-
-    @cached_property
-    def encoder_share(self) -> Array:
-        """Share of the layers that are the encoder's, in an encoder-decoder."""
-        return to_float(self.t.encoder_layers) / self.t.all_layers
-
-    @cached_property
     def kernel_cost(self) -> Array:
         """Factor on element-wise traffic of how the kernels are made."""
-        return EAGER_COST[np.asarray(self.layout.kernels, np.intp)]
+        return ElementwiseKernels.look_up("cost", self.layout.kernels)
 
     @cached_property
     def has_vocab(self) -> bool:
@@ -115,7 +104,7 @@ class Context:
     @cached_property
     def is_vit(self) -> bool:
         """Whether any point is a vision transformer."""
-        return bool(np.any(np.asarray(self.t.architecture) == VIT))
+        return bool(Architecture.VIT.where(self.t.architecture).any())
 
 
 def any_of(value: Numeric) -> bool:

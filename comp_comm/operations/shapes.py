@@ -1,21 +1,22 @@
 """Operations as shapes; FLOP and bytes of memory derive from them.
 
-``count`` is how often an average layer does it in a forward pass of a micro-batch on one device; a model whose layers
-differ (dense and expert layers, windowed and global attention) has fractions there. Counts and shapes broadcast.
+``count`` is how often a layer (or what is beside the layers) does it in a forward pass of a micro-batch, on one device.
+Counts and shapes broadcast; a count is 0 where a point of a sweep has no such operation.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from comp_comm.formulas import collectives
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-
-BACKWARD_GEMMS = 2  # the gradient of the input, and of the weight
+from comp_comm.formulas.gemm import gemm_flops
+from comp_comm.group import Group
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What every operation has: its name, its work as a formula for people, and how often an average layer does it."""
+    """What every operation has: its name, its work as a formula for people, and how often it is done."""
 
     name: str
     formula: str
@@ -34,7 +35,7 @@ class Gemm(Operation):
     @property
     def flops(self) -> Array:
         """FLOP of the forward pass; the backward pass does this twice."""
-        return 2.0 * (self.groups * to_float(self.m)) * (to_float(self.k) * self.n)
+        return gemm_flops(self.m, self.n, self.k, self.groups)
 
     def moved(self, operand: Numeric, output: Numeric) -> Array:
         """Return the bytes of memory the forward pass reads and writes."""
@@ -98,27 +99,37 @@ class Elementwise(Operation):
     factor: Numeric = 1.0
 
 
-@dataclass(frozen=True, eq=False)
-class Peers:
-    """Who takes part in a collective: so many devices, every so-many-th.
-
-    Where they lie on several degrees of the layout, ``parts`` are the size and stride of each.
-    """
-
-    size: Numeric
-    stride: Numeric = 1.0
-    parts: tuple[tuple[Numeric, Numeric], ...] = ()
-
-
 @dataclass(frozen=True)
-class Message(Operation):
-    """A collective of a group: ``message_bytes`` as nccl-tests counts; calls of an average layer and micro-batch.
+class Collective(Operation):
+    """A collective (or a send) of a parallel group: ``message_bytes`` as nccl-tests counts.
 
-    ``count`` is of the forward pass, ``backward`` of the backward pass.
+    ``count`` are calls of the forward pass, ``backward_count`` those of the backward pass.
     """
 
     kind: str
-    group: str
+    parallelism: str
     message_bytes: Numeric
-    backward: Numeric
-    peers: Peers
+    backward_count: Numeric
+    group: Group
+
+    @property
+    def wire_bytes(self) -> Array:
+        """What a device sends in one call: of rings, direct exchanges and sends."""
+        if self.kind == "send":
+            return collectives.point_to_point_wire_bytes(self.message_bytes)
+        return WIRE_BYTES[self.kind](self.message_bytes, self.group.size)
+
+    @property
+    def volume_bytes(self) -> Array:
+        """The volume of one call: twice the message for an all-reduce."""
+        if self.kind == "all_reduce":
+            return collectives.all_reduce_volume_bytes(self.message_bytes)
+        return to_float(self.message_bytes)
+
+
+WIRE_BYTES = {
+    "all_reduce": collectives.all_reduce_wire_bytes,
+    "all_gather": collectives.all_gather_wire_bytes,
+    "reduce_scatter": collectives.reduce_scatter_wire_bytes,
+    "all_to_all": collectives.all_to_all_wire_bytes,
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from comp_comm.report import machine, table
@@ -14,7 +14,7 @@ Record = dict[str, Any]
 def write_answer(
     out: IO[str],
     form: str,
-    rows: Sequence[Record],
+    rows: Sequence[Mapping[str, Any]],
     meta: Record,
     columns: Sequence[str] = (),
     heading: Sequence[str] = (),

@@ -91,7 +91,8 @@ def _comm_rows(found: Record) -> list[Record]:
 
 def _operation_rows(operations: Sequence[Record]) -> list[Record]:
     return [
-        {"operation": op["operation"], "phase": op["phase"], "group": op["group"] or "", "calls": f"{op['calls']:.6g}",
+        {"operation": op["operation"], "part": _part(op), "phase": op["phase"], "group": op["group"] or "",
+         "calls": f"{op['calls']:.6g}",
          "formula": op["formula"], "GFLOP": _blank(op["flops"] / 1e9), "MB": _blank(_bytes(op) / 1e6),
          "time (ms)": f"{1e3 * op['seconds']:.4g}", "share (%)": f"{100 * op['share']:.2f}"}
         for op in operations
@@ -117,6 +118,14 @@ def _write_certainty(out: IO[str], found: Record, style: str) -> None:
     if rows:
         out.write("\n")
         table.write_records(out, rows, list(rows[0]), style)
+
+
+def _part(op: Record) -> str:
+    """Return what an operation is of: so many layers of a kind, or what is beside them."""
+    layers, part = op["layers"], str(op["part"])
+    if layers is None:
+        return part
+    return f"{layers} {part}{'s' if layers != 1 else ''}"
 
 
 def _bytes(op: Record) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 Record = dict[str, Any]
@@ -13,7 +13,7 @@ Columns = dict[str, list[Any]]
 Batches = Iterable[Columns]
 
 
-def as_columns(records: Sequence[Record]) -> Columns:
+def as_columns(records: Sequence[Mapping[str, Any]]) -> Columns:
     """Return records, all with the same keys, as columns.
 
     >>> as_columns([{"tp": 1}, {"tp": 2}])

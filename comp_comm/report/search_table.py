@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from comp_comm.report import table
-from comp_comm.report.explain_table import PARTS, write_memory
+from comp_comm.report.explain_table import write_memory
 from comp_comm.search.design import FACTORS, WORK
 
 Record = dict[str, Any]
@@ -32,9 +32,8 @@ def write_search(out: IO[str], found: Record, style: str, columns: Sequence[str]
         table.write_records(out, found["near_misses"], moving, style)
     best = found["best"]
     _title(out, "The best one's step", style)
-    seconds = best.get("parts") or {name: best[key] for name, key in PARTS}
     parts = [{"step": name, "seconds": f"{each:.4g}", "share (%)": f"{100 * each / best['step_s']:.1f}"}
-             for name, each in seconds.items()]  # fmt: skip
+             for name, each in best["parts"].items()]  # fmt: skip
     table.write_records(out, parts, list(parts[0]), style)
     write_memory(out, best["memory"], style)
 

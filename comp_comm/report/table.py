@@ -6,7 +6,7 @@ import math
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 import tabulate
@@ -37,7 +37,9 @@ def write_table(out: IO[str], batches: Batches, columns: Sequence[str], meta: Re
     write_records(out, rows, [name for name in shown if name not in same] or shown, style)
 
 
-def write_records(out: IO[str], rows: Sequence[Record], columns: Sequence[str], style: str = "table") -> None:
+def write_records(
+    out: IO[str], rows: Sequence[Mapping[str, Any]], columns: Sequence[str], style: str = "table"
+) -> None:
     """Write records as a table, each column in a unit its header names."""
     formats = [column_format(name, [row[name] for row in rows]) for name in columns]
     cells = [[show(row[name]) for name, (_, show) in zip(columns, formats, strict=True)] for row in rows]

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from itertools import groupby
-from typing import Any
+from dataclasses import dataclass, replace
 
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.costmodels.mesh import AS_PUBLISHED
+from comp_comm.configs.study import Study, study_from
 from comp_comm.errors import ConfigError, one_of
 from comp_comm.fields import FIELDS, Value
-from comp_comm.hardware.evolution import evolve
-from comp_comm.hardware.numbers import Hardware
+from comp_comm.formulas.arrays import to_float
 from comp_comm.hardware.profile import Profile
 from comp_comm.reproduce.published import Record, read_settings, read_table, relative_error
-from comp_comm.search.foundation_search import Found, best_layouts
-from comp_comm.search.foundation_space import Problem
+from comp_comm.search.engine import point_of
+from comp_comm.search.objectives import OBJECTIVES
+from comp_comm.search.result import step_at
+from comp_comm.search.run import run_search
+from comp_comm.search.space import make_space
 from comp_comm.sweep.result import identity
-from comp_comm.words import FORMULAS, STRATEGIES
 
 TITLE = "Best layouts of the foundation-models paper (arXiv:2410.00273): ours beside the published ones"
 SOURCE = "the configurations stored with the code published with arXiv:2410.00273 (2024-10-02)"
@@ -33,6 +33,17 @@ LAYOUT = {"dp": "dp", "tp1": "tp1", "tp2": "tp2", "pp": "pp", "mbs": "micro_batc
           "nv_tp1": "nv_tp1", "nv_tp2": "nv_tp2", "nv_dp": "nv_dp", "nv_pp": "nv_pp"}  # fmt: skip
 TOLERANCE = 1e-9
 GB = 1e9
+
+
+@dataclass(frozen=True)
+class BestOfCell:
+    """The best layout of a cell, None where none fits, with its seconds and bytes; and how many layouts there are."""
+
+    layout: Mapping[str, Value] | None
+    step_s: float | None
+    memory_bytes: float | None
+    candidates: int
+    feasible: int
 
 
 def reproduce(overrides: Sequence[str] = (), only: Mapping[str, Sequence[str]] | None = None, timed: bool = False
@@ -63,12 +74,11 @@ def reproduce(overrides: Sequence[str] = (), only: Mapping[str, Sequence[str]] |
     given = read_settings(overrides, SETTABLE)
     cells = _cells(only or {})
     profiles = {gpu: load_profile(f"papers/hardware/{name}") for gpu, name in SYSTEMS.items()}
-    machines = {gpu: _machine(profile, given) for gpu, profile in profiles.items()}
     start = time.perf_counter()
-    found = _search(cells, machines, given)
+    best = _search(cells, given)
     seconds = time.perf_counter() - start
-    rows = [_row(cell, result) for cell, result in zip(cells, found, strict=True)]
-    meta = _meta(rows, found, profiles, given)
+    rows = [_row(cell, result) for cell, result in zip(cells, best, strict=True)]
+    meta = _meta(rows, best, profiles, given)
     if timed:
         meta |= {"seconds": seconds, "candidates_per_s": meta["candidates"] / seconds}
     return rows, meta
@@ -88,45 +98,51 @@ def _cells(only: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
     return cells
 
 
-def _machine(profile: Profile, given: Mapping[str, Value]) -> Hardware:
-    factors: dict[str, Any] = {name: value for name, value in given.items() if name in FACTORS}
-    return evolve(profile.hardware("fp16"), **factors)
+def _search(cells: list[dict[str, str]], given: Mapping[str, Value]) -> list[BestOfCell]:
+    """Return the best layout of each cell."""
+    studies: dict[tuple[str, str, str], Study] = {}
+    best = []
+    for cell in cells:
+        key = cell["strategy"], cell["model"], cell["gpu"]
+        if key not in studies:
+            studies[key] = _study(cell, given)
+        study, gpus = studies[key], int(cell["n_gpus"])
+        fixed = {**study.fixed, "nvs": int(cell["nvs"]), "gpus": gpus}
+        fixed["global_batch"] = given.get("global_batch", int(cell["global_batch"]))
+        best.append(_best(replace(study, fixed=fixed), gpus))
+    return best
 
 
-def _search(cells: list[dict[str, str]], machines: Mapping[str, Hardware], given: Mapping[str, Value]) -> list[Found]:
-    """Return the best layout of each cell; cells that only differ in the machine share their layouts."""
-    formulas = FORMULAS.index(str(given.get("formulas", FORMULAS[AS_PUBLISHED])))
-    found: list[Found | None] = [None] * len(cells)
-
-    def problem_of(cell: dict[str, str]) -> Problem:
-        batch = int(given.get("global_batch", cell["global_batch"]))
-        strategy = STRATEGIES.index(cell["strategy"])
-        return Problem(strategy, *MODELS[cell["model"]], int(cell["n_gpus"]), batch, formulas)
-
-    def key(number: int) -> tuple[int, str, int]:
-        cell = cells[number]
-        return STRATEGIES.index(cell["strategy"]), cell["model"], int(cell["n_gpus"])
-
-    for _, group in groupby(sorted(range(len(cells)), key=key), key=key):
-        numbers = list(group)
-        asked = [(machines[cells[i]["gpu"]], int(cells[i]["nvs"])) for i in numbers]
-        for number, result in zip(numbers, best_layouts(problem_of(cells[numbers[0]]), asked), strict=True):
-            found[number] = result
-    return [result for result in found if result is not None]
+def _study(cell: Mapping[str, str], given: Mapping[str, Value]) -> Study:
+    model = dict(zip(("seq_len", "hidden", "heads", "layers"), MODELS[cell["model"]], strict=True))
+    return study_from({
+        "title": TITLE, "cost_model": "foundation_models", "hardware": f"papers/hardware/{SYSTEMS[cell['gpu']]}",
+        "set": {**model, "strategy": cell["strategy"], "global_batch": 1, **given},
+    })  # fmt: skip
 
 
-def _row(cell: dict[str, str], found: Found) -> Record:
-    best = found.rows[0] if found.rows else None
+def _best(study: Study, gpus: int) -> BestOfCell:
+    space = make_space(study, gpus)
+    state = run_search(space, OBJECTIVES["step"], 1)
+    if not state.best.places:
+        return BestOfCell(None, None, None, state.candidates, state.feasible)
+    place = state.best.places[0]
+    step = step_at(space, place)
+    seconds, memory = (float(to_float(number)) for number in (step.step_s, step.memory_bytes))
+    return BestOfCell(point_of(space, place), seconds, memory, state.candidates, state.feasible)
+
+
+def _row(cell: dict[str, str], best: BestOfCell) -> Record:
     published_s, published_gb = float(cell["iter_time_s"]), float(cell["mem_gb"])
-    ours_s, ours_gb = (best["step_s"], best["memory_bytes"] / GB) if best else (None, None)
-    layout = {name: best[ours] if best else None for name, ours in LAYOUT.items()}
-    same = best is not None and all(layout[name] == int(cell[name] or 1) for name in LAYOUT)
+    ours_gb = None if best.memory_bytes is None else best.memory_bytes / GB
+    layout = {name: best.layout[ours] if best.layout else None for name, ours in LAYOUT.items()}
+    same = best.layout is not None and all(layout[name] == int(cell[name] or 1) for name in LAYOUT)
     return {
         "strategy": cell["strategy"], "model": cell["model"], "gpu": cell["gpu"], "nvs": int(cell["nvs"]),
-        "n_gpus": int(cell["n_gpus"]), "published_iter_time_s": published_s, "ours_iter_time_s": ours_s,
+        "n_gpus": int(cell["n_gpus"]), "published_iter_time_s": published_s, "ours_iter_time_s": best.step_s,
         "published_mem_gb": published_gb, "ours_mem_gb": ours_gb, **layout, "same_layout": same,
-        "iter_time_error": relative_error(ours_s, published_s), "mem_error": relative_error(ours_gb, published_gb),
-        "candidates": found.candidates, "feasible": found.feasible,
+        "iter_time_error": relative_error(best.step_s, published_s), "mem_error": relative_error(ours_gb, published_gb),
+        "candidates": best.candidates, "feasible": best.feasible,
     }  # fmt: skip
 
 
@@ -136,7 +152,7 @@ def missed(row: Record, tolerance: float) -> bool:
     return not row["same_layout"] or any(error is None or abs(error) > tolerance for error in errors)
 
 
-def _meta(rows: list[Record], found: list[Found], profiles: Mapping[str, Profile], given: Mapping[str, Value]
+def _meta(rows: list[Record], cells: list[BestOfCell], profiles: Mapping[str, Profile], given: Mapping[str, Value]
           ) -> Record:  # fmt: skip
     conventions = {name: given.get(name, FIELDS[name].default) for name in SETTABLE if name != "global_batch"}
     largest = {name: max((abs(row[name]) for row in rows if row[name] is not None), default=None)
@@ -146,8 +162,8 @@ def _meta(rows: list[Record], found: list[Found], profiles: Mapping[str, Profile
         "cost_model": "foundation_models", "conventions": conventions, "given": dict(given), "points": len(rows),
         "hardware": {gpu: {"title": p.title, "sha256": p.sha256} for gpu, p in profiles.items()},
         "same_layout": sum(row["same_layout"] for row in rows), "largest_iter_time_error": largest["iter_time_error"],
-        "largest_mem_error": largest["mem_error"], "candidates": sum(one.candidates for one in found),
-        "feasible": sum(one.feasible for one in found),
+        "largest_mem_error": largest["mem_error"], "candidates": sum(one.candidates for one in cells),
+        "feasible": sum(one.feasible for one in cells),
     }  # fmt: skip
 
 

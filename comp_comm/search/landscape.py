@@ -11,7 +11,7 @@ import numpy as np
 
 from comp_comm.formulas.arrays import Array
 
-NEAR_PERCENT = 11.0  # a little more than the widest share that is asked for (`within`)
+KEPT_PERCENT = 11.0  # a little more than the widest share that is asked for (`within`)
 WIDEST_PERCENT = 10
 MANY = 2**20  # scores that may be waiting to be sorted out
 RULERS = 16
@@ -26,7 +26,7 @@ def _nothing() -> Array:
 class Landscape:
     """Scores near the ``best``, and the front of ``scores`` against ``memory``, the best score first."""
 
-    near: Array = field(default_factory=_nothing)
+    near_best: Array = field(default_factory=_nothing)
     scores: Array = field(default_factory=_nothing)
     memory: Array = field(default_factory=_nothing)
     best: float = np.inf
@@ -40,30 +40,30 @@ class Landscape:
 
     def merge(self, other: Landscape) -> None:
         """Add the layouts of another landscape."""
-        for near in (other.near, *other._waiting):
-            if near.size:
-                self._add_near(near)
+        for scores in (other.near_best, *other._waiting):
+            if scores.size:
+                self._add_near(scores)
         self._add_front(other.scores, other.memory)
 
     def within(self, best: float, percent: float) -> int:
         """Return how many scores are at most ``percent`` (up to 10) above the best.
 
-        >>> found = Landscape()
-        >>> found.add(np.array([1.0, 1.05, 2.0]), np.array([3.0, 2.0, 4.0]))
-        >>> found.within(1.0, 5), found.scores.tolist()
+        >>> land = Landscape()
+        >>> land.add(np.array([1.0, 1.05, 2.0]), np.array([3.0, 2.0, 4.0]))
+        >>> land.within(1.0, 5), land.scores.tolist()
         (2, [1.0, 1.05])
         """
         self.settle()
-        return int((self.near <= best + abs(best) * percent / 100).sum())
+        return int((self.near_best <= best + abs(best) * percent / 100).sum())
 
     def settle(self) -> None:
         """Drop the scores that a better best has left behind."""
-        every = np.concatenate([self.near, *self._waiting])
-        self.near, self._waiting = np.sort(every[every <= self._limit]), []
+        scores = np.concatenate([self.near_best, *self._waiting])
+        self.near_best, self._waiting = np.sort(scores[scores <= self._limit]), []
 
     @property
     def _limit(self) -> float:
-        return self.best + abs(self.best) * NEAR_PERCENT / 100 if np.isfinite(self.best) else np.inf
+        return self.best + abs(self.best) * KEPT_PERCENT / 100 if np.isfinite(self.best) else np.inf
 
     def _add_near(self, scores: Array) -> None:
         self.best = min(self.best, float(scores.min()))

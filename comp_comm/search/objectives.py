@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from comp_comm.costmodels.complete import Step
-from comp_comm.costmodels.complete_columns import COLUMNS
-from comp_comm.formulas.arrays import Array
+from comp_comm.costmodels.layout_space import SearchableAnswer
+from comp_comm.costmodels.model import CostModel
+from comp_comm.formulas.arrays import Array, to_float
 
 
 @dataclass(frozen=True)
 class Objective:
-    """An objective by its column; ``score`` is smaller where a layout is better, ``timed`` where that is faster."""
+    """An objective by its column, and whether the largest is the best; ``timed`` where what is better is faster."""
 
+    name: str
     column: str
     meaning: str
-    score: Callable[[Step], Array]
+    largest: bool = False
     timed: bool = True
 
+    def score(self, model: CostModel, answer: SearchableAnswer) -> Array:
+        """Return a number that is smaller where a layout is better; of a rate, the seconds of one unit."""
+        value = to_float(model.columns[self.column].of(answer))
+        if not self.largest:
+            return value
+        return 1 / value if self.column == RATE else -value
 
+
+RATE = "tokens_per_s"
 OBJECTIVES = {
-    "step": Objective("step_s", "seconds of a step", lambda step: step.step_s),
-    "tokens": Objective("tokens_per_s", "tokens a second", lambda step: step.step_s / step.step_tokens),
-    "mfu": Objective("mfu", "share of the peak that the model's FLOP are", lambda step: -COLUMNS["mfu"].of(step)),
-    "days": Objective("days", "days of the whole run (needs tokens)", lambda step: COLUMNS["days"].of(step)),
-    "gpu-hours": Objective("gpu_hours", "GPU-hours of the whole run (needs tokens)",
-                           lambda step: COLUMNS["gpu_hours"].of(step)),
-    "memory": Objective("memory_gib", "memory of a device", lambda step: step.memory_bytes, timed=False),
-    "comm": Objective("exposed_comm_fraction", "share of the step that is visible communication",
-                      lambda step: COLUMNS["exposed_comm_fraction"].of(step), timed=False),
-}  # fmt: skip
+    each.name: each
+    for each in (
+        Objective("step", "step_s", "seconds of a step"),
+        Objective("tokens", RATE, "tokens a second", largest=True),
+        Objective("mfu", "mfu", "share of the peak that the model's FLOP are", largest=True),
+        Objective("days", "days", "days of the whole run (needs tokens)"),
+        Objective("gpu-hours", "gpu_hours", "GPU-hours of the whole run (needs tokens)"),
+        Objective("memory", "memory_gib", "memory of a device", timed=False),
+        Objective("comm", "exposed_comm_fraction", "share of the step that is visible communication", timed=False),
+    )
+}

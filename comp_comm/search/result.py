@@ -4,35 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 
 from comp_comm.configs.study import Study
-from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL
-from comp_comm.costmodels.complete import Step
-from comp_comm.costmodels.complete_columns import COLUMNS, GIB
-from comp_comm.costmodels.explanation import explain_step
-from comp_comm.costmodels.registry import PHASES
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, CostModel, phase_of
+from comp_comm.costmodels.layout_space import LayoutSpace, SearchableAnswer
 from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
-from comp_comm.fields import FIELDS, Value
-from comp_comm.search.engine import Found, Place, Progress, point_of, run_search
-from comp_comm.search.foundation import FOUNDATION, TIMES, search_foundation
+from comp_comm.field import Value
+from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.search.engine import Place, Progress, SearchState, point_of
 from comp_comm.search.objectives import OBJECTIVES, Objective
 from comp_comm.search.prices import FREE, Prices, costs
-from comp_comm.search.space import Space, make_space
+from comp_comm.search.run import run_search
+from comp_comm.search.space import SearchSpace, make_space
+from comp_comm.sweep.plan import notes
 from comp_comm.sweep.result import as_study, identity
+from comp_comm.units import GIB
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 Record = dict[str, Any]
-LAYOUT = ("gpus", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "micro_batch", "accumulation", "zero", "sp", "recompute",
-          "placement")  # fmt: skip
-RESULTS = ("step_s", "tokens_per_s", "mfu", "hfu", "memory_gib", "exposed_comm_fraction", "bubble_fraction",
-           "compute_s", "recompute_s", "bubble_s", "serialized_comm_s", "hidden_comm_s", "exposed_comm_s")  # fmt: skip
+Row = dict[str, Any]
 FLAT = (1, 2, 5, 10)
 MAX_TOP = 10_000
+RUN = ("days", "gpu_hours")  # columns of a whole run, where its tokens are known
+
+
+class FrontPoint(TypedDict):
+    """A feasible layout that no other beats in both its score and its memory."""
+
+    score: float
+    memory_gib: float
+
+
+class BestRecord(TypedDict):
+    """Where the time and the memory of the best layout go."""
+
+    step_s: float
+    parts: dict[str, float]
+    memory: Mapping[str, object]
+
+
+class SearchAnswer(TypedDict):
+    """What a search answers: no rows, but a ``reason``, where nothing fits."""
+
+    meta: Record
+    rows: list[Row]
+    near_misses: list[Row]
+    front: list[FrontPoint]
+    reason: str | None
+    best: BestRecord | None
 
 
 def search(
@@ -43,12 +67,12 @@ def search(
     prices: Prices = FREE,
     progress: Progress | None = None,
     executor: Executor | None = None,
-) -> Record:
+) -> SearchAnswer:
     """Return the best layouts of a study's model on so many devices, on its hardware.
 
     ``study`` is a path or catalogue name, a mapping of the same form, or one already read.
 
-    The cost model is `complete`, or `foundation_models` with the layouts of its paper.
+    The cost model is one that says which layouts there are (`LayoutSpace`).
 
     ``progress`` is told of points that are done, and stops the search by returning True; ``executor`` (any of
     `concurrent.futures`) shares the work out, and changes nothing in the answer.
@@ -58,7 +82,8 @@ def search(
     dict
         ``rows``: the best layouts with their results, best first; ``meta``: ``candidates`` (layouts that keep every
         rule of divisibility and placement), ``feasible`` (those that fit), ``within_percent`` (how many are nearly as
-        good as the best); ``near_misses``: better ones that do not fit; ``front``: time against memory.
+        good as the best); ``near_misses``: better ones that do not fit; ``front``: time against memory;
+        ``best``: where the time and the memory of the best go.
 
     Raises
     ------
@@ -78,29 +103,28 @@ def search(
     aim = check_question(study, objective, top)
     if not isinstance(gpus, int) or gpus < 1:
         raise ConfigError(f"gpus must be a whole number of devices, not {gpus!r}; search each number by itself")
-    if study.cost_model == FOUNDATION:
-        return checked(search_foundation(study, gpus, objective, top, prices))
     space = make_space(study, gpus)
-    found = run_search(space, aim, top, progress, executor)
-    return checked(answer(space, found, objective, prices))
+    state = run_search(space, aim, top, progress, executor)
+    return checked(answer(space, state, objective, prices))
 
 
-def checked(result: Record) -> Record:
+def checked(result: SearchAnswer) -> SearchAnswer:
     """Return a result that has rows. Raises ``InfeasibleError`` where it has none."""
     if result["reason"]:
         raise InfeasibleError(result["reason"])
     return result
 
 
-def answer(space: Space, found: Found, objective: str, prices: Prices = FREE) -> Record:
-    """Return what was found as `search` does; where nothing fits there are no rows, and ``reason`` says why."""
-    gpus = space.gpus
-    rows = [_row(space, place, prices) for place in found.best.places]
-    misses = [_row(space, place, prices) for place, score in zip(found.unfit.places, found.unfit.scores, strict=True)
-              if rows and score < found.best.scores[0]]  # fmt: skip
-    meta = _meta(space, found, gpus, objective)
-    reason = None if found.feasible else why_nothing(space, found, gpus)
-    return {"meta": meta, "rows": rows, "near_misses": misses, "front": front(found), "reason": reason}
+def answer(space: SearchSpace, state: SearchState, objective: str, prices: Prices = FREE) -> SearchAnswer:
+    """Return what was seen as `search` does; where nothing fits there are no rows, and ``reason`` says why."""
+    rows = [_row(space, place, prices) for place in state.best.places]
+    misses = [_row(space, place, prices) for place, score in zip(state.unfit.places, state.unfit.scores, strict=True)
+              if rows and score < state.best.scores[0]]  # fmt: skip
+    return {
+        "meta": _meta(space, state, objective), "rows": rows, "near_misses": misses, "front": front(state),
+        "reason": None if state.feasible else why_nothing(space, state),
+        "best": _best(space, state.best.places[0]) if rows else None,
+    }  # fmt: skip
 
 
 def check_question(study: Study, name: str, top: int) -> Objective:
@@ -118,83 +142,98 @@ def check_question(study: Study, name: str, top: int) -> Objective:
 
 def _check_model(study: Study, objective: str) -> None:
     """Raise ``ConfigError`` where there is no search of a cost model, or none for an objective."""
-    name = PHASES.get(str(study.fixed.get("phase")), study.cost_model or DEFAULT_COST_MODEL)
-    if name in COST_MODELS and name not in (DEFAULT_COST_MODEL, FOUNDATION):
-        raise ConfigError(f"a search knows the layouts of {DEFAULT_COST_MODEL} and {FOUNDATION}, not those of {name}; "
+    name = study.cost_model or DEFAULT_COST_MODEL
+    if name not in COST_MODELS:
+        return  # told when the plan is made
+    model = phase_of(COST_MODELS[name], study.fixed.get("phase"))
+    if model.space is None:
+        able = " and ".join(each.name for each in COST_MODELS.values() if each.space)
+        raise ConfigError(f"a search knows the layouts of {able}, not those of {model.name}; "
                           "list them in a study and rank them: compcomm sweep STUDY --top N")  # fmt: skip
-    if name == FOUNDATION and objective not in TIMES:
-        raise ConfigError(f"--objective {objective}: layouts of {FOUNDATION} are searched by time "
-                          f"({one_of(TIMES)})")  # fmt: skip
+    if objective not in model.space.objectives:
+        raise ConfigError(f"--objective {objective}: layouts of {model.name} are searched by "
+                          f"{one_of(model.space.objectives)}")  # fmt: skip
 
 
-def step_at(space: Space, place: Place) -> Step:
+def step_at(space: SearchSpace, place: Place) -> SearchableAnswer:
     """Return the step of one layout, alone: the evaluator of a single point."""
     plan, point = space.plan, point_of(space, place)
     fixed = {**plan.grid.fixed, **point}
-    return cast(Step, replace(plan, grid=replace(plan.grid, fixed=fixed, axes=())).evaluate(()))
+    return cast(SearchableAnswer, replace(plan, grid=replace(plan.grid, fixed=fixed, axes=())).evaluate(()))
 
 
-def _row(space: Space, place: Place, prices: Prices) -> Record:
-    step, point = step_at(space, place), point_of(space, place)
-    known = {**point, "gpus": int(step.gpus), "dp": int(step.dp), "accumulation": int(step.accumulation),
-             "global_batch": int(step.global_batch)}  # fmt: skip
-    row = {name: known[name] for name in (*LAYOUT, *(n for n in known if n not in LAYOUT)) if name in known}
-    row |= {name: float(COLUMNS[name].of(step)) for name in RESULTS}
-    if not np.isnan(step.run_tokens):
-        row |= {name: float(COLUMNS[name].of(step)) for name in ("days", "gpu_hours")}
-    numbers = (float(n) for n in (step.step_s, step.gpus, step.step_tokens, step.run_tokens))
-    return row | costs(prices, *numbers)
+def _about(space: SearchSpace) -> tuple[CostModel, LayoutSpace]:
+    model = space.plan.model
+    if model.space is None:
+        raise TypeError(f"{model.name} has no layouts to search")
+    return model, model.space
 
 
-def _meta(space: Space, found: Found, gpus: int, objective: str) -> Record:
+def _number(of: Array) -> float:
+    return float(to_float(of))
+
+
+def _row(space: SearchSpace, place: Place, prices: Prices) -> Row:
+    step, point, (model, about) = step_at(space, place), point_of(space, place), _about(space)
+    derived = {name: int(_number(of(step))) for name, of in model.derived.items() if name in about.layout}
+    known: dict[str, Value] = {"global_batch": space.plan.grid.fixed["global_batch"], **derived, **point}
+    row: Row = {
+        name: known[name] for name in (*about.layout, *(n for n in known if n not in about.layout)) if name in known
+    }
+    run = space.plan.grid.fixed.get("tokens")
+    names = (*about.results, *(RUN if run is not None else ()))
+    row |= {name: _number(model.columns[name].of(step)) for name in names}
+    step_tokens = row["tokens_per_s"] * row["step_s"]
+    return row | costs(prices, row["step_s"], row["gpus"], step_tokens, float(run) if run is not None else np.nan)
+
+
+def _best(space: SearchSpace, place: Place) -> BestRecord:
+    """Return the parts of a layout's step and memory."""
+    step, (model, about) = step_at(space, place), _about(space)
+    parts = {said: _number(model.columns[name].of(step)) for said, name in about.parts.items()}
+    return {"step_s": _number(step.step_s), "parts": parts, "memory": step.memory_record()}
+
+
+def _meta(space: SearchSpace, state: SearchState, objective: str) -> Record:
     plan, study = space.plan, space.study
     brought = {n: v for n, v in (study.model.fields if study.model else {}).items() if n in plan.model.fields}
-    best = float(found.best.scores[0]) if found.feasible else np.nan
-    within = {str(percent): found.landscape.within(best, percent) for percent in FLAT}
+    best = float(state.best.scores[0]) if state.feasible else np.nan
+    within = {str(percent): state.landscape.within(best, percent) for percent in FLAT}
     hardware = {profile.name: {"title": profile.title, "sha256": profile.sha256} for profile in plan.grid.profiles}
-    searched = {name: sorted(set(column.tolist())) for name, column in space.table.items()}
     choices = {name: list(values) for name, values in space.choices.items() if len(values) > 1}
     return {
         **identity(), "command": "search", "title": study.title, "cost_model": plan.model.name,
         "study_sha256": study.sha256(), "hardware": hardware, "model": study.model.name if study.model else None,
-        "model_fields": brought, "gpus": gpus, "objective": objective,
+        "model_fields": brought, "gpus": space.gpus, "objective": objective,
         "fixed": {name: value for name, value in sorted(study.fixed.items()) if name in plan.model.fields},
-        "searched": {**searched, **choices, "placement": list(space.placements)},
-        "candidates": found.candidates, "feasible": found.feasible, "within_percent": within,
-        "dropped": dict(sorted({**space.dropped, **found.reasons}.items())), "interrupted": found.interrupted,
+        "searched": {**space.tried, **choices, **({"placement": list(space.placements)} if space.placements else {})},
+        "candidates": state.candidates, "feasible": state.feasible, "within_percent": within,
+        "dropped": dict(sorted({**space.dropped, **state.reasons}.items())), "notes": notes(plan),
+        "interrupted": state.interrupted,
     }  # fmt: skip
 
 
-def front(found: Found) -> list[Record]:
+def front(state: SearchState) -> list[FrontPoint]:
     """Return the scores and memory of feasible layouts that no other beats in both, most memory first."""
-    land = found.landscape
+    land = state.landscape
     return [{"score": float(score), "memory_gib": float(memory) / GIB}
             for score, memory in zip(land.scores, land.memory, strict=True)]  # fmt: skip
 
 
-def why_nothing(space: Space, found: Found, gpus: int) -> str:
+def why_nothing(space: SearchSpace, state: SearchState) -> str:
     """Return why nothing fits, with the nearest miss and what would have to change."""
-    if not found.candidates or found.leanest is None:
-        broken = "; ".join(sorted({**space.dropped, **found.reasons}))
-        return f"no layout on {gpus} devices keeps every rule: {broken}"
-    step, point = step_at(space, found.leanest), point_of(space, found.leanest)
-    has = float(step.hardware.memory_capacity) / GIB
+    gpus = space.gpus
+    if not state.candidates or state.leanest is None:
+        broken = "; ".join(sorted({**space.dropped, **state.reasons}))
+        return f"no layout on {gpus:,} devices {_about(space)[1].why_none}: {broken}"
+    point, has = point_of(space, state.leanest), _number(step_at(space, state.leanest).memory_capacity) / GIB
     layout = ", ".join(f"{name} {value}" for name, value in point.items() if name != "placement" and value != 1)
-    needs = found.least_bytes / GIB
-    return (f"none of {found.candidates:,} layouts on {gpus} devices fits: the nearest ({layout}) needs {needs:.1f} "
+    needs = state.least_bytes / GIB
+    return (f"none of {state.candidates:,} layouts on {gpus:,} devices fits: the nearest ({layout}) needs {needs:.1f} "
             f"GiB of {has:.1f}; it would take {needs / has:.2f} times the memory, or more devices")  # fmt: skip
 
 
-def breakdown(study: Study, row: Record) -> Record:
-    """Return the full explanation of a row's layout (see `comp_comm.sweep.point.explain`)."""
-    from comp_comm.sweep.point import point_of as plan_of
-
-    known = {name: value for name, value in row.items() if name in FIELDS and name not in ("dp", "accumulation")}
-    _, step = plan_of(replace(study, axes=(), fixed={**study.fixed, **known}))
-    return explain_step(step)
-
-
-def side_by_side(places: Sequence[Mapping[str, Value]], results: Sequence[Record]) -> list[Record]:
+def side_by_side(places: Sequence[Mapping[str, Value]], results: Sequence[SearchAnswer]) -> list[Row]:
     """Return the best of several searches side by side, with the speed-up over the first that fits.
 
     Efficiency is over the first on the same hardware: tokens a second and device beside those of it. ``places`` say
@@ -208,17 +247,18 @@ def side_by_side(places: Sequence[Mapping[str, Value]], results: Sequence[Record
     rows = []
     base: dict[tuple[Value, ...], float] = {}
     for place, result in zip(places, results, strict=True):
-        meta, best = result["meta"], result["rows"][0] if result["rows"] else dict.fromkeys(first)
+        meta = result["meta"]
+        best: Row = result["rows"][0] if result["rows"] else dict.fromkeys(first)
         gpus = meta["gpus"]
         speedup = best["tokens_per_s"] / first["tokens_per_s"] if result["rows"] else None
         same = tuple(value for name, value in place.items() if name != "gpus")
         each = best["tokens_per_s"] / gpus if result["rows"] else None
         efficiency = each / base.setdefault(same, each) if each else None
         known = {**place, "gpus": gpus}
-        found = {name: value for name, value in best.items() if name not in known}
-        rows.append({**known, **found, "speedup": speedup, "efficiency": efficiency, "candidates": meta["candidates"],
+        others = {name: value for name, value in best.items() if name not in known}
+        rows.append({**known, **others, "speedup": speedup, "efficiency": efficiency, "candidates": meta["candidates"],
                      "feasible": meta["feasible"], "reason": result["reason"]})  # fmt: skip
     return rows
 
 
-__all__ = ["Prices", "breakdown", "front", "search", "side_by_side"]
+__all__ = ["Prices", "SearchAnswer", "front", "search", "side_by_side"]

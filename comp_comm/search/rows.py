@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.configs.axes import Axis, Column
-from comp_comm.costmodels.complete import Step
+from comp_comm.choices import GROUPS
+from comp_comm.configs.axes import Axis, AxisColumn
+from comp_comm.costmodels.layout_space import Columns, Degrees, SearchableAnswer, rows_of
 from comp_comm.errors import ConfigError
-from comp_comm.formulas.arrays import Index, to_float
-from comp_comm.layout import Layout
-from comp_comm.search.degrees import Columns
+from comp_comm.formulas.arrays import Index, to_float, unwarned
 from comp_comm.sweep.plan import Plan
-from comp_comm.words import GROUPS
 
 RULED_ROWS = 2**15  # whose rules are looked at together
 MAX_PLACED = 100_000_000
@@ -24,14 +22,18 @@ Mask = NDArray[np.bool_]
 Part = tuple[NDArray[np.intp], tuple[slice, ...]]  # rows, and the part of every axis of choices that has an effect
 
 
-def axis_of(table: Columns) -> Axis:
-    """Return a table as an axis."""
-    rows = np.arange(len(table["tp"]), dtype=np.int32)
-    return Axis({name: Column(to_float(column), rows) for name, column in table.items()})
+def axis_of(degrees: Degrees) -> Axis:
+    """Return a table of degrees as an axis."""
+    rows = np.arange(rows_of(degrees.columns), dtype=np.int32)
+    return Axis({name: _column(degrees, name, rows) for name in degrees.columns})
+
+
+def _column(degrees: Degrees, name: str, rows: NDArray[np.int32]) -> AxisColumn:
+    return AxisColumn(to_float(degrees.columns[name]), rows, degrees.words.get(name, ()))
 
 
 @dataclass
-class Lawful:
+class LawfulRows:
     """Rows that keep every rule, which values of each choice go with them, and whether more is to be looked at."""
 
     rows: Mask
@@ -56,89 +58,94 @@ class Lawful:
 
     def ranges(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         """Return from which value to which each choice goes, for each row; all of them where some between do not."""
-        found = []
+        ranges = []
         for values in self.values:
             begin, end = values.argmax(axis=0), len(values) - values[::-1].argmax(axis=0)
             gaps = values.sum(axis=0) != end - begin
             self.ruled = self.ruled or bool((gaps & self.rows).any())
-            found.append((np.where(gaps, 0, begin), np.where(gaps, len(values), end)))
-        return found
+            ranges.append((np.where(gaps, 0, begin), np.where(gaps, len(values), end)))
+        return ranges
 
 
-def lawful_rows(plan: Plan, dropped: dict[str, int]) -> Lawful:
+def lawful_rows(plan: Plan, dropped: dict[str, int]) -> LawfulRows:
     """Return the rows of a plan's last axis that keep every rule with some choices; others are counted in ``dropped``.
 
     A rule about one choice says which of its values go with a row; one about several is left to be looked at later.
     """
     *choices, last = plan.grid.axes
-    found = Lawful(np.ones(len(last), bool), [np.ones((len(axis), len(last)), bool) for axis in choices])
+    lawful = LawfulRows(np.ones(len(last), bool), [np.ones((len(axis), len(last)), bool) for axis in choices])
     for begin in range(0, len(last), RULED_ROWS):
         part = slice(begin, begin + RULED_ROWS)
-        scenario, broken = plan.grid.scenario((*(slice(None) for _ in choices), part), share=False)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            step = cast(Step, plan.model.evaluate(replace(scenario, violations=broken)))
-            rules = [rule for rule in step.layout_violations if rule.wrong]
-        found.ruled = found.ruled or step.may_lack
+        answer = cast(SearchableAnswer, plan.evaluate_alone((*(slice(None) for _ in choices), part)))
+        with unwarned():
+            rules = [rule for rule in answer.layout_violations if rule.wrong]
+        lawful.ruled = lawful.ruled or answer.may_lack
         for rule in rules:
-            lost = found.add(
+            lost = lawful.add(
                 rule.broken.reshape((1,) * (len(plan.grid.axes) - rule.broken.ndim) + rule.broken.shape), part
             )
             if lost:
                 dropped[rule.reason] = dropped.get(rule.reason, 0) + lost
-    return found
+    return lawful
 
 
-def parts_of(plan: Plan, lawful: Lawful) -> list[Part]:
+def parts_of(plan: Plan, lawful: LawfulRows) -> list[Part]:
     """Return rows of a plan's last axis in parts that go with the same values of the choices.
 
     A choice without an effect would only name a layout again: of its values the first is enough.
     """
     *choices, _ = plan.grid.axes
     rows = np.flatnonzero(lawful.rows)
-    here: Index = (*(slice(0, 1) for _ in choices), rows)
-    idle = _idle(cast(Step, plan.model.evaluate(plan.grid.scenario(here, share=False)[0])).layout)
-    code, every = np.zeros(rows.size, np.intp), []
+    simplest: Index = (*(slice(0, 1) for _ in choices), rows)
+    idle = cast(SearchableAnswer, plan.evaluate_alone(simplest)).idle_choices()
+    code, ranges = np.zeros(rows.size, np.intp), []
     for axis, (begin, end) in zip(choices, lawful.ranges(), strict=True):
         begin, end = begin[rows], end[rows]
         for name in idle.keys() & axis.values.keys():
             end = np.where(idle[name].reshape(-1), begin + 1, end)
         code = code * (len(axis) + 1) ** 2 + begin * (len(axis) + 1) + end
-        every.append((begin, end))
-    found = []
+        ranges.append((begin, end))
+    parts = []
     for each in np.unique(code).tolist():
-        here_rows = np.flatnonzero(code == each)
-        used = (slice(int(begin[here_rows[0]]), int(end[here_rows[0]])) for begin, end in every)
-        found.append((rows[here_rows], tuple(used)))
-    return found
+        alike = np.flatnonzero(code == each)
+        used = (slice(int(begin[alike[0]]), int(end[alike[0]])) for begin, end in ranges)
+        parts.append((rows[alike], tuple(used)))
+    return parts
 
 
-def _idle(layout: Layout) -> dict[str, NDArray[np.bool_]]:
-    """Return where each choice has no effect, by what it is about."""
-    tp, cp, pp, ep = (to_float(size) == 1 for size in (layout.tp, layout.cp, layout.pp, layout.ep))
-    alone = layout.replicas == 1  # experts may have replicas all the same, which ZeRO does not shard
-    return {"sp": tp, "overlap_tp": tp, "cp_comm": cp, "overlap_pp": pp, "schedule": pp, "zero": alone,
-            "overlap_dp": alone & (layout.expert_replicas <= 1), "overlap_ep": ep}  # fmt: skip
+def unplaced_rows(degrees: Degrees, parts: list[Part]) -> tuple[Axis, list[int]]:
+    """Return every row of every part as an axis, and where on it each part begins."""
+    kept = [rows.astype(np.int32) for rows, _ in parts]
+    rows = np.concatenate(kept) if kept else np.zeros(0, np.int32)
+    begins = np.cumsum([0, *(part.size for part in kept)])[:-1]
+    return Axis({name: _column(degrees, name, rows) for name in degrees.columns}), begins.tolist()
 
 
-def placed_rows(table: Columns, gpus: int, parts: list[Part], placements: tuple[str, ...]) -> tuple[Axis, list[int]]:
+def placed_rows(degrees: Degrees, gpus: int, parts: list[Part], placements: tuple[str, ...]) -> tuple[Axis, list[int]]:
     """Return every row of every part with every placement, as an axis, and where on it each part begins.
 
     Rows that a placement before it lays out alike are left out.
     """
-    tp, cp, pp = (table[name] for name in ("tp", "cp", "pp"))
-    sizes = {"tp": tp, "cp": cp, "dp": gpus // (tp * cp * pp), "pp": pp}
-    many = sum(((sizes[name] > 1) << place for place, name in enumerate(GROUPS)), np.zeros(tp.size, np.intp))
+    table = degrees.columns
+    many = _many(table, gpus)
     firsts = first_names(placements)
     kept = [rows[first[many[rows]]].astype(np.int32) for rows, _ in parts for first in firsts]
     if sum(rows.size for rows in kept) > MAX_PLACED:
         raise ConfigError(f"more than {MAX_PLACED:,} rows of degrees and placements: pin some of them")
     lengths = [part.size for part in kept]
     rows = np.concatenate(kept) if kept else np.zeros(0, np.int32)
-    columns: dict[str, Any] = {name: Column(to_float(column), rows) for name, column in table.items()}
     codes = np.repeat(np.arange(len(kept), dtype=np.int32) % max(len(firsts), 1), lengths).astype(np.int8)
     ends = np.cumsum([0, *lengths])[:: len(firsts)]
-    axis = Axis({**columns, "placement": Column(to_float(np.arange(len(placements))), codes, placements)})
+    columns = {name: _column(degrees, name, rows) for name in table}
+    axis = Axis({**columns, "placement": AxisColumn(to_float(np.arange(len(placements))), codes, placements)})
     return axis, ends[:-1].tolist()
+
+
+def _many(table: Columns, gpus: int) -> NDArray[np.intp]:
+    """Return which groups of each row have several devices, a bit each."""
+    tp, cp, pp = (table[name] for name in ("tp", "cp", "pp"))
+    sizes = {"tp": tp, "cp": cp, "dp": gpus // (tp * cp * pp), "pp": pp}
+    return sum(((sizes[name] > 1) << place for place, name in enumerate(GROUPS)), np.zeros(tp.size, np.intp))
 
 
 @cache

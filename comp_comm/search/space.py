@@ -11,29 +11,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from comp_comm.configs.axes import Axis
+from comp_comm.choices import Placement
+from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.configs.study import Study
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
+from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutSpace, Question, rows_of
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
-from comp_comm.search.degrees import TABLE, Columns, join_degrees
-from comp_comm.search.rows import axis_of, lawful_rows, parts_of, placed_rows
+from comp_comm.formulas.arrays import to_float
+from comp_comm.search.rows import axis_of, lawful_rows, parts_of, placed_rows, unplaced_rows
 from comp_comm.sweep.blocks import extent
 from comp_comm.sweep.plan import Plan, make_plan
-from comp_comm.words import PLACEMENTS
-
-# Choices that are searched unless a study fixes them, with what is tried.
-OPEN: dict[str, tuple[Value, ...]] = {
-    "zero": (0, 1, 2, 3),
-    "recompute": ("none", "selective", "full"),
-    "sp": ("off", "on"),
-}
-CHOICES = (*OPEN, "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "schedule", "cp_comm", "uneven_stages",
-           "kv_replication", "offload_optimizer", "kernels", "attention_kernel", "collective_algorithm")  # fmt: skip
-OF_OTHERS = ("dp_shard", "recompute_layers")  # fit some degrees and choices, not those of the simplest layout
 
 
 @dataclass(frozen=True)
-class Space:
+class SearchSpace:
     """What is searched: a plan over choices and a table of degrees and placements; and why rows fell out.
 
     ``table`` are the degrees alone: its rows are joined with each of the ``placements``, but for those that one before
@@ -53,6 +45,14 @@ class Space:
     dropped: dict[str, int]
 
     @property
+    def tried(self) -> dict[str, list[Value]]:
+        """The values of each tied field that are tried."""
+        words = {name: values.words for name, values in self.plan.grid.axes[-1].values.items()
+                 if isinstance(values, AxisColumn)}  # fmt: skip
+        return {name: list(words[name]) if words.get(name) else sorted(set(column.tolist()))
+                for name, column in self.table.items()}  # fmt: skip
+
+    @property
     def rows(self) -> int:
         """Rows of degrees and placements."""
         return len(self.plan.grid.axes[-1])
@@ -69,48 +69,85 @@ class Space:
             yield begin, end, choices
 
 
-def make_space(study: Study, gpus: int) -> Space:
+def make_space(study: Study, gpus: int) -> SearchSpace:
     """Return the layouts of a study's model on ``gpus`` devices.
 
     A field of the layout that the study fixes is pinned; one with a list or a range takes only those values. Raises
     ``ConfigError`` with everything wrong with the study.
     """
+    about = _layout_space(study)
     given = {name: tuple(values) for axis in study.axes for name, values in axis.values.items()}
-    others = sorted(set(given) - set(TABLE) - set(CHOICES) - {"placement", "gpus"})
-    for name in others:
+    choosable = (*about.open, *about.choices)
+    _check(study, about, set(given) - {*about.table, *choosable, "placement", "gpus"})
+    plan = _simplest(study, about)
+    listed = {name: given.get(name) or _fixed(study, name) for name in (*about.table, *choosable, "placement")}
+    hardware = plan.grid.scenario(())[0].hardware
+    question = Question(plan.grid.fixed, gpus, listed, float(to_float(hardware.tiers[0].domain)))
+    degrees = about.degrees(question)
+    if not rows_of(degrees.columns):
+        raise ConfigError(_no_degrees(about, gpus, degrees))
+    choices = {name: listed[name] or about.open.get(name, ()) for name in choosable}
+    choices = {name: values for name, values in choices.items() if values}
+    placements = tuple(dict.fromkeys(map(str, listed["placement"] or Placement.words()))) if about.placed else ()
+    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp")} | {
+        "gpus": gpus
+    }
+    fixed |= {name: study.fixed[name] for name in about.of_others if name in study.fixed}
+    fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
+    axes = [Axis({name: values}) for name, values in choices.items() if len(values) > 1]
+    return _placed(study, gpus, replace(plan, grid=replace(plan.grid, fixed=fixed, axes=(*axes, axis_of(degrees)))),
+                   degrees, placements, choices)  # fmt: skip
+
+
+def _placed(study: Study, gpus: int, plan: Plan, degrees: Degrees, placements: tuple[str, ...],
+            choices: dict[str, tuple[Value, ...]]) -> SearchSpace:  # fmt: skip
+    """Return the space of rows that keep every rule, with every placement."""
+    dropped, fixed = dict(degrees.dropped), plan.grid.fixed
+    one_place = {**fixed, "placement": placements[0]} if placements else fixed
+    first = replace(plan, grid=replace(plan.grid, fixed=one_place))
+    lawful = lawful_rows(first, dropped)
+    parts = parts_of(first, lawful)
+    rows = placed_rows(degrees, gpus, parts, placements) if placements else unplaced_rows(degrees, parts)
+    last, begins = rows
+    plan = replace(plan, grid=replace(plan.grid, axes=(*plan.grid.axes[:-1], last)))
+    used = tuple((begin, choice) for begin, (_, choice) in zip(begins, parts, strict=True))
+    return SearchSpace(study, gpus, plan, degrees.columns, placements, used, lawful.ruled, choices, dropped)
+
+
+def _layout_space(study: Study) -> LayoutSpace:
+    """Return what a search of a study's cost model tries."""
+    name = study.cost_model or DEFAULT_COST_MODEL
+    model = COST_MODELS.get(name, COST_MODELS[DEFAULT_COST_MODEL])  # an unknown one is told when the plan is made
+    space = phase_of(model, study.fixed.get("phase")).space or COST_MODELS[DEFAULT_COST_MODEL].space
+    if space is None:
+        raise ConfigError(f"a search does not know the layouts of {name}")
+    return space
+
+
+def _check(study: Study, about: LayoutSpace, others: set[str]) -> None:
+    """Note what a study asks for that is no part of a layout, or follows from others; and a batch that is missing."""
+    for name in sorted(others):
         study.problem(name, f"{name} is no part of a layout to search; give it one value")
-    for name in ("dp", "accumulation"):
+    for name, instead in about.derived.items():
         if name in study.origins:
-            study.problem(name, f"{name} follows from the others in a search; pin tp, cp, pp or micro_batch instead")
+            study.problem(name, f"{name} follows from the others in a search; {instead}")
+    listed = {name: values for axis in study.axes for name, values in axis.values.items()}
+    for name, (other, word) in about.needs_word.items():
+        if name in study.origins and word not in (*listed.get(other, ()), study.fixed.get(other)):
+            study.problem(name, f"{name} is for {other} {word}")
     if "global_batch" not in study.fixed:
         study.problem("global_batch", "'global_batch' is missing: sequences in a step, over all replicas")
-    plan = _plan(study)
-    allowed = {name: given.get(name) or _fixed(study, name) for name in (*TABLE, *CHOICES, "placement")}
-    table, dropped = join_degrees(plan, gpus, allowed)
-    if not len(table["tp"]):
-        why = "; ".join(f"{reason} ({count:,} tried)" for reason, count in dropped.items())
-        raise ConfigError(f"no layout divides {gpus} devices, the batch and the model: {why or 'nothing to try'}")
-    choices = {name: allowed[name] or OPEN.get(name, ()) for name in CHOICES}
-    choices = {name: values for name, values in choices.items() if values}
-    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*TABLE, "dp")} | {"gpus": gpus}
-    fixed |= {name: study.fixed[name] for name in OF_OTHERS if name in study.fixed}
-    axes = [Axis({name: values}) for name, values in choices.items() if len(values) > 1]
-    fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
-    placements = tuple(dict.fromkeys(map(str, allowed["placement"] or PLACEMENTS)))
-    first = replace(plan.grid, fixed={**fixed, "placement": placements[0]}, axes=(*axes, axis_of(table)))
-    lawful = lawful_rows(replace(plan, grid=first), dropped)
-    found = parts_of(replace(plan, grid=first), lawful)
-    last, begins = placed_rows(table, gpus, found, placements)
-    plan = replace(plan, grid=replace(plan.grid, fixed=fixed, axes=(*axes, last)))
-    parts = tuple((begin, used) for begin, (_, used) in zip(begins, found, strict=True))
-    return Space(study, gpus, plan, table, placements, parts, lawful.ruled, choices, dropped)
 
 
-def _plan(study: Study) -> Plan:
+def _simplest(study: Study, about: LayoutSpace) -> Plan:
     """Return the plan of one simple layout of the study: what is wrong with the model or the hardware is said here."""
-    alone = {"gpus": 1, "tp": 1, "cp": 1, "pp": 1, "vpp": 1, "ep": 1, "micro_batch": 1, "dp": 1}
-    fixed = {name: value for name, value in study.fixed.items() if name not in (*TABLE, "gpus", *OF_OTHERS)}
-    return make_plan(replace(study, axes=(), fixed={**fixed, **alone}))
+    fixed = {name: value for name, value in study.fixed.items() if name not in (*about.table, "gpus", *about.of_others)}
+    return make_plan(replace(study, axes=(), fixed={**fixed, **about.alone}))
+
+
+def _no_degrees(about: LayoutSpace, gpus: int, degrees: Degrees) -> str:
+    why = "; ".join(f"{reason} ({count:,} tried)" for reason, count in degrees.dropped.items())
+    return f"no layout divides {gpus} devices, the batch and the model: {why or about.why_none}"
 
 
 def _fixed(study: Study, name: str) -> tuple[Value, ...]:

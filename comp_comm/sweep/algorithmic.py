@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from comp_comm.choices import CountedGemms, Precision
 from comp_comm.configs.model_file import Model, load_model
 from comp_comm.errors import ConfigError
-from comp_comm.fields import FIELDS, PRECISION_BYTES
+from comp_comm.fields import FIELDS
 from comp_comm.formulas import edges, scaling
 from comp_comm.formulas.arrays import Array, to_float
-from comp_comm.transformer import GEMM_COUNTS
+from comp_comm.transformer import gemm_count
 
 # Table 4 of arXiv:2302.02825, in its order; Eq 10 is about those that came after Megatron-LM (Fig 9).
 TABLE_4 = (
@@ -49,7 +50,7 @@ def edge_table(
     for model, wide in zip(loaded, hidden, strict=True):
         if tp is not None and wide % tp:
             raise ConfigError(f"tp {tp} does not divide the hidden dimension of {model.name} ({wide:.0f})")
-    gemms, size = GEMM_COUNTS[count], PRECISION_BYTES[precision]
+    gemms, size = gemm_count(CountedGemms.of(count)), Precision.of(precision).size
     alone = edges.amdahl_edge(hidden, seq_len, 1, size, *gemms)
     edge = alone / degree
     slack = edges.slack_advantage(seq_len, micro_batch, size)

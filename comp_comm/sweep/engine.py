@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from comp_comm.configs.axes import Axis
 from comp_comm.costmodels import Answer
 from comp_comm.errors import CompcommError
-from comp_comm.formulas.arrays import Array, Index
+from comp_comm.formulas.arrays import Array, Index, unwarned
 from comp_comm.sweep.blocks import Block, box_count, box_size, extent, inside, nth_box, slab_size, slabs
 from comp_comm.sweep.plan import FEASIBLE, REASON, Plan
 
@@ -42,7 +42,7 @@ class _Tile:
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column on the axes it depends on."""
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        with unwarned():
             if name in self.plan.made:
                 return np.asarray(self.plan.made[name].of(self.answer))
             if name == FEASIBLE:
@@ -262,7 +262,7 @@ def _box(plan: Plan) -> list[int]:
     """Return the box in which to rank: the cost model itself tells which axes its arrays have."""
     shape = plan.grid.shape
     answer = plan.evaluate(tuple(slice(0, 2) for _ in shape))
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+    with unwarned():
         arrays = [np.asarray(array) for array in answer.arrays()]
     supports = {tuple(n > 1 for n in array.shape) or (False,) * len(shape) for array in arrays}
     return box_size(shape, sorted(supports), BLOCK_NUMBERS, BOX_POINTS)
@@ -295,7 +295,8 @@ def _points(plan: Plan, columns: Sequence[str], flat: NDArray[np.int64]) -> Iter
 
 def reasons(plan: Plan) -> set[str]:
     """Return the rules that points of the grid break, on a sample of it."""
-    return {violation.reason for violation in plan.evaluate(_sample(plan)).violations if violation.broken.any()}
+    with unwarned():
+        return {violation.reason for violation in plan.evaluate(_sample(plan)).violations if violation.broken.any()}
 
 
 __all__ = ["Best", "Ranking", "Rows", "block_count", "nth_rows", "ranked_blocks", "reasons", "row_blocks"]

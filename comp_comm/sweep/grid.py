@@ -9,23 +9,24 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.configs.axes import Axis, Column
+from comp_comm.choices import CountedGemms, Precision
+from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.costmodels import CostModel, Scenario
 from comp_comm.costmodels.mesh import Mesh
-from comp_comm.costmodels.near import PLACED, PLACEMENT, Near, Shared, Sharing
 from comp_comm.costmodels.scenario import WhatIf
-from comp_comm.fields import FIELDS, PRECISION_BYTES, Value
+from comp_comm.fields import FIELDS, Value
 from comp_comm.formats import make_formats
-from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
+from comp_comm.formulas.arrays import Array, Index, take, to_float
 from comp_comm.formulas.scaling import next_divisor, required_tp
 from comp_comm.formulas.transformer import core_parameters
 from comp_comm.hardware.evolution import domain_rules, evolve
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import BASE_TIMING, Profile
-from comp_comm.layout import Layout, resolved_layout
-from comp_comm.sweep.distinct import Table, distinct_rows
+from comp_comm.layout import Layout
 from comp_comm.sweep.machines import Machines, build_machines
-from comp_comm.transformer import GEMM_COUNTS, GemmCount, Transformer
+from comp_comm.texts import Texts
+from comp_comm.transformer import GemmCount, Transformer
+from comp_comm.units import GIB
 from comp_comm.violation import Violation
 
 EVOLUTION = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "latency")
@@ -33,7 +34,6 @@ HARDWARE = "hardware"
 FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision")
 # The base model of Eq 10 (Megatron-LM BERT 3.9B) ran on V100 with 32 GiB.
 BASE_MEMORY = 32 * 2**30
-SHARED_POINTS = 2**20  # of rows that points share: so many are worked out together
 Noun = TypeVar("Noun", Transformer, Layout, WhatIf, Mesh)
 
 
@@ -76,7 +76,7 @@ class Grid:
         """Return the axis a field moves along, None where it is fixed."""
         return next((i for i, axis in enumerate(self.axes) if name in axis.values), None)
 
-    def labels(self, name: str) -> tuple[Value, ...] | Column:
+    def labels(self, name: str) -> tuple[Value, ...] | AxisColumn:
         """Return the values of a field in the order of its codes."""
         axis = self.axis_of(name)
         if axis is not None:
@@ -91,7 +91,7 @@ class Grid:
         """Return the distinct words of a choice in the order of its codes, its default where it is not given."""
         if name not in self._words:
             labels = self.labels(name)
-            if isinstance(labels, Column):
+            if isinstance(labels, AxisColumn):
                 return labels.words
             labels = labels or tuple(filter(None, [self.model.default(name)]))
             self._words[name] = tuple(dict.fromkeys(map(str, labels)))
@@ -103,8 +103,8 @@ class Grid:
         arrays: dict[str, NDArray[Any]] = {}
         for name in self.names:
             axis, labels = self.axis_of(name), self.labels(name)
-            words = name == HARDWARE or FIELDS[name].kind == "choice"
-            if isinstance(labels, Column) or (labels and labels[0] == "required"):
+            words = self._worded(name)
+            if isinstance(labels, AxisColumn) or (labels and labels[0] == "required"):
                 continue
             if axis is None:
                 arrays[name] = np.asarray(0) if words else to_float(float(labels[0]))
@@ -123,10 +123,10 @@ class Grid:
         return np.asarray([place[label] for label in labels], np.float64)
 
     @cached_property
-    def _columns(self) -> dict[str, tuple[int, Column]]:
+    def _columns(self) -> dict[str, tuple[int, AxisColumn]]:
         """Columns of an axis, whose numbers are made for a block at a time."""
-        found = ((name, i, values) for i, axis in enumerate(self.axes) for name, values in axis.values.items())
-        return {name: (i, values) for name, i, values in found if isinstance(values, Column)}
+        listed = ((name, i, values) for i, axis in enumerate(self.axes) for name, values in axis.values.items())
+        return {name: (i, values) for name, i, values in listed if isinstance(values, AxisColumn)}
 
     @cached_property
     def machines(self) -> Machines:
@@ -137,6 +137,11 @@ class Grid:
     def _preset(self) -> str | None:
         return BASE_TIMING if self.model.base_timing else None
 
+    @staticmethod
+    def _worded(name: str) -> bool:
+        """Return whether a field's values are words, and its numbers codes of them."""
+        return name == HARDWARE or FIELDS[name].kind in ("choice", "text")
+
     def values(self, name: str, index: Index) -> NDArray[Any]:
         """Return a field's numbers (codes for words) on a block, its default where the study does not give it."""
         if name in self._arrays:
@@ -144,12 +149,12 @@ class Grid:
         if name in self._columns:
             axis, column = self._columns[name]
             return column.numbers(index[axis]).reshape([-1 if i == axis else 1 for i in range(len(self.axes))])
-        if name == HARDWARE or FIELDS[name].kind == "choice":
+        if self._worded(name):
             return np.asarray(0)
         default = self.model.default(name)
         return to_float(np.nan if default is None else float(default))
 
-    def _hardware(self, index: Index) -> tuple[Hardware, tuple[Violation, ...]]:
+    def hardware(self, index: Index) -> tuple[Hardware, tuple[Violation, ...]]:
         """Return the hardware of a block, with the factors on it, and the rules broken in making it."""
         codes = (self.values(name, index) for name in (HARDWARE, "precision", "timing"))
         code = self.machines.code(*(np.asarray(part, np.intp) for part in codes))
@@ -158,137 +163,66 @@ class Grid:
         broken = (*self.machines.violations(code), *domain_rules(today, domain))
         return evolve(today, domain=domain, **factors), broken
 
-    def scenario(self, index: Index, share: bool = True) -> tuple[Scenario, tuple[Violation, ...]]:
-        """Return the scenario of a block of the grid, and the rules broken in making it.
-
-        Points ``share`` what many of them have in common, unless they are those many have in common.
-        """
-        hardware, broken = self._hardware(index)
+    def scenario(self, index: Index) -> tuple[Scenario, tuple[Violation, ...]]:
+        """Return the scenario of a block of the grid, and the rules broken in making it."""
+        hardware, broken = self.hardware(index)
         tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
         formats = {name: self.codes(name, index) for name in FORMATS}
         scenario = Scenario(
-            transformer=self._noun(Transformer, index),
-            layout=replace(self._noun(Layout, index), tp=tp),
+            transformer=self.noun(Transformer, index),
+            layout=replace(self.noun(Layout, index), tp=tp),
             hardware=hardware,
             gemm_count=self._gemm_count(index),
             element_bytes=self._message_bytes(index),
             inter_node_slowdown=self.values("inter_node_slowdown", index),
             interference=self.values("interference", index),
             formats=make_formats(*formats.values()),
-            count_causal=self.codes("count_attention", index),
+            count_attention=self.codes("count_attention", index),
             sustained=self.values("sustained", index),
-            framework_bytes=self.values("framework_gib", index) * 2.0**30,
+            framework_bytes=self.values("framework_gib", index) * GIB,
             tokens=self.values("tokens", index),
-            what_if=self._noun(WhatIf, index),
-            mesh=self._noun(Mesh, index),
+            what_if=self.noun(WhatIf, index),
+            mesh=self.noun(Mesh, index),
             output_len=self.values("output_len", index),
             kv_bytes=self._cache_bytes(index),
-            near=self._near(index, self.model.sharing.get("layers")) if share else None,
-            near_states=self._near(index, self.model.sharing.get("states")) if share else None,
         )
         return scenario, (*broken, *violations)
 
-    def _table(self, sharing: Sharing) -> tuple[int, Table] | None:
-        """Return the longest axis and those of its rows that differ in what matters, where they are few."""
-        if sharing.far not in self._tables:
-            self._tables[sharing.far] = self._find_table(sharing)
-        return self._tables[sharing.far]
-
-    def _find_table(self, sharing: Sharing) -> tuple[int, Table] | None:
-        axis = max(range(len(self.axes)), key=lambda i: len(self.axes[i]), default=None)
-        if axis is None:
-            return None
-        along = [WHOLE if i == axis else slice(0, 1) for i in range(len(self.axes))]
-        placed = all(self.axis_of(name) in (None, axis) for name in PLACED)  # elsewhere a row has several places
-        placements, experts = self.words(PLACEMENT), bool(np.any(self.values("experts", (WHOLE,) * len(along)) > 0))
-        far = sharing.fields if placed else sharing.far_fields(placements[0] if len(placements) == 1 else None)
-        if not set(self.axes[axis].values) & set(far):
-            return None
-        columns = [self.values(name, tuple(along)).reshape(-1) for name in self.axes[axis].values if name not in far]
-        if placed:
-            hardware, _ = self._hardware((WHOLE,) * len(along))
-            columns += sharing.places(resolved_layout(self._noun(Layout, tuple(along))), experts, hardware)
-        table = distinct_rows(columns, len(self.axes[axis]))
-        return (axis, table) if 2 * table.first.size <= len(self.axes[axis]) else None
-
-    @cached_property
-    def _tables(self) -> dict[tuple[str, ...], tuple[int, Table] | None]:
-        return {}
-
-    @cached_property
-    def _shared(self) -> dict[Any, Shared]:
-        return {}
-
-    def _near(self, index: Index, sharing: Sharing | None) -> Near | None:
-        """Return the rows that points of a block share, where a table of layouts is one of the axes."""
-        found = self._table(sharing) if sharing else None
-        if found is None or not sharing:
-            return None
-        axis, table = found
-        rows = table.row[index[axis]]
-        others = tuple(WHOLE if i == axis else each for i, each in enumerate(index))
-        if table.first.size * self.points // len(self.axes[axis]) <= SHARED_POINTS:
-            # Few enough for all choices at once: every block takes its part of them.
-            return Near(self._shared_rows(sharing, (WHOLE,) * len(index), found), axis, rows, others)
-        return Near(self._shared_rows(sharing, others, found), axis, rows)
-
-    def _shared_rows(self, sharing: Sharing, others: Index, found: tuple[int, Table]) -> Shared:
-        """Return the scenario of distinct rows for a part of the other axes; the last one is kept."""
-        axis, table = found
-        key = (sharing.far, *((each.start, each.stop) if isinstance(each, slice) else id(each) for each in others))
-        if key not in self._shared:
-            for old in [old for old in self._shared if old[0] == sharing.far]:
-                del self._shared[old]
-            rows: dict[str, Any] = {
-                name: values.part(table.first) if isinstance(values, Column) else tuple(values[i] for i in table.first)
-                for name, values in self.axes[axis].values.items()
-            }
-            axes = (*self.axes[:axis], Axis(rows), *self.axes[axis + 1 :])
-            self._shared[key] = Shared(replace(self, axes=axes).scenario(others, share=False)[0])
-        return self._shared[key]
-
-    def _noun(self, noun: type[Noun], index: Index) -> Noun:
+    def noun(self, noun: type[Noun], index: Index) -> Noun:
         """Return a transformer or a layout of this grid's numbers: its attributes are fields of the cost model."""
         named: dict[str, Any] = {
             item.name: self._number(item.name, index) for item in fields(noun) if item.name in self.model.fields
         }
         return noun(**named)
 
-    def _number(self, name: str, index: Index) -> NDArray[Any]:
-        return self.codes(name, index) if FIELDS[name].kind == "choice" else self.values(name, index)
+    def _number(self, name: str, index: Index) -> NDArray[Any] | Texts:
+        kind = FIELDS[name].kind
+        if kind == "text":
+            return Texts(np.asarray(self.values(name, index), np.intp), self.words(name) or ("",))
+        return self.codes(name, index) if kind == "choice" else self.values(name, index)
 
     def codes(self, name: str, index: Index) -> NDArray[np.intp]:
         """Return a choice as the place of its word among all words of the field, -1 where it is not given."""
-        known = FIELDS[name].words
-        labels = self.words(name)
-        if not labels:
+        choice, labels = FIELDS[name].choice, self.words(name)
+        if not labels or choice is None:
             return np.asarray(-1)
-        table = np.asarray([known.index(word) for word in labels], np.intp)
+        table = np.asarray([choice.of(word) for word in labels], np.intp)
         return table[np.asarray(self.values(name, index), np.intp)]
-
-    def _lookup(self, name: str, table: dict[str, Any], index: Index) -> Array:
-        """Return the number that a choice's word stands for."""
-        column = to_float([table[word] for word in self.words(name)])
-        return column[np.asarray(self.values(name, index), np.intp)]
 
     def _message_bytes(self, index: Index) -> Array:
         """Return the bytes of an element on the wire: of comm_precision where it is given, else of compute."""
-        sizes = to_float(list(PRECISION_BYTES.values()))
         comm = self.codes("comm_precision", index)
-        return np.asarray(sizes[np.where(comm < 0, self.codes("precision", index), comm)])
+        return Precision.look_up("size", np.where(comm < 0, self.codes("precision", index), comm))
 
     def _cache_bytes(self, index: Index) -> Array:
         """Return the bytes of a number in the KV cache: at least 16 bits where its format is not given."""
-        sizes = to_float(list(PRECISION_BYTES.values()))
-        given, compute = self.codes("kv_precision", index), sizes[self.codes("precision", index)]
-        return np.asarray(np.where(given < 0, np.maximum(compute, 2.0), sizes[given]))
+        given, compute = (self.codes(name, index) for name in ("kv_precision", "precision"))
+        usual = np.maximum(Precision.look_up("size", compute), 2.0)
+        return np.where(given < 0, usual, Precision.look_up("size", np.maximum(given, 0)))
 
     def _gemm_count(self, index: Index) -> GemmCount:
-        columns = (
-            self._lookup("count", {name: getattr(count, part) for name, count in GEMM_COUNTS.items()}, index)
-            for part in GemmCount._fields
-        )
-        return GemmCount(*columns)
+        codes = self.codes("count", index)
+        return GemmCount(*(CountedGemms.look_up(name, codes) for name in GemmCount._fields))
 
     def memory_scaling(self, index: Index, memory_capacity: Any) -> Array:
         """Return s of Eq 10: as given, else this device's memory over the base model's 32 GiB."""
@@ -331,7 +265,7 @@ class Grid:
             return np.asarray(scenario.layout.tp)
         if name == HARDWARE:
             words: tuple[Any, ...] = tuple(profile.name for profile in self.profiles)
-        elif FIELDS[name].kind == "choice":
+        elif self._worded(name):
             words = self.words(name) or (None,)
         else:
             return self.values(name, index)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from comp_comm.errors import ConfigError
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.hardware.profile import BLANK, Profile
-from comp_comm.layout import Violation
+from comp_comm.violation import Violation
 
 BLANK_TIER = Tier(domain=float("inf"), bandwidth=BLANK, latency=0.0, efficiency=1.0)
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
-from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, Answer, CostModel
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, MODELS, Answer, CostModel, phase_of
 from comp_comm.costmodels.answer import Columns
-from comp_comm.costmodels.registry import PHASES
 from comp_comm.errors import nearest, one_of
 from comp_comm.fields import FIELDS, Value
-from comp_comm.formulas.arrays import Index
+from comp_comm.formulas.arrays import Index, unwarned
+from comp_comm.hardware.numbers import Hardware, Timing
 from comp_comm.sweep.grid import EVOLUTION, HARDWARE, Grid
+from comp_comm.sweep.sharing import SharedRows
 from comp_comm.sweep.where import Condition, parse_condition
 
 FEASIBLE, REASON = "feasible", "reason"
-ONE_LAYER = "comp_vs_comm"
-OWN_HARDWARE = (ONE_LAYER,)  # cost models of a paper with a device of its own
 NO_HARDWARE = "'hardware' is missing: give the name of a profile ('compcomm hardware list') or a path"
 
 
@@ -46,7 +47,7 @@ class Plan:
         return tuple(name for name, column in self.made.items() if not column.extra)
 
     @cached_property
-    def made(self) -> Columns:
+    def made(self) -> Columns[Any]:
         """Output columns by name that the cost model can make of this study."""
         known = self.grid.names
         columns = self.model.columns.items()
@@ -67,8 +68,24 @@ class Plan:
         What it makes only when asked (a column) may still divide by zero at points that break a rule.
         """
         scenario, violations = self.grid.scenario(index)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return self.model.evaluate(replace(scenario, violations=violations))
+        with unwarned():
+            return self.model.evaluate(replace(scenario, violations=violations), self._shared.parts(index))
+
+    def evaluate_alone(self, index: Index) -> Answer:
+        """Return the same answer, with nothing worked out for other points as well."""
+        scenario, violations = self.grid.scenario(index)
+        with unwarned():
+            return self.model.evaluate(replace(scenario, violations=violations), {})
+
+    def evaluate_on(self, hardware: Hardware) -> Answer:
+        """Return the answer at the one point of a plan without axes, on hardware whose numbers may have an axis."""
+        scenario, violations = self.grid.scenario(())
+        with unwarned():
+            return self.model.evaluate(replace(scenario, hardware=hardware, violations=violations), {})
+
+    @cached_property
+    def _shared(self) -> SharedRows:
+        return SharedRows(self.grid)
 
 
 def make_plan(study: Study, free: str | None = None) -> Plan:
@@ -82,7 +99,7 @@ def make_plan(study: Study, free: str | None = None) -> Plan:
         axes = (Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}), *axes)
     plan = Plan(study, model, Grid(study.profiles, _modelled(study, model), axes, model), ())
     _check_fields(study, plan)
-    if not study.hardware_given and model.name not in OWN_HARDWARE:
+    if not study.hardware_given and not model.own_hardware:
         study.problem("hardware", NO_HARDWARE)
     conditions = _conditions(study, plan)
     if study.profiles and all(plan.grid.labels(name) for name in model.required):
@@ -102,19 +119,16 @@ def _cost_model(study: Study) -> CostModel:
         message = f"no cost model is called '{name}'{nearest(name, COST_MODELS)} ({one_of(list(COST_MODELS))})"
         study.problem("cost_model", message)
         name = DEFAULT_COST_MODEL
-    if study.cost_model is None and _of_one_layer(study):
-        name = ONE_LAYER
-    phase = study.fixed.get("phase")
-    return COST_MODELS[PHASES.get(str(phase), name) if name == DEFAULT_COST_MODEL else name]
+    if study.cost_model is None:
+        name = _claimed(study) or name
+    return phase_of(COST_MODELS[name], study.fixed.get("phase"))
 
 
-def _of_one_layer(study: Study) -> bool:
-    """Return whether a study that names no cost model is about one layer: a whole model cannot be made of it."""
-    layer, names = COST_MODELS[ONE_LAYER], set(study.fixed) | {name for axis in study.axes for name in axis.values}
-    if study.fixed.get("tp") == "required":
-        return True
-    whole = set(COST_MODELS[DEFAULT_COST_MODEL].required) <= names
-    return not whole and set(layer.required) <= names and set(study.origins) & set(FIELDS) <= set(layer.fields)
+def _claimed(study: Study) -> str | None:
+    """Return the cost model of a study that names none, where what it gives is of another than the default one."""
+    values = {**{name: "" for axis in study.axes for name in axis.values}, **study.fixed}
+    stated, suffices = frozenset(set(study.origins) & set(FIELDS)), set(MODELS[0].required) <= values.keys()
+    return next((model.name for model in MODELS if model.claims(values, stated, suffices)), None)
 
 
 def _check_fields(study: Study, plan: Plan) -> None:
@@ -151,7 +165,8 @@ def _check_needs(study: Study, plan: Plan) -> None:
         if name in study.origins and word not in plan.grid.words(other):
             study.problem(name, f"{name} means nothing unless {other} is {word}; leave it out")
     if "tp" in names and plan.grid.derives_tp and "memory_scaling" not in model.fields:
-        study.problem("tp", f"'tp: required' is for comp_vs_comm; {model.name} needs a number")
+        able = one_of([other.name for other in MODELS if other.for_required_tp])
+        study.problem("tp", f"'tp: required' is for {able}; {model.name} needs a number")
 
 
 def _other_model(study: Study, model: CostModel, names: set[str]) -> str:
@@ -167,20 +182,22 @@ def _models_with(name: str) -> str:
 
 def _conditions(study: Study, plan: Plan) -> tuple[Condition, ...]:
     columns = [*plan.grid.names, *EVOLUTION, *plan.made, *plan.model.derived, FEASIBLE]
-    found = []
+    conditions = []
     for index, text in enumerate(study.where):
         path = ("where", index) if isinstance(study.document.data.get("where"), list) else ("where",)
         try:
-            found.append(parse_condition(text, list(dict.fromkeys(columns))))
+            conditions.append(parse_condition(text, list(dict.fromkeys(columns))))
         except ValueError as error:
             study.problem_at(path, str(error))
-    return tuple(found)
+    return tuple(conditions)
 
 
 def _check_fixed_rules(study: Study, plan: Plan, free: str | None) -> None:
     """A rule that fixed values break on their own is an error, not an infeasible point."""
     first: Index = tuple(slice(0, 1) for _ in plan.grid.axes)
-    for violation in plan.evaluate(first).violations:
+    with unwarned():
+        violations = plan.evaluate(first).violations
+    for violation in violations:
         fixed = violation.wrong and violation.broken.ndim == 0 and bool(violation.broken)
         if fixed and free not in violation.fields:
             known = [name for name in violation.fields if plan.grid.axis_of(name) is None and name in study.fixed]
@@ -188,68 +205,60 @@ def _check_fixed_rules(study: Study, plan: Plan, free: str | None) -> None:
             study.problem(known[0] if known else HARDWARE, violation.reason + (f": {values}" if len(known) > 1 else ""))
 
 
+@dataclass(frozen=True)
+class PlanAsked:
+    """A plan, as its cost model may ask about it to say what a reader should know."""
+
+    plan: Plan
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Fields that have a value."""
+        return self.plan.grid.names
+
+    @property
+    def given(self) -> Mapping[str, object]:
+        """Fields and keys that the study itself gives."""
+        return self.plan.study.origins
+
+    @property
+    def model_name(self) -> str | None:
+        """The name of the study's model, if it has one."""
+        return self.plan.study.model.name if self.plan.study.model else None
+
+    @property
+    def model_fields(self) -> Mapping[str, Value]:
+        """What that model says."""
+        return self.plan.study.model.fields if self.plan.study.model else {}
+
+    @property
+    def names_no_model(self) -> bool:
+        """Whether the study leaves it open which cost model is meant."""
+        return self.plan.study.cost_model is None
+
+    @property
+    def timings(self) -> tuple[Timing, ...]:
+        """How work becomes time on the study's devices."""
+        return tuple(row.timing for row in self.plan.grid.machines.rows)
+
+    @property
+    def memory_scalings(self) -> list[float]:
+        """Where TP is derived: the scalings of memory that it follows from."""
+        grid = self.plan.grid
+        if not grid.derives_tp:
+            return []
+        index: Index = tuple(slice(None) for _ in grid.axes)
+        return np.unique(grid.memory_scaling(index, grid.scenario(index)[0].hardware.memory_capacity)).tolist()  # type: ignore[no-any-return]
+
+
 def notes(plan: Plan) -> list[str]:
     """Return what a reader should know that is no error: settings without effect, derived values."""
-    about = {"comp_vs_comm": _paper_notes, "complete": _step_notes, "foundation_models": _dense_notes,
-             "amped": _dense_notes}  # fmt: skip
-    found = about[plan.model.name](plan) if plan.model.name in about else []
+    said = plan.model.notes(PlanAsked(plan))
     model, given = plan.study.model, plan.study.origins
     taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.fields and n != "seq_len"]
     if model and taken:
-        found.append(f"{', '.join(taken)} are the study's, not those of {model.name}")
-    return found
-
-
-def _paper_notes(plan: Plan) -> list[str]:
-    found = []
-    if plan.study.cost_model is None:
-        found.append("cost_model is not given: comp_vs_comm, of one layer; a whole step needs layers, heads and vocab")
-    given = plan.study.origins
-    timings = [row.timing for row in plan.grid.machines.rows]
-    if "dp" in given and not any(np.any(timing.use_tiers) for timing in timings):
-        found.append("dp above 1 has no effect: this timing ignores network tiers and takes the ring factor of many")
-    if "memory_bandwidth" in given and not any(timing.memory_bound for timing in timings):
-        found.append("memory_bandwidth has no effect: this timing has no memory-bound work")
-    if plan.grid.derives_tp:
-        index: Index = tuple(slice(None) for _ in plan.grid.axes)
-        hardware = plan.grid.scenario(index)[0].hardware
-        scaling = np.unique(plan.grid.memory_scaling(index, hardware.memory_capacity))
-        shown = ", ".join(f"{value:g}" for value in scaling[:5]) + (", ..." if scaling.size > 5 else "")
-        found.append(f"tp is the required TP of Eq 10 at memory scaling {shown}, rounded up to a divisor of hidden")
-    if "dp" not in plan.grid.names and any(np.any(timing.use_tiers) for timing in timings):
-        found.append("dp is not given: gradients are reduced on intra-node links, as the paper estimates; "
-                     "give dp to place them on the network tiers")  # fmt: skip
-    model = plan.study.model
-    ffn = float(model.fields.get("ffn_hidden", 0)) if model else 0.0
-    if model and ffn not in (0, 4 * float(model.fields.get("hidden", 0))):
-        found.append(f"{plan.model.name} takes an FC dimension of 4 x hidden; {model.name} has {ffn:.0f}")
-    return found
-
-
-def _dense_notes(plan: Plan) -> list[str]:
-    """Return what of a model the papers that know only a plain GPT do not see."""
-    model = plan.study.model
-    if model is None:
-        return []
-    f = model.fields
-    plain: dict[str, Value | None] = {"kv_heads": f.get("heads"), "gated": "off", "experts": 0, "window": None,
-                                      "kv_lora_rank": None, "ffn_hidden": 4 * int(f.get("hidden", 0))}  # fmt: skip
-    plain = {name: usual for name, usual in plain.items() if name not in plan.model.fields}
-    unlike = {name: f[name] for name, usual in plain.items() if f.get(name, usual) != usual}
-    if not unlike:
-        return []
-    has = ", ".join(f"{name} {value}" for name, value in unlike.items())
-    return [f"{plan.model.name} takes {model.name} for a plain GPT: it does not see {has}"]
-
-
-def _step_notes(plan: Plan) -> list[str]:
-    found = []
-    names = plan.grid.names
-    if "global_batch" not in names and "accumulation" not in names:
-        found.append("neither global_batch nor accumulation is given: a replica does one micro-batch a step")
-    if "gpus" not in names and "dp" not in names:
-        found.append("neither gpus nor dp is given: there is one replica (tp x cp x pp devices)")
-    return found
+        said.append(f"{', '.join(taken)} are the study's, not those of {model.name}")
+    return said
 
 
 __all__ = ["FEASIBLE", "REASON", "Plan", "make_plan", "notes"]

@@ -16,7 +16,7 @@ from comp_comm.configs.study import Study
 from comp_comm.costmodels import ALL_COLUMNS
 from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
 from comp_comm.fields import FIELDS, Value, solvable
-from comp_comm.formulas.arrays import Array, Index, to_float
+from comp_comm.formulas.arrays import Array, Index, to_float, unwarned
 from comp_comm.formulas.scaling import next_divisor
 from comp_comm.sweep.blocks import extent, slabs
 from comp_comm.sweep.engine import Rows
@@ -133,7 +133,7 @@ def _without(study: Study, field: str) -> Study:
 
 def _column(plan: Plan, index: Index, shape: tuple[int, ...], column: str) -> Array:
     answer = plan.evaluate(index)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+    with unwarned():
         return to_float(np.broadcast_to(plan.made[column].of(answer), shape))
 
 

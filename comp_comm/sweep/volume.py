@@ -9,19 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from comp_comm.configs.study import Study
-from comp_comm.costmodels.complete import Step
-from comp_comm.costmodels.complete_columns import BYTES, GROUPS
-from comp_comm.costmodels.explanation import communication
-from comp_comm.costmodels.traffic import counted_calls, volume_bytes, wire_bytes
+from comp_comm.costmodels.records import BYTES, GROUPS, MessageRecord
 from comp_comm.errors import ConfigError
 from comp_comm.sweep.engine import row_blocks
-from comp_comm.sweep.plan import FEASIBLE, REASON, Plan, make_plan
-from comp_comm.sweep.point import check_complete, point_meta
+from comp_comm.sweep.plan import FEASIBLE, REASON, make_plan
+from comp_comm.sweep.point import check_explains, explained, point_meta
 from comp_comm.sweep.result import check_size, meta, records
 
 Record = dict[str, Any]
@@ -45,43 +42,22 @@ def volume(study: Study) -> Record:
     >>> from comp_comm.configs.study import study_from
     >>> point = {"layers": 40, "hidden": 5120, "heads": 40, "vocab": 50304, "seq_len": 2048, "micro_batch": 4, "dp": 8,
     ...          "zero": 0}
-    >>> found = volume(study_from({"hardware": "h100-sxm", "set": point}))
-    >>> round(found["groups"]["dp"]["volume_bytes"] / 1e9, 1)
+    >>> answer = volume(study_from({"hardware": "h100-sxm", "set": point}))
+    >>> round(answer["groups"]["dp"]["volume_bytes"] / 1e9, 1)
     52.4
     """
-    plan, step = _point(study)
-    messages = _messages(step)
-    groups = communication(step)
-    for group, found in groups.items():
+    plan = make_plan(study)
+    step = explained(plan)
+    messages = step.message_records()
+    groups: dict[str, Record] = {}
+    for group, record in step.group_records().items():
         sizes = [row["message_bytes"] for row in messages if row["group"] == group]
-        found.update(smallest_message_bytes=min(sizes), largest_message_bytes=max(sizes))
+        groups[group] = {**record, "smallest_message_bytes": min(sizes), "largest_message_bytes": max(sizes)}
     about = {"meta": point_meta(plan, "volume"), "groups": groups, "messages": messages}
     return {**about, "distribution": distribution(messages)}
 
 
-def _point(study: Study) -> tuple[Plan, Step]:
-    plan = make_plan(study)
-    check_complete(plan)
-    return plan, cast(Step, plan.evaluate(()))
-
-
-def _messages(step: Step) -> list[Record]:
-    found = []
-    for item in counted_calls(step):
-        message, calls = item.call.message, float(item.calls)
-        if not calls:
-            continue
-        each = float(message.message_bytes)
-        found.append({
-            "group": message.group, "message": message.name, "collective": message.kind,
-            "devices": float(message.peers.size), "calls": calls, "message_bytes": each,
-            "total_message_bytes": calls * each,
-            "volume_bytes": calls * float(volume_bytes(message)), "wire_bytes": calls * float(wire_bytes(message)),
-        })  # fmt: skip
-    return found
-
-
-def distribution(messages: Sequence[Record]) -> list[Record]:
+def distribution(messages: Sequence[MessageRecord]) -> list[Record]:
     """Return calls and bytes of each group by the size of the message, in powers of two.
 
     >>> row = {"group": "tp", "message_bytes": 3.0, "calls": 2.0, "volume_bytes": 12.0, "wire_bytes": 9.0}
@@ -93,9 +69,9 @@ def distribution(messages: Sequence[Record]) -> list[Record]:
         power = math.floor(math.log2(max(row["message_bytes"], 1.0)))
         empty = {"group": row["group"], "from_bytes": 2**power, "to_bytes": 2 ** (power + 1), "calls": 0.0,
                  "volume_bytes": 0.0, "wire_bytes": 0.0}  # fmt: skip
-        found = bins.setdefault((row["group"], power), empty)
+        sums = bins.setdefault((row["group"], power), empty)
         for name in ("calls", "volume_bytes", "wire_bytes"):
-            found[name] += row[name]
+            sums[name] += row[name]
     return [bins[key] for key in sorted(bins, key=lambda key: (list(GROUPS).index(key[0]), key[1]))]
 
 
@@ -105,7 +81,7 @@ def volume_over(study: Study) -> tuple[list[Record], Record]:
     ``mean_message_bytes`` is the message of an average call. A point that breaks a rule has one row with the reason.
     """
     plan = make_plan(study)
-    check_complete(plan)
+    check_explains(plan)
     check_size(plan, None)
     inputs = plan.grid.moving
     wanted = [*inputs, "parameters", *(f"{group}_{name}" for group in GROUPS for name in COUNTED), FEASIBLE, REASON]
@@ -128,7 +104,7 @@ def _by_group(point: Record, inputs: Sequence[str]) -> Iterable[Record]:
         yield {**place, "group": None, **empty, "mean_message_bytes": None, REASON: point[REASON]}
 
 
-def beside_measured(messages: Sequence[Record], measured: Sequence[Record], steps: int) -> list[Record]:
+def beside_measured(messages: Sequence[MessageRecord], measured: Sequence[Record], steps: int) -> list[Record]:
     """Return what a log counted of each kind of collective in a step, beside what is predicted.
 
     ``measured`` are rows of ``collective``, ``message_bytes`` and ``calls`` over ``steps`` steps.

@@ -7,29 +7,15 @@ next tier, so it runs there at g shares. The slowest tier it crosses sets the pa
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.formulas import collectives
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier
-
-
-class Group(NamedTuple):
-    """Devices that communicate: how many, and every how-many-th device is one of them.
-
-    Tensor parallelism takes neighbours (stride 1), data parallelism every TP-th device. A size of infinity means many
-    devices on the innermost tier, the paper's optimistic convention: (n - 1) / n is 1 and bytes outweigh hops.
-
-    A group that lies on several degrees of a layout with others between them is a product of such progressions:
-    ``parts`` are their sizes and strides, and ``size`` is all of it.
-    """
-
-    size: Numeric
-    stride: Numeric = 1
-    parts: tuple[tuple[Numeric, Numeric], ...] = ()
 
 
 def members_in(tier: Tier, group: Group) -> Array:
@@ -41,7 +27,7 @@ def members_in(tier: Tier, group: Group) -> Array:
     2.0
     """
     members = to_float(1.0)
-    for size, stride in group.parts or ((group.size, group.stride),):
+    for size, stride in group.progressions:
         members = members * np.minimum(size, np.maximum(1, np.floor(to_float(tier.domain) / stride)))
     return members
 
@@ -144,7 +130,7 @@ def ring_hop_seconds(hardware: Hardware, group: Group) -> Array:
     finite = np.where(np.isinf(group.size), 1.0, group.size)
     seconds, below = to_float(0.0), to_float(1.0)
     for tier in hardware.tiers:
-        members = members_in(tier, group._replace(size=finite))
+        members = members_in(tier, replace(group, size=finite))
         crossing = finite / below - finite / members
         seconds = seconds + 2 * np.where(crossing > 0, crossing * tier.latency, 0.0)
         below = members

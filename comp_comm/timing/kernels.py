@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from comp_comm.choices import AttentionKernel
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
 from comp_comm.hardware.numbers import Hardware
@@ -21,7 +22,6 @@ BACKWARD_ATTENTION = 2.5 / 0.8  # flash attention: 2.5 times the FLOP (it makes 
 FLASH_HEAD_DIM = 128.0  # the head dimension the efficiency is stated at
 SCORE_BYTES = (11.0, 19.0)  # of one score, unfused, forward and backward: scores, softmax, dropout and its mask
 UNFUSED_SHARE = 0.75  # of a GEMM's rate that the two small GEMMs of unfused attention reach at head dimension 128
-FLASH_CAUSAL, FLASH, UNFUSED = range(3)
 
 
 class Passes(NamedTuple):
@@ -124,11 +124,11 @@ class Kernels:
         >>> timing = Timing(flash_efficiency=0.5, flash_ramp_blocks=0.0, flash_latency=0.0)
         >>> kernels = Kernels(Hardware(1e12, 1e9, 1e15, (), timing, attention_peak_flops=1e12))
         >>> op = Attention("attention", "", 1, 1, 1, 1000, 1000, 500, 128, 128)
-        >>> [round(float(kernels.attention(op, kernel).forward * 1e6), 1) for kernel in (FLASH_CAUSAL, FLASH)]
+        >>> [round(float(kernels.attention(op, kernel).forward * 1e6), 1) for kernel in list(AttentionKernel)[:2]]
         [512.0, 1024.0]
         """
-        code = np.asarray(kernel)
-        fused, unfused = (code != UNFUSED), (code == UNFUSED)
+        code, unfused = np.asarray(kernel), AttentionKernel.UNFUSED.where(kernel)
+        fused = ~unfused
         if not unfused.any():
             return self._flash(op, code)
         if not fused.any():
@@ -138,7 +138,7 @@ class Kernels:
 
     def _flash(self, op: Attention, code: Numeric) -> Passes:
         """Flash attention: longer sequences and larger heads come nearer to its peak rate."""
-        skipping = np.asarray(code) == FLASH_CAUSAL
+        skipping = AttentionKernel.FLASH_CAUSAL.where(code)
         flops = op.seen_flops if skipping.all() else np.where(skipping, op.seen_flops, op.flops)
         dims = to_float(op.key_dim) + op.value_dim
         timing = self.hardware.timing

@@ -1,8 +1,8 @@
 """Seconds of any collective on the network tiers of a device, by the algorithms a library has for it.
 
-Every algorithm is one or more half-pipelined legs, t = s + L + X + sqrt(L X), with its own hops in L and its own bytes
-in X; the best algorithm is their minimum. Tiers that no group crosses cost next to nothing, and their blank numbers
-touch nothing.
+Every algorithm is one or more half-pipelined phases, t = s + L + X + sqrt(L X), with its own hops in L and its own
+bytes in X; the best algorithm is their minimum. Tiers that no group crosses cost next to nothing, and their blank
+numbers touch nothing.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.choices import CollectiveAlgorithm
+from comp_comm.formulas.arrays import Array, Numeric, by_code, to_float
 from comp_comm.formulas.networks import half_pipelined_seconds, overlapped_seconds
+from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
-from comp_comm.timing import legs
-from comp_comm.timing.collectives import Group
-from comp_comm.timing.legs import Leg
-from comp_comm.timing.spans import Mask, Span, span_of
+from comp_comm.timing import phases
+from comp_comm.timing.paths import Mask, NetworkPath, path_of
+from comp_comm.timing.phases import Phase
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
-ALGORITHMS = ("best", "ring", "tree", "hierarchical", "in_network")
 # Bytes per second of a small share on its way to one peer, in an all-to-all: about the same from A100 to GB300.
 EAGER_EXCHANGE = 8.5e9
 
 
 def collective_seconds(
-    hardware: Hardware, kind: str, message_bytes: Numeric, group: Group | Span, algorithm: Numeric = 0
+    hardware: Hardware, kind: str, message_bytes: Numeric, group: Group | NetworkPath, algorithm: Numeric = 0
 ) -> Array:
     r"""Return the seconds of one collective, alone on the network.
 
-    .. math:: t = \min_a \sum_{legs} \left( s + L + X + \sqrt{L X} \right)
+    .. math:: t = \min_a \sum_{phases} \left( s + L + X + \sqrt{L X} \right)
 
     For an all-to-all :math:`\max(X, \min(m / n r, E))` takes the place of the X alone, with E the ``exchange_latency``
     of the innermost tier and r `EAGER_EXCHANGE`.
@@ -45,11 +45,11 @@ def collective_seconds(
     message_bytes : array_like
         m, the size nccl-tests prints: the whole tensor, for a gather or a scatter too; all that one device holds, its
         own share included, for an all-to-all.
-    group : Group or Span
-        The devices; for a send, those of a pipeline, each of which sends to the next. A span (`span_of`) of the same
+    group : Group or NetworkPath
+        The devices; for a send, those of a pipeline, each of which sends to the next. A path (`path_of`) of the same
         hardware serves many collectives.
     algorithm : array_like of int
-        Codes of `ALGORITHMS`, for an all-reduce; the others have one algorithm, whatever is asked for.
+        Codes of `CollectiveAlgorithm`, for an all-reduce; the others have one algorithm, whatever is asked for.
 
     Returns
     -------
@@ -78,115 +78,110 @@ def collective_seconds(
     >>> round(float(collective_seconds(device, "all_reduce", 1e9, Group(8))) * 1e3, 3)
     8.333
     """
-    span = group if isinstance(group, Span) else span_of(hardware, group)
+    path = group if isinstance(group, NetworkPath) else path_of(hardware, group)
     message = to_float(message_bytes)
     if kind == "all_reduce":
-        seconds = _all_reduce_seconds(span, message, np.asarray(algorithm))
+        seconds = _all_reduce_seconds(path, message, np.asarray(algorithm))
     elif kind == "all_to_all":
-        seconds = _all_to_all_seconds(span, message)
+        seconds = _all_to_all_seconds(path, message)
     else:
-        seconds = _seconds(span, _LEGS[kind], message)
-    return np.where((span.size > 1) & (message > 0), seconds, 0.0)
+        seconds = _seconds(path, _PHASES[kind], message)
+    return np.where((path.size > 1) & (message > 0), seconds, 0.0)
 
 
-def _seconds(span: Span, make: Callable[[Span], Leg], message: Array) -> Array:
-    leg = span.once(make)
-    if not span.two_protocols or np.all(np.isinf(leg.bulk_latency)):
-        return _eager_seconds(span, leg, message)
-    eager = _eager_seconds(span, leg, np.minimum(message, span.switch))
-    transfer = message * leg.seconds_per_byte
-    bulk = transfer + leg.bulk_latency + span.start
-    if np.any(leg.bulk_hops != 0):
-        bulk = bulk - overlapped_seconds(leg.bulk_hops, transfer)
+def _seconds(path: NetworkPath, make: Callable[[NetworkPath], Phase], message: Array) -> Array:
+    phase = path.once(make)
+    if not path.two_protocols or np.all(np.isinf(phase.bulk_latency)):
+        return _eager_seconds(path, phase, message)
+    eager = _eager_seconds(path, phase, np.minimum(message, path.switch))
+    transfer = message * phase.seconds_per_byte
+    bulk = transfer + phase.bulk_latency + path.start
+    if np.any(phase.bulk_hops != 0):
+        bulk = bulk - overlapped_seconds(phase.bulk_hops, transfer)
     # A library that switches at a size does so even where it loses by it; it never gains by sending more.
-    return np.where(message < span.switch, np.minimum(eager, bulk), np.maximum(eager, bulk))
+    return np.where(message < path.switch, np.minimum(eager, bulk), np.maximum(eager, bulk))
 
 
-def _eager_seconds(span: Span, leg: Leg, message: Array) -> Array:
-    latency = leg.latency
-    for seconds, full in leg.chunks:
+def _eager_seconds(path: NetworkPath, phase: Phase, message: Array) -> Array:
+    latency = phase.latency
+    for seconds, full in phase.chunks:
         latency = latency + seconds * np.minimum(message / full, 1.0)
-    return half_pipelined_seconds(span.start, latency, message * (leg.seconds_per_byte + leg.capped))
+    return half_pipelined_seconds(path.start, latency, message * (phase.seconds_per_byte + phase.capped))
 
 
-def _all_to_all_seconds(span: Span, message: Array) -> Array:
+def _all_to_all_seconds(path: NetworkPath, message: Array) -> Array:
     """Return the seconds of a direct all-to-all, in which each member sends each other one 1/n of its message.
 
-    Two members agree on a large share before it moves, which takes no less than `Span.exchange`; a small share moves
-    at once with flags between its words, slowly, as long as that takes less. Either hides behind the transfer.
+    Two members agree on a large share before it moves, which takes no less than `NetworkPath.exchange`; a small share
+    moves at once with flags between its words, slowly, as long as that takes less. Either hides behind the transfer.
     """
-    leg = span.once(legs.all_to_all)
-    transfer = message * leg.seconds_per_byte
-    seconds = half_pipelined_seconds(span.start, leg.latency, transfer)
-    if not span.exchanges:
+    phase = path.once(phases.all_to_all)
+    transfer = message * phase.seconds_per_byte
+    seconds = half_pipelined_seconds(path.start, phase.latency, transfer)
+    if not path.exchanges:
         return seconds
-    exchange = np.minimum(message / (span.size * EAGER_EXCHANGE), span.exchange)
+    exchange = np.minimum(message / (path.size * EAGER_EXCHANGE), path.exchange)
     return seconds + np.maximum(exchange - transfer, 0.0)
 
 
-def _all_reduce_seconds(span: Span, message: Array, codes: NDArray[np.int_]) -> Array:
-    if codes.ndim == 0:
-        return _ALL_REDUCES[ALGORITHMS[int(codes)]](span, message)
-    seconds = to_float(np.nan)
-    for code in np.unique(codes):
-        seconds = np.where(codes == code, _ALL_REDUCES[ALGORITHMS[int(code)]](span, message), seconds)
-    return seconds
+def _all_reduce_seconds(path: NetworkPath, message: Array, codes: NDArray[np.int_]) -> Array:
+    return by_code(codes, lambda code: ALL_REDUCES[CollectiveAlgorithm.at(code)](path, message))
 
 
-def _best(span: Span, message: Array) -> Array:
-    seconds = _seconds(span, legs.ring, message)
-    if span.outer:
-        across = np.minimum(seconds, _seconds(span, legs.tree, message))
-        if span.inside:  # in one domain a tree is a chain, which sends more than a ring does: there is no choice
-            across = np.minimum(across, _two_levels(span, message))
-            across = np.where(span.local < span.size, across, seconds) if span.two_protocols else across
+def _best(path: NetworkPath, message: Array) -> Array:
+    seconds = _seconds(path, phases.ring, message)
+    if path.outer:
+        across = np.minimum(seconds, _seconds(path, phases.tree, message))
+        if path.inside:  # in one domain a tree is a chain, which sends more than a ring does: there is no choice
+            across = np.minimum(across, _two_levels(path, message))
+            across = np.where(path.local < path.size, across, seconds) if path.two_protocols else across
         seconds = across
-    if any(step.reduces is not None for step in span.steps):
-        seconds = np.minimum(seconds, _in_network(span, message))
+    if any(crossing.reduces is not None for crossing in path.crossings):
+        seconds = np.minimum(seconds, _in_network(path, message))
     return seconds
 
 
-def _hierarchical(span: Span, message: Array) -> Array:
+def _hierarchical(path: NetworkPath, message: Array) -> Array:
     """Return the seconds of a hierarchical all-reduce, which is the ring where there is only one level."""
-    ring = _seconds(span, legs.ring, message)
-    if not (span.inside and span.outer):
+    ring = _seconds(path, phases.ring, message)
+    if not (path.inside and path.outer):
         return ring
-    return np.where((span.local > 1) & (span.local < span.size), _two_levels(span, message), ring)
+    return np.where((path.local > 1) & (path.local < path.size), _two_levels(path, message), ring)
 
 
-def _two_levels(span: Span, message: Array) -> Array:
+def _two_levels(path: NetworkPath, message: Array) -> Array:
     """Return the seconds of a scatter in each domain, all-reduces of its shards between them, and a gather in each.
 
     With one level only it is never faster than the ring, whose hops and bytes it has, with more starts.
     """
-    return 2 * _seconds(span, legs.within, message) + _seconds(span, legs.between, message)
+    return 2 * _seconds(path, phases.within, message) + _seconds(path, phases.between, message)
 
 
-def _in_network(span: Span, message: Array) -> Array:
+def _in_network(path: NetworkPath, message: Array) -> Array:
     """Return the seconds of an all-reduce in the outermost tier a group crosses; infinity where that cannot reduce."""
     seconds = to_float(np.inf)
-    for able, leg in span.once(legs.reductions):
+    for able, phase in path.once(phases.reductions):
         seconds = np.where(
-            able, half_pipelined_seconds(span.start, leg.latency, message * leg.seconds_per_byte), seconds
+            able, half_pipelined_seconds(path.start, phase.latency, message * phase.seconds_per_byte), seconds
         )
     return seconds
 
 
-_LEGS: dict[str, Callable[[Span], Leg]] = {
-    "all_gather": legs.gather_or_scatter,
-    "reduce_scatter": legs.gather_or_scatter,
-    "send": legs.send,
+_PHASES: dict[str, Callable[[NetworkPath], Phase]] = {
+    "all_gather": phases.gather_or_scatter,
+    "reduce_scatter": phases.gather_or_scatter,
+    "send": phases.send,
 }
-_ALL_REDUCES: dict[str, Callable[[Span, Array], Array]] = {
-    "best": _best,
-    "ring": lambda span, message: _seconds(span, legs.ring, message),
-    "tree": lambda span, message: _seconds(span, legs.tree, message),
-    "hierarchical": _hierarchical,
-    "in_network": _in_network,
+ALL_REDUCES: dict[CollectiveAlgorithm, Callable[[NetworkPath, Array], Array]] = {
+    CollectiveAlgorithm.BEST: _best,
+    CollectiveAlgorithm.RING: lambda path, message: _seconds(path, phases.ring, message),
+    CollectiveAlgorithm.TREE: lambda path, message: _seconds(path, phases.tree, message),
+    CollectiveAlgorithm.HIERARCHICAL: _hierarchical,
+    CollectiveAlgorithm.IN_NETWORK: _in_network,
 }
 
 
-def available(hardware: Hardware, kind: str, group: Group | Span, algorithm: Numeric) -> Mask:
+def available(hardware: Hardware, kind: str, group: Group | NetworkPath, algorithm: Numeric) -> Mask:
     """Return where a collective has the algorithm asked for: all but a reduction in a network that cannot reduce.
 
     Only an all-reduce has a choice of algorithms, and a group of one needs none.
@@ -194,19 +189,19 @@ def available(hardware: Hardware, kind: str, group: Group | Span, algorithm: Num
     >>> from comp_comm.hardware.numbers import Tier, Timing
     >>> node = Tier(8, 450e9, 1e-6, 1.0, reduction=0.63, reduction_members=8)
     >>> device = Hardware(1, 1, 1, (node, Tier(np.inf, 50e9, 5e-6, 1.0)), Timing())
-    >>> available(device, "all_reduce", Group(np.array([1, 4, 8, 16])), ALGORITHMS.index("in_network"))
+    >>> available(device, "all_reduce", Group(np.array([1, 4, 8, 16])), CollectiveAlgorithm.IN_NETWORK)
     array([ True, False,  True, False])
     """
-    span = group if isinstance(group, Span) else span_of(hardware, group)
-    free: Mask = (np.asarray(algorithm) != ALGORITHMS.index("in_network")) | (span.size <= 1)
+    path = group if isinstance(group, NetworkPath) else path_of(hardware, group)
+    free: Mask = ~CollectiveAlgorithm.IN_NETWORK.where(algorithm) | (path.size <= 1)
     if kind != "all_reduce":
         return np.ones(free.shape, dtype=np.bool_)
-    for able, _ in span.once(legs.reductions):
+    for able, _ in path.once(phases.reductions):
         free = free | able
     return free
 
 
-def blanks(hardware: Hardware, group: Group | Span, kind: str = "all_reduce") -> list[tuple[str, Mask]]:
+def blanks(hardware: Hardware, group: Group | NetworkPath, kind: str = "all_reduce") -> list[tuple[str, Mask]]:
     """Return the keys of a profile that are blank, and where ``kind`` over ``group`` needs them.
 
     The key is empty where no tier of the profile connects the group. A tier without a bandwidth is listed by that
@@ -217,20 +212,20 @@ def blanks(hardware: Hardware, group: Group | Span, kind: str = "all_reduce") ->
     >>> blanks(Hardware(1, 1, 1, tiers, Timing()), Group(np.array([8, 16])))
     [('network.scale-out.bandwidth', array([False,  True]))]
     """
-    span = group if isinstance(group, Span) else span_of(hardware, group)
-    many = span.size > 1
+    path = group if isinstance(group, NetworkPath) else path_of(hardware, group)
+    many = path.size > 1
     timing = {name: getattr(hardware.timing, name) for name in ("collective_latency", "own_shard")}
-    found = [(f"timing.{name}", many & np.isnan(number)) for name, number in timing.items()]
-    for step in span.steps:
-        tier, given = step.tier, step.crossed & ~np.isnan(step.tier.bandwidth)
+    keys = [(f"timing.{name}", many & np.isnan(number)) for name, number in timing.items()]
+    for crossing in path.crossings:
+        tier, given = crossing.tier, crossing.crossed & ~np.isnan(crossing.tier.bandwidth)
         parts = {"efficiency": given, "entry_latency": given}
         if kind != "send":
             parts["latency"] = given
         if kind == "all_reduce":
-            parts["tree_latency"] = given & (tier is not span.inner)
+            parts["tree_latency"] = given & (tier is not path.inner)
             parts["reduction_latency"] = given & (to_float(tier.reduction) > 0)
         if kind == "all_to_all":
-            parts["exchange_latency"] = given & (tier is span.inner)
-        for part, needed in {"bandwidth": step.crossed, **parts}.items():
-            found.append((f"{tier.key}.{part}" if tier.key else "", needed & np.isnan(getattr(tier, part))))
-    return [(key, mask) for key, mask in found if mask.any()]
+            parts["exchange_latency"] = given & (tier is path.inner)
+        for part, needed in {"bandwidth": crossing.crossed, **parts}.items():
+            keys.append((f"{tier.key}.{part}" if tier.key else "", needed & np.isnan(getattr(tier, part))))
+    return [(key, mask) for key, mask in keys if mask.any()]

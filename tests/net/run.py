@@ -101,6 +101,17 @@ def commands(tree):
     ]
 
 
+def _told(study, fields):
+    """Return a study in the words of a revision: stages were uneven where that was asked for, and are where need be."""
+    given, *points = (
+        {name: value for name, value in each.items() if name != "uneven_stages"}
+        for each in (study["set"], *study.get("zip", []))
+    )
+    if "uneven_stages" in fields and study["cost_model"] == "complete":
+        given["uneven_stages"] = "on"
+    return {**study, "set": given, **({"zip": points} if points else {})}
+
+
 def _has(tree, folder, name):
     return (tree / "configs" / folder / f"{name}.yaml").exists()
 
@@ -109,7 +120,10 @@ def called(run, arguments):
     """Return exit code, stdout and stderr of a command line."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = run(arguments)
+        try:
+            code = run(arguments)
+        except Exception as error:  # a traceback is an answer to compare, too
+            code, out = f"{type(error).__name__}: {error}", io.StringIO()
     return code, out.getvalue(), err.getvalue()
 
 
@@ -118,6 +132,7 @@ def main(tree, points, target, part, parts, commands_too):
     os.environ.update(COLUMNS="100", NO_COLOR="1")
     import comp_comm
     from comp_comm.cli.main import run
+    from comp_comm.fields import FIELDS
 
     if Path(comp_comm.__file__).resolve().parent != (tree / "comp_comm").resolve():
         raise SystemExit(f"runs {comp_comm.__file__}, not {tree}")
@@ -132,6 +147,7 @@ def main(tree, points, target, part, parts, commands_too):
             if name.endswith("-alone"):
                 study = {**study, "set": {**study["set"], **first}}
                 del study["zip"]
+            study, first = _told(study, FIELDS), _told({**study, "set": first, "zip": []}, FIELDS)["set"]
             file.write_text(json.dumps(study), encoding="utf-8")
             model = "inference" if name.startswith("inference") else study["cost_model"]
             columns = ",".join([*first, *COLUMNS[model], "feasible", "reason"])

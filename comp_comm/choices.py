@@ -1,0 +1,263 @@
+"""Fields whose values are words: one class a choice, with the name, the code and the coefficients of each option.
+
+Formulas see codes in arrays, users see words. Both are looked up by the option's name, never by its place in a list.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import cache
+from itertools import permutations
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Option = TypeVar("Option", bound="Choice")
+
+
+class Choice(IntEnum):
+    """The options of a field. A member is its code; ``word`` is what users write and read.
+
+    >>> Recompute.of("full") is Recompute.FULL, Recompute.words()
+    (True, ('none', 'selective', 'full'))
+    """
+
+    word: str
+
+    def __new__(cls: type[Option], word: str, *coefficients: float) -> Option:
+        """Number the options in the order they are listed in."""
+        member = int.__new__(cls, len(cls.__members__))
+        member._value_ = len(cls.__members__)
+        member.word = word
+        return member
+
+    @classmethod
+    def words(cls) -> tuple[str, ...]:
+        """Return the words of the options, in the order of their codes."""
+        return tuple(option.word for option in cls)
+
+    @classmethod
+    def of(cls: type[Option], word: str) -> Option:
+        """Return the option of a word. Raises ``ValueError`` for a word that is none."""
+        for option in cls:
+            if option.word == word:
+                return option
+        raise ValueError(f"'{word}' is no {cls.__name__}; it is one of: {', '.join(cls.words())}")
+
+    @classmethod
+    def at(cls: type[Option], code: int) -> Option:
+        """Return the option of a code."""
+        return list(cls)[code]
+
+    @classmethod
+    def table(cls, coefficient: str) -> NDArray[np.float64]:
+        """Return a coefficient of every option, in the order of their codes."""
+        return _table(cls, coefficient)
+
+    @classmethod
+    def look_up(cls, coefficient: str, codes: ArrayLike) -> NDArray[np.float64]:
+        """Return a coefficient of the option at each point.
+
+        >>> ElementwiseKernels.look_up("cost", [0, 1])
+        array([1. , 1.5])
+        """
+        return np.asarray(_table(cls, coefficient)[np.asarray(codes, np.intp)])
+
+    def where(self, codes: ArrayLike) -> NDArray[np.bool_]:
+        """Return where this option is chosen.
+
+        >>> Recompute.FULL.where([0, 2])
+        array([False,  True])
+        """
+        return np.asarray(np.asarray(codes) == int(self))
+
+
+@cache
+def _table(choice: type[Choice], coefficient: str) -> NDArray[np.float64]:
+    return np.asarray([getattr(option, coefficient) for option in choice], dtype=np.float64)
+
+
+class Switch(Choice):
+    """Something that is off or on."""
+
+    OFF = "off"
+    ON = "on"
+
+
+class Precision(Choice):
+    """A number format, with the bytes of an element."""
+
+    FP32 = "fp32", 4
+    TF32 = "tf32", 4
+    FP16 = "fp16", 2
+    BF16 = "bf16", 2
+    FP8 = "fp8", 1
+
+    def __init__(self, word: str, size: float) -> None:
+        self.size = size
+
+
+class CountedGemms(Choice):
+    """GEMMs that are counted: of the whole layer, or as Eqs 1-3 of arXiv:2302.02825 print them.
+
+    The paper prints one FC GEMM of two, one attention GEMM of two, three linear ones of four.
+    """
+
+    COMPLETE = "complete", 2, 2, 4
+    PAPER_EXACT = "paper_exact", 1, 1, 3
+
+    def __init__(self, word: str, fc_gemms: float, attention_gemms: float, linear_gemms: float) -> None:
+        self.fc_gemms, self.attention_gemms, self.linear_gemms = fc_gemms, attention_gemms, linear_gemms
+
+
+class Architecture(Choice):
+    """What kind of transformer a model is."""
+
+    DECODER = "decoder"
+    ENCODER = "encoder"
+    ENCODER_DECODER = "encoder-decoder"
+    VIT = "vit"
+
+
+class Norm(Choice):
+    """A normalisation, with the weights it has for each element: a LayerNorm has a bias beside its gain."""
+
+    LAYERNORM = "layernorm", 2
+    RMSNORM = "rmsnorm", 1
+    LAYERNORM_NO_BIAS = "layernorm_no_bias", 1
+
+    def __init__(self, word: str, weights: float) -> None:
+        self.weights = weights
+
+
+class Bias(Choice):
+    """Which linear layers have a bias: those of Q, K and V; of attention's output; of the feed-forward network."""
+
+    OFF = "off", 0, 0, 0
+    QKV = "qkv", 1, 0, 0
+    ON = "on", 1, 1, 1
+    ATTENTION = "attention", 1, 1, 0
+    FFN = "ffn", 0, 0, 1
+    NOT_QKV = "not_qkv", 0, 1, 1
+
+    def __init__(self, word: str, qkv: float, output: float, ffn: float) -> None:
+        self.qkv, self.output, self.ffn = qkv, output, ffn
+
+
+class QkNorm(Choice):
+    """Normalisation of queries and keys: none, every head by the same weights, or all heads as one vector."""
+
+    OFF = "off"
+    ON = "on"
+    WHOLE = "whole"
+
+
+class Position(Choice):
+    """Position embedding: rotary, learned, or none."""
+
+    ROPE = "rope"
+    LEARNED = "learned"
+    NONE = "none"
+
+
+class Phase(Choice):
+    """What a model does."""
+
+    TRAINING = "training"
+    INFERENCE = "inference"
+
+
+class AttentionCount(Choice):
+    """Attention FLOP that are counted: of all scores, or of those that a causal mask leaves."""
+
+    FULL = "full"
+    CAUSAL = "causal"
+
+
+class AttentionKernel(Choice):
+    """Flash attention that skips what a causal mask hides, that computes everything, or attention by GEMMs."""
+
+    FLASH_CAUSAL = "flash_causal"
+    FLASH = "flash"
+    UNFUSED = "unfused"
+
+
+class ElementwiseKernels(Choice):
+    """How element-wise kernels are made: the traffic they cost, and the bytes of a logit that the loss moves."""
+
+    FUSED = "fused", 1.0, 16.0
+    EAGER = "eager", 1.5, 34.0
+    COMPILED = "compiled", 0.9, 20.0
+
+    def __init__(self, word: str, cost: float, loss_bytes: float) -> None:
+        self.cost, self.loss_bytes = cost, loss_bytes
+
+
+class ContextComm(Choice):
+    """Context parallelism: keys and values round a ring, gathered, or heads swapped for tokens (Ulysses)."""
+
+    P2P = "p2p"
+    ALL_GATHER = "all_gather"
+    ALL_TO_ALL = "all_to_all"
+
+
+class Schedule(Choice):
+    """Pipeline schedules."""
+
+    ONE_F_ONE_B = "1f1b"
+    GPIPE = "gpipe"
+    INTERLEAVED = "interleaved"
+    ZERO_BUBBLE = "zero_bubble"
+
+
+class Recompute(Choice):
+    """Activations that are computed again in the backward pass."""
+
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+
+
+class CollectiveAlgorithm(Choice):
+    """Algorithms of an all-reduce; the best is the fastest of those that the network has."""
+
+    BEST = "best"
+    RING = "ring"
+    TREE = "tree"
+    HIERARCHICAL = "hierarchical"
+    IN_NETWORK = "in_network"
+
+
+class Strategy(Choice):
+    """How the foundation-models paper splits a layer: 1D TP, SUMMA on a grid, or TP with the sequence split as well."""
+
+    ONE_D = "1d"
+    SUMMA = "2d"
+    SEQUENCE = "2d-seqp"
+
+
+class Formulas(Choice):
+    """Formulas of the foundation-models paper: with the slips of the published code, or without."""
+
+    AS_PUBLISHED = "as_published"
+    CORRECTED = "corrected"
+
+
+GROUPS = ("tp", "cp", "dp", "pp")
+
+
+class GroupOrder(Choice):
+    """An order of the parallel groups on the network."""
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups, from the inside out: the first takes neighbours."""
+        return tuple(self.word.split("-"))
+
+
+# Every order of the groups; the first is Megatron-LM's.
+Placement: type[GroupOrder] = GroupOrder(  # type: ignore[assignment]
+    "Placement",
+    {"_".join(order).upper(): "-".join(order) for order in permutations(GROUPS)},  # type: ignore[arg-type]
+)

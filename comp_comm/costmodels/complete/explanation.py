@@ -1,0 +1,202 @@
+"""One step explained: every operation with its formula, work, seconds and share; memory and communication by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from comp_comm.choices import Recompute
+from comp_comm.costmodels.complete.columns import COLUMNS
+from comp_comm.costmodels.complete.footprint import MEMORY_PARTS
+from comp_comm.costmodels.complete.step import Step
+from comp_comm.costmodels.complete.traffic import CountedCollective
+from comp_comm.costmodels.explained import ExplainedAnswer
+from comp_comm.costmodels.records import GroupRecord, MemoryRecord, MessageRecord, OperationRecord, StepRecord
+from comp_comm.costmodels.timed import LayerTimes, TimedOperation
+from comp_comm.formulas.arrays import Array, Numeric, to_float, unwarned
+from comp_comm.hardware.numbers import Hardware
+from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
+
+PARAMETERS = ("parameters", "active_parameters", "mtp_parameters")
+# Of a step that follow from its layout and are good to see beside what was given.
+DERIVED = ("gpus", "dp", "global_batch", "accumulation")
+
+
+class Part(NamedTuple):
+    """A part of the slowest stage: its name, times, how many it has, and how many of those are computed again."""
+
+    name: str
+    times: LayerTimes
+    layer_count: Array
+    again: Array
+    layers: int | None
+
+
+class ExplainedStep(Step, ExplainedAnswer):
+    """A step that can be explained, at one point."""
+
+    @property
+    def hardware(self) -> Hardware:
+        """The hardware asked for: not yet as a whole step finds it."""
+        return self.work.scenario.hardware
+
+    def record(self) -> StepRecord:
+        """Return everything about the step."""
+        return step_record(self)
+
+    def memory_record(self) -> MemoryRecord:
+        """Return the bytes of the stage that needs most, by part."""
+        return memory_record(self)
+
+    def group_records(self) -> dict[str, GroupRecord]:
+        """Return the communication of every parallel group."""
+        return communication(self)
+
+    def message_records(self) -> list[MessageRecord]:
+        """Return every collective of the slowest stage with its calls and bytes."""
+        return [_message(item.call.collective, float(item.calls)) for item in self.counted if float(item.calls)]
+
+
+def _message(collective: Collective, calls: float) -> MessageRecord:
+    each = float(collective.message_bytes)
+    return {
+        "group": collective.parallelism, "message": collective.name, "collective": collective.kind,
+        "devices": float(collective.group.size), "calls": calls, "message_bytes": each,
+        "total_message_bytes": calls * each, "volume_bytes": calls * float(collective.volume_bytes),
+        "wire_bytes": calls * float(collective.wire_bytes),
+    }  # fmt: skip
+
+
+def step_record(step: Step) -> StepRecord:
+    """Return everything about one step (a scenario of no axes) as plain numbers."""
+    counts = {name: int(getattr(step.work, name)) for name in (*DERIVED, *PARAMETERS)}
+    with unwarned():
+        columns = {name: float(column.of(step)) for name, column in COLUMNS.items()
+                   if name not in PARAMETERS and not column.extra
+                   and not (column.needs and np.isnan(step.work.run_tokens))}  # fmt: skip
+    first = {"step_s": columns.pop("step_s"), "forward_s": float(step.forward_s), "backward_s": float(step.backward_s)}
+    return {"counts": counts, "numbers": {**first, **columns}, "memory": memory_record(step),
+            "comm": communication(step), "operations": operations(step)}  # fmt: skip
+
+
+def memory_record(step: Step) -> MemoryRecord:
+    """Return the bytes of the stage that needs most by part, in all, and what the device has."""
+    parts = step.footprint.parts
+    sizes = {f"{name}_bytes": float(getattr(parts, name)) for name in MEMORY_PARTS}
+    both = {"total_bytes": float(step.memory_bytes), "capacity_bytes": float(step.memory_capacity)}
+    return cast(MemoryRecord, {**sizes, **both})
+
+
+def communication(step: Step) -> dict[str, GroupRecord]:
+    """Return each group's seconds (serialized, hidden, exposed: disjoint), bytes and calls."""
+    records: dict[str, GroupRecord] = {}
+    for group, spent in step.comm.items():
+        moved = step.traffic[group]
+        records[group] = {
+            "serialized_s": float(spent.serialized), "hidden_s": float(spent.hidden), "exposed_s": float(spent.exposed),
+            "message_bytes": float(moved.message_bytes), "volume_bytes": float(moved.volume_bytes),
+            "wire_bytes": float(moved.wire_bytes), "calls": float(moved.calls),
+        }  # fmt: skip
+    return records
+
+
+def parts_of(step: Step) -> list[Part]:
+    """Return the parts of the slowest stage, in the order they are done."""
+    stage, none = step.stage, to_float(0.0)
+    layers = [
+        Part(kind.name, times, count, again, int(count))
+        for kind, times, count, again in zip(
+            step.work.pattern.kinds, step.layers.layers, stage.layers, stage.recomputed, strict=True)
+    ]  # fmt: skip
+    return [Part("embedding", step.layers.embedding, stage.embedding, none, None), *layers,
+            Part("head", step.layers.head, stage.head, none, None)]  # fmt: skip
+
+
+def operations(step: Step) -> list[OperationRecord]:
+    """Return a record for each operation and phase of the slowest stage, in the order they are done."""
+    parts = parts_of(step)
+    timed = [record for part in parts for op in part.times.timed for record in _phases(step, part, op)]
+    layers = {part.name: part.layers for part in parts}
+    records = [*timed, *_collectives(step, layers), *_optimizer(step)]
+    whole_step = float(step.step_s)
+    done = [record for record in records if record["calls"] > 0]
+    for record in done:
+        record["share"] = record["seconds"] / whole_step
+    return done
+
+
+def _phases(step: Step, part: Part, timed: TimedOperation) -> Iterator[OperationRecord]:
+    op, passes, steps = timed.op, timed.passes, to_float(step.work.layout.accumulation)
+    recompute = np.asarray(step.work.layout.recompute)
+    again = to_float(0.0)
+    if part.layers is not None and recompute == Recompute.FULL:
+        again = steps * part.again * op.count
+    elif part.layers is not None and recompute == Recompute.SELECTIVE and isinstance(op, Attention):
+        again = steps * part.layer_count * op.count
+    count = steps * part.layer_count * op.count
+    forward, backward = _done(step, op)
+    yield _record(op, part, "forward", count, passes.forward, forward)
+    yield _record(op, part, "recompute", again, passes.forward, forward)
+    yield _record(op, part, "backward", count, passes.backward, backward)
+
+
+class Done(NamedTuple):
+    """FLOP and bytes of HBM of an operation in one pass."""
+
+    flops: Array
+    moved: Array
+
+
+def _done(step: Step, op: Operation) -> tuple[Done, Done]:
+    """Return the work of an operation, forward and backward."""
+    kernels, none = step.layers.kernels, to_float(0.0)
+    if isinstance(op, Gemm):
+        moved = op.moved(kernels.operand, kernels.activation)
+        weights = op.moved_for_weights(kernels.operand, kernels.gradient)
+        return Done(op.flops, moved), Done(2 * op.flops, moved + weights)
+    if isinstance(op, Attention):
+        moved = op.moved(kernels.activation)
+        return Done(op.flops, moved), Done(2 * op.flops, 2 * moved)
+    if isinstance(op, Elementwise):
+        factor = to_float(op.factor)
+        return Done(none, op.forward_bytes * factor), Done(none, op.backward_bytes * factor)
+    raise TypeError(f"the work of a {type(op).__name__} is not known")
+
+
+def _record(op: Operation, part: Part, phase: str, calls: Numeric, seconds: Numeric, done: Done) -> OperationRecord:
+    return {
+        "operation": op.name, "part": part.name, "layers": part.layers, "phase": phase,
+        "kind": type(op).__name__.lower(), "group": None, "calls": float(calls), "formula": op.formula,
+        "flops": float(done.flops), "hbm_bytes": float(done.moved), "message_bytes": 0.0, "wire_bytes": 0.0,
+        "seconds": float(to_float(calls) * seconds), "share": 0.0, "across_domains": False,
+    }  # fmt: skip
+
+
+def _collectives(step: Step, layers: dict[str, int | None]) -> Iterator[OperationRecord]:
+    for item in step.counted:
+        path = step.network.path(item.call.collective.group)
+        across = bool(path.local < path.size)
+        for phase in ("forward", "recompute", "backward", "step"):
+            yield _collective(item, phase, layers.get(item.part), across)
+
+
+def _collective(item: CountedCollective, phase: str, layers: int | None, across: bool) -> OperationRecord:
+    collective, calls = item.call.collective, float(getattr(item, phase))
+    return {
+        "operation": collective.name, "part": item.part, "layers": layers, "phase": phase, "kind": collective.kind,
+        "group": collective.parallelism, "calls": calls, "formula": collective.formula, "flops": 0.0, "hbm_bytes": 0.0,
+        "message_bytes": float(collective.message_bytes), "wire_bytes": float(collective.wire_bytes),
+        "seconds": calls * float(item.call.seconds), "share": 0.0, "across_domains": across,
+    }  # fmt: skip
+
+
+def _optimizer(step: Step) -> Iterator[OperationRecord]:
+    states = step.stage_states
+    per_byte = float(states.kernels.per_streamed_byte)
+    part = Part("step", step.layers.embedding, to_float(1.0), to_float(0.0), None)
+    for name, formula, seconds in (("gradient norm", "gradients read", states.norm_s),
+                                   ("Adam", "states in and out", states.adam_s)):  # fmt: skip
+        op = Elementwise(name, f"{formula}, P / shards", 1.0, 0.0, 0.0)
+        yield _record(op, part, "optimizer", 1.0, seconds, Done(to_float(0.0), to_float(float(seconds) / per_byte)))

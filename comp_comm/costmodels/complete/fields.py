@@ -1,0 +1,35 @@
+"""What the cost model `complete` takes."""
+
+from __future__ import annotations
+
+from comp_comm.costmodels.field_groups import DEFAULTS, DEGREES, HARDWARE, KERNELS, MODEL, NEEDS, REQUIRED
+
+FIELDS = (
+    *MODEL, "encoder_layers", "encoder_seq_len", "patch_features", "classes", "mtp_layers", "dropout", *DEGREES,
+    "global_batch", "accumulation", "sp", "cp", "cp_comm", "vpp", "schedule", "dp_shard", "zero", "bucket",
+    "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_tp", "overlap_pp",
+    "overlap_ep", *HARDWARE, *KERNELS, "grad_precision", "accumulate_precision", "optimizer_precision", "interference",
+    "tokens",
+)  # fmt: skip
+# A field that means nothing unless another one has this word.
+NEEDS_WORD = {
+    "max_positions": ("position", "learned"), "encoder_seq_len": ("architecture", "encoder-decoder"),
+    "encoder_layers": ("architecture", "encoder-decoder"), "classes": ("architecture", "vit"),
+    "patch_features": ("architecture", "vit"),
+}  # fmt: skip
+# Inputs a row always shows; those that follow from others are taken from the answer.
+SHOWN = ("hidden", "layers", "seq_len", "gpus", "tp", "cp", "pp", "dp", "micro_batch", "global_batch", "flop_vs_bw")
+
+# Fields that a layer, the embedding and the head of one micro-batch do not depend on.
+IGNORED_BY_LAYERS = (
+    "gpus", "dp", "global_batch", "accumulation", "pp", "vpp", "schedule", "pp_layout", "dp_shard", "zero", "bucket",
+    "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
+    "memory_capacity", "framework_gib", "tokens",
+)  # fmt: skip
+# Fields that the states of a stage's weights do not depend on, one micro-batch's worth of them.
+IGNORED_BY_STATES = (
+    "micro_batch", "global_batch", "accumulation", "sp", "schedule", "recompute", "recompute_layers", "scatter_gather",
+    "overlap_pp", "memory_capacity", "framework_gib", "tokens",
+)  # fmt: skip
+
+__all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_LAYERS", "IGNORED_BY_STATES", "NEEDS", "NEEDS_WORD", "REQUIRED", "SHOWN"]

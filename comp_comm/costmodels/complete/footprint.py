@@ -1,0 +1,209 @@
+"""Memory of a device, for the stage that needs most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+
+from comp_comm.choices import Recompute, Schedule, Switch
+from comp_comm.costmodels.complete.layer_costs import KeptOfLayer, LayerCosts
+from comp_comm.costmodels.work import Work
+from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, by_code, to_float
+from comp_comm.formulas.memory import StateBytes, state_bytes
+from comp_comm.formulas.pipeline import in_flight
+from comp_comm.layers.stages import Stage
+
+FP32 = 4.0
+BUCKET = 40e6  # elements of gradients reduced at once (Megatron-LM's default)
+PREFETCHED = 2.0  # layers whose weights are gathered under ZeRO 3: the one that runs, and the next
+MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "framework")
+
+
+@dataclass(frozen=True)
+class MemoryParts:
+    """Bytes of a stage's memory by what they are for."""
+
+    weights: Array
+    gradients: Array
+    optimizer: Array
+    activations: Array
+    logits: Array
+    state_buffers: Array
+    message_buffers: Array
+    framework: Array
+
+    @property
+    def buffers(self) -> Array:
+        """What collectives and sends need beside their operands."""
+        return self.state_buffers + self.message_buffers
+
+
+@dataclass(frozen=True, eq=False)
+class Footprint:
+    """Memory of the stages that may need most: those that differ."""
+
+    work: Work
+    costs: LayerCosts
+
+    @cached_property
+    def stages(self) -> list[StageMemory]:
+        """The memory of each stage that differs."""
+        return [StageMemory(self.work, self.costs, stage) for stage in self.work.stages.distinct]
+
+    @cached_property
+    def parts(self) -> MemoryParts:
+        """The parts of the stage that needs most."""
+        first, *others = self.stages
+        fullest, most = first.parts, first.total
+        for stage in others:
+            more = stage.total > most
+            both = ((getattr(stage.parts, item.name), getattr(fullest, item.name)) for item in fields(MemoryParts))
+            fullest = MemoryParts(*(np.where(more, new, old) for new, old in both))
+            most = np.maximum(most, stage.total)
+        return fullest
+
+    @cached_property
+    def total(self) -> Array:
+        """Bytes of the stage that needs most."""
+        return _largest(stage.total for stage in self.stages)
+
+
+@dataclass(frozen=True, eq=False)
+class StageMemory:
+    """Memory of a device of one stage."""
+
+    work: Work
+    costs: LayerCosts
+    stage: Stage
+
+    @cached_property
+    def total(self) -> Array:
+        """All of it: what depends on ZeRO, and what on a micro-batch, each added up alone before they meet."""
+        rest = self._logits + to_float(self.work.scenario.framework_bytes) + self._message_buffers
+        return self._states_with_buffers + (rest + self._activations)
+
+    @cached_property
+    def parts(self) -> MemoryParts:
+        """Its parts."""
+        zero = np.asarray(self.work.layout.zero)
+        buffers = by_code(zero, self._state_buffers)
+        framework = to_float(self.work.scenario.framework_bytes)
+        return MemoryParts(
+            *self._states(zero), self._activations, self._logits, buffers, self._message_buffers, framework
+        )
+
+    # -- states -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _held(self) -> tuple[Array, Array]:
+        """Parameters of the stage, and those of its experts."""
+        layers = list(zip(self.stage.layers, self.costs.parameters, strict=True))
+        beside = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
+        dense = add_up((*(count * held.dense for count, held in layers), beside))
+        experts = add_up(count * held.experts for count, held in layers) if self.work.transformer.has_experts else ZERO
+        return dense, experts
+
+    def _states(self, zero: Numeric) -> StateBytes:
+        layout, f = self.work.layout, self.work.scenario.formats
+        dense, experts = self._held
+        kept = 1 - to_float(Switch.ON.where(layout.offload_optimizer))
+        sizes = (
+            to_float(f.weight),
+            to_float(f.grad) + f.accumulate,
+            (to_float(f.master) + 2 * to_float(f.moment)) * kept,
+        )
+        states = state_bytes(dense, layout.dp_shard, zero, *sizes)
+        if experts is ZERO:
+            return states
+        more = state_bytes(experts, np.minimum(layout.dp_shard, layout.expert_replicas), zero, *sizes)
+        return StateBytes(*(one + other for one, other in zip(states, more, strict=True)))
+
+    @cached_property
+    def _states_with_buffers(self) -> Array:
+        """Bytes of states with their buffers, each stage of ZeRO evaluated alone."""
+        return by_code(np.asarray(self.work.layout.zero),
+                       lambda zero: add_up((*self._states(zero), self._state_buffers(zero))))  # fmt: skip
+
+    def _state_buffers(self, zero: int) -> Array:
+        """Return what collectives of states need beside them: gathered weights of two layers (ZeRO 3), or a bucket."""
+        layout, f = self.work.layout, self.work.scenario.formats
+        replicated = layout.replicas > 1
+        if not replicated.any():
+            return ZERO
+        there = replicated * to_float(self.stage.layer_count > 0)
+        if zero >= 3:
+            layers = zip(self.stage.layers, self.costs.parameters, strict=True)
+            largest = _largest((count > 0) * (held.dense + held.experts) for count, held in layers)
+            return there * largest * (PREFETCHED * f.weight)
+        given = to_float(layout.bucket)
+        bucket = np.minimum(np.where(np.isnan(given), BUCKET, given), add_up(self._held))
+        return there * bucket * f.grad
+
+    # -- activations --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _activations(self) -> Array:
+        """What the layers keep of the micro-batches the stage holds, and what one made again needs beside that."""
+        return by_code(np.asarray(self.work.layout.recompute), self._kept)
+
+    def _kept(self, code: int) -> Array:
+        kept = list(zip(self.stage.layers, self.stage.recomputed, self.costs.kept, strict=True))
+        held = self._micro_batches
+        if code == Recompute.NONE:
+            return held * add_up(count * _all(layer) for count, _, layer in kept)
+        if code == Recompute.SELECTIVE:
+            largest = _largest((count > 0) * layer.scores for count, _, layer in kept)
+            return held * add_up(count * layer.beside_scores for count, _, layer in kept) + largest
+        partly = add_up(again * layer.entry + (count - again) * _all(layer) for count, again, layer in kept)
+        return held * partly + _largest((again > 0) * _all(layer) for _, again, layer in kept)
+
+    @cached_property
+    def _micro_batches(self) -> Array:
+        """Micro-batches that the stage holds the activations of; GPipe holds all of them."""
+        layout = self.work.layout
+        held = np.maximum(in_flight(layout.pp, layout.vpp, self.stage.place, layout.accumulation), 0.0)
+        gpipe = Schedule.GPIPE.where(layout.schedule)
+        return np.where(gpipe, layout.accumulation, held) if gpipe.any() else held
+
+    @cached_property
+    def _logits(self) -> Array:
+        """What the last stage keeps after its layers: logits in 32 bit, and the inputs of the last norm and GEMM.
+
+        4 s b h / t (1 + V / h) with sequence parallelism (Korthikanti et al., arXiv:2205.05198, section 4.3).
+        """
+        c = self.work.context
+        if not c.has_vocab:
+            return to_float(0.0)
+        ends = 2.0 * to_float(c.formats.activation) * c.split_tokens * c.t.hidden * (to_float(c.t.vocab) > 0)
+        logits = FP32 * c.tokens * self.work.vocab / c.layout.tp + ends
+        return self.stage.head * (logits * (1 + to_float(c.t.mtp_layers)))
+
+    @cached_property
+    def _message_buffers(self) -> Array:
+        """What collectives and sends of activations need beside their operands.
+
+        The gathered sequence; keys and values on their way round (twice); activations received from the next stages.
+        """
+        c, layout = self.work.context, self.work.layout
+        message = c.split_tokens * c.t.hidden * c.formats.comm
+        buffers = 2.0 * message * (to_float(layout.pp) > 1)
+        if Switch.ON.where(layout.sp).any():
+            buffers = buffers + to_float(layout.sp) * c.tokens * c.t.hidden * c.formats.comm
+        if np.any(to_float(layout.cp) > 1):
+            pair = c.tokens * c.kv_heads * (c.key_dim + c.t.v_head_dim) * c.formats.comm
+            buffers = buffers + 2.0 * pair * (to_float(layout.cp) > 1)
+        return to_float(self.stage.layer_count > 0) * buffers
+
+
+def _all(layer: KeptOfLayer) -> Array:
+    return layer.beside_scores + layer.scores if np.any(layer.scores) else layer.beside_scores
+
+
+def _largest(sizes: Iterable[Array]) -> Array:
+    largest = ZERO
+    for size in sizes:
+        largest = size if largest is ZERO else np.maximum(largest, size)
+    return largest

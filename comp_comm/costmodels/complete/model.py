@@ -1,0 +1,78 @@
+"""The cost model of a complete training step: every parallelism, every byte, memory.
+
+A step is a list of operations (`comp_comm.layers`), timed one by one (`comp_comm.timing`) on the slowest stage of a
+pipeline. Compute, recomputation, optimizer, visible communication and the bubble add up to the step exactly.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from comp_comm.costmodels.complete import columns, fields
+from comp_comm.costmodels.complete.explanation import ExplainedStep
+from comp_comm.costmodels.complete.layer_costs import LayerCosts, layer_costs
+from comp_comm.costmodels.complete.space import SPACE
+from comp_comm.costmodels.complete.states import StateCosts, state_costs
+from comp_comm.costmodels.inference import MODEL as INFERENCE
+from comp_comm.costmodels.machine import in_training
+from comp_comm.costmodels.model import NO_PARTS, Asked, CostModel, Parts, SharedPart
+from comp_comm.costmodels.scenario import Scenario
+from comp_comm.costmodels.work import work_of
+
+
+def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> ExplainedStep:
+    """Return the step of a scenario; broken rules are listed, not raised.
+
+    ``parts`` are layers and states that many points share, as these points see them.
+
+    Examples
+    --------
+    >>> from comp_comm.configs.hardware_file import load_profile
+    >>> from comp_comm.layout import Layout
+    >>> from comp_comm.transformer import Transformer
+    >>> h100 = load_profile("h100-sxm").hardware("bf16")
+    >>> llama = Transformer(4096, 8192, layers=32, heads=32, kv_heads=8, ffn_hidden=14336, gated=1, vocab=128256)
+    >>> step = evaluate(Scenario(llama, Layout(gpus=8, tp=8, global_batch=8), h100))
+    >>> parts = step.compute_s + step.recompute_s + step.optimizer_s + step.bubble_s
+    >>> bool(abs(parts + step.serialized_comm_s + step.exposed_comm_s - step.step_s) < 1e-9)
+    True
+    """
+    work = work_of(scenario, in_training(scenario.hardware))
+    layers = cast(LayerCosts, parts.get("layers") or LayerCosts(work))
+    states = cast(StateCosts, parts.get("states") or StateCosts(work))
+    return ExplainedStep(work, layers, states)
+
+
+def _notes(asked: Asked) -> list[str]:
+    notes = []
+    if "global_batch" not in asked.names and "accumulation" not in asked.names:
+        notes.append("neither global_batch nor accumulation is given: a replica does one micro-batch a step")
+    if "gpus" not in asked.names and "dp" not in asked.names:
+        notes.append("neither gpus nor dp is given: there is one replica (tp x cp x pp devices)")
+    return notes
+
+
+MODEL = CostModel(
+    "complete",
+    "a whole training step under every parallelism, with memory",
+    evaluate,
+    fields.FIELDS,
+    fields.REQUIRED,
+    columns.COLUMNS,
+    ranking="tokens_per_s",
+    headline="exposed_comm_fraction",
+    shown=fields.SHOWN,
+    derived=columns.DERIVED,
+    defaults=fields.DEFAULTS,
+    needs=fields.NEEDS,
+    needs_word=fields.NEEDS_WORD,
+    base_timing=True,
+    explains=True,
+    parts={
+        "layers": SharedPart(layer_costs, fields.IGNORED_BY_LAYERS, ("tp", "cp"), exchanges=True),
+        "states": SharedPart(state_costs, fields.IGNORED_BY_STATES, ("cp", "dp")),
+    },
+    space=SPACE,
+    phases={"inference": INFERENCE},
+    notes=_notes,
+)

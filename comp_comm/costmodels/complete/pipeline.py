@@ -1,0 +1,133 @@
+"""Seconds of the stages of a pipeline: which of them sets the pace, and how long it waits for the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.choices import Recompute, Schedule
+from comp_comm.costmodels.complete.layer_costs import LayerCosts
+from comp_comm.costmodels.timed import NO_COMM, CommSeconds, LayerTimes
+from comp_comm.formulas.arrays import Array, add_up, by_code, to_float
+from comp_comm.formulas.pipeline import bubble_seconds, zero_bubble_seconds
+from comp_comm.layers.stages import Stage, Stages
+from comp_comm.layout import Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """The stages of a model. ``sends_s`` are the seconds of a micro-batch's sends over a boundary, in one direction."""
+
+    layout: Layout
+    costs: LayerCosts
+    stages: Stages
+    totals: list[Array]
+    sends_s: Array
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether anything is computed again."""
+        return bool(np.any(np.asarray(self.layout.recompute) != Recompute.NONE))
+
+    def parts(self, stage: Stage) -> list[tuple[LayerTimes, Array]]:
+        """Return the layers of each kind and the ends, each with how many of them a stage has."""
+        layers = list(zip(self.costs.layers, stage.layers, strict=True))
+        return [*layers, (self.costs.embedding, stage.embedding), (self.costs.head, stage.head)]
+
+    def again(self, stage: Stage, seconds: str) -> Array:
+        """Return the seconds of a stage's recomputation: ``forward_s`` of its layers, or ``compute`` of them alone."""
+
+        def option(code: int) -> Array:
+            if code == Recompute.FULL:
+                each = [
+                    times.forward_s if seconds == "forward_s" else times.compute.forward for times in self.costs.layers
+                ]
+                return _total(each, stage.recomputed)
+            if code == Recompute.SELECTIVE:
+                return _total([times.core_attention.forward for times in self.costs.layers], stage.layers)
+            return to_float(0.0)
+
+        return by_code(np.asarray(self.layout.recompute), option)
+
+    def passes_s(self, stage: Stage) -> Array:
+        """Return the seconds of both passes of one micro-batch through a stage, recomputation in them."""
+        both = add_up(count * times.passes_s for times, count in self.parts(stage))
+        return both + self.again(stage, "forward_s") if self.recomputes else both
+
+    @property
+    def slowest(self) -> Stage:
+        """The stage that sets the pace."""
+        return self._pace[0]
+
+    @property
+    def slowest_number(self) -> NDArray[np.intp]:
+        """Which of the stages that differ it is."""
+        return self._pace[1]
+
+    @property
+    def pace_s(self) -> Array:
+        """Seconds of both passes of one micro-batch through the slowest stage."""
+        return self._pace[2]
+
+    @cached_property
+    def _pace(self) -> tuple[Stage, NDArray[np.intp], Array]:
+        first, *others = self.stages.distinct
+        slowest, number, pace = first, np.asarray(0, np.intp), self.passes_s(first)
+        for place, stage in enumerate(others, 1):
+            seconds = self.passes_s(stage)
+            slower = seconds > pace
+            if slower.any():
+                pace = np.maximum(pace, seconds)
+                slowest, number = _choose(slower, stage, slowest), np.where(slower, place, number)
+        return slowest, number, pace
+
+    @cached_property
+    def all_passes_s(self) -> Array:
+        """Seconds of both passes of one micro-batch through all stages together."""
+        return self.passes_s(self._model)
+
+    @cached_property
+    def _model(self) -> Stage:
+        """The model as if it were one stage."""
+        one = to_float(1.0)
+        return Stage(tuple(self.totals), self.stages.recomputed, one, one, to_float(0.0))
+
+    @cached_property
+    def bubble_s(self) -> Array:
+        """Seconds a stage waits in a step, for other stages to begin or to end."""
+        layout = self.layout
+        others = self.all_passes_s - self.pace_s
+        sends = 2 * self.sends_s
+        normally = bubble_seconds(layout.pp, layout.vpp, others, sends)
+        zero = Schedule.ZERO_BUBBLE.where(layout.schedule)
+        if not zero.any():
+            return normally
+        weights = [times.compute.for_weights for times in self.costs.layers]
+        for_weights = _total(weights, tuple(self.totals)) - _total(weights, self.slowest.layers)
+        return np.where(zero, zero_bubble_seconds(layout.pp, others, sends, for_weights), normally)
+
+    def again_comm(self, group: str, stage: Stage) -> CommSeconds:
+        """Return the communication of a group that full recomputation repeats in a stage."""
+        full, spent = Recompute.FULL.where(self.layout.recompute), NO_COMM
+        for times, again in zip(self.costs.layers, stage.recomputed, strict=True):
+            if group in times.groups:
+                spent = spent.plus(times.forward[group].times(full * again))
+        return spent
+
+
+def _total(seconds: list[Array], counts: tuple[Array, ...]) -> Array:
+    return add_up(count * each for each, count in zip(seconds, counts, strict=True))
+
+
+def _choose(where: NDArray[np.bool_], one: Stage, other: Stage) -> Stage:
+    def choose(a: Array, b: Array) -> Array:
+        return a if a is b else np.where(where, a, b)
+
+    layers, recomputed = (
+        tuple(map(choose, getattr(one, name), getattr(other, name))) for name in ("layers", "recomputed")
+    )
+    ends = (choose(getattr(one, name), getattr(other, name)) for name in ("embedding", "head", "place"))
+    return Stage(layers, recomputed, *ends)

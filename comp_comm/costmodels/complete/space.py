@@ -1,0 +1,113 @@
+"""The layouts that a search of a complete step tries."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutSpace, Question, Whole, divisors
+from comp_comm.errors import ConfigError
+
+TABLE = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch")
+MAX_ROWS = 20_000_000
+
+
+class Joined:
+    """A table of degrees: each join adds a column, and drops the rows that break a rule."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.columns: Columns = {}
+        self.dropped: dict[str, int] = {}
+
+    def __getitem__(self, name: str) -> Whole:
+        return self.columns[name]
+
+    def join(self, name: str, natural: Whole) -> None:
+        """Join every value of a field with every row: those that a study allows, or else its natural ones."""
+        allowed = self.question.allowed.get(name, ())
+        values = np.asarray(sorted(int(value) for value in allowed), np.int64) if allowed else natural
+        rows = len(next(iter(self.columns.values()))) if self.columns else 1
+        if rows * len(values) > MAX_ROWS:
+            raise ConfigError(f"more than {MAX_ROWS:,} rows of degrees: pin some of {', '.join(TABLE)}")
+        self.columns = {other: np.repeat(column, len(values)) for other, column in self.columns.items()}
+        self.columns[name] = np.tile(values, rows)
+
+    def keep(self, mask: NDArray[np.bool_], reason: str) -> None:
+        """Drop the rows where ``mask`` is false, and count them."""
+        lost = int((~mask).sum())
+        if lost:
+            self.dropped[reason] = self.dropped.get(reason, 0) + lost
+        self.columns = {name: column[mask] for name, column in self.columns.items()}
+
+
+def degrees(question: Question) -> Degrees:
+    """Return the degrees, tied by devices, layers, heads and batch, joined divisor by divisor."""
+    fixed, gpus = question.fixed, question.gpus
+    layers, heads, batch = (int(fixed[name]) for name in ("layers", "heads", "global_batch"))
+    layers += int(fixed.get("encoder_layers", 0))
+    experts, seq_len = int(fixed.get("experts", 0) or 0), int(fixed["seq_len"])
+    t = Joined(question)
+    t.join("tp", divisors(gpus))
+    t.keep(heads % t["tp"] == 0, "tp does not divide heads")
+    t.join("cp", divisors(gpus))
+    t.keep(seq_len % t["cp"] == 0, "cp does not divide seq_len")
+    t.keep(gpus % (t["tp"] * t["cp"]) == 0, "tp x cp does not divide gpus")
+    t.join("pp", divisors(gpus))
+    t.keep(t["pp"] <= layers, "pp exceeds the layers")
+    t.keep(gpus % (t["tp"] * t["cp"] * t["pp"]) == 0, "tp x cp x pp does not divide gpus")
+    t.keep(batch % _replicas(t, gpus) == 0, "dp does not divide global_batch")
+    t.join("micro_batch", divisors(batch))
+    t.keep(batch % (_replicas(t, gpus) * t["micro_batch"]) == 0, "dp x micro_batch does not divide global_batch")
+    _join_chunks(t, layers, batch, gpus)
+    _join_experts(t, experts, gpus)
+    return Degrees(t.columns, t.dropped)
+
+
+def _replicas(t: Joined, gpus: int) -> Whole:
+    replicas: Whole = gpus // (t["tp"] * t["cp"] * t["pp"])
+    return replicas
+
+
+def _join_chunks(t: Joined, layers: int, batch: int, gpus: int) -> None:
+    """Join the chunks a stage may have: those that divide the layers, or all layers with embedding and head."""
+    t.join("vpp", np.union1d(divisors(layers), divisors(layers + 2)))
+    t.keep((t["vpp"] == 1) | (t["pp"] > 1), "vpp above 1 needs pp above 1")
+    t.keep(t["pp"] * t["vpp"] <= layers, "pp x vpp exceeds the layers")
+    chunks = t["pp"] * t["vpp"]
+    even = (layers % chunks == 0) | ((layers + 2) % chunks == 0)
+    pinned = bool(t.question.allowed.get("vpp"))
+    t.keep(even | (t["vpp"] == 1) | pinned, "interleaved chunks of unequal size: pin vpp to try them")
+    steps = batch // (_replicas(t, gpus) * t["micro_batch"])
+    t.keep((t["vpp"] == 1) | (steps % t["pp"] == 0), "interleaving needs a multiple of pp micro-batches a replica")
+
+
+def _join_experts(t: Joined, experts: int, gpus: int) -> None:
+    one = np.ones(1, np.int64)
+    t.join("ep", divisors(experts) if experts else one)
+    t.keep(gpus // t["pp"] % t["ep"] == 0, "ep does not divide dp x cp x tp")
+    if experts:
+        t.join("etp", divisors(int(t["tp"].max(initial=1))))
+        t.keep(t["tp"] % t["etp"] == 0, "etp does not divide tp")
+        t.keep(gpus // t["pp"] % (t["ep"] * t["etp"]) == 0, "ep x etp does not divide dp x cp x tp")
+
+
+SPACE = LayoutSpace(
+    table=TABLE,
+    degrees=degrees,
+    open={"zero": (0, 1, 2, 3), "recompute": ("none", "selective", "full"), "sp": ("off", "on")},
+    choices=("overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "schedule", "cp_comm", "kv_replication",
+             "offload_optimizer", "kernels", "attention_kernel", "collective_algorithm"),
+    alone={"gpus": 1, "tp": 1, "cp": 1, "pp": 1, "vpp": 1, "ep": 1, "micro_batch": 1, "dp": 1},
+    derived=dict.fromkeys(("dp", "accumulation"), "pin tp, cp, pp or micro_batch instead"),
+    layout=("gpus", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "micro_batch", "accumulation", "zero", "sp",
+            "recompute", "placement"),
+    results=("step_s", "tokens_per_s", "mfu", "hfu", "memory_gib", "exposed_comm_fraction", "bubble_fraction",
+             "compute_s", "recompute_s", "bubble_s", "serialized_comm_s", "hidden_comm_s", "exposed_comm_s"),
+    parts={"forward compute": "forward_s", "backward compute": "backward_s", "recomputation": "recompute_s",
+           "optimizer": "optimizer_s", "serialized communication": "serialized_comm_s",
+           "exposed communication": "exposed_comm_s", "pipeline bubble": "bubble_s"},
+    objectives=("step", "tokens", "mfu", "days", "gpu-hours", "memory", "comm"),
+    placed=True,
+    of_others=("dp_shard", "recompute_layers", "pp_layout"),
+)  # fmt: skip

@@ -1,0 +1,228 @@
+"""What the weights of a stage cost in a step: collectives of gradients and weights, and the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.choices import Switch
+from comp_comm.costmodels.complete.state_collectives import (
+    SHARDED,
+    StageParameters,
+    StateCollective,
+    state_collectives,
+    world_collectives,
+)  # fmt: skip
+from comp_comm.costmodels.machine import in_training, kernels_of, network_of
+from comp_comm.costmodels.scenario import Scenario
+from comp_comm.costmodels.timed import CommSeconds, Network, TimedCollective, overlapped
+from comp_comm.costmodels.work import Work, work_of
+from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, to_float
+from comp_comm.formulas.memory import optimizer_traffic
+from comp_comm.layers.block import HeldParameters
+from comp_comm.layers.ends import EndParameters, end_parameters
+from comp_comm.layers.stages import Stage
+from comp_comm.timing.kernels import Kernels
+
+USABLE = 0.85  # of the compute beside which states are sent: before it begins and after it ends nothing overlaps
+CONTENTION = 0.1  # of hidden communication that shows all the same: it takes compute units and memory bandwidth
+
+
+@dataclass(frozen=True, eq=False)
+class StageStates:
+    """The parameters of a stage, held on a device."""
+
+    work: Work
+    kernels: Kernels
+    layers: Sequence[HeldParameters]
+    ends: EndParameters
+    stage: Stage
+
+    @cached_property
+    def held(self) -> StageParameters:
+        """What the stage holds."""
+        beside = self.ends.of_stage(self.stage, self.work.transformer.tied)
+        return StageParameters(self.stage.layers, self.layers, beside)
+
+    @cached_property
+    def collectives(self) -> list[StateCollective]:
+        """The collectives of gradients and weights."""
+        return state_collectives(self.work.context, self.held)
+
+    @cached_property
+    def sharded(self) -> list[tuple[Array, Array]]:
+        """Parameters, and over how many devices their optimizer states are sharded."""
+        layout = self.work.layout
+        divided = to_float(layout.zero) >= 1
+        parts = [(self.held.dense, np.where(divided, layout.dp_shard, 1.0))]
+        if self.work.transformer.has_experts:
+            shards = np.where(divided, np.minimum(layout.dp_shard, layout.expert_replicas), 1.0)
+            parts.append((self.held.experts, shards))
+        return parts
+
+    @cached_property
+    def _each(self) -> Array:
+        """Parameters whose optimizer states a device holds."""
+        return to_float(sum((count / shards for count, shards in self.sharded), ZERO))
+
+    @cached_property
+    def norm_s(self) -> Array:
+        """Seconds of reading the gradients for their norm."""
+        return self._each * self._gradient * self.kernels.per_streamed_byte
+
+    @cached_property
+    def _gradient(self) -> Array:
+        """Bytes of a gradient as the optimizer reads it."""
+        f = self.work.scenario.formats
+        return np.where(to_float(f.accumulate) > 0, f.accumulate, f.grad)
+
+    @cached_property
+    def adam_s(self) -> Array:
+        """Seconds of the optimizer's step."""
+        f = self.work.scenario.formats
+        seconds = self._each * optimizer_traffic(self._gradient, f.master, f.moment, f.weight)
+        seconds = seconds * self.kernels.per_streamed_byte
+        offloaded = Switch.ON.where(self.work.layout.offload_optimizer)
+        if not offloaded.any():
+            return seconds
+        sent = self._each * (to_float(f.grad) + f.weight)
+        return np.where(offloaded, sent / to_float(self.kernels.hardware.host_bandwidth), seconds)
+
+
+class StateSeconds(NamedTuple):
+    """Seconds of a stage's states: of one occasion, of which ZeRO 2 and 3 have as many as micro-batches; and once.
+
+    ``repeated`` are scatters of gradients, and under ZeRO 3 the gathers of weights; ``gathered`` are gathers that there
+    is one of in a step, ``once`` what is all-reduced once whatever the ZeRO stage; ``optimizer`` is Adam and its norm.
+    """
+
+    repeated: Array
+    gathered: Array
+    once: Array
+    optimizer: Array
+
+
+@dataclass(frozen=True, eq=False)
+class StateCosts:
+    """The states of every stage that differs, and what all devices send in a step."""
+
+    work: Work
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """What times kernels."""
+        return kernels_of(self.work)
+
+    @cached_property
+    def network(self) -> Network:
+        """What times collectives."""
+        return network_of(self.work)
+
+    @cached_property
+    def layers(self) -> tuple[HeldParameters, ...]:
+        """Parameters of a layer of each kind that a device holds."""
+        c = self.work.context
+        return tuple(kind.parameters(kind.context(c)) for kind in self.work.pattern.kinds)
+
+    @cached_property
+    def ends(self) -> EndParameters:
+        """Parameters beside the layers that a device holds."""
+        return end_parameters(self.work.context, self.work.vocab)
+
+    def of(self, stage: Stage) -> StageStates:
+        """Return the states of a stage."""
+        return StageStates(self.work, self.kernels, self.layers, self.ends, stage)
+
+    @cached_property
+    def stages(self) -> tuple[StageStateSeconds, ...]:
+        """The seconds of each stage that differs."""
+        return tuple(StageStateSeconds(self.of(stage), self.network) for stage in self.work.stages.distinct)
+
+    @cached_property
+    def world(self) -> list[TimedCollective]:
+        """Collectives of all devices in a step."""
+        return self.network.timed(world_collectives(self.work.context))
+
+    @cached_property
+    def world_s(self) -> Array:
+        """Seconds of the collectives of all devices in a step."""
+        return add_up(call.seconds * call.collective.count for call in self.world)
+
+
+@dataclass(frozen=True, eq=False)
+class StageStateSeconds:
+    """The seconds of one stage's states, made when they are asked for."""
+
+    states: StageStates
+    network: Network
+
+    @cached_property
+    def seconds(self) -> StateSeconds:
+        """The seconds of a step's collectives of states, and of its optimizer."""
+        layout, interference = self.states.work.layout, self.states.work.scenario.interference
+        timed = [(each, self.network.seconds(each.collective)) for each in self.states.collectives]
+        slowed = np.where(Switch.ON.where(layout.overlap_dp), interference, 1.0)
+        zero = np.asarray(layout.zero)
+
+        def sent(kinds: tuple[str, ...], code: int) -> Array:
+            calls = (each.collective.count * seconds for each, seconds in timed
+                     if code in each.zero and each.collective.kind in kinds)  # fmt: skip
+            return slowed * add_up(calls)
+
+        repeated = {
+            0: ("all_reduce",),
+            1: ("reduce_scatter",),
+            2: ("reduce_scatter",),
+            3: ("reduce_scatter", "all_gather"),
+        }
+        return StateSeconds(
+            by_code(zero, lambda code: sent(repeated[code], code)),
+            by_code(zero, lambda code: sent(("all_gather",), code) if code in SHARDED else ZERO),
+            by_code(zero, lambda code: sent(("all_reduce",), code) if code else ZERO),
+            self.states.norm_s + self.states.adam_s,
+        )
+
+
+def state_costs(scenario: Scenario) -> StateCosts:
+    """Return what states cost in a scenario."""
+    return StateCosts(work_of(scenario, in_training(scenario.hardware)))
+
+
+def of_stage(costs: StateCosts, number: NDArray[np.intp]) -> StateSeconds:
+    """Return the seconds of the states of one of the stages at each point, by its number."""
+    if not number.ndim:
+        return costs.stages[int(number)].seconds
+    first, *others = (stage.seconds for stage in costs.stages)
+    chosen = first
+    for place, other in enumerate(others, 1):
+        pairs = zip(chosen, other, strict=True)
+        chosen = StateSeconds(*(old if old is new else np.where(number == place, new, old) for old, new in pairs))
+    return chosen
+
+
+def state_comm(work: Work, costs: StateSeconds, windows: Sequence[Array]) -> CommSeconds:
+    """Return the seconds of all collectives of states in a step, and what of them is hidden.
+
+    Gradients are reduced while the last micro-batch goes backward, weights gathered while the first goes forward; ZeRO
+    2 reduces after every micro-batch, beside its backward pass; under ZeRO 3 all goes on all the time. ``windows`` are
+    the compute of a micro-batch forward, of one backward, and of all.
+    """
+    layout = work.layout
+    overlaps, zero, steps = Switch.ON.where(layout.overlap_dp), to_float(layout.zero), layout.accumulation
+    reduced = costs.repeated
+    if (zero >= 2).any():
+        reduced = reduced * np.where(zero >= 2, steps, 1.0)
+    reduced = add_up((reduced, costs.once))
+    total = reduced + costs.gathered
+    if not overlaps.any():
+        return CommSeconds(total, ZERO, ZERO)
+    forward, window, step = (USABLE * each for each in windows)
+    if (zero >= 2).any():
+        window = np.where(zero >= 2, np.where(zero >= 3, step, window * steps), window)
+    hidden = np.minimum(reduced, window) + np.minimum(costs.gathered, forward)
+    return overlapped(total, (1 - CONTENTION) * hidden, overlaps)

@@ -1,0 +1,95 @@
+"""Every collective of a step with how often it is called, and the bytes of each parallel group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from comp_comm.choices import Recompute
+from comp_comm.costmodels.complete.layer_costs import LayerCosts
+from comp_comm.costmodels.timed import TimedCollective
+from comp_comm.formulas.arrays import ZERO, Array, Numeric, to_float
+from comp_comm.layers.kind import LayerKind
+from comp_comm.layers.stages import Stage
+from comp_comm.layout import Layout
+
+
+@dataclass(frozen=True)
+class CountedCollective:
+    """A collective of the slowest stage, the part of the stage it is of, and its calls in a step by phase."""
+
+    part: str
+    call: TimedCollective
+    forward: Array
+    backward: Array
+    recompute: Array
+    step: Array
+
+    @property
+    def calls(self) -> Array:
+        """Calls in a step."""
+        return self.forward + self.backward + self.recompute + self.step
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes of a group in a step and device: messages, volume (twice for an all-reduce), on the wire; and calls."""
+
+    message_bytes: Array
+    volume_bytes: Array
+    wire_bytes: Array
+    calls: Array
+
+
+NO_TRAFFIC = Traffic(ZERO, ZERO, ZERO, ZERO)
+
+
+def of_layers(kinds: Sequence[LayerKind], costs: LayerCosts, stage: Stage, layout: Layout) -> list[CountedCollective]:
+    """Return the collectives of the layers and ends of a stage."""
+    steps, full = to_float(layout.accumulation), Recompute.FULL.where(layout.recompute)
+    none = to_float(0.0)
+    layers = zip((kind.name for kind in kinds), costs.layers, stage.layers, stage.recomputed, strict=True)
+    ends = (("embedding", costs.embedding, stage.embedding, none), ("head", costs.head, stage.head, none))
+    counted = []
+    for name, times, count, again in (*layers, *ends):
+        for call in times.calls:
+            forward, backward = to_float(call.collective.count), to_float(call.collective.backward_count)
+            counted.append(CountedCollective(name, call, steps * count * forward, steps * count * backward,
+                                             steps * again * full * forward, none))  # fmt: skip
+    return counted
+
+
+def of_sends(calls: Sequence[TimedCollective], steps: Numeric) -> list[CountedCollective]:
+    """Return the sends between stages in a step of so many micro-batches."""
+    counted = []
+    for call in calls:
+        forward, backward = to_float(call.collective.count), to_float(call.collective.backward_count)
+        counted.append(
+            CountedCollective("stage", call, steps * forward, steps * backward, to_float(0.0), to_float(0.0))
+        )
+    return counted
+
+
+def of_step(calls: Sequence[TimedCollective]) -> list[CountedCollective]:
+    """Return collectives that are counted in a whole step."""
+    none = to_float(0.0)
+    return [CountedCollective("step", call, none, none, none, to_float(call.collective.count)) for call in calls]
+
+
+def traffic(counted: Sequence[CountedCollective]) -> dict[str, Traffic]:
+    """Return the bytes and calls of a step by group.
+
+    Wire bytes are those of rings, direct exchanges and sends: what an algorithm saves (in-network reduction) is not
+    taken off.
+    """
+    by_group: dict[str, Traffic] = {}
+    for item in counted:
+        collective, calls = item.call.collective, item.calls
+        old = by_group.get(collective.parallelism, NO_TRAFFIC)
+        by_group[collective.parallelism] = Traffic(
+            old.message_bytes + calls * collective.message_bytes,
+            old.volume_bytes + calls * collective.volume_bytes,
+            old.wire_bytes + calls * collective.wire_bytes,
+            old.calls + calls,
+        )
+    return by_group

@@ -1,0 +1,94 @@
+"""What is wrong with a step: rules of the model, of the layout, of both together, blanks of the profile, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from comp_comm.choices import CollectiveAlgorithm, Switch
+from comp_comm.costmodels.timed import Network
+from comp_comm.costmodels.work import Work
+from comp_comm.formulas.arrays import to_float
+from comp_comm.group import Group
+from comp_comm.hardware.numbers import Hardware
+from comp_comm.layers.rules import stage_rules
+from comp_comm.layout import layout_rules
+from comp_comm.timing.network import available, blanks
+from comp_comm.transformer import transformer_rules
+from comp_comm.violation import Mask, Violation, blank_number, broken_rules
+
+
+def layout_violations(work: Work, of_layers: Iterable[Violation]) -> tuple[Violation, ...]:
+    """Return the rules of model and layout that points break; those of a layer are known."""
+    given, layout, t = work.scenario.layout, work.layout, work.transformer
+    rules = [*transformer_rules(work.scenario.transformer, t), *layout_rules(given, layout), *of_layers]
+    return (*work.scenario.violations, *broken_rules([*rules, *stage_rules(t, given, layout)]))
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileRules:
+    """What a step needs of a hardware profile: numbers of the device, and of the network that its groups cross."""
+
+    work: Work
+    network: Network
+
+    @property
+    def may_be_broken(self) -> bool:
+        """Whether something may be missing for some point, wherever its groups are placed."""
+        chosen = bool((np.asarray(self.work.layout.collective_algorithm) != CollectiveAlgorithm.BEST).any())
+        return chosen or not self._known_network or any(mask.any() for mask in self._blank_numbers().values())
+
+    def violations(self, groups: Iterable[tuple[str, Group]]) -> list[Violation]:
+        """Return the rules that points break, for groups by what a collective calls them."""
+        blank = [blank_number(key, mask, "hardware", "this step") for key, mask in self._blank_numbers().items()]
+        rules = broken_rules([*blank, *self._unavailable(groups)])
+        if self._known_network:
+            return rules
+        for name, group in groups:
+            rules += [
+                blank_number(key, mask, name) for key, mask in blanks(self.work.hardware, self.network.path(group))
+            ]
+        return list({rule.reason: rule for rule in broken_rules(rules)}.values())
+
+    def _unavailable(self, groups: Iterable[tuple[str, Group]]) -> list[Violation]:
+        algorithm = np.asarray(self.work.layout.collective_algorithm)
+        if (algorithm == CollectiveAlgorithm.BEST).all():
+            return []
+        rules = []
+        for name, group in groups:
+            able = available(self.work.hardware, "all_reduce", self.network.path(group), algorithm)
+            reason = f"the network has no such collective_algorithm for {name}"
+            missing = np.asarray(~able & (to_float(group.size) > 1))
+            rules.append(Violation(missing, reason, ("collective_algorithm", name)))
+        return rules
+
+    def _blank_numbers(self) -> dict[str, Mask]:
+        """Return where a number of a device that a step needs is not known, by its key in a profile."""
+        hardware, timing = self.work.hardware, self.work.hardware.timing
+        numbers = {"memory.capacity": hardware.memory_capacity, "memory.bandwidth": hardware.memory_bandwidth,
+                   "timing.gemm_efficiency": timing.gemm_efficiency,
+                   "timing.memory_efficiency": timing.memory_efficiency,
+                   "memory.host_bandwidth": hardware.host_bandwidth}  # fmt: skip
+        blank = {key: np.isnan(to_float(number)) for key, number in numbers.items()}
+        offloaded = Switch.ON.where(self.work.layout.offload_optimizer)
+        blank["memory.host_bandwidth"] = blank["memory.host_bandwidth"] & offloaded
+        return blank
+
+    @property
+    def _known_network(self) -> bool:
+        return known_network(self.work.hardware)
+
+
+def known_network(hardware: Hardware) -> bool:
+    """Return whether every number of the network is known, out to a tier that connects all devices."""
+    outermost = False
+    for tier in hardware.tiers:
+        if outermost or not tier.key:
+            break
+        numbers = (tier.bandwidth, tier.latency, tier.efficiency, tier.entry_latency, tier.tree_latency, tier.reduction)
+        if any(np.isnan(to_float(number)).any() for number in numbers):
+            return False
+        outermost = bool(np.isinf(to_float(tier.domain)).all())
+    return outermost

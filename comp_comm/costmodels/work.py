@@ -1,0 +1,218 @@
+"""A resolved model on a resolved layout, and what follows from them before anything is timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.choices import AttentionCount
+from comp_comm.costmodels.scenario import Scenario
+from comp_comm.formats import Formats
+from comp_comm.formulas.arrays import Array, Numeric, add_up, to_float
+from comp_comm.hardware.numbers import Hardware
+from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
+from comp_comm.layers.pattern import Pattern, pattern_of
+from comp_comm.layers.stages import Stages, stages_of
+from comp_comm.layout import Layout, resolved_layout
+from comp_comm.operations.context import Context
+from comp_comm.operations.shapes import Attention, Gemm, Operation
+from comp_comm.transformer import Transformer, resolved
+
+PASSES = 3.0  # forward, and twice that backward
+ALONE = Layout(micro_batch=1, tp=1, dp=1, cp=1, pp=1, ep=1, etp=1, sp=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """A model on a layout, both resolved, on hardware as training finds it."""
+
+    scenario: Scenario
+    transformer: Transformer
+    layout: Layout
+    hardware: Hardware
+
+    @property
+    def gpus(self) -> Array:
+        """Devices in all."""
+        return to_float(self.layout.gpus)
+
+    @property
+    def dp(self) -> Array:
+        """Data-parallel degree."""
+        return to_float(self.layout.dp)
+
+    @property
+    def global_batch(self) -> Array:
+        """Sequences of a step."""
+        return to_float(self.layout.global_batch)
+
+    @property
+    def accumulation(self) -> Array:
+        """Micro-batches of a replica in a step."""
+        return to_float(self.layout.accumulation)
+
+    @property
+    def peak_flops(self) -> Array:
+        """Dense peak of the compute precision, FLOP/s of a device."""
+        return to_float(self.hardware.peak_flops)
+
+    @cached_property
+    def step_tokens(self) -> Array:
+        """Tokens of a step."""
+        return to_float(self.layout.global_batch) * self.transformer.seq_len
+
+    @property
+    def run_tokens(self) -> Array:
+        """Tokens of the whole run."""
+        return to_float(self.scenario.tokens)
+
+    @cached_property
+    def context(self) -> Context:
+        """What operations are made from."""
+        return Context(self.transformer, self.layout, self.scenario.formats)
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """Which layers the model has."""
+        return pattern_of(self.transformer)
+
+    @cached_property
+    def stages(self) -> Stages:
+        """How they are dealt out to pipeline stages."""
+        return stages_of(self.pattern, self.layout)
+
+    @cached_property
+    def vocab(self) -> Array:
+        """The vocabulary held, padded."""
+        return self.transformer.padded_vocab(self.layout.tp)
+
+    @cached_property
+    def _counts(self) -> ModelParameters:
+        return model_parameters(self.transformer)
+
+    @property
+    def parameters(self) -> Array:
+        """Parameters of the model as published: without padding, tied embeddings once, MTP modules apart."""
+        return self._counts.all
+
+    @property
+    def active_parameters(self) -> Array:
+        """Parameters a token uses."""
+        return self._counts.active
+
+    @property
+    def mtp_parameters(self) -> Array:
+        """Parameters of the modules of multi-token prediction."""
+        return self._counts.mtp
+
+    @cached_property
+    def model_flops(self) -> Array:
+        """FLOP of a step that the model needs: forward and backward, over all devices."""
+        flops = forward_flops(self.transformer, self.transformer.vocab, self.scenario.count_attention)
+        return to_float(self.layout.global_batch) * PASSES * flops.total(self.pattern.totals)
+
+    @cached_property
+    def hardware_flops(self) -> Array:
+        """FLOP of a step with those of recomputation and of the padded vocabulary, over all devices."""
+        flops = forward_flops(self.transformer, self.vocab, self.scenario.count_attention)
+        return to_float(self.layout.global_batch) * (PASSES * flops.total(self.pattern.totals) + self._repeated(flops))
+
+    def _repeated(self, flops: ForwardFlops) -> Array:
+        """Return the FLOP that recomputation adds for a sequence."""
+        from comp_comm.choices import Recompute
+
+        full, some = (option.where(self.layout.recompute) for option in (Recompute.FULL, Recompute.SELECTIVE))
+        total = to_float(0.0)
+        if not (full | some).any():
+            return total
+        for count, again, gemms, attention in zip(
+            self.pattern.totals, self.stages.recomputed, flops.gemms, flops.attention, strict=True
+        ):
+            total = total + np.where(full, again * (gemms + attention), np.where(some, count * attention, 0.0))
+        return total
+
+
+def work_of(scenario: Scenario, hardware: Hardware) -> Work:
+    """Return what a scenario asks for, resolved, on hardware as it is found."""
+    return Work(scenario, resolved(scenario.transformer), resolved_layout(scenario.layout), hardware)
+
+
+class ModelParameters(NamedTuple):
+    """Parameters of a model: all, those a token uses, and apart from them those of its MTP modules."""
+
+    all: Array
+    active: Array
+    mtp: Array
+
+
+def model_parameters(t: Transformer) -> ModelParameters:
+    """Return the parameters of a resolved model: what one device alone would hold, without padding.
+
+    Tied embeddings count once; modules of multi-token prediction are in none of the first two.
+
+    >>> from comp_comm.choices import Position
+    >>> gpt2 = resolved(Transformer(768, 1024, layers=12, heads=12, vocab=50257, position=Position.LEARNED, tied=1))
+    >>> int(model_parameters(gpt2).all)
+    124439808
+    """
+    c, pattern = Context(t, ALONE, Formats()), pattern_of(t)
+    total = sum(end_parameters(c, to_float(t.vocab)), to_float(0.0))
+    active, mtp = total, to_float(0.0)
+    experts = to_float(t.experts)
+    used = np.where(experts > 0, to_float(t.top_k) / np.maximum(experts, 1), 0.0)
+    for number, (kind, count) in enumerate(zip(pattern.kinds, pattern.totals, strict=True)):
+        held = kind.parameters(kind.context(c))
+        if pattern.has_mtp and number == len(pattern.kinds) - 1:
+            mtp = count * (held.dense + held.experts)
+        else:
+            total = total + count * (held.dense + held.experts)
+            active = active + count * (held.dense + held.experts * used)
+    return ModelParameters(np.rint(total), np.rint(active), np.rint(mtp))
+
+
+class ForwardFlops(NamedTuple):
+    """FLOP of the forward pass of one sequence: GEMMs and attention of a layer of each kind, and of the ends."""
+
+    gemms: list[Array]
+    attention: list[Array]
+    ends: Array
+
+    def total(self, counts: list[Array]) -> Array:
+        """Return the FLOP of so many layers of each kind, and of the ends."""
+        layers = zip(counts, self.gemms, self.attention, strict=True)
+        return to_float(sum((count * (gemms + attention) for count, gemms, attention in layers), self.ends))
+
+
+def forward_flops(
+    t: Transformer, vocab: Numeric, count: Numeric | NDArray[np.intp] = AttentionCount.FULL
+) -> ForwardFlops:
+    """Return the FLOP of one sequence's forward pass: of the very operations that are timed, on one device alone.
+
+    ``count`` says whether scores that a mask hides are counted.
+
+    >>> gpt3 = resolved(Transformer(12288, 2048, layers=96, heads=96, vocab=51200))
+    >>> flops = forward_flops(gpt3, 51200)
+    >>> int(3 * flops.total([96.0]))
+    2204555173429248
+    """
+    even = to_float(1.0)  # what an uneven load adds is no work of the model
+    c = Context(replace(t, capacity_factor=even), ALONE, Formats())
+    layers = [kind.operations(kind.context(c)) for kind in pattern_of(t).kinds]
+    ends = [*embedding_operations(c), *head_operations(c, to_float(vocab))]
+    causal = AttentionCount.CAUSAL.where(count)
+    attention = [
+        add_up(
+            to_float(op.count) * np.where(causal, op.seen_flops, op.flops) for op in ops if isinstance(op, Attention)
+        )
+        for ops in layers
+    ]
+    return ForwardFlops(list(map(_gemm_flops, layers)), attention, _gemm_flops(ends))
+
+
+def _gemm_flops(operations: list[Operation]) -> Array:
+    gemms = (op for op in operations if isinstance(op, Gemm))
+    return to_float(sum((to_float(op.count) * op.flops for op in gemms), to_float(0.0)))

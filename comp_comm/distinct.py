@@ -1,0 +1,52 @@
+"""The distinct rows of a table of numbers, found without sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.formulas.arrays import Array
+
+MARKS = 2**22  # how large a table of marks may be; beyond it rows are sorted
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctRows:
+    """Distinct rows: where each is first, and which of them every row is."""
+
+    first: NDArray[np.intp]
+    row: NDArray[np.intp]
+
+
+def distinct_rows(columns: Sequence[Array], length: int) -> DistinctRows:
+    """Return the distinct rows of equally long columns: each packed into codes, then all into one code a row.
+
+    >>> table = distinct_rows([np.array([8.0, 4.0, 8.0]), np.array([1.0, 1.0, 1.0])], 3)
+    >>> table.first, table.row
+    (array([1, 0]), array([1, 0, 1]))
+    """
+    packed, size = np.zeros(length, np.intp), 1
+    for column in columns:
+        code, count = _codes(column)
+        packed, size = packed * count + code, size * count
+        if size > MARKS:
+            packed, size = _codes(packed)
+    row, count = _codes(packed)
+    first = np.empty(count, np.intp)
+    first[row[::-1]] = np.arange(length - 1, -1, -1)
+    return DistinctRows(first, row)
+
+
+def _codes(column: NDArray[np.generic]) -> tuple[NDArray[np.intp], int]:
+    """Return numbers as codes from 0 in their order, and how many codes there are."""
+    whole = column.astype(np.intp)
+    if not (whole == column).all() or whole.min() < 0 or whole.max() >= MARKS:
+        labels, code = np.unique(column, return_inverse=True)
+        return code.reshape(-1), labels.size
+    marks = np.zeros(int(whole.max()) + 1, np.intp)
+    marks[whole] = 1
+    count = int(marks.sum())
+    return (np.cumsum(marks) - 1)[whole], count

@@ -1,0 +1,137 @@
+"""Attention blocks: self-attention, over everything or over a window, and a decoder's attention to an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from comp_comm.choices import AttentionKernel, Position, QkNorm, Switch
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.layers.block import CORE_ATTENTION, Block, Cache, HeldParameters, Kept, biased
+from comp_comm.layers.context_parallel import exchanges
+from comp_comm.operations.context import Context, any_of
+from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
+
+MASK = 1.0  # bytes of a dropout mask's element
+
+
+@dataclass(frozen=True)
+class SelfAttention(Block):
+    """Self-attention of as many heads of keys and values as the model has, over a window or over everything."""
+
+    windowed: bool = False
+
+    def operations(self, c: Context) -> Sequence[Operation]:
+        """Return projections, rotation, scores with softmax and weighted sum, and the output projection."""
+        h, kv = c.t.hidden, c.kv_heads * (c.key_dim + c.t.v_head_dim)
+        qkv = c.heads * c.key_dim + kv
+        return [
+            Gemm("QKV projection", "2 T H (a d + kv (d + d_v)) / tp", 1.0, c.tokens, h, qkv),
+            *rotary(c),
+            self.core(c),
+            Gemm("attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
+        ]
+
+    def core(self, c: Context) -> Attention:
+        """Return scores, softmax and weighted sum."""
+        seq = to_float(c.t.seq_len)
+        if not self.windowed:
+            return core(c, "attention", seq, seq, np.where(c.t.causal, seq / 2, seq))
+        window = np.minimum(c.t.window, seq)
+        # The first `window` queries of a causal sequence see fewer: w - w^2 / (2 s) of them on average.
+        return core(c, "window attention", seq, window, np.where(c.t.causal, window - window**2 / (2 * seq), window))
+
+    def collectives(self, c: Context) -> Sequence[Collective]:
+        """Return the exchange of keys and values that context parallelism needs."""
+        return exchanges(c, c.tokens)
+
+    def parameters(self, c: Context) -> HeldParameters:
+        """Return projections with their biases, norms of queries and keys, and attention sinks."""
+        qk = np.asarray(c.t.qk_norm)
+        each = np.where(QkNorm.WHOLE.where(qk), (c.heads + c.kv_heads) * c.key_dim, 2 * to_float(c.t.head_dim))
+        norms = np.where(QkNorm.OFF.where(qk), 0.0, each)
+        return HeldParameters(projection_parameters(c) + norms + c.heads * c.t.attention_sinks)
+
+    def kept(self, c: Context) -> Sequence[Kept]:
+        """Return queries, keys, values, the input of the output projection, and scores where they are kept."""
+        seq = to_float(c.t.seq_len)
+        keys = np.minimum(c.t.window, seq) if self.windowed else seq
+        return [Kept("attention", projected(c)), Kept(CORE_ATTENTION, score_bytes(c, keys))]
+
+    def cache(self, c: Context, length: Array) -> Cache:
+        """Return keys and values of every head, of which a window attends to the last."""
+        width = c.key_dim + c.t.v_head_dim
+        attended = np.minimum(c.t.window, length) if self.windowed else length
+        return Cache(to_float(c.t.kv_heads) * width, c.kv_heads * width, attended, 2.0 * to_float(c.t.heads) * width)
+
+
+@dataclass(frozen=True)
+class CrossAttention(Block):
+    """A decoder's attention to the encoder beside it: queries from the one, keys and values from the other."""
+
+    def operations(self, c: Context) -> Sequence[Operation]:
+        """Return both projections, scores over the encoder's sequence, and the output projection."""
+        h, keys = c.t.hidden, to_float(c.t.encoder_seq_len)
+        kv = c.kv_heads * (c.key_dim + c.t.v_head_dim)
+        return [
+            Gemm("cross-Q projection", "2 T H a d / tp", 1.0, c.tokens, h, c.heads * c.key_dim),
+            Gemm("cross-KV projection", "2 T_enc H kv (d + d_v) / tp", 1.0, c.encoder_tokens, h, kv),
+            core(c, "cross-attention", c.t.seq_len, keys, keys),
+            Gemm("cross-attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
+        ]
+
+    def collectives(self, c: Context) -> Sequence[Collective]:
+        """Return the exchange of the encoder's keys and values that context parallelism needs."""
+        return exchanges(c, c.encoder_tokens, "cross-")
+
+    def parameters(self, c: Context) -> HeldParameters:
+        """Return the projections with their biases."""
+        return HeldParameters(projection_parameters(c))
+
+    def kept(self, c: Context) -> Sequence[Kept]:
+        """Return queries, keys, values, the input of the output projection, and scores where they are kept."""
+        scores = score_bytes(c, to_float(c.t.encoder_seq_len))
+        return [Kept("attention", projected(c)), Kept(CORE_ATTENTION, scores)]
+
+
+def rotary(c: Context) -> Sequence[Operation]:
+    """Return the rotation of queries and keys, read and written once, where positions are rotary."""
+    rotates = to_float(Position.ROPE.where(c.t.position))
+    if not any_of(rotates):
+        return []
+    moved = c.formats.activation * c.tokens * 2.0 * (c.heads * c.key_dim + c.kv_heads * c.key_dim)
+    formula = "2 T (a + kv) d / tp elements"
+    return [Elementwise("rotary embedding", formula, rotates, moved, 1.5 * moved, c.kernel_cost)]
+
+
+def core(c: Context, name: str, queries: Numeric, keys: Numeric, seen: Numeric) -> Attention:
+    """Return scores, softmax and weighted sum over so many keys, of which a query sees ``seen`` on average."""
+    asked = to_float(queries) / c.layout.cp
+    return Attention(name, "2 b (a / tp) s^2 (d + d_v) / cp", 1.0, c.layout.micro_batch, c.heads, asked, keys, seen,
+                     c.key_dim, c.t.v_head_dim, c.kv_heads)  # fmt: skip
+
+
+def projection_parameters(c: Context) -> Array:
+    """Return the parameters of the projections of queries, keys, values and the output, with their biases."""
+    h, t = to_float(c.t.hidden), c.t
+    qkv = c.heads * c.key_dim + c.kv_heads * (c.key_dim + t.v_head_dim)
+    bias = biased(c, "qkv") * qkv + biased(c, "output") * h
+    return h * qkv + c.heads * t.v_head_dim * h + bias
+
+
+def projected(c: Context) -> Array:
+    """Return the bytes of queries, keys, values, and the input of the output projection."""
+    each = c.heads * (c.key_dim + c.t.v_head_dim) + c.kv_heads * (c.key_dim + c.t.v_head_dim)
+    return to_float(c.formats.activation * c.tokens * each)
+
+
+def score_bytes(c: Context, keys: Array) -> Array:
+    """Return the bytes of the scores over so many keys, softmax and dropout; fused attention keeps none."""
+    unfused = AttentionKernel.UNFUSED.where(c.layout.attention_kernel)
+    if not unfused.any():
+        return to_float(0.0)
+    size, drop = to_float(c.formats.activation), to_float(Switch.ON.where(c.t.dropout))
+    scores = to_float(c.layout.micro_batch) * c.heads * (to_float(c.t.seq_len) / c.layout.cp) * keys
+    return to_float(unfused * scores * (size + drop * (MASK + size)))

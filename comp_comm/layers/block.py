@@ -1,0 +1,102 @@
+"""What a block of a layer has to say of itself: everything the cost models ask of it stands in one class.
+
+A block is what lies between two residual sums: attention, a feed-forward network, a mixture of experts. All answers are
+those of one device, of a forward pass of one micro-batch; they broadcast over the points of a sweep.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from comp_comm.choices import Bias
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.operations.context import Context
+from comp_comm.operations.shapes import Collective, Elementwise, Operation
+
+CORE_ATTENTION = "core_attn"  # Megatron-LM's name of the module that selective recomputation makes again
+
+
+class HeldParameters(NamedTuple):
+    """Parameters a device holds: those that all its replicas hold too, and those of its experts."""
+
+    dense: Array
+    experts: Array = to_float(0.0)
+
+
+class Kept(NamedTuple):
+    """Bytes kept for the backward pass, by the module that makes them."""
+
+    module: str
+    size: Array
+
+
+class Cache(NamedTuple):
+    """What a block keeps of every token while it generates: numbers of a token, and the work of attending to them.
+
+    ``numbers`` are kept in all, ``held_numbers`` on one device; ``attended`` tokens are looked at in a step, at
+    ``flops`` for each of them and each sequence, over all devices.
+    """
+
+    numbers: Array
+    held_numbers: Array
+    attended: Array
+    flops: Array
+
+
+class Block(ABC):
+    """A block of a layer. Those beside the residual stream say so with ``residual``: they add no sum and no norms."""
+
+    residual: bool = True
+
+    @abstractmethod
+    def operations(self, c: Context) -> Sequence[Operation]:
+        """Return the operations of a forward pass."""
+
+    @abstractmethod
+    def parameters(self, c: Context) -> HeldParameters:
+        """Return the parameters held, without the norms before and after the block."""
+
+    @abstractmethod
+    def kept(self, c: Context) -> Sequence[Kept]:
+        """Return what is kept for the backward pass, beside the input of the block and of its norms."""
+
+    def collectives(self, c: Context) -> Sequence[Collective]:
+        """Return the collectives of a block's own; those of tensor parallelism around it are the layer's."""
+        return []
+
+    def splits(self, c: Context) -> Numeric:
+        """Return how many of the layer's gathers and reductions over TP the block needs: 1, or none."""
+        return 1.0
+
+    def cache(self, c: Context, length: Array) -> Cache | None:
+        """Return what is kept of ``length`` tokens while generating; None where nothing is.
+
+        Raises ``NotImplementedError`` where a block cannot generate tokens, as far as is known here.
+        """
+        return None
+
+
+def biased(c: Context, part: str) -> Array:
+    """Return 1 where the linear layers of a part (``qkv``, ``output``, ``ffn``) have a bias."""
+    return Bias.look_up(part, c.t.bias)
+
+
+def activation(c: Context, name: str, elements: Array, count: Numeric = 1.0) -> Operation:
+    """Return the nonlinearity of a feed-forward network: it reads one or two inputs, and writes one."""
+    moved = c.formats.activation * (1.0 + c.gates) * elements
+    return Elementwise(name, "(2, gated 3) T F / tp elements", count, moved, 1.5 * moved, c.kernel_cost)
+
+
+def mlp_parameters(c: Context, width: Array) -> Array:
+    """Return the parameters of a feed-forward network of so many columns on this device."""
+    h = to_float(c.t.hidden)
+    return (c.gates + 1) * h * width + biased(c, "ffn") * (c.gates * width + h)
+
+
+def at_least_one(value: Numeric) -> Array:
+    """Return a number that a kind of layer needs, 1 at points that have no such layer: it is not counted there."""
+    return np.maximum(to_float(value), 1.0)

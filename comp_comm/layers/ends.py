@@ -1,0 +1,79 @@
+"""What the first and the last stage have beside their layers: embedding, final norm, logits and loss."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from comp_comm.choices import Architecture, ElementwiseKernels, Norm, Position
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.layers.stages import Stage
+from comp_comm.operations.context import Context
+from comp_comm.operations.shapes import Elementwise, Gemm, Operation
+
+
+class EndParameters(NamedTuple):
+    """Parameters beside the layers; ``head`` is the output layer where it does not share the embedding's weights."""
+
+    embedding: Array
+    head: Array
+    final_norm: Array
+
+    def of_stage(self, stage: Stage, tied: Numeric) -> Array:
+        """Return the parameters of a stage beside its layers; a last stage that is not the first copies tied ones."""
+        first, last = stage.embedding, stage.head
+        copied = last * (1 - first) * to_float(tied) * self.embedding
+        return first * self.embedding + last * (self.head + self.final_norm) + copied
+
+
+def embedding_operations(c: Context) -> list[Operation]:
+    """Return what the first stage does before its layers: a gather (0 FLOP), or the patches of an image."""
+    operations: list[Operation] = []
+    if c.has_vocab:
+        moved = 2.0 * c.formats.activation * c.tokens * c.t.hidden * (to_float(c.t.vocab) > 0)
+        operations.append(Elementwise("embedding", "2 T H elements", 1.0, moved, 1.5 * moved))
+    if c.is_vit and np.any(to_float(c.t.patch_features) > 0):
+        patches = _of_vit(c, c.t.patch_features)
+        operations.append(Gemm("patch embedding", "2 T P H", patches, c.tokens, c.t.patch_features, c.t.hidden))
+    return operations
+
+
+def head_operations(c: Context, vocab: Array) -> list[Operation]:
+    """Return what the last stage does after its layers, over ``vocab`` entries split by TP.
+
+    Each module of multi-token prediction makes logits of its own.
+    """
+    operations: list[Operation] = []
+    if c.has_vocab:
+        times = (1.0 + to_float(c.t.mtp_layers)) * (to_float(c.t.vocab) > 0)
+        columns = vocab / c.layout.tp
+        moved = ElementwiseKernels.look_up("loss_bytes", c.layout.kernels) * c.tokens * columns / 2
+        operations += [Gemm("logits", "2 T H V / tp", times, c.tokens, c.t.hidden, columns),
+                       Elementwise("softmax and loss", "16 B (fused) T V / tp", times, moved, moved)]  # fmt: skip
+    if c.is_vit and np.any(to_float(c.t.classes) > 0):
+        head = _of_vit(c, c.t.classes)
+        operations.append(Gemm("class head", "2 b H C", head, c.layout.micro_batch, c.t.hidden, c.t.classes))
+    return operations
+
+
+def _of_vit(c: Context, size: Numeric) -> Array:
+    """Return 1 where a vision transformer has a part of this size."""
+    return to_float(Architecture.VIT.where(c.t.architecture) & (to_float(size) > 0))
+
+
+def end_parameters(c: Context, vocab: Array) -> EndParameters:
+    """Return the parameters beside the layers that one device holds, with ``vocab`` entries split over TP."""
+    t, h = c.t, to_float(c.t.hidden)
+    rows = vocab / c.layout.tp
+    learned = np.where(Position.LEARNED.where(t.position), to_float(t.max_positions) * h, 0.0)
+    embedding = rows * h + learned + t.extra_parameters
+    head = np.where(to_float(t.tied) > 0, 0.0, rows * h)
+    if c.is_vit:
+        vit = Architecture.VIT.where(t.architecture)
+        patches, classes = to_float(t.patch_features), to_float(t.classes)
+        embedding = embedding + np.where(vit & (patches > 0), (patches + 1) * h, 0.0)
+        head = np.where(vit, (h + 1) * classes, head)
+    # An encoder beside the decoder ends in a norm of its own.
+    norms = (1.0 + t.encoder_decoder) * h * Norm.look_up("weights", t.norm)
+    return EndParameters(embedding, head, to_float(norms))

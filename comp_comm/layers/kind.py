@@ -1,0 +1,104 @@
+"""A kind of layer: blocks one after the other, with the norms, residual sums and TP collectives around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from comp_comm.choices import Norm, Switch
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.layers.attention import MASK
+from comp_comm.layers.block import CORE_ATTENTION, Block, Cache, HeldParameters, Kept
+from comp_comm.layers.tensor_parallel import gathered_and_reduced
+from comp_comm.operations.context import Context, any_of
+from comp_comm.operations.shapes import Collective, Elementwise, Operation
+
+# Elements of H a token moves: a norm reads and writes; a residual sum with dropout reads two and writes one, of both
+# blocks' outputs at once where they are side by side.
+NORM_PASSES, SUM_PASSES, PARALLEL_SUM_PASSES = 2.0, 3.0, 2.0
+
+
+@dataclass(frozen=True)
+class LayerKind:
+    """Layers that are alike: their name, and their blocks in order. An encoder's layers read its own sequence."""
+
+    name: str
+    blocks: tuple[Block, ...]
+    of_encoder: bool = False
+
+    @cached_property
+    def _residuals(self) -> int:
+        """Blocks with a residual sum after them."""
+        return sum(block.residual for block in self.blocks)
+
+    def context(self, c: Context) -> Context:
+        """Return the context of these layers."""
+        return c.of_encoder() if self.of_encoder else c
+
+    def operations(self, c: Context) -> list[Operation]:
+        """Return the operations of a forward pass of one micro-batch, on one device."""
+        blocks = [operation for block in self.blocks for operation in block.operations(c)]
+        return [*blocks, self._norms_and_sums(c)]
+
+    def collectives(self, c: Context) -> list[Collective]:
+        """Return the collectives of one layer and micro-batch."""
+        own = [collective for block in self.blocks for collective in block.collectives(c)]
+        return [*self._tensor_parallel(c), *own]
+
+    def parameters(self, c: Context) -> HeldParameters:
+        """Return the parameters of one layer that a device holds."""
+        parts = [block.parameters(c) for block in self.blocks]
+        norms = self._norms(c) * to_float(c.t.hidden) * Norm.look_up("weights", c.t.norm)
+        dense, experts = (sum((part[i] for part in parts), to_float(0.0)) for i in range(2))
+        return HeldParameters(to_float(dense + norms), to_float(experts))
+
+    def kept(self, c: Context) -> list[Kept]:
+        """Return what one layer keeps of a micro-batch: the inputs of norms and blocks, and what the blocks keep.
+
+        With GELU, dropout and unfused attention in 16 bit: s b h (10 + 24 / t) and 5 a s^2 b / t without sequence
+        parallelism, the first s b h 34 / t with it (Korthikanti et al., arXiv:2205.05198, Table 2).
+        """
+        size, drop = to_float(c.formats.activation), to_float(Switch.ON.where(c.t.dropout))
+        # Side by side, the blocks have one input between them.
+        inputs = self._norms(c) + self._residuals - Switch.ON.where(c.t.parallel_blocks)
+        around = c.split_tokens * c.t.hidden * (inputs * size + self._residuals * MASK * drop)
+        return [Kept("layernorm", to_float(around)), *(kept for block in self.blocks for kept in block.kept(c))]
+
+    def caches(self, c: Context, length: Array) -> list[Cache]:
+        """Return what the blocks keep of ``length`` tokens while generating."""
+        return [cache for block in self.blocks if (cache := block.cache(c, length)) is not None]
+
+    def _norms(self, c: Context) -> Array:
+        """Return how many norms there are: ``norms`` of a layer of two blocks."""
+        return to_float(c.t.norms) * self._residuals / 2
+
+    def _norms_and_sums(self, c: Context) -> Operation:
+        sums = np.where(Switch.ON.where(c.t.parallel_blocks), PARALLEL_SUM_PASSES, SUM_PASSES) * self._residuals
+        moved = c.formats.activation * (NORM_PASSES * self._norms(c) + sums) * c.split_tokens * c.t.hidden
+        formula = "(2 norms + 6) T_s H elements"
+        return Elementwise("norms, residuals, dropout", formula, 1.0, moved, 1.5 * moved, c.kernel_cost)
+
+    def _tensor_parallel(self, c: Context) -> list[Collective]:
+        """Return TP's: an all-reduce after each block, or a gather before and a scatter after it (SP).
+
+        Each is done once forward and once backward (Megatron-LM: 4 of m = b s H a layer); blocks side by side are
+        summed before they are reduced. Experts that are not shared have their own.
+        """
+        many = to_float(to_float(c.layout.tp) > 1)
+        if not any_of(many):
+            return []
+        times: Numeric = sum((block.splits(c) for block in self.blocks), to_float(0.0))
+        message = c.tokens * c.t.hidden * c.formats.comm
+        return gathered_and_reduced(c, "layer", message, (times - to_float(c.t.parallel_blocks)) * many)
+
+
+def kept_bytes(kept: list[Kept], module: str | None = None) -> Array:
+    """Return the bytes kept of one module, or where none is named of all but core attention.
+
+    >>> float(kept_bytes([Kept("mlp", to_float(2.0)), Kept(CORE_ATTENTION, to_float(5.0))]))
+    2.0
+    """
+    sizes = [each.size for each in kept if (each.module == module if module else each.module != CORE_ATTENTION)]
+    return to_float(sum(sizes, to_float(0.0)))

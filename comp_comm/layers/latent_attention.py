@@ -1,0 +1,61 @@
+"""Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): keys and values come from a latent of few numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.layers.attention import SelfAttention, projected, rotary
+from comp_comm.layers.block import Cache, HeldParameters, Kept, at_least_one
+from comp_comm.operations.context import Context, any_of
+from comp_comm.operations.shapes import Gemm, Operation
+
+
+@dataclass(frozen=True)
+class LatentAttention(SelfAttention):
+    """Self-attention whose keys and values, and mostly queries too, are projected down on every TP device, up by head.
+
+    Where queries are not compressed (``q_lora_rank`` 0) they are projected at once.
+    """
+
+    def operations(self, c: Context) -> Sequence[Operation]:
+        """Return projections down and up, rotation, scores with softmax and weighted sum, and the output projection."""
+        h, q_rank, kv_rank = c.t.hidden, to_float(c.t.q_lora_rank), at_least_one(c.t.kv_lora_rank)
+        compressed = to_float(q_rank > 0)
+        q_width, kv_width = c.heads * c.key_dim, c.heads * (to_float(c.t.head_dim) + c.t.v_head_dim)
+        q_inputs = np.where(q_rank > 0, q_rank, h)
+        down = [Gemm("Q down-projection", "2 T_s H r_q", compressed, c.split_tokens, h, at_least_one(q_rank))]
+        return [
+            *(down if any_of(compressed) else []),
+            Gemm("Q up-projection", "2 T r_q a (d + d_r) / tp", 1.0, c.tokens, q_inputs, q_width),
+            Gemm("KV down-projection", "2 T_s H (r_kv + d_r)", 1.0, c.split_tokens, h, kv_rank + c.t.rope_head_dim),
+            Gemm("KV up-projection", "2 T r_kv a (d + d_v) / tp", 1.0, c.tokens, kv_rank, kv_width),
+            *rotary(c),
+            self.core(c),
+            Gemm("attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
+        ]
+
+    def parameters(self, c: Context) -> HeldParameters:
+        """Return the projections down, with the norms of what they compress to, and up, the output's, and sinks."""
+        h, t = to_float(c.t.hidden), c.t
+        q_rank, kv_rank = to_float(t.q_lora_rank), to_float(t.kv_lora_rank)
+        width = c.heads * c.key_dim
+        queries = np.where(q_rank > 0, h * q_rank + q_rank + q_rank * width, h * width)
+        keys = h * (kv_rank + t.rope_head_dim) + kv_rank + kv_rank * c.heads * (to_float(t.head_dim) + t.v_head_dim)
+        return HeldParameters(queries + keys + c.heads * t.v_head_dim * h + c.heads * t.attention_sinks)
+
+    def kept(self, c: Context) -> Sequence[Kept]:
+        """Return what self-attention keeps, and what queries, keys and values are compressed to."""
+        ranks = to_float(c.t.q_lora_rank) + c.t.kv_lora_rank
+        latents = to_float(c.formats.activation * c.tokens * ranks)
+        _, scores = super().kept(c)
+        return [Kept("attention", projected(c) + latents), scores]
+
+    def cache(self, c: Context, length: Array) -> Cache:
+        """Return the latent of keys and values with the rotary part, on every device; attention works on it."""
+        latent = to_float(c.t.kv_lora_rank) + c.t.rope_head_dim
+        attended = super().cache(c, length).attended
+        return Cache(latent, latent, attended, 2.0 * to_float(c.t.heads) * (latent + c.t.kv_lora_rank))

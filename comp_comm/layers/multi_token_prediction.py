@@ -1,0 +1,39 @@
+"""The projection with which a module of multi-token prediction begins (DeepSeek-V3, arXiv:2412.19437, section 2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from comp_comm.choices import Norm
+from comp_comm.formulas.arrays import Numeric, to_float
+from comp_comm.layers.block import Block, HeldParameters, Kept
+from comp_comm.operations.context import Context
+from comp_comm.operations.shapes import Gemm, Operation
+
+NORMS = 3  # of the hidden state, of the next token's embedding, and before the logits
+
+
+@dataclass(frozen=True)
+class PredictionProjection(Block):
+    """The hidden state and the embedding of the next token, normalised, side by side, projected to one hidden state."""
+
+    residual = False
+
+    def operations(self, c: Context) -> Sequence[Operation]:
+        """Return the projection of two hidden states to one."""
+        h = to_float(c.t.hidden)
+        return [Gemm("MTP projection", "2 T_s (2 H) H", 1.0, c.split_tokens, 2 * h, h)]
+
+    def splits(self, c: Context) -> Numeric:
+        """Return none: the projection is made of what sequence parallelism leaves on a device."""
+        return 0.0
+
+    def parameters(self, c: Context) -> HeldParameters:
+        """Return the projection and its norms."""
+        h = to_float(c.t.hidden)
+        return HeldParameters(2 * h * h + NORMS * h * Norm.look_up("weights", c.t.norm))
+
+    def kept(self, c: Context) -> Sequence[Kept]:
+        """Return the inputs of both norms, and the two hidden states side by side."""
+        return [Kept("mtp", 4.0 * to_float(c.formats.activation) * c.split_tokens * c.t.hidden)]

@@ -1,0 +1,153 @@
+"""Which layers a model has, in order: the kinds of layers there are, and how many of each come before any place.
+
+A layer of a decoder is told by its attention (latent or not, over a window or over everything) and by what follows it
+(a dense network or experts); an encoder stands before its decoder, modules of multi-token prediction after all
+layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.distinct import distinct_rows
+from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.layers.attention import CrossAttention, SelfAttention
+from comp_comm.layers.block import Block
+from comp_comm.layers.experts import Experts
+from comp_comm.layers.feed_forward import FeedForward
+from comp_comm.layers.kind import LayerKind
+from comp_comm.layers.latent_attention import LatentAttention
+from comp_comm.layers.multi_token_prediction import PredictionProjection
+from comp_comm.transformer import Transformer
+
+Counts = NDArray[np.int64]
+
+
+class PatternKey(NamedTuple):
+    """What tells patterns: the distinct rows of what they are made of, the longest model, and whether any has MTP."""
+
+    rows: tuple[tuple[float, ...], ...]
+    longest: int
+    has_mtp: bool
+
+
+class Place(NamedTuple):
+    """What tells a layer of a decoder (or of an encoder that is all there is) from others: True or False each."""
+
+    latent: bool
+    windowed: bool
+    experts: bool
+    cross: bool
+
+    def kind(self, named: tuple[bool, bool]) -> LayerKind:
+        """Return the kind of layer; ``named`` says whether windows and experts tell it from others of the model."""
+        attention: Block = LatentAttention(self.windowed) if self.latent else SelfAttention(self.windowed)
+        words = [("window" if self.windowed else "global")] if named[0] else []
+        words += [("expert" if self.experts else "dense")] if named[1] else []
+        words += ["decoder"] if self.cross else []
+        cross = [CrossAttention()] if self.cross else []
+        return LayerKind(" ".join([*words, "layer"]), (attention, *cross, Experts() if self.experts else FeedForward()))
+
+
+ENCODER_LAYER = LayerKind("encoder layer", (SelfAttention(), FeedForward()), of_encoder=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """The kinds of layers of a model, and where they are.
+
+    ``row`` is which pattern each point has, ``key`` tells the patterns from those of other models. ``mtp`` are modules
+    of multi-token prediction, of the kind that is last where there are any; no place among the layers is theirs.
+    """
+
+    kinds: tuple[LayerKind, ...]
+    key: PatternKey
+    row: NDArray[np.intp]
+    layers: Array
+    mtp: Array
+
+    @property
+    def has_mtp(self) -> bool:
+        """Whether the last kind is that of modules of multi-token prediction."""
+        return bool(np.any(self.mtp > 0))
+
+    @property
+    def totals(self) -> list[Array]:
+        """Layers of each kind in the whole model, modules of multi-token prediction among them."""
+        before = counts_before(self.key)
+        place = np.clip(np.asarray(self.layers, np.intp), 0, before.shape[-1] - 1)
+        totals = [to_float(before[self.row, kind, place]) for kind in range(len(self.kinds))]
+        return [*totals[:-1], self.mtp] if self.has_mtp else totals
+
+
+def pattern_of(t: Transformer) -> Pattern:
+    """Return the pattern of a resolved model.
+
+    >>> from comp_comm.transformer import resolved
+    >>> pattern = pattern_of(resolved(Transformer(64, 64, layers=9, heads=4, experts=8, top_k=2, dense_layers=3)))
+    >>> [(kind.name, float(count)) for kind, count in zip(pattern.kinds, pattern.totals)]
+    [('dense layer', 3.0), ('expert layer', 6.0)]
+    """
+    both = t.encoder_decoder
+    encoders = np.where(both, t.encoder_layers, 0.0) if both.any() else 0.0
+    told = [to_float(t.kv_lora_rank) > 0, to_float(t.window) < np.inf, t.global_every, to_float(t.experts) > 0,
+            t.dense_layers, t.moe_every, encoders, both]  # fmt: skip
+    rows, row = _distinct([to_float(number) for number in told])
+    longest = int(np.max(to_float(t.all_layers), initial=0))
+    key = PatternKey(rows, longest, bool(np.any(to_float(t.mtp_layers) > 0)))
+    return Pattern(_counted(key)[0], key, row, to_float(t.all_layers), to_float(t.mtp_layers))
+
+
+def _distinct(numbers: list[Array]) -> tuple[tuple[tuple[float, ...], ...], NDArray[np.intp]]:
+    """Return the distinct rows of numbers that broadcast, and which of them each point has."""
+    if all(number.size == 1 for number in numbers):
+        return (tuple(number.item() for number in numbers),), np.asarray(0, np.intp)
+    columns = np.broadcast_arrays(*numbers)
+    table = distinct_rows([column.reshape(-1) for column in columns], columns[0].size)
+    rows = tuple(tuple(float(column.reshape(-1)[i]) for column in columns) for i in table.first)
+    return rows, table.row.reshape(columns[0].shape)
+
+
+def counts_before(key: PatternKey) -> Counts:
+    """Return for each pattern, each kind of layer and each n, how many of the first n layers are of the kind."""
+    return _counted(key)[1]
+
+
+@lru_cache(maxsize=64)
+def _counted(key: PatternKey) -> tuple[tuple[LayerKind, ...], Counts]:
+    longest, has_mtp = key.longest, key.has_mtp
+    places = [_places(row, longest) for row in key.rows]
+    codes = [int(code) for code in np.unique(np.concatenate([np.unique(each) for each in places]))]
+    known = {code: Place(bool(code & 8), bool(code & 4), bool(code & 2), bool(code & 1)) for code in codes if code >= 0}
+    named = (len({place.windowed for place in known.values()}) > 1, len({p.experts for p in known.values()}) > 1)
+    kinds = [ENCODER_LAYER if code < 0 else known[code].kind(named) for code in codes]
+    marks = [np.stack([each == code for code in codes]) for each in places]
+    if has_mtp:
+        kinds.append(_prediction_module(known))
+        marks = [np.concatenate([mark, np.zeros((1, longest), bool)]) for mark in marks]
+    empty = np.zeros((len(kinds), 1), np.int64)
+    return tuple(kinds), np.stack([np.concatenate([empty, mark.cumsum(axis=1)], axis=1) for mark in marks])
+
+
+def _places(row: tuple[float, ...], longest: int) -> NDArray[np.int8]:
+    """Return what each layer of one pattern is: a code of `Place`, or -1 in the encoder."""
+    latent, windowed, global_every, experts, dense_layers, moe_every, encoder_layers, cross = row
+    number = np.arange(longest) - encoder_layers + 1  # of the decoder's layers, from 1
+    window = np.full(longest, windowed > 0)
+    if global_every > 0:
+        window &= number % global_every != 0
+    moe = np.full(longest, experts > 0)
+    moe &= (number > dense_layers) & ((number - dense_layers) % max(moe_every, 1.0) == 0)
+    code = 8 * (latent > 0) + 4 * window + 2 * moe + (cross > 0)
+    return np.where(number > 0, code, -1).astype(np.int8)
+
+
+def _prediction_module(places: dict[int, Place]) -> LayerKind:
+    """Return the kind of modules of multi-token prediction: a layer like the last ones, behind a projection."""
+    last = places[max(places)]
+    return LayerKind("MTP module", (PredictionProjection(), *last._replace(windowed=False).kind((False, False)).blocks))

@@ -1,0 +1,31 @@
+"""What neighbouring stages of a pipeline send each other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from comp_comm.choices import Switch
+from comp_comm.formulas.arrays import to_float
+from comp_comm.operations.context import Context, any_of
+from comp_comm.operations.shapes import Collective
+
+
+def boundary_collectives(c: Context) -> list[Collective]:
+    """Return the sends over a boundary of two stages in a micro-batch: one of every chunk, forward and backward.
+
+    Without sequence parallelism every device of a TP group has the whole message: each sends its part, and the parts
+    are gathered on arrival (Megatron-LM's scatter-gather), unless ``scatter_gather`` is off.
+    """
+    if not any_of(to_float(c.layout.pp) - 1):
+        return []
+    times = to_float(to_float(c.layout.vpp) * (to_float(c.layout.pp) > 1))
+    message = c.split_tokens * c.t.hidden * c.formats.comm
+    scattered = (to_float(c.layout.sp) == 0) & (to_float(c.layout.tp) > 1) & Switch.ON.where(c.layout.scatter_gather)
+    sent = np.where(scattered, message / c.layout.tp, message) if scattered.any() else message
+    sends = [Collective("stage boundary", "b s H", times, "send", "pp", sent, times, c.layout.group("pp"))]
+    if scattered.any():
+        gathers = to_float(times * scattered)
+        sends.append(
+            Collective("gather after a boundary", "b s H", gathers, "all_gather", "pp", message, gathers, c.tp_group)
+        )
+    return sends

@@ -1,0 +1,233 @@
+"""Pipeline stages: how layers are dealt out to them, and which stages differ.
+
+Only stages that differ matter: the slowest and the fullest are among them. They are found in a table with a row for
+each distinct layout of a study, not for each of its points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.distinct import distinct_rows
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.pipeline import chunk_boundaries
+from comp_comm.layers.pattern import Pattern, PatternKey, counts_before
+from comp_comm.layout import Layout
+from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
+
+Whole = NDArray[np.int64]
+ALL = -1  # recompute_layers that is not given: full recomputation is for all layers
+
+
+class Stage(NamedTuple):
+    """A stage: its layers of each kind, and of these those that full recomputation is for.
+
+    ``embedding`` and ``head`` are 1 where it has them, ``place`` is its number from 0: that of the first of those
+    alike.
+    """
+
+    layers: tuple[Array, ...]
+    recomputed: tuple[Array, ...]
+    embedding: Array
+    head: Array
+    place: Array
+
+    @property
+    def layer_count(self) -> Array:
+        """Layers of all kinds."""
+        return to_float(sum(self.layers, to_float(0.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """The stages that differ; of stages whose seconds and bytes are no more than another's, none is listed.
+
+    ``recomputed`` are the layers of each kind, over all stages, that full recomputation is for.
+    """
+
+    distinct: tuple[Stage, ...]
+    recomputed: tuple[Array, ...]
+
+
+def stages_of(pattern: Pattern, layout: Layout) -> Stages:
+    """Return the stages of a model with that pattern of layers on a resolved layout.
+
+    >>> from comp_comm.layers.pattern import pattern_of
+    >>> from comp_comm.transformer import Transformer, resolved
+    >>> model = resolved(Transformer(64, 64, layers=61, heads=4, experts=8, top_k=2, dense_layers=3, vocab=9))
+    >>> stages = stages_of(pattern_of(model), Layout(pp=16)).distinct
+    >>> [[int(count) for count in stage.layers] for stage in stages]  # dense layers and layers of experts
+    [[3, 0], [0, 4], [0, 2]]
+    """
+    given = to_float(layout.recompute_layers)
+    again = np.where(np.isnan(given), ALL, given)
+    numbers = [to_float(number) for number in (pattern.row, pattern.layers, pattern.mtp, layout.pp, layout.vpp, again)]
+    codes = layout.pp_layout.codes if layout.pp_layout.given else np.asarray(0)
+    rows, row = _distinct([*numbers, to_float(codes)])
+    table = _stage_table(pattern.key, rows, layout.pp_layout.texts)
+
+    def each(values: NDArray[np.float64]) -> Array:
+        return to_float(values[0]) if (values == values[0]).all() else values[row]
+
+    kinds = range(len(pattern.kinds))
+    distinct = tuple(
+        Stage(tuple(each(table.layers[d, :, k]) for k in kinds), tuple(each(table.recomputed[d, :, k]) for k in kinds),
+              each(table.embedding[d]), each(table.head[d]), each(table.place[d]))
+        for d in range(len(table.place))
+    )  # fmt: skip
+    return Stages(distinct, tuple(each(table.total[:, k]) for k in kinds))
+
+
+def _distinct(numbers: list[Array]) -> tuple[tuple[tuple[int, ...], ...], NDArray[np.intp]]:
+    """Return the distinct rows of whole numbers that broadcast, and which of them each point has."""
+    if all(number.size == 1 for number in numbers):
+        return (tuple(int(number.item()) for number in numbers),), np.asarray(0, np.intp)
+    columns = np.broadcast_arrays(*numbers)
+    flat = [column.reshape(-1) for column in columns]
+    table = distinct_rows(flat, flat[0].size)
+    rows = zip(*(np.floor(column[table.first]).astype(np.int64).tolist() for column in flat), strict=True)
+    return tuple(rows), table.row.reshape(columns[0].shape)
+
+
+class StageTable(NamedTuple):
+    """Stages that differ along the first axis, layouts along the next, kinds of layers along the last."""
+
+    layers: NDArray[np.float64]
+    recomputed: NDArray[np.float64]
+    embedding: NDArray[np.float64]
+    head: NDArray[np.float64]
+    place: NDArray[np.float64]
+    total: NDArray[np.float64]
+
+
+@lru_cache(maxsize=64)
+def _stage_table(key: PatternKey, rows: tuple[tuple[int, ...], ...], texts: tuple[str, ...]) -> StageTable:
+    pattern, layers, mtp, pp, vpp, again, code = (np.asarray(column, np.int64) for column in zip(*rows, strict=True))
+    # Points with more stages than layers break a rule; here they need only be something.
+    pp = np.clip(pp, 1, np.maximum(layers, 1))
+    vpp = np.clip(vpp, 1, np.maximum(layers // pp, 1))
+    bounds, mtp_chunk = _bounds(layers, pp * vpp, code, texts)
+    before = counts_before(key)
+    held = before[pattern[:, None, None], np.arange(before.shape[1])[None, :, None], bounds[:, None, :]]
+    counts = _dealt(np.diff(held, axis=-1), pp, vpp)
+    repeated = counts if (again == ALL).all() else _repeated(before, pattern, bounds, pp, vpp, again)
+    rank, last = np.arange(len(pp)), np.where(pp > 1, pp - 1, 0)
+    if key.has_mtp:
+        where = (pp * vpp - 1 - mtp_chunk) % pp
+        counts[rank, -1, where] = mtp
+        repeated[rank, -1, where] = np.where(again == ALL, mtp, 0)
+    ends = np.zeros((2, *counts.shape[::2]), np.int64)
+    ends[0, :, 0] = 1
+    ends[1, rank, last] = 1
+    return _table(counts, repeated, ends, pp)
+
+
+def _bounds(layers: Whole, chunks: Whole, code: Whole, texts: tuple[str, ...]) -> tuple[Whole, Whole]:
+    """Return where the chunks of each row begin and end, and how far from the end MTP modules are."""
+    most = int(chunks.max())
+    edges = np.arange(most + 1, dtype=np.float64)
+    bounds = chunk_boundaries(to_float(layers[:, None]), to_float(chunks[:, None]), edges).astype(np.int64)
+    mtp = np.zeros(len(chunks), np.int64)
+    for number in np.flatnonzero([bool(texts[i]) for i in code]):
+        text, count = texts[code[number]], int(chunks[number])
+        if text == TORCHTITAN:
+            bounds[number] = chunk_boundaries(float(layers[number]), count, edges, ends=True)
+            continue
+        stated = parse_stage_layout(text)
+        dealt = stated.layers(count, int(layers[number]))
+        if dealt is not None:  # else a rule is broken
+            bounds[number, : count + 1] = np.concatenate([[0], np.cumsum(dealt)])
+            mtp[number] = stated.mtp
+    return bounds, mtp
+
+
+def _dealt(chunks: Whole, pp: Whole, vpp: Whole) -> Whole:
+    """Return what each stage has of chunks (the last axis): every pp-th of them, as interleaving deals them out."""
+    stage = np.arange(int(pp.max()))
+    total = np.zeros((*chunks.shape[:-1], stage.size), np.int64)
+    for turn in range(int(vpp.max())):
+        chunk = turn * pp[:, None] + stage[None, :]
+        there = (stage[None, :] < pp[:, None]) & (turn < vpp[:, None])
+        place = np.minimum(chunk, chunks.shape[-1] - 1)[:, None, :]
+        total += np.take_along_axis(chunks, place, axis=-1) * there[:, None, :]
+    return total
+
+
+def _repeated(before: Whole, pattern: Whole, bounds: Whole, pp: Whole, vpp: Whole, again: Whole) -> Whole:
+    """Return the layers of each kind that are computed again: the first ``again`` of every stage."""
+    stage, kinds = np.arange(int(pp.max())), np.arange(before.shape[1])
+    left = np.repeat(np.where(again == ALL, np.iinfo(np.int32).max, again)[:, None], stage.size, axis=1)
+    total = np.zeros((len(pp), kinds.size, stage.size), np.int64)
+    for turn in range(int(vpp.max())):
+        there = (stage[None, :] < pp[:, None]) & (turn < vpp[:, None])
+        chunk = np.minimum(turn * pp[:, None] + stage[None, :], bounds.shape[1] - 2)
+        begin, end = (np.take_along_axis(bounds, chunk + i, axis=1) for i in range(2))
+        taken = np.where(there, np.minimum(end - begin, left), 0)
+        ends = (
+            before[pattern[:, None, None], kinds[None, :, None], place[:, None, :]] for place in (begin, begin + taken)
+        )
+        first, last = ends
+        total += last - first
+        left = left - taken
+    return total
+
+
+def _table(counts: Whole, repeated: Whole, ends: Whole, pp: Whole) -> StageTable:
+    """Return the table of stages that differ, of layers by row, kind and stage, and of which has embedding and head."""
+    stage = _listed(np.concatenate([repeated, counts - repeated], axis=1), pp)
+    row = np.arange(len(pp))[None, :]
+    layers, again = (to_float(values[row, :, stage]) for values in (counts, repeated))
+    embedding, head = (to_float(each[row, stage]) for each in ends)
+    return StageTable(layers, again, embedding, head, to_float(stage), to_float(repeated.sum(axis=-1)))
+
+
+def _listed(held: Whole, pp: Whole) -> NDArray[np.intp]:
+    """Return for each row the stages that are not outdone: the first, the last, and others that have more of something.
+
+    Rows with fewer such stages name their first one again.
+    """
+    rows, stages = len(pp), held.shape[-1]
+    number = np.arange(stages)[None, :]
+    row, stage = np.nonzero((number > 0) & (number < pp[:, None] - 1))
+    between = np.zeros((rows, 0), np.intp)
+    if row.size:
+        values = held[row, :, stage]
+        codes = distinct_rows(list(values.T), row.size).row
+        _, first = np.unique(row * (codes.max() + 1) + codes, return_index=True)
+        first.sort()  # by row, and in a row by stage
+        between = _undone(held, row[first], stage[first])
+    last = np.where(pp > 1, pp - 1, 0)
+    return np.concatenate([np.zeros((rows, 1), np.intp), between, last[:, None]], axis=1).T if (pp > 1).any() \
+        else np.zeros((1, rows), np.intp)  # fmt: skip
+
+
+def _undone(held: Whole, row: NDArray[np.intp], stage: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return those of some stages between the ends that no earlier one of their row outdoes, 0 for the others."""
+    begin = np.searchsorted(row, np.arange(len(held)))
+    place = np.arange(row.size) - begin[row]
+    listed = np.zeros((len(held), int(place.max()) + 1), np.intp)
+    listed[row, place] = stage
+    values = np.take_along_axis(held, listed[:, None, :], axis=-1)
+    for later in range(listed.shape[1]):
+        earlier = np.concatenate([held[:, :, :1], values[:, :, :later]], axis=-1)
+        outdone = np.any(np.all(earlier >= values[:, :, [later]], axis=1), axis=1)
+        listed[outdone, later] = 0
+    kept: Whole = listed[:, np.flatnonzero(listed.max(axis=0))]
+    return kept
+
+
+def stage_layers(layers: Numeric, pp: Numeric, vpp: Numeric = 1) -> list[int]:
+    """Return the layers of each stage of one model, as they are dealt out where a study does not say.
+
+    >>> stage_layers(126, 16)
+    [7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7]
+    """
+    count, stages, chunks = (int(number) for number in (layers, pp, vpp))
+    bounds = chunk_boundaries(count, stages * chunks, to_float(np.arange(stages * chunks + 1)))
+    sizes = np.diff(bounds).reshape(chunks, stages).sum(axis=0)
+    return [int(size) for size in sizes]

@@ -1,0 +1,56 @@
+"""Collectives of tensor parallelism around what is split over it."""
+
+from __future__ import annotations
+
+from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.operations.context import Context, any_of
+from comp_comm.operations.shapes import Collective
+
+
+def gathered_and_reduced(c: Context, name: str, message: Array, times: Array) -> list[Collective]:
+    """Return an all-reduce forward and backward, or gather and scatter under sequence parallelism."""
+    split = to_float(c.layout.sp) * times
+    reduced = times - split
+    collectives = []
+    if any_of(reduced):
+        collectives.append(
+            Collective(f"{name} all-reduce", "b s H", reduced, "all_reduce", "tp", message, reduced, c.tp_group)
+        )
+    if any_of(split):
+        for kind, title in (("all_gather", "all-gather"), ("reduce_scatter", "reduce-scatter")):
+            collectives.append(Collective(f"{name} {title}", "b s H", split, kind, "tp", message, split, c.tp_group))
+    return collectives
+
+
+def embedding_collectives(c: Context) -> list[Collective]:
+    """Return TP's collectives of the embedding: its output is summed over the parts of the vocabulary."""
+    if not (c.has_vocab and any_of(to_float(c.layout.tp) - 1)):
+        return []
+    message = c.tokens * c.t.hidden * c.formats.comm
+    times = to_float((to_float(c.layout.tp) > 1) & (to_float(c.t.vocab) > 0))
+    split, none = to_float(c.layout.sp) * times, 0.0 * times
+    rows = (("all-reduce", "all_reduce", times - split, none), ("reduce-scatter", "reduce_scatter", split, none),
+            ("gradient all-gather", "all_gather", none, split))  # fmt: skip
+    return [Collective(f"embedding {title}", "b s H", forward, kind, "tp", message, backward, c.tp_group)
+            for title, kind, forward, backward in rows if any_of(forward + backward)]  # fmt: skip
+
+
+FP32 = 4.0
+LOSS_CALLS = 3  # the largest logit, the sum of exponentials, and the logit of the right token
+LOSS = "loss all-reduce"
+
+
+def head_collectives(c: Context) -> list[Collective]:
+    """Return TP's collectives of logits and loss: of the hidden state backward, and of three numbers a token."""
+    if not (c.has_vocab and any_of(to_float(c.layout.tp) - 1)):
+        return []
+    times = (to_float(c.layout.tp) > 1) * (to_float(c.t.vocab) > 0) * (1.0 + to_float(c.t.mtp_layers))
+    message = c.tokens * c.t.hidden * c.formats.comm
+    split, none = to_float(c.layout.sp) * times, 0.0 * times
+    rows = (("logits gradient all-reduce", "all_reduce", none, times - split),
+            ("logits all-gather", "all_gather", split, none),
+            ("logits gradient reduce-scatter", "reduce_scatter", none, split))  # fmt: skip
+    collectives = [Collective(title, "b s H", forward, kind, "tp", message, backward, c.tp_group)
+                   for title, kind, forward, backward in rows if any_of(forward + backward)]  # fmt: skip
+    loss = Collective(LOSS, "4 B T", LOSS_CALLS * times, "all_reduce", "tp", c.tokens * FP32, none, c.tp_group)
+    return [*collectives, loss]

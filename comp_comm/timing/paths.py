@@ -1,0 +1,293 @@
+"""What a group of devices crosses on a network of tiers: found once, for every collective on that group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.formulas import networks
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.group import Group
+from comp_comm.hardware.numbers import Hardware, Tier, Timing
+from comp_comm.timing.collectives import members_in, tier_bandwidth
+
+# Of a collective's start, what overlaps with its transfer as hops do: the protocol's part, not the software's.
+RAMPING_START = 5e-6
+# What connects devices that no tier of the profile connects: nothing is known of it.
+NOWHERE = Tier(domain=np.inf, bandwidth=np.nan, latency=0.0, efficiency=1.0)
+
+Mask = NDArray[np.bool_]
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, eq=False)
+class TierCrossing:
+    """A tier that some group crosses; its times are 0 for those that do not.
+
+    ``below`` and ``members`` share one domain of the tier below, and of this one: each of ``below`` devices brings its
+    own link to the tier. ``domains_below`` and ``domains`` are how many of each the group is spread over. ``alone``:
+    no other tier is crossed, so that only groups of one do not cross it, and their times do not matter.
+    """
+
+    tier: Tier
+    crossed: Mask
+    below: Array
+    members: Array
+    domains_below: Array
+    domains: Array
+    alone: bool
+
+    def where_crossed(self, value: Numeric) -> Array:
+        """Return ``value``, finite if the tier's numbers are, for the groups that cross the tier, 0 for the others."""
+        if self.alone:
+            return to_float(value)
+        return np.where(self.crossed, value, 0.0) if self.blank else to_float(value) * self._weight
+
+    @cached_property
+    def blank(self) -> bool:
+        """Whether some number of the tier is blank, for some point."""
+        tier = self.tier
+        known = tier.bandwidth + tier.efficiency + tier.latency + tier.entry_latency + tier.tree_latency
+        return bool(np.isnan(known + tier.exchange_latency).any())
+
+    @cached_property
+    def _weight(self) -> Array:
+        return self.crossed.astype(np.float64)  # many times faster than a choice, where the mask is irregular
+
+    @cached_property
+    def link_seconds_per_byte(self) -> Array:
+        """Seconds of a byte on one device's links to the tier; in a mesh, on those to the group's members."""
+        mesh = np.any(to_float(self.tier.mesh) > 0)  # elsewhere the bandwidth does not depend on the members
+        return 1 / tier_bandwidth(self.tier, np.maximum(self.members, 2.0) if mesh else 2.0)
+
+    @cached_property
+    def seconds_per_byte(self) -> Array:
+        """Seconds of a byte that a device sends around a ring, if this tier sets the pace."""
+        pace = self.link_seconds_per_byte / self.below
+        if np.any(self.tier.alone != 1):
+            pace = np.where(self.below > 1, pace, pace / self.tier.alone)
+        return self.where_crossed(pace)
+
+    @cached_property
+    def hops(self) -> Array:
+        """Seconds of the hops that one turn of a ring makes here."""
+        return self.where_crossed(networks.ring_crossings(self.domains_below, self.domains) * self.tier.latency)
+
+    @cached_property
+    def bulk_hops(self) -> Array:
+        """Seconds of those hops by the protocol of large messages; infinity where the tier has none."""
+        each = _or_never(self.tier.bulk_latency)
+        crossings = np.maximum(networks.ring_crossings(self.domains_below, self.domains), 1e-9)
+        return np.where(self.crossed, crossings * each, 0.0)
+
+    @cached_property
+    def chunked(self) -> bool:
+        """Whether a level of a tree takes longer for a full chunk than for an empty message."""
+        return bool(np.any(to_float(self.tier.chunk_latency) > 0))
+
+    @cached_property
+    def capped_seconds_per_byte(self) -> Numeric:
+        """Seconds that the protocol of small messages adds to each byte a device sends."""
+        share = to_float(self.tier.eager)
+        if not np.any(share > 0):
+            return 0.0
+        limit = np.where(share > 0, share, 1.0) * self.tier.bandwidth
+        return np.where(self.crossed & (share > 0), 1 / limit, 0.0)
+
+    @cached_property
+    def reduces(self) -> Mask | None:
+        """Which groups the tier itself can reduce for; None where it can for none, whatever its members."""
+        able = to_float(self.tier.reduction) > 0
+        return able & self.crossed & (self.members >= self.tier.reduction_members) if able.any() else None
+
+    @cached_property
+    def reducing_seconds_per_byte(self) -> Array:
+        """Seconds of a byte of the message that the tier reduces; any number where it does not."""
+        share = to_float(self.tier.reduction)
+        return 1 / (np.where(share > 0, share, 1.0) * self.tier.bandwidth) / self.below
+
+    @cached_property
+    def enters(self) -> bool:
+        """Whether entering the tier takes any time (or nobody knows)."""
+        return bool(np.any(self.tier.entry_latency != 0))
+
+    @cached_property
+    def entry(self) -> Numeric:
+        """Seconds that entering the tier adds to a collective."""
+        return self.where_crossed(self.tier.entry_latency) if self.enters else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkPath:
+    """The tiers a group crosses, from the inside out, and what its collectives need of them.
+
+    ``local`` members share a domain of the ``inner`` tier, which is the first crossing where some group is ``inside``.
+    """
+
+    size: Array
+    timing: Timing
+    inner: Tier
+    inside: bool
+    local: Array
+    crossings: tuple[TierCrossing, ...]
+    _made: dict[Callable[..., object], object] = field(default_factory=dict)
+
+    def once(self, make: Callable[[NetworkPath], Made]) -> Made:
+        """Return what ``make`` makes of this path, made at the first call."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return cast(Made, self._made[make])
+
+    @property
+    def outer(self) -> tuple[TierCrossing, ...]:
+        """The crossings beyond the innermost tier."""
+        return self.crossings[1:] if self.inside else self.crossings
+
+    @cached_property
+    def start(self) -> Numeric:
+        """Seconds of a collective's start that overlap with nothing."""
+        return self.timing.collective_latency - self.protocol
+
+    @cached_property
+    def protocol(self) -> Numeric:
+        """Seconds of a collective's start that overlap with its transfer, as hops do."""
+        return np.minimum(self.timing.collective_latency, RAMPING_START)
+
+    @cached_property
+    def entry(self) -> Numeric:
+        """Seconds that entering the tiers adds to a collective: the largest of those it crosses. They overlap too."""
+        entry: Numeric = 0.0
+        for crossing in self.crossings:
+            if crossing.enters:
+                entry = np.maximum(entry, crossing.entry)
+        return entry
+
+    @cached_property
+    def exchanges(self) -> bool:
+        """Whether members of an innermost domain take any time to agree on what they send each other."""
+        return self.inside and bool(np.any(self.inner.exchange_latency != 0))
+
+    @cached_property
+    def exchange(self) -> Array:
+        """Seconds that they take before they send each other large messages."""
+        return self.crossings[0].where_crossed(self.inner.exchange_latency)
+
+    @cached_property
+    def domains(self) -> Array:
+        """Domains of the innermost tier that the group is spread over."""
+        return self.crossings[0].domains if self.inside else self.size
+
+    @cached_property
+    def chain(self) -> Numeric:
+        """Seconds of the hops through the members of one innermost domain, one way."""
+        return self.crossings[0].where_crossed((self.local - 1) * self.inner.latency) if self.inside else 0.0
+
+    @cached_property
+    def own(self) -> Numeric:
+        """What a device passes on to itself, as a share of the message; nothing where the group leaves its domain."""
+        if not self.inside:
+            return 0.0
+        own = self.timing.own_shard / self.size
+        return own * (self.local == self.size) if self.outer else own
+
+    @cached_property
+    def two_protocols(self) -> bool:
+        """Whether any tier of these has a protocol of its own for large messages, or a limit for small ones."""
+        return any(
+            np.any(to_float(n) > 0)
+            for crossing in self.crossings
+            for n in (crossing.tier.bulk_latency, crossing.tier.eager)
+        )
+
+    @cached_property
+    def switch(self) -> Numeric:
+        """The message from which a group takes the other protocol whether it is faster or not; infinity: never."""
+        inner = self.inner
+        if not (self.inside and np.any(to_float(inner.switch_size) > 0)):
+            return np.inf
+        ruled = (to_float(inner.switch_size) > 0) & (to_float(inner.bulk_latency) > 0) & (self.local == self.size)
+        return np.where(ruled, inner.switch_size * self.size, np.inf)
+
+    @cached_property
+    def bulk_chain(self) -> Numeric:
+        """Seconds of the hops through one innermost domain, one way, by the protocol of large messages."""
+        if not self.inside:
+            return 0.0
+        many = self.local > 1
+        return np.where(many, np.where(many, self.local - 1, 1.0) * _or_never(self.inner.bulk_latency), 0.0)
+
+    @cached_property
+    def bulk_ring(self) -> Numeric:
+        """Seconds of the hops of one turn of a ring by the protocol of large messages."""
+        hops: Numeric = 0.0
+        for crossing in self.crossings:
+            hops = hops + crossing.bulk_hops
+        return hops
+
+    @cached_property
+    def cap(self) -> Numeric:
+        """Seconds that the protocol of small messages adds to each byte a device sends, over all tiers."""
+        slowest: Numeric = 0.0
+        for crossing in self.crossings:
+            slowest = np.maximum(slowest, crossing.capped_seconds_per_byte)
+        return slowest
+
+    @cached_property
+    def ring(self) -> tuple[Numeric, Numeric]:
+        """Seconds of one turn of a ring over all crossings, and of a byte sent around it."""
+        return ring_over(self.crossings)
+
+
+def _or_never(latency: Numeric) -> Array:
+    """Return the seconds of a hop of a protocol, infinity for the one that is not there."""
+    given = to_float(latency)
+    return np.where(given > 0, given, np.inf)
+
+
+def ring_over(crossings: tuple[TierCrossing, ...]) -> tuple[Numeric, Numeric]:
+    """Return the seconds of one turn of a ring over ``crossings``, and of a byte sent around it: the slowest tier's."""
+    hops: Numeric = 0.0
+    slowest: Numeric = 0.0
+    for number, crossing in enumerate(crossings):
+        hops = hops + crossing.hops if number else crossing.hops
+        slowest = np.maximum(slowest, crossing.seconds_per_byte) if number else crossing.seconds_per_byte
+    return hops, slowest
+
+
+def path_of(hardware: Hardware, group: Group) -> NetworkPath:
+    """Return what ``group`` crosses, its sizes and strides numbers or arrays.
+
+    >>> tiers = (Tier(8, 450e9, 1e-6, 1.0), Tier(np.inf, 50e9, 5e-6, 1.0))
+    >>> hops, seconds_per_byte = path_of(Hardware(1, 1, 1, tiers, Timing()), Group(32)).ring
+    >>> round(float(hops) * 1e6, 3), round(1e-9 / float(seconds_per_byte), 3)
+    (43.0, 400.0)
+    """
+    size, inner = to_float(group.size), hardware.tiers[0]
+    crossings = _crossings(hardware.tiers, replace(group, size=size))
+    inside = bool(crossings) and crossings[0].tier is inner
+    return NetworkPath(
+        size, hardware.timing, inner, inside, crossings[0].members if inside else to_float(1.0), crossings
+    )
+
+
+def _crossings(tiers: tuple[Tier, ...], group: Group) -> tuple[TierCrossing, ...]:
+    """Return the tiers that some group crosses, the last one nowhere if there is none that connects it."""
+    size, one = to_float(group.size), to_float(1.0)
+    crossed_by: list[tuple[Tier, Mask, Array, Array, Array, Array]] = []
+    below, domains_below = one, size
+    for tier in (*tiers, NOWHERE):
+        unlimited = np.ndim(tier.domain) == 0 and np.isinf(tier.domain)
+        members = size if unlimited else members_in(tier, group)
+        crossed = members > below
+        if crossed.any():
+            domains = one if unlimited else size / members
+            crossed_by.append((tier, crossed, below, members, domains_below, domains))
+            below, domains_below = members, domains
+        if unlimited:
+            break
+    return tuple(TierCrossing(*crossing, alone=len(crossed_by) == 1) for crossing in crossed_by)

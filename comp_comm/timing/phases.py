@@ -1,0 +1,165 @@
+"""Phases of collectives: what of their time depends on the group alone, and not on the message.
+
+A phase has a latency L and X seconds a byte; `comp_comm.timing.network` makes seconds of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from comp_comm.formulas import collectives, networks
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.timing.collectives import tier_bandwidth
+from comp_comm.timing.paths import Mask, NetworkPath, TierCrossing, ring_over
+
+
+class Phase(NamedTuple):
+    """One phase of a collective: L, the seconds of its latency that overlap with the transfer, and X of one byte.
+
+    Where small and large messages have protocols of their own, L is that of small ones; ``capped`` is what their
+    protocol adds to X, and ``bulk_latency`` is L of large ones (infinity: there is no such protocol), of which
+    ``bulk_hops`` and the transfer hide each other, in part. ``chunks`` are, for each tier, what the levels of a tree
+    together add to L where they forward a full chunk, and the bytes of a message that fills one.
+    """
+
+    latency: Numeric
+    seconds_per_byte: Numeric
+    capped: Numeric = 0.0
+    bulk_latency: Numeric = np.inf
+    bulk_hops: Numeric = 0.0
+    chunks: tuple[tuple[Numeric, Numeric], ...] = ()
+
+
+def _turns(path: NetworkPath, turns: float) -> Phase:
+    hops, seconds_per_byte = path.ring
+    shard = turns * collectives.shard_share(path.size)
+    phase = Phase(turns * hops + (path.protocol + path.entry), (shard + path.own) * seconds_per_byte)
+    if not path.two_protocols:
+        return phase
+    hops = turns * path.bulk_ring
+    phase = phase._replace(capped=shard * path.cap, bulk_latency=hops + (path.protocol + path.entry))
+    if not path.outer:
+        return phase
+    hides = networks.hiding_share(path.domains)
+    return phase._replace(bulk_hops=np.where(np.isfinite(hops), hops, 0.0) * hides)
+
+
+def ring(path: NetworkPath) -> Phase:
+    """An all-reduce: a ring that turns twice."""
+    return _turns(path, 2.0)
+
+
+def gather_or_scatter(path: NetworkPath) -> Phase:
+    """An all-gather or a reduce-scatter: a ring that turns once."""
+    return _turns(path, 1.0)
+
+
+def tree(path: NetworkPath) -> Phase:
+    """A double binary tree over domains, with a chain, or a reducing switch, in each of them."""
+    climb, within = _climb(path, path.crossings[:1] if path.inside else ())
+    for crossing in path.outer:
+        climb = climb + 2 * _tree_seconds(crossing)
+    passes = networks.tree_passes(path.domains)
+    mesh = to_float(path.inner.mesh) > 0
+    if mesh.any():  # measured there: even two domains send everything twice
+        passes = np.where(mesh, 2.0, passes)
+    phase = Phase(climb + (path.protocol + path.entry), np.maximum(within, passes * ring_over(path.outer)[1]),
+              chunks=tuple(_chunks(crossing) for crossing in path.outer if crossing.chunked))  # fmt: skip
+    if not path.two_protocols:
+        return phase
+    bulk = 2 * path.bulk_chain + (path.protocol + path.entry)
+    for crossing in path.outer:
+        levels = networks.tree_levels(crossing.domains_below / crossing.domains)
+        each = np.where(to_float(crossing.tier.bulk_tree_latency) > 0, crossing.tier.bulk_tree_latency, np.inf)
+        bulk = bulk + 2 * np.where(crossing.crossed, np.maximum(levels, 1e-9) * each, 0.0)
+    return phase._replace(capped=2 * path.cap, bulk_latency=bulk)
+
+
+def _tree_seconds(crossing: TierCrossing) -> Array:
+    """Return the latency of a tree over the domains of the tier below a crossing, one way."""
+    return crossing.where_crossed(
+        networks.tree_levels(crossing.domains_below / crossing.domains) * crossing.tier.tree_latency
+    )
+
+
+def _chunks(crossing: TierCrossing) -> tuple[Array, Array]:
+    """Return what full chunks add to the levels of a tree, up and down, and the bytes of a message that fills them."""
+    levels = networks.tree_levels(crossing.domains_below / crossing.domains)
+    full = np.where(to_float(crossing.tier.chunk_size) > 0, crossing.tier.chunk_size, 1.0) * crossing.below
+    return crossing.where_crossed(2 * levels * crossing.tier.chunk_latency), full
+
+
+def _climb(path: NetworkPath, crossings: tuple[TierCrossing, ...]) -> tuple[Numeric, Numeric]:
+    """Reducing in the tiers of ``crossings``, and spreading the result there again: latency, and seconds of a byte."""
+    latency: Numeric = 0.0
+    slowest: Numeric = 0.0
+    for crossing in crossings:
+        latency = latency + 2 * (path.chain if crossing.tier is path.inner else _tree_seconds(crossing))
+        through = 2 * crossing.seconds_per_byte
+        if crossing.reduces is not None:  # on the way up; in one domain it would be an algorithm of its own
+            through = np.where(
+                crossing.reduces & (crossing.members < path.size), crossing.reducing_seconds_per_byte, through
+            )
+        slowest = np.maximum(slowest, through)
+    return latency, slowest
+
+
+def within(path: NetworkPath) -> Phase:
+    """The scatter, or the gather, in a domain, of a hierarchical all-reduce."""
+    inner = path.crossings[0]
+    share = collectives.shard_share(path.local) + path.own
+    return Phase(path.chain + (path.protocol + inner.entry), share * inner.seconds_per_byte,
+               bulk_latency=path.bulk_chain + (path.protocol + inner.entry))  # fmt: skip
+
+
+def between(path: NetworkPath) -> Phase:
+    """The all-reduces between domains, of shards, of a hierarchical all-reduce."""
+    hops, seconds_per_byte = ring_over(path.outer)
+    share = 2 * collectives.shard_share(path.domains)
+    phase = Phase(2 * hops + (path.protocol + path.entry), share * seconds_per_byte)
+    if not path.two_protocols:
+        return phase
+    bulk: Numeric = path.protocol + path.entry
+    for crossing in path.outer:
+        bulk = bulk + 2 * crossing.bulk_hops
+    return phase._replace(capped=share * path.cap / np.maximum(path.local, 1.0), bulk_latency=bulk)
+
+
+def reductions(path: NetworkPath) -> list[tuple[Mask, Phase]]:
+    """For each tier that reduces: the groups for which it is the outermost tier, and the phase."""
+    able: list[tuple[Mask, Phase]] = []
+    for number, crossing in enumerate(path.crossings):
+        if crossing.reduces is not None:
+            climb, within = _climb(path, path.crossings[:number])
+            latency = climb + (path.protocol + path.entry) + crossing.tier.reduction_latency
+            phase = Phase(latency, np.maximum(within, crossing.reducing_seconds_per_byte))
+            able.append((crossing.reduces & (crossing.members == path.size), phase))
+    return able
+
+
+def all_to_all(path: NetworkPath) -> Phase:
+    """A direct all-to-all: each tier carries what leaves the domains of the one below."""
+    slowest: Numeric = 0.0
+    latency = path.protocol + path.entry
+    for crossing in path.crossings:
+        share = networks.leaving_share(path.size, crossing.below)
+        if crossing.tier is path.inner:
+            share, hops = (
+                share + path.own,
+                crossing.where_crossed(networks.exchange_hops(path.local) * crossing.tier.latency),
+            )
+        else:
+            hops = crossing.where_crossed(crossing.tier.latency)
+        latency = latency + hops
+        slowest = np.maximum(slowest, crossing.where_crossed(share * crossing.link_seconds_per_byte))
+    return Phase(latency, slowest)
+
+
+def send(path: NetworkPath) -> Phase:
+    """A send between neighbours, over the slowest tier that two of them have between them."""
+    slowest: Numeric = 0.0
+    for crossing in path.crossings:
+        slowest = np.maximum(slowest, crossing.where_crossed(1 / tier_bandwidth(crossing.tier, 2.0)))
+    return Phase(path.protocol + path.entry, slowest)
