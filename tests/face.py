@@ -19,6 +19,7 @@ from comp_comm.sweep.volume import volume as _volume
 from comp_comm.sweep.volume import volume_over
 
 GIB = 2.0**30
+UNEVEN = {"uneven_stages": "on"}  # what lets a pipeline have stages of different numbers of layers
 
 
 def rows_of(study, columns=(), **more):
@@ -89,8 +90,9 @@ FREE = {"flops": 1e24, "memory": 1e21, "network": 1e21}
 def machine(folder, domain=8, outer=None, capacity=1e15, timing=(), tier=(), **speeds):
     """Write a profile whose ``flops``, ``memory`` and ``network`` (per second) are given; what is not takes no time.
 
-    One domain of ``domain`` devices, and an ``outer`` network of so many bytes a second where that is given (None: there
-    is none; "blank": it is not known how fast it is). A transfer takes its bytes, a product its FLOP, nothing starts.
+    One domain of ``domain`` devices, and an ``outer`` network of so many bytes a second where that is given (None:
+    there is none; "blank": nobody knows how fast it is). A transfer takes its bytes, a product its FLOP, and nothing
+    takes time to start.
     """
     speed = {**FREE, **speeds}
     inner = {"domain": domain, "bandwidth": f"{speed['network']:g} B/s", "latency": "0 s", "exchange_latency": "0 s"}
@@ -101,7 +103,7 @@ def machine(folder, domain=8, outer=None, capacity=1e15, timing=(), tier=(), **s
     quick = {name: f"{value} s" if name.endswith("latency") else value for name, value in NOTHING.items()}
     profile = {
         "name": "one-thing", "title": "only one thing takes time",
-        "peak": {"dense": True, **dict.fromkeys(("fp16", "bf16", "fp32"), f"{speed['flops']:g} FLOP/s")},
+        "peak": {"dense": True, **dict.fromkeys(("fp16", "bf16", "fp32", "fp8"), f"{speed['flops']:g} FLOP/s")},
         "memory": {"capacity": f"{capacity:g} B", "bandwidth": f"{speed['memory']:g} B/s",
                    "host_bandwidth": f"{speed['network']:g} B/s"},
         "network": network,

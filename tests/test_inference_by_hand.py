@@ -9,15 +9,15 @@ numbers, and the loss 8 bytes a logit.
 from __future__ import annotations
 
 import pytest
-from face import GIB, machine, row_of
+from face import GIB, UNEVEN, machine, row_of
 
 SPEED = 1e12
 NEARLY = 1e-5  # a device's own shard, that no profile may set to 0
 
-S, O, B = 1024, 256, 8  # prompt, answer, sequences of a micro-batch
-N = S + O / 2  # tokens in the cache of an average decode step
+S, A, B = 1024, 256, 8  # prompt, answer, sequences of a micro-batch
+N = S + A / 2  # tokens in the cache of an average decode step
 V, H, L = 32000, 1024, 8
-PLAIN = {"layers": L, "hidden": H, "heads": 16, "vocab": V, "seq_len": S, "output_len": O, "micro_batch": B,
+PLAIN = {"layers": L, "hidden": H, "heads": 16, "vocab": V, "seq_len": S, "output_len": A, "micro_batch": B,
          "phase": "inference", "bias": "off", "norm": "rmsnorm", "framework_gib": 0}  # fmt: skip
 MODELS = {
     "dense": {},
@@ -87,7 +87,7 @@ def test_seconds_of_arithmetic(served, model):
     assert row["ttft_s"] * SPEED == pytest.approx(ttft, rel=NEARLY)
     tpot = B * 2 * (MET[model] + H * V + PAIR_CACHED[model] * CACHED[model])
     assert row["tpot_s"] * SPEED == pytest.approx(tpot, rel=NEARLY)
-    assert row["request_s"] == pytest.approx(row["ttft_s"] + (O - 1) * row["tpot_s"])
+    assert row["request_s"] == pytest.approx(row["ttft_s"] + (A - 1) * row["tpot_s"])
     assert row["tokens_per_s"] == pytest.approx(B / row["tpot_s"])
 
 
@@ -132,7 +132,7 @@ def test_seconds_of_memory(served, model, cache):
 
 def test_a_window_as_long_as_all_tokens_is_none(served):
     for kind in ("flops", "memory"):
-        wide, none = served(kind, "window", window=S + O), served(kind, "dense")
+        wide, none = served(kind, "window", window=S + A), served(kind, "dense")
         assert wide["tpot_s"] == pytest.approx(none["tpot_s"])
         assert wide["ttft_s"] == pytest.approx(none["ttft_s"])
 
@@ -147,12 +147,11 @@ def test_a_window_as_long_as_all_tokens_is_none(served):
 def test_cache(served, model, tp, pp):
     """A micro-batch for every stage, each of a stage's layers; heads are split over TP, a latent is on every device."""
     copies = {"kv_replication": "on"} if tp == 8 else {}
-    more = {"uneven_stages": "on"} if pp == 3 else {}
-    row = served("flops", model, tp=tp, pp=pp, **copies, **more)
+    row = served("flops", model, tp=tp, pp=pp, **copies, **(UNEVEN if pp == 3 else {}))
     assert row["kv_cache_bytes_per_token"] == 2 * L * KEPT[model]
     held = KEPT[model] / {"latent": 1, "grouped": min(tp, 4)}.get(model, tp)
     stage = {1: 8, 3: 3, 4: 2}[pp]
-    assert row["kv_cache_gib"] * GIB == pytest.approx(2 * pp * B * (S + O) * held * stage)
+    assert row["kv_cache_gib"] * GIB == pytest.approx(2 * pp * B * (S + A) * held * stage)
 
 
 ATTENTION = {
