@@ -9,14 +9,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+
 from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
+from comp_comm.fields import FIELDS
+from comp_comm.operations.parameters import model_parameters
 from comp_comm.search import search as _search
 from comp_comm.sweep import point as _point
 from comp_comm.sweep import sweep as _sweep
 from comp_comm.sweep.solve import ask, solve
 from comp_comm.sweep.volume import volume as _volume
 from comp_comm.sweep.volume import volume_over
+from comp_comm.transformer import Transformer, resolved
 
 GIB = 2.0**30
 UNEVEN = {"uneven_stages": "on"}  # what lets a pipeline have stages of different numbers of layers
@@ -62,6 +67,14 @@ def volume_of(study):
 def volumes_of(study):
     """Return what a device sends at each point of a study, a row for each group."""
     return volume_over(study_from(study))[0]
+
+
+def counted_parameters(**fields):
+    """Return the parameters of a model, those a token uses, and those of its modules of prediction; lists broadcast."""
+    given = {name: value for name, value in fields.items() if name in Transformer.__dataclass_fields__}
+    codes = {name: list(FIELDS[name].words).index(value) for name, value in given.items() if isinstance(value, str)}
+    arrays = {name: np.asarray(value) for name, value in {**given, **codes}.items()}
+    return model_parameters(resolved(Transformer(**arrays)))
 
 
 def search_of(study, gpus, **more):
