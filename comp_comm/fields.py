@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from comp_comm import choices
 from comp_comm.choices import Choice, Switch
+from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field, Value
 from comp_comm.stage_layout import check_stage_layout
 
@@ -49,7 +50,8 @@ _TRANSFORMER = (
     _word("gated", "transformer", Switch, "gated feed-forward network (SwiGLU, GeGLU): three matrices, not two",
           "off"),
     _word("norm", "transformer", choices.Norm, "normalisation: layernorm has a bias beside its weight", "layernorm"),
-    _size("norms", "norms of a layer (those of queries and keys apart)", 16, low=0, default=2),
+    _size("norms", "norms of a layer (those of queries and keys apart); cross-attention adds half as many", 16, low=0,
+          default=2),
     _word("parallel_blocks", "transformer", Switch, "attention and feed-forward side by side on one input "
           "(GPT-J, PaLM, Falcon): their outputs are summed, then reduced once", "off"),
     _word("bias", "transformer", choices.Bias, "which linear layers have a bias: none, those of Q, K and V, all, those "
@@ -212,6 +214,22 @@ _CONVENTIONS = (
 FIELDS: dict[str, Field] = {field.name: field for field in (*_TRANSFORMER, *_LAYOUT, *_EVOLUTION, *_CONVENTIONS)}
 
 
+# Fields of earlier versions, and what is to be done about them.
+RETIRED = {"uneven_stages": "stages have different numbers of layers wherever pp x vpp does not divide them, or as "
+                            "pp_layout says: leave it out"}  # fmt: skip
+
+
+def unknown_field(name: str) -> str:
+    """Return what to say of a name that is no field: the nearest one, or what became of it.
+
+    >>> unknown_field("uneven_stages")[:39]
+    'is no field any more: stages have diffe'
+    """
+    if name in RETIRED:
+        return f"is no field any more: {RETIRED[name]}"
+    return f"unknown field{nearest(name, FIELDS)} ({one_of(list(FIELDS))})"
+
+
 def solvable(names: Iterable[str]) -> list[str]:
     """Return those of ``names`` that have a span to be solved over.
 
@@ -221,4 +239,4 @@ def solvable(names: Iterable[str]) -> list[str]:
     return [name for name in names if FIELDS[name].solve is not None]
 
 
-__all__ = ["FIELDS", "Field", "Value", "solvable"]
+__all__ = ["FIELDS", "Field", "Value", "solvable", "unknown_field"]

@@ -16,20 +16,20 @@ from comp_comm.configs import hardware_file
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.study import load_study
 from comp_comm.costmodels import COST_MODELS
-from comp_comm.costmodels.complete_columns import GROUPS
-from comp_comm.costmodels.complete_fields import NEEDS
-from comp_comm.costmodels.step_rules import NO_ROOM, blank
+from comp_comm.costmodels.field_groups import NEEDS
+from comp_comm.costmodels.records import GROUPS
 from comp_comm.field import Field
 from comp_comm.fields import FIELDS
 from comp_comm.hardware import lint
 from comp_comm.hardware.profile import TIMING_KINDS
 from comp_comm.hardware.ratio import ratio
+from comp_comm.layers.rules import layer_rules, stage_rules
 from comp_comm.layout import Layout, layout_rules, resolved_layout
-from comp_comm.operations.rules import layer_rules, stage_rules
 from comp_comm.sweep import sweep
 from comp_comm.sweep.case_study import case_study
 from comp_comm.sweep.point import explain
 from comp_comm.transformer import Transformer, resolved, transformer_rules
+from comp_comm.violation import NO_ROOM, blank_number
 
 
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -110,8 +110,9 @@ def layout_rules_table() -> str:
     known = {name for names in NEEDS.values() for name in names.split()}
     rows += [(f"FIELD means nothing without {name}", ", ".join(f"`{each}`" for each in NEEDS if NEEDS[each] == name))
              for name in sorted(known)]  # fmt: skip
-    rows += [(blank("KEY", np.asarray(True), "GROUP").reason, "the profile"),
-             (blank("", np.asarray(True), "GROUP").reason, "the profile"), (NO_ROOM, "`memory_capacity`")]  # fmt: skip
+    rows += [(blank_number("KEY", np.asarray(True), "GROUP").reason, "the profile"),
+             (blank_number("", np.asarray(True), "GROUP").reason, "the profile"),
+             (NO_ROOM, "`memory_capacity`")]  # fmt: skip
     return table(("message", "fields"), list(dict.fromkeys(rows)))
 
 

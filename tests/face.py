@@ -13,8 +13,8 @@ import numpy as np
 
 from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
+from comp_comm.costmodels.work import model_parameters
 from comp_comm.fields import FIELDS
-from comp_comm.operations.parameters import model_parameters
 from comp_comm.search import search as _search
 from comp_comm.sweep import point as _point
 from comp_comm.sweep import sweep as _sweep
@@ -24,7 +24,6 @@ from comp_comm.sweep.volume import volume_over
 from comp_comm.transformer import Transformer, resolved
 
 GIB = 2.0**30
-UNEVEN = {"uneven_stages": "on"}  # what lets a pipeline have stages of different numbers of layers
 
 
 def rows_of(study, columns=(), **more):
@@ -41,6 +40,13 @@ def row_of(study, columns=(), **more):
 def explained(study):
     """Return everything about the one point of a study."""
     return _point.explain(study)
+
+
+def recorded(step):
+    """Return everything about a step that a plan was evaluated to, without what its hardware is sensitive to."""
+    record = step.record()
+    parts = {name: record[name] for name in ("memory", "comm", "operations")}
+    return {**record["counts"], **record["numbers"], **parts}
 
 
 def memory_of(study):

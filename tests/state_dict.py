@@ -98,7 +98,8 @@ def feed_forward(p, where, number, tokens="decoder"):
 def layer(p, number, where, tokens="decoder", cross=False):
     found = [*attention(p, f"{where}.attention", tokens), *feed_forward(p, f"{where}.ffn", number, tokens)]
     if cross:
-        found += [*attention(p, f"{where}.cross", tokens, "encoder"), *norm(p, f"{where}.cross_norm")]
+        found += [*attention(p, f"{where}.cross", tokens, "encoder")]
+        found += [w for i in range(p.get("norms", 2) // 2) for w in norm(p, f"{where}.cross_norm{i}")]
     return found + [w for i in range(p.get("norms", 2)) for w in norm(p, f"{where}.norm{i}")]
 
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from comp_comm.choices import Recompute
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.costmodels.amped import evaluate
+from comp_comm.costmodels.amped.model import evaluate
 from comp_comm.costmodels.mesh import Mesh
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formulas.amped import Tiers, all_reduce_seconds, all_to_all_seconds
-from comp_comm.layout import FULL, NO_RECOMPUTE, Layout
+from comp_comm.layout import Layout
 from comp_comm.reproduce import amped as paper
 from comp_comm.reproduce.published import read_table
 from comp_comm.sweep import sweep
@@ -26,7 +27,7 @@ MOE = {**GPT, "experts": 64, "top_k": 2, "moe_every": 2}
 
 
 def step_of(model=GPT, mesh=None, hardware=A100, **layout):
-    given = {"global_batch": 2304, "micro_batch": 2, "recompute": NO_RECOMPUTE, **layout}
+    given = {"global_batch": 2304, "micro_batch": 2, "recompute": Recompute.NONE, **layout}
     return evaluate(Scenario(Transformer(**model), Layout(**given), hardware, mesh=Mesh(**(mesh or {}))))
 
 
@@ -36,7 +37,7 @@ def step_of(model=GPT, mesh=None, hardware=A100, **layout):
 def test_a_whole_step_by_hand():
     """The 145B run of SC21, every term written out."""
     h, s, layers, heads, v, b, tp, pp, dp, u = 12288, 2048, 80, 96, 51200, 2304, 8, 8, 24, 2
-    step = step_of({**GPT, "vocab": v}, tp=tp, pp=pp, dp=dp, micro_batch=u, vpp=2, recompute=FULL)
+    step = step_of({**GPT, "vocab": v}, tp=tp, pp=pp, dp=dp, micro_batch=u, vpp=2, recompute=Recompute.FULL)
     gpus, steps = tp * pp * dp, b / dp / u
     macs = layers * b * s * (4 * h * h + 2 * s * h + 8 * h * h)
     rest = layers * b * s * (5 * heads * s + 8 * 4 * h + 2 * 9 * h)
@@ -60,10 +61,10 @@ def test_flop_are_those_of_the_published_formula(run_of):
     n = {name: int(run_of[name]) for name in paper.FIELDS}
     b, s, layers, h, v = (n[name] for name in ("global_batch", "seq_len", "layers", "hidden", "vocab"))
     model = {name: n[name] for name in ("hidden", "seq_len", "layers", "heads", "vocab")}
-    step = step_of(model, recompute=FULL, **{name: n[name] for name in ("tp", "pp", "dp", "vpp", "micro_batch",
-                                                                        "global_batch")})  # fmt: skip
+    layout = {name: n[name] for name in ("tp", "pp", "dp", "vpp", "micro_batch", "global_batch")}
+    step = step_of(model, recompute=Recompute.FULL, **layout)
     assert step.violations == ()
-    assert float(step.gpus) == n["gpus"]
+    assert float(step.work.gpus) == n["gpus"]
     published = 96 * b * s * layers * h * h * (1 + s / (6 * h) + v / (16 * layers * h))
     assert float(step.hardware_flops) == pytest.approx(published, rel=1e-12)
 
@@ -146,7 +147,7 @@ def test_bubble_recompute_and_zero():
     zero = step_of(tp=8, pp=8, dp=24, mesh={"zero_overhead": 0.5})
     assert float(zero.layer_comm_s) == pytest.approx(1.5 * float(plain.layer_comm_s))
     assert float(zero.dp_comm_s) == float(plain.dp_comm_s)
-    again = step_of(tp=8, pp=8, dp=24, recompute=FULL)
+    again = step_of(tp=8, pp=8, dp=24, recompute=Recompute.FULL)
     assert float(again.hardware_flops) / float(plain.hardware_flops) == pytest.approx(4 / 3)
     assert float(again.comm.tp_intra) / float(plain.comm.tp_intra) == pytest.approx(3 / 2)
     assert float(again.comm.pp) == float(plain.comm.pp)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from comp_comm.choices import CollectiveAlgorithm
 from comp_comm.formulas.kernels import fused_attention_seconds, gemm_seconds, lone_tile_steps, tile_steps
+from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
-from comp_comm.timing.collectives import Group
-from comp_comm.timing.network import ALGORITHMS, KINDS, collective_seconds
+from comp_comm.timing.network import KINDS, collective_seconds
 
 US = 1e-6
 NODE = Tier(8, 400e9, 1 * US, 0.5)
@@ -132,7 +133,7 @@ def test_a_tree_forwards_chunks(kilobytes, filled):
     chunked = device(NODE, replace(FABRIC, chunk_latency=15 * US, chunk_size=50e3))
     latency = (5 + 10 + 14 + 80 + 4 * 15 * filled) * US
     transfer = 2 * kilobytes * 1e3 / 200e9
-    found = float(collective_seconds(chunked, "all_reduce", kilobytes * 1e3, Group(32), ALGORITHMS.index("tree")))
+    found = float(collective_seconds(chunked, "all_reduce", kilobytes * 1e3, Group(32), CollectiveAlgorithm.TREE))
     assert found == pytest.approx(latency + transfer + np.sqrt(latency * transfer), rel=1e-12)
 
 

@@ -11,18 +11,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from comp_comm.choices import CountedGemms
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.costmodels import Scenario
-from comp_comm.costmodels.breakdown import COLUMNS
-from comp_comm.costmodels.comp_vs_comm import evaluate
+from comp_comm.costmodels.comp_vs_comm import MODEL
+from comp_comm.costmodels.comp_vs_comm.model import evaluate
 from comp_comm.formulas import collectives
+from comp_comm.group import Group
 from comp_comm.hardware.evolution import evolve
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
-from comp_comm.layout import Layout, Violation, divides
+from comp_comm.layout import Layout
 from comp_comm.sweep import sweep
 from comp_comm.sweep.case_study import case_study
 from comp_comm.timing.collectives import (
-    Group,
     all_reduce_seconds,
     bandwidth_needed,
     group_bandwidth,
@@ -31,7 +32,8 @@ from comp_comm.timing.collectives import (
     tier_bandwidth,
 )
 from comp_comm.timing.compute import gemm_seconds_per_flop, memory_seconds
-from comp_comm.transformer import GEMM_COUNTS, GemmCount, Transformer
+from comp_comm.transformer import GemmCount, Transformer, gemm_count
+from comp_comm.violation import Violation, divides
 
 K = 1024
 TPS = (4, 8, 16, 32, 64, 128, 256)
@@ -52,7 +54,7 @@ def breakdown(hardware, hidden, seq_len, tp, k=1, batch=1, **more):
 
 
 def column(name, *args, **more):
-    return COLUMNS[name].of(breakdown(*args, **more))
+    return MODEL.columns[name].of(breakdown(*args, **more))
 
 
 # --- preset A: notes 1.9, printed in percent at k = 1 / 2 / 4 ----------------------------------------------------
@@ -136,7 +138,7 @@ def test_edge_and_slack_of_both_counts(mi210, hidden, seq_len, batch, tp):
         ("complete", 1.5 * (6 * hidden + seq_len) / tp),
         ("paper_exact", 0.75 * (7 * hidden + seq_len) / tp),
     ):
-        b = breakdown(mi210["A"], hidden, seq_len, tp, batch=batch, gemm_count=GEMM_COUNTS[count])
+        b = breakdown(mi210["A"], hidden, seq_len, tp, batch=batch, gemm_count=gemm_count(CountedGemms.of(count)))
         assert b.amdahl_edge_flop_per_byte == edge
         assert b.slack_flop_per_byte == 2 * seq_len * batch
 
@@ -145,7 +147,7 @@ def test_the_papers_count_has_less_compute_and_the_same_messages(mi210):
     """notes 1.1: (14 H^2 + 2 H SL) T / TP forward, 7 H^2 weights, and one FC matrix as region in both."""
     hidden, seq_len, tp = 16 * K, 2 * K, 64
     complete = breakdown(mi210["A"], hidden, seq_len, tp)
-    paper = breakdown(mi210["A"], hidden, seq_len, tp, gemm_count=GEMM_COUNTS["paper_exact"])
+    paper = breakdown(mi210["A"], hidden, seq_len, tp, gemm_count=gemm_count(CountedGemms.PAPER_EXACT))
     flops = 3 * (14 * hidden**2 + 2 * hidden * seq_len) * seq_len / tp
     assert paper.compute_s == pytest.approx(flops / (0.66 * 181e12), rel=1e-12)
     assert paper.serialized_comm_s == complete.serialized_comm_s
@@ -541,7 +543,7 @@ def test_a_group_of_one_is_free(timing):
         assert float(all_reduce_seconds(hardware, 1e12, Group(1, stride))) == 0
     b = breakdown(hardware, 1024, 1024, 1, dp=1)
     assert b.serialized_comm_s == b.overlapped_comm_s == b.region_comm_s == 0
-    assert COLUMNS["serialized_comm_fraction"].of(b) == COLUMNS["overlap_ratio"].of(b) == 0
+    assert MODEL.columns["serialized_comm_fraction"].of(b) == MODEL.columns["overlap_ratio"].of(b) == 0
 
 
 # --- blanks ----------------------------------------------------------------------------------------------------------
@@ -655,7 +657,7 @@ def test_every_kernel_is_launched_once_forward_and_twice_backward():
     b = breakdown(slow, 64, 64, 2)
     assert b.compute_s == pytest.approx(24 * 0.5)
     assert b.region_compute_s == pytest.approx(2 * 0.5)
-    paper = breakdown(slow, 64, 64, 2, gemm_count=GEMM_COUNTS["paper_exact"])
+    paper = breakdown(slow, 64, 64, 2, gemm_count=gemm_count(CountedGemms.PAPER_EXACT))
     assert paper.compute_s == pytest.approx(15 * 0.5)
     only = breakdown(slow, 64, 64, 2, gemm_count=GemmCount(1, 0, 0))
     assert only.compute_s == pytest.approx(3 * 0.5)
@@ -730,9 +732,9 @@ def test_columns_of_a_hand_made_breakdown(mi210):
         "exposed_comm_fraction": [0.25, 0.5],
     }  # fmt: skip
     for name, values in expected.items():
-        assert np.asarray(COLUMNS[name].of(b)).tolist() == values
+        assert np.asarray(MODEL.columns[name].of(b)).tolist() == values
     assert b.at((slice(1, 2),)).compute_s.tolist() == [6]
-    assert COLUMNS["step_s"].of(b.at((slice(1, 2),))).tolist() == [12]
+    assert MODEL.columns["step_s"].of(b.at((slice(1, 2),))).tolist() == [12]
 
 
 def test_the_sweep_gives_what_the_cost_model_gives(mi210):
@@ -751,7 +753,7 @@ def test_the_sweep_gives_what_the_cost_model_gives(mi210):
     }
     row = sweep(study).to_records()[0]
     b = breakdown(mi210["B"], 16 * K, 2 * K, 64, 2, 4)
-    for name, col in COLUMNS.items():
+    for name, col in MODEL.columns.items():
         assert row[name] == float(col.of(b))
     assert row["feasible"] is True
 

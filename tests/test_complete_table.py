@@ -6,13 +6,14 @@ import random
 
 import numpy as np
 import pytest
+from face import recorded
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import study_from
-from comp_comm.costmodels.explanation import explain_step
-from comp_comm.costmodels.near import FAR
+from comp_comm.costmodels.complete.fields import IGNORED_BY_LAYERS
 from comp_comm.fields import FIELDS
 from comp_comm.sweep.plan import make_plan
+from comp_comm.sweep.sharing import SharedRows
 
 DENSE = {"layers": 24, "hidden": 4096, "heads": 32, "vocab": 50257, "seq_len": 4096}
 MODELS = {
@@ -30,7 +31,7 @@ CHOICES = {
     "gpus": [512], "global_batch": [1024], "tp": [1, 2, 4, 8], "sp": ["off", "on"], "cp": [1, 2, 4],
     "cp_comm": ["p2p", "all_gather", "all_to_all"], "pp": [1, 2, 4], "vpp": [1, 2, 3], "ep": [1, 2, 8],
     "etp": [1, 2, 4],
-    "schedule": ["1f1b", "gpipe", "zero_bubble"], "uneven_stages": ["off", "on"], "micro_batch": [1, 2],
+    "schedule": ["1f1b", "gpipe", "zero_bubble"], "micro_batch": [1, 2],
     "zero": [0, 1, 2, 3], "dp_shard": [2, 8], "recompute": ["none", "selective", "full"],
     "kv_replication": ["off", "on"], "offload_optimizer": ["off"], "scatter_gather": ["off", "on"],
     "placement": ["tp-cp-dp-pp", "pp-tp-cp-dp", "dp-tp-cp-pp", "tp-pp-cp-dp"], "overlap_dp": ["off", "on"],
@@ -54,9 +55,13 @@ def draw(seed, model, rows):
     distinct = 4 if chance.random() < 0.7 else rows
     if "placement" in table and chance.random() < 0.7:
         table["placement"] = [table["placement"][0]] * rows
-    for name in set(table) - set(FAR):
+    for name in set(table) - set(IGNORED_BY_LAYERS):
         table[name] = [table[name][i % distinct] for i in range(rows)]
     return {name: tuple(values) for name, values in table.items()}
+
+
+def number_of(step, name):
+    return getattr(step if hasattr(step, name) else step.work, name)
 
 
 def plan_of(model, fixed=()):
@@ -73,7 +78,7 @@ def test_a_table_is_its_rows(name, seed):
     plan = free.over(Axis({**table}))
     step = plan.evaluate((slice(0, ROWS),))
     with np.errstate(all="ignore"):
-        found = {output: np.broadcast_to(getattr(step, output), (ROWS,)) for output in OUTPUTS}
+        found = {output: np.broadcast_to(number_of(step, output), (ROWS,)) for output in OUTPUTS}
     broken = np.broadcast_to(step.broken, (ROWS,))
     for i in range(ROWS):
         alone = free.over(Axis({key: (values[i],) for key, values in table.items()})).evaluate((slice(0, 1),))
@@ -82,7 +87,7 @@ def test_a_table_is_its_rows(name, seed):
         assert reasons == {rule.reason for rule in step.violations if np.broadcast_to(rule.broken, (ROWS,))[i]}
         for output in OUTPUTS:
             with np.errstate(all="ignore"):
-                value = np.ravel(getattr(alone, output))[0]
+                value = np.ravel(number_of(alone, output))[0]
             np.testing.assert_allclose(found[output][i], value, rtol=1e-12, err_msg=output)
 
 
@@ -91,7 +96,7 @@ def test_tables_do_share_rows():
     for name, model in MODELS.items():
         for seed in range(4):
             plan = plan_of(model).over(Axis(draw(f"{name}{seed}", model, ROWS)))
-            shared += plan.evaluate((slice(0, ROWS),)).near is not None
+            shared += bool(SharedRows(plan.grid).parts((slice(0, ROWS),)))
     assert 8 < shared < 28
 
 
@@ -110,7 +115,7 @@ def test_every_number_of_a_valid_point_is_finite_and_adds_up(name):
             continue
         seen += 1
         alone = make_plan(study_from({"hardware": "h100-sxm", "set": {**model, **fixed}})).evaluate(())
-        found = explain_step(alone)
+        found = recorded(alone)
         visible = sum(c["serialized_s"] + c["exposed_s"] for c in found["comm"].values())
         parts = sum(found[key] for key in ("compute_s", "recompute_s", "optimizer_s", "bubble_s"))
         assert parts + visible == pytest.approx(found["step_s"], rel=1e-12)

@@ -12,10 +12,9 @@ from state_dict import random_model
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.study import study_from
-from comp_comm.costmodels.complete import evaluate
+from comp_comm.costmodels.complete.model import evaluate
 from comp_comm.hardware.numbers import Tier
-from comp_comm.sweep.plan import make_plan
-from comp_comm.sweep.point import explain, sensitivity
+from comp_comm.sweep.point import explain, point_of, sensitivity
 
 MODEL = ("--layers", "16", "--hidden", "2048", "--heads", "16", "--vocab", "50257", "--seq-len", "2048")
 POINT = ("--hardware", "h100-sxm", *MODEL, "--gpus", "64", "--tp", "4", "--pp", "2", "--global-batch", "64")
@@ -182,13 +181,13 @@ def test_in_one_domain_the_network_is_its_tier(compcomm):
 def test_the_row_of_latency_scales_every_latency_of_the_network(hardware, seq_len):
     point = {"layers": 4, "hidden": 4096, "heads": 32, "vocab": 1024, "seq_len": seq_len, "gpus": 64, "tp": 2,
              "cp": 2, "cp_comm": "all_to_all"}  # fmt: skip
-    step = make_plan(study_from({"hardware": hardware, "set": point})).evaluate(())
-    (row,) = [row for row in sensitivity(step, (2.0,)) if row["number"] == "latency"]
+    plan, step = point_of({"hardware": hardware, "set": point})
+    (row,) = [row for row in sensitivity(plan, step, (2.0,)) if row["number"] == "latency"]
     names = [item.name for item in fields(Tier) if item.name.endswith("latency")]
-    device = step.scenario.hardware
+    device = step.work.scenario.hardware
     tiers = tuple(replace(tier, **{name: 2 * getattr(tier, name) for name in names}) for tier in device.tiers)
     timing = replace(device.timing, collective_latency=2 * device.timing.collective_latency)
-    slower = evaluate(replace(step.scenario, hardware=replace(device, tiers=tiers, timing=timing)))
+    slower = evaluate(replace(step.work.scenario, hardware=replace(device, tiers=tiers, timing=timing)))
     assert row["step_s"] == pytest.approx(float(slower.step_s), rel=1e-12)
     assert row["change"] > 0
 

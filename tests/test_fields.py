@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comp_comm.fields import COUNTS, FIELDS, PRECISION_BYTES, Field, solvable
+from comp_comm.choices import CountedGemms, Precision
+from comp_comm.fields import FIELDS, Field, solvable
 
 WHOLE = [name for name, field in FIELDS.items() if field.kind == "int" and field.low == 1]
 REAL = [name for name, field in FIELDS.items() if field.kind == "float" and field.low > 0]
@@ -105,13 +106,13 @@ def test_anything_else_is_a_value_error(raw):
         with contextlib.suppress(ValueError):  # and nothing else
             value = field.parse(raw)
             assert isinstance(value, str) or field.low <= value <= field.high
-            assert isinstance(value, {"int": (int, str), "float": float, "choice": str}[field.kind])
+            assert isinstance(value, {"int": (int, str), "float": float, "choice": str, "text": str}[field.kind])
 
 
 def test_words():
     assert FIELDS["tp"].parse("required") == "required"
     assert "or 'required'" in refusal("tp", "Required")
-    for name in PRECISION_BYTES:
+    for name in Precision.words():
         assert FIELDS["precision"].parse(name) == name
     assert FIELDS["count"].parse("paper_exact") == "paper_exact"
     assert FIELDS["timing"].parse("whatever the profile calls it") == "whatever the profile calls it"
@@ -130,8 +131,8 @@ def test_long_values_are_cut():
 
 
 def test_bytes_of_the_number_formats():
-    assert PRECISION_BYTES == {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
-    assert COUNTS == ("complete", "paper_exact")
+    assert {option.word: option.size for option in Precision} == {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+    assert CountedGemms.words() == ("complete", "paper_exact")
 
 
 @pytest.mark.parametrize("name", FIELDS)

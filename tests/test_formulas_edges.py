@@ -5,11 +5,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from comp_comm.choices import CountedGemms
 from comp_comm.formulas import collectives, edges, transformer
-from comp_comm.transformer import GEMM_COUNTS
+from comp_comm.transformer import gemm_count
 
 K = 1024
-PAPER = GEMM_COUNTS["paper_exact"]
+COMPLETE = gemm_count(CountedGemms.COMPLETE)
+PAPER = gemm_count(CountedGemms.PAPER_EXACT)
 MODELS = [(65536, 4096, 256), (4096, 1024, 16), (16384, 2048, 64), (1024, 8192, 4)]
 
 
@@ -23,7 +25,7 @@ def test_edges_of_the_table(hidden, seq_len, tp):
     assert edges.amdahl_edge(hidden, seq_len, tp) == Fraction(3, 2) * Fraction(6 * hidden + seq_len, tp)
 
 
-@pytest.mark.parametrize("count", GEMM_COUNTS.values(), ids=list(GEMM_COUNTS))
+@pytest.mark.parametrize("count", [gemm_count(counted) for counted in CountedGemms], ids=CountedGemms.words())
 @pytest.mark.parametrize(("hidden", "seq_len", "tp"), MODELS)
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_edge_is_flops_over_bytes(count, hidden, seq_len, tp, size):
@@ -67,7 +69,7 @@ INVERSIONS = [
 
 @pytest.mark.parametrize(("share", "hidden", "seq_len", "tp", "complete", "paper"), INVERSIONS)
 def test_shares_at_the_x_they_demand(share, hidden, seq_len, tp, complete, paper):
-    for x, count in ((complete, GEMM_COUNTS["complete"]), (paper, PAPER)):
+    for x, count in ((complete, gemm_count(CountedGemms.COMPLETE)), (paper, PAPER)):
         edge = edges.amdahl_edge(hidden, seq_len, tp, 2, *count)
         assert edges.serialized_fraction(edge, x) == pytest.approx(share, abs=2e-4)  # X is rounded to 1
         # X compute time per byte and 1 byte: the same share from seconds.
@@ -103,7 +105,7 @@ def test_algorithm_bandwidth_of_four_devices():
 # --- notes 1.6: the case study, without hardware -----------------------------------------------------------------
 
 
-def shares(tp, k, tokens, x, seq_len=4 * K, count=GEMM_COUNTS["complete"]):
+def shares(tp, k, tokens, x, seq_len=4 * K, count=COMPLETE):
     """Serialized and data-parallel communication over compute + serialized, from edge and slack alone."""
     hidden = 64 * K
     edge = edges.amdahl_edge(hidden, seq_len, tp, 2, *count)
@@ -137,8 +139,8 @@ def test_the_two_shares_fix_tp(count, x, tp):
     low, high = 1.0, 4096.0
     for _ in range(60):  # bisect on the formulas: the TP at which both shares come out
         middle = (low + high) / 2
-        edge = edges.amdahl_edge(64 * K, 4 * K, middle, 2, *GEMM_COUNTS[count])
-        slack = edges.layer_slack_advantage(64 * K, 4 * K, 1, 2, *GEMM_COUNTS[count])
+        edge = edges.amdahl_edge(64 * K, 4 * K, middle, 2, *gemm_count(CountedGemms.of(count)))
+        slack = edges.layer_slack_advantage(64 * K, 4 * K, 1, 2, *gemm_count(CountedGemms.of(count)))
         low, high = (middle, high) if r * edge > q * slack else (low, middle)
     assert low == pytest.approx(tp, abs=0.5 if x is None else 0.05)
     if x:

@@ -7,11 +7,12 @@ from itertools import product
 import numpy as np
 import pytest
 
+from comp_comm.choices import CountedGemms
 from comp_comm.formulas import collectives, edges, gemm, scaling, transformer
 from comp_comm.formulas.arrays import take
-from comp_comm.transformer import GEMM_COUNTS
+from comp_comm.transformer import gemm_count
 
-COMPLETE, PAPER = GEMM_COUNTS["complete"], GEMM_COUNTS["paper_exact"]
+COMPLETE, PAPER = gemm_count(CountedGemms.COMPLETE), gemm_count(CountedGemms.PAPER_EXACT)
 CONFIGS = [(1024, 512, 1, 4), (4096, 1024, 4, 16), (65536, 4096, 1, 256), (12288, 2048, 3, 8)]
 
 

@@ -12,24 +12,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from comp_comm.choices import Formulas, Strategy
 from comp_comm.cli.main import run
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.costmodels.foundation_models import evaluate
-from comp_comm.costmodels.mesh import AS_PUBLISHED, CORRECTED, ONE_D, SEQUENCE, SUMMA, Mesh, placed
+from comp_comm.costmodels.foundation_models.model import evaluate
+from comp_comm.costmodels.foundation_models.space import GROUPS, Problem, layouts, placed
+from comp_comm.costmodels.mesh import Mesh
+from comp_comm.costmodels.mesh import placed as filled
 from comp_comm.costmodels.scenario import Scenario
+from comp_comm.errors import InfeasibleError
 from comp_comm.formulas import foundation_models_time as takes
 from comp_comm.hardware.evolution import evolve
 from comp_comm.layout import Layout
 from comp_comm.reproduce import foundation_models as paper
 from comp_comm.reproduce.published import read_table
-from comp_comm.search.foundation_search import best_layouts, scenario_of
-from comp_comm.search.foundation_space import GROUPS, Problem, make_space, placements
+from comp_comm.search import search
 from comp_comm.sweep import sweep
 from comp_comm.transformer import Transformer
-from comp_comm.words import STRATEGIES
 
 CELLS = read_table(paper.TABLE)
-GPT3 = Problem(ONE_D, 2048, 12288, 96, 96, 512, 1024)
+ONE_D, SUMMA, SEQUENCE = Strategy.ONE_D, Strategy.SUMMA, Strategy.SEQUENCE
+AS_PUBLISHED, CORRECTED = Formulas.AS_PUBLISHED, Formulas.CORRECTED
 STUDY = "papers/foundation-models-gpt3"
 # Columns of the published table and what they are of a step; seconds, and bytes in GB.
 PARTS = {
@@ -45,6 +48,30 @@ def machine(gpu):
     return load_profile(f"papers/hardware/{paper.SYSTEMS[gpu]}").hardware("fp16")
 
 
+def study_of(problem, gpu="A100", **more):
+    """Return the study of a problem; ``more`` are its other fields."""
+    p = problem
+    fixed = {"strategy": Strategy.at(p.strategy).word, "seq_len": p.seq_len, "hidden": p.hidden, "heads": p.heads,
+             "layers": p.layers, "global_batch": p.global_batch, "formulas": Formulas.at(p.formulas).word}  # fmt: skip
+    return {"cost_model": "foundation_models", "hardware": f"papers/hardware/{paper.SYSTEMS[gpu]}",
+            "set": {**fixed, **more}}  # fmt: skip
+
+
+def searched(problem, gpu, nvs, top=1, **more):
+    """Return the best layouts of a problem, the layouts there are, and how many of them fit."""
+    found = search(study_of(problem, gpu, nvs=nvs, **more), problem.gpus, top=top)
+    return found["rows"], found["meta"]["candidates"], found["meta"]["feasible"]
+
+
+def step_of(problem, hardware, **numbers):
+    """Return the step of layouts of a problem: degrees, micro-batches and places are numbers or arrays."""
+    p = problem
+    layout = {name: numbers.pop(name) for name in ("micro_batch", "pp", "dp") if name in numbers}
+    mesh = Mesh(strategy=p.strategy, formulas=p.formulas, **numbers)
+    transformer = Transformer(p.hidden, p.seq_len, layers=p.layers, heads=p.heads)
+    return evaluate(Scenario(transformer, Layout(global_batch=p.global_batch, **layout), hardware, mesh=mesh))
+
+
 def stored(gpu, formulas=AS_PUBLISHED):
     """Return the published cells of a GPU, of all strategies and models in one array, and our step of them."""
     cells = [cell for cell in CELLS if cell["gpu"] == gpu]
@@ -53,7 +80,7 @@ def stored(gpu, formulas=AS_PUBLISHED):
         return np.array([float(cell[name] or 1) for cell in cells])
 
     dims = np.array([paper.MODELS[cell["model"]] for cell in cells], float).T
-    strategy = np.array([STRATEGIES.index(cell["strategy"]) for cell in cells])
+    strategy = np.array([Strategy.of(cell["strategy"]) for cell in cells])
     panels = np.where(strategy == SUMMA, column("summa_nb"), np.nan)
     inside = {name: column(name) for name in ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp")}
     mesh = Mesh(strategy=strategy, tp1=column("tp1"), tp2=column("tp2"), summa_panels=panels, nvs=column("nvs"),
@@ -111,20 +138,19 @@ def test_a_row_has_what_was_promised(everything):
 def test_as_many_layouts_as_the_original_tries(model, nvs, counts):
     for gpus, each in zip((1024, 4096, 16384), counts, strict=True):
         for strategy, count in enumerate(each):
-            space = make_space(Problem(strategy, *paper.MODELS[model], gpus, 4096))
-            _, valid = placements(space, nvs)
-            assert (valid.sum(axis=1)[space.layouts["degree"]] * space.cuts).sum() == count
+            problem = Problem(strategy, *paper.MODELS[model], gpus, 4096)
+            assert len(placed(problem, layouts(problem), nvs)["tp1"]) == count
 
 
 @pytest.mark.parametrize("cell", [cell for cell in CELLS if int(cell["n_stored"]) < 10 or cell["n_gpus"] == "2048"],
                          ids=lambda cell: "-".join(cell[name] for name in paper.CELL))  # fmt: skip
 def test_the_ten_best_end_where_the_published_ten_end(cell):
-    problem = Problem(STRATEGIES.index(cell["strategy"]), *paper.MODELS[cell["model"]], int(cell["n_gpus"]), 4096)
-    found = best_layouts(problem, [(machine(cell["gpu"]), int(cell["nvs"]))], top=10)[0]
-    assert len(found.rows) == int(cell["n_stored"])
-    assert 4096 / found.rows[-1]["step_s"] == pytest.approx(float(cell["throughput_rank10"]), rel=1e-12)
-    if len(found.rows) < 10:
-        assert found.feasible == len(found.rows)
+    problem = Problem(Strategy.of(cell["strategy"]), *paper.MODELS[cell["model"]], int(cell["n_gpus"]), 4096)
+    rows, _, feasible = searched(problem, cell["gpu"], int(cell["nvs"]), top=10)
+    assert len(rows) == int(cell["n_stored"])
+    assert 4096 / rows[-1]["step_s"] == pytest.approx(float(cell["throughput_rank10"]), rel=1e-12)
+    if len(rows) < 10:
+        assert feasible == len(rows)
 
 
 def test_training_days_that_its_notebook_prints():
@@ -162,7 +188,7 @@ def test_what_the_corrections_do_to_the_published_layouts():
 
 def test_what_the_corrections_do_to_the_search(everything):
     rows, _ = paper.reproduce(["formulas=corrected"], {"model": ["gpt3_1T"]})
-    part = {name: [row for row in rows if row["strategy"] == name] for name in STRATEGIES}
+    part = {name: [row for row in rows if row["strategy"] == name] for name in Strategy.words()}
     one, two = part["1d"], part["2d"]
     assert sum(row["iter_time_error"] > 1e-9 for row in one) == 25
     assert sum(not row["same_layout"] for row in one) == 15
@@ -180,25 +206,26 @@ def test_what_the_corrections_do_to_the_search(everything):
 
 def test_domains_that_cannot_be_filled_are_layouts_once_corrected():
     gpus, nvs = 96, 64  # no factors of 96 make 64
-    published, corrected = (
-        best_layouts(Problem(ONE_D, 2048, 12288, 96, 96, gpus, 96, formulas), [(machine("B200"), nvs)])[0]
-        for formulas in (AS_PUBLISHED, CORRECTED)
-    )
-    assert published.candidates == 0
-    best = corrected.rows[0]
+    published, corrected = (Problem(ONE_D, 2048, 12288, 96, 96, gpus, 96, formulas) for formulas in Formulas)
+    with pytest.raises(InfeasibleError, match="a domain is filled exactly unless"):
+        searched(published, "B200", nvs)
+    best = searched(corrected, "B200", nvs)[0][0]
     assert np.prod([best[f"nv_{name}"] for name in GROUPS]) == 48
 
 
 @pytest.mark.parametrize(("gpus", "nvs"), [(96, 64), (48, 16), (64, 8)])
 def test_corrected_groups_fill_a_domain_as_far_as_they_can(gpus, nvs):
-    space = make_space(Problem(SEQUENCE, 2048, 12288, 96, 96, gpus, 96, CORRECTED))
-    ways, valid = placements(space, nvs)
-    for row in range(len(valid)):
-        sizes = [int(space.degrees[name][row]) for name in GROUPS]
+    problem = Problem(SEQUENCE, 2048, 12288, 96, 96, gpus, 96, CORRECTED)
+    table = layouts(problem)
+    for row in range(len(table["tp1"])):
+        one = {name: column[[row]] for name, column in table.items()}
+        sizes = [int(one[name][0]) for name in GROUPS]
         every = [t for t in product(*([n for n in range(1, size + 1) if size % n == 0] for size in sizes))
                  if np.prod(t) <= nvs]  # fmt: skip
         most = max(np.prod(t) for t in every)
-        assert sorted(map(tuple, ways[valid[row]].tolist())) == sorted(t for t in every if np.prod(t) == most)
+        ways = placed(problem, one, nvs)
+        inside = zip(*(ways[f"nv_{name}"].tolist() for name in GROUPS), strict=True)
+        assert sorted(inside) == sorted(t for t in every if np.prod(t) == most)
 
 
 # -- the search against an enumeration by hand ------------------------------------------------------------------------
@@ -239,31 +266,34 @@ def by_hand(p, nvs):
 def test_the_best_is_that_of_single_points(strategy, gpus, nvs, batch, layers, seq_len, heads, head_dim, room):
     problem = Problem(strategy, seq_len, head_dim * heads, heads, layers, gpus, batch)
     hardware = evolve(machine("A100"), memory_capacity=room * 0.01)
-    found = best_layouts(problem, [(hardware, nvs)])[0]
     names = ("tp1", "tp2", "pp", "dp", "micro_batch", "summa_panels", "nv_tp1", "nv_tp2", "nv_dp", "nv_pp")
     count, best = 0, []
     for place in by_hand(problem, nvs):
         count += 1
-        numbers = dict(zip(names, place, strict=True))
-        if strategy != SUMMA:
-            del numbers["summa_panels"]
-        step = evaluate(scenario_of(problem, hardware, nvs=nvs, **numbers))
+        step = step_of(problem, hardware, nvs=nvs, **dict(zip(names, place, strict=True)))
         broken = {rule.reason for rule in step.violations}
         assert broken <= {"does not fit: memory exceeds that of the device"}
         if not broken:
             best.append(float(step.step_s))
-    assert (found.candidates, found.feasible) == (count, len(best))
-    if best:
-        assert found.rows[0]["step_s"] == pytest.approx(min(best), rel=1e-12)
+    if not count:
+        with pytest.raises(InfeasibleError, match="no layout"):
+            searched(problem, "A100", nvs)
+    elif not best:
+        with pytest.raises(InfeasibleError, match=f"none of {count:,} layouts"):
+            searched(problem, "A100", nvs, memory_capacity=room * 0.01)
+    else:
+        rows, candidates, feasible = searched(problem, "A100", nvs, memory_capacity=room * 0.01)
+        assert (candidates, feasible) == (count, len(best))
+        assert rows[0]["step_s"] == pytest.approx(min(best), rel=1e-12)
 
 
 @pytest.mark.parametrize("strategy", [ONE_D, SUMMA, SEQUENCE])
 def test_more_of_anything_is_never_slower(strategy):
     problem = Problem(strategy, *paper.MODELS["gpt3_1T"], 1024, 4096)
-    usual = best_layouts(problem, [(machine("A100"), 8)])[0].rows[0]["step_s"]
+    usual = searched(problem, "A100", 8)[0][0]["step_s"]
     for factor in paper.FACTORS:
-        better = evolve(machine("A100"), **{factor: 0.5 if factor == "latency" else 2.0})
-        assert best_layouts(problem, [(better, 8)])[0].rows[0]["step_s"] <= usual
+        better = {factor: 0.5 if factor == "latency" else 2.0}
+        assert searched(problem, "A100", 8, **better)[0][0]["step_s"] <= usual
 
 
 # -- GPT-3 on Perlmutter ----------------------------------------------------------------------------------------------
@@ -286,7 +316,7 @@ def test_gpt3_at_other_batches(batch, seconds):
 
 
 def test_gpt3_is_found_by_the_search_as_well():
-    best = best_layouts(GPT3, [(machine("A100"), 4)])[0].rows[0]
+    best = searched(Problem(ONE_D, 2048, 12288, 96, 96, 512, 1024), "A100", 4)[0][0]
     assert {name: best[name] for name in ("tp1", "tp2", "pp", "dp", "micro_batch", "nv_tp1")} == {
         "tp1": 4, "tp2": 1, "pp": 16, "dp": 8, "micro_batch": 1, "nv_tp1": 4,
     }  # fmt: skip
@@ -297,7 +327,7 @@ def test_gpt3_is_found_by_the_search_as_well():
 
 def point(strategy=ONE_D, hardware=None, **numbers):
     problem = Problem(strategy, 2048, 25600, 160, 128, 4096, 4096)
-    return evaluate(scenario_of(problem, hardware or machine("A100"), **{"nvs": 8, "dp": 16, "pp": 32, **numbers}))
+    return step_of(problem, hardware or machine("A100"), **{"nvs": 8, "dp": 16, "pp": 32, **numbers})
 
 
 def test_parts_add_up():
@@ -310,12 +340,12 @@ def test_parts_add_up():
 @pytest.mark.parametrize("m1", [1, 2, 8])
 def test_weights_and_activations_of_a_layer(m1):
     b, seq_len, e, h = 2, 2048, 25600, 160
-    held = point(tp1=m1, micro_batch=b).held
+    held = point(tp1=m1, micro_batch=b).holds.layer
     assert float(held.weights) == 12 * e * e / m1 + 4 * e / m1 + 6 * e
     assert float(held.kept) == 4 * b * seq_len * e + 36 * b * seq_len * e / m1 + 4 * b * h * seq_len / m1
     assert float(held.boundary) == 2 * b * seq_len * e / m1
     whole = point(tp1=1, micro_batch=1)
-    assert 128 * float(whole.held.weights) == 1006.665728e9
+    assert 128 * float(whole.holds.layer.weights) == 1006.665728e9
 
 
 def test_eight_gathers_a_layer_whatever_the_degree():
@@ -323,21 +353,21 @@ def test_eight_gathers_a_layer_whatever_the_degree():
     quiet = evolve(machine("A100"), latency=1e-30)
     for m1 in (2, 4, 8):
         volume = 2 * 2048 * 25600
-        assert float(point(hardware=quiet, tp1=m1).layer.comm) == pytest.approx(
+        assert float(point(hardware=quiet, tp1=m1).times.layer.comm) == pytest.approx(
             8 * volume * (m1 - 1) / m1 / (0.7 * 300e9), rel=1e-12
         )
 
 
 def test_an_operation_takes_20_us_to_start():
     quick = evolve(machine("A100"), flops=1e9, memory_bandwidth=1e9)
-    assert float(point(hardware=quick, tp1=1).layer.compute) == pytest.approx(28 * 20e-6, rel=1e-3)
+    assert float(point(hardware=quick, tp1=1).times.layer.compute) == pytest.approx(28 * 20e-6, rel=1e-3)
 
 
 def test_network_counts_only_where_there_is_communication():
     alone = {"tp1": 1, "pp": 1, "dp": 1}
     problem = Problem(ONE_D, 128, 256, 2, 2, 1, 8)
-    one = evaluate(scenario_of(problem, machine("A100"), **alone))
-    two = evaluate(scenario_of(problem, evolve(machine("A100"), network=0.01, latency=100), **alone))
+    one = step_of(problem, machine("A100"), **alone)
+    two = step_of(problem, evolve(machine("A100"), network=0.01, latency=100), **alone)
     assert float(one.comm_s) == float(one.bubble_s) == 0
     assert float(one.step_s) == float(two.step_s)
 
@@ -352,7 +382,7 @@ def test_all_reduce_takes_two_turns_but_for_the_defect():
 
 
 def test_groups_fill_a_domain_tp_first():
-    found = placed(Mesh(), (np.array([4, 16, 1, 3]), 2, 8, 6), 8)
+    found = filled(Mesh(), (np.array([4, 16, 1, 3]), 2, 8, 6), 8)
     np.testing.assert_array_equal(np.broadcast_arrays(*found), [[4, 8, 1, 1], [2, 1, 2, 2], [1, 1, 4, 4], [1, 1, 1, 1]])
 
 
@@ -470,18 +500,18 @@ def test_what_is_blank_is_refused_only_where_it_is_needed():
     known = machine("A100")
     hardware = replace(known, tiers=(known.tiers[0], replace(known.tiers[1], bandwidth=np.nan)))
     problem = Problem(ONE_D, 2048, 1024, 8, 8, 8, 64)
-    step = evaluate(scenario_of(problem, hardware, tp1=2, pp=1, dp=np.array([4, 8]), nvs=8))
+    step = step_of(problem, hardware, tp1=2, pp=1, dp=np.array([4, 8]), nvs=8)
     rules = {rule.reason: rule.broken.tolist() for rule in step.violations}
     assert rules == {"network.scale-out.bandwidth is blank in the hardware profile, and foundation_models needs it":
                      [False, True]}  # fmt: skip
     near = replace(known, tiers=(known.tiers[0], replace(known.tiers[1], domain=12.0)))
-    step = evaluate(scenario_of(problem, near, tp1=2, pp=1, dp=np.array([4, 8]), nvs=8))
+    step = step_of(problem, near, tp1=2, pp=1, dp=np.array([4, 8]), nvs=8)
     assert [rule.broken.tolist() for rule in step.violations] == [[False, True]]
     assert "beyond the second" in step.violations[0].reason
 
 
 def test_a_sweep_over_strategies_is_that_of_each_alone():
-    axes = {"strategy": list(STRATEGIES), "tp1": [2, 4], "tp2": [1, 2], "formulas": ["as_published", "corrected"]}
+    axes = {"strategy": list(Strategy.words()), "tp1": [2, 4], "tp2": [1, 2], "formulas": ["as_published", "corrected"]}
     rows = sweep({**study(pp=16), "sweep": axes}).to_records()
     assert len(rows) == 24
     for row in rows:

@@ -15,8 +15,8 @@ from comp_comm.configs.importers.reading import import_text
 from comp_comm.configs.importers.shell import Shell
 from comp_comm.configs.importers.shell_words import expand
 from comp_comm.configs.model_file import load_any, load_model
+from comp_comm.costmodels.work import model_parameters
 from comp_comm.errors import ConfigError
-from comp_comm.operations.parameters import model_parameters
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "user_files"
 REFUSED = {

@@ -9,7 +9,7 @@ numbers, and the loss 8 bytes a logit.
 from __future__ import annotations
 
 import pytest
-from face import GIB, UNEVEN, machine, row_of
+from face import GIB, machine, row_of
 
 SPEED = 1e12
 NEARLY = 1e-5  # a device's own shard, that no profile may set to 0
@@ -147,7 +147,7 @@ def test_a_window_as_long_as_all_tokens_is_none(served):
 def test_cache(served, model, tp, pp):
     """A micro-batch for every stage, each of a stage's layers; heads are split over TP, a latent is on every device."""
     copies = {"kv_replication": "on"} if tp == 8 else {}
-    row = served("flops", model, tp=tp, pp=pp, **copies, **(UNEVEN if pp == 3 else {}))
+    row = served("flops", model, tp=tp, pp=pp, **copies)
     assert row["kv_cache_bytes_per_token"] == 2 * L * KEPT[model]
     held = KEPT[model] / {"latent": 1, "grouped": min(tp, 4)}.get(model, tp)
     stage = {1: 8, 3: 3, 4: 2}[pp]

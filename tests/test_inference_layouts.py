@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from face import GIB, UNEVEN, machine, row_of, rows_of
+from face import GIB, machine, row_of, rows_of
 
 from comp_comm.errors import ConfigError
 
@@ -57,7 +57,7 @@ def test_fp8_is_a_format_of_products(tmp_path):
 
 
 def test_a_stage_has_its_layers_rounded_up(tmp_path):
-    row = served(machine(tmp_path), pp=4, tp=2, **UNEVEN)
+    row = served(machine(tmp_path), pp=4, tp=2)
     layer = (12 * H * H) / 2 + 2 * H
     assert row["weights_gib"] * GIB == pytest.approx(2 * (2 * layer + V * H / 2 + H))
     assert row["kv_cache_gib"] * GIB == pytest.approx(2 * 4 * B * (S + A) * 2 * 2 * H / 2)
@@ -80,7 +80,7 @@ def test_across_domains_the_links_between_them_count(tmp_path):
 def test_groups_are_where_the_placement_puts_them(tmp_path, placement, apart):
     """Four devices in a domain of eight if they are neighbours; with others between them, 8 / apart of them."""
     hardware = machine(tmp_path, network=1e12, outer=1e10)
-    row = served(hardware, tp=4, pp=4, dp=2, placement=placement, collective_algorithm="ring", **UNEVEN)
+    row = served(hardware, tp=4, pp=4, dp=2, placement=placement, collective_algorithm="ring")
     sums = 2 * 3 / 4 * MESSAGE
     here = sums / 1e12 if apart <= 2 else sums / (2 * 1e10)
     boundaries = 3 * B * H * 2

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from comp_comm.choices import CollectiveAlgorithm
 from comp_comm.configs.strict_yaml import load
 from comp_comm.configs.study import study_from
-from comp_comm.costmodels.traffic import volume_bytes, wire_bytes
 from comp_comm.errors import ConfigError
+from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
-from comp_comm.operations.shapes import Message, Peers
+from comp_comm.operations.shapes import Collective
 from comp_comm.sweep.plan import make_plan
 from comp_comm.sweep.point import explain, memory
-from comp_comm.timing.collectives import Group
-from comp_comm.timing.network import ALGORITHMS, collective_seconds
+from comp_comm.timing.network import collective_seconds
 
 FILE = Path(__file__).parent / "data" / "known_values.yaml"
 DATA = load(FILE.read_text(encoding="utf-8"), FILE.name).data
@@ -86,8 +86,8 @@ def exactly(value, entry):
 def check_parameters(entry):
     missing = {name: MODELS[entry["model"]][name] for name in ("norm", "bias") if name not in entry}
     answer = step(**fields_of(entry), **missing, seq_len=1024)
-    assert int(answer.parameters) == entry["total"]
-    assert int(answer.active_parameters) == entry.get("active", entry["total"])
+    assert int(answer.work.parameters) == entry["total"]
+    assert int(answer.work.active_parameters) == entry.get("active", entry["total"])
 
 
 def check_training_flops(entry):
@@ -116,7 +116,7 @@ def check_collectives(entry):
     n, kind = entry["n"], entry["collective"]
     speed = entry.get("effective_link_GBps", entry.get("busbw_GBps", 100)) * 1e9
     device = Hardware(1, 1, 1, (Tier(n, speed, 0, 1),), Timing(collective_latency=0, own_shard=0))
-    ring = ALGORITHMS.index(entry.get("algorithm", "ring"))
+    ring = CollectiveAlgorithm.of(entry.get("algorithm", "ring"))
     size = entry.get("size_bytes", 1e9)
     seconds = float(collective_seconds(device, kind, size, Group(n), ring))
     if "time_s" in entry:
@@ -126,7 +126,7 @@ def check_collectives(entry):
         assert seconds == pytest.approx(entry["time_per_GB_s"], rel=1e-4)
     if "busbw_over_algbw" in entry:
         assert speed / (size / seconds) == pytest.approx(entry["busbw_over_algbw"], rel=1e-12)
-        sent = wire_bytes(Message("", "", 1, kind, "tp", size, 0, Peers(n, 1)))
+        sent = Collective("", "", 1, kind, "tp", size, 0, Group(n)).wire_bytes
         assert float(sent) / size == entry["busbw_over_algbw"]
     return None
 
@@ -154,7 +154,7 @@ def check_memory(entry):
     point = small(precision="bf16", dp=entry["n"], zero=entry["zero"], **MEMORY_FORMATS[entry["convention"]])
     parts = memory(study(**point))
     held = sum(parts[f"{name}_bytes"] for name in ("weights", "gradients", "optimizer"))
-    assert held / int(step(**point).parameters) * entry["parameters"] == pytest.approx(entry["model_state_bytes"])
+    assert held / int(step(**point).work.parameters) * entry["parameters"] == pytest.approx(entry["model_state_bytes"])
 
 
 def check_validity(entry):
@@ -266,18 +266,18 @@ def test_the_value_is_the_published_one(kind, entry):
 
 def test_of_mixtral_only_the_experts_a_token_uses_are_counted():
     point = {**MODELS["mixtral-8x7b"], "seq_len": 1024}
-    assert float(step(**{**point, "top_k": 8}).model_flops) == pytest.approx(287.78e12, rel=1e-3)
-    assert float(step(**{**point, "top_k": 1}).model_flops) == pytest.approx(45.34e12, rel=1e-3)
+    assert float(step(**{**point, "top_k": 8}).work.model_flops) == pytest.approx(287.78e12, rel=1e-3)
+    assert float(step(**{**point, "top_k": 1}).work.model_flops) == pytest.approx(45.34e12, rel=1e-3)
 
 
 def test_an_all_reduce_moves_twice_its_message():
-    message = Message("", "", 1, "all_reduce", "tp", 1e9, 0, Peers(np.array([1, 2, 8]), 1))
-    assert float(volume_bytes(message)) == 2e9
-    np.testing.assert_allclose(wire_bytes(message), [0, 1e9, 1.75e9])
+    message = Collective("", "", 1, "all_reduce", "tp", 1e9, 0, Group(np.array([1, 2, 8])))
+    assert float(message.volume_bytes) == 2e9
+    np.testing.assert_allclose(message.wire_bytes, [0, 1e9, 1.75e9])
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "qwen3-30b-a3b"])
 def test_the_catalogue_has_the_published_parameters(name):
     published = {entry["model"]: entry for entry in DATA["parameters"]}[name]
     answer = make_plan(study_from({"hardware": "h100-sxm", "model": name})).evaluate(())
-    assert int(answer.parameters) == published["total"]
+    assert int(answer.work.parameters) == published["total"]

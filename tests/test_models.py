@@ -15,8 +15,8 @@ from comp_comm.configs import catalogue, model_names
 from comp_comm.configs.model_file import load_model
 from comp_comm.configs.model_names import DIMENSIONS
 from comp_comm.configs.study import study_from
+from comp_comm.costmodels.work import model_parameters
 from comp_comm.errors import ConfigError
-from comp_comm.operations.parameters import model_parameters
 from comp_comm.sweep.plan import make_plan
 from comp_comm.transformer import Transformer, resolved
 
@@ -267,9 +267,9 @@ def step(**fields):
 
 def test_blocks_side_by_side_reduce_once_and_keep_less():
     one, other = step(parallel_blocks="on", norms=1), step()
-    from comp_comm.costmodels.explanation import explain_step
+    from face import recorded
 
-    calls = [explain_step(each)["comm"]["tp"]["calls"] for each in (one, other)]
+    calls = [recorded(each)["comm"]["tp"]["calls"] for each in (one, other)]
     assert calls[1] - calls[0] == 8 * 4  # a gather and a scatter less, forward and backward, in each layer
     assert one.step_s < other.step_s
     assert one.memory_bytes < other.memory_bytes

@@ -11,11 +11,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from comp_comm.choices import CollectiveAlgorithm
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import load_profile
+from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.sweep.machines import BLANK_TIER, build_machines
-from comp_comm.timing.network import ALGORITHMS, KINDS, Group, available, blanks, collective_seconds, span_of
+from comp_comm.timing.network import KINDS, available, blanks, collective_seconds
+from comp_comm.timing.paths import path_of
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
 US = 1e-6
@@ -32,7 +35,7 @@ def device(*tiers, start=8 * US, own=0.4):
 
 
 def code(algorithm):
-    return ALGORITHMS.index(algorithm)
+    return CollectiveAlgorithm.of(algorithm)
 
 
 def seconds(kind, message, size, stride=1, algorithm="best", hardware=DEVICE):
@@ -180,7 +183,7 @@ def test_three_tiers():
 def test_a_group_that_does_not_fill_its_nodes():
     """12 on nodes of 8 lie between 8 and 16; the ring has 11 hops in all."""
     quick = replace(FABRIC, latency=1 * US, entry_latency=0.0)
-    assert float(span_of(device(NODE, quick), Group(12)).ring[0]) == pytest.approx(11 * US)
+    assert float(path_of(device(NODE, quick), Group(12)).ring[0]) == pytest.approx(11 * US)
     for algorithm in ("ring", "tree", "hierarchical"):
         times = [seconds("all_reduce", 1e6, size, 1, algorithm) for size in (9, 12, 16)]
         assert times == sorted(times)
@@ -277,7 +280,7 @@ def machines(draw):
 GROUPS = st.builds(Group, st.integers(1, 300), st.sampled_from([1, 2, 3, 8, 16, 64]), st.just(()))
 MESSAGES = st.floats(1.0, 1e11)
 KIND = st.sampled_from(KINDS)
-CODE = st.integers(0, len(ALGORITHMS) - 1)
+CODE = st.sampled_from(list(CollectiveAlgorithm))
 
 
 def locals_of(hardware, group):
@@ -327,7 +330,7 @@ def test_no_network_is_faster_than_its_links(hardware, kind, message, group, alg
 @given(machines(), MESSAGES, GROUPS)
 def test_best_is_the_best_available(hardware, message, group):
     times = {}
-    for algorithm in ALGORITHMS[1:]:
+    for algorithm in CollectiveAlgorithm.words()[1:]:
         taken = float(collective_seconds(hardware, "all_reduce", message, group, code(algorithm)))
         exists = bool(available(hardware, "all_reduce", group, code(algorithm)))
         assert exists == math.isfinite(taken)
@@ -381,12 +384,12 @@ def test_an_open_grid_has_an_axis_for_each_argument():
     codes = np.arange(4)[None, None, :]
     times = collective_seconds(DEVICE, "all_reduce", messages, Group(sizes), codes)
     assert times.shape == (4, 2, 4)
-    assert times[3, 1, 2] == seconds("all_reduce", 1e9, 64, 1, ALGORITHMS[2])
+    assert times[3, 1, 2] == seconds("all_reduce", 1e9, 64, 1, CollectiveAlgorithm.at(2).word)
 
 
 @given(machines(), KIND, MESSAGES, GROUPS)
 def test_a_span_serves_for_its_group(hardware, kind, message, group):
-    span = span_of(hardware, group)
+    span = path_of(hardware, group)
     assert collective_seconds(hardware, kind, message, span) == collective_seconds(hardware, kind, message, group)
 
 

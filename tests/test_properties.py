@@ -8,25 +8,25 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from comp_comm.choices import CountedGemms, Precision
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels import Scenario
-from comp_comm.costmodels.breakdown import COLUMNS
-from comp_comm.costmodels.comp_vs_comm import evaluate
-from comp_comm.fields import PRECISION_BYTES
+from comp_comm.costmodels.comp_vs_comm import MODEL
+from comp_comm.costmodels.comp_vs_comm.model import evaluate
 from comp_comm.formulas import collectives, edges, transformer
 from comp_comm.hardware.evolution import evolve
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.layout import Layout
 from comp_comm.sweep import engine, make_plan, sweep
 from comp_comm.sweep.solve import ask, solve
-from comp_comm.transformer import GEMM_COUNTS, Transformer
+from comp_comm.transformer import Transformer, gemm_count
 
 # The same examples in every run: a check in CI must not depend on luck. Raise max_examples to explore.
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
 FIXTURES = settings(FEW, suppress_health_check=[HealthCheck.function_scoped_fixture])
 ONE_LAYER = {"cost_model": "comp_vs_comm"}
-NUMBERS = [name for name, column in COLUMNS.items()]
+NUMBERS = [name for name, column in MODEL.columns.items()]
 FRACTIONS = ("serialized_comm_fraction", "exposed_comm_fraction")
 
 hidden_sizes = st.sampled_from([2**i for i in range(8, 18)]) | st.integers(1, 400).map(lambda n: 256 * n)
@@ -84,13 +84,13 @@ def scenarios(draw, device=any_device):
         Transformer(draw(hidden_sizes), draw(sequences)),
         Layout(draw(batches), draw(degrees), draw(degrees)),
         draw(device),
-        draw(st.sampled_from(list(GEMM_COUNTS.values()))),
+        draw(st.sampled_from([gemm_count(counted) for counted in CountedGemms])),
         draw(st.sampled_from([1, 2, 4])),
     )
 
 
 def columns(scenario):
-    return {name: float(column.of(evaluate(scenario))) for name, column in COLUMNS.items()}
+    return {name: float(column.of(evaluate(scenario))) for name, column in MODEL.columns.items()}
 
 
 # --- formulas --------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather(message, n):
 
 
 @FEW
-@given(hidden_sizes, sequences, degrees, factors, st.sampled_from(list(GEMM_COUNTS.values())))
+@given(hidden_sizes, sequences, degrees, factors, st.sampled_from([gemm_count(counted) for counted in CountedGemms]))
 def test_edge_falls_with_tp_and_grows_with_the_model(hidden, seq_len, tp, factor, count):
     edge = edges.amdahl_edge(hidden, seq_len, tp, 2, *count)
     assert edges.amdahl_edge(hidden, seq_len, 2 * tp, 2, *count) == pytest.approx(edge / 2)
@@ -413,7 +413,7 @@ def independently(hardware, timing, precision, point):
         Transformer(point["hidden"], point["seq_len"]),
         Layout(point["micro_batch"], point["tp"], point.get("dp", np.inf)),
         device,
-        element_bytes=PRECISION_BYTES[precision],
+        element_bytes=Precision.of(precision).size,
     )
     return evaluate(scenario)
 
@@ -434,7 +434,7 @@ def test_solve_inverts_sweep(hardware, timing, precision, field, hidden, seq_len
     if field in ("network", "flops", "flop_vs_bw"):
         point[field] = factor
     fixed = {**point, "precision": precision, **({"timing": timing} if timing else {})}
-    column = COLUMNS["serialized_comm_fraction"].of
+    column = MODEL.columns["serialized_comm_fraction"].of
     target = sweep({**ONE_LAYER, "hardware": hardware, "set": fixed}).to_records()[0]["serialized_comm_fraction"]
     assert target == float(column(independently(hardware, timing, precision, point)))
     rows, _ = solve(
@@ -472,11 +472,11 @@ def test_solve_other_columns(hardware, timing, precision, column, field, value):
             Transformer(point["hidden"], point["seq_len"]),
             Layout(point["micro_batch"], point["tp"], point["dp"]),
             evolve(load_profile(hardware).hardware(precision, timing), **factors),
-            element_bytes=PRECISION_BYTES[precision],
+            element_bytes=Precision.of(precision).size,
             inter_node_slowdown=point["inter_node_slowdown"],
             interference=point.get("interference", 1),
         )
-        return float(COLUMNS[column].of(evaluate(scenario)))
+        return float(MODEL.columns[column].of(evaluate(scenario)))
 
     study = {**ONE_LAYER, "hardware": hardware, "set": {**fixed, **({"timing": timing} if timing else {})}}
     rows, _ = solve(study_from(study), ask(column, at(value), field))

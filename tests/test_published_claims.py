@@ -55,7 +55,7 @@ def test_all_rows_are_used():
 @pytest.mark.parametrize("row", FAST, ids=name)
 def test_hardware_flops_and_the_rate_are_by_the_papers_count(row):
     answer = step(row)
-    assert float(answer.hardware_flops) == pytest.approx(counted(row), rel=1e-9)
+    assert float(answer.work.hardware_flops) == pytest.approx(counted(row), rel=1e-9)
     rate = counted(row) / (int(row["n_gpus"]) * float(answer.step_s)) / 1e12
     assert rate == pytest.approx(float(row["measured_value"]), rel=0.10)
 
@@ -64,7 +64,7 @@ def test_hardware_flops_and_the_rate_are_by_the_papers_count(row):
 def test_the_share_of_the_peak_of_2240_devices(row):
     """42.1 % with full recomputation, 54.2 % without: the abstract of Korthikanti et al."""
     answer = step(row)
-    mfu = float(answer.model_flops) / (PEAK * int(row["n_gpus"]) * float(answer.step_s))
+    mfu = float(answer.work.model_flops) / (PEAK * int(row["n_gpus"]) * float(answer.step_s))
     assert mfu == pytest.approx(float(row["measured_value"]), rel=0.10)
 
 

@@ -37,7 +37,7 @@ def error_of(run):
     value = float(run["measured_value"])
     if run["measured_metric"] == "iter_time_s":
         return float(step.step_s) / value - 1
-    return float(step.step_s) * value * 1e12 * float(step.gpus) / float(step.hardware_flops) - 1
+    return float(step.step_s) * value * 1e12 * float(step.work.gpus) / float(step.work.hardware_flops) - 1
 
 
 @pytest.mark.parametrize("run", TIMED, ids=[f"{run['model_name']}-{run['recompute']}" for run in TIMED])

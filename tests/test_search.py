@@ -10,16 +10,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from comp_comm.choices import GROUPS, Placement
 from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
+from comp_comm.costmodels.layout_space import divisors
 from comp_comm.errors import CompcommError, ConfigError, InfeasibleError
 from comp_comm.search import make_space, result, run_search, search
-from comp_comm.search.degrees import divisors
 from comp_comm.search.objectives import OBJECTIVES
 from comp_comm.search.rows import first_names
 from comp_comm.sweep.blocks import extent
 from comp_comm.sweep.plan import make_plan
-from comp_comm.words import GROUPS, PLACEMENTS
 
 SMALL = {"layers": 4, "hidden": 512, "heads": 4, "vocab": 1000, "seq_len": 256}
 
@@ -106,14 +106,12 @@ def test_what_layouts_share_is_what_each_has_alone(name):
     axes = {"overlap_dp": ["off", "on"], "schedule": ["1f1b", "gpipe"]} if name == "many choices" else {}
     model = {**SMALL, "hidden": 4096, "heads": 8, "layers": 8, "global_batch": 32, **more}
     space = make_space(study_from({"hardware": hardware, "set": model, "sweep": axes}), 16)
-    grid, chance = space.plan.grid, random.Random(name)
+    chance = random.Random(name)
     assert space.rows > 100
     for begin, end, choices in space.spans():
         index = (*choices, slice(begin, end))
         shared = space.plan.evaluate(index)
-        assert shared.scenario.near is not None
-        assert shared.scenario.near_states is not None
-        alone = space.plan.model.evaluate(grid.scenario(index, share=False)[0])
+        alone = space.plan.evaluate_alone(index)
         assert not any(rule.broken.all() for rule in shared.shape_violations)
         with np.errstate(invalid="ignore"):  # stages that nobody has
             for column in ("step_s", "memory_bytes", "exposed_comm_s", "optimizer_s"):
@@ -128,7 +126,7 @@ def test_what_layouts_share_is_what_each_has_alone(name):
 MODELS = ("gpt2", "llama-3-8b", "mixtral-8x7b", "qwen3-30b-a3b", "bert-large", "t5-11b", "vit-l-16", "gemma-2-9b")
 MACHINES = ("a100-sxm-80gb", "h100-sxm", "mi300x", "gb200-nvl72", "tpu-v5p", "trainium2", "perlmutter", "mi210")
 PINS = {"dp_shard": [2, 4], "cp": [1, 2], "tp": [1, 2, 4], "pp": [1, 2, 3], "micro_batch": [1, 2], "bucket": [1e7],
-        "recompute_layers": [2], "memory_capacity": [2, 5], "uneven_stages": [True]}  # fmt: skip
+        "recompute_layers": [2], "memory_capacity": [2, 5]}  # fmt: skip
 TRIED = {"overlap_dp": ["on", "off"], "overlap_tp": ["on", "off"], "schedule": ["1f1b", "gpipe", "zero_bubble"],
          "collective_algorithm": ["best", "ring", "tree"], "kernels": ["fused", "eager"],
          "offload_optimizer": ["off", "on"], "kv_replication": ["off", "on"]}  # fmt: skip
@@ -154,7 +152,7 @@ def test_what_a_search_says_of_its_best_is_so(seed):
         for place, score in zip((*found.best.places, *found.unfit.places), (*found.best.scores, *found.unfit.scores),
                                 strict=True):  # fmt: skip
             step = result.step_at(space, place)
-            assert float(aim.score(step)) == pytest.approx(score, rel=1e-11), (given, gpus, place)
+            assert float(aim.score(space.plan.model, step)) == pytest.approx(score, rel=1e-11), (given, gpus, place)
             assert not any(rule.broken for rule in step.shape_violations), (given, gpus, place)
             assert (place in found.best.places) == (step.memory_bytes <= step.hardware.memory_capacity)
             looked_at += 1
@@ -233,8 +231,8 @@ def test_objectives_order_rows(objective, column, sign):
 
 def test_a_placement_counts_once_for_what_it_places():
     for many in range(16):
-        orders = {tuple(n for n in PLACEMENTS[i].split("-") if many >> GROUPS.index(n) & 1) for i in range(24)}
-        assert first_names(PLACEMENTS)[:, many].sum() == len(orders)
+        orders = {tuple(n for n in Placement.words()[i].split("-") if many >> GROUPS.index(n) & 1) for i in range(24)}
+        assert first_names(Placement.words())[:, many].sum() == len(orders)
 
 
 @pytest.mark.parametrize("number", [1, 2, 12, 97, 360, 4096, 65536 * 3])

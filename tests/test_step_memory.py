@@ -241,16 +241,12 @@ def test_buffers_are_what_collectives_need():
 
 
 def spread(layers, pp):
-    """Return the layers of each stage: a stage less at both ends where embedding and loss take a layer's place."""
+    """Return the layers of each stage: embedding and loss take a layer's place where stages do not divide layers."""
     if layers % pp == 0:
         return [layers // pp] * pp
-    if (layers + 2) % pp == 0:
-        each = (layers + 2) // pp
-        return [each - 1, *[each] * (pp - 2), each - 1]
-    stages = [layers // pp] * pp
-    for place in [*range(1, pp - 1), 0][: layers % pp]:
-        stages[place] += 1
-    return stages
+    each, more = divmod(layers + 2, pp)
+    stages = [each + (i < more) for i in range(pp)]
+    return [stages[0] - 1, *stages[1:-1], stages[-1] - 1]
 
 
 def test_spread_gives_away_every_layer():
@@ -273,7 +269,7 @@ def test_the_stage_that_needs_most_of_all_stages(layers, pp, steps, vocab, tied)
         activations = count * 34 * s * h * min(steps, pp - i)
         logits = 4 * s * (v + h) if i == pp - 1 else 0
         needs.append(16 * parameters + activations + logits)
-    found = held(**p, pp=pp, accumulation=steps, uneven_stages="on")
+    found = held(**p, pp=pp, accumulation=steps)
     assert found["total"] == pytest.approx(max(needs) + 2 * 2 * s * h, rel=1e-12)
 
 

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
+from comp_comm.choices import GROUPS, Placement
 from comp_comm.configs.study import study_from
 from comp_comm.sweep.plan import make_plan
-from comp_comm.words import GROUPS, PLACEMENTS
 
 MODEL = {"layers": 24, "hidden": 2048, "heads": 16, "vocab": 51200, "seq_len": 1024}
 SIZES = {"tp": 2, "cp": 2, "dp": 4, "pp": 4}
@@ -37,37 +37,36 @@ def inside(devices):
     return [sum(device < domain for device in devices) for domain in (1, 2, 4, 8, 16, 32, 64)]
 
 
-def of(peers):
-    parts = peers.parts or ((peers.size, peers.stride),)
-    steps = [[int(stride) * i for i in range(int(size))] for size, stride in parts]
+def of(group):
+    steps = [[int(stride) * i for i in range(int(size))] for size, stride in group.progressions]
     return sorted(map(sum, itertools.product(*steps)))
 
 
 def placed(placement, **more):
     """Return the devices of each group as the cost model has them."""
     answer = step(accumulation=4, placement=placement, **more)
-    calls = [*answer.layer_here.calls, *answer.sends, *answer.state_calls]
-    return {call.message.name: of(call.message.peers) for call in calls}
+    counted = [item.call.collective for item in answer.counted]
+    return {collective.name: of(collective.group) for collective in counted}
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("placement", Placement.words())
 def test_groups_are_the_ranks_of_a_placement(placement):
     found = placed(placement)
     assert found["layer all-gather"] == ranks(placement, ("tp",))
     assert found["pass keys and values"] == ranks(placement, ("cp",))
     assert found["stage boundary"] == ranks(placement, ("pp",))
-    layout = step(placement=placement).layout
+    layout = step(placement=placement).work.layout
     for name in GROUPS:
         assert [int(layout.stride(name)) * i for i in range(SIZES[name])] == ranks(placement, (name,))
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("placement", Placement.words())
 def test_states_are_shared_by_the_replicas_of_a_placement(placement):
     """Replicas are devices of DP and of CP: as many of them in each domain as there are."""
     assert inside(placed(placement)["gradient reduce-scatter"]) == inside(ranks(placement, ("dp", "cp")))
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("placement", Placement.words())
 def test_experts_take_the_nearest_devices_of_a_stage(placement):
     """Of the devices of a stage in the order of the placement, TP inside an expert takes neighbours, EP the next."""
     stage = ranks(placement, ("tp", "cp", "dp"))
@@ -78,13 +77,13 @@ def test_experts_take_the_nearest_devices_of_a_stage(placement):
 
 @pytest.mark.parametrize("shard", [2, 4])
 def test_hsdp_shards_over_neighbours_and_reduces_over_the_rest(shard):
-    found, replicas = placed(PLACEMENTS[0], dp_shard=shard), ranks(PLACEMENTS[0], ("cp", "dp"))
+    found, replicas = placed(Placement.words()[0], dp_shard=shard), ranks(Placement.words()[0], ("cp", "dp"))
     assert found["gradient reduce-scatter"] == found["weight all-gather"] == replicas[:shard]
     assert found["all-reduce over replicas"] == replicas[::shard]
 
 
 @pytest.mark.parametrize(("ep", "etp"), [(4, 2), (2, 2), (8, 1), (1, 2)])
 def test_replicas_of_experts_are_what_is_left_of_a_stage(ep, etp):
-    found = placed(PLACEMENTS[0], experts=8, top_k=2, moe_ffn_hidden=512, ep=ep, etp=etp)
-    stage = ranks(PLACEMENTS[0], ("tp", "cp", "dp"))
+    found = placed(Placement.words()[0], experts=8, top_k=2, moe_ffn_hidden=512, ep=ep, etp=etp)
+    stage = ranks(Placement.words()[0], ("tp", "cp", "dp"))
     assert found["expert gradient reduce-scatter"] == stage[:: ep * etp]

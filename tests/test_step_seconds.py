@@ -9,7 +9,7 @@ import pytest
 from state_dict import state_dict
 
 from comp_comm.configs.study import study_from
-from comp_comm.costmodels.complete import evaluate
+from comp_comm.costmodels.complete.model import evaluate
 from comp_comm.hardware.numbers import Hardware, Timing
 from comp_comm.operations import Attention, Gemm
 from comp_comm.sweep.plan import make_plan
@@ -226,12 +226,12 @@ def test_what_a_gemm_keeps_of_its_speed_is_the_users_or_the_profiles():
 def test_a_whole_step_finds_less_network_beyond_its_domain():
     """`network_sustained` is a factor on the bandwidth of every tier but the innermost."""
     step = make_plan(study_from({"hardware": "h100-sxm", "set": {**GPT, "tp": 8, "gpus": 64}})).evaluate(())
-    device = step.scenario.hardware
+    device = step.work.scenario.hardware
     timing = replace(device.timing, network_sustained=device.timing.network_sustained / 2)
     inner, *outer = device.tiers
-    fewer = evaluate(replace(step.scenario, hardware=replace(device, timing=timing)))
+    fewer = evaluate(replace(step.work.scenario, hardware=replace(device, timing=timing)))
     slower = replace(device, tiers=(inner, *(replace(tier, bandwidth=tier.bandwidth / 2) for tier in outer)))
-    assert float(fewer.step_s) == float(evaluate(replace(step.scenario, hardware=slower)).step_s)
+    assert float(fewer.step_s) == float(evaluate(replace(step.work.scenario, hardware=slower)).step_s)
     assert float(fewer.comm["tp"].serialized) == float(step.comm["tp"].serialized)
     assert float(fewer.comm["dp"].exposed) > float(step.comm["dp"].exposed)
     assert float(device.timing.network_sustained) < 1

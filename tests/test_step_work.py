@@ -12,7 +12,7 @@ from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
 from comp_comm.sweep import sweep
 from comp_comm.sweep.plan import make_plan
-from comp_comm.sweep.point import sensitivity
+from comp_comm.sweep.point import point_of, sensitivity
 
 GPT = {"layers": 12, "hidden": 1024, "heads": 16, "vocab": 50257, "seq_len": 1024}
 MOE = {**GPT, "experts": 8, "top_k": 2, "moe_ffn_hidden": 512, "shared_experts": 1, "dense_layers": 2, "gated": "on"}
@@ -24,7 +24,7 @@ def step(hardware="h100-sxm", **point):
 
 
 def layouts(seed, count, model, hardware="h100-sxm", more=()):
-    """Draw layouts, keeping those that break no rule; return their fields and their steps."""
+    """Draw layouts, keeping those that break no rule; return their fields, and plans with steps."""
     chance, found = random.Random(seed), []
     choices = {
         "tp": (1, 2, 4, 8), "sp": ("off", "on"), "pp": (1, 2, 3, 4), "vpp": (1, 2), "cp": (1, 2, 4),
@@ -36,7 +36,7 @@ def layouts(seed, count, model, hardware="h100-sxm", more=()):
         point = {name: chance.choice(values) for name, values in choices.items() if chance.random() < 0.5}
         point = {"gpus": 384, "global_batch": 3072, **point}
         try:
-            found.append((point, step(hardware, **{**model, **point})))
+            found.append((point, point_of({"hardware": hardware, "set": {**model, **point}})))
         except ConfigError:
             continue
     return found
@@ -49,22 +49,22 @@ def layouts(seed, count, model, hardware="h100-sxm", more=()):
 def test_parameters_are_those_of_the_weights(seed):
     p = random_model(seed)
     answer, weights = step(**p), state_dict(p)
-    assert int(answer.parameters) == sum(w.size for w in weights)
+    assert int(answer.work.parameters) == sum(w.size for w in weights)
     idle = sum(w.size * (1 - p["top_k"] / p["experts"]) for w in weights if of_experts(w))
-    assert int(answer.active_parameters) == pytest.approx(sum(w.size for w in weights) - idle, abs=0.5)
+    assert int(answer.work.active_parameters) == pytest.approx(sum(w.size for w in weights) - idle, abs=0.5)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_model_flops_are_six_for_a_weight_and_token_and_the_scores(seed):
     p = random_model(seed)
-    assert float(step(**p).model_flops) == pytest.approx(matrix_flops(p) + score_flops(p), rel=1e-12)
+    assert float(step(**p).work.model_flops) == pytest.approx(matrix_flops(p) + score_flops(p), rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(0, 80, 4))
 def test_causal_flops_are_those_of_the_scores_a_mask_leaves(seed):
     """The mean query of s tokens sees (s + 1) / 2 of them; the closed form has s / 2, half a score less a query."""
     p = random_model(seed)
-    found = float(step(**p, count_attention="causal").model_flops) - matrix_flops(p)
+    found = float(step(**p, count_attention="causal").work.model_flops) - matrix_flops(p)
     half_a_score = score_flops(p) / p["seq_len"]
     assert found <= score_flops(p, causal=True) * (1 + 1e-9)
     assert found == pytest.approx(score_flops(p, causal=True), abs=half_a_score)
@@ -79,10 +79,10 @@ def test_multi_token_prediction_adds_a_layer_a_projection_and_logits():
     h, s, v = GPT["hidden"], GPT["seq_len"], GPT["vocab"]
     layer = sum(w.size for w in layers_of(GPT)[0])
     matrices = sum(w.size * w.used for w in layers_of(GPT)[0])
-    assert int(more.mtp_parameters) == 2 * (layer + 2 * h * h + 3 * 2 * h)
-    assert int(more.parameters) == int(plain.parameters)
+    assert int(more.work.mtp_parameters) == 2 * (layer + 2 * h * h + 3 * 2 * h)
+    assert int(more.work.parameters) == int(plain.work.parameters)
     extra = 2 * (6 * s * (matrices + 2 * h * h + h * v) + 12 * s * s * h)
-    assert float(more.model_flops - plain.model_flops) == pytest.approx(extra, rel=1e-9)
+    assert float(more.work.model_flops - plain.work.model_flops) == pytest.approx(extra, rel=1e-9)
 
 
 # -- what a layout cannot change --------------------------------------------------------------------------------------
@@ -91,30 +91,30 @@ def test_multi_token_prediction_adds_a_layer_a_projection_and_logits():
 @pytest.mark.parametrize("model", [GPT, MOE, {**GPT, "tied": "on"}], ids=["dense", "experts", "tied"])
 def test_a_layout_changes_neither_parameters_nor_model_flops(model):
     alone = step(**model, global_batch=3072)
-    for point, answer in layouts("work", 60, model):
-        assert int(answer.parameters) == int(alone.parameters), point
-        assert float(answer.model_flops) == float(alone.model_flops), point
-        assert float(answer.hardware_flops) >= float(answer.model_flops), point
+    for point, (_, answer) in layouts("work", 60, model):
+        assert int(answer.work.parameters) == int(alone.work.parameters), point
+        assert float(answer.work.model_flops) == float(alone.work.model_flops), point
+        assert float(answer.work.hardware_flops) >= float(answer.work.model_flops), point
 
 
 def test_tying_changes_parameters_by_the_output_layer_and_no_flops():
     untied, tied = step(**GPT, pp=4, tp=2), step(**GPT, pp=4, tp=2, tied="on")
-    assert int(untied.parameters - tied.parameters) == GPT["vocab"] * GPT["hidden"]
-    assert float(untied.model_flops) == float(tied.model_flops)
-    assert float(untied.hardware_flops) == float(tied.hardware_flops)
+    assert int(untied.work.parameters - tied.work.parameters) == GPT["vocab"] * GPT["hidden"]
+    assert float(untied.work.model_flops) == float(tied.work.model_flops)
+    assert float(untied.work.hardware_flops) == float(tied.work.hardware_flops)
 
 
 @pytest.mark.parametrize("pp", [1, 2, 4])
 def test_a_vocabulary_that_needs_no_padding_and_no_recompute_leave_no_extra_flops(pp):
-    assert float(step(**{**GPT, "vocab": 51200}, tp=8, pp=pp).hardware_flops) == pytest.approx(
-        float(step(**{**GPT, "vocab": 51200}).model_flops), rel=1e-12)  # fmt: skip
+    assert float(step(**{**GPT, "vocab": 51200}, tp=8, pp=pp).work.hardware_flops) == pytest.approx(
+        float(step(**{**GPT, "vocab": 51200}).work.model_flops), rel=1e-12)  # fmt: skip
 
 
 @pytest.mark.parametrize(("tp", "padded"), [(1, 50304), (4, 50688), (8, 51200)])
 def test_padding_adds_the_flops_of_its_rows(tp, padded):
     answer = step(**GPT, tp=tp, global_batch=3)
     rows = 6 * 3 * GPT["seq_len"] * GPT["hidden"] * (padded - GPT["vocab"])
-    assert float(answer.hardware_flops - answer.model_flops) == pytest.approx(rows, rel=1e-9)
+    assert float(answer.work.hardware_flops - answer.work.model_flops) == pytest.approx(rows, rel=1e-9)
 
 
 def forward_of_a_layer(p):
@@ -129,18 +129,18 @@ def test_recomputation_adds_forward_passes(pp, again):
     p = {**GPT, "vocab": 51200}
     matrices, scores = forward_of_a_layer(p)
     whole = {"recompute": "full", **({"recompute_layers": again} if again else {})}
-    once = float(step(**p, pp=pp).hardware_flops)
+    once = float(step(**p, pp=pp).work.hardware_flops)
     layers = pp * again if again else p["layers"]
-    assert float(step(**p, pp=pp, **whole).hardware_flops) - once == pytest.approx(layers * (matrices + scores))
-    selective = float(step(**p, pp=pp, recompute="selective").hardware_flops)
+    assert float(step(**p, pp=pp, **whole).work.hardware_flops) - once == pytest.approx(layers * (matrices + scores))
+    selective = float(step(**p, pp=pp, recompute="selective").work.hardware_flops)
     assert selective - once == pytest.approx(p["layers"] * scores)
 
 
 @pytest.mark.parametrize("point", [{"tp": 2, "pp": 3}, {"cp": 2, "zero": 3}, {"recompute": "selective"}])
 def test_how_attention_is_counted_changes_no_second(point):
     full, causal = (step(**GPT, **point, count_attention=count) for count in ("full", "causal"))
-    assert float(full.model_flops) > float(causal.model_flops)
-    assert float(full.hardware_flops) > float(causal.hardware_flops)
+    assert float(full.work.model_flops) > float(causal.work.model_flops)
+    assert float(full.work.hardware_flops) > float(causal.work.hardware_flops)
     for name in ("step_s", "memory_bytes", "compute_s", "recompute_s", "bubble_s", "exposed_comm_s"):
         assert float(getattr(full, name)) == float(getattr(causal, name))
 
@@ -167,8 +167,9 @@ def test_a_number_that_may_be_zero_can_be_swept(more, axis, values):
     for number, value in enumerate(values):
         alone = step(**fixed, **{axis: value})
         for name in ("step_s", "mfu", "parameters"):
-            found = alone.model_flops / (alone.peak_flops * alone.step_s) if name == "mfu" else getattr(alone, name)
-            assert rows[name][number] == pytest.approx(float(found), rel=1e-12)
+            numbers = {"step_s": alone.step_s, "parameters": alone.work.parameters,
+                       "mfu": alone.work.model_flops / (alone.work.peak_flops * alone.step_s)}  # fmt: skip
+            assert rows[name][number] == pytest.approx(float(numbers[name]), rel=1e-12)
 
 
 # -- better hardware --------------------------------------------------------------------------------------------------
@@ -177,10 +178,10 @@ FASTER = (0.5, 0.9, 1.1, 2.0, 8.0)
 OVERLAPS = {f"overlap_{name}": ("off", "on") for name in ("tp", "pp", "ep")}
 
 
-def slower_on_better(answer):
+def slower_on_better(plan, answer):
     """Return the numbers of the hardware that, made better, make a step slower."""
     found = []
-    for row in sensitivity(answer, FASTER):
+    for row in sensitivity(plan, answer, FASTER):
         better = (row["factor"] > 1) != (row["number"] == "latency")
         if row["number"] != "memory_capacity" and (row["change"] if better else -row["change"]) > 1e-12:
             found.append((row["number"], row["factor"], row["change"]))
@@ -190,14 +191,14 @@ def slower_on_better(answer):
 @pytest.mark.parametrize("hardware", ["h100-sxm", "a100-sxm-80gb", "mi300x"])
 def test_better_hardware_is_never_slower(hardware):
     for point, answer in layouts("faster", 40, GPT, hardware, [("overlap_dp", ("off",)), ("cp", (1,))]):
-        assert slower_on_better(answer) == [], point
+        assert slower_on_better(*answer) == [], point
 
 
 @pytest.mark.parametrize("model", [{**GPT, "hidden": 4096, "heads": 32}, {**MOE, "ep": 8}], ids=["dense", "experts"])
 def test_better_hardware_is_never_slower_with_everything_overlapped(model):
     """A second of compute cannot hide what several groups send, each as if it were alone."""
     for point, answer in layouts("overlapped", 100, model, more=OVERLAPS.items()):
-        assert slower_on_better(answer) == [], point
+        assert slower_on_better(*answer) == [], point
 
 
 @pytest.mark.parametrize("name", ["flops", "network", "memory_bandwidth"])
@@ -210,4 +211,4 @@ def test_hardware_to_come_is_faster_in_its_own_part(name):
             assert after < before
         elif (name, other) != ("memory_bandwidth", "flops"):  # compute streams too
             assert after == before
-    np.testing.assert_equal(float(now.model_flops), float(then.model_flops))
+    np.testing.assert_equal(float(now.work.model_flops), float(then.work.model_flops))

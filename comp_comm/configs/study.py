@@ -20,7 +20,7 @@ from comp_comm.configs.model_file import Model, load_model
 from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path, load_value
 from comp_comm.errors import ConfigError, Problem, Problems, nearest, one_of
-from comp_comm.fields import FIELDS, Value
+from comp_comm.fields import FIELDS, Value, unknown_field
 from comp_comm.hardware.profile import Profile
 
 KEYS = ("title", "cost_model", "hardware", "model", "set", "sweep", "zip", "where", "table", "plot")
@@ -232,7 +232,7 @@ class _Reader(Reader):
                 return False
             self.origins[name] = (document, path)
             return True
-        self.problems.add(document.problem(path, f"unknown field{nearest(name, FIELDS)} ({one_of(list(FIELDS))})"))
+        self.problems.add(document.problem(path, unknown_field(name)))
         return False
 
     def _fixed(self) -> None:

@@ -87,7 +87,8 @@ class LayoutSpace:
 
     ``table`` are fields tied to each other, whose rows ``degrees`` makes; ``open`` are choices that are tried unless a
     study fixes them, ``choices`` those that are tried where it gives a list. ``placed`` says whether rows go with every
-    placement of groups on the network. ``of_others`` fit some layouts only, so that no simple one has them.
+    placement of groups on the network, ``lawful`` that every
+    row keeps every rule. ``of_others`` fit some layouts only, so that no simple one has them.
     ``derived`` follow from others: a study that gives them is told what to pin instead. ``alone`` is the simplest
     layout, of which is said what is wrong with model or hardware. ``layout`` and ``results`` are the columns of a row,
     ``parts`` those that say where the time of the best goes; ``objectives`` can be asked for. ``needs_word`` names
@@ -104,6 +105,7 @@ class LayoutSpace:
     results: tuple[str, ...]
     objectives: tuple[str, ...]
     placed: bool = False
+    lawful: bool = False
     of_others: tuple[str, ...] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
     needs_word: Mapping[str, tuple[str, str]] = field(default_factory=dict)

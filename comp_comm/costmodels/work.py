@@ -164,10 +164,10 @@ def model_parameters(t: Transformer) -> ModelParameters:
     active, mtp = total, to_float(0.0)
     experts = to_float(t.experts)
     used = np.where(experts > 0, to_float(t.top_k) / np.maximum(experts, 1), 0.0)
-    for number, (kind, count) in enumerate(zip(pattern.kinds, pattern.totals, strict=True)):
+    for kind, count in zip(pattern.kinds, pattern.totals, strict=True):
         held = kind.parameters(kind.context(c))
-        if pattern.has_mtp and number == len(pattern.kinds) - 1:
-            mtp = count * (held.dense + held.experts)
+        if kind.of_prediction:
+            mtp = mtp + count * (held.dense + held.experts)
         else:
             total = total + count * (held.dense + held.experts)
             active = active + count * (held.dense + held.experts * used)

@@ -48,6 +48,8 @@ def evolve(
     >>> float(evolve(Hardware(100.0, 1.0, 1.0, (), Timing()), flop_vs_bw=4, flops=2).peak_flops)
     800.0
     """
+    if not _changes(flop_vs_bw, flops, network, memory_bandwidth, memory_capacity, latency, *tiers):
+        return replace(hardware, tiers=_resized(hardware.tiers, to_float(domain)))
     each = [*tiers, *(1.0 for _ in hardware.tiers[len(tiers) :])]
     timing = hardware.timing
     if np.any(to_float(latency) != 1):
@@ -95,8 +97,14 @@ def domain_rules(hardware: Hardware, domain: Numeric) -> list[Violation]:
     return found
 
 
+def _changes(*factors: Numeric) -> bool:
+    """Return whether any factor may be another number than 1."""
+    return any(isinstance(factor, np.ndarray) or factor != 1 for factor in factors)
+
+
 def _evolved(tier: Tier, own: Numeric, network: Numeric, latency: Numeric) -> Tier:
-    tier = replace(tier, bandwidth=to_float(tier.bandwidth) * own * network)
+    if _changes(own, network):
+        tier = replace(tier, bandwidth=to_float(tier.bandwidth) * own * network)
     if np.all(to_float(latency) == 1):
         return tier
     slower: dict[str, Any] = {name: to_float(getattr(tier, name)) * latency for name in LATENCIES}

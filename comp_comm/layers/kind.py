@@ -22,11 +22,16 @@ NORM_PASSES, SUM_PASSES, PARALLEL_SUM_PASSES = 2.0, 3.0, 2.0
 
 @dataclass(frozen=True)
 class LayerKind:
-    """Layers that are alike: their name, and their blocks in order. An encoder's layers read its own sequence."""
+    """Layers that are alike: their name, and their blocks in order.
+
+    Those ``of_encoder`` read the encoder's own sequence; those ``of_prediction`` are modules of multi-token prediction,
+    which have no place among the layers.
+    """
 
     name: str
     blocks: tuple[Block, ...]
     of_encoder: bool = False
+    of_prediction: bool = False
 
     @cached_property
     def _residuals(self) -> int:
@@ -71,8 +76,8 @@ class LayerKind:
         return [cache for block in self.blocks if (cache := block.cache(c, length)) is not None]
 
     def _norms(self, c: Context) -> Array:
-        """Return how many norms there are: ``norms`` of a layer of two blocks."""
-        return to_float(c.t.norms) * self._residuals / 2
+        """Return how many norms there are: ``norms`` of a layer of two blocks, half of them of each block more."""
+        return np.ceil(to_float(c.t.norms) * self._residuals / 2)
 
     def _norms_and_sums(self, c: Context) -> Operation:
         sums = np.where(Switch.ON.where(c.t.parallel_blocks), PARALLEL_SUM_PASSES, SUM_PASSES) * self._residuals

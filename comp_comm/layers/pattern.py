@@ -62,7 +62,7 @@ class Pattern:
     """The kinds of layers of a model, and where they are.
 
     ``row`` is which pattern each point has, ``key`` tells the patterns from those of other models. ``mtp`` are modules
-    of multi-token prediction, of the kind that is last where there are any; no place among the layers is theirs.
+    of multi-token prediction, of the kind that their pattern has.
     """
 
     kinds: tuple[LayerKind, ...]
@@ -72,17 +72,15 @@ class Pattern:
     mtp: Array
 
     @property
-    def has_mtp(self) -> bool:
-        """Whether the last kind is that of modules of multi-token prediction."""
-        return bool(np.any(self.mtp > 0))
-
-    @property
     def totals(self) -> list[Array]:
         """Layers of each kind in the whole model, modules of multi-token prediction among them."""
-        before = counts_before(self.key)
-        place = np.clip(np.asarray(self.layers, np.intp), 0, before.shape[-1] - 1)
-        totals = [to_float(before[self.row, kind, place]) for kind in range(len(self.kinds))]
-        return [*totals[:-1], self.mtp] if self.has_mtp else totals
+        counted = counted_layers(self.key)
+        place = np.clip(np.asarray(self.layers, np.intp), 0, counted.before.shape[-1] - 1)
+        return [
+            self.mtp * (counted.modules[self.row] == number) if kind.of_prediction
+            else to_float(counted.before[self.row, number, place])
+            for number, kind in enumerate(self.kinds)
+        ]  # fmt: skip
 
 
 def pattern_of(t: Transformer) -> Pattern:
@@ -100,7 +98,7 @@ def pattern_of(t: Transformer) -> Pattern:
     rows, row = _distinct([to_float(number) for number in told])
     longest = int(np.max(to_float(t.all_layers), initial=0))
     key = PatternKey(rows, longest, bool(np.any(to_float(t.mtp_layers) > 0)))
-    return Pattern(_counted(key)[0], key, row, to_float(t.all_layers), to_float(t.mtp_layers))
+    return Pattern(counted_layers(key).kinds, key, row, to_float(t.all_layers), to_float(t.mtp_layers))
 
 
 def _distinct(numbers: list[Array]) -> tuple[tuple[tuple[float, ...], ...], NDArray[np.intp]]:
@@ -113,25 +111,36 @@ def _distinct(numbers: list[Array]) -> tuple[tuple[tuple[float, ...], ...], NDAr
     return rows, table.row.reshape(columns[0].shape)
 
 
-def counts_before(key: PatternKey) -> Counts:
-    """Return for each pattern, each kind of layer and each n, how many of the first n layers are of the kind."""
-    return _counted(key)[1]
+class CountedLayers(NamedTuple):
+    """The kinds of layers of some patterns, and where they are.
+
+    ``before`` says for each pattern, each kind and each n how many of the first n layers are of the kind; ``modules``
+    which kind the modules of multi-token prediction of each pattern are.
+    """
+
+    kinds: tuple[LayerKind, ...]
+    before: Counts
+    modules: NDArray[np.intp]
 
 
 @lru_cache(maxsize=64)
-def _counted(key: PatternKey) -> tuple[tuple[LayerKind, ...], Counts]:
-    longest, has_mtp = key.longest, key.has_mtp
-    places = [_places(row, longest) for row in key.rows]
+def counted_layers(key: PatternKey) -> CountedLayers:
+    """Return the kinds of layers that patterns have, and where."""
+    places = [_places(row, key.longest) for row in key.rows]
     codes = [int(code) for code in np.unique(np.concatenate([np.unique(each) for each in places]))]
     known = {code: Place(bool(code & 8), bool(code & 4), bool(code & 2), bool(code & 1)) for code in codes if code >= 0}
     named = (len({place.windowed for place in known.values()}) > 1, len({p.experts for p in known.values()}) > 1)
     kinds = [ENCODER_LAYER if code < 0 else known[code].kind(named) for code in codes]
-    marks = [np.stack([each == code for code in codes]) for each in places]
-    if has_mtp:
-        kinds.append(_prediction_module(known))
-        marks = [np.concatenate([mark, np.zeros((1, longest), bool)]) for mark in marks]
-    empty = np.zeros((len(kinds), 1), np.int64)
-    return tuple(kinds), np.stack([np.concatenate([empty, mark.cumsum(axis=1)], axis=1) for mark in marks])
+    modules = np.full(len(places), -1)
+    if key.has_mtp:
+        # A module is a layer like the last ones of its model: those told by the largest code.
+        lasts, which = np.unique([each.max(initial=0) for each in places], return_inverse=True)
+        modules = len(kinds) + which
+        kinds += [_prediction_module(known[int(code)], lasts.size > 1) for code in lasts]
+    marks = np.zeros((len(places), len(kinds), key.longest + 1), np.int64)
+    for number, code in enumerate(codes):
+        marks[:, number, 1:] = np.stack(places) == code
+    return CountedLayers(tuple(kinds), marks.cumsum(axis=-1), modules)
 
 
 def _places(row: tuple[float, ...], longest: int) -> NDArray[np.int8]:
@@ -147,7 +156,11 @@ def _places(row: tuple[float, ...], longest: int) -> NDArray[np.int8]:
     return np.where(number > 0, code, -1).astype(np.int8)
 
 
-def _prediction_module(places: dict[int, Place]) -> LayerKind:
-    """Return the kind of modules of multi-token prediction: a layer like the last ones, behind a projection."""
-    last = places[max(places)]
-    return LayerKind("MTP module", (PredictionProjection(), *last._replace(windowed=False).kind((False, False)).blocks))
+def _prediction_module(last: Place, told: bool) -> LayerKind:
+    """Return the kind of modules of multi-token prediction: a layer like the last ones, behind a projection.
+
+    ``told`` says that the name must tell it from another one.
+    """
+    name = f"MTP module {'with experts' if last.experts else 'without experts'}" if told else "MTP module"
+    blocks = last._replace(windowed=False).kind((False, False)).blocks
+    return LayerKind(name, (PredictionProjection(), *blocks), of_prediction=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from comp_comm.distinct import distinct_rows
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.formulas.pipeline import chunk_boundaries
-from comp_comm.layers.pattern import Pattern, PatternKey, counts_before
+from comp_comm.layers.pattern import Pattern, PatternKey, counted_layers
 from comp_comm.layout import Layout
 from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
 
@@ -45,7 +45,7 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """The stages that differ; of stages whose seconds and bytes are no more than another's, none is listed.
+    """The stages that differ: the first, the last, and those between that no other one outdoes in any kind of layers.
 
     ``recomputed`` are the layers of each kind, over all stages, that full recomputation is for.
     """
@@ -62,7 +62,7 @@ def stages_of(pattern: Pattern, layout: Layout) -> Stages:
     >>> model = resolved(Transformer(64, 64, layers=61, heads=4, experts=8, top_k=2, dense_layers=3, vocab=9))
     >>> stages = stages_of(pattern_of(model), Layout(pp=16)).distinct
     >>> [[int(count) for count in stage.layers] for stage in stages]  # dense layers and layers of experts
-    [[3, 0], [0, 4], [0, 2]]
+    [[3, 0], [0, 2], [0, 4]]
     """
     given = to_float(layout.recompute_layers)
     again = np.where(np.isnan(given), ALL, given)
@@ -112,15 +112,16 @@ def _stage_table(key: PatternKey, rows: tuple[tuple[int, ...], ...], texts: tupl
     pp = np.clip(pp, 1, np.maximum(layers, 1))
     vpp = np.clip(vpp, 1, np.maximum(layers // pp, 1))
     bounds, mtp_chunk = _bounds(layers, pp * vpp, code, texts)
-    before = counts_before(key)
+    before = counted_layers(key).before
     held = before[pattern[:, None, None], np.arange(before.shape[1])[None, :, None], bounds[:, None, :]]
     counts = _dealt(np.diff(held, axis=-1), pp, vpp)
     repeated = counts if (again == ALL).all() else _repeated(before, pattern, bounds, pp, vpp, again)
     rank, last = np.arange(len(pp)), np.where(pp > 1, pp - 1, 0)
     if key.has_mtp:
         where = (pp * vpp - 1 - mtp_chunk) % pp
-        counts[rank, -1, where] = mtp
-        repeated[rank, -1, where] = np.where(again == ALL, mtp, 0)
+        module = counted_layers(key).modules[pattern]
+        counts[rank, module, where] = mtp
+        repeated[rank, module, where] = np.where(again == ALL, mtp, 0)
     ends = np.zeros((2, *counts.shape[::2]), np.int64)
     ends[0, :, 0] = 1
     ends[1, rank, last] = 1
@@ -202,11 +203,12 @@ def _listed(held: Whole, pp: Whole) -> NDArray[np.intp]:
         first.sort()  # by row, and in a row by stage
         between = _undone(held, row[first], stage[first])
     last = np.where(pp > 1, pp - 1, 0)
-    return np.concatenate([np.zeros((rows, 1), np.intp), between, last[:, None]], axis=1).T if (pp > 1).any() \
-        else np.zeros((1, rows), np.intp)  # fmt: skip
+    begin = np.zeros((rows, 1), np.intp)
+    listed = np.concatenate([begin, last[:, None], between], axis=1) if (pp > 1).any() else begin
+    return listed.T
 
 
-def _undone(held: Whole, row: NDArray[np.intp], stage: NDArray[np.intp]) -> NDArray[np.intp]:
+def _undone(held: Whole, row: NDArray[np.intp], stage: NDArray[np.intp]) -> Whole:
     """Return those of some stages between the ends that no earlier one of their row outdoes, 0 for the others."""
     begin = np.searchsorted(row, np.arange(len(held)))
     place = np.arange(row.size) - begin[row]
@@ -217,8 +219,9 @@ def _undone(held: Whole, row: NDArray[np.intp], stage: NDArray[np.intp]) -> NDAr
         earlier = np.concatenate([held[:, :, :1], values[:, :, :later]], axis=-1)
         outdone = np.any(np.all(earlier >= values[:, :, [later]], axis=1), axis=1)
         listed[outdone, later] = 0
-    kept: Whole = listed[:, np.flatnonzero(listed.max(axis=0))]
-    return kept
+    # One after the other, so that the place of a stage depends on no other row.
+    listed = np.take_along_axis(listed, np.argsort(listed == 0, axis=1, kind="stable"), axis=1)
+    return np.asarray(listed[:, np.flatnonzero(listed.max(axis=0))])
 
 
 def stage_layers(layers: Numeric, pp: Numeric, vpp: Numeric = 1) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from comp_comm.errors import nearest, one_of
-from comp_comm.fields import FIELDS
+from comp_comm.fields import FIELDS, unknown_field
 from comp_comm.sweep.plan import Plan
 
 View = dict[str, Any]
@@ -91,7 +91,7 @@ def _only(plan: Plan) -> list[dict[str, Any]]:
         for name, raw in point.items():
             try:
                 if name not in FIELDS:
-                    raise ValueError(f"unknown field{nearest(name, FIELDS)} ({one_of(list(FIELDS))})")
+                    raise ValueError(unknown_field(name))
                 parsed[name] = FIELDS[name].parse(raw)
             except ValueError as error:
                 plan.study.problem_at(("plot", "only", index, name), str(error))

@@ -123,7 +123,7 @@ def _study(cell: Mapping[str, str], given: Mapping[str, Value]) -> Study:
 
 def _best(study: Study, gpus: int) -> BestOfCell:
     space = make_space(study, gpus)
-    state = run_search(space, OBJECTIVES["step"], 1)
+    state = run_search(space, OBJECTIVES["step"], 1, misses=0)
     if not state.best.places:
         return BestOfCell(None, None, None, state.candidates, state.feasible)
     place = state.best.places[0]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
-from typing import cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.field import Value
-from comp_comm.formulas.arrays import Array, unwarned
+from comp_comm.formulas.arrays import Array, Index, unwarned
 from comp_comm.search.landscape import Landscape
 from comp_comm.search.objectives import Objective
 from comp_comm.search.space import SearchSpace
@@ -41,7 +41,9 @@ class BestPoints:
 
     @property
     def threshold(self) -> float:
-        """The score that a point must not exceed."""
+        """The score that a point must not exceed: none is good enough where none is asked for."""
+        if not self.count:
+            return -np.inf
         return float(self.scores[-1]) if len(self.places) == self.count else self.bar
 
     def add(self, scores: Array, points: NDArray[np.intp], wanted: Mask, place: Callable[[int], Place]) -> None:
@@ -120,54 +122,103 @@ def search_block(state: SearchState, objective: Objective, space: SearchSpace, b
     place = next(i for i, end in enumerate(accumulate(blocks)) if block < end)
     number = block - sum(blocks[:place])
     begin, end, choices = [*space.spans()][place]
-    rows = slice(*(begin + (end - begin) * part // blocks[place] for part in (number, number + 1)))
+    first, last = (begin + (end - begin) * part // blocks[place] for part in (number, number + 1))
     state.blocks += 1
-    return _search_rows(state, objective, space, (*choices, rows))
+    return _search_rows(state, objective, space, Block(choices, np.arange(first, last)))
 
 
-def _search_rows(state: SearchState, objective: Objective, space: SearchSpace, index: tuple[slice, ...]) -> int:
-    shape, place = extent(index), _placing(index)
+@dataclass(frozen=True)
+class Block:
+    """Points that are looked at together: some rows of a space, each with a part of its choices."""
+
+    choices: tuple[slice, ...]
+    rows: NDArray[np.intp]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Points along each axis."""
+        return (*extent(self.choices), self.rows.size)
+
+    @property
+    def index(self) -> Index:
+        """The block of the plan's grid."""
+        first, last = int(self.rows[0]), int(self.rows[-1])
+        return (*self.choices, slice(first, last + 1) if last - first < self.rows.size else self.rows)
+
+    def place(self, flat: int) -> Place:
+        """Return where on each axis of the plan a point is, by its number in the block."""
+        *choices, row = (int(i) for i in np.unravel_index(flat, self.shape))
+        return (*(each.start + i for each, i in zip(self.choices, choices, strict=True)), int(self.rows[row]))
+
+    def broadcast(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return an array as that of all points."""
+        return np.broadcast_to(array, self.shape)
+
+
+class Memory(NamedTuple):
+    """Of every point of a block the bytes that it needs, whether it is a layout, and whether it fits."""
+
+    needed: Array
+    layouts: Mask
+    fits: Mask
+
+    def of_rows(self, rows: NDArray[np.intp]) -> Memory:
+        """Return those of some rows."""
+        return Memory(self.needed[..., rows], self.layouts[..., rows], self.fits[..., rows])
+
+
+def _search_rows(state: SearchState, objective: Objective, space: SearchSpace, block: Block) -> int:
+    """Count the layouts of a block and those that fit, then rank them."""
     with unwarned():
-        answer = cast(SearchableAnswer, space.plan.evaluate(index))
-        layout = np.ones((1,) * len(shape), bool)
-        for rule in answer.shape_violations if space.ruled else ():
-            if rule.wrong and rule.broken.any():
-                layout = layout & ~rule.broken.reshape((1,) * (len(shape) - rule.broken.ndim) + rule.broken.shape)
-                state.reasons[rule.reason] = state.reasons.get(rule.reason, 0) + int(rule.broken.sum())
-        valid = np.broadcast_to(layout, shape)
-        count = int(np.count_nonzero(layout)) * (valid.size // layout.size)
+        answer = cast(SearchableAnswer, space.plan.evaluate(block.index))
+        layouts = _layouts(state, answer, len(block.shape)) if space.ruled else np.ones((1,) * len(block.shape), bool)
+        valid = block.broadcast(layouts)
+        count = int(np.count_nonzero(layouts)) * (valid.size // layouts.size)
         state.candidates += count
         if not count:
             return int(valid.size)
-        needed = np.broadcast_to(answer.memory_bytes, shape)
-        fits = (needed <= answer.memory_capacity) & layout
+        needed = block.broadcast(answer.memory_bytes)
+        fits = (needed <= answer.memory_capacity) & layouts
         state.feasible += int(np.count_nonzero(fits))
-        _note_least(state, needed, valid, place)
-        score = np.broadcast_to(objective.score(space.plan.model, answer), shape)
-    _rank(state, objective, score, needed, valid, fits, place)
+        _note_least(state, needed, valid, block.place)
+        _rank_block(state, objective, space, block, answer, Memory(needed, valid, fits))
     return int(valid.size)
 
 
-def _rank(state: SearchState, objective: Objective, score: Array, needed: Array, valid: Mask, fits: Mask,
+def _layouts(state: SearchState, answer: SearchableAnswer, axes: int) -> Mask:
+    """Return which points of a block break no rule; what others break is counted."""
+    layouts = np.ones((1,) * axes, bool)
+    for rule in answer.shape_violations:
+        if rule.wrong and rule.broken.any():
+            layouts = layouts & ~rule.broken.reshape((1,) * (axes - rule.broken.ndim) + rule.broken.shape)
+            state.reasons[rule.reason] = state.reasons.get(rule.reason, 0) + int(rule.broken.sum())
+    return layouts
+
+
+def _rank_block(state: SearchState, objective: Objective, space: SearchSpace, block: Block, answer: SearchableAnswer,
+                memory: Memory) -> None:  # fmt: skip
+    """Rank the points of a block. Rows of which nothing fits are timed only where faster ones are asked for."""
+    if not (objective.timed and state.unfit.count):
+        fitting = np.flatnonzero(memory.fits.any(axis=tuple(range(len(block.choices)))))
+        if 2 * fitting.size < block.rows.size:
+            if not fitting.size:
+                return
+            block, memory = replace(block, rows=block.rows[fitting]), memory.of_rows(fitting)
+            answer = cast(SearchableAnswer, space.plan.evaluate(block.index))
+    _rank(state, objective, block.broadcast(objective.score(space.plan.model, answer)), memory, block.place)
+
+
+def _rank(state: SearchState, objective: Objective, score: Array, memory: Memory,
           place: Callable[[int], Place]) -> None:  # fmt: skip
     """Add the points of a block to the best, to the better ones that do not fit, and to the landscape."""
-    scores, flat = score.reshape(-1), fits.reshape(-1)
+    scores, fits = score.reshape(-1), memory.fits.reshape(-1)
     # Few points of all are good enough to look at closely.
     good = np.flatnonzero(scores <= max(state.best.threshold, state.unfit.threshold))
-    state.best.add(scores[good], good, flat[good], place)
+    state.best.add(scores[good], good, fits[good], place)
     if objective.timed:
-        state.unfit.add(scores[good], good, ~flat[good] & valid.reshape(-1)[good], place)
-    keep = np.flatnonzero(flat)
-    state.landscape.add(scores[keep], needed.reshape(-1)[keep])
-
-
-def _placing(index: tuple[slice, ...]) -> Callable[[int], Place]:
-    shape, begins = extent(index), [part.start for part in index]
-
-    def place(flat: int) -> Place:
-        return tuple(int(i) + begin for i, begin in zip(np.unravel_index(flat, shape), begins, strict=True))
-
-    return place
+        state.unfit.add(scores[good], good, ~fits[good] & memory.layouts.reshape(-1)[good], place)
+    keep = np.flatnonzero(fits)
+    state.landscape.add(scores[keep], memory.needed.reshape(-1)[keep])
 
 
 def _note_least(state: SearchState, needed: Array, valid: Mask, place: Callable[[int], Place]) -> None:

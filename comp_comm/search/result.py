@@ -151,8 +151,8 @@ def _check_model(study: Study, objective: str) -> None:
         raise ConfigError(f"a search knows the layouts of {able}, not those of {model.name}; "
                           "list them in a study and rank them: compcomm sweep STUDY --top N")  # fmt: skip
     if objective not in model.space.objectives:
-        raise ConfigError(f"--objective {objective}: layouts of {model.name} are searched by "
-                          f"{one_of(model.space.objectives)}")  # fmt: skip
+        raise ConfigError(f"--objective {objective}: layouts of {model.name} are searched by time "
+                          f"({one_of(model.space.objectives)})")  # fmt: skip
 
 
 def step_at(space: SearchSpace, place: Place) -> SearchableAnswer:
@@ -225,7 +225,7 @@ def why_nothing(space: SearchSpace, state: SearchState) -> str:
     gpus = space.gpus
     if not state.candidates or state.leanest is None:
         broken = "; ".join(sorted({**space.dropped, **state.reasons}))
-        return f"no layout on {gpus:,} devices {_about(space)[1].why_none}: {broken}"
+        return f"no layout on {gpus:,} devices {_about(space)[1].why_none}{': ' if broken else ''}{broken}"
     point, has = point_of(space, state.leanest), _number(step_at(space, state.leanest).memory_capacity) / GIB
     layout = ", ".join(f"{name} {value}" for name, value in point.items() if name != "placement" and value != 1)
     needs = state.least_bytes / GIB

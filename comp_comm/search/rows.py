@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import cast
 
@@ -89,6 +89,14 @@ def lawful_rows(plan: Plan, dropped: dict[str, int]) -> LawfulRows:
     return lawful
 
 
+def all_rows(plan: Plan) -> LawfulRows:
+    """Return all rows of a plan's last axis, with all choices, where it is known that they keep every rule."""
+    *choices, last = plan.grid.axes
+    lawful = LawfulRows(np.ones(len(last), bool), [np.ones((len(axis), len(last)), bool) for axis in choices])
+    answer = cast(SearchableAnswer, plan.evaluate_alone(tuple(slice(None) for _ in plan.grid.axes)))
+    return replace(lawful, ruled=answer.may_lack)
+
+
 def parts_of(plan: Plan, lawful: LawfulRows) -> list[Part]:
     """Return rows of a plan's last axis in parts that go with the same values of the choices.
 
@@ -96,6 +104,8 @@ def parts_of(plan: Plan, lawful: LawfulRows) -> list[Part]:
     """
     *choices, _ = plan.grid.axes
     rows = np.flatnonzero(lawful.rows)
+    if not choices:
+        return [(rows, ())] if rows.size else []
     simplest: Index = (*(slice(0, 1) for _ in choices), rows)
     idle = cast(SearchableAnswer, plan.evaluate_alone(simplest)).idle_choices()
     code, ranges = np.zeros(rows.size, np.intp), []

@@ -41,14 +41,16 @@ def run_search(
     progress: Progress | None = None,
     executor: Executor | None = None,
     keeper: Keeper | None = None,
+    misses: int = NEAR_MISSES,
 ) -> SearchState:
     """Evaluate every layout of a space and return what was seen.
 
+    ``top`` best layouts are kept, and ``misses`` faster ones that do not fit: with none, these take no time.
     ``executor`` shares the work out; ``keeper`` gives back what was seen before, and keeps what is.
     """
     keep_memory()
     kept = parallel.unpacked_state(keeper.state) if keeper is not None and keeper.state is not None else None
-    state = kept or SearchState(BestPoints(top), BestPoints(NEAR_MISSES))
+    state = kept or SearchState(BestPoints(top), BestPoints(misses))
     steps = _steps if executor is None else partial(parallel.steps, executor=executor)
     for points in steps(state, space, objective):
         stop, complete = bool(progress and progress(points)), state.blocks == block_count(space)

@@ -19,7 +19,7 @@ from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutSpace, Que
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import to_float
-from comp_comm.search.rows import axis_of, lawful_rows, parts_of, placed_rows, unplaced_rows
+from comp_comm.search.rows import all_rows, axis_of, lawful_rows, parts_of, placed_rows, unplaced_rows
 from comp_comm.sweep.blocks import extent
 from comp_comm.sweep.plan import Plan, make_plan
 
@@ -84,8 +84,8 @@ def make_space(study: Study, gpus: int) -> SearchSpace:
     hardware = plan.grid.scenario(())[0].hardware
     question = Question(plan.grid.fixed, gpus, listed, float(to_float(hardware.tiers[0].domain)))
     degrees = about.degrees(question)
-    if not rows_of(degrees.columns):
-        raise ConfigError(_no_degrees(about, gpus, degrees))
+    if degrees.dropped and not rows_of(degrees.columns):
+        raise ConfigError(_no_degrees(gpus, degrees))
     choices = {name: listed[name] or about.open.get(name, ()) for name in choosable}
     choices = {name: values for name, values in choices.items() if values}
     placements = tuple(dict.fromkeys(map(str, listed["placement"] or Placement.words()))) if about.placed else ()
@@ -103,9 +103,11 @@ def _placed(study: Study, gpus: int, plan: Plan, degrees: Degrees, placements: t
             choices: dict[str, tuple[Value, ...]]) -> SearchSpace:  # fmt: skip
     """Return the space of rows that keep every rule, with every placement."""
     dropped, fixed = dict(degrees.dropped), plan.grid.fixed
+    if not rows_of(degrees.columns):
+        return SearchSpace(study, gpus, plan, degrees.columns, placements, (), False, choices, dropped)
     one_place = {**fixed, "placement": placements[0]} if placements else fixed
     first = replace(plan, grid=replace(plan.grid, fixed=one_place))
-    lawful = lawful_rows(first, dropped)
+    lawful = all_rows(first) if _layout_space(study).lawful else lawful_rows(first, dropped)
     parts = parts_of(first, lawful)
     rows = placed_rows(degrees, gpus, parts, placements) if placements else unplaced_rows(degrees, parts)
     last, begins = rows
@@ -145,9 +147,9 @@ def _simplest(study: Study, about: LayoutSpace) -> Plan:
     return make_plan(replace(study, axes=(), fixed={**fixed, **about.alone}))
 
 
-def _no_degrees(about: LayoutSpace, gpus: int, degrees: Degrees) -> str:
+def _no_degrees(gpus: int, degrees: Degrees) -> str:
     why = "; ".join(f"{reason} ({count:,} tried)" for reason, count in degrees.dropped.items())
-    return f"no layout divides {gpus} devices, the batch and the model: {why or about.why_none}"
+    return f"no layout divides {gpus} devices, the batch and the model: {why}"
 
 
 def _fixed(study: Study, name: str) -> tuple[Value, ...]:

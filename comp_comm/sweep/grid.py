@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import BASE_TIMING, Profile
 from comp_comm.layout import Layout
 from comp_comm.sweep.machines import Machines, build_machines
+from comp_comm.sweep.nouns import REQUIRED, Noun, attributes, constant, still_code, still_number
 from comp_comm.texts import Texts
 from comp_comm.transformer import GemmCount, Transformer
 from comp_comm.units import GIB
@@ -34,7 +35,6 @@ HARDWARE = "hardware"
 FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision")
 # The base model of Eq 10 (Megatron-LM BERT 3.9B) ran on V100 with 32 GiB.
 BASE_MEMORY = 32 * 2**30
-Noun = TypeVar("Noun", Transformer, Layout, WhatIf, Mesh)
 
 
 @dataclass(frozen=True)
@@ -99,19 +99,15 @@ class Grid:
 
     @cached_property
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        """Numbers (or codes, for words) of every field, each shaped to broadcast over the grid."""
+        """Numbers (or codes, for words) of every field that moves, each shaped to broadcast over the grid."""
         arrays: dict[str, NDArray[Any]] = {}
-        for name in self.names:
-            axis, labels = self.axis_of(name), self.labels(name)
-            words = self._worded(name)
-            if isinstance(labels, AxisColumn) or (labels and labels[0] == "required"):
-                continue
-            if axis is None:
-                arrays[name] = np.asarray(0) if words else to_float(float(labels[0]))
+        listed = ((i, name, labels) for i, axis in enumerate(self.axes) for name, labels in axis.values.items())
+        for axis, name, labels in listed:
+            if isinstance(labels, AxisColumn):
                 continue
             shape = [1] * len(self.axes)
             shape[axis] = len(labels)
-            values = self._word_codes(name, labels) if words else np.asarray(labels, np.float64)
+            values = self._word_codes(name, labels) if self._worded(name) else np.asarray(labels, np.float64)
             arrays[name] = values.reshape(shape)
         return arrays
 
@@ -149,16 +145,17 @@ class Grid:
         if name in self._columns:
             axis, column = self._columns[name]
             return column.numbers(index[axis]).reshape([-1 if i == axis else 1 for i in range(len(self.axes))])
-        if self._worded(name):
-            return np.asarray(0)
-        default = self.model.default(name)
-        return to_float(np.nan if default is None else float(default))
+        return np.asarray(0) if self._worded(name) else still_number(self._still(name))
+
+    def _still(self, name: str) -> Value | None:
+        """Return what a field is that does not move."""
+        return self.fixed.get(name, self.model.default(name))
 
     def hardware(self, index: Index) -> tuple[Hardware, tuple[Violation, ...]]:
         """Return the hardware of a block, with the factors on it, and the rules broken in making it."""
         codes = (self.values(name, index) for name in (HARDWARE, "precision", "timing"))
         code = self.machines.code(*(np.asarray(part, np.intp) for part in codes))
-        factors: dict[str, Any] = {name: self.values(name, index) for name in EVOLUTION}
+        factors: dict[str, Any] = {name: self.values(name, index) for name in EVOLUTION if name in self.names}
         today, domain = self.machines.pick(code), self.values("nvs", index)
         broken = (*self.machines.violations(code), *domain_rules(today, domain))
         return evolve(today, domain=domain, **factors), broken
@@ -190,10 +187,10 @@ class Grid:
 
     def noun(self, noun: type[Noun], index: Index) -> Noun:
         """Return a transformer or a layout of this grid's numbers: its attributes are fields of the cost model."""
-        named: dict[str, Any] = {
-            item.name: self._number(item.name, index) for item in fields(noun) if item.name in self.model.fields
-        }
-        return noun(**named)
+        names, moving = attributes(noun, self.model.fields), self.moving
+        still = tuple((name, None if name in moving else self._still(name)) for name in names)
+        moved: dict[str, Any] = {name: self._number(name, index) for name in names if name in moving}
+        return replace(constant(noun, still), **moved) if moved else constant(noun, still)
 
     def _number(self, name: str, index: Index) -> NDArray[Any] | Texts:
         kind = FIELDS[name].kind
@@ -203,9 +200,12 @@ class Grid:
 
     def codes(self, name: str, index: Index) -> NDArray[np.intp]:
         """Return a choice as the place of its word among all words of the field, -1 where it is not given."""
-        choice, labels = FIELDS[name].choice, self.words(name)
-        if not labels or choice is None:
-            return np.asarray(-1)
+        choice = FIELDS[name].choice
+        if choice is None:
+            raise TypeError(f"{name} is no choice")
+        if name not in self.moving:
+            return still_code(name, self._still(name))
+        labels = self.words(name)
         table = np.asarray([choice.of(word) for word in labels], np.intp)
         return table[np.asarray(self.values(name, index), np.intp)]
 
@@ -232,7 +232,7 @@ class Grid:
     @property
     def derives_tp(self) -> bool:
         """Whether tp comes from Eq 10 (``tp: required``)."""
-        return self.fixed.get("tp") == "required" and self.axis_of("tp") is None
+        return self.fixed.get("tp") == REQUIRED and self.axis_of("tp") is None
 
     def _tensor_parallel(self, index: Index, memory_capacity: Any) -> tuple[Array, tuple[Violation, ...]]:
         if not self.derives_tp:

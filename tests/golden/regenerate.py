@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from comp_comm.choices import CountedGemms
 from comp_comm.cli.main import run
 from comp_comm.formulas import collectives, edges, scaling, transformer
-from comp_comm.transformer import GEMM_COUNTS
+from comp_comm.transformer import gemm_count
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent.parent
@@ -47,7 +48,8 @@ def formulas():
     hidden, seq_len, batch, tp = np.ix_(*TABLE_2.values())
     point = (hidden, seq_len, batch, tp)
     found = {}
-    for name, count in GEMM_COUNTS.items():
+    for counted in CountedGemms:
+        name, count = counted.word, gemm_count(counted)
         forward = transformer.layer_forward_flops(*point, *count)
         weights = transformer.layer_weights(hidden, tp, count.fc_gemms, count.linear_gemms)
         edge, forward_edge = (edges.amdahl_edge(hidden, seq_len, tp, 2, *count, *passes) for passes in ((3, 4), (1, 2)))

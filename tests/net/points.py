@@ -1,7 +1,7 @@
 """Random studies of the net, made of a seed and of a catalogue alone: nothing of the package is imported.
 
-A study is a table of points (`zip`) over one device, one model and one cost model: which fields move, and what they are,
-is drawn. Most layouts divide what they have to; the others say whether broken rules are told alike.
+A study is a table of points (`zip`) over one device, one model and one cost model: which fields move, and what they
+are, is drawn. Most layouts divide what they have to; the others say whether broken rules are told alike.
 """
 
 from __future__ import annotations

@@ -202,6 +202,7 @@ SPACE = LayoutSpace(
     parts={"compute": "compute_s", "HBM beyond compute": "memory_bound_s", "tensor-parallel communication": "tp_comm_s",
            "pipeline sends": "pp_comm_s", "data-parallel communication": "dp_comm_s", "pipeline bubble": "bubble_s"},
     needs_word={"summa_panels": ("strategy", "2d")},
+    lawful=True,
     why_none="keeps every rule of the paper (groups divide the devices, the model and the batch; a domain is filled "
              "exactly unless 'formulas: corrected')",
 )  # fmt: skip

@@ -1,0 +1,76 @@
+"""The nouns of a scenario (transformer, layout, ...) of values that do not move: made once, for all grids over them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.costmodels.mesh import Mesh
+from comp_comm.costmodels.scenario import WhatIf
+from comp_comm.fields import FIELDS, Value
+from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.layout import Layout
+from comp_comm.texts import Texts
+from comp_comm.transformer import Transformer
+
+Noun = TypeVar("Noun", Transformer, Layout, WhatIf, Mesh)
+NOUNS: dict[str, Any] = {noun.__name__: noun for noun in (Transformer, Layout, WhatIf, Mesh)}
+REQUIRED = "required"  # a field that follows from others
+
+
+def attributes(noun: type[Noun], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the attributes of a noun that are among the ``known`` fields.
+
+    >>> attributes(Mesh, ("tp", "tp1", "tp2"))
+    ('tp1', 'tp2')
+    """
+    return _attributes(noun.__name__, known)
+
+
+@lru_cache(maxsize=64)
+def _attributes(noun: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(NOUNS[noun]) if item.name in known)
+
+
+def constant(noun: type[Noun], values: tuple[tuple[str, Value | None], ...]) -> Noun:
+    """Return a noun whose attributes are these values, None where they are not given.
+
+    >>> constant(Mesh, (("tp1", 4), ("strategy", "2d"))).strategy
+    array(1)
+    """
+    made: Noun = _constant(noun.__name__, values)
+    return made
+
+
+@lru_cache(maxsize=256)
+def _constant(noun: str, values: tuple[tuple[str, Value | None], ...]) -> Any:
+    return NOUNS[noun](**{name: _number(name, value) for name, value in values})
+
+
+def _number(name: str, value: Value | None) -> NDArray[Any] | Texts:
+    """Return a value of a field as a formula takes it: its number, the code of its word, or its text."""
+    field = FIELDS[name]
+    if field.kind == "text":
+        return Texts(np.asarray(0), ("" if value is None else str(value),))
+    return still_number(value) if field.choice is None else still_code(name, value)
+
+
+@lru_cache(maxsize=1024)
+def still_number(value: Value | None) -> Array:
+    """Return the number of a field that does not move, NaN where it is not given."""
+    return to_float(np.nan if value is None or value == REQUIRED else float(value))
+
+
+@lru_cache(maxsize=1024)
+def still_code(name: str, word: Value | None) -> NDArray[np.intp]:
+    """Return the code of the word of a choice that does not move, -1 where it is not given.
+
+    >>> still_code("placement", "tp-cp-dp-pp")
+    array(0)
+    """
+    choice = FIELDS[name].choice
+    return np.asarray(-1 if word is None or choice is None else int(choice.of(str(word))), np.intp)
