@@ -116,11 +116,11 @@ def test_a_study_and_flags_together(compcomm):
 
 def test_every_broken_rule_is_listed_at_once(compcomm):
     code, out, err = compcomm(
-        "explain", *_merged(["--heads", "30", "--gpus", "63", "--pp", "5", "--ep", "2", "--vpp", "3"])
+        "explain", *_merged(["--heads", "30", "--gpus", "63", "--pp", "15", "--ep", "2", "--vpp", "3"])
     )
     assert (code, out) == (2, "")
     for rule in ("heads does not divide hidden", "tp does not divide heads", "does not divide gpus", "ep needs experts",
-                 "pp x vpp divides neither"):  # fmt: skip
+                 "pp x vpp exceeds the layers"):  # fmt: skip
         assert rule in err
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -22,13 +22,13 @@ NORM_PASSES, SUM_PASSES, PARALLEL_SUM_PASSES = 2.0, 3.0, 2.0
 
 @dataclass(frozen=True)
 class LayerKind:
-    """Layers that are alike: their name, and their blocks in order.
+    """Layers that are alike: their name, which tells them from others of a model, and their blocks in order.
 
     Those ``of_encoder`` read the encoder's own sequence; those ``of_prediction`` are modules of multi-token prediction,
     which have no place among the layers.
     """
 
-    name: str
+    name: str = field(compare=False)
     blocks: tuple[Block, ...]
     of_encoder: bool = False
     of_prediction: bool = False

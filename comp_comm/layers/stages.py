@@ -187,7 +187,7 @@ def _table(counts: Whole, repeated: Whole, ends: Whole, pp: Whole) -> StageTable
     return StageTable(layers, again, embedding, head, to_float(stage), to_float(repeated.sum(axis=-1)))
 
 
-def _listed(held: Whole, pp: Whole) -> NDArray[np.intp]:
+def _listed(held: Whole, pp: Whole) -> Whole:
     """Return for each row the stages that are not outdone: the first, the last, and others that have more of something.
 
     Rows with fewer such stages name their first one again.
@@ -204,8 +204,8 @@ def _listed(held: Whole, pp: Whole) -> NDArray[np.intp]:
         between = _undone(held, row[first], stage[first])
     last = np.where(pp > 1, pp - 1, 0)
     begin = np.zeros((rows, 1), np.intp)
-    listed = np.concatenate([begin, last[:, None], between], axis=1) if (pp > 1).any() else begin
-    return listed.T
+    unlike: Whole = np.concatenate([begin, last[:, None], between], axis=1) if (pp > 1).any() else begin
+    return np.asarray(unlike.T)
 
 
 def _undone(held: Whole, row: NDArray[np.intp], stage: NDArray[np.intp]) -> Whole:

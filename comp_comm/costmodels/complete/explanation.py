@@ -106,9 +106,8 @@ def parts_of(step: Step) -> list[Part]:
     """Return the parts of the slowest stage, in the order they are done."""
     stage, none = step.stage, to_float(0.0)
     layers = [
-        Part(kind.name, times, count, again, int(count))
-        for kind, times, count, again in zip(
-            step.work.pattern.kinds, step.layers.layers, stage.layers, stage.recomputed, strict=True)
+        Part(kind.name, step.layers.layers[kind], count, again, int(count))
+        for kind, count, again in zip(step.work.pattern.kinds, stage.layers, stage.recomputed, strict=True)
     ]  # fmt: skip
     return [Part("embedding", step.layers.embedding, stage.embedding, none, None), *layers,
             Part("head", step.layers.head, stage.head, none, None)]  # fmt: skip

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, by_code, to_float
 from comp_comm.formulas.memory import StateBytes, state_bytes
 from comp_comm.formulas.pipeline import in_flight
+from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.stages import Stage
 
+Of = TypeVar("Of")
 FP32 = 4.0
 BUCKET = 40e6  # elements of gradients reduced at once (Megatron-LM's default)
 PREFETCHED = 2.0  # layers whose weights are gathered under ZeRO 3: the one that runs, and the next
@@ -97,10 +100,14 @@ class StageMemory:
 
     # -- states -------------------------------------------------------------------------------------------------------
 
+    def _of_kinds(self, each: Mapping[LayerKind, Of]) -> list[Of]:
+        """Return something of a layer of each kind, in the order of the counts of a stage."""
+        return [each[kind] for kind in self.work.pattern.kinds]
+
     @cached_property
     def _held(self) -> tuple[Array, Array]:
         """Parameters of the stage, and those of its experts."""
-        layers = list(zip(self.stage.layers, self.costs.parameters, strict=True))
+        layers = list(zip(self.stage.layers, self._of_kinds(self.costs.parameters), strict=True))
         beside = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
         dense = add_up((*(count * held.dense for count, held in layers), beside))
         experts = add_up(count * held.experts for count, held in layers) if self.work.transformer.has_experts else ZERO
@@ -135,7 +142,7 @@ class StageMemory:
             return ZERO
         there = replicated * to_float(self.stage.layer_count > 0)
         if zero >= 3:
-            layers = zip(self.stage.layers, self.costs.parameters, strict=True)
+            layers = zip(self.stage.layers, self._of_kinds(self.costs.parameters), strict=True)
             largest = _largest((count > 0) * (held.dense + held.experts) for count, held in layers)
             return there * largest * (PREFETCHED * f.weight)
         given = to_float(layout.bucket)
@@ -150,7 +157,7 @@ class StageMemory:
         return by_code(np.asarray(self.work.layout.recompute), self._kept)
 
     def _kept(self, code: int) -> Array:
-        kept = list(zip(self.stage.layers, self.stage.recomputed, self.costs.kept, strict=True))
+        kept = list(zip(self.stage.layers, self.stage.recomputed, self._of_kinds(self.costs.kept), strict=True))
         held = self._micro_batches
         if code == Recompute.NONE:
             return held * add_up(count * _all(layer) for count, _, layer in kept)

@@ -53,14 +53,14 @@ class LayerCosts:
         return [(kind, kind.context(c)) for kind in self.work.pattern.kinds]
 
     @cached_property
-    def layers(self) -> tuple[LayerTimes, ...]:
+    def layers(self) -> dict[LayerKind, LayerTimes]:
         """Seconds of a layer of each kind."""
         layout, interference = self.work.layout, self.work.scenario.interference
-        return tuple(
-            LayerTimes(layout, time_operations(self.kernels, kind.operations(c), layout.attention_kernel),
-                       self.network.timed(kind.collectives(c)), interference)
+        return {
+            kind: LayerTimes(layout, time_operations(self.kernels, kind.operations(c), layout.attention_kernel),
+                             self.network.timed(kind.collectives(c)), interference)
             for kind, c in self._contexts()
-        )  # fmt: skip
+        }  # fmt: skip
 
     @cached_property
     def embedding(self) -> LayerTimes:
@@ -77,9 +77,9 @@ class LayerCosts:
         return LayerTimes(self.work.layout, timed, self.network.timed(head_collectives(c)), 1.0, overlaps=False)
 
     @cached_property
-    def parameters(self) -> tuple[HeldParameters, ...]:
+    def parameters(self) -> dict[LayerKind, HeldParameters]:
         """Parameters of a layer of each kind that a device holds."""
-        return tuple(kind.parameters(c) for kind, c in self._contexts())
+        return {kind: kind.parameters(c) for kind, c in self._contexts()}
 
     @cached_property
     def end_parameters(self) -> EndParameters:
@@ -87,9 +87,9 @@ class LayerCosts:
         return end_parameters(self.work.context, self.work.vocab)
 
     @cached_property
-    def kept(self) -> tuple[KeptOfLayer, ...]:
+    def kept(self) -> dict[LayerKind, KeptOfLayer]:
         """Bytes that a layer of each kind keeps."""
-        return tuple(_kept(c, kind.kept(c)) for kind, c in self._contexts())
+        return {kind: _kept(c, kind.kept(c)) for kind, c in self._contexts()}
 
     @cached_property
     def rules(self) -> list[Violation]:

@@ -11,21 +11,30 @@ from numpy.typing import NDArray
 from comp_comm.choices import Recompute, Schedule
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, LayerTimes
+from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, add_up, by_code, to_float
 from comp_comm.formulas.pipeline import bubble_seconds, zero_bubble_seconds
-from comp_comm.layers.stages import Stage, Stages
+from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:
-    """The stages of a model. ``sends_s`` are the seconds of a micro-batch's sends over a boundary, in one direction."""
+    """The stages of a model, timed. ``sends_s`` are the seconds of a micro-batch's sends over a boundary, one way."""
 
-    layout: Layout
+    work: Work
     costs: LayerCosts
-    stages: Stages
-    totals: list[Array]
     sends_s: Array
+
+    @property
+    def layout(self) -> Layout:
+        """How the model is laid out."""
+        return self.work.layout
+
+    @cached_property
+    def layers(self) -> list[LayerTimes]:
+        """Seconds of a layer of each kind, in the order of the counts of a stage."""
+        return [self.costs.layers[kind] for kind in self.work.pattern.kinds]
 
     @property
     def recomputes(self) -> bool:
@@ -34,7 +43,7 @@ class Pipeline:
 
     def parts(self, stage: Stage) -> list[tuple[LayerTimes, Array]]:
         """Return the layers of each kind and the ends, each with how many of them a stage has."""
-        layers = list(zip(self.costs.layers, stage.layers, strict=True))
+        layers = list(zip(self.layers, stage.layers, strict=True))
         return [*layers, (self.costs.embedding, stage.embedding), (self.costs.head, stage.head)]
 
     def again(self, stage: Stage, seconds: str) -> Array:
@@ -42,12 +51,10 @@ class Pipeline:
 
         def option(code: int) -> Array:
             if code == Recompute.FULL:
-                each = [
-                    times.forward_s if seconds == "forward_s" else times.compute.forward for times in self.costs.layers
-                ]
+                each = [times.forward_s if seconds == "forward_s" else times.compute.forward for times in self.layers]
                 return _total(each, stage.recomputed)
             if code == Recompute.SELECTIVE:
-                return _total([times.core_attention.forward for times in self.costs.layers], stage.layers)
+                return _total([times.core_attention.forward for times in self.layers], stage.layers)
             return to_float(0.0)
 
         return by_code(np.asarray(self.layout.recompute), option)
@@ -74,7 +81,7 @@ class Pipeline:
 
     @cached_property
     def _pace(self) -> tuple[Stage, NDArray[np.intp], Array]:
-        first, *others = self.stages.distinct
+        first, *others = self.work.stages.distinct
         slowest, number, pace = first, np.asarray(0, np.intp), self.passes_s(first)
         for place, stage in enumerate(others, 1):
             seconds = self.passes_s(stage)
@@ -93,7 +100,7 @@ class Pipeline:
     def _model(self) -> Stage:
         """The model as if it were one stage."""
         one = to_float(1.0)
-        return Stage(tuple(self.totals), self.stages.recomputed, one, one, to_float(0.0))
+        return Stage(tuple(self.work.pattern.totals), self.work.stages.recomputed, one, one, to_float(0.0))
 
     @cached_property
     def bubble_s(self) -> Array:
@@ -105,14 +112,14 @@ class Pipeline:
         zero = Schedule.ZERO_BUBBLE.where(layout.schedule)
         if not zero.any():
             return normally
-        weights = [times.compute.for_weights for times in self.costs.layers]
-        for_weights = _total(weights, tuple(self.totals)) - _total(weights, self.slowest.layers)
+        weights = [times.compute.for_weights for times in self.layers]
+        for_weights = _total(weights, tuple(self.work.pattern.totals)) - _total(weights, self.slowest.layers)
         return np.where(zero, zero_bubble_seconds(layout.pp, others, sends, for_weights), normally)
 
     def again_comm(self, group: str, stage: Stage) -> CommSeconds:
         """Return the communication of a group that full recomputation repeats in a stage."""
         full, spent = Recompute.FULL.where(self.layout.recompute), NO_COMM
-        for times, again in zip(self.costs.layers, stage.recomputed, strict=True):
+        for times, again in zip(self.layers, stage.recomputed, strict=True):
             if group in times.groups:
                 spent = spent.plus(times.forward[group].times(full * again))
         return spent

@@ -42,7 +42,7 @@ class Step(SearchableAnswer):
 
     def arrays(self) -> Iterable[Array]:
         """Return what a sweep over steps holds."""
-        return [self.step_s, self.memory_bytes, *(times.compute.forward for times in self.layers.layers)]
+        return [self.step_s, self.memory_bytes, *(times.compute.forward for times in self.layers.layers.values())]
 
     @cached_property
     def network(self) -> Network:
@@ -59,7 +59,7 @@ class Step(SearchableAnswer):
         """The stages."""
         sends_s = to_float(sum((call.seconds * call.collective.count for call in self.sends), ZERO))
         work = self.work
-        return Pipeline(work.layout, self.layers, work.stages, work.pattern.totals, sends_s)
+        return Pipeline(work, self.layers, sends_s)
 
     @property
     def stage(self) -> Stage:
@@ -138,7 +138,7 @@ class Step(SearchableAnswer):
     @cached_property
     def _layer_groups(self) -> list[str]:
         """Groups that communicate within layers and at the ends."""
-        parts = (*self.layers.layers, self.layers.embedding, self.layers.head)
+        parts = (*self.layers.layers.values(), self.layers.embedding, self.layers.head)
         return list(dict.fromkeys(group for times in parts for group in times.groups))
 
     def _in_layers(self, group: str) -> CommSeconds:

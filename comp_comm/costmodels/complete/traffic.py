@@ -48,7 +48,8 @@ def of_layers(kinds: Sequence[LayerKind], costs: LayerCosts, stage: Stage, layou
     """Return the collectives of the layers and ends of a stage."""
     steps, full = to_float(layout.accumulation), Recompute.FULL.where(layout.recompute)
     none = to_float(0.0)
-    layers = zip((kind.name for kind in kinds), costs.layers, stage.layers, stage.recomputed, strict=True)
+    layers = [(kind.name, costs.layers[kind], count, again)
+              for kind, count, again in zip(kinds, stage.layers, stage.recomputed, strict=True)]  # fmt: skip
     ends = (("embedding", costs.embedding, stage.embedding, none), ("head", costs.head, stage.head, none))
     counted = []
     for name, times, count, again in (*layers, *ends):
