@@ -67,7 +67,10 @@ RULES = [
     (("--pp", "2", "--vpp", "2", "--accumulation", "4", "--schedule", "gpipe"), "vpp above 1 goes with schedule 1f1b"),
     (("--dp", "8", "--dp-shard", "3"), "dp_shard does not divide dp x cp"),
     (("--pp", "33"), "pp x vpp exceeds the layers"),
-    (("--pp", "4", "--pp-layout", "8|8|8"), "pp_layout '8|8|8' has 3 chunks and 24 layers, which is not pp x vpp chunks"),
+    (
+        ("--pp", "4", "--pp-layout", "8|8|8"),
+        "pp_layout '8|8|8' has 3 chunks and 24 layers, which is not pp x vpp chunks",
+    ),
     (("--pp", "4", "--pp-layout", "8|8|8|9"), "pp_layout '8|8|8|9' has 4 chunks and 33 layers"),
     (("--pp", "4", "--pp-layout", "7|...|6"), "pp_layout '7|...|6' has at least 3 chunks and at least 13 layers"),
     (("--pp", "4", "--pp-layout", "8|8|x|8"), "layers of each chunk"),
