@@ -11,7 +11,8 @@ import pytest
 from comp_comm.cli.main import run
 
 needs_data = pytest.mark.skipif(
-    not (page.DATA / "silicon").is_dir(), reason="measured kernels are not beside the checkout"
+    not (page.DATA / "silicon").is_dir(),
+    reason="the kernels measured for AIConfigurator's database are not beside the checkout (data/silicon)",
 )
 POINTS = 0.11  # percentage points that rounding, and another machine's last bits, may make
 TEXT = page.PAGE.read_text(encoding="utf-8")
