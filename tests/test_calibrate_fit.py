@@ -183,6 +183,7 @@ def size_row(found, text, collective=None):
     return rows[0]
 
 
+@pytest.mark.slow
 @needs_silicon
 @pytest.mark.parametrize(
     ("profile", "data", "mean", "p90"),
@@ -203,6 +204,7 @@ def test_gemms_fitted_on_a_tenth_of_the_rows(profile, data, mean, p90):
     assert row["p90_abs_error"] <= p90
 
 
+@pytest.mark.slow
 @needs_silicon
 @pytest.mark.parametrize(
     ("profile", "data"), [("a100-sxm-80gb", "a100_sxm"), ("h100-sxm", "h100_sxm"), ("b200-sxm", "b200_sxm")]
@@ -256,6 +258,7 @@ def test_collectives_of_other_shipped_profiles(profile, system, rows):
         assert mean <= 0.10, (kinds, mean)
 
 
+@pytest.mark.slow
 @needs_silicon
 def test_shipped_profiles_predict_gemms_and_attention():
     for profile, data in (("a100-sxm-80gb", "a100_sxm"), ("h100-sxm", "h100_sxm"), ("b200-sxm", "b200_sxm")):
@@ -272,6 +275,7 @@ def test_perlmutter_across_nodes():
         assert sum(r["n"] * r["mean_abs_error"] for r in rows) / sum(r["n"] for r in rows) <= most, text
 
 
+@pytest.mark.slow
 def test_perlmutter_at_node_counts_left_out():
     """Each of 2 to 256 nodes predicted by numbers found on the others, started from the profile's."""
     log = collectives_of("perlmutter")
