@@ -6,8 +6,13 @@ Benchmarks run once, as tests, unless they are asked for (``--benchmark-only`` o
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from comp_comm.cli.main import run
+
+settings.register_profile("few", max_examples=20, deadline=None)
+settings.register_profile("many", max_examples=200, deadline=None)
+settings.load_profile("few")
 
 
 @pytest.fixture

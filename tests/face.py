@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from comp_comm.cli.main import run
-from comp_comm.configs.study import study_from
+from comp_comm.configs.study import load_study, study_from
 from comp_comm.costmodels.work import model_parameters
 from comp_comm.fields import FIELDS
 from comp_comm.search import search as _search
@@ -24,6 +24,11 @@ from comp_comm.sweep.volume import volume_over
 from comp_comm.transformer import Transformer, resolved
 
 GIB = 2.0**30
+
+
+def named(name, *overrides):
+    """Return a study of the catalogue, with fields of it set as ``--set`` does."""
+    return load_study(name, overrides)
 
 
 def rows_of(study, columns=(), **more):

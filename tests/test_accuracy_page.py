@@ -11,7 +11,8 @@ import pytest
 from comp_comm.cli.main import run
 
 needs_data = pytest.mark.skipif(
-    not (page.DATA / "silicon").is_dir(), reason="measured kernels are not beside the checkout"
+    not (page.DATA / "silicon").is_dir(),
+    reason="the kernels measured for AIConfigurator's database are not beside the checkout (data/silicon)",
 )
 POINTS = 0.11  # percentage points that rounding, and another machine's last bits, may make
 TEXT = page.PAGE.read_text(encoding="utf-8")
@@ -35,11 +36,13 @@ def assert_same(said, now):
         assert row[8:] == other[8:], f"{row}: run python tests/accuracy_page.py"
 
 
+@pytest.mark.slow
 @needs_data
 def test_errors_of_the_shipped_profiles_are_current():
     assert_same(on_page("shipped"), rows_of(page.shipped_table()))
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("profile", sorted({source.profile for source in page.SOURCES}))
 def test_errors_of_what_fits_did_not_see_are_current(profile):

@@ -14,7 +14,9 @@ from comp_comm.errors import ConfigError
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 USER_FILES = SHARED / "user_files"
-needs_user_files = pytest.mark.skipif(not USER_FILES.is_dir(), reason="the files of users are not beside the checkout")
+needs_user_files = pytest.mark.skipif(
+    not USER_FILES.is_dir(), reason="files that users hold are not beside the checkout (data/user_files)"
+)
 
 NCCL = """\
 # nThread 1 nGpus 1 minBytes 8 maxBytes 33554432 step: 2(factor) warmup iters: 5 iters: 20

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,7 +43,7 @@ def test_a_gemm_by_hand():
     assert gemm_seconds(flops, 512, moved, 1e-14, 1e-12, 3e-6, 88, 100, 200) == pytest.approx(want, rel=1e-12)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples())
 @given(sizes, sizes, sizes, st.sampled_from([0.0, 216.0]))
 def test_a_larger_gemm_takes_longer(m, n, k, wave):
     def seconds(m, n, k):

@@ -17,7 +17,7 @@ from comp_comm.hardware.profile import Number
 from comp_comm.sweep.point import explain
 from comp_comm.timing.network import collective_seconds
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+DATA = Path(__file__).parent / "data"
 US = 1e-6
 
 
@@ -119,25 +119,20 @@ KINDS = ("all_reduce", "all_gather", "reduce_scatter")
 
 def measured_rows():
     """Yield system, devices, a node's, kind, bytes and seconds of measured collectives."""
-    with (DATA / "measured" / "collectives.csv").open() as file:
+    with (DATA / "collectives.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            for name in SYSTEMS:
-                if name in f"{row['system']} {row['source']}" and row["collective"] in KINDS and row["gpus_per_node"]:
-                    devices = int(row["n_gpus"])
-                    local = devices if "/comm" in name else min(devices, int(row["gpus_per_node"]))
-                    if name == "vidur a100_dgx" and local < devices:
-                        continue  # what connects its nodes is not known
-                    yield name, devices, local, row["collective"], float(row["size_bytes"]), float(row["time_us"]) * US
-    with (DATA / "nersc_nccl_measurements.csv").open() as file:
-        kinds = {kind.replace("_", ""): kind for kind in KINDS}
-        for row in csv.DictReader(file):
-            yield ("perlmutter", int(row["n_gpus"]), int(row["gpus_per_node"]), kinds[row["op"]],
-                   float(row["size_bytes"]), float(row["time_mean_us"]) * US)  # fmt: skip
+            name, devices = row["system"], int(row["n_gpus"])
+            local = devices if "/comm" in name else min(devices, int(row["gpus_per_node"]))
+            if row["collective"] not in KINDS or (name == "vidur a100_dgx" and local < devices):
+                continue  # what connects vidur's nodes is not known
+            yield name, devices, local, row["collective"], float(row["size_bytes"]), float(row["time_us"]) * US
 
 
-@pytest.mark.skipif(not (DATA / "measured").is_dir(), reason="measured collectives are not beside the checkout")
 def test_eight_of_ten_small_collectives_lie_in_the_band():
-    """And large ones are as far off as is said, in the mean over systems."""
+    """And large ones are as far off as is said, in the mean over systems: of those that are shipped with the tests.
+
+    They are thinned: of some systems every other size is left out, and counts once for two.
+    """
     ratios, errors = {}, {}
     for name, devices, local, kind, size, seconds in measured_rows():
         hardware = sheet(300, 25, 4, mesh=1.0) if name == "perlmutter" else SYSTEMS[name]
@@ -154,7 +149,8 @@ def test_eight_of_ten_small_collectives_lie_in_the_band():
         low, high = (np.mean([np.mean(r < band.low) for r in found]), np.mean([np.mean(r > band.high) for r in found]))
         assert low == pytest.approx(0.1, abs=0.03)
         assert high == pytest.approx(0.1, abs=0.03)
-        assert (len(found), sum(map(len, found))) == (band.systems, band.rows)
+        assert len(found) == band.systems
+        assert 0.5 * band.rows <= sum(map(len, found)) <= band.rows
         means = [np.mean(values) for (where, _), values in errors.items() if where == inside]
         assert np.mean(means) == pytest.approx(band.error, abs=0.005)
         assert len(means) == (14 if inside else 11)

@@ -9,10 +9,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE, rest_of, said, until, written
 
 from comp_comm.cli.main import COMMANDS
 
@@ -509,18 +509,18 @@ sweep:
 MAIN = [sys.executable, "-c", "from comp_comm.cli.main import main; main()"]
 
 
-def interrupted(arguments, after=2.5):
-    command = [*MAIN, *map(str, arguments)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(after)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    return process.returncode, out, err
+def started(arguments):
+    return subprocess.Popen([*MAIN, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_rows_that_are_done_apart_from_a_whole_answer(study, tmp_path):
-    code, _, err = interrupted(["sweep", study(LONG), "-o", tmp_path / "rows.jsonl"])
-    assert code == 130
+    path = study(LONG)
+    process = started(["sweep", path, "-o", tmp_path / "rows.jsonl"])
+    assert until(lambda: written(tmp_path, {path.name}) > 500_000, process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
     assert "Traceback" not in err
     kept = (tmp_path / "rows.partial.jsonl").read_text().splitlines()
     assert not (tmp_path / "rows.jsonl").exists()
@@ -528,14 +528,17 @@ def test_ctrl_c_keeps_the_rows_that_are_done_apart_from_a_whole_answer(study, tm
     assert all(json.loads(line)["feasible"] in (True, False) for line in kept[:: len(kept) // 100])
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_ranking_gives_the_best_so_far(study):
     text = LONG.replace("seq_len: 4K", "precision: fp16") + "  seq_len: {from: 1, to: 100000, step: 1}\n"
-    code, out, err = interrupted(["sweep", study(text), "--top", 3, "--format", "json"])
+    process = started(["sweep", study(text), "--top", 3, "--format", "json"])
+    said(process, "points")  # a second has passed, so progress was shown
+    process.send_signal(signal.SIGINT)
+    out, _ = rest_of(process)
     answer = json.loads(out)
-    assert code == 130
+    assert process.returncode == 130
     assert answer["interrupted"] is True
     assert len(answer["rows"]) == 3
-    assert "points" in err  # a second has passed, so progress was shown
 
 
 def test_a_reader_that_goes_away_is_no_error(study):
@@ -720,11 +723,13 @@ def test_what_nobody_hears_changes_nothing(line, code):
     assert bool(done.stdout) == (code == 0)
 
 
+@pytest.mark.slow
 def test_a_terminated_run_leaves_no_file(study, tmp_path):
-    process = subprocess.Popen([*MAIN, "sweep", str(study(LONG)), "-o", str(tmp_path / "rows.csv")], stderr=-3)
-    time.sleep(2)
+    path = study(LONG)
+    process = subprocess.Popen([*MAIN, "sweep", str(path), "-o", str(tmp_path / "rows.csv")], stderr=-3)
+    assert until(lambda: written(tmp_path, {path.name}) > 0, process)
     process.terminate()
-    assert process.wait(timeout=30) == 143
+    assert process.wait(timeout=PATIENCE) == 143
     assert [p.name for p in tmp_path.iterdir()] == ["study.yaml"]
 
 

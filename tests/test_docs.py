@@ -96,6 +96,7 @@ def commands(block: Block) -> Iterator[str]:
 
 
 CALLS = [(block, line) for block in BLOCKS if block.language in SHELL for line in commands(block)]
+ONCE = list({line: (block, line) for block, line in reversed(CALLS)}.values())[::-1]  # where it stands first
 SAMPLES = [block for block in BLOCKS if block.mark.startswith("sample: ")]
 
 
@@ -108,7 +109,7 @@ def clone(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(("block", "line"), CALLS, ids=[f"{b.id} {text}" for b, text in CALLS])
+@pytest.mark.parametrize(("block", "line"), ONCE, ids=[f"{b.id} {text}" for b, text in ONCE])
 def test_commands_run(block, line, clone, capsys):
     if "--plot" in line:
         pytest.importorskip("matplotlib")

@@ -85,6 +85,7 @@ def test_explain_the_best(tmp_path):
     assert lines[-1].startswith("twice the ")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("sh") is None, reason="needs a POSIX shell")
 def test_questions(tmp_path):
     tools = Path(sys.executable).parent
@@ -97,6 +98,7 @@ def test_questions(tmp_path):
     assert "3.659" in done.stdout
 
 
+@pytest.mark.slow
 def test_check_this_machine(capsys):
     """Two processes run layers that were predicted from kernels measured just before: minutes, and PyTorch."""
     pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -9,12 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+import threading
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import PATIENCE, children, rest_of, runs, said, until
 
 from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
@@ -33,28 +34,35 @@ sweep:
   tp: [1, 2, 3, 4, 8, 16, 32, 64]
   flop_vs_bw: {from: 1, to: 4, steps: 750}
 """
+LONG = STUDY.replace("seq_len: 4K", "precision: fp16") + "  seq_len: {from: 1, to: 100000, step: 1}\n"
 MAIN = [sys.executable, "-m", "comp_comm"]
 SEARCH = ["search", "--model", "gpt3-175b", "--hardware", "a100-sxm-80gb", "--gpus", "64", "--global-batch", "64", "-q"]
 TABLED = {"set": {"layers": 4, "hidden": 512, "heads": 4, "vocab": 1000, "seq_len": 256}, "hardware": "h100-sxm"}
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    path = tmp_path_factory.mktemp("study") / "study.yaml"
-    path.write_text(STUDY)
-    return path
-
-
-@pytest.fixture(scope="module")
-def two():
+def processes():
     """Two processes, shared by the tests of this module: they start slowly."""
     with executors.processes(2) as pool:
         yield pool
 
 
+@pytest.fixture(params=["threads", pytest.param("processes", marks=pytest.mark.slow)])
+def two(request, monkeypatch):
+    """Two workers: threads of this process, with small blocks; or processes, with blocks as they are."""
+    if request.param == "processes":
+        yield request.getfixturevalue("processes")
+        return
+    monkeypatch.setattr(engine, "TILE_POINTS", 3000)
+    monkeypatch.setattr(engine, "BOX_POINTS", 3000)
+    monkeypatch.setattr(search_engine, "BLOCK_POINTS", 2**12)
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
 @pytest.fixture
 def with_two(two, monkeypatch):
-    """Run a command line whose --jobs are the two processes of this module."""
+    """Run a command line whose --jobs are two workers."""
 
     class Lent(Executor):
         num_workers = 2
@@ -62,6 +70,30 @@ def with_two(two, monkeypatch):
 
     monkeypatch.setattr(executors, "processes", lambda count: Lent())
     return lambda *arguments: run([*map(str, arguments), "--jobs", "2"])
+
+
+@pytest.fixture
+def study(two, tmp_path):
+    """A study whose rows are several blocks, for either kind of workers."""
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY if not isinstance(two, ThreadPoolExecutor) else STUDY.replace("750", "75"))
+    return path
+
+
+@pytest.fixture
+def whole_study(tmp_path):
+    """A study whose rows are several blocks as they are."""
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY)
+    return path
+
+
+@pytest.fixture
+def long(tmp_path):
+    """A study that is not done before somebody has had enough of it."""
+    path = tmp_path / "long.yaml"
+    path.write_text(LONG)
+    return path
 
 
 # -- the same bytes ---------------------------------------------------------------------------------------------------
@@ -85,7 +117,7 @@ def test_a_sweep_by_two_is_that_of_one(with_two, study, tmp_path, name):
 
 def test_conditions_and_infeasible_rows_by_two(with_two, study, tmp_path, capsys):
     given = study.with_name("where.yaml")
-    given.write_text(STUDY + 'where: ["tp != 8", "flop_vs_bw < 2"]\n')
+    given.write_text(study.read_text() + 'where: ["tp != 8", "flop_vs_bw < 2"]\n')
     for form in ("json", "csv"):
         assert run(["sweep", str(given), "--format", form]) == 0
         one = capsys.readouterr().out
@@ -94,7 +126,7 @@ def test_conditions_and_infeasible_rows_by_two(with_two, study, tmp_path, capsys
         assert "does not divide" in one
 
 
-@pytest.mark.parametrize("form", ["json", "csv", "table"])
+@pytest.mark.parametrize("form", ["json", *(pytest.param(form, marks=pytest.mark.slow) for form in ("csv", "table"))])
 def test_a_search_by_two_is_that_of_one(with_two, form, capsys):
     assert run([*SEARCH, "--format", form, "--top", "40"]) == 0
     one = capsys.readouterr().out
@@ -207,6 +239,7 @@ def test_what_a_worker_raises_is_one_message():
             list(executors.in_order(pool, fail, [(5,)]))
 
 
+@pytest.mark.slow
 def test_a_worker_that_ends_is_one_message():
     with executors.processes(1) as pool, pytest.raises(CompcommError, match="ended before its work was done"):
         list(executors.in_order(pool, end, [(7,)] * 20))
@@ -218,7 +251,7 @@ def test_a_worker_of_another_version_refuses():
         parallel.study_of(parallel.Job(job.study, job.digest, "0.0"))
 
 
-def test_progress_stops_workers(study, two):
+def test_progress_stops_workers(two):
     plan = make_plan(study_from({"cost_model": "comp_vs_comm", "set": {"micro_batch": 1, "seq_len": 1024}, "sweep": {
         "hidden": {"from": 1024, "to": 65536, "step": 1024}, "tp": [1, 2], "flop_vs_bw": {"from": 1, "to": 2,
         "steps": 4000}}}))  # fmt: skip
@@ -259,85 +292,73 @@ def test_nothing_is_imported_for_workers_nobody_asked_for():
 
 # -- processes of their own -------------------------------------------------------------------------------------------
 
-LONG = STUDY.replace("seq_len: 4K", "precision: fp16") + "  seq_len: {from: 1, to: 100000, step: 1}\n"
+
+def started(arguments):
+    """Start a command in a group of its own, as a terminal does."""
+    return subprocess.Popen([*MAIN, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            start_new_session=True)  # fmt: skip
 
 
-def children(process):
-    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-
-
-def started(arguments, **more):
-    """Start a command in a group of its own, as a terminal does, and wait until its workers are at work."""
-    process = subprocess.Popen([*MAIN, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               start_new_session=True, **more)  # fmt: skip
-    time.sleep(3)
-    return process
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals to a group of processes")
-def test_ctrl_c_with_workers_keeps_the_best_so_far(study):
-    path = study.with_name("long.yaml")
-    path.write_text(LONG)
-    process = started(["sweep", path, "--top", 3, "--format", "json", "--jobs", 2])
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals to a group of processes are POSIX's")
+def test_ctrl_c_with_workers_keeps_the_best_so_far(long):
+    process = started(["sweep", long, "--top", 3, "--format", "json", "--jobs", 2])
+    said(process, "points")  # some are done
     os.killpg(process.pid, signal.SIGINT)  # every process of the group gets it
-    out, err = process.communicate(timeout=60)
+    out, err = rest_of(process)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert json.loads(out)["interrupted"] is True
     assert len(json.loads(out)["rows"]) == 3
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals to a group of processes")
-def test_ctrl_c_while_workers_start_is_no_traceback(study):
-    for wait in (0.4, 0.7, 1.0, 1.3):
-        process = subprocess.Popen(
-            [*MAIN, "sweep", str(study), "--format", "csv", "--jobs", "2"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        time.sleep(wait)
-        os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        assert process.returncode in (130, 0) or wait < 0.5  # before the command line runs, Ctrl-C is Python's
-        assert "Traceback" not in err or wait < 0.5
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="it looks at /proc for the workers")
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_ctrl_c_while_workers_start_is_no_traceback(long, count):
+    """As soon as there are so many processes; the first is Python's own, which looks after the others."""
+    process = started(["sweep", long, "--format", "csv", "--jobs", 2])
+    reader = threading.Thread(target=process.stdout.read, daemon=True)
+    reader.start()
+    assert until(lambda: len(children(process)) >= count, process)
+    os.killpg(process.pid, signal.SIGINT)
+    err = process.stderr.read()
+    assert process.wait(PATIENCE) == 130
+    assert "Traceback" not in err
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at /proc")
-def test_workers_end_with_a_parent_that_was_killed(study):
-    path = study.with_name("long.yaml")
-    path.write_text(LONG)
-    process = started(["sweep", path, "--top", 3, "--jobs", 2])
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="it looks at /proc for the workers")
+def test_workers_end_with_a_parent_that_was_killed(long):
+    process = started(["sweep", long, "--top", 3, "--jobs", 2])
+    said(process, "points")
     workers = children(process)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate()
     assert len(workers) >= 2
-    for _ in range(100):
-        left = [pid for pid in workers if Path(f"/proc/{pid}").exists()
-                and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"]  # fmt: skip
-        if not left:
-            break
-        time.sleep(0.1)
-    assert not left
+    assert until(lambda: not any(map(runs, workers)))
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals to a process are POSIX's")
 def test_ctrl_c_in_a_search_gives_what_was_found(tmp_path):
     many = [part for name in ("dp", "tp", "pp") for part in (f"--overlap-{name}", "[off,on]")]
     many += ["--kernels", "[fused,eager]", "--attention-kernel", "[flash_causal,flash,unfused]"]
-    call = [*(part.replace("64", "16384") for part in SEARCH), *many]  # some 400 million layouts
+    call = [*(part.replace("64", "16384") for part in SEARCH if part != "-q"), *many]  # some 400 million layouts
     process = started([*call, "-o", tmp_path / "best.json"])
+    said(process, "points")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = rest_of(process)
     assert process.returncode == 130, err
     assert json.loads((tmp_path / "best.partial.json").read_text())["meta"]["interrupted"] is True
 
 
-def test_a_dask_cluster(study, tmp_path):
+@pytest.mark.slow
+def test_a_dask_cluster(whole_study, tmp_path):
     distributed = pytest.importorskip("distributed")
     pytest.importorskip("dask")
-    calls = {"rows.csv": ["sweep", str(study)], "best.json": ["sweep", str(study), "--top", "9"], "found.json": SEARCH}
+    study = str(whole_study)
+    calls = {"rows.csv": ["sweep", study], "best.json": ["sweep", study, "--top", "9"], "found.json": SEARCH}
     with distributed.LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster:
         for name, call in calls.items():
             assert run([*call, "-o", str(tmp_path / f"one-{name}")]) == 0
@@ -363,10 +384,12 @@ def launcher():
     return str(beside) if beside.exists() else shutil.which("mpiexec")
 
 
-@pytest.mark.skipif(launcher() is None, reason="there is no MPI here")
-def test_two_mpi_ranks(study, tmp_path):
+@pytest.mark.slow
+@pytest.mark.skipif(launcher() is None, reason="there is no mpiexec, which starts ranks")
+def test_two_mpi_ranks(whole_study, tmp_path):
     pytest.importorskip("mpi4py")
-    calls = {"rows.csv": ["sweep", str(study)], "best.json": ["sweep", str(study), "--top", "9"], "found.json": SEARCH}
+    study = str(whole_study)
+    calls = {"rows.csv": ["sweep", study], "best.json": ["sweep", study, "--top", "9"], "found.json": SEARCH}
     for name, call in calls.items():
         ranks = [launcher(), "-n", "2", sys.executable, "-m", "mpi4py.futures", "-m", "comp_comm"]
         done = subprocess.run(
@@ -384,6 +407,6 @@ def test_two_mpi_ranks(study, tmp_path):
 def test_mpi_without_ranks_says_how_to_start_them(capsys):
     pytest.importorskip("mpi4py")
     if launcher() is None:
-        pytest.skip("there is no MPI here")
+        pytest.skip("there is no mpiexec, which starts ranks")
     assert run(["sweep", "future", "--executor", "mpi"]) == 2
     assert "mpiexec -n RANKS python -m mpi4py.futures -m comp_comm" in capsys.readouterr().err

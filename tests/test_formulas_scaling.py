@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,7 +62,7 @@ def smallest_divisor(number, bound):
     return next((d for d in range(1, number + 1) if number % d == 0 and d >= bound), None)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(5), deadline=None, derandomize=True)
 @given(st.integers(1, 3000), st.floats(0.01, 3500))
 def test_next_divisor_is_the_smallest_that_divides(number, bound):
     expected = smallest_divisor(number, bound * (1 - 1e-12))

@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -258,7 +259,7 @@ def by_hand(p, nvs):
                     yield from ((m1, m2, pp, dp, b, n, *t) for n in panels)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(0.7), deadline=None)
 @given(strategy=st.sampled_from([ONE_D, SUMMA, SEQUENCE]), gpus=st.sampled_from([4, 6, 8, 12, 16]),
        nvs=st.sampled_from([1, 2, 4, 8]), batch=st.sampled_from([4, 8, 12]), layers=st.sampled_from([2, 3, 4]),
        seq_len=st.sampled_from([512, 768, 1536]), heads=st.sampled_from([12, 16]),

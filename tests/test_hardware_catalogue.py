@@ -1,6 +1,8 @@
 """The shipped profiles: which there are, that each is sound, and their numbers against the vendors' tables."""
 
+import csv
 import math
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +58,11 @@ gaudi3        2024 b  1835   1835   128 3700   8    525   75
 VENDORS = {"mi": "amd", "tpu": "google", "trainium": "aws", "gaudi": "intel"}
 
 
+def read_sheets():
+    with (Path(__file__).parent / "data" / "hardware.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 @pytest.fixture(scope="module")
 def shipped():
     return {name: load_profile(name) for name in catalogue.names("hardware")}
@@ -99,6 +106,32 @@ def test_numbers_are_the_vendors(row, shipped):
     for key, (text, unit) in expected.items():
         value = profile.value(key)
         assert math.isnan(value) if text == "-" else value == pytest.approx(float(text) * unit, rel=1e-12), key
+
+
+SHEETS = read_sheets()
+PROFILES = {"MI250X (OAM, 2 GCD)": "mi250x", "TPU v7 (Ironwood)": "tpu-v7", "MI455X (Helios)": "mi455x",
+            "Rubin (VR NVL72)": "rubin-nvl72", "V100-SXM2-32": "v100-sxm-32gb", "P100-SXM2": "p100-sxm",
+            "A100-SXM4-40": "a100-sxm-40gb", "A100-SXM4-80": "a100-sxm-80gb", "H100-SXM5": "h100-sxm"}  # fmt: skip
+
+
+@pytest.mark.parametrize("sheet", SHEETS, ids=[sheet["name"] for sheet in SHEETS])
+def test_numbers_are_those_of_the_compilation(sheet, shipped):
+    """A package of two devices is two: its rates and its memory are shared out, its domain has twice as many."""
+    name = sheet["name"].lower().replace(" (hgx)", "").replace(" (nvl72)", "-nvl72").replace("tpu v", "tpu-v")
+    profile = shipped[PROFILES.get(sheet["name"], name)]
+    each = profile.devices_per_package
+    expected = {
+        "memory.capacity": ("hbm_gb", 2**30 / each), "memory.bandwidth": ("hbm_bw_gbps", 1e9 / each),
+        "network.scale-up.domain": ("scaleup_domain", each), "peak.fp8": ("peak_fp8_tflops_dense", 1e12 / each),
+        "network.scale-up.bandwidth": ("scaleup_bw_gbps_per_dir", 1e9 / each),
+        "network.scale-out.bandwidth": ("scaleout_bw_gbps_per_gpu_per_dir", 1e9 / each),
+    }  # fmt: skip
+    for key, (column, unit) in expected.items():
+        value = profile.value(key)
+        assert value == pytest.approx(float(sheet[column]) * unit) if sheet[column] else math.isnan(value), key
+    peak = max(profile.value("peak.fp16", 0), profile.value("peak.bf16", 0))
+    assert peak == pytest.approx(float(sheet["peak_fp16_tflops_dense"]) * 1e12 / each)
+    assert (profile.year, profile.vendor) == (int(sheet["year"]), sheet["vendor"])
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def goes_round(compcomm, path, study, again, more):
             assert first[key] == other[key], key
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the users' files are not beside this checkout")
+@pytest.mark.skipif(not SHARED.is_dir(), reason="files that users hold are not beside the checkout (data/user_files)")
 @pytest.mark.parametrize("path", user_files(), ids=lambda path: path.name)
 def test_files_that_users_hold(path, runs, compcomm):
     refused = next((parts for name, parts in REFUSED.items() if name in path.name), None)
@@ -82,7 +82,7 @@ def test_files_that_users_hold(path, runs, compcomm):
     assert all(part in err for part in refused), err
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the users' files are not beside this checkout")
+@pytest.mark.skipif(not SHARED.is_dir(), reason="files that users hold are not beside the checkout (data/user_files)")
 @pytest.mark.parametrize(("name", "model"), [
     ("Qwen--Qwen3-32B", "qwen3-32b"), ("deepseek_v3", "deepseek-v3"), ("Meta-Llama-3.1-70B", "llama-3.1-70b"),
     ("Mixtral-8x7B", "mixtral-8x7b"), ("gpt-oss-120b", "gpt-oss-120b"), ("qwen3-30B-A3B", "qwen3-30b-a3b"),

@@ -20,7 +20,7 @@ from comp_comm.sweep.machines import BLANK_TIER, build_machines
 from comp_comm.timing.network import KINDS, available, blanks, collective_seconds
 from comp_comm.timing.paths import path_of
 
-DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
+DATA = Path(__file__).parent / "data"
 US = 1e-6
 M = 1.6e9  # bytes, for round numbers
 
@@ -210,48 +210,53 @@ def test_bus_factors(kind, factor):
     assert seconds(kind, 1e9, 8, 1, "ring", hardware) == pytest.approx(factor * 1e9 / 480e9, rel=1e-12)
 
 
-def measured(name, **columns):
-    """Return columns of a file of measurements as arrays, with its rows."""
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{path.name} is not beside this checkout")
-    with path.open() as file:
-        rows = list(csv.DictReader(file))
-    return rows, {name: np.array([float(row[column]) for row in rows]) for name, column in columns.items()}
+def measured(system, kind):
+    """Return devices, those of a node, bytes and seconds of a system's collectives from 1 MiB up, as arrays."""
+    with (DATA / "collectives.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if (row["system"], row["collective"]) == (system, kind)]
+    columns = (np.array([float(row[name]) for row in rows]) for name in ("n_gpus", "gpus_per_node", "size_bytes",
+                                                                         "time_us"))  # fmt: skip
+    devices, local, message, time = columns
+    large = message >= 2**20
+    return devices[large], local[large], message[large], time[large] * US
 
 
 def median_error(predicted, actual):
     return float(np.median(np.abs(predicted / actual - 1)))
 
 
-@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "alltoall"])
-@pytest.mark.parametrize(("system", "profile"), [("a100_sxm", "a100-sxm-80gb"), ("h100_sxm", "h100-sxm"),
-                                                 ("b200_sxm", "b200-sxm"), ("gb200", "gb200-nvl72")])  # fmt: skip
-def test_measured_in_one_domain(system, profile, kind):
+RINGS = ("all_reduce", "all_gather", "reduce_scatter")
+IN_ONE_DOMAIN = {
+    "a100_sxm": ("a100-sxm-80gb", (*RINGS, "all_to_all")), "h100_sxm": ("h100-sxm", (*RINGS, "all_to_all")),
+    "h200_sxm": ("h200-sxm", ("all_reduce", "all_gather", "all_to_all")), "gb200": ("gb200-nvl72", RINGS),
+    "b200_sxm": ("b200-sxm", (*RINGS, "all_to_all")), "b300_sxm": ("b300-sxm", (*RINGS, "all_to_all")),
+    "gb300": ("gb300-nvl72", (*RINGS, "all_to_all")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("system", "kind"), [(s, k) for s, (_, kinds) in IN_ONE_DOMAIN.items() for k in kinds])
+def test_measured_in_one_domain(system, kind):
     """Public nccl-tests runs on 2, 4 and 8 GPUs, from 1 MiB up, with the shipped profile."""
-    rows, data = measured(f"silicon/nccl_{system}.csv", size="n_gpus", message="size_bytes", time="time_s")
-    chosen = np.array([row["collective"] == kind for row in rows]) & (data["message"] >= 2**20)
-    hardware = load_profile(profile).hardware("bf16")
-    kind = "all_to_all" if kind == "alltoall" else kind
-    predicted = collective_seconds(hardware, kind, data["message"], Group(data["size"]))
-    assert chosen.sum() >= 20
-    assert median_error(predicted[chosen], data["time"][chosen]) < (0.13 if system == "gb200" else 0.105)
+    devices, _, message, seconds_taken = measured(f"{system}/comm", kind)
+    predicted = collective_seconds(
+        load_profile(IN_ONE_DOMAIN[system][0]).hardware("bf16"), kind, message, Group(devices)
+    )
+    assert len(message) >= 5
+    assert median_error(predicted, seconds_taken) < 0.115
 
 
-@pytest.mark.parametrize(("op", "kind"), [("allreduce", "all_reduce"), ("allgather", "all_gather"),
-                                          ("reducescatter", "reduce_scatter")])  # fmt: skip
-def test_measured_across_nodes(op, kind):
+@pytest.mark.parametrize("kind", RINGS)
+def test_measured_across_nodes(kind):
     """Perlmutter, up to 256 nodes with 1, 2 or 4 of their A100s, from 1 MiB up: meshes, and Slingshot between them."""
-    rows, data = measured("nersc_nccl_measurements.csv", nodes="num_nodes", local="gpus_per_node",
-                          message="size_bytes", time="time_mean_us")  # fmt: skip
-    chosen = np.array([row["op"] == op for row in rows]) & (data["message"] >= 2**20) & (data["nodes"] > 1)
+    devices, local, message, seconds_taken = measured("perlmutter", kind)
+    across = devices > local
     # One GPU a node sends and receives through the same adapter.
-    efficiency = np.where(data["local"] == 1, 0.84, 1.0) * 0.68
+    efficiency = np.where(local == 1, 0.84, 1.0) * 0.68
     mesh = Tier(4, 300e9, 0.8 * US, 0.81, mesh=1.0)
     slingshot = Tier(np.inf, 25e9, 5 * US, efficiency, entry_latency=13 * US, tree_latency=24 * US)
-    group = Group(data["nodes"] * data["local"], stride=4 / data["local"])
-    predicted = collective_seconds(device(mesh, slingshot, start=9.1 * US), kind, data["message"], group)
-    assert median_error(predicted[chosen], data["time"][chosen] * US) < 0.1
+    predicted = collective_seconds(device(mesh, slingshot, start=9.1 * US), kind, message, Group(devices, 4 / local))
+    assert across.sum() > 200
+    assert median_error(predicted[across], seconds_taken[across]) < 0.1
 
 
 # --- properties --------------------------------------------------------------------------------------

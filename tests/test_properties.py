@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -22,8 +23,8 @@ from comp_comm.sweep import engine, make_plan, sweep
 from comp_comm.sweep.solve import ask, solve
 from comp_comm.transformer import Transformer, gemm_count
 
-# The same examples in every run: a check in CI must not depend on luck. Raise max_examples to explore.
-FEW = settings(max_examples=40, deadline=None, derandomize=True)
+# The same examples in every run: a check in CI must not depend on luck. --hypothesis-profile many explores.
+FEW = settings(max_examples=examples(), deadline=None, derandomize=True)
 FIXTURES = settings(FEW, suppress_health_check=[HealthCheck.function_scoped_fixture])
 ONE_LAYER = {"cost_model": "comp_vs_comm"}
 NUMBERS = [name for name, column in MODEL.columns.items()]
@@ -262,7 +263,7 @@ def big(request):
     return fixed, sweep({"cost_model": "comp_vs_comm", "set": fixed, "sweep": TABLE_2})
 
 
-@settings(FEW, max_examples=15)
+@settings(FEW, max_examples=examples(0.5))
 @given(st.data())
 def test_a_point_alone_is_the_point_of_the_sweep(big, data):
     """Exactly, bit for bit: a single point is the zero-dimensional case of a sweep."""
@@ -328,7 +329,7 @@ def same(one, other):
         assert all(a == b or (a != a and b != b) for a, b in zip(values, other[name], strict=True)), name
 
 
-@settings(FIXTURES, max_examples=25)
+@settings(FIXTURES, max_examples=examples(0.7))
 @given(study=studies(), tile=st.integers(1, 60))
 def test_every_block_size_gives_the_same_rows(monkeypatch, study, tile):
     plan = plan_of(study)
@@ -354,7 +355,7 @@ def passes(row, text):
     return bool(HOLDS[sign](row[left], row[right] if right in row else known[right]))
 
 
-@settings(FIXTURES, max_examples=40)
+@settings(FIXTURES, max_examples=examples(0.7))
 @given(study=studies(), tile=st.integers(1, 60), block=st.integers(1, 200), sample=st.sampled_from([1, 20, 2**14]),
        count=st.integers(1, 400), by=st.sampled_from(["serialized_comm_fraction", "overlap_ratio", "step_s", "tp",
        "hidden",
@@ -387,7 +388,7 @@ def test_ranked_rows_are_the_sorted_rows(monkeypatch, study, tile, block, sample
         assert all(row[name] == known[key][name] for name in (*plan.inputs, *plan.outputs))
 
 
-@settings(FIXTURES, max_examples=25)
+@settings(FIXTURES, max_examples=examples(0.7))
 @given(study=studies())
 def test_conditions_keep_the_rows_that_pass(study):
     where = study.pop("where")
@@ -420,7 +421,7 @@ def independently(hardware, timing, precision, point):
 
 @pytest.mark.parametrize(("hardware", "timing", "precision"), MACHINES)
 @pytest.mark.parametrize("field", FOR)
-@settings(FEW, max_examples=4)
+@settings(FEW, max_examples=examples(0.15))
 @given(
     hidden=st.sampled_from([1024, 4096, 16384, 65536]),
     seq_len=st.sampled_from([512, 1024, 4096]),

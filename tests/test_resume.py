@@ -9,10 +9,10 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from waiting import computed, until
 
 from comp_comm.cli.main import run
 from comp_comm.sweep import engine, resume
@@ -28,6 +28,7 @@ sweep:
   flop_vs_bw: {from: 1, to: 4, steps: 800}
 """
 SMALL = STUDY.replace("steps: 800", "steps: 40")
+TINY = SMALL.replace("to: 32768", "to: 4096")
 SEARCH = ["search", "--model", "gpt3-175b", "--hardware", "a100-sxm-80gb", "--gpus", "[256,512]", "--global-batch",
           "512", "--top", "30", "--overlap-dp", "[off,on]", "--overlap-tp", "[off,on]", "--overlap-pp", "[off,on]",
           "--kernels", "[fused,eager]", "-q"]  # fmt: skip
@@ -41,6 +42,12 @@ def study(tmp_path):
         return str(path)
 
     return write
+
+
+@pytest.fixture(autouse=True)
+def quick_disk(monkeypatch):
+    """Do not wait for the disk: a process that ends loses nothing of what it has written, only a machine does."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture
@@ -59,19 +66,20 @@ def left(folder):
 
 
 def killed_until_done(arguments, chance, most, rounds=4):
-    """Run a command, killing it at random moments, and then to its end; return how often it was killed."""
+    """Run a command, killing it after it has computed for random times, and then to its end; return how many kills.
+
+    The first one comes as soon as something is kept, however fast the machine is.
+    """
     killed = 0
     manifest = resume.manifest_path(Path(arguments[arguments.index("-o") + 1]))
     for attempt in range(rounds + 1):
         process = subprocess.Popen([*MAIN, *map(str, arguments)], stderr=subprocess.PIPE, start_new_session=True)
-        wait = chance.uniform(0.2, most) if attempt < rounds else 120
-        if attempt == 0:  # this one is at work when it ends, however fast the machine
-            while not manifest.exists() and process.poll() is None:
-                time.sleep(0.01)
-            wait = 0.05
-        try:
-            process.wait(wait)
-        except subprocess.TimeoutExpired:
+        moment = chance.uniform(0.2, most)
+        if attempt == 0:
+            until(manifest.exists, process)
+        elif attempt < rounds:
+            until(lambda: computed(process) > moment, process)  # noqa: B023 - of this round
+        if attempt < rounds and process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             killed += 1
         _, err = process.communicate()
@@ -81,7 +89,11 @@ def killed_until_done(arguments, chance, most, rounds=4):
     raise AssertionError("it never ended")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+needs_proc = pytest.mark.skipif(not Path("/proc").is_dir(), reason="it looks at /proc for what a process has computed")
+
+
+@pytest.mark.slow
+@needs_proc
 @pytest.mark.parametrize(("name", "more"), [
     ("rows.csv", ()), ("rows.jsonl", ("--jobs", 2)), ("rows.json", ("--columns", "tp,step_s")), ("rows.parquet", ()),
 ])  # fmt: skip
@@ -97,7 +109,8 @@ def test_a_killed_sweep_ends_in_the_same_bytes(study, tmp_path, name, more):
     assert left(tmp_path) == sorted([name, whole.name])
 
 
-@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+@pytest.mark.slow
+@needs_proc
 @pytest.mark.parametrize("more", [(), ("--jobs", 2)], ids=["one", "two"])
 def test_a_killed_ranking_ends_in_the_same_bytes(study, tmp_path, monkeypatch, more):
     text = STUDY + "  seq_len: {from: 1, to: 600, step: 1}\n"
@@ -109,7 +122,8 @@ def test_a_killed_ranking_ends_in_the_same_bytes(study, tmp_path, monkeypatch, m
     assert left(tmp_path) == ["best.json", "whole.json"]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+@pytest.mark.slow
+@needs_proc
 @pytest.mark.parametrize("more", [(), ("--jobs", "2")], ids=["one", "two"])
 def test_a_killed_search_ends_in_the_same_bytes(tmp_path, more):
     assert run([*SEARCH, *more, "-o", str(tmp_path / "whole.json")]) == 0
@@ -123,11 +137,15 @@ class StopError(Exception):
     """The power goes."""
 
 
-@pytest.mark.parametrize("name", ["rows.csv", "rows.json", "rows.parquet"])
-def test_every_moment_of_writing_can_be_the_last(small, tmp_path, monkeypatch, name):
+@pytest.mark.parametrize(("name", "text"), [
+    ("rows.csv", TINY), ("rows.json", TINY), ("rows.parquet", TINY),
+    *(pytest.param(name, SMALL, marks=pytest.mark.slow) for name in ("rows.csv", "rows.json", "rows.parquet")),
+])  # fmt: skip
+def test_every_moment_of_writing_can_be_the_last(small, tmp_path, monkeypatch, name, text):
     """Stopped at each call to the disk in turn, with what was being written torn at a random byte."""
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow")
+    Path(small).write_text(text)
     whole, target, chance = tmp_path / f"whole-{name}", tmp_path / name, random.Random(1)
     assert run(["sweep", small, "-o", str(whole), "-q"]) == 0
     calls = {"left": 0}
@@ -174,7 +192,36 @@ def test_every_moment_of_writing_can_be_the_last(small, tmp_path, monkeypatch, n
         if not stopped:
             break
         moments, stopped = moments + chance.choice([1, 1, 7]), 0
-    assert moments > 30
+    assert moments > (30 if text == SMALL else 8)
+
+
+def test_rows_reach_the_disk_before_the_line_that_counts_them(small, tmp_path, monkeypatch):
+    """Where a machine ends, a line in the manifest may not be there before its rows are; nor the answer before all."""
+    done = []
+    write_all, replace = resume._write_all, os.replace
+    names = {}
+
+    def wrote(file, content):
+        names[file.fileno()] = "line" if content.startswith(b"{") else "rows"
+        done.append((names[file.fileno()], "written"))
+        write_all(file, content)
+
+    def renamed(source, target):
+        done.append((Path(target).name, "renamed"))
+        replace(source, target)
+
+    monkeypatch.setattr(resume, "_write_all", wrote)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: done.append((names.get(descriptor, "folder"), "on disk")))
+    monkeypatch.setattr(os, "replace", renamed)
+    assert run(["sweep", small, "-o", str(tmp_path / "rows.csv"), "--resume", "-q"]) == 0
+    end = done.index(("rows.csv", "renamed"))
+    for number, (what, how) in enumerate(done[:end]):
+        if how == "written":
+            assert done[number + 1] == (what, "on disk")
+    kinds = [what for what, how in done[:end] if how == "written"]
+    lines = [number for number, kind in enumerate(kinds) if kind == "line"]
+    assert len(lines) > 10
+    assert all(kinds[number - 1] == "rows" for number in lines[1:])
 
 
 # -- what is on the disk ----------------------------------------------------------------------------------------------
@@ -345,14 +392,12 @@ def test_nothing_feasible_leaves_nothing(study, tmp_path, capsys):
     assert left(tmp_path) == []
 
 
-@pytest.mark.skipif(os.name != "posix", reason="SIGINT")
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals to a process are POSIX's")
 def test_ctrl_c_is_gone_on_with(study, tmp_path):
-    path, target = study(), tmp_path / "rows.csv"
+    path, target, manifest = study(STUDY.replace("800", "2400")), tmp_path / "rows.csv", tmp_path / "rows.csv.manifest"
     process = subprocess.Popen([*MAIN, "sweep", path, "-o", str(target), "--resume"], stderr=subprocess.PIPE, text=True)
-    for _ in range(200):
-        time.sleep(0.05)
-        if (tmp_path / "rows.csv.manifest").exists():
-            break
+    assert until(lambda: manifest.exists() and manifest.read_bytes().count(b"\n") > 1, process)  # a block is done
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -71,6 +71,7 @@ def one_by_one(model, gpus, placements):
     return sorted(found), candidates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "gpus"), list(spaces()))
 def test_the_best_is_that_of_every_layout_alone(model, gpus):
     placements = ["tp-cp-dp-pp", "pp-tp-cp-dp"] if model["cp"] == 1 else ["tp-cp-dp-pp"]
@@ -132,7 +133,7 @@ TRIED = {"overlap_dp": ["on", "off"], "overlap_tp": ["on", "off"], "schedule": [
          "offload_optimizer": ["off", "on"], "kv_replication": ["off", "on"]}  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_what_a_search_says_of_its_best_is_so(seed):
     """Random searches: every layout named, fitting or not, has its score alone too, and keeps the rules."""
     chance, looked_at = random.Random(seed), 0
