@@ -89,7 +89,3 @@ def _reference(extends: str, path: str) -> str:
     here = Path(path).resolve().parent
     return os.path.relpath(Path(extends).resolve(), here).replace(os.sep, "/") if Path(extends).exists() else extends
 
-
-def profile_domain(profile: Profile) -> float:
-    """Return the devices of a profile's innermost domain."""
-    return profile.value(f"network.{profile.tiers[0]}.domain", float("inf"))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from comp_comm.calibrate.check import error_rows, errors_by_size, predictions, relative_errors
 from comp_comm.calibrate.fit import FOLDS, Fit, fit_profile, held_out, split
 from comp_comm.calibrate.measurements import OPERATORS, Log, operator_of
-from comp_comm.calibrate.profile_file import profile_domain
+from comp_comm.calibrate.placement import tiers_of
 from comp_comm.calibrate.samples import HALVES, Sample, make_samples
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError, one_of
@@ -129,9 +129,11 @@ def _samples(
         raise ConfigError(f"--operator: there is no '{unknown[0]}' ({one_of(OPERATORS)})")
     rows = [row for log in logs for row in log.rows]
     chosen = [row for row in rows if not operators or operator_of(row) in operators]
-    samples, left = make_samples(chosen, precision, profile_domain(profile))
+    notes: list[str] = []
+    tiers = tiers_of(profile)
+    samples, left = make_samples(chosen, precision, tiers.domain, tiers, notes)
     left += Counter({"rows of other operators (--operator)": len(rows) - len(chosen)})
-    notes = [f"left out {count:,}: {reason}" for reason, count in (+left).items()]
+    notes += [f"left out {count:,}: {reason}" for reason, count in (+left).items()]
     if not samples:
         raise ConfigError("no row of the logs can be predicted: " + ("; ".join(notes) or "there are none"))
     return samples, notes

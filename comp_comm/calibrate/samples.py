@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.calibrate.measurements import AttentionRow, CollectiveRow, ElementwiseRow, GemmRow, KernelTime, Row
+from comp_comm.calibrate.placement import Tiers, place_rows
 from comp_comm.errors import ConfigError
 from comp_comm.fields import PRECISION_BYTES
 from comp_comm.formulas.arrays import Array, to_float
@@ -53,11 +54,20 @@ class Sample:
     magnitude: Array
 
 
-def make_samples(rows: Iterable[Row], precision: str, domain: float) -> tuple[list[Sample], Counter[str]]:
-    """Return the rows as samples for a profile whose innermost domain has ``domain`` devices, and what was left out."""
+def make_samples(
+    rows: Iterable[Row], precision: str, domain: float, tiers: Tiers | None = None, notes: list[str] | None = None
+) -> tuple[list[Sample], Counter[str]]:
+    """Return the rows as samples for a profile whose innermost domain has ``domain`` devices, and what was left out.
+
+    ``tiers`` are the bandwidths of its network, which tell where devices were; what to say of that is added to
+    ``notes``.
+    """
     kinds: dict[tuple[str, str], list[Row]] = defaultdict(list)
     left: Counter[str] = Counter()
-    for row in rows:
+    placed, said = place_rows(list(rows), tiers or Tiers(domain))
+    if notes is not None:
+        notes += said
+    for row in placed:
         place = _place(row, precision, left)
         if place is not None:
             kinds[place].append(row)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
-from comp_comm.configs.catalogue import FILES_READ
 from comp_comm.errors import ConfigError
 from comp_comm.report.answer import write_answer
 from comp_comm.report.table import setup_line
@@ -17,7 +15,6 @@ from comp_comm.sweep.volume import beside_measured, volume, volume_over
 
 ANY_HARDWARE = "h100-sxm"  # bytes do not depend on it, but for which pipeline stage is the slowest
 SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", "volume_bytes", "wire_bytes")
-LIMIT = 64 * 2**20
 
 
 @click.command(epilog="Examples: compcomm volume llama-step | compcomm volume demystifying | "
@@ -56,15 +53,12 @@ def command(path: str | None, form: str | None, log: str | None, steps: int, pic
 
 def _read(file: str, devices: int) -> list[dict[str, Any]]:
     from comp_comm.calibrate.readers.comms_logger import read_summary
+    from comp_comm.calibrate.readers.text import open_source
 
-    try:
-        content = Path(file).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{file}: {error.strerror}") from None
-    if len(content) > LIMIT:
-        raise ConfigError(f"{file}: is larger than {LIMIT // 2**20} MiB")
-    FILES_READ.add(Path(file).resolve())
-    return read_summary(content.decode("utf-8", "replace"), file, devices)
+    notes: list[str] = []
+    rows = read_summary(open_source(file), file, devices, notes)
+    options.note(notes)
+    return rows
 
 
 def _write(out: Any, found: dict[str, Any], form: str) -> None:
