@@ -40,8 +40,8 @@ def tiers_of(profile: Profile) -> Tiers:
     Tiers(domain=72.0, inside=900000000000.0, outside=50000000000.0)
     """
     inner, *outer = profile.tiers
-    outside = profile.value(f"network.{outer[0]}.bandwidth") if outer else math.nan
-    return Tiers(profile.value(f"network.{inner}.domain", math.inf), profile.value(f"network.{inner}.bandwidth"), outside)
+    bandwidths = [profile.value(f"network.{tier}.bandwidth") for tier in (inner, *outer[:1])]
+    return Tiers(profile.value(f"network.{inner}.domain", math.inf), *bandwidths)
 
 
 def place_rows(rows: Sequence[Row], tiers: Tiers) -> tuple[list[Row], list[str]]:
@@ -54,9 +54,10 @@ def place_rows(rows: Sequence[Row], tiers: Tiers) -> tuple[list[Row], list[str]]
     for row in rows:
         if isinstance(row, CollectiveRow) and 0 < row.per_node < row.devices:
             each, why = in_domain(row.devices, row.per_node, row.place, tiers)
-            row = row if each == row.per_node else replace(row, per_node=each)  # noqa: PLW2901
             said[why] += bool(why)
-        placed.append(row)
+            placed.append(replace(row, per_node=each))
+        else:
+            placed.append(row)
     return placed, [f"{count:,} rows: {why}" for why, count in (+said).items()]
 
 
@@ -72,8 +73,8 @@ def in_domain(devices: int, per_host: int, place: Placement, tiers: Tiers) -> tu
     large = place.largest >= LARGE and place.rate > 0
     if tiers.domain > MOST_OF_A_HOST:
         if large and devices <= tiers.domain and place.rate < SLOW * tiers.inside:
-            return per_host, (f"{place.rate / 1e9:.4g} GB/s on the bus are too few for one domain of the profile: taken "
-                              f"for hosts of {per_host} devices")  # fmt: skip
+            return per_host, (f"{place.rate / 1e9:.4g} GB/s on the bus are too few for one domain of the profile: "
+                              f"taken for hosts of {per_host} devices")  # fmt: skip
         return int(min(devices, max(tiers.domain // max(place.stride, 1), 1))), ""
     if large and place.rate > FAST * per_host * tiers.outside:
         what = (f"{place.rate / 1e9:.4g} GB/s on the bus are more than {per_host} devices of a host can send out "

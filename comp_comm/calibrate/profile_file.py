@@ -10,7 +10,7 @@ from typing import Any
 
 from comp_comm.calibrate.fit import Fit
 from comp_comm.configs import catalogue
-from comp_comm.hardware.profile import Number, Profile
+from comp_comm.hardware.profile import Number
 from comp_comm.units import UNITS, format_quantity
 
 Record = dict[str, Any]
@@ -88,4 +88,3 @@ def _reference(extends: str, path: str) -> str:
         return extends
     here = Path(path).resolve().parent
     return os.path.relpath(Path(extends).resolve(), here).replace(os.sep, "/") if Path(extends).exists() else extends
-

@@ -156,4 +156,3 @@ def _row(line: str) -> tuple[float, float, float] | None:
         if len(rest) >= LEAST_CELLS - 1 and COUNT.match(rest[0]) and all(NUMBER.match(cell) for cell in rest[1:3]):
             return float(size.group(1)) * FACTORS[size.group(2)], float(rest[0]), float(rest[1])
     return None
-

@@ -128,7 +128,8 @@ def _timed(table: Table, line: int, row: dict[str, str], log: Log) -> float:
 
 def _gemm(table: Table, line: int, row: dict[str, str], log: Log) -> Row | None:
     if row.get("op", "gemm").lower() not in GEMM_OPS:
-        log.skipped[f"operation '{row['op'][:MOST_SHOWN]}'" if len(log.skipped) < MOST_VALUES else "other operations"] += 1
+        which = f"operation '{row['op'][:MOST_SHOWN]}'" if len(log.skipped) < MOST_VALUES else "other operations"
+        log.skipped[which] += 1
         return None
     seconds = _timed(table, line, row, log)
     m, n, k = (whole_number(table.file, line, name, row[name]) for name in GEMM)

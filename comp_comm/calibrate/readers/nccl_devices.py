@@ -10,6 +10,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from comp_comm.calibrate.readers.nccl_lines import Cells, Rank, Side
 
@@ -96,7 +97,7 @@ def _stride(groups: dict[int, list[Rank]]) -> int:
     steps = set()
     for group in groups.values():
         numbers = sorted(rank.rank for rank in group)
-        steps |= {after - before for before, after in zip(numbers, numbers[1:], strict=False)}
+        steps |= {after - before for before, after in pairwise(numbers)}
     return steps.pop() if len(steps) == 1 else 1
 
 

@@ -234,7 +234,8 @@ def _side(names: Sequence[str], cells: Sequence[str]) -> Side | None:
     if time is None or algorithm is None or bus is None or min(time, algorithm, bus) < 0:
         raise CutError
     wrong = number_of(said.get("#wrong", "").rstrip("*"))
-    return Side(time, algorithm, bus, *map(_rounding, shown), wrong or 0.0)
+    time_off, algorithm_off, bus_off = map(_rounding, shown)
+    return Side(time, algorithm, bus, time_off, algorithm_off, bus_off, wrong or 0.0)
 
 
 def _rounding(cell: str) -> float:

@@ -114,7 +114,7 @@ class Source:
         except OSError as error:
             raise refuse(self.file, f"cannot be read: {error.strerror}") from None
 
-    def _bounded(self, stream: io.BufferedIOBase | gzip.GzipFile | BinaryIO, most: int, grown: float) -> Iterator[bytes]:
+    def _bounded(self, stream: gzip.GzipFile | BinaryIO, most: int, grown: float) -> Iterator[bytes]:
         total = 0
         while chunk := stream.read(CHUNK):
             total += len(chunk)

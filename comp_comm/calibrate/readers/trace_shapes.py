@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from comp_comm.calibrate.measurements import AttentionRow, CollectiveRow, GemmRow, Row
 from comp_comm.calibrate.readers.kernel_tables import collective_kind, number_format
@@ -46,7 +46,7 @@ def _format(value: object) -> str:
     return number_format(value[:40]) if isinstance(value, str) else ""
 
 
-def _is_count(value: Any, most: int) -> bool:
+def _is_count(value: Any, most: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
 
 
