@@ -11,6 +11,7 @@ from typing import Any
 from comp_comm.calibrate.fit import Fit
 from comp_comm.configs import catalogue
 from comp_comm.hardware.profile import Number
+from comp_comm.printable import visible
 from comp_comm.units import UNITS, format_quantity
 
 Record = dict[str, Any]
@@ -79,7 +80,7 @@ def source_texts(logs: Sequence[str], rows: Sequence[Record], how: str) -> dict[
 
 
 def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(visible(value), ensure_ascii=False)
 
 
 def _reference(extends: str, path: str) -> str:

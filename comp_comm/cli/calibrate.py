@@ -24,6 +24,7 @@ EXAMPLES = (
     "Examples: compcomm calibrate all_reduce.log gemms.csv --extends a100-sxm-80gb -o my-cluster.yaml | "
     "compcomm calibrate --check all_reduce.log --hardware my-cluster.yaml --format json"
 )
+MOST_DEVICES = 10_000_000
 FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
 
 
@@ -42,10 +43,20 @@ FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
               help="Only rows of this operator. May be repeated.")  # fmt: skip
 @click.option("--only", multiple=True, metavar="COLUMN=VALUE", help="Only rows of tables with this value.")
 @click.option("--collective", metavar="NAME", help="What logs of nccl-tests are of, where they do not say.")
-@click.option("--devices", type=click.IntRange(min=2), help="How many devices took part, where logs do not say.")
-@click.option("--gpus-per-node", "per_node", type=click.IntRange(min=1), help="How many of them are on one node.")
+@click.option(
+    "--devices", type=click.IntRange(2, MOST_DEVICES), help="How many devices took part, where logs do not say."
+)
+@click.option(
+    "--gpus-per-node", "per_node", type=click.IntRange(1, MOST_DEVICES), help="How many of them are on one node."
+)
 @click.option("--train", type=float, help="Fit on this share of the rows; errors are of the others.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the draw of rows that are held out.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Of the draw of rows that are held out.",
+)
 @click.option("--date", metavar="YYYY-MM-DD", help="Of the measurements, for the profile. [default: today]")
 @click.option("--timing", "timing", metavar="NAME", help="With --check: a timing preset of the profile.")
 @click.option("--plot", "picture", metavar="FILE", help="Also draw predicted against measured (.png or .svg).")

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from comp_comm.report.printable import visible
+from comp_comm.printable import visible
 
 
 def tell(text: str, newline: bool = True) -> None:

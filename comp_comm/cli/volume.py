@@ -21,7 +21,13 @@ SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", 
                "compcomm volume demystifying --set zero=[1,3] --plot volume.png")  # fmt: skip
 @options.point_options
 @click.option("--log", metavar="FILE", help="A summary of DeepSpeed's comms_logger, shown beside what is predicted.")
-@click.option("--steps", type=int, default=1, show_default=True, help="With --log: the steps that it counts.")
+@click.option(
+    "--steps",
+    type=click.IntRange(max=10**12),
+    default=1,
+    show_default=True,
+    help="With --log: the steps that it counts.",
+)
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it (.png or .svg), over the axes if there are any.")
 @options.format_options
 def command(path: str | None, form: str | None, log: str | None, steps: int, picture: str | None, **given: Any) -> int:

@@ -16,7 +16,7 @@ from typing import IO, BinaryIO, cast
 from comp_comm import durable
 from comp_comm.configs.catalogue import FILES_READ
 from comp_comm.errors import ConfigError, one_of
-from comp_comm.report.printable import visible, visible_bytes
+from comp_comm.printable import visible, visible_bytes
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 BY_SUFFIX = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".md": "markdown", ".txt": "table"}

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
 from comp_comm.fields import FIELDS
+from comp_comm.printable import visible, visible_bytes
 from comp_comm.report.output import save_bytes
-from comp_comm.report.printable import visible, visible_bytes
 from comp_comm.report.table import BINARY_FIELDS, SCALES
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ NAME = re.compile(r"([a-z][a-z0-9_]{1,60})(?: {1,8}\| {1,8}\[Caller Func: [^\]]{
 SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([KMGTPEZY]?)B$")
 FACTORS = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40, "P": 2.0**50, "E": 2.0**60}
 COUNT, NUMBER = re.compile(r"[0-9]{1,15}$"), re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,6})?$")
+MOST_ROWS = 200_000
 LEAST_CELLS = 4  # of a row: size, count, two latencies
 # What operations are called there, by the collective they are; some send nothing of a step.
 COLLECTIVES = {
@@ -104,7 +105,7 @@ def _check_grown(file: str, summaries: list[Summary]) -> None:
 
 def _summaries(file: str, lines: Iterable[tuple[int, str]]) -> list[Summary]:
     summaries: list[Summary] = []
-    name, before = "", ""  # the operation, and a word that may be one, if a row follows
+    name, before, count = "", "", 0  # the operation, and a word that may be one, if a row follows
     for number, line in lines:
         heading = HEADING.search(line) if "Message Size" in line else None
         if heading:
@@ -125,6 +126,9 @@ def _summaries(file: str, lines: Iterable[tuple[int, str]]) -> list[Summary]:
         if not name:
             raise refuse(file, "a size stands before any operation", number)
         size, calls, milliseconds = row
+        count += 1
+        if count > MOST_ROWS:
+            raise refuse(file, f"has more than {MOST_ROWS:,} rows; keep the last summary", number)
         earlier = summaries[-1].rows.get((name, size), (0.0, 0.0))
         summaries[-1].rows[name, size] = (earlier[0] + calls, earlier[1] + milliseconds)
     return summaries

@@ -99,10 +99,7 @@ class _Reader:
     def value(self) -> Any:
         """Return the next value, whatever it is."""
         self.peek()
-        needed = 0  # so much more is read before the next attempt: a long value is not begun again for every block
         while True:
-            while needed > len(self._text) - self._at and self._more():
-                pass
             held = len(self._text) - self._at
             try:
                 value, end = self._decoder.raw_decode(self._text, self._at)
@@ -111,9 +108,8 @@ class _Reader:
                 open_end = error.pos >= len(self._text) - 16 or _is_open(error.msg)
                 if open_end and held > MAX_VALUE:
                     raise refuse(self.source.file, TOO_LONG, self.line()) from None
-                if not open_end or not self._more():
+                if not open_end or not self._more(held):  # as much again: a long value is not begun for every block
                     raise self.wrong(error.msg, error.pos - self._at) from None
-                needed = 2 * held
             except RecursionError:
                 raise refuse(self.source.file, "is JSON nested too deeply to be a trace", self.line()) from None
             except ValueError:  # a number of thousands of digits
@@ -135,14 +131,16 @@ class _Reader:
         opened = self._ended and _is_open(message)
         return refuse(self.source.file, f"is not whole JSON: {message}{CUT if ended or opened else ''}", line)
 
-    def _more(self) -> bool:
-        """Read on; return whether there was something."""
-        block = next(self._blocks, None)
-        if block is None:
+    def _more(self, least: int = 1) -> bool:
+        """Read on, ``least`` characters if there are so many; return whether there was something."""
+        blocks: list[str] = []
+        while sum(map(len, blocks)) < least and (block := next(self._blocks, None)) is not None:
+            blocks.append(block)
+        if not any(blocks):
             self._ended = True
             return False
         self._lines += self._text.count("\n", 0, self._at)
-        self._text, self._at = self._text[self._at :] + block, 0
+        self._text, self._at = "".join([self._text[self._at :], *blocks]), 0
         return True
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from comp_comm.calibrate.measurements import KernelTime, Log, Row, operator_of
-from comp_comm.calibrate.readers.kernel_names import operator_of_kernel
+from comp_comm.calibrate.readers.kernel_names import MOST_READ, operator_of_kernel
 from comp_comm.calibrate.readers.tables import Table
 from comp_comm.calibrate.readers.text import MOST_SECONDS, positive, refuse, whole_number
 
-MOST_NAMES = 100_000
+MOST_NAMES = 20_000
 # What a host called, or a sum over all of one kind of record, stands in tables with the columns of kernels.
 HOST_CALL = re.compile(
     r"(?:(?:hip|cuda)[A-Z]|hsa_|roctx[A-Z]|nvtx[A-Z]|MPI_|ompt_|nccl(?!\w*Kernel)[A-Z]|__hip|"
@@ -64,7 +64,7 @@ def read(table: Table, layout: Layout) -> Log:
     log = Log(table.file, layout.tool)
     totals: dict[str, tuple[float, int, int]] = {}
     for line, row in table.rows:
-        name = row[layout.name].strip()
+        name = row[layout.name].strip()[:MOST_READ]
         other = _no_kernel(name)
         if other:
             log.skipped[other] += 1

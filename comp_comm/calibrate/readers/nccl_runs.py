@@ -33,7 +33,7 @@ from comp_comm.calibrate.readers.nccl_lines import (
 
 # Tests of nccl-tests whose collectives are no part of a training step that we time.
 UNTIMED = ("broadcast", "reduce", "gather", "scatter", "hypercube", "alltoallv")
-MOST_ROWS = 100_000
+MOST_ROWS, MOST_RANKS, MOST_RUNS = 100_000, 200_000, 10_000
 STARTED, ENDED = "Collective test starting", "Collective test concluded"
 
 
@@ -43,21 +43,16 @@ class RunError(Exception):
 
 @dataclass
 class Run:
-    """One table: the line of its header, its columns, and what stood before it."""
+    """One table: the line of its header, its columns, and the ranks and collectives that were named before it."""
 
     line: int
     header: Header
     ranks: list[Rank]
-    programs: list[str]
+    named: set[str]
     rows: list[Cells] = field(default_factory=list)
     cut: int = 0
     last_cut: int = 0  # the line of the last row that lacks cells, where nothing of the run follows it
     out_of_bounds: int = 0
-
-    @property
-    def named(self) -> set[str]:
-        """The collectives that are named before it."""
-        return {name_of(program) for program in self.programs} - {""}
 
 
 @dataclass(frozen=True)
@@ -91,44 +86,50 @@ def runs_in(lines: Iterable[tuple[int, str]]) -> Iterator[Run]:
     """Yield each run of a log with its rows."""
     current: Run | None = None
     ranks: dict[Rank, None] = {}
-    programs: list[str] = []
-    begun = False
+    named: set[str] = set()
+    begun, rows = False, 0
     for number, line in lines:
         header = header_of(line)
         if header is not None:
             if current is not None:
                 yield current
-                if not (begun or ranks or programs):  # the same run goes on: another cycle
-                    ranks, programs = dict.fromkeys(current.ranks), current.programs
-            current = Run(number, header, list(ranks), programs)
-            ranks, programs, begun = {}, [], False
+                if not (begun or ranks or named):  # the same run goes on: another cycle
+                    ranks, named = dict.fromkeys(current.ranks), current.named
+            current = Run(number, header, list(ranks), named)
+            ranks, named, begun = {}, set(), False
         elif (rank := rank_of(line)) is not None:
             ranks[rank] = None
+            if len(ranks) > MOST_RANKS:
+                raise RunError(f"lists more than {MOST_RANKS:,} ranks")
         elif line:
             begun = begun or "nThread" in line
             if "_perf" in line and ENDED not in line:
-                programs = programs_in(line) if STARTED in line else programs + programs_in(line)
+                names = {name_of(program) for program in programs_in(line)} - {""}
+                named = names if STARTED in line else named | names
             if current is not None:
-                _take(current, number, line)
+                rows += _take(current, number, line)
+                if rows > MOST_ROWS:
+                    raise RunError(f"has more than {MOST_ROWS:,} rows")
     if current is not None:
         yield current
 
 
-def _take(run: Run, number: int, line: str) -> None:
+def _take(run: Run, number: int, line: str) -> bool:
+    """Take what a line says of a run; return whether it is a row."""
     found = OUT_OF_BOUNDS.search(line) if "Out of bounds" in line else None
     if found:
         run.out_of_bounds, run.last_cut = int(found.group(1)), 0
-        return
+        return False
     try:
         row = row_of(line, number, run.header) if len(line) >= 2 * LEAST_WORDS else None
     except CutError:
         run.cut, run.last_cut = run.cut + 1, number
-        return
-    if row is not None:
-        if len(run.rows) >= MOST_ROWS:
-            raise RunError(f"has more than {MOST_ROWS:,} rows")
-        run.rows.append(row)
-        run.last_cut = 0
+        return False
+    if row is None:
+        return False
+    run.rows.append(row)
+    run.last_cut = 0
+    return True
 
 
 def measured(run: Run, kind: str, file_kind: str, devices: int, per_node: int) -> Measured:

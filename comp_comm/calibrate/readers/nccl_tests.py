@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from pathlib import Path
 
 from comp_comm.calibrate.measurements import CollectiveRow, Log, Placement
 from comp_comm.calibrate.readers.kernel_tables import KINDS, number_format
 from comp_comm.calibrate.readers.nccl_lines import Cells, header_of
-from comp_comm.calibrate.readers.nccl_runs import Measured, Run, RunError, measured, runs_in, wrong_results
+from comp_comm.calibrate.readers.nccl_runs import (
+    MOST_RUNS,
+    Measured,
+    Run,
+    RunError,
+    measured,
+    runs_in,
+    wrong_results,
+)
 from comp_comm.calibrate.readers.text import Source, refuse
 
 WITHOUT_SUM = ("all_gather", "all_to_all", "send")
@@ -28,7 +37,9 @@ def read(source: Source, kind: str = "", devices: int = 0, per_node: int = 0) ->
     """Return the rows of every run; what the log does not say (collective, devices) must be given."""
     log = Log(source.file, "nccl-tests output")
     try:
-        runs = list(runs_in(source.lines()))
+        runs = list(itertools.islice(runs_in(source.lines()), MOST_RUNS + 1))
+        if len(runs) > MOST_RUNS:
+            raise RunError(f"has more than {MOST_RUNS:,} runs")
     except RunError as error:
         raise refuse(source.file, str(error)) from None
     if runs and runs[-1].last_cut:

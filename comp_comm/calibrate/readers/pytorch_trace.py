@@ -10,8 +10,8 @@ from typing import Any
 
 from comp_comm.calibrate.measurements import Log, Row
 from comp_comm.calibrate.readers.json_events import events
-from comp_comm.calibrate.readers.kernel_names import operator_of_kernel
-from comp_comm.calibrate.readers.kernel_sums import kernel_rows
+from comp_comm.calibrate.readers.kernel_names import MOST_READ, operator_of_kernel
+from comp_comm.calibrate.readers.kernel_sums import MOST_NAMES, kernel_rows
 from comp_comm.calibrate.readers.text import Source, refuse
 from comp_comm.calibrate.readers.trace_links import Kernel, Links, Operator, Together
 from comp_comm.calibrate.readers.trace_shapes import PRODUCTS, SOFT, collective_shape, operator_shape
@@ -23,6 +23,8 @@ CALL = ("cuda_runtime", "cuda_driver", "hip_runtime", "runtime", "xpu_runtime")
 LINKED = ("gemm", "attention")  # what an operator's operands give a shape
 LONGEST = 86_400e6  # microseconds: no kernel takes a day
 LARGEST = 2**63 - 1
+MOST_KEPT = 500_000  # operators with a shape, and twice as many calls of the runtime: some hundred bytes each
+MOST_KERNELS = 5_000_000
 BEYOND = 1e300
 STEP = "ProfilerStep#"
 
@@ -51,6 +53,7 @@ class _Gathered:
         self.steps: set[str] = set()
         self._kernels = array("q")  # name, external identity and correlation of each kernel that may have a shape
         self._seconds = array("d")
+        self._count = 0
 
     def take(self, number: int, event: Event) -> None:
         category = event.get("cat")
@@ -71,11 +74,15 @@ class _Gathered:
         name, args = event.get("name", ""), self._args(number, event)
         if not isinstance(name, str):
             raise self._wrong(number, event, "name", "a word")
+        name = name[:MOST_READ]
         if duration > LONGEST:
             raise refuse(self.log.file, f"event {number} ('{name[:60]}'): a duration of {duration:.4g} us is none")
         if duration <= 0:
             self.log.skipped["kernels without a duration"] += 1
             return
+        self._count += 1
+        if self._count > MOST_KERNELS or max(len(self.totals), len(self.names)) > MOST_NAMES:
+            raise refuse(self.log.file, f"has more than {MOST_KERNELS:,} kernels, or {MOST_NAMES:,} of other names")
         seconds, operator = duration * 1e-6, operator_of_kernel(name)
         self.log.totals[operator] = self.log.totals.get(operator, 0.0) + seconds
         external, correlation = (self._identity(number, event, args, key) for key in ("External id", "correlation"))
@@ -100,6 +107,8 @@ class _Gathered:
         place = self.places.setdefault(shape, len(self.shapes))
         if place == len(self.shapes):
             self.shapes.append(shape)
+        if len(self.links.operators) >= MOST_KEPT:
+            raise refuse(self.log.file, f"has more than {MOST_KEPT:,} operators with shapes; profile fewer steps")
         begin = self._number(number, event, event, "ts")
         end = begin + self._number(number, event, event, "dur")
         self.links.add_operator(
@@ -108,6 +117,8 @@ class _Gathered:
 
     def _call(self, number: int, event: Event) -> None:
         correlation = self._identity(number, event, self._args(number, event), "correlation")
+        if self.links.calls > 2 * MOST_KEPT:
+            raise refuse(self.log.file, f"has more than {2 * MOST_KEPT:,} calls of the runtime; profile fewer steps")
         if correlation >= 0 and "ts" in event:
             self.links.add_call(correlation, _thread(event), self._number(number, event, event, "ts"))
 

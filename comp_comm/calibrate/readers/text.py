@@ -25,9 +25,9 @@ from comp_comm.errors import ConfigError, Problem
 MAX_BYTES = 2**30  # of a trace, unpacked
 MAX_TEXT = 2**28  # of what is read by lines
 MAX_PIPED = 2**27  # of what cannot be read twice
-MAX_LINES = 5_000_000
+MAX_LINES = 2_000_000
 MAX_LINE = 2**20
-MOST_UNPACKED = 256  # times its packed size: logs and traces reach some dozens
+MOST_UNPACKED = 100  # times its packed size: logs and traces reach some dozens
 ALWAYS_UNPACKED = 2**26
 CHUNK = 2**18
 UNREADABLE, READABLE = "\ufffd", 100  # what stands for a byte that is no text, and how many others each must have

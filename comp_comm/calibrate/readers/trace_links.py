@@ -56,6 +56,11 @@ class Links:
         self._times.append(begin)
         self._threads.append(self._thread(thread))
 
+    @property
+    def calls(self) -> int:
+        """Calls of the runtime that were noted."""
+        return len(self._times)
+
     def launcher(self, kernel: Kernel) -> int | None:
         """Return which operator launched a kernel, None where that is not known."""
         call = self._calls.get(kernel.correlation, -1) if kernel.correlation >= 0 else -1
