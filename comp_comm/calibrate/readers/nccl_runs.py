@@ -34,6 +34,8 @@ from comp_comm.calibrate.readers.nccl_lines import (
 # Tests of nccl-tests whose collectives are no part of a training step that we time.
 UNTIMED = ("broadcast", "reduce", "gather", "scatter", "hypercube", "alltoallv")
 MOST_ROWS, MOST_RANKS, MOST_RUNS = 100_000, 200_000, 10_000
+LEAST_FACTOR = 0.1  # of bus over algorithm bandwidth: two devices have a half
+ALONE = "is of one device: nothing was sent (was nccl-tests built without MPI?)"
 STARTED, ENDED = "Collective test starting", "Collective test concluded"
 
 
@@ -148,13 +150,15 @@ def measured(run: Run, kind: str, file_kind: str, devices: int, per_node: int) -
     factor = common_factor(fitting)
     if factor is None:
         raise RunError("bus over algorithm bandwidth differs from row to row: not the output of one run")
+    if factor[1] < LEAST_FACTOR:
+        raise RunError(ALONE)
     shares = {shares_of(row) for row in fitting} - {0}
     found = _kind(run, fitting, shares, factor, kind, file_kind, seats, notes)
     if found in UNTIMED:
         raise RunError(f"{found}: such collectives have no timing here")
     number = _devices(found, factor, shares, seats, devices, notes)
     if number < 2:
-        raise RunError("is of one device: nothing was sent (was nccl-tests built without MPI?)")
+        raise RunError(ALONE)
     if seats.devices != number or not seats.certain:
         seats = _placed(run, seats, number, per_node)
     if seats.shared:
@@ -239,10 +243,10 @@ def _devices(
     def fits(number: int) -> bool:
         return low <= number <= high
 
-    if asked and not fits(asked):
-        raise RunError(f"--devices {asked}: its bandwidths are of {_between(low, high)}")
     if seats.devices and fits(seats.devices) and (seats.certain or (told and not asked)):
         return seats.devices
+    if asked and not fits(asked):
+        raise RunError(f"--devices {asked}: its bandwidths are of {_between(low, high)}")
     if asked:
         return asked
     if first == last and told and (first > seats.devices or (seats.groups == 1 and seats.devices % first == 0)):

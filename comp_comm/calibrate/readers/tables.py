@@ -60,7 +60,7 @@ def header_of(line: str) -> tuple[str, ...]:
     (('m', 'n', 'k'), ('m', 'n'))
     """
     try:
-        cells = next(csv.reader([line], delimiter=mark_of(line)), [])
+        cells = next(csv.reader([line], delimiter=mark_of(line), skipinitialspace=True), [])
     except csv.Error:
         return ()
     names = tuple(cell.strip().lower() for cell in cells)
@@ -85,7 +85,7 @@ def parse(file: str, lines: Iterable[tuple[int, str]]) -> Table:
     double = next((name for name, count in Counter(names).items() if count > 1), None)
     if double is not None:
         raise refuse(file, f"two columns are called '{double[:40]}'", first)
-    every = next(csv.reader([head], delimiter=mark_of(head)), []) if names else []
+    every = next(csv.reader([head], delimiter=mark_of(head), skipinitialspace=True), []) if names else []
     return Table(file, names, _rows(file, names, numbered, mark_of(head), len(every) - len(names)), first)
 
 
@@ -102,7 +102,7 @@ def _rows(
 
     found = False
     try:
-        for cells in csv.reader(text(), delimiter=mark):
+        for cells in csv.reader(text(), delimiter=mark, skipinitialspace=True):
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) != len(names) + index:
