@@ -119,16 +119,21 @@ def give_rights(path: str | Path, like: Path) -> None:
     os.chmod(path, stat.S_IMODE(old.st_mode))
 
 
-@contextmanager
-def replacement(target: Path) -> Iterator[Path]:
-    """Give a file beside ``target`` (links resolved) that has its rights; it is removed where it is still there."""
+def make_beside(target: Path) -> tuple[Path, BinaryIO]:
+    """Return a new file beside ``target`` (links resolved), locked; what killed runs left there is removed."""
     with _folder_locked(target):
         _remove_stale(target)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=_prefix(target), suffix=SUFFIX)
-        file = open(handle, "r+b", buffering=0)  # noqa: SIM115 - closed below
+        file: BinaryIO = open(handle, "r+b", buffering=0)  # noqa: SIM115 - who asked closes it
         with contextlib.suppress(TakenError):
             lock(file)
-    made = Path(name)
+    return Path(name), file
+
+
+@contextmanager
+def replacement(target: Path) -> Iterator[Path]:
+    """Give a file beside ``target`` (links resolved); it is removed where it is still there."""
+    made, file = make_beside(target)
     try:
         yield made
     finally:

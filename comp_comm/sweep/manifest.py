@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -41,9 +40,9 @@ class Manifest:
     """
 
     def __init__(self, target: Path, first: Record, write: Write) -> None:
-        self.path, self._first, self._write = manifest_path(target), first, write
+        self.path, self._target, self._first, self._write = manifest_path(target), target, first, write
         self._made = not os.path.lexists(self.path)
-        self._file = open_own(self.path)
+        self._file = open_own(self.path, target)
         try:
             records = _lines(self.path, _content(self.path, self._file))
             if records:
@@ -55,20 +54,16 @@ class Manifest:
 
     def replace(self, records: list[Record]) -> None:
         """Put other lines below the first one; the file is there as it was, or whole, whenever the power goes."""
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name[:durable.MOST_NAME]}.",
-                                        suffix=durable.SUFFIX)  # fmt: skip
-        file: BinaryIO = open(handle, "r+b", buffering=0)  # noqa: SIM115 - it takes the place of the open one
+        made, file = durable.make_beside(self._target)
         try:
-            with contextlib.suppress(durable.TakenError):
-                durable.lock(file)
-            durable.give_rights(name, self.path)
+            durable.give_rights(made, self.path)
             self._write(file, "".join(map(line_of, [self._first, *records])).encode())
             os.fsync(file.fileno())
-            os.replace(name, self.path)
+            os.replace(made, self.path)
         except BaseException:
             file.close()
             with contextlib.suppress(OSError):
-                os.unlink(name)
+                made.unlink()
             raise
         before, self._file, self._made = self._file, file, False
         before.close()
