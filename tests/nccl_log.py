@@ -1,4 +1,4 @@
-"""Logs of nccl-tests as that program writes them, from what was run: bandwidths by the definitions of its documentation."""
+"""Logs as nccl-tests writes them, from what was run: bandwidths by the definitions of its documentation."""
 
 from __future__ import annotations
 

@@ -483,10 +483,11 @@ def test_a_manifest_that_was_tampered_with_is_made_again(begun, change):
 
 @pytest.mark.parametrize("content", [
     b"my notes\n", b"[1, 2]\n", b"\xff\xfe\x00", b'{"study": 1}\n', b'{"identity": 5}\n' + b"x" * 50,
-    b'{"identity": {"version": [1, {"a": 2}]}}\n', b'{"identity": ' + b"[" * 100_000, b'{"identity": {"a": ' + b"9" * 6000 + b"}}\n",
+    b'{"identity": {"version": [1, {"a": 2}]}}\n', b'{"identity": ' + b"[" * 100_000,
+    b'{"identity": {"a": ' + b"9" * 6000 + b"}}\n",
 ])  # fmt: skip
 def test_what_is_no_manifest_is_left_alone(begun, content, capsys):
-    study, target, new, partial, manifest = begun
+    study, target, new, _, manifest = begun
     manifest.write_bytes(content)
     code = run(["sweep", study, "-q", "-o", str(target), "--resume"])
     err = capsys.readouterr().err

@@ -95,7 +95,7 @@ def test_communicators_that_were_split(log, group, devices, each, stride):
 def test_a_split_that_the_ranks_do_not_show(log):
     """Without groups, 16 ranks at the bandwidth of two: where the two are has to be said."""
     content = text(run("all_reduce", 2, 8, devices=2, old=True))
-    with pytest.raises(ConfigError, match="of 2 devices.*--gpus-per-node"):
+    with pytest.raises(ConfigError, match=r"of 2 devices.*--gpus-per-node"):
         read_log(log(content))
     assert places(read_log(log(content), per_node=1)) == {("all_reduce", 2, 1): 11}
     assert places(read_log(log(text(run("all_reduce", 1, 8, devices=2, old=True))))) == {("all_reduce", 2, 2): 11}
@@ -111,7 +111,7 @@ def test_bandwidths_and_counts_tell_the_devices(log, kind, devices):
 def test_bandwidths_that_do_not_tell_how_many(log):
     """1440 devices: 2 (n - 1) / n is 1.9986, which two decimals leave open."""
     lines = nccl_log.table("all_reduce", 1440, rate=200e9)
-    with pytest.raises(ConfigError, match="does not say how many devices.*give --devices"):
+    with pytest.raises(ConfigError, match=r"does not say how many devices.*give --devices"):
         read_log(log(text(lines)))
     assert places(read_log(log(text(lines)), devices=1440)) == {("all_reduce", 1440, 0): 11}
     with pytest.raises(ConfigError, match="--devices 8: its bandwidths are of"):
@@ -257,3 +257,25 @@ def test_the_inputs_of_the_project():
     assert places(read["two-runs"]) == {("all_reduce", 8, 8): 11, ("all_reduce", 16, 8): 11}
     assert places(read["rank-prefix"]) == {("all_reduce", 8, 8): 6}
     assert places(read["nvl72"]) == {("all_reduce", 72, 4): 6}
+
+
+@pytest.mark.parametrize("cell", range(13))
+@pytest.mark.parametrize("digit", ["0", "7"])
+def test_a_digit_that_went_wrong_is_found_or_makes_no_difference(log, cell, digit):
+    """Size, count, time and both bandwidths tell one another's errors: no row of other numbers is taken for one."""
+    content = text(run("all_reduce", 1, 8, sizes=(2**24, 2**26, 2**28, 2**30)))
+    lines = content.splitlines()
+    plain = {row.line: row for row in read_log(log(content)).rows}
+    number = min(plain) + 1
+    words = lines[number - 1].split()
+    for place, letter in enumerate(words[cell]):
+        if not letter.isdigit() or letter == digit:
+            continue
+        changed = [*words[:cell], words[cell][:place] + digit + words[cell][place + 1 :], *words[cell + 1 :]]
+        try:
+            found = read_log(log("\n".join([*lines[: number - 1], " ".join(changed), *lines[number:]])))
+        except ConfigError:
+            continue
+        for row in found.rows:
+            assert (row.size, row.devices, row.kind) == (plain[row.line].size, 8, "all_reduce")
+            assert row.seconds == pytest.approx(plain[row.line].seconds, rel=0.03)

@@ -32,9 +32,11 @@ def log(tmp_path):
 
 
 @pytest.mark.parametrize("content", [
-    "m,n,k,time_us\n64,128,256,10\n", ",m,n,k,time_us\n0,64,128,256,10\n", "Unnamed: 0,m,n,k,time_us\n3,64,128,256,10\n",
+    "m,n,k,time_us\n64,128,256,10\n", ",m,n,k,time_us\n0,64,128,256,10\n",
+    "Unnamed: 0,m,n,k,time_us\n3,64,128,256,10\n",
     "m\tn\tk\ttime_us\n64\t128\t256\t10\n", "m;n;k;time_us\n64;128;256;10\n", ";m;n;k;time_us\n0;64;128;256;10\n",
-    '"M", "N" ,K,time_us\n64,128,256,10\n', "sep=;\nm;n;k;time_us\n64;128;256;10\n", "\ufeffm,n,k,time_us\n64,128,256,10\n",
+    '"M", "N" ,K,time_us\n64,128,256,10\n', "sep=;\nm;n;k;time_us\n64;128;256;10\n",
+    "\ufeffm,n,k,time_us\n64,128,256,10\n",
     "m,n,k,time_us\r\n64,128,256,10\r\n", "m,n,k,time_us,note\n64,128,256,10,\"a, b\"\n",
     "# made by hand\n\nm,n,k,time_us\n\n64,128,256,10\n",
 ])  # fmt: skip
@@ -140,7 +142,8 @@ def counted(text, devices=8):
 @pytest.mark.parametrize("text", [
     summary(160) + summary(160), summary(40) + summary(80) + "a line\n" + summary(160), summary(160),
     summary(160) + "____\nBreakdown with straggler effect\n----\n" + summary(160, STRAGGLER),
-    summary(160, name="all_reduce | [Caller Func: _reduce_grads]"), summary(160, prefix="[2026-03-01] [INFO] [Rank 0] "),
+    summary(160, name="all_reduce | [Caller Func: _reduce_grads]"),
+    summary(160, prefix="[2026-03-01] [INFO] [Rank 0] "),
     summary(160) + "some_function\nall_gather\n[INFO] step 7\n", "    " + summary(160),
 ])  # fmt: skip
 def test_a_summary_is_of_all_calls_so_far(text):

@@ -24,6 +24,7 @@ CHECKS = ("#wrong", "error")  # columns that some versions leave out of their ro
 AGREE = 0.02  # how far size over time may be from the bandwidth, beyond rounding
 GLUE = (">", ":", "]", "|", ",")  # what a prefix can end with right before a number
 MOST_DIGITS = 18
+LARGEST = 1e12  # microseconds, or GB/s: no row has more
 LEAST_WORDS = 6  # of a row: size, count, type, time and two bandwidths
 
 
@@ -231,7 +232,9 @@ def _side(names: Sequence[str], cells: Sequence[str]) -> Side | None:
         return None
     values = [number_of(cell) for cell in shown]
     time, algorithm, bus = values
-    if time is None or algorithm is None or bus is None or min(time, algorithm, bus) < 0:
+    if time is None or algorithm is None or bus is None:
+        raise CutError
+    if min(time, algorithm, bus) < 0 or max(time, algorithm, bus) > LARGEST:
         raise CutError
     wrong = number_of(said.get("#wrong", "").rstrip("*"))
     time_off, algorithm_off, bus_off = map(_rounding, shown)
@@ -246,4 +249,4 @@ def _rounding(cell: str) -> float:
     """
     digits, _, power = cell.lower().partition("e")
     places = len(digits.partition(".")[2])
-    return float(f"{0.5 * 10.0 ** (int(power or 0) - places):.6g}")
+    return float(f"{0.5 * 10.0 ** max(int(power or 0) - places, -300):.6g}")
