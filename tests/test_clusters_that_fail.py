@@ -68,8 +68,10 @@ def test_an_executor_without_a_flag_to_cancel_is_shut_down():
 def test_a_scheduler_that_is_killed(tmp_path):
     pytest.importorskip("distributed")
     study = tmp_path / "study.yaml"
-    study.write_text("cost_model: comp_vs_comm\nset: {micro_batch: 1, seq_len: 4K}\nsweep:\n  tp: [1, 2, 4, 8, 16]\n"
-                     "  hidden: {from: 1024, to: 65536, step: 64}\n  flop_vs_bw: {from: 1, to: 4, steps: 1000}\n")  # fmt: skip
+    study.write_text(
+        "cost_model: comp_vs_comm\nset: {micro_batch: 1, seq_len: 4K}\nsweep:\n  tp: [1, 2, 4, 8, 16]\n"
+        "  hidden: {from: 1024, to: 65536, step: 64}\n  flop_vs_bw: {from: 1, to: 4, steps: 1000}\n"
+    )
     code = ("import time\nfrom distributed import LocalCluster\nif __name__ == '__main__':\n"
             "    cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None)\n"
             "    print(cluster.scheduler_address, flush=True)\n    time.sleep(600)\n")  # fmt: skip
