@@ -11,15 +11,15 @@ import pytest
 from nccl_log import run, text
 
 from comp_comm.calibrate.measurements import CollectiveRow, Placement
-from comp_comm.calibrate.placement import Tiers, place_rows, tiers_of
+from comp_comm.calibrate.placement import DomainTiers, place_rows, tiers_of
 from comp_comm.calibrate.readers import read_log
 from comp_comm.calibrate.samples import make_samples
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError
 
 INPUTS = Path(__file__).resolve().parents[2] / "shared" / "cases" / "inputs"
-RACK = Tiers(72.0, 900e9, 50e9)
-NODE = Tiers(8.0, 450e9, 50e9)
+RACK = DomainTiers(72.0, 900e9, 50e9)
+NODE = DomainTiers(8.0, 450e9, 50e9)
 
 
 def inside(content, tmp_path, tiers):

@@ -110,8 +110,8 @@ class Log:
         >>> Log("a.csv", "GEMM table", [GemmRow(1e-3, m=1, n=1, k=1)], Counter({"no time": 2})).summary()
         'a.csv: GEMM table, 1 row (1 gemm); skipped 2: no time'
         """
-        found = Counter(operator_of(row) for row in self.rows)
-        parts = ", ".join(f"{count:,} {name}" for name, count in found.items())
+        counts = Counter(operator_of(row) for row in self.rows)
+        parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
         text = f"{self.file}: {self.kind}, {len(self.rows):,} row{'s' * (len(self.rows) != 1)}"
         text += f" ({parts})" if parts else ""
         why = "; ".join(f"{count:,}: {reason}" for reason, count in self.skipped.items())

@@ -24,7 +24,7 @@ FAST = 2.2
 
 
 @dataclass(frozen=True)
-class Tiers:
+class DomainTiers:
     """A profile's network: devices of the innermost domain, and bytes/s of a device inside and out (NaN unknown)."""
 
     domain: float
@@ -32,19 +32,19 @@ class Tiers:
     outside: float = math.nan
 
 
-def tiers_of(profile: Profile) -> Tiers:
+def tiers_of(profile: Profile) -> DomainTiers:
     """Return what a profile says of its two innermost tiers.
 
     >>> from comp_comm.configs.hardware_file import load_profile
     >>> tiers_of(load_profile("gb200-nvl72"))
-    Tiers(domain=72.0, inside=900000000000.0, outside=50000000000.0)
+    DomainTiers(domain=72.0, inside=900000000000.0, outside=50000000000.0)
     """
     inner, *outer = profile.tiers
     bandwidths = [profile.value(f"network.{tier}.bandwidth") for tier in (inner, *outer[:1])]
-    return Tiers(profile.value(f"network.{inner}.domain", math.inf), *bandwidths)
+    return DomainTiers(profile.value(f"network.{inner}.domain", math.inf), *bandwidths)
 
 
-def place_rows(rows: Sequence[Row], tiers: Tiers) -> tuple[list[Row], list[str]]:
+def place_rows(rows: Sequence[Row], tiers: DomainTiers) -> tuple[list[Row], list[str]]:
     """Return rows whose ``per_node`` is of the innermost domain, not of a host, and what to say of that.
 
     Raises ``ConfigError`` for a run in one domain that is larger than the profile's.
@@ -61,10 +61,10 @@ def place_rows(rows: Sequence[Row], tiers: Tiers) -> tuple[list[Row], list[str]]
     return placed, [f"{count:,} rows: {why}" for why, count in (+said).items()]
 
 
-def in_domain(devices: int, per_host: int, place: Placement, tiers: Tiers) -> tuple[int, str]:
+def in_domain(devices: int, per_host: int, place: Placement, tiers: DomainTiers) -> tuple[int, str]:
     """Return how many devices of a group, of which ``per_host`` are on a host, share an innermost domain, and why.
 
-    >>> rack = Tiers(72.0, 900e9, 50e9)
+    >>> rack = DomainTiers(72.0, 900e9, 50e9)
     >>> in_domain(72, 4, Placement(hosts=18), rack), in_domain(144, 4, Placement(hosts=36), rack)[0]
     ((72, ''), 72)
     >>> in_domain(8, 4, Placement(hosts=2, rate=90e9, largest=2**33), rack)[0]

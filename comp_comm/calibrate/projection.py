@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from comp_comm.calibrate.measurements import Log
-from comp_comm.calibrate.readers.tables import Table
+from comp_comm.calibrate.readers.tables import LogTable
 from comp_comm.calibrate.readers.text import refuse, whole_number
 from comp_comm.errors import ConfigError, nearest, one_of
 
@@ -94,21 +94,21 @@ def from_logs(logs: Sequence[Log], sizes: Mapping[str, int]) -> Iteration:
     return Iteration(dict(sizes), dict(totals))
 
 
-def from_table(table: Table) -> list[Iteration]:
+def from_table(table: LogTable) -> list[Iteration]:
     """Return the iterations of a table with the columns hidden, seq_len, micro_batch, tp, operator and a time."""
-    found: dict[tuple[int, ...], dict[str, float]] = defaultdict(dict)
+    seconds_at: dict[tuple[int, ...], dict[str, float]] = defaultdict(dict)
     for line, row in table.rows:
         sizes = tuple(whole_number(table.file, line, name, row[name]) for name in SIZES)
         operator, seconds = row["operator"].strip(), table.seconds(line, row)
         if min(sizes) < 1 or seconds <= 0:
             raise refuse(table.file, "sizes and times must be above 0", line)
-        if operator in found[sizes]:
+        if operator in seconds_at[sizes]:
             raise refuse(table.file, f"'{operator}' is there twice for the same sizes", line)
         law_of(operator)
-        if len(found) > MOST_ITERATIONS:
+        if len(seconds_at) > MOST_ITERATIONS:
             raise refuse(table.file, f"has more than {MOST_ITERATIONS:,} iterations", line)
-        found[sizes][operator] = seconds
-    return [Iteration(dict(zip(SIZES, sizes, strict=True)), seconds) for sizes, seconds in found.items()]
+        seconds_at[sizes][operator] = seconds
+    return [Iteration(dict(zip(SIZES, sizes, strict=True)), seconds) for sizes, seconds in seconds_at.items()]
 
 
 def project(baseline: Iteration, sizes: Mapping[str, int]) -> dict[str, float]:
@@ -196,13 +196,13 @@ def _compared(iteration: Iteration, operator: str, projected: float, measured: f
 
 def error_summary(rows: Sequence[Record]) -> list[Record]:
     """Return the errors of each operator over all iterations."""
-    found = []
+    records = []
     for name in dict.fromkeys(row["operator"] for row in rows):
         errors = np.array([row["error"] for row in rows if row["operator"] == name])
         size = np.abs(errors)
-        found.append({
+        records.append({
             "operator": name, "n": len(errors), "mean_abs_error": round(float(size.mean()), 6),
             "median_abs_error": round(float(np.median(size)), 6),
             "p90_abs_error": round(float(np.percentile(size, 90)), 6), "bias": round(float(np.median(errors)), 6),
         })  # fmt: skip
-    return found
+    return records

@@ -11,6 +11,7 @@ from comp_comm.cli import options
 from comp_comm.cli.speech import tell
 from comp_comm.durable import resolved
 from comp_comm.errors import InfeasibleError
+from comp_comm.printable import SPREADSHEET
 from comp_comm.report import output
 from comp_comm.report.pieces import Form, form_of
 from comp_comm.sweep.engine import block_count
@@ -76,7 +77,7 @@ def resume_rows(
     """Write rows beside a manifest of them, after those that are there; return the exit code."""
     about, target = form_of(form, stream.wanted, meta(plan)), resolved(path)
     known = {**identity(plan, tuple(stream.wanted)), "format": form}
-    if output.SPREADSHEET.get():
+    if SPREADSHEET.get():
         known["spreadsheet"] = True
     rows = RowFile(target, Path(output.partial_path(str(target))), known, about.heading)
     if rows.finished:

@@ -19,6 +19,7 @@ from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.costmodels.complete_fields import FIELDS as COMPLETE_FIELDS
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
+from comp_comm.printable import SPREADSHEET
 from comp_comm.report import output
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -27,7 +28,7 @@ SPREADSHEET_HELP = "In CSV, put an apostrophe before text that a spreadsheet wou
 
 
 def _mark_formulas(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    output.SPREADSHEET.set(value)
+    SPREADSHEET.set(value)
 
 
 def format_options(command: Command, more: Sequence[str] = ()) -> Command:

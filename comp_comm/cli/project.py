@@ -116,16 +116,16 @@ def _size(name: str, text: str) -> int:
 
 
 def _sizes(text: str) -> dict[str, int]:
-    found = {}
+    sizes = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
         if name.strip() not in SIZES:
             raise ConfigError(f"--baseline: there is no size '{name.strip()}' ({one_of(SIZES)})")
-        found[name.strip()] = _size(name.strip(), value.strip())
-    missing = [name for name in SIZES if name not in found]
+        sizes[name.strip()] = _size(name.strip(), value.strip())
+    missing = [name for name in SIZES if name not in sizes]
     if missing:
         raise ConfigError(f"--baseline: {', '.join(missing)} missing; all of {', '.join(SIZES)} are needed")
-    return found
+    return sizes
 
 
 def _chosen(iterations: list[Iteration], baseline: str | None) -> Iteration:

@@ -49,12 +49,12 @@ def command(path: str | None, form: str | None, log: str | None, steps: int, pic
         heading = [meta["title"], setup_line(meta)]
         code = options.write(path, lambda out: write_answer(out, form, rows, meta, heading=heading))
         return _drawn(code, picture, rows, meta)
-    found = volume(study)
+    moved = volume(study)
     if log:
-        devices = int(max((row["devices"] for row in found["messages"]), default=1))
-        found["measured"] = beside_measured(found["messages"], _read(log, devices), steps)
-    code = options.write(path, lambda out: _write(out, found, form))
-    return _drawn(code, picture, found["messages"], found["meta"])
+        devices = int(max((row["devices"] for row in moved["messages"]), default=1))
+        moved["measured"] = beside_measured(moved["messages"], _read(log, devices), steps)
+    code = options.write(path, lambda out: _write(out, moved, form))
+    return _drawn(code, picture, moved["messages"], moved["meta"])
 
 
 def _read(file: str, devices: int) -> list[dict[str, Any]]:
@@ -67,20 +67,20 @@ def _read(file: str, devices: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _write(out: Any, found: dict[str, Any], form: str) -> None:
+def _write(out: Any, moved: dict[str, Any], form: str) -> None:
     from comp_comm.report import machine, table
 
     if form == "json":
-        return machine.write_record(out, found)
-    rows = found.get("measured", found["messages"])
+        return machine.write_record(out, moved)
+    rows = moved.get("measured", moved["messages"])
     if form in machine.WRITERS:
         return machine.write_rows(out, rows, form) if rows else None
-    table.write_heading(out, found["meta"], {}, form)
+    table.write_heading(out, moved["meta"], {}, form)
     groups = [{"group": name, **{key: row[key] for key in row if not key.endswith("_s")}}
-              for name, row in found["groups"].items()]  # fmt: skip
+              for name, row in moved["groups"].items()]  # fmt: skip
     for title, part in (("By group, in a step", groups), ("By message", [{n: r[n] for n in SHOWN} for r in
-                        found["messages"]]), ("By size of the message", found["distribution"]),
-                        ("Measured and predicted, in a step", found.get("measured", []))):  # fmt: skip
+                        moved["messages"]]), ("By size of the message", moved["distribution"]),
+                        ("Measured and predicted, in a step", moved.get("measured", []))):  # fmt: skip
         if part:
             table.write_line(out, "", form)
             table.write_line(out, title, form)

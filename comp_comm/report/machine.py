@@ -7,8 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
-from comp_comm.printable import as_data
-from comp_comm.report.output import SPREADSHEET
+from comp_comm.printable import SPREADSHEET, as_data
 
 Record = dict[str, Any]
 # Rows as columns of plain values: by name, equally long lists.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import io
 import os
 import stat
@@ -22,8 +21,6 @@ FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 BY_SUFFIX = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".md": "markdown", ".txt": "table"}
 IN_MEMORY = 64 * 2**20
 PART = 2**20
-# Whether cells of CSV that a spreadsheet would run are marked as text: of the command that runs.
-SPREADSHEET: contextvars.ContextVar[bool] = contextvars.ContextVar("spreadsheet", default=False)
 
 
 def never() -> bool:

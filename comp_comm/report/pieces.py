@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from comp_comm.printable import visible_bytes
+from comp_comm.printable import SPREADSHEET, visible_bytes
 from comp_comm.report import machine
 from comp_comm.report.machine import Record
-from comp_comm.report.output import SPREADSHEET
 from comp_comm.sweep.engine import Rows
 from comp_comm.sweep.result import plain_columns
 from comp_comm.sweep.stream import Piece

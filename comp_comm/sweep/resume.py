@@ -35,7 +35,7 @@ PART = 2**20
 
 
 @dataclass(frozen=True)
-class Done:
+class BlocksDone:
     """What a line of the manifest says is done, and the checksum of the last block."""
 
     blocks: int
@@ -44,9 +44,9 @@ class Done:
     bytes: int
     crc32: int
 
-    def after(self, piece: Piece) -> Done:
+    def after(self, piece: Piece) -> BlocksDone:
         """Return what is done when one more block is."""
-        return Done(self.blocks + 1, self.rows + piece.rows, self.feasible + piece.feasible,
+        return BlocksDone(self.blocks + 1, self.rows + piece.rows, self.feasible + piece.feasible,
                     self.bytes + len(piece.content), zlib.crc32(piece.content))  # fmt: skip
 
 
@@ -77,14 +77,14 @@ class RowFile:
             self.close()
             raise
 
-    def _begin(self, lines: list[Record], heading: bytes) -> Done:
+    def _begin(self, lines: list[Record], heading: bytes) -> BlocksDone:
         """Return what is done, all else cut off."""
         kept = _verified(self._rows, lines)
         if not kept:
             self._rows.truncate(0)
             self._rows.seek(0)
             _write_all(self._rows, heading)
-            kept = [Done(0, 0, 0, len(heading), zlib.crc32(heading))]
+            kept = [BlocksDone(0, 0, 0, len(heading), zlib.crc32(heading))]
         self._rows.truncate(kept[-1].bytes)
         self._rows.seek(kept[-1].bytes)
         os.fsync(self._rows.fileno())
@@ -220,9 +220,9 @@ def _digest(path: Path) -> Record:
     return {"size": size, "crc32": crc}
 
 
-def _verified(rows: BinaryIO, lines: Iterable[Record]) -> list[Done]:
+def _verified(rows: BinaryIO, lines: Iterable[Record]) -> list[BlocksDone]:
     """Return the lines whose blocks are in the file as they were written, up to the first that is not."""
-    kept: list[Done] = []
+    kept: list[BlocksDone] = []
     size = os.fstat(rows.fileno()).st_size
     for done in _entries(lines):
         begin = kept[-1].bytes if kept else 0
@@ -235,10 +235,10 @@ def _verified(rows: BinaryIO, lines: Iterable[Record]) -> list[Done]:
     return kept
 
 
-def _entries(lines: Iterable[Record]) -> Iterator[Done]:
+def _entries(lines: Iterable[Record]) -> Iterator[BlocksDone]:
     for line in lines:
         try:
-            done = Done(**line)
+            done = BlocksDone(**line)
         except TypeError:  # that it is finished
             return
         if any(type(number) is not int or number < 0 for number in asdict(done).values()):
@@ -268,4 +268,4 @@ def _write(file: BinaryIO, content: bytes) -> None:
     _write_all(file, content)
 
 
-__all__ = ["Checkpoint", "Done", "Part", "RowFile", "manifest_path", "packed", "unpacked"]
+__all__ = ["Checkpoint", "BlocksDone", "Part", "RowFile", "manifest_path", "packed", "unpacked"]

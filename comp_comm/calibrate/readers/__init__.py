@@ -16,7 +16,7 @@ from comp_comm.calibrate.readers import (
     tables,
     torch_bench,
 )
-from comp_comm.calibrate.readers.text import KINDS, Source, open_source, refuse
+from comp_comm.calibrate.readers.text import KINDS, LogSource, open_source, refuse
 from comp_comm.errors import ConfigError
 
 # Tools write what they do before a table: so many lines of it.
@@ -59,12 +59,12 @@ def read_log(
     return _table(source, kind, only or {})
 
 
-def is_json(source: Source) -> bool:
+def is_json(source: LogSource) -> bool:
     """Return whether a file begins as JSON does."""
     return JSON.match(source.head()) is not None
 
 
-def kind_of(source: Source) -> Kind:
+def kind_of(source: LogSource) -> Kind:
     """Return what a log is by its lines. Raises ``ConfigError`` for one of no known kind."""
     summary = 0
     shown: list[tuple[int, str]] = []
@@ -88,7 +88,7 @@ def kind_of(source: Source) -> Kind:
     raise _unknown(source.file, shown)
 
 
-def _table(source: Source, kind: Kind, only: Mapping[str, Sequence[str]]) -> Log:
+def _table(source: LogSource, kind: Kind, only: Mapping[str, Sequence[str]]) -> Log:
     table = tables.parse(source.file, lines_from(source, kind.line))
     layout = kernel_sums.layout_of(table.header)
     if layout is None:
@@ -98,7 +98,7 @@ def _table(source: Source, kind: Kind, only: Mapping[str, Sequence[str]]) -> Log
     return kernel_sums.read(table, layout)
 
 
-def lines_from(source: Source, first: int) -> Iterator[tuple[int, str]]:
+def lines_from(source: LogSource, first: int) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file from one on."""
     return ((number, line) for number, line in source.lines() if number >= first)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from comp_comm.calibrate.readers.text import Source, refuse
+from comp_comm.calibrate.readers.text import LogSource, refuse
 
 Record = dict[str, Any]
 
@@ -57,7 +57,7 @@ def looks_like(text: str) -> bool:
     return HEADING.search(text) is not None
 
 
-def read_summary(source: Source | str, file: str, devices: int, notes: list[str] | None = None) -> list[Record]:
+def read_summary(source: LogSource | str, file: str, devices: int, notes: list[str] | None = None) -> list[Record]:
     """Return rows of ``collective``, ``message_bytes`` (as nccl-tests counts), ``calls`` and ``seconds`` of all calls.
 
     ``devices`` take part in the gathers; what a reader should know is added to ``notes``. Raises ``ConfigError`` naming
@@ -138,8 +138,8 @@ def _name(line: str) -> str:
     """Return the operation's name that a line is, whatever prefix it has; nothing where it is none."""
     text = line.rsplit("] ", 1)[-1].strip() if "Caller Func" not in line else line.strip()
     text = text if text[:1] != "[" else text.rpartition("] ")[2]
-    found = NAME.match(text) if len(text) < 300 else None
-    return found.group(1) if found and (found.group(1) in COLLECTIVES or "_" in found.group(1)) else ""
+    named = NAME.match(text) if len(text) < 300 else None
+    return named.group(1) if named and (named.group(1) in COLLECTIVES or "_" in named.group(1)) else ""
 
 
 def _row(line: str) -> tuple[float, float, float] | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from comp_comm.calibrate.readers.text import Source, refuse
+from comp_comm.calibrate.readers.text import LogSource, refuse
 
 MAX_VALUE = 2**24  # characters of one event, or of another member of the file
 BLANKS = re.compile(r"[ \t\n\r]*")
@@ -17,7 +17,7 @@ CUT = "; it ends early: the profiler was stopped, or the copy was cut off"
 EVENTS = "traceEvents"
 
 
-def events(source: Source) -> Iterator[dict[str, Any]]:
+def events(source: LogSource) -> Iterator[dict[str, Any]]:
     """Yield the events of a trace: of the member ``traceEvents``, or of a file that is one list of them.
 
     Raises ``ConfigError`` where it is not whole JSON, or no trace.
@@ -37,7 +37,7 @@ def events(source: Source) -> Iterator[dict[str, Any]]:
 def _members(reader: _Reader) -> Iterator[dict[str, Any]]:
     """Yield the events among the members of an object."""
     reader.take("{")
-    found = False
+    listed = False
     if reader.peek() != "}":
         while True:
             key = reader.value()
@@ -45,7 +45,7 @@ def _members(reader: _Reader) -> Iterator[dict[str, Any]]:
                 raise reader.wrong("Expecting a name in double quotes")
             reader.take(":")
             if key == EVENTS and reader.peek() == "[":
-                found = True
+                listed = True
                 yield from _list(reader)
             else:
                 reader.value()
@@ -53,7 +53,7 @@ def _members(reader: _Reader) -> Iterator[dict[str, Any]]:
                 break
             reader.take(",")
     reader.take("}")
-    if not found:
+    if not listed:
         raise refuse(reader.source.file, NO_LIST)
 
 
@@ -74,7 +74,7 @@ def _list(reader: _Reader) -> Iterator[dict[str, Any]]:
 class _Reader:
     """A text that is read on as values of JSON are asked for."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: LogSource) -> None:
         self.source = source
         self._blocks = source.blocks()
         self._text, self._at, self._lines, self._ended = "", 0, 1, False

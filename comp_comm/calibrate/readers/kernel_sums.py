@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from comp_comm.calibrate.measurements import KernelTime, Log, Row, operator_of
 from comp_comm.calibrate.readers.kernel_names import MOST_READ, operator_of_kernel
-from comp_comm.calibrate.readers.tables import Table
+from comp_comm.calibrate.readers.tables import LogTable
 from comp_comm.calibrate.readers.text import MOST_SECONDS, positive, refuse, whole_number
 
 MOST_NAMES = 20_000
@@ -25,7 +25,7 @@ HOST, DOMAIN = "calls of the host, no kernels", "sums over a kind of record, no 
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
-class Layout(NamedTuple):
+class KernelColumns(NamedTuple):
     """The columns of one tool: a kernel's name, its calls, and its time in all (or its begin and end).
 
     ``unit`` is seconds of one of the times; ``also`` is a column that tells the table from others with these columns.
@@ -41,25 +41,25 @@ class Layout(NamedTuple):
 
 
 LAYOUTS = (
-    Layout("rocprof results", "kernelname", "", "durationns"),
-    Layout("rocprof statistics", "name", "calls", "totaldurationns"),
-    Layout("rocprof-compute top kernels", "kernel_name", "count", "sum(ns)"),
-    Layout("rocprofv3 kernel trace", "kernel_name", "", "end_timestamp", "start_timestamp"),
-    *(Layout("Nsight Systems summary", name, calls, f"total time ({unit})", unit=seconds)
+    KernelColumns("rocprof results", "kernelname", "", "durationns"),
+    KernelColumns("rocprof statistics", "name", "calls", "totaldurationns"),
+    KernelColumns("rocprof-compute top kernels", "kernel_name", "count", "sum(ns)"),
+    KernelColumns("rocprofv3 kernel trace", "kernel_name", "", "end_timestamp", "start_timestamp"),
+    *(KernelColumns("Nsight Systems summary", name, calls, f"total time ({unit})", unit=seconds)
       for unit, seconds in UNITS.items()
       for name, calls in (("name", "instances"), ("operation", "count"), ("operation", "instances"))),
-    *(Layout("Nsight Systems trace", "name", "", f"duration ({unit})", unit=seconds, also="grdx")
+    *(KernelColumns("Nsight Systems trace", "name", "", f"duration ({unit})", unit=seconds, also="grdx")
       for unit, seconds in UNITS.items()),
 )  # fmt: skip
 
 
-def layout_of(header: Sequence[str]) -> Layout | None:
+def layout_of(header: Sequence[str]) -> KernelColumns | None:
     """Return the layout that a table's columns are of, None if it is none of them."""
     needed = ((one, {one.name, one.calls, one.total, one.begin, one.also} - {""}) for one in LAYOUTS)
     return next((one for one, names in needed if names <= set(header)), None)
 
 
-def read(table: Table, layout: Layout) -> Log:
+def read(table: LogTable, layout: KernelColumns) -> Log:
     """Return one row a kernel, its calls together."""
     log = Log(table.file, layout.tool)
     totals: dict[str, tuple[float, int, int]] = {}
@@ -102,7 +102,7 @@ def _no_kernel(name: str) -> str:
     return DOMAIN if DOMAINS.match(name) else HOST if HOST_CALL.match(name) else ""
 
 
-def _seconds(table: Table, line: int, layout: Layout, row: dict[str, str]) -> float:
+def _seconds(table: LogTable, line: int, layout: KernelColumns, row: dict[str, str]) -> float:
     text = row[layout.total].replace(",", "").strip()
     if not layout.begin:
         return layout.unit * positive(table.file, line, layout.total, text, MOST_SECONDS / layout.unit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from comp_comm.calibrate.measurements import AttentionRow, CollectiveRow, ElementwiseRow, GemmRow, Log, Row
-from comp_comm.calibrate.readers.tables import Table
+from comp_comm.calibrate.readers.tables import LogTable
 from comp_comm.calibrate.readers.text import first_of, refuse, whole_number
 
 GEMM = ("m", "n", "k")
@@ -65,14 +65,14 @@ def recognise(header: Sequence[str]) -> str | None:
     return None
 
 
-def read(table: Table, kind: str, only: Mapping[str, Sequence[str]]) -> Log:
+def read(table: LogTable, kind: str, only: Mapping[str, Sequence[str]]) -> Log:
     """Return the rows of a table of a known kind; ``only`` keeps those with one of some values in a column."""
     log = Log(table.file, f"table of {kind}")
     for name in only:
         if name not in table.header:
             raise refuse(table.file, f"has no column '{name}' (--only); it has: {', '.join(table.header[:40])}")
     table.seconds_column()
-    take: Callable[[Table, int, dict[str, str], Log], Row | None] = _TAKE[kind]
+    take: Callable[[LogTable, int, dict[str, str], Log], Row | None] = _TAKE[kind]
     devices: dict[str, set[str]] = {name: set() for name in DEVICES if name in table.header}
     others: dict[str, set[str]] = {name: set() for name in only}
     kept = 0
@@ -85,9 +85,9 @@ def read(table: Table, kind: str, only: Mapping[str, Sequence[str]]) -> Log:
         _note_values(devices, row)
         if kept > MOST_ROWS:
             raise refuse(table.file, f"has more than {MOST_ROWS:,} rows; keep some (--only)", line)
-        found = take(table, line, row, log)
-        if found is not None:
-            log.rows.append(found)
+        measurement = take(table, line, row, log)
+        if measurement is not None:
+            log.rows.append(measurement)
     if not kept:
         name, values = next(iter(only.items()))
         has = ", ".join(sorted(others[name])[:20])
@@ -100,13 +100,13 @@ def read(table: Table, kind: str, only: Mapping[str, Sequence[str]]) -> Log:
     return log
 
 
-def _note_values(found: dict[str, set[str]], row: dict[str, str]) -> None:
-    for name, values in found.items():
+def _note_values(seen: dict[str, set[str]], row: dict[str, str]) -> None:
+    for name, values in seen.items():
         if len(values) < MOST_VALUES:
             values.add(row[name][:MOST_SHOWN])
 
 
-def _check_one_device(table: Table, devices: Mapping[str, set[str]], only: Mapping[str, Sequence[str]]) -> None:
+def _check_one_device(table: LogTable, devices: Mapping[str, set[str]], only: Mapping[str, Sequence[str]]) -> None:
     for name, values in devices.items():
         several = sorted(values)
         if len(several) > 1 and name not in only and not (set(DEVICES) & set(only)):
@@ -119,14 +119,14 @@ def _dtype(row: dict[str, str]) -> str:
     return number_format(row[name]) if name else ""
 
 
-def _timed(table: Table, line: int, row: dict[str, str], log: Log) -> float:
+def _timed(table: LogTable, line: int, row: dict[str, str], log: Log) -> float:
     seconds = table.seconds(line, row)
     if seconds <= 0:
         log.skipped["no time, or a time of 0"] += 1
     return seconds
 
 
-def _gemm(table: Table, line: int, row: dict[str, str], log: Log) -> Row | None:
+def _gemm(table: LogTable, line: int, row: dict[str, str], log: Log) -> Row | None:
     if row.get("op", "gemm").lower() not in GEMM_OPS:
         which = f"operation '{row['op'][:MOST_SHOWN]}'" if len(log.skipped) < MOST_VALUES else "other operations"
         log.skipped[which] += 1
@@ -141,7 +141,7 @@ def _gemm(table: Table, line: int, row: dict[str, str], log: Log) -> Row | None:
     return GemmRow(seconds, _dtype(row), line, m, n, k, batch, output) if seconds > 0 else None
 
 
-def _attention(table: Table, line: int, row: dict[str, str], log: Log) -> Row | None:
+def _attention(table: LogTable, line: int, row: dict[str, str], log: Log) -> Row | None:
     seconds = _timed(table, line, row, log)
     batch, seq, heads, dim = (whole_number(table.file, line, name, row[name]) for name in ATTENTION)
     kv_heads = whole_number(table.file, line, "kv_heads", row["kv_heads"]) if row.get("kv_heads", "").strip() else heads
@@ -152,7 +152,7 @@ def _attention(table: Table, line: int, row: dict[str, str], log: Log) -> Row | 
     return AttentionRow(seconds, _dtype(row), line, batch, seq, heads, kv_heads, dim, causal) if seconds > 0 else None
 
 
-def _elementwise(table: Table, line: int, row: dict[str, str], log: Log) -> Row | None:
+def _elementwise(table: LogTable, line: int, row: dict[str, str], log: Log) -> Row | None:
     seconds = _timed(table, line, row, log)
     rows, columns = (whole_number(table.file, line, name, row[name]) for name in ("rows", "cols"))
     if min(rows, columns) < 1:
@@ -161,7 +161,7 @@ def _elementwise(table: Table, line: int, row: dict[str, str], log: Log) -> Row 
     return ElementwiseRow(seconds, _dtype(row), line, row["op"].strip().lower(), rows, columns) if seconds > 0 else None
 
 
-def _collective(table: Table, line: int, row: dict[str, str], log: Log) -> Row | None:
+def _collective(table: LogTable, line: int, row: dict[str, str], log: Log) -> Row | None:
     name = row["collective"] if "collective" in row else row["op"]
     kind = collective_kind(name)
     if kind is None:
@@ -178,7 +178,7 @@ def _collective(table: Table, line: int, row: dict[str, str], log: Log) -> Row |
     return CollectiveRow(seconds, _dtype(row), line, kind, size, devices, per_node) if seconds > 0 else None
 
 
-_TAKE: dict[str, Callable[[Table, int, dict[str, str], Log], Row | None]] = {
+_TAKE: dict[str, Callable[[LogTable, int, dict[str, str], Log], Row | None]] = {
     "GEMMs": _gemm,
     "attention": _attention,
     "element-wise kernels": _elementwise,

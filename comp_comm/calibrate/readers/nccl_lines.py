@@ -103,10 +103,10 @@ def rank_of(line: str) -> Rank | None:
     >>> rank_of("[1,0]<stdout>:#  Rank  3 Group  0 Pid 9 on node-1 device  3 [0000:19:00] NVIDIA A100")
     Rank(rank=3, group=0, process=9, host='node-1', device='3 0000:19:00')
     """
-    found = RANK.search(line)
-    if found is None:
+    listed = RANK.search(line)
+    if listed is None:
         return None
-    rank, group, process, host, device, bus = found.groups()
+    rank, group, process, host, device, bus = listed.groups()
     return Rank(int(rank), int(group or 0), int(process), host, f"{int(device)} {bus or ''}".strip())
 
 
@@ -145,12 +145,12 @@ def programs_in(line: str) -> list[str]:
     """
     if "_perf" not in line:
         return []
-    found = []
+    names = []
     for match in PROGRAM.finditer(line):
         before = NAME_BEFORE.search(line[max(match.start() - 24, 0) : match.start()])
         if before:
-            found.append(before.group().strip("_"))
-    return found
+            names.append(before.group().strip("_"))
+    return names
 
 
 def row_of(line: str, number: int, header: Header) -> Cells | None:

@@ -9,16 +9,9 @@ from pathlib import Path
 from comp_comm.calibrate.measurements import CollectiveRow, Log, Placement
 from comp_comm.calibrate.readers.kernel_tables import KINDS, number_format
 from comp_comm.calibrate.readers.nccl_lines import Cells, header_of
-from comp_comm.calibrate.readers.nccl_runs import (
-    MOST_RUNS,
-    Measured,
-    Run,
-    RunError,
-    measured,
-    runs_in,
-    wrong_results,
-)
-from comp_comm.calibrate.readers.text import Source, refuse
+from comp_comm.calibrate.readers.nccl_runs import MOST_RUNS, NcclRun, RunError, runs_in, wrong_results
+from comp_comm.calibrate.readers.nccl_usable import UsableRun, measured
+from comp_comm.calibrate.readers.text import LogSource, refuse
 
 WITHOUT_SUM = ("all_gather", "all_to_all", "send")
 MOST_NOTES = 12
@@ -33,7 +26,7 @@ def recognise(line: str) -> bool:
     return header_of(line) is not None
 
 
-def read(source: Source, kind: str = "", devices: int = 0, per_node: int = 0) -> Log:
+def read(source: LogSource, kind: str = "", devices: int = 0, per_node: int = 0) -> Log:
     """Return the rows of every run; what the log does not say (collective, devices) must be given."""
     log = Log(source.file, "nccl-tests output")
     try:
@@ -58,12 +51,12 @@ def read(source: Source, kind: str = "", devices: int = 0, per_node: int = 0) ->
             failed.append((run.line, "has only rows of size 0"))
             continue
         try:
-            found = measured(run, kind, of_file, devices, per_node)
+            usable = measured(run, kind, of_file, devices, per_node)
         except RunError as error:
             failed.append((run.line, str(error)))
             log.skipped[str(error)] += len(run.rows) - empty
             continue
-        _add(log, run, found)
+        _add(log, run, usable)
     log.skipped = +log.skipped
     if not log.rows:
         line, why = failed[0] if failed else (0, "no row has a time")
@@ -75,25 +68,24 @@ def read(source: Source, kind: str = "", devices: int = 0, per_node: int = 0) ->
     return log
 
 
-def _add(log: Log, run: Run, found: Measured) -> None:
+def _add(log: Log, run: NcclRun, usable: UsableRun) -> None:
     """Add the rows of a run, and say what is odd about them."""
-    largest = max(found.rows, key=lambda row: row.size)
+    largest = max(usable.rows, key=lambda row: row.size)
     rate = 1e9 * max(side.bus for side in largest.sides)
-    place = Placement(found.hosts, found.stride, found.groups, rate, largest.size)
-    for row in found.rows:
-        seconds = _seconds(row)
-        log.rows.append(CollectiveRow(seconds, number_format(row.dtype), row.line, found.kind, row.size, found.devices,
-                                      found.each, place))  # fmt: skip
+    place = Placement(usable.hosts, usable.stride, usable.groups, rate, largest.size)
+    for row in usable.rows:
+        log.rows.append(CollectiveRow(_seconds(row), number_format(row.dtype), row.line, usable.kind, row.size,
+                                      usable.devices, usable.each, place))  # fmt: skip
     times = sum(not any(side.time for side in row.sides) and row.size > 0 for row in run.rows)
     log.skipped["a time of 0"] += times
-    log.skipped["size, time and bandwidth that do not fit together"] += found.disagreeing
+    log.skipped["size, time and bandwidth that do not fit together"] += usable.disagreeing
     log.skipped["rows that other output runs through"] += run.cut
     where = f"{log.file}:{run.line}: " if log.file else ""
-    said = f"{found.kind} on {found.devices} devices" + (f", {found.each} a node" if found.each else "")
-    said += f", {found.groups} groups at once" if found.groups > 1 else ""
+    said = f"{usable.kind} on {usable.devices} devices" + (f", {usable.each} a node" if usable.each else "")
+    said += f", {usable.groups} groups at once" if usable.groups > 1 else ""
     log.notes.append(where + said)
-    log.notes += [where + note for note in found.notes]
-    odd = wrong_results(found.rows)
+    log.notes += [where + note for note in usable.notes]
+    odd = wrong_results(usable.rows)
     if odd["wrong"]:
         log.notes.append(f"{where}{odd['wrong']} rows had wrong results (#wrong above 0): the machine may be faulty")
     elif run.out_of_bounds:
@@ -109,7 +101,7 @@ def _seconds(row: Cells) -> float:
     return statistics.fmean(side.time for side in row.sides if side.time > 0) * 1e-6
 
 
-def _kind_of_file(file: str, runs: list[Run]) -> str:
+def _kind_of_file(file: str, runs: list[NcclRun]) -> str:
     """Return the collective that the whole file is of, by the one that its runs name, else by its name."""
     named = {name for run in runs for name in run.named}
     if named:

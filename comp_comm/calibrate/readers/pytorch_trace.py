@@ -12,8 +12,8 @@ from comp_comm.calibrate.measurements import Log, Row
 from comp_comm.calibrate.readers.json_events import events
 from comp_comm.calibrate.readers.kernel_names import MOST_READ, operator_of_kernel
 from comp_comm.calibrate.readers.kernel_sums import MOST_NAMES, kernel_rows
-from comp_comm.calibrate.readers.text import Source, refuse
-from comp_comm.calibrate.readers.trace_links import Kernel, Links, Operator, Together
+from comp_comm.calibrate.readers.text import LogSource, refuse
+from comp_comm.calibrate.readers.trace_links import KernelIdentity, Launches, ShapedOperator, Together
 from comp_comm.calibrate.readers.trace_shapes import PRODUCTS, SOFT, collective_shape, operator_shape
 
 Event = dict[str, Any]
@@ -29,7 +29,7 @@ BEYOND = 1e300
 STEP = "ProfilerStep#"
 
 
-def read(source: Source) -> Log:
+def read(source: LogSource) -> Log:
     """Return GEMMs, attention and collectives with their shapes, every other kernel by name."""
     gathered = _Gathered(source.file)
     for number, event in enumerate(events(source)):
@@ -44,7 +44,7 @@ class _Gathered:
 
     def __init__(self, file: str) -> None:
         self.log = Log(file, "PyTorch profiler trace")
-        self.links = Links()
+        self.links = Launches()
         self.shapes: list[Row] = []
         self.places: dict[Row, int] = {}
         self.names: dict[str, int] = {}
@@ -112,7 +112,7 @@ class _Gathered:
         begin = self._number(number, event, event, "ts")
         end = begin + self._number(number, event, event, "dur")
         self.links.add_operator(
-            Operator(_thread(event), begin, end, place), self._identity(number, event, args, "External id")
+            ShapedOperator(_thread(event), begin, end, place), self._identity(number, event, args, "External id")
         )
 
     def _call(self, number: int, event: Event) -> None:
@@ -128,7 +128,7 @@ class _Gathered:
         names = list(self.names)
         for place, seconds in enumerate(self._seconds):
             name, external, correlation = self._kernels[3 * place : 3 * place + 3]
-            launcher = self.links.launcher(Kernel(external, correlation))
+            launcher = self.links.launcher(KernelIdentity(external, correlation))
             shape = self.links.operators[launcher].shape if launcher is not None else None
             if launcher is None or shape is None or not _is_of(self.shapes[shape], names[name]):
                 self._unshaped(names[name], seconds, 1)

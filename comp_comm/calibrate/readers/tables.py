@@ -23,7 +23,7 @@ NO_ROWS = "has a header and no rows"
 
 
 @dataclass(frozen=True)
-class Table:
+class LogTable:
     """A CSV file: its header, and each row with its line, read as they are asked for, once."""
 
     file: str
@@ -71,7 +71,7 @@ def _has_index(names: tuple[str, ...]) -> bool:
     return len(names) > 2 and names[0] in ("", "unnamed: 0")
 
 
-def parse(file: str, lines: Iterable[tuple[int, str]]) -> Table:
+def parse(file: str, lines: Iterable[tuple[int, str]]) -> LogTable:
     """Return lines as a table, the first that is not blank its header; names lose case and blanks.
 
     >>> list(parse("a.csv", [(1, "M,N"), (2, "1,2")]).rows)
@@ -85,8 +85,8 @@ def parse(file: str, lines: Iterable[tuple[int, str]]) -> Table:
     double = next((name for name, count in Counter(names).items() if count > 1), None)
     if double is not None:
         raise refuse(file, f"two columns are called '{double[:40]}'", first)
-    every = next(csv.reader([head], delimiter=mark_of(head), skipinitialspace=True), []) if names else []
-    return Table(file, names, _rows(file, names, numbered, mark_of(head), len(every) - len(names)), first)
+    cells = next(csv.reader([head], delimiter=mark_of(head), skipinitialspace=True), []) if names else []
+    return LogTable(file, names, _rows(file, names, numbered, mark_of(head), len(cells) - len(names)), first)
 
 
 def _rows(
@@ -100,7 +100,7 @@ def _rows(
             at[0] = number
             yield line + "\n"
 
-    found = False
+    any_row = False
     try:
         for cells in csv.reader(text(), delimiter=mark, skipinitialspace=True):
             if not any(cell.strip() for cell in cells):
@@ -108,9 +108,9 @@ def _rows(
             if len(cells) != len(names) + index:
                 what = f"{len(cells)} cell{'s' * (len(cells) != 1)} where the header has {len(names) + index}"
                 raise refuse(file, f"{what}: the file is cut off, or not one table", at[0])
-            found = True
+            any_row = True
             yield at[0], dict(zip(names, cells[index:], strict=True))
     except csv.Error as error:
         raise refuse(file, f"is not a CSV file: {error}", at[0]) from None
-    if not found:
+    if not any_row:
         raise refuse(file, NO_ROWS)

@@ -49,7 +49,7 @@ def refuse(file: str, why: str, line: int | None = None) -> ConfigError:
 
 
 @dataclass(frozen=True)
-class Source:
+class LogSource:
     """A log that can be read again and again: a file, or the bytes of a pipe."""
 
     file: str
@@ -88,10 +88,10 @@ class Source:
         """Yield each line with its number; what a carriage return divides stands on lines of the same number."""
         number, rest = 0, ""
         for block in self.blocks(MAX_TEXT):
-            *whole, rest = (rest + block).split("\n")
-            if number + len(whole) > MAX_LINES:
+            *complete, rest = (rest + block).split("\n")
+            if number + len(complete) > MAX_LINES:
                 raise refuse(self.file, f"has more than {MAX_LINES:,} lines; keep those of the run")
-            for line in whole:
+            for line in complete:
                 number += 1
                 yield from self._pieces(number, line)
             if len(rest) > MAX_LINE:
@@ -143,17 +143,17 @@ class Source:
                 yield number, piece
 
 
-def open_source(path: str) -> Source:
+def open_source(path: str) -> LogSource:
     """Return a log to read; a pipe is read at once. Raises ``ConfigError`` with what a user can act on."""
     try:
         with open(path, "rb") as stream:
             about = os.fstat(stream.fileno())
             if stat.S_ISREG(about.st_mode):
-                source = Source(path)
+                source = LogSource(path)
                 if about.st_size > MAX_BYTES:
                     raise _too_large(path, MAX_BYTES)
             else:
-                source = Source(path, stream.read(MAX_PIPED + 1))
+                source = LogSource(path, stream.read(MAX_PIPED + 1))
                 if len(source.content or b"") > MAX_PIPED:
                     raise refuse(path, f"is larger than {MAX_PIPED // 2**20} MiB and no file; write it to one")
         FILES_READ.add(Path(path).resolve())

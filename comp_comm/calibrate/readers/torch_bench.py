@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from comp_comm.calibrate.measurements import CollectiveRow, Log
-from comp_comm.calibrate.readers.text import Source, positive, refuse
+from comp_comm.calibrate.readers.text import LogSource, positive, refuse
 
 NUMBER = r"\s{0,20}([0-9.]{1,30})\s{0,20}"
 SIZE = re.compile(r"data size:" + NUMBER + "GB")
@@ -20,7 +20,7 @@ MOST_DEVICES = 1_000_000
 
 
 @dataclass
-class Run:
+class BenchRun:
     """What was printed between one size and the next: GB, and seconds and bandwidths of every rank and trial."""
 
     line: int
@@ -39,7 +39,7 @@ def recognise(line: str) -> bool:
     return "data size:" in line and SIZE.search(line) is not None
 
 
-def read(source: Source, devices: int = 0, per_node: int = 0) -> Log:
+def read(source: LogSource, devices: int = 0, per_node: int = 0) -> Log:
     """Return a row for each run: the median of all ranks and trials, the first trial of each rank left out."""
     log = Log(source.file, "all_reduce_bench.py output")
     for run in _runs(source.file, source.lines()):
@@ -53,21 +53,21 @@ def read(source: Source, devices: int = 0, per_node: int = 0) -> Log:
     return log
 
 
-def _runs(file: str, lines: Iterable[tuple[int, str]]) -> list[Run]:
+def _runs(file: str, lines: Iterable[tuple[int, str]]) -> list[BenchRun]:
     """Return the runs: every rank prints its size before it begins."""
-    runs: list[Run] = []
+    runs: list[BenchRun] = []
     for number, line in lines:
-        if (found := SIZE.search(line)) and "data size:" in line:
-            size = positive(file, number, "data size", found.group(1))
+        if (size_said := SIZE.search(line)) and "data size:" in line:
+            size = positive(file, number, "data size", size_said.group(1))
             if not runs or runs[-1].times or runs[-1].size != size:
-                runs.append(Run(number, size))
+                runs.append(BenchRun(number, size))
         for pattern, name in ((DURATION, "times"), (ALGORITHM, "algorithm"), (BUS, "bus")):
             for text in pattern.findall(line) if runs and ":" in line else ():
                 getattr(runs[-1], name).append(positive(file, number, name, text))
     return runs
 
 
-def _add(log: Log, run: Run, devices: int, per_node: int) -> None:
+def _add(log: Log, run: BenchRun, devices: int, per_node: int) -> None:
     if not run.algorithm or not run.bus:
         raise refuse(log.file, "has durations and no bandwidths: the file is cut off", run.line)
     if run.algorithm[-1] <= 0 or max(run.times) > MOST_SECONDS or min(run.times) <= 0:

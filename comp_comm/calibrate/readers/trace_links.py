@@ -15,7 +15,7 @@ from typing import NamedTuple
 MOST_OUTWARD = 64  # operators that enclose one another, of those that matter
 
 
-class Operator(NamedTuple):
+class ShapedOperator(NamedTuple):
     """A recorded operator whose operands say something: its thread and time (microseconds), and which shape it has."""
 
     thread: tuple[str, str]
@@ -24,7 +24,7 @@ class Operator(NamedTuple):
     shape: int
 
 
-class Kernel(NamedTuple):
+class KernelIdentity(NamedTuple):
     """What a kernel says of its launch: both identities, -1 where there is none."""
 
     external: int
@@ -32,10 +32,10 @@ class Kernel(NamedTuple):
 
 
 @dataclass
-class Links:
+class Launches:
     """Operators and calls of the runtime, in the order of the trace."""
 
-    operators: list[Operator] = field(default_factory=list)
+    operators: list[ShapedOperator] = field(default_factory=list)
     externals: dict[int, int] = field(default_factory=dict)  # -2 where several operators have it
     _calls: dict[int, int] = field(default_factory=dict)
     _times: array[float] = field(default_factory=lambda: array("d"))
@@ -43,7 +43,7 @@ class Links:
     _names: dict[tuple[str, str], int] = field(default_factory=dict)
     _sorted: dict[int, tuple[list[float], list[int]]] | None = None
 
-    def add_operator(self, operator: Operator, external: int) -> None:
+    def add_operator(self, operator: ShapedOperator, external: int) -> None:
         """Note an operator, under its identity where it has one (not below 0)."""
         number = len(self.operators)
         self.operators.append(operator)
@@ -61,7 +61,7 @@ class Links:
         """Calls of the runtime that were noted."""
         return len(self._times)
 
-    def launcher(self, kernel: Kernel) -> int | None:
+    def launcher(self, kernel: KernelIdentity) -> int | None:
         """Return which operator launched a kernel, None where that is not known."""
         call = self._calls.get(kernel.correlation, -1) if kernel.correlation >= 0 else -1
         named = self.externals.get(kernel.external, -1) if kernel.external >= 0 else -1
@@ -94,12 +94,12 @@ class Links:
         return None
 
     def _by_thread(self) -> dict[int, tuple[list[float], list[int]]]:
-        found: dict[int, list[int]] = defaultdict(list)
+        numbers_of: dict[int, list[int]] = defaultdict(list)
         for number, one in enumerate(self.operators):
-            found[self._thread(one.thread)].append(number)
-        for numbers in found.values():
+            numbers_of[self._thread(one.thread)].append(number)
+        for numbers in numbers_of.values():
             numbers.sort(key=lambda number: (self.operators[number].begin, -self.operators[number].end))
-        return {thread: ([self.operators[n].begin for n in numbers], numbers) for thread, numbers in found.items()}
+        return {thread: ([self.operators[n].begin for n in numbers], numbers) for thread, numbers in numbers_of.items()}
 
 
 @dataclass
@@ -120,8 +120,8 @@ class Together:
 
     def calls(self) -> list[float]:
         """Return the seconds of each call."""
-        found = []
+        times = []
         for operator, seconds in self.seconds.items():
             count = max(self.names[operator].values())
-            found += [seconds / count] * count
-        return found
+            times += [seconds / count] * count
+        return times
