@@ -268,4 +268,4 @@ def _write(file: BinaryIO, content: bytes) -> None:
     _write_all(file, content)
 
 
-__all__ = ["Checkpoint", "BlocksDone", "Part", "RowFile", "manifest_path", "packed", "unpacked"]
+__all__ = ["BlocksDone", "Checkpoint", "Part", "RowFile", "manifest_path", "packed", "unpacked"]
