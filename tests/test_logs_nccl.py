@@ -170,7 +170,8 @@ def test_collectives_without_a_timing_are_left_out_and_said(log):
 
 @pytest.mark.parametrize("prefix", [
     "[rank0]: ", "[0] ", "[1,0]<stdout>:", "0: ", "nccl-test-worker-0: ", "2026-03-01T10:00:00.123Z ",
-    "[2026-03-01 10:00:00] ", "\x1b[36m(pid=42)\x1b[0m ", "pod/nccl-0 | ",
+    "[2026-03-01 10:00:00] ", "\x1b[36m(pid=42)\x1b[0m ", "pod/nccl-0 | ", "\x1b[0;32m",
+    "Mar  1 10:00:00 node-1 job[7]: ",
 ])  # fmt: skip
 def test_prefixes_change_nothing(log, prefix):
     content = text(run("all_reduce", 2, 8))
@@ -186,6 +187,12 @@ def test_rows_on_a_line_with_a_message_are_read_and_said(log):
     found = read_log(log(text(lines)))
     assert places(found) == {("all_reduce", 8, 8): 11}
     assert any("2 rows share a line" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("line", ["Channel 00 02 ring of 8", "srun: 0 0 nodes failed", "12 34 tests passed in 5 s"])
+def test_numbers_and_a_word_are_no_row(log, line):
+    found = read_log(log(text(run("all_reduce", 1, 8), [line])))
+    assert (len(found.rows), found.skipped) == (11, {})
 
 
 def test_rows_that_a_message_runs_through_are_left_out_and_said(log):

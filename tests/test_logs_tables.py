@@ -11,6 +11,7 @@ from comp_comm.calibrate.measurements import GemmRow
 from comp_comm.calibrate.projection import Iteration, project
 from comp_comm.calibrate.readers import read_log
 from comp_comm.calibrate.readers.comms_logger import read_summary
+from comp_comm.calibrate.readers.text import open_source
 from comp_comm.errors import ConfigError
 
 INPUTS = Path(__file__).resolve().parents[2] / "shared" / "cases" / "inputs"
@@ -135,8 +136,11 @@ def summary(calls, heading=HEADING, name="all_reduce", prefix=""):
     return "".join(f"{prefix}{line}\n" for line in lines)
 
 
-def counted(text, devices=8):
-    return [(row["collective"], row["message_bytes"] / MIB, row["calls"]) for row in read_summary(text, "x", devices)]
+def counted(text, devices=8, path=None):
+    if path is not None:
+        path.write_text(text)
+    rows = read_summary(text if path is None else open_source(str(path)), "x", devices)
+    return [(row["collective"], row["message_bytes"] / MIB, row["calls"]) for row in rows]
 
 
 @pytest.mark.parametrize("text", [
@@ -144,10 +148,11 @@ def counted(text, devices=8):
     summary(160) + "____\nBreakdown with straggler effect\n----\n" + summary(160, STRAGGLER),
     summary(160, name="all_reduce | [Caller Func: _reduce_grads]"),
     summary(160, prefix="[2026-03-01] [INFO] [Rank 0] "),
+    summary(160, prefix="0: "), summary(160, prefix="[1,0]<stdout>:"), summary(160, prefix="\x1b[32m"),
     summary(160) + "some_function\nall_gather\n[INFO] step 7\n", "    " + summary(160),
 ])  # fmt: skip
-def test_a_summary_is_of_all_calls_so_far(text):
-    assert counted(text) == [("all_reduce", 80.0, 160.0)]
+def test_a_summary_is_of_all_calls_so_far(text, tmp_path):
+    assert counted(text, path=tmp_path / "run.log") == [("all_reduce", 80.0, 160.0)]
 
 
 def test_several_summaries_are_said(tmp_path):

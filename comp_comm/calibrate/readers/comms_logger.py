@@ -17,7 +17,8 @@ from comp_comm.calibrate.readers.text import LogSource, refuse
 Record = dict[str, Any]
 
 HEADING = re.compile(r"Comm\.? ?Op {1,60}Message Size {1,60}Count {1,60}(Total \w{1,20})", re.IGNORECASE)
-NAME = re.compile(r"([a-z][a-z0-9_]{1,60})(?: {1,8}\| {1,8}\[Caller Func: [^\]]{0,200}\])?$")
+NAME = re.compile(r"[a-z][a-z0-9_]{1,60}$")
+CALLER = " | [Caller Func"  # follows a name where more is logged
 SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([KMGTPEZY]?)B$")
 FACTORS = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40, "P": 2.0**50, "E": 2.0**60}
 COUNT, NUMBER = re.compile(r"[0-9]{1,15}$"), re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,6})?$")
@@ -135,11 +136,16 @@ def _summaries(file: str, lines: Iterable[tuple[int, str]]) -> list[Summary]:
 
 
 def _name(line: str) -> str:
-    """Return the operation's name that a line is, whatever prefix it has; nothing where it is none."""
-    text = line.rsplit("] ", 1)[-1].strip() if "Caller Func" not in line else line.strip()
-    text = text if text[:1] != "[" else text.rpartition("] ")[2]
-    named = NAME.match(text) if len(text) < 300 else None
-    return named.group(1) if named and (named.group(1) in COLLECTIVES or "_" in named.group(1)) else ""
+    """Return the operation's name that a line is, whatever prefix it has; nothing where it is none.
+
+    >>> _name("[2026-03-01] [INFO] all_reduce"), _name("0: broadcast | [Caller Func: f]"), _name("now all_reduce")
+    ('all_reduce', 'broadcast', '')
+    """
+    words = line.split(CALLER, 1)[0].split() if len(line) < 400 else []
+    if not words or (len(words) > 1 and words[-2][-1] not in ":]>|"):
+        return ""
+    word = words[-1][max(words[-1].rfind(mark) for mark in ":]>|") + 1 :]
+    return word if NAME.match(word) and (word in COLLECTIVES or "_" in word) else ""
 
 
 def _row(line: str) -> tuple[float, float, float] | None:

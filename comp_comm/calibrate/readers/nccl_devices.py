@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from comp_comm.calibrate.readers.nccl_lines import Cells, Rank, Side
+from comp_comm.calibrate.readers.nccl_lines import WIDTHS, Cells, Rank, Side
 
-WIDTHS = {"int8": 1, "uint8": 1, "char": 1, "half": 2, "bfloat16": 2, "float": 4, "double": 8, "int": 4, "int32": 4,
-          "uint32": 4, "int64": 8, "uint64": 8, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}  # fmt: skip
 SHARING = ("all_gather", "reduce_scatter", "all_to_all")  # their bus factor is (n - 1) / n, their count one share's
 MOST_OF_A_HOST = 16  # devices: no server has more
 LEAST_BANDWIDTH = 0.05  # GB/s below which two decimals say too little

@@ -19,6 +19,9 @@ RANK = re.compile(
 PROGRAM = re.compile(r"_perf(?:_mpi)?(?![A-Za-z0-9])")
 NAME_BEFORE = re.compile(r"[A-Za-z_]+$")
 OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d{1,18})")
+# Number formats, and the bytes of one number.
+WIDTHS = {"int8": 1, "uint8": 1, "char": 1, "half": 2, "bfloat16": 2, "float": 4, "double": 8, "int": 4, "int32": 4,
+          "uint32": 4, "int64": 8, "uint64": 8, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}  # fmt: skip
 TIMES = ("time", "cputime")
 CHECKS = ("#wrong", "error")  # columns that some versions leave out of their rows
 AGREE = 0.02  # how far size over time may be from the bandwidth, beyond rounding
@@ -166,9 +169,14 @@ def row_of(line: str, number: int, header: Header) -> Cells | None:
     root = -1
     if "root" in header.before and len(rest) > header.width and re.fullmatch(r"-?\d{1,9}", rest[0]):
         root, rest = int(rest[0]), rest[1:]
-    sides, used = _sides(header, rest, size)
-    if not sides:
-        raise CutError
+    try:
+        sides, used = _sides(header, rest, size)
+        if not sides:
+            raise CutError
+    except CutError:
+        if words[start + 2] in WIDTHS:
+            raise
+        return None  # two numbers and a word, of something else
     glued = words[start].removesuffix(str(_last_digits(words[start])))
     mixed = start > 3 or _is_text(rest[used:]) or (glued != "" and not glued.endswith(GLUE))
     return Cells(number, size, count, words[start + 2], operation, root, sides, mixed)

@@ -32,6 +32,7 @@ ALWAYS_UNPACKED = 2**26
 CHUNK = 2**18
 UNREADABLE, READABLE = "\ufffd", 100  # what stands for a byte that is no text, and how many others each must have
 MAX_DIGITS = 40
+COLOURS = re.compile(r"\x1b\[[0-9;]{0,40}[A-Za-z]")  # of a terminal, where a log was one's
 # Above what any log counts: sizes as bytes, seconds of everything that ran.
 MOST = 2.0**53
 MOST_SECONDS = 1e6
@@ -135,6 +136,8 @@ class LogSource:
     def _pieces(self, number: int, line: str) -> Iterator[tuple[int, str]]:
         if len(line) > MAX_LINE:
             raise refuse(self.file, f"has a line of more than {MAX_LINE:,} characters; {KINDS}", number)
+        if "\x1b" in line:
+            line = COLOURS.sub("", line)
         if "\r" not in line:
             yield number, line
             return
