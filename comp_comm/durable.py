@@ -8,6 +8,7 @@ are never followed to a file that we name ourselves.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import tempfile
@@ -36,10 +37,11 @@ class TakenError(OSError):
 
 def resolved(path: str | Path) -> Path:
     """Return the file that a path leads to. Raises ``ConfigError`` for a link that leads to itself."""
-    try:
-        return Path(path).resolve()
-    except (OSError, RuntimeError):  # the latter before Python 3.13
-        raise ConfigError(f"{path}: is a symbolic link that leads nowhere but to itself") from None
+    with contextlib.suppress(OSError, RuntimeError):  # raised for such a link before Python 3.13
+        target = Path(path).resolve()
+        if not target.is_symlink():
+            return target
+    raise ConfigError(f"{path}: is a symbolic link that leads nowhere but to itself")
 
 
 def write_all(file: BinaryIO, content: bytes) -> None:
@@ -50,13 +52,21 @@ def write_all(file: BinaryIO, content: bytes) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """See to it that what a folder says of a file is on the disk."""
-    if os.name == "posix":  # elsewhere a folder cannot be opened
-        folder = os.open(path.resolve().parent, os.O_RDONLY)
+    """See to it that what a folder says of a file is on the disk, where a folder can be opened."""
+    folder = _opened_folder(path.resolve().parent)
+    if folder is not None:
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _opened_folder(folder: Path) -> int | None:
+    if os.name != "posix":
+        return None
+    with contextlib.suppress(PermissionError):  # one may write into a folder that one may not list
+        return os.open(folder, os.O_RDONLY)
+    return None
 
 
 def sync_file(path: Path) -> None:
@@ -71,8 +81,9 @@ def lock(file: BinaryIO) -> None:
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise TakenError from None
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):  # else: a file system without locks
+            raise TakenError from None
 
 
 def open_locked(path: Path, like: Path | None = None) -> BinaryIO:
@@ -91,6 +102,8 @@ def open_locked(path: Path, like: Path | None = None) -> BinaryIO:
     try:
         lock(file)
         there = os.stat(path, follow_symlinks=False)
+        if not stat.S_ISREG(there.st_mode):
+            raise ConfigError(f"{path}: is no file; remove it")
         if LOCKS and not os.path.samestat(os.fstat(file.fileno()), there):  # it has just taken its place
             raise TakenError
         if like is not None:
@@ -158,10 +171,10 @@ def _prefix(target: Path) -> str:
 @contextmanager
 def _folder_locked(target: Path) -> Iterator[None]:
     """Keep other processes from making, or clearing away, files beside a target."""
-    if fcntl is None:
+    folder = None if fcntl is None else _opened_folder(target.parent)
+    if folder is None:
         yield
         return
-    folder = os.open(target.parent, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # a file system without locks: nothing is cleared away there
             fcntl.flock(folder, fcntl.LOCK_EX)
@@ -172,10 +185,11 @@ def _folder_locked(target: Path) -> Iterator[None]:
 
 def _remove_stale(target: Path) -> None:
     """Remove what killed runs left beside a target: those files of ours that nobody has locked."""
-    if fcntl is None:
-        return
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = os.listdir(target.parent) if fcntl is not None else []
     prefix = _prefix(target)
-    for name in os.listdir(target.parent):
+    for name in names:
         if not (name.startswith(prefix) and name.endswith(SUFFIX)):
             continue
         with contextlib.suppress(OSError):
