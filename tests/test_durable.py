@@ -177,7 +177,7 @@ def test_the_old_answer_or_the_new_one_at_every_call_to_the_disk(small, monkeypa
     new = (folder / "rows").read_bytes()
     last, moments = 0, 0
     while True:
-        last += 1 if last < 40 else 5
+        last += 1 if last < 30 else 4
         fresh(folder, old, link)
         with monkeypatch.context() as patch:
             disk = Disk(folder, patch, last, power)
