@@ -25,15 +25,15 @@ def relative_errors(sample: Sample, predicted: Array) -> Array:
 def predictions(profile: Profile, precision: str, samples: Sequence[Sample], timing: str | None = None) -> list[Array]:
     """Return what a profile predicts for each sample. Raises ``ConfigError`` where a number it needs is blank."""
     hardware = profile.hardware(precision, timing)
-    found = [sample.predict(hardware) for sample in samples]
-    for sample, seconds in zip(samples, found, strict=True):
+    predicted = [sample.predict(hardware) for sample in samples]
+    for sample, seconds in zip(samples, predicted, strict=True):
         if not np.all(np.isfinite(seconds)):
             name = sample.collective or sample.operator
             raise ConfigError(
                 f"{profile.name} cannot time {name}: a number of its timing or network that some row needs is blank or "
                 "missing (compcomm hardware show)"
             )
-    return found
+    return predicted
 
 
 def error_rows(samples: Sequence[Sample], errors: Sequence[Array]) -> list[Record]:
@@ -46,14 +46,14 @@ def errors_by_size(
     samples: Sequence[Sample], errors: Sequence[Array], kept: Sequence[NDArray[np.bool_]]
 ) -> list[Record]:
     """Return a record for each operator, collective and group of sizes that has rows."""
-    found = []
+    records = []
     for sample, error, rows in zip(samples, errors, kept, strict=True):
         for name, mask in sample.sizes.items():
             chosen = mask[rows]
             if chosen.any():
                 first = {"operator": sample.operator, "collective": sample.collective or None, "size": name}
-                found.append(_record(first, error[chosen]))
-    return found
+                records.append(_record(first, error[chosen]))
+    return records
 
 
 def _record(first: Record, errors: Array) -> Record:

@@ -134,7 +134,7 @@ def _fit_operator(result: Fit, task: Task, candidates: Sequence[Parameter]) -> N
     result.values |= {key: Fitted(value, 2**0.25, "collective") for key, value in fixed.items()}
     result.left |= {key: why for key, why in reasons.items() if key not in result.values}
     result.left |= {p.key: "the rows are no better with it" for p in extras if p.key not in result.values}
-    result.profile = with_numbers(result.profile, {key: found.value for key, found in result.values.items()})
+    result.profile = with_numbers(result.profile, {key: fitted.value for key, fitted in result.values.items()})
 
 
 def _solve(task: Task, used: Sequence[Parameter], fixed: dict[str, float], start: Array | None = None) -> Solution:
@@ -199,26 +199,26 @@ def _with_extras(
 ) -> tuple[Solution, list[Parameter], dict[str, float]] | None:
     """Return the fit with further numbers, where they lessen the cost by more than chance would; else None."""
     rows = len(plain.residuals)
-    every = [*used, *extras]
-    sizes = _switches(task, every)
-    if not used or (not extras and len(sizes) == 1) or rows < ROWS_PER_PARAMETER * (len(every) + 1):
+    candidates = [*used, *extras]
+    sizes = _switches(task, candidates)
+    if not used or (not extras and len(sizes) == 1) or rows < ROWS_PER_PARAMETER * (len(candidates) + 1):
         return None
     start = np.concatenate([plain.x, np.log([p.start for p in extras])])
-    tried = [(_solve(task, every, fixed, start), fixed) for fixed in sizes]
+    tried = [(_solve(task, candidates, fixed, start), fixed) for fixed in sizes]
     best, fixed = min(tried, key=lambda item: item[0].cost)
     wide = spreads(best)
-    kept = [p for p, width in zip(every, wide, strict=True) if p in used or width <= TOO_WIDE]
-    if len(kept) < len(every):
-        places = [every.index(p) for p in kept]
+    kept = [p for p, width in zip(candidates, wide, strict=True) if p in used or width <= TOO_WIDE]
+    if len(kept) < len(candidates):
+        places = [candidates.index(p) for p in kept]
         best = _solve(task, kept, fixed, best.x[places])
     added = len(kept) - len(used) + len(fixed)
     return (best, kept, fixed) if added and _better(best, plain, added) else None
 
 
-def _switches(task: Task, every: Sequence[Parameter]) -> list[dict[str, float]]:
+def _switches(task: Task, candidates: Sequence[Parameter]) -> list[dict[str, float]]:
     """Return the sizes to try at which groups in a domain change protocol; the first is the profile's own."""
     inner = f"network.{task.profile.tiers[0]}"
-    if not any(p.key == f"{inner}.bulk_latency" for p in every):
+    if not any(p.key == f"{inner}.bulk_latency" for p in candidates):
         return [{}]
     pairs = zip(task.samples, task.masks, strict=True)
     inside = any(bool((sample.sizes[">= 1 MiB in a domain"] & mask).any()) for sample, mask in pairs)
@@ -231,31 +231,31 @@ def split(samples: Sequence[Sample], share: float, seed: int) -> list[NDArray[np
     return [chance.random(len(sample.seconds)) < share for sample in samples]
 
 
-def held_out(found: Fit, precision: str, samples: Sequence[Sample], seed: int, folds: int = FOLDS) -> list[Array]:
+def held_out(fit: Fit, precision: str, samples: Sequence[Sample], seed: int, folds: int = FOLDS) -> list[Array]:
     """Return predictions of every row by a fit of the same numbers that did not see it.
 
     Each fold is left out of one fit. Which numbers are fitted, and the size at which a protocol changes, are those of
-    ``found``; their values are found anew.
+    ``fit``; their values are found anew.
     """
     chance = np.random.default_rng(seed)
     places = [chance.permutation(len(sample.seconds)) % folds for sample in samples]
     predicted = [np.full(len(sample.seconds), np.nan) for sample in samples]
     for fold in range(folds):
-        again = refitted(found, precision, samples, [place != fold for place in places]).hardware(precision)
+        again = refitted(fit, precision, samples, [place != fold for place in places]).hardware(precision)
         for sample, place, values in zip(samples, places, predicted, strict=True):
             values[place == fold] = sample.predict(again)[place == fold]
     return predicted
 
 
-def refitted(found: Fit, precision: str, samples: Sequence[Sample], masks: Sequence[NDArray[np.bool_]]) -> Profile:
+def refitted(fit: Fit, precision: str, samples: Sequence[Sample], masks: Sequence[NDArray[np.bool_]]) -> Profile:
     """Return the profile with the numbers of a fit found anew, from other rows, each operator's from its own."""
     numbers: dict[str, float] = {}
     for operator in dict.fromkeys(sample.operator for sample in samples):
         chosen = [(s, s.fitted & mask) for s, mask in zip(samples, masks, strict=True) if s.operator == operator]
-        task = Task(found.profile, precision, [s for s, _ in chosen], [mask for _, mask in chosen])
-        used = [p for p in found.used if p.key in found.values and p in _candidates(found.profile, operator, task)]
+        task = Task(fit.profile, precision, [s for s, _ in chosen], [mask for _, mask in chosen])
+        used = [p for p in fit.used if p.key in fit.values and p in _candidates(fit.profile, operator, task)]
         if used and len(task.measured) > len(used):
-            start = np.log([found.values[p.key].value for p in used])
+            start = np.log([fit.values[p.key].value for p in used])
             solution = _solve(task, used, {}, start)
             numbers |= {p.key: float(np.exp(x)) for p, x in zip(used, solution.x, strict=True)}
-    return with_numbers(found.profile, numbers)
+    return with_numbers(fit.profile, numbers)

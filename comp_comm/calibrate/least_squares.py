@@ -53,11 +53,11 @@ def minimise(predict: Predict, measured: Array, start: Array, low: Array, high: 
     cost, damping = cost_of(residuals), 1e-2
     slopes = _slopes(predict, x, target, residuals, high)
     for _ in range(ROUNDS):
-        found = _step(predict, target, x, residuals, slopes, cost, damping, low, high)
-        if found is None:
+        step = _step(predict, target, x, residuals, slopes, cost, damping, low, high)
+        if step is None:
             break
-        gained = cost - found[2]
-        x, residuals, cost, damping = found
+        gained = cost - step[2]
+        x, residuals, cost, damping = step
         slopes = _slopes(predict, x, target, residuals, high)
         if gained < 1e-7 * cost:
             break
@@ -111,9 +111,9 @@ def spreads(solution: Solution) -> Array:
     freedom = max(len(residuals) - slopes.shape[1], 1)
     variance = float(np.sum(np.minimum(np.abs(residuals), 3 * CORNER) ** 2)) / freedom
     known = np.sqrt(np.mean(slopes**2, axis=0)) > 1e-6
-    found = np.full(slopes.shape[1], np.inf)
+    errors = np.full(slopes.shape[1], np.inf)
     if known.any():
         matrix = slopes[:, known].T @ slopes[:, known]
         inverse = np.linalg.pinv(matrix + 1e-12 * np.eye(len(matrix)) * np.trace(matrix))
-        found[known] = np.sqrt(np.maximum(np.diag(inverse), 0) * variance)
-    return found
+        errors[known] = np.sqrt(np.maximum(np.diag(inverse), 0) * variance)
+    return errors

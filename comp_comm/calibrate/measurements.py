@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 OPERATORS = ("gemm", "attention", "elementwise", "collective", "other")
 
@@ -50,14 +50,32 @@ class ElementwiseRow(Measured):
     columns: int = 0
 
 
+class Placement(NamedTuple):
+    """Where the devices of a run were, and what they reached.
+
+    They are on ``hosts`` (0 where it is not said), every ``stride``-th rank of all, ``groups`` of them at once; at its
+    ``largest`` message the run had ``rate`` bytes/s on the bus, as nccl-tests counts.
+    """
+
+    hosts: int = 0
+    stride: int = 1
+    groups: int = 1
+    rate: float = 0.0
+    largest: int = 0
+
+
+UNPLACED = Placement()
+
+
 @dataclass(frozen=True)
 class CollectiveRow(Measured):
-    """A collective of ``size`` bytes as nccl-tests counts; ``per_node`` devices of a node, 0 where it is not said."""
+    """A collective of ``size`` bytes as nccl-tests counts; ``per_node`` devices of a host, 0 where it is not said."""
 
     kind: str = ""
     size: int = 0
     devices: int = 0
     per_node: int = 0
+    place: Placement = field(default=UNPLACED, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -92,8 +110,8 @@ class Log:
         >>> Log("a.csv", "GEMM table", [GemmRow(1e-3, m=1, n=1, k=1)], Counter({"no time": 2})).summary()
         'a.csv: GEMM table, 1 row (1 gemm); skipped 2: no time'
         """
-        found = Counter(operator_of(row) for row in self.rows)
-        parts = ", ".join(f"{count:,} {name}" for name, count in found.items())
+        counts = Counter(operator_of(row) for row in self.rows)
+        parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
         text = f"{self.file}: {self.kind}, {len(self.rows):,} row{'s' * (len(self.rows) != 1)}"
         text += f" ({parts})" if parts else ""
         why = "; ".join(f"{count:,}: {reason}" for reason, count in self.skipped.items())

@@ -82,22 +82,22 @@ def collective_parameters(profile: Profile, inside: bool, across: bool) -> tuple
     """
     inner, *outer = profile.tiers
     key = f"network.{inner}"
-    found = []
+    parameters = []
     if inside:
-        found += [
+        parameters += [
             Parameter("timing.collective_latency", 1 * US, 20_000 * US, 9 * US),
             Parameter(f"{key}.efficiency", 0.05, 1.0, 0.77),
             Parameter(f"{key}.latency", 0.01 * US, 20 * US, 0.8 * US),
         ]
-        found.append(Parameter("timing.own_shard", 0.02, 1.0, 0.4))
+        parameters.append(Parameter("timing.own_shard", 0.02, 1.0, 0.4))
         if profile.value(f"{key}.reduction", 0.0) > 0:
-            found.append(Parameter(f"{key}.reduction", 0.1, 1.0, 0.6))
-            found.append(Parameter(f"{key}.reduction_latency", 1 * US, 200 * US, 25 * US))
-        found.append(Parameter(f"{key}.bulk_latency", 0.1 * US, 100 * US, 8 * US, extra=True))
-        found.append(Parameter(f"{key}.eager", 0.1, 50.0, 4.0, extra=True))
+            parameters.append(Parameter(f"{key}.reduction", 0.1, 1.0, 0.6))
+            parameters.append(Parameter(f"{key}.reduction_latency", 1 * US, 200 * US, 25 * US))
+        parameters.append(Parameter(f"{key}.bulk_latency", 0.1 * US, 100 * US, 8 * US, extra=True))
+        parameters.append(Parameter(f"{key}.eager", 0.1, 50.0, 4.0, extra=True))
     if across and outer:
         key = f"network.{outer[0]}"
-        found += [
+        parameters += [
             Parameter(f"{key}.efficiency", 0.05, 1.0, 0.85),
             Parameter(f"{key}.latency", 0.1 * US, 200 * US, 5 * US),
             Parameter(f"{key}.entry_latency", 0.5 * US, 1000 * US, ENTRY_LATENCY),
@@ -109,7 +109,7 @@ def collective_parameters(profile: Profile, inside: bool, across: bool) -> tuple
             Parameter(f"{key}.chunk_latency", 1 * US, 500 * US, 15 * US, extra=True),
             Parameter(f"{key}.chunk_size", 1e3, 10e6, 50e3, extra=True),
         ]
-    return tuple(found)
+    return tuple(parameters)
 
 
 def start_of(profile: Profile, parameter: Parameter) -> float:

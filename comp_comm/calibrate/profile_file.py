@@ -10,7 +10,8 @@ from typing import Any
 
 from comp_comm.calibrate.fit import Fit
 from comp_comm.configs import catalogue
-from comp_comm.hardware.profile import Number, Profile
+from comp_comm.hardware.profile import Number
+from comp_comm.printable import visible
 from comp_comm.units import UNITS, format_quantity
 
 Record = dict[str, Any]
@@ -30,8 +31,8 @@ def profile_text(fit: Fit, extends: str, path: str, sources: Mapping[str, str], 
     lines += [f"  {name}: {{text: {_text(source)}, date: {_text(date)}}}" for name, source in sources.items()]
     tiers: dict[str, list[str]] = {}
     timing = []
-    for key, found in fit.values.items():
-        words = f"value: {shown(fit.profile.numbers[key])}, source: {found.operator}, certainty: calibrated"
+    for key, fitted in fit.values.items():
+        words = f"value: {shown(fit.profile.numbers[key])}, source: {fitted.operator}, certainty: calibrated"
         line = f"{key.rsplit('.', 1)[-1]}: {{{words}}}"
         if key.startswith("timing."):
             timing.append(f"  {line}")
@@ -67,29 +68,24 @@ def source_texts(logs: Sequence[str], rows: Sequence[Record], how: str) -> dict[
     {'gemm': 'compcomm calibrate on b.csv: 9 gemm, mean error 5.0 %, 90th percentile 10.0 % (held out)'}
     """
     names = ", ".join(Path(log).name for log in logs)
-    found = {}
+    texts = {}
     for operator in dict.fromkeys(row["operator"] for row in rows):
         what = "; ".join(
             f"{row['n']:,} {row['collective'] or operator}, mean error {100 * row['mean_abs_error']:.1f} %, "
             f"90th percentile {100 * row['p90_abs_error']:.1f} %"
             for row in rows if row["operator"] == operator
         )  # fmt: skip
-        found[operator] = f"compcomm calibrate on {names}: {what} ({how})"
-    return found
+        texts[operator] = f"compcomm calibrate on {names}: {what} ({how})"
+    return texts
 
 
 def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(visible(value), ensure_ascii=False)
 
 
 def _reference(extends: str, path: str) -> str:
     """Return how a file at ``path`` names the profile it extends: by its name, or by a path from its own folder."""
     if extends in catalogue.names("hardware"):
         return extends
-    here = Path(path).resolve().parent
-    return os.path.relpath(Path(extends).resolve(), here).replace(os.sep, "/") if Path(extends).exists() else extends
-
-
-def profile_domain(profile: Profile) -> float:
-    """Return the devices of a profile's innermost domain."""
-    return profile.value(f"network.{profile.tiers[0]}.domain", float("inf"))
+    folder = Path(path).resolve().parent
+    return os.path.relpath(Path(extends).resolve(), folder).replace(os.sep, "/") if Path(extends).exists() else extends

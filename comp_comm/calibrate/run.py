@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from comp_comm.calibrate.check import error_rows, errors_by_size, predictions, relative_errors
 from comp_comm.calibrate.fit import FOLDS, Fit, fit_profile, held_out, split
 from comp_comm.calibrate.measurements import OPERATORS, Log, operator_of
-from comp_comm.calibrate.profile_file import profile_domain
+from comp_comm.calibrate.placement import tiers_of
 from comp_comm.calibrate.samples import HALVES, Sample, make_samples
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError, one_of
@@ -42,15 +42,15 @@ class Calibration:
 
     def meta(self) -> Record:
         """Return what the answer says of itself: the profile, how errors were found, and the fitted numbers."""
-        found: Record = {"hardware": self.profile.name, "precision": self.precision, "errors": self.how}
+        about: Record = {"hardware": self.profile.name, "precision": self.precision, "errors": self.how}
         if self.fit is not None:
-            found["fitted"] = {
+            about["fitted"] = {
                 key: {"value": float(f"{number.value:.6g}"), "unit": _unit(self.fit.profile, key),
                       "within_factor": round(number.within, 4) if np.isfinite(number.within) else None}
                 for key, number in self.fit.values.items()
             }  # fmt: skip
-            found["left"] = dict(self.fit.left)
-        return found
+            about["left"] = dict(self.fit.left)
+        return about
 
 
 def _unit(profile: Profile, key: str) -> str:
@@ -91,21 +91,21 @@ def calibrate_logs(
     profile = load_profile(extends)
     precision = choose_precision(profile, precision)
     samples, notes = _samples(logs, profile, precision, operators)
-    every = [np.ones(len(sample.seconds), np.bool_) for sample in samples]
-    masks = every if train is None else split(samples, train, seed)
+    all_rows = [np.ones(len(sample.seconds), np.bool_) for sample in samples]
+    masks = all_rows if train is None else split(samples, train, seed)
     fit = fit_profile(profile, precision, samples, masks)
     if not fit.values:
         why = "\n".join(f"  {key}: {reason}" for key, reason in fit.left.items())
         raise ConfigError(f"the logs do not say enough to fit anything:\n{why}")
     if train is None:
-        predicted, kept = held_out(fit, precision, samples, seed), every
+        predicted, kept = held_out(fit, precision, samples, seed), all_rows
         how = f"held out: each row predicted by a fit without its part, one of {FOLDS}"
     else:
         predicted, kept = predictions(fit.profile, precision, samples), [~mask for mask in masks]
         how = f"held out: fitted on {100 * train:g} % of the rows, errors of the others"
-    found = _calibration(profile, precision, samples, predicted, kept, how, [*notes, *_at_bounds(fit)])
-    found.fit = fit
-    return found
+    calibration = _calibration(profile, precision, samples, predicted, kept, how, [*notes, *_at_bounds(fit)])
+    calibration.fit = fit
+    return calibration
 
 
 def _at_bounds(fit: Fit) -> list[str]:
@@ -129,9 +129,11 @@ def _samples(
         raise ConfigError(f"--operator: there is no '{unknown[0]}' ({one_of(OPERATORS)})")
     rows = [row for log in logs for row in log.rows]
     chosen = [row for row in rows if not operators or operator_of(row) in operators]
-    samples, left = make_samples(chosen, precision, profile_domain(profile))
+    notes: list[str] = []
+    tiers = tiers_of(profile)
+    samples, left = make_samples(chosen, precision, tiers.domain, tiers, notes)
     left += Counter({"rows of other operators (--operator)": len(rows) - len(chosen)})
-    notes = [f"left out {count:,}: {reason}" for reason, count in (+left).items()]
+    notes += [f"left out {count:,}: {reason}" for reason, count in (+left).items()]
     if not samples:
         raise ConfigError("no row of the logs can be predicted: " + ("; ".join(notes) or "there are none"))
     return samples, notes
@@ -146,14 +148,14 @@ def _calibration(
     return Calibration(profile, precision, rows, by_size, samples, predicted, kept, how, notes=notes)
 
 
-def number_rows(found: Calibration) -> list[Record]:
+def number_rows(calibration: Calibration) -> list[Record]:
     """Return the fitted numbers for people: what it was, what it is, and how well it is known."""
-    if found.fit is None:
+    if calibration.fit is None:
         return []
     rows = []
-    for key, number in found.fit.values.items():
-        kind = found.fit.profile.numbers[key].kind
-        before = found.profile.value(key)
+    for key, number in calibration.fit.values.items():
+        kind = calibration.fit.profile.numbers[key].kind
+        before = calibration.profile.value(key)
         rows.append({"number": key, "before": _shown(before, kind), "fitted": _shown(number.value, kind),
                      "within": f"x{number.within:.2f}" if np.isfinite(number.within) else None})  # fmt: skip
     return rows
@@ -172,10 +174,10 @@ def select(text: Sequence[str]) -> dict[str, list[str]]:
     >>> select(["gpu=MI210", "op=softmax", "op=layernorm"])
     {'gpu': ['MI210'], 'op': ['softmax', 'layernorm']}
     """
-    found: dict[str, list[str]] = {}
+    values_of: dict[str, list[str]] = {}
     for item in text:
         name, sign, value = item.partition("=")
         if not sign or not name.strip():
             raise ConfigError(f"--only {item}: write COLUMN=VALUE, for instance gpu=MI210")
-        found.setdefault(name.strip().lower(), []).append(value)
-    return found
+        values_of.setdefault(name.strip().lower(), []).append(value)
+    return values_of

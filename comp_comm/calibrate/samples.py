@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.calibrate.measurements import AttentionRow, CollectiveRow, ElementwiseRow, GemmRow, KernelTime, Row
+from comp_comm.calibrate.placement import DomainTiers, place_rows
 from comp_comm.choices import AttentionKernel, Precision
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, to_float
@@ -53,11 +54,20 @@ class Sample:
     magnitude: Array
 
 
-def make_samples(rows: Iterable[Row], precision: str, domain: float) -> tuple[list[Sample], Counter[str]]:
-    """Return the rows as samples for a profile whose innermost domain has ``domain`` devices, and what was left out."""
+def make_samples(
+    rows: Iterable[Row], precision: str, domain: float, tiers: DomainTiers | None = None, notes: list[str] | None = None
+) -> tuple[list[Sample], Counter[str]]:
+    """Return the rows as samples for a profile whose innermost domain has ``domain`` devices, and what was left out.
+
+    ``tiers`` are the bandwidths of its network, which tell where devices were; what to say of that is added to
+    ``notes``.
+    """
     kinds: dict[tuple[str, str], list[Row]] = defaultdict(list)
     left: Counter[str] = Counter()
-    for row in rows:
+    placed, said = place_rows(list(rows), tiers or DomainTiers(domain))
+    if notes is not None:
+        notes += said
+    for row in placed:
         place = _place(row, precision, left)
         if place is not None:
             kinds[place].append(row)
@@ -131,7 +141,7 @@ def _elementwise(name: str, rows: Sequence[Row], domain: float) -> Sample:
     moved = STREAMS[name] * tensor
     sizes = {"< 1 MiB": moved < MIB, "1 to 64 MiB": (moved >= MIB) & (moved < 64 * MIB), ">= 64 MiB": moved >= 64 * MIB}
     kept = (columns <= SOFTMAX_IN_REGISTERS) & (name == "softmax")
-    again, blocks = (np.where(kept, 0.0, whole) for whole in (REREADS.get(name, 0.0) * tensor, count))
+    again, blocks = (np.where(kept, 0.0, numbers) for numbers in (REREADS.get(name, 0.0) * tensor, count))
 
     def predict(hardware: Hardware) -> Array:
         kernels = Kernels(hardware)

@@ -24,6 +24,7 @@ EXAMPLES = (
     "Examples: compcomm calibrate all_reduce.log gemms.csv --extends a100-sxm-80gb -o my-cluster.yaml | "
     "compcomm calibrate --check all_reduce.log --hardware my-cluster.yaml --format json"
 )
+MOST_DEVICES = 10_000_000
 FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
 
 
@@ -42,10 +43,20 @@ FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
               help="Only rows of this operator. May be repeated.")  # fmt: skip
 @click.option("--only", multiple=True, metavar="COLUMN=VALUE", help="Only rows of tables with this value.")
 @click.option("--collective", metavar="NAME", help="What logs of nccl-tests are of, where they do not say.")
-@click.option("--devices", type=click.IntRange(min=2), help="How many devices took part, where logs do not say.")
-@click.option("--gpus-per-node", "per_node", type=click.IntRange(min=1), help="How many of them are on one node.")
+@click.option(
+    "--devices", type=click.IntRange(2, MOST_DEVICES), help="How many devices took part, where logs do not say."
+)
+@click.option(
+    "--gpus-per-node", "per_node", type=click.IntRange(1, MOST_DEVICES), help="How many of them are on one node."
+)
 @click.option("--train", type=float, help="Fit on this share of the rows; errors are of the others.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the draw of rows that are held out.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Of the draw of rows that are held out.",
+)
 @click.option("--date", metavar="YYYY-MM-DD", help="Of the measurements, for the profile. [default: today]")
 @click.option("--timing", "timing", metavar="NAME", help="With --check: a timing preset of the profile.")
 @click.option("--plot", "picture", metavar="FILE", help="Also draw predicted against measured (.png or .svg).")
@@ -64,18 +75,18 @@ def command(logs: tuple[str, ...], path: str | None, form: str | None, check: bo
     read = _read(logs, given)
     chosen = {name: given[name] for name in ("precision", "operators")}
     if check:
-        found = check_logs(read, given["hardware"], timing=given["timing"], **chosen)
+        calibration = check_logs(read, given["hardware"], timing=given["timing"], **chosen)
     else:
-        found = calibrate_logs(read, given["extends"], train=given["train"], seed=given["seed"], **chosen)
-    options.note(found.notes)
+        calibration = calibrate_logs(read, given["extends"], train=given["train"], seed=given["seed"], **chosen)
+    options.note(calibration.notes)
     output.check_not_read(path)
-    options.write(path if check else None, lambda out: _write(out, form, found, read))
+    options.write(path if check else None, lambda out: _write(out, form, calibration, read))
     if path and not check:
-        _save(path, found, given, logs)
+        _save(path, calibration, given, logs)
     if given["picture"]:
         from comp_comm.report.calibration_plot import save_calibration
 
-        save_calibration(given["picture"], found, _meta(found, read))
+        save_calibration(given["picture"], calibration, _meta(calibration, read))
         tell(f"wrote {given['picture']}")
     return 0
 
@@ -103,9 +114,9 @@ def _prepare(path: str | None, form: str | None, check: bool, given: dict[str, A
         return options.prepare(form, path)
     if path is not None and not path.endswith((".yaml", ".yml")):
         raise ConfigError(f"-o {path}: the profile is YAML; the name must end in .yaml (--format is of the errors)")
-    found = options.prepare(form, None)
+    chosen = options.prepare(form, None)
     output.check_writable(path)
-    return found
+    return chosen
 
 
 def _read(logs: Sequence[str], given: dict[str, Any]) -> list[Log]:
@@ -117,38 +128,42 @@ def _read(logs: Sequence[str], given: dict[str, Any]) -> list[Log]:
     return read
 
 
-def _meta(found: Calibration, read: Sequence[Log]) -> dict[str, Any]:
+def _meta(calibration: Calibration, read: Sequence[Log]) -> dict[str, Any]:
     logs = [{"file": log.file, "kind": log.kind, "rows": len(log.rows), "skipped": dict(log.skipped)} for log in read]
-    return basic_meta("calibrate", **found.meta(), logs=logs, profile_sha256=found.profile.sha256)
+    return basic_meta("calibrate", **calibration.meta(), logs=logs, profile_sha256=calibration.profile.sha256)
 
 
-def _write(out: IO[str], form: str, found: Calibration, read: Sequence[Log]) -> None:
+def _write(out: IO[str], form: str, calibration: Calibration, read: Sequence[Log]) -> None:
     if form in machine.WRITERS:
-        columns = list(found.rows[0])
-        ending = {"by_size": found.by_size}
-        machine.WRITERS[form](out, [machine.as_columns(found.rows)], columns, _meta(found, read), lambda: ending)
+        columns = list(calibration.rows[0])
+        ending = {"by_size": calibration.by_size}
+        machine.WRITERS[form](
+            out, [machine.as_columns(calibration.rows)], columns, _meta(calibration, read), lambda: ending
+        )
         return
-    name = found.profile.name
-    table.write_line(out, f"{name}: predicted over measured seconds, less 1; {found.how}", form)
+    name = calibration.profile.name
+    table.write_line(out, f"{name}: predicted over measured seconds, less 1; {calibration.how}", form)
     out.write("\n")
-    for rows in (found.rows, found.by_size):
+    for rows in (calibration.rows, calibration.by_size):
         table.write_records(out, [_percent(row) for row in rows], list(rows[0]), form)
         out.write("\n")
-    numbers = number_rows(found)
-    if found.fit is not None and numbers:
+    numbers = number_rows(calibration)
+    if calibration.fit is not None and numbers:
         table.write_records(out, numbers, list(numbers[0]), form)
-        out.write("\n" + "".join(f"left as it is: {key}: {why}\n" for key, why in found.fit.left.items()))
+        out.write("\n" + "".join(f"left as it is: {key}: {why}\n" for key, why in calibration.fit.left.items()))
 
 
 def _percent(row: dict[str, Any]) -> dict[str, Any]:
     return {name: f"{100 * value:.1f} %" if name in FRACTIONS else value for name, value in row.items()}
 
 
-def _save(path: str, found: Calibration, given: dict[str, Any], logs: Sequence[str]) -> None:
-    if found.fit is None:
+def _save(path: str, calibration: Calibration, given: dict[str, Any], logs: Sequence[str]) -> None:
+    if calibration.fit is None:
         return
     date = given["date"] or datetime.date.today().isoformat()
-    text = profile_text(found.fit, given["extends"], path, source_texts(logs, found.rows, found.how), date)
+    text = profile_text(
+        calibration.fit, given["extends"], path, source_texts(logs, calibration.rows, calibration.how), date
+    )
     with output.open_output(path) as out:
         out.write(text)
     tell(f"wrote {path}")

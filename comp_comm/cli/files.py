@@ -9,16 +9,18 @@ from typing import IO, Any
 
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
+from comp_comm.durable import resolved
 from comp_comm.errors import InfeasibleError
+from comp_comm.printable import SPREADSHEET
 from comp_comm.report import output
 from comp_comm.report.pieces import Form, form_of
 from comp_comm.sweep.engine import block_count
-from comp_comm.sweep.parallel import Piece, pieces
+from comp_comm.sweep.parallel import pieces
 from comp_comm.sweep.plan import Plan
 from comp_comm.sweep.result import identity as version
 from comp_comm.sweep.result import meta
 from comp_comm.sweep.resume import RowFile
-from comp_comm.sweep.stream import Stream
+from comp_comm.sweep.stream import Piece, Stream
 
 PARQUET = "parquet"
 
@@ -54,12 +56,12 @@ def write_parquet(
     from comp_comm.report import parquet
 
     about = form_of(form, stream.wanted, meta(plan))
-    with output.open_whole(path) as target:
+    with output.open_whole(path, lambda: stream.interrupted) as target:
         with progress:
             parquet.write_blocks(target, about.heading, (about.encode(block) for block in stream))
         progress.finish()
         stream.check()
-    return options.keep_partial(path) if stream.interrupted else 0
+    return options.ended(path, stream.interrupted)
 
 
 def identity(plan: Plan, wanted: tuple[str, ...]) -> dict[str, Any]:
@@ -73,8 +75,10 @@ def resume_rows(
     plan: Plan, stream: Stream, path: str, form: str, progress: options.Progress, executor: Executor | None
 ) -> int:
     """Write rows beside a manifest of them, after those that are there; return the exit code."""
-    about, target = form_of(form, stream.wanted, meta(plan)), Path(path).resolve()
+    about, target = form_of(form, stream.wanted, meta(plan)), resolved(path)
     known = {**identity(plan, tuple(stream.wanted)), "format": form}
+    if SPREADSHEET.get():
+        known["spreadsheet"] = True
     rows = RowFile(target, Path(output.partial_path(str(target))), known, about.heading)
     if rows.finished:
         rows.discard()

@@ -14,6 +14,7 @@ import click
 import comp_comm
 from comp_comm.cli.speech import tell
 from comp_comm.errors import CompcommError, nearest
+from comp_comm.printable import SPREADSHEET
 
 # Module and short help of each command: read without importing any of them, so that --help is fast.
 COMMANDS = {
@@ -96,6 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; every error a user can cause is one message on stderr."""
+    SPREADSHEET.set(False)
     try:
         result: Any = cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
     except CompcommError as error:

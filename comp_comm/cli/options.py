@@ -8,7 +8,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import click
@@ -20,17 +19,24 @@ from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.costmodels import MODELS
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
+from comp_comm.printable import SPREADSHEET
 from comp_comm.report import output
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 INTERRUPTED = 130
+SPREADSHEET_HELP = "In CSV, put an apostrophe before text that a spreadsheet would run (=, +, -, @ first)."
+
+
+def _mark_formulas(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    SPREADSHEET.set(value)
 
 
 def format_options(command: Command, more: Sequence[str] = ()) -> Command:
-    """Add ``--format`` and ``-o`` to a command; ``more`` are formats of its own."""
+    """Add ``--format``, ``-o`` and ``--spreadsheet`` to a command; ``more`` are formats of its own."""
     file_help = "Write to FILE, whole or not at all; the format is its extension's."
     for decorate in (
         click.option("-o", "--output", "path", metavar="FILE", help=file_help),
+        click.option("--spreadsheet", is_flag=True, expose_value=False, callback=_mark_formulas, help=SPREADSHEET_HELP),
         click.option("--format", "form", type=click.Choice([*output.FORMATS, *more]), help="[default: table]"),
     ):
         command = decorate(command)
@@ -157,25 +163,31 @@ class Progress:
             tell("")
 
 
-def write(path: str | None, writer: Callable[[IO[str]], None], interrupted: Callable[[], bool] = lambda: False) -> int:
+def write(path: str | None, writer: Callable[[IO[str]], None], interrupted: Callable[[], bool] = output.never) -> int:
     """Write an answer to ``path`` or standard output; return the exit code.
 
     An answer that was interrupted goes to ``NAME.partial.EXT`` instead, so that it never passes for a whole one.
     """
-    with output.open_output(path) as out:
+    with output.open_output(path, interrupted) as out:
         writer(out)
-    return keep_partial(path) if interrupted() else 0
+    return ended(path, interrupted())
 
 
-def keep_partial(path: str | None) -> int:
-    """Give an interrupted answer, already written, a name that says so; return the exit code."""
-    if path is None or path == "-" or output.is_special(path):
-        tell("interrupted: what was done is above")
-        return INTERRUPTED
-    partial = output.partial_path(path)
-    Path(path).replace(partial)
-    tell(f"interrupted: what was done is in {partial}")
+def ended(path: str | None, interrupted: bool) -> int:
+    """Say where an interrupted answer is, or clear away what an earlier one left; return the exit code."""
+    if not interrupted:
+        forget_partial(path)
+        return 0
+    special = path is None or path == "-" or output.is_special(path)
+    tell(f"interrupted: what was done is {'above' if special or path is None else 'in ' + output.kept_at(path)}")
     return INTERRUPTED
+
+
+def forget_partial(path: str | None) -> None:
+    """Remove what an interrupted run left beside an answer that is whole now."""
+    removed = output.forget_partial(path)
+    if removed:
+        tell(f"note: removed {removed}, left by an interrupted run")
 
 
 def note(messages: Iterable[str]) -> None:

@@ -16,11 +16,12 @@ from comp_comm.calibrate.projection import (
     from_logs,
     from_table,
     law_of,
+    projection_notes,
     projection_rows,
 )
-from comp_comm.calibrate.readers import read_log
+from comp_comm.calibrate.readers import is_json, read_log
 from comp_comm.calibrate.readers.tables import header_of, parse
-from comp_comm.calibrate.readers.text import read_text
+from comp_comm.calibrate.readers.text import open_source
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError, one_of
@@ -64,9 +65,11 @@ def command(logs: tuple[str, ...], baseline: str | None, path: str | None, form:
     if any(asked.values()):
         targets = _targets(base, asked)
         rows = projection_rows(base, targets)
+        options.note(projection_notes(base, targets))
         heading = [f"projected from {_shown(base)}"]
         return options.write(path, lambda out: write_answer(out, form, rows, meta, (), heading))
     rows = compare(base, iterations)
+    options.note(projection_notes(base, [one.sizes for one in iterations if one.sizes != base.sizes]))
     if not rows:
         raise ConfigError("nothing to project to: give sizes (--hidden, --seq-len, --micro-batch, --tp), or a table of "
                           "several iterations to compare with")  # fmt: skip
@@ -86,19 +89,22 @@ def _write_comparison(
 
 def _iterations(logs: tuple[str, ...]) -> list[Iteration]:
     """Return the iterations of a table of them; none where the logs are profiles of kernels."""
-    text = read_text(logs[0])
-    lines = text.lstrip().splitlines()
-    if not set(header_of(lines[0])) >= TABLE:
+    source = open_source(logs[0])
+    if is_json(source):
+        return []
+    first = next((line for _, line in source.lines() if line.strip()), "")
+    if not set(header_of(first)) >= TABLE:
         return []
     if len(logs) > 1:
         raise ConfigError("one table of iterations at a time, please")
-    return from_table(parse(logs[0], text))
+    return from_table(parse(logs[0], source.lines()))
 
 
 def _read(logs: tuple[str, ...]) -> list[Any]:
     read = [read_log(log) for log in logs]
     for log in read:
         tell(log.summary())
+        options.note(log.notes)
     return read
 
 
@@ -110,16 +116,16 @@ def _size(name: str, text: str) -> int:
 
 
 def _sizes(text: str) -> dict[str, int]:
-    found = {}
+    sizes = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
         if name.strip() not in SIZES:
             raise ConfigError(f"--baseline: there is no size '{name.strip()}' ({one_of(SIZES)})")
-        found[name.strip()] = _size(name.strip(), value.strip())
-    missing = [name for name in SIZES if name not in found]
+        sizes[name.strip()] = _size(name.strip(), value.strip())
+    missing = [name for name in SIZES if name not in sizes]
     if missing:
         raise ConfigError(f"--baseline: {', '.join(missing)} missing; all of {', '.join(SIZES)} are needed")
-    return found
+    return sizes
 
 
 def _chosen(iterations: list[Iteration], baseline: str | None) -> Iteration:

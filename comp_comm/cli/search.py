@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from comp_comm.cli import options, workers
 from comp_comm.cli.speech import tell
-from comp_comm.errors import ConfigError
+from comp_comm.durable import resolved
+from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.search.design import FACTORS, WORK, Case, Design, make_design
 from comp_comm.search.objectives import OBJECTIVES
 from comp_comm.search.prices import Prices
@@ -82,11 +82,20 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
         if design.cases[0].study.plot and not asked["quiet"]:
             options.note(["the study's 'plot' is for sweep; a search draws what it found"])
     kept = _checkpoint(path, design, asked) if asked["resume"] and path else None
-    with workers.opened(asked["executor"], asked["jobs"]) as executor:
-        results, interrupted = _results(design, costs, asked, executor, kept)
-    code = _answer(design, results, interrupted, path, form, asked)
-    if kept and code == 0:
-        kept.remove()
+    try:
+        with workers.opened(asked["executor"], asked["jobs"]) as executor:
+            results, interrupted = _results(design, costs, asked, executor, kept)
+        code = _answer(design, results, interrupted, path, form, asked)
+        if kept and code == 0:
+            kept.remove()
+            options.forget_partial(path)
+    except InfeasibleError:
+        if kept:
+            kept.remove()
+        raise
+    finally:
+        if kept:
+            kept.close()
     return code
 
 
@@ -135,7 +144,7 @@ def _checkpoint(path: str, design: Design, asked: Asked) -> Checkpoint:
     known = {"version": comp_comm.__version__, "study_sha256": [case.study.sha256() for case in design.cases],
              "gpus": [case.gpus for case in design.cases], "objective": asked["objective"],
              "top": asked["top"]}  # fmt: skip
-    return Checkpoint(Path(path).resolve(), known)
+    return Checkpoint(resolved(path), known)
 
 
 def _split(text: str | None) -> list[str]:

@@ -7,10 +7,13 @@ import sys
 
 import click
 
+from comp_comm.printable import visible
+
 
 def tell(text: str, newline: bool = True) -> None:
-    """Write ``text`` to standard error, if anyone can hear it."""
+    """Write ``text`` to standard error, if anyone can hear it; control characters in it are shown, not obeyed."""
+    begin = text[: text.startswith("\r")]  # of a line of progress, which is written over itself
     try:
-        click.echo(text, err=True, nl=newline)
+        click.echo(begin + visible(text[len(begin) :]), err=True, nl=newline)
     except (OSError, ValueError):
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays for the rest of the process

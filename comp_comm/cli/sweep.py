@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -14,7 +13,8 @@ from comp_comm.cli import options, workers
 from comp_comm.cli.speech import tell
 from comp_comm.configs.study import load_study
 from comp_comm.costmodels import COST_MODELS
-from comp_comm.errors import ConfigError
+from comp_comm.durable import resolved
+from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.report import output
 from comp_comm.sweep.plan import Plan, make_plan, notes
 from comp_comm.sweep.result import check_columns, meta, plain_columns, records, stream_rows
@@ -115,9 +115,26 @@ def _split(columns: str | None) -> list[str]:
 
 def _answer(plan: Plan, wanted: tuple[str, ...], pivot: dict[str, Any] | None, path: str | None, form: str, quiet: bool,
             given: dict[str, Any]) -> int:  # fmt: skip
+    kept = _checkpoint(plan, wanted, path, given) if given["resume"] and path and given["top"] else None
+    if kept is None:
+        return _evaluated(plan, wanted, pivot, path, form, quiet, given)
+    try:
+        code = _evaluated(plan, wanted, pivot, path, form, quiet, given, kept)
+        if code == 0:
+            kept.remove()
+            options.forget_partial(path)
+    except InfeasibleError:
+        kept.remove()
+        raise
+    finally:
+        kept.close()
+    return code
+
+
+def _evaluated(plan: Plan, wanted: tuple[str, ...], pivot: dict[str, Any] | None, path: str | None, form: str,
+               quiet: bool, given: dict[str, Any], kept: Checkpoint | None = None) -> int:  # fmt: skip
     progress = options.Progress(plan.grid.points, quiet)
     top, timed = given["top"], given["with_timing"]
-    kept = _checkpoint(plan, wanted, path, given) if given["resume"] and path and top else None
     with workers.opened(given["executor"], given["jobs"]) as executor:
         stream = stream_rows(plan, wanted, top, given["by"], given["ascending"], progress, executor, kept)
         if kept:
@@ -127,25 +144,21 @@ def _answer(plan: Plan, wanted: tuple[str, ...], pivot: dict[str, Any] | None, p
             from comp_comm.cli import files
 
             write = files.write_parquet if top or not given["resume"] else files.resume_rows
-            code = write(plan, stream, path, form, progress, executor)
-        else:
-            shared = executor is not None and top is None and not timed and form not in READ_BY_PEOPLE
+            return write(plan, stream, path, form, progress, executor)
+        shared = executor is not None and top is None and not timed and form not in READ_BY_PEOPLE
 
-            def writer(out: IO[str]) -> None:
-                with progress:
-                    if shared:
-                        from comp_comm.cli import files
+        def writer(out: IO[str]) -> None:
+            with progress:
+                if shared:
+                    from comp_comm.cli import files
 
-                        files.write_pieces(out, plan, stream, form, progress, executor)
-                    else:
-                        _write(out, stream, plan, pivot, form, timed)
-                progress.finish()
-                stream.check()
+                    files.write_pieces(out, plan, stream, form, progress, executor)
+                else:
+                    _write(out, stream, plan, pivot, form, timed)
+            progress.finish()
+            stream.check()
 
-            code = options.write(path, writer, lambda: stream.interrupted)
-    if kept and code == 0:
-        kept.remove()
-    return code
+        return options.write(path, writer, lambda: stream.interrupted)
 
 
 def _checkpoint(plan: Plan, wanted: tuple[str, ...], path: str, given: dict[str, Any]) -> Checkpoint:
@@ -154,7 +167,7 @@ def _checkpoint(plan: Plan, wanted: tuple[str, ...], path: str, given: dict[str,
     from comp_comm.sweep.resume import Checkpoint
 
     asked = {name: given[name] for name in ("top", "by", "ascending")}
-    return Checkpoint(Path(path).resolve(), {**files.identity(plan, wanted), **asked})
+    return Checkpoint(resolved(path), {**files.identity(plan, wanted), **asked})
 
 
 def _write(out: IO[str], stream: Stream, plan: Plan, pivot: dict[str, Any] | None, form: str, timed: bool) -> None:

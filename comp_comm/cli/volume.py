@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
-from comp_comm.configs.catalogue import FILES_READ
 from comp_comm.errors import ConfigError
 from comp_comm.report.answer import write_answer
 from comp_comm.report.table import setup_line
@@ -17,14 +15,19 @@ from comp_comm.sweep.volume import beside_measured, volume, volume_over
 
 ANY_HARDWARE = "h100-sxm"  # bytes do not depend on it, but for which pipeline stage is the slowest
 SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", "volume_bytes", "wire_bytes")
-LIMIT = 64 * 2**20
 
 
 @click.command(epilog="Examples: compcomm volume llama-step | compcomm volume demystifying | "
                "compcomm volume demystifying --set zero=[1,3] --plot volume.png")  # fmt: skip
 @options.point_options
 @click.option("--log", metavar="FILE", help="A summary of DeepSpeed's comms_logger, shown beside what is predicted.")
-@click.option("--steps", type=int, default=1, show_default=True, help="With --log: the steps that it counts.")
+@click.option(
+    "--steps",
+    type=click.IntRange(max=10**12),
+    default=1,
+    show_default=True,
+    help="With --log: the steps that it counts.",
+)
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it (.png or .svg), over the axes if there are any.")
 @options.format_options
 def command(path: str | None, form: str | None, log: str | None, steps: int, picture: str | None, **given: Any) -> int:
@@ -46,41 +49,38 @@ def command(path: str | None, form: str | None, log: str | None, steps: int, pic
         heading = [meta["title"], setup_line(meta)]
         code = options.write(path, lambda out: write_answer(out, form, rows, meta, heading=heading))
         return _drawn(code, picture, rows, meta)
-    found = volume(study)
+    moved = volume(study)
     if log:
-        devices = int(max((row["devices"] for row in found["messages"]), default=1))
-        found["measured"] = beside_measured(found["messages"], _read(log, devices), steps)
-    code = options.write(path, lambda out: _write(out, found, form))
-    return _drawn(code, picture, found["messages"], found["meta"])
+        devices = int(max((row["devices"] for row in moved["messages"]), default=1))
+        moved["measured"] = beside_measured(moved["messages"], _read(log, devices), steps)
+    code = options.write(path, lambda out: _write(out, moved, form))
+    return _drawn(code, picture, moved["messages"], moved["meta"])
 
 
 def _read(file: str, devices: int) -> list[dict[str, Any]]:
     from comp_comm.calibrate.readers.comms_logger import read_summary
+    from comp_comm.calibrate.readers.text import open_source
 
-    try:
-        content = Path(file).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{file}: {error.strerror}") from None
-    if len(content) > LIMIT:
-        raise ConfigError(f"{file}: is larger than {LIMIT // 2**20} MiB")
-    FILES_READ.add(Path(file).resolve())
-    return read_summary(content.decode("utf-8", "replace"), file, devices)
+    notes: list[str] = []
+    rows = read_summary(open_source(file), file, devices, notes)
+    options.note(notes)
+    return rows
 
 
-def _write(out: Any, found: dict[str, Any], form: str) -> None:
+def _write(out: Any, moved: dict[str, Any], form: str) -> None:
     from comp_comm.report import machine, table
 
     if form == "json":
-        return machine.write_record(out, found)
-    rows = found.get("measured", found["messages"])
+        return machine.write_record(out, moved)
+    rows = moved.get("measured", moved["messages"])
     if form in machine.WRITERS:
         return machine.write_rows(out, rows, form) if rows else None
-    table.write_heading(out, found["meta"], {}, form)
+    table.write_heading(out, moved["meta"], {}, form)
     groups = [{"group": name, **{key: row[key] for key in row if not key.endswith("_s")}}
-              for name, row in found["groups"].items()]  # fmt: skip
+              for name, row in moved["groups"].items()]  # fmt: skip
     for title, part in (("By group, in a step", groups), ("By message", [{n: r[n] for n in SHOWN} for r in
-                        found["messages"]]), ("By size of the message", found["distribution"]),
-                        ("Measured and predicted, in a step", found.get("measured", []))):  # fmt: skip
+                        moved["messages"]]), ("By size of the message", moved["distribution"]),
+                        ("Measured and predicted, in a step", moved.get("measured", []))):  # fmt: skip
         if part:
             table.write_line(out, "", form)
             table.write_line(out, title, form)

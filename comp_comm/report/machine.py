@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
+from comp_comm.printable import SPREADSHEET, as_data
+
 Record = dict[str, Any]
 # Rows as columns of plain values: by name, equally long lists.
 Columns = dict[str, list[Any]]
@@ -57,10 +59,10 @@ def write_csv(
     out: IO[str], batches: Batches, columns: Sequence[str], meta: Record, ending: Callable[[], Record] = dict
 ) -> None:
     """Write a header and rows; what has no number is empty, truth is true or false."""
-    writer = csv.writer(out, lineterminator="\n")
+    writer, marked = csv.writer(out, lineterminator="\n"), SPREADSHEET.get()
     writer.writerow(columns)
     for batch in batches:
-        writer.writerows(zip(*(csv_cells(batch[name]) for name in columns), strict=True) if batch else [])
+        writer.writerows(zip(*(csv_cells(batch[name], marked) for name in columns), strict=True) if batch else [])
 
 
 def json_rows(batch: Columns) -> Iterator[str]:
@@ -77,11 +79,15 @@ def _json_cells(values: list[Any]) -> list[str]:
     return [known.setdefault((type(v), v), json.dumps(v, allow_nan=False)) for v in values]
 
 
-def csv_cells(values: list[Any]) -> list[Any]:
-    """Return a column as the CSV writer takes it."""
+def csv_cells(values: list[Any], marked: bool = False) -> list[Any]:
+    """Return a column as the CSV writer takes it; ``marked`` are the words that a spreadsheet would run.
+
+    >>> csv_cells([True, None]), csv_cells(["=1+1", "tp", -1.0], marked=True)
+    (['true', None], ["'=1+1", 'tp', -1.0])
+    """
     if any(isinstance(value, bool) for value in values):
         return ["true" if value is True else "false" if value is False else value for value in values]
-    return values  # the csv writer leaves None empty
+    return [as_data(value) for value in values] if marked else values  # the csv writer leaves None empty
 
 
 WRITERS = {"json": write_json, "jsonl": write_jsonl, "csv": write_csv}

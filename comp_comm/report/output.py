@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import os
-import shutil
+import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO, cast
 
+from comp_comm import durable
 from comp_comm.configs.catalogue import FILES_READ
 from comp_comm.errors import ConfigError, one_of
+from comp_comm.printable import visible, visible_bytes
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 BY_SUFFIX = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".md": "markdown", ".txt": "table"}
 IN_MEMORY = 64 * 2**20
+PART = 2**20
+
+
+def never() -> bool:
+    """Return that nobody interrupted."""
+    return False
 
 
 def choose_format(asked: str | None, path: str | None, more: Sequence[str] = ()) -> str:
@@ -42,14 +51,16 @@ def check_writable(path: str | None) -> None:
     """Raise ``ConfigError`` where a file cannot be written, before any work is done."""
     if path is None or path == "-":
         return
-    target = Path(path)
+    if "\0" in path:
+        raise ConfigError("-o: a file's name has no NUL character")
+    target = durable.resolved(path)
     if target.is_dir() or path.endswith(os.sep):
         raise ConfigError(f"{path}: is a directory")
     if is_special(path):
         return
     if target.exists() and not os.access(target, os.W_OK):
         raise ConfigError(f"{path}: cannot be written to")
-    folder = target.resolve().parent
+    folder = target.parent
     if not folder.is_dir():
         raise ConfigError(f"{path}: there is no folder '{folder}'")
     if not os.access(folder, os.W_OK):
@@ -58,28 +69,63 @@ def check_writable(path: str | None) -> None:
 
 def check_not_read(path: str | None) -> None:
     """Raise ``ConfigError`` where a file that this command read would be written over."""
-    if path is not None and path != "-" and Path(path).resolve() in FILES_READ:
+    if path is not None and path != "-" and durable.resolved(path) in FILES_READ:
         raise ConfigError(f"{path}: is an input of this command; write somewhere else")
 
 
 @contextmanager
-def open_output(path: str | None) -> Iterator[IO[str]]:
-    """Give a text file that becomes ``path`` (or goes to standard output) when the block ends without an error."""
+def open_output(path: str | None, interrupted: Callable[[], bool] = never) -> Iterator[IO[str]]:
+    """Give a text file that becomes ``path`` (or goes to standard output) when the block ends without an error.
+
+    An answer that was ``interrupted`` becomes `partial_path` instead: it never passes for a whole one, and the file
+    that was there stays. Control characters are shown as escapes, wherever the text goes.
+    """
     check_not_read(path)
     if path is not None and path != "-" and not is_special(path):
-        with _replacing(Path(path)) as temporary, open(temporary, "w", encoding="utf-8", newline="") as out:
+        with _replacing(path, interrupted) as made, open(made, "wb") as file, _text(file) as out:
             yield out
         return
-    with tempfile.SpooledTemporaryFile(IN_MEMORY, mode="w+", encoding="utf-8", newline="") as spool:
+    with tempfile.SpooledTemporaryFile(IN_MEMORY, mode="w+", encoding="utf-8", errors="backslashreplace",
+                                       newline="") as spool:  # fmt: skip
         yield spool
         spool.seek(0)
         with _sink(path) as out:
-            shutil.copyfileobj(spool, out, 2**20)
+            while part := spool.read(PART):
+                out.write(visible(part))
+
+
+@contextmanager
+def _text(file: BinaryIO) -> Iterator[IO[str]]:
+    with io.TextIOWrapper(cast(BinaryIO, _Shown(file)), "utf-8", "backslashreplace", newline="") as out:
+        yield out
+
+
+class _Shown(io.BufferedIOBase):
+    """A file that gets its control characters as escapes; the text above it hands it whole characters."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: bytes) -> int:  # type: ignore[override]
+        shown = bytes(content)
+        self._file.write(visible_bytes(shown))
+        return len(shown)
+
+    def flush(self) -> None:
+        if not self._file.closed:
+            self._file.flush()
 
 
 def is_special(path: str) -> bool:
     """Return whether ``path`` is a device or a pipe: written to, never replaced."""
-    return Path(path).exists() and not Path(path).is_file()
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode)
 
 
 @contextmanager
@@ -96,28 +142,29 @@ def _sink(path: str | None) -> Iterator[IO[str]]:
 
 
 @contextmanager
-def _replacing(target: Path) -> Iterator[str]:
-    """Give a temporary file beside ``target`` that takes its place on success and vanishes on failure."""
-    target = target.resolve()  # a link stays one: what it points to is replaced
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
-    try:
-        yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def _replacing(path: str, interrupted: Callable[[], bool] = never) -> Iterator[str]:
+    """Give a temporary file beside ``path`` that takes its place on success and vanishes on failure.
+
+    A link stays one: what it points to is replaced.
+    """
+    target = durable.resolved(path)
+    with durable.replacement(target) as made:
+        yield str(made)
+        if interrupted():
+            durable.put(made, Path(partial_path(str(target))), like=target)
+        else:
+            durable.put(made, target)
 
 
 @contextmanager
-def open_whole(path: str) -> Iterator[str]:
-    """Give the name of a file beside ``path`` that takes its place when the block ends without an error."""
+def open_whole(path: str, interrupted: Callable[[], bool] = never) -> Iterator[str]:
+    """Give the name of a file beside ``path`` that takes its place when the block ends without an error.
+
+    Where it was ``interrupted``, it takes that of `partial_path`.
+    """
     check_not_read(path)
-    with _replacing(Path(path)) as temporary:
-        yield temporary
+    with _replacing(path, interrupted) as made:
+        yield made
 
 
 def save_bytes(path: str, content: bytes) -> None:
@@ -126,8 +173,8 @@ def save_bytes(path: str, content: bytes) -> None:
     if is_special(path):
         Path(path).write_bytes(content)
         return
-    with _replacing(Path(path)) as temporary:
-        Path(temporary).write_bytes(content)
+    with _replacing(path) as made:
+        Path(made).write_bytes(content)
 
 
 def partial_path(path: str) -> str:
@@ -138,3 +185,25 @@ def partial_path(path: str) -> str:
     """
     target = Path(path)
     return str(target.with_name(f"{target.stem}.partial{target.suffix}"))
+
+
+def kept_at(path: str) -> str:
+    """Return where `open_output` keeps an interrupted answer: beside what the path leads to."""
+    kept, shown = Path(partial_path(str(durable.resolved(path)))), partial_path(path)
+    return shown if durable.resolved(path).parent == durable.resolved(shown).parent and \
+        not Path(path).is_symlink() else str(kept)  # fmt: skip
+
+
+def forget_partial(path: str | None) -> str:
+    """Remove what an interrupted run left beside an answer that is whole now; return its name, '' where there is none.
+
+    What ``--resume`` may go on with, beside its manifest, stays.
+    """
+    if path is None or path == "-" or is_special(path):
+        return ""
+    target = durable.resolved(path)
+    partial = Path(partial_path(str(target)))
+    if target.with_name(target.name + ".manifest").exists() or partial.is_symlink() or not partial.is_file():
+        return ""
+    partial.unlink()
+    return str(partial)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
 from comp_comm.fields import FIELDS
+from comp_comm.printable import visible, visible_bytes
 from comp_comm.report.output import save_bytes
 from comp_comm.report.table import BINARY_FIELDS, SCALES
 
@@ -60,10 +61,11 @@ def picture_style() -> Iterator[None]:
 def write_figure(path: str, figure: Figure, meta: Record) -> None:
     """Write a figure into a file, whole or not at all; the same figure gives the same bytes."""
     suffix, content = Path(path).suffix.lower(), io.BytesIO()
-    metadata = {**METADATA[suffix], **({"Title": meta["title"]} if meta.get("title") else {})}
+    metadata = {**METADATA[suffix], **({"Title": visible(meta["title"])} if meta.get("title") else {})}
     with picture_style():
         figure.savefig(content, format=suffix[1:], metadata=metadata)
-    save_bytes(path, content.getvalue())
+    drawn = content.getvalue()
+    save_bytes(path, visible_bytes(drawn) if suffix == ".svg" else drawn)  # whatever a text of it was made of
 
 
 def frame(figure: Figure, meta: Record, subtitle: str, notes: Iterable[str]) -> None:

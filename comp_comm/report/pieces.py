@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from comp_comm.printable import SPREADSHEET, visible_bytes
 from comp_comm.report import machine
 from comp_comm.report.machine import Record
 from comp_comm.sweep.engine import Rows
-from comp_comm.sweep.parallel import Piece
 from comp_comm.sweep.result import plain_columns
+from comp_comm.sweep.stream import Piece
 
 Encode = Callable[[Rows], bytes]
 
@@ -57,7 +58,7 @@ def form_of(name: str, columns: Sequence[str], meta: Record) -> Form:
         return Form(head, json_bytes, b"\n", b",\n", _json_ending)
     if name == "jsonl":
         return Form(b"", jsonl_bytes)
-    return Form(_csv_text([columns]), partial(csv_bytes, tuple(columns)))
+    return Form(_csv_text([columns]), partial(csv_bytes, tuple(columns), SPREADSHEET.get()))
 
 
 def json_bytes(rows: Rows) -> bytes:
@@ -70,16 +71,16 @@ def jsonl_bytes(rows: Rows) -> bytes:
     return "".join(line + "\n" for line in machine.json_rows(plain_columns(rows))).encode()
 
 
-def csv_bytes(columns: Sequence[str], rows: Rows) -> bytes:
-    """Return rows as lines of CSV."""
+def csv_bytes(columns: Sequence[str], marked: bool, rows: Rows) -> bytes:
+    """Return rows as lines of CSV; ``marked`` are words that a spreadsheet would run."""
     plain = plain_columns(rows)
-    return _csv_text(zip(*(machine.csv_cells(plain[name]) for name in columns), strict=True))
+    return _csv_text(zip(*(machine.csv_cells(plain[name], marked) for name in columns), strict=True))
 
 
 def _csv_text(lines: Iterable[Iterable[object]]) -> bytes:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue().encode()
+    return visible_bytes(text.getvalue().encode("utf-8", "backslashreplace"))
 
 
 def _json_ending(record: Record) -> bytes:

@@ -5,12 +5,17 @@ Any `concurrent.futures.Executor` will do. Nothing here is imported before someb
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import logging
 import os
+import re
 import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
@@ -20,7 +25,9 @@ from comp_comm.errors import CompcommError, ConfigError, MissingExtraError
 AHEAD = 3  # tasks given out for each worker: enough that none waits, few enough that memory stays small
 PROCESSES, DASK, MPI = "processes", "dask", "mpi"
 MPI_CALL = "mpiexec -n RANKS python -m mpi4py.futures -m comp_comm"
-CONNECT_SECONDS = 10
+CONNECT_SECONDS, CLOSE_SECONDS = 10, 5
+LOOK_SECONDS, LOOKS = 1.0, 10  # how often a cluster is looked for that does not answer, and how often in vain
+ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://(?:[\w.-]{1,253}|\[[0-9a-fA-F:.%\w]{2,60}\]):([0-9]{1,5})$")
 Result = TypeVar("Result")
 
 
@@ -92,16 +99,47 @@ def _dask(address: str) -> list[Any]:
         from distributed import Client
     except ImportError:
         raise MissingExtraError("--executor dask", DASK) from None
+    _check_address(address)
+    for logger in logging.root.manager.loggerDict:
+        if logger.split(".")[0] in ("distributed", "tornado", "asyncio"):
+            logging.getLogger(logger).setLevel(logging.CRITICAL)  # what goes wrong is said once, by us
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError) as error:
+    except Exception as error:
         raise ConfigError(f"--executor dask:{address}: no scheduler answers there ({error})") from None
     executor = client.get_executor()
     executor.num_workers = sum(client.ncores().values())
     if not executor.num_workers:
-        client.close()
+        _close(client)
         raise ConfigError(f"--executor dask:{address}: the cluster has no workers")
-    return [client, executor]
+    executor.is_there = lambda: client.status == "running"
+    return [_closing(client), executor]
+
+
+@contextmanager
+def _closing(client: Any) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        _close(client)
+
+
+def _close(client: Any) -> None:
+    """Close a client, whose scheduler may have gone away."""
+    with contextlib.suppress(Exception):
+        client.close(timeout=CLOSE_SECONDS)
+
+
+def _check_address(address: str) -> None:
+    """Raise ``ConfigError`` for what is no address of a scheduler: Dask itself would wait, and print tracebacks."""
+    found = ADDRESS.match(address)
+    if found is None or not 0 < int(found.group(2)) < 2**16:
+        raise ConfigError(f"--executor dask:{address}: no address of a scheduler; write dask:tcp://HOST:PORT")
+    if found.group(1) == "tls":
+        from distributed.security import Security
+
+        if Security().get_connection_args("client").get("ssl_context") is None:
+            raise ConfigError(f"--executor dask:{address}: Dask's configuration names no certificates for tls")
 
 
 def _mpi(jobs: int | None) -> list[Any]:
@@ -119,8 +157,13 @@ def _mpi(jobs: int | None) -> list[Any]:
 
 
 def _abandon(executor: Executor | None) -> None:
-    if executor is not None:
+    if executor is None:
+        return
+    if "cancel_futures" in inspect.signature(executor.shutdown).parameters:
         executor.shutdown(wait=False, cancel_futures=True)
+    else:  # Dask's, which cancels whatever it does not wait for; it may be what went away
+        with contextlib.suppress(Exception):
+            executor.shutdown(wait=False)
 
 
 def workers_of(executor: Executor) -> int:
@@ -145,10 +188,10 @@ def in_order(executor: Executor, function: Callable[..., Result], calls: Iterabl
     try:
         for call in calls:
             while len(waiting) >= most:
-                yield _result(waiting.popleft())
+                yield _result(waiting.popleft(), executor)
             waiting.append(_submit(executor, function, call))
         while waiting:
-            yield _result(waiting.popleft())
+            yield _result(waiting.popleft(), executor)
     finally:
         for future in waiting:
             future.cancel()
@@ -167,14 +210,33 @@ def _submit(executor: Executor, function: Callable[..., Result], call: tuple[Any
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _result(future: Future[Result]) -> Result:
+def _waited(future: Future[Result], executor: Executor) -> Result:
+    """Return a result when it is there; a cluster that goes away may never say so."""
+    is_there: Callable[[], bool] | None = getattr(executor, "is_there", None)
+    if is_there is None:
+        return future.result()
+    missed = 0
+    while True:
+        try:
+            return future.result(timeout=LOOK_SECONDS)
+        except FutureTimeoutError:
+            if future.done():  # now, or it is the work that took too long for somebody
+                return future.result()
+            missed = 0 if is_there() else missed + 1
+            if missed >= LOOKS:
+                raise CancelledError from None
+
+
+def _result(future: Future[Result], executor: Executor) -> Result:
     """Return a result; whatever a worker raised comes out as one message."""
     try:
-        return future.result()
+        return _waited(future, executor)
     except CompcommError:
         raise
     except BrokenExecutor as error:
         raise _broken() from error
+    except CancelledError as error:
+        raise WorkerError("the cluster went away before its work was done") from error
     except Exception as error:
         raise WorkerError(f"a worker failed: {type(error).__name__}: {error}") from error
 

@@ -17,6 +17,8 @@ import comp_comm
 from comp_comm.configs.study import Study
 from comp_comm.sweep.engine import Best, Progress, Ranking, Rows, block_count, nth_rows
 from comp_comm.sweep.plan import FEASIBLE, REASON, Plan, make_plan
+from comp_comm.sweep.resume import packed, unpacked
+from comp_comm.sweep.stream import Piece
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -36,16 +38,6 @@ class Job:
     study: bytes
     digest: str
     version: str
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A block of rows, encoded: its bytes, how many rows it has and how many are feasible, and points it is of."""
-
-    content: bytes
-    rows: int
-    feasible: int
-    points: int
 
 
 def job_of(study: Study) -> Job:
@@ -187,14 +179,10 @@ class Ranked:
 
     def state(self) -> dict[str, Any]:
         """Return what is known, as it can be kept."""
-        from comp_comm.sweep.resume import packed
-
         return {"boxes": self.done, "values": packed(self.best.values), "rows": packed(self.best.flat)}
 
     def put(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
-        from comp_comm.sweep.resume import unpacked
-
         self.done = state["boxes"]
         self.best.add(unpacked(state["values"], "f8"), unpacked(state["rows"], "i8"))
 

@@ -8,13 +8,12 @@ What is on the disk can always be gone on with, whatever moment the end came at:
 
 The manifest begins with what decides the answer (the study's digest, columns, format, version): that of another run is
 refused. Each line has the checksum of its block: rows that did not reach the disk, or were changed, are made again.
+Whoever makes an answer has its manifest locked: a second run on the same file is refused.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
-import json
 import os
 import time
 import zlib
@@ -26,29 +25,17 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.errors import ConfigError
-from comp_comm.sweep.parallel import Piece
-
-try:
-    import fcntl
-except ImportError:  # no POSIX: two runs at once on one file are not noticed
-    fcntl = None  # type: ignore[assignment]
+from comp_comm import durable
+from comp_comm.sweep.manifest import Manifest, checked, manifest_path, open_own, unchecked
+from comp_comm.sweep.stream import Piece
 
 KEEP_SECONDS = 1.0  # how much work a kill may cost, where a state is kept
 Record = dict[str, Any]
-
-
-def manifest_path(target: Path) -> Path:
-    """Return where the manifest of an answer is while it is being made.
-
-    >>> manifest_path(Path("rows.csv")).name
-    'rows.csv.manifest'
-    """
-    return target.with_name(target.name + ".manifest")
+PART = 2**20
 
 
 @dataclass(frozen=True)
-class Done:
+class BlocksDone:
     """What a line of the manifest says is done, and the checksum of the last block."""
 
     blocks: int
@@ -57,9 +44,9 @@ class Done:
     bytes: int
     crc32: int
 
-    def after(self, piece: Piece) -> Done:
+    def after(self, piece: Piece) -> BlocksDone:
         """Return what is done when one more block is."""
-        return Done(self.blocks + 1, self.rows + piece.rows, self.feasible + piece.feasible,
+        return BlocksDone(self.blocks + 1, self.rows + piece.rows, self.feasible + piece.feasible,
                     self.bytes + len(piece.content), zlib.crc32(piece.content))  # fmt: skip
 
 
@@ -73,93 +60,99 @@ class RowFile:
     def __init__(self, target: Path, partial: Path, identity: Record, heading: bytes) -> None:
         self.target, self.partial, self.manifest = target, partial, manifest_path(target)
         first = {"identity": {**identity, "heading_crc32": zlib.crc32(heading)}}
-        lines = _lines(self.manifest)
-        if lines:
-            _refuse_another(self.manifest, lines[0], first)
+        self._entries = Manifest(target, first, _write)
+        lines = self._entries.lines
         # Killed between the last two steps: the answer has taken its place, only the manifest is left.
-        self.finished = bool(lines) and "finished" in lines[-1] and target.exists() and not partial.exists()
+        self.finished = bool(lines) and not os.path.lexists(partial) and _is_finished(target, lines[-1])
         if self.finished:
             return
-        self._rows = _open_locked(partial)
         try:
-            kept = _verified(self._rows, lines[1:])
-            if not kept:
-                self._rows.truncate(0)
-                _write_all(self._rows, heading)
-                kept = [Done(0, 0, 0, len(heading), zlib.crc32(heading))]
-            self.done = kept[-1]
-            self._rows.truncate(self.done.bytes)
-            self._rows.seek(self.done.bytes)
-            os.fsync(self._rows.fileno())
-            write_whole(self.manifest, "".join(map(_line, [first, *map(asdict, kept)])))
-            self._entries = open(self.manifest, "ab", buffering=0)  # noqa: SIM115 - closed with the rows
+            self._rows = _open_locked(partial, target)
         except BaseException:
-            self._rows.close()
+            self._entries.close()
             raise
+        try:
+            self.done = self._begin(lines, heading)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, lines: list[Record], heading: bytes) -> BlocksDone:
+        """Return what is done, all else cut off."""
+        kept = _verified(self._rows, lines)
+        if not kept:
+            self._rows.truncate(0)
+            self._rows.seek(0)
+            _write_all(self._rows, heading)
+            kept = [BlocksDone(0, 0, 0, len(heading), zlib.crc32(heading))]
+        self._rows.truncate(kept[-1].bytes)
+        self._rows.seek(kept[-1].bytes)
+        os.fsync(self._rows.fileno())
+        self._entries.replace(list(map(asdict, kept)))
+        return kept[-1]
 
     def append(self, piece: Piece) -> None:
         """Add a block: it counts once its line is on the disk."""
-        self._write(piece.content)
+        self._add(piece.content)
         self.done = self.done.after(piece)
-        self._note(asdict(self.done))
+        self._entries.append(asdict(self.done))
 
     def finish(self, ending: bytes, assemble: Callable[[Path, Path], None] | None = None) -> None:
         """Put the answer in its place, as it is or as ``assemble`` makes it of the partial file."""
-        self._write(ending)
-        made = self.partial
-        if assemble:
-            made = self.partial.with_name(self.partial.name + ".new")
-            assemble(self.partial, made)
-            _sync(made)
-        self._note({"finished": True})
-        if fcntl is None:  # where an open file cannot be moved; elsewhere it stays locked until it is
-            self.close()
-        os.replace(made, self.target)
-        self.close()
-        _sync_folder(self.target)
-        if assemble:
+        self._add(ending)
+        if assemble is None:
+            self._put(self.partial)
+        else:
+            with durable.replacement(self.target) as made:
+                assemble(self.partial, made)
+                self._put(made)
             self.partial.unlink()
-        self.manifest.unlink()
+        self._entries.remove()
+        self.close()
+
+    def _put(self, made: Path) -> None:
+        durable.give_rights(made, self.target)
+        durable.sync_file(made)
+        self._entries.append({"finished": True, **_digest(made)})
+        if not durable.LOCKS:  # where an open file cannot be moved; elsewhere it stays locked until it is
+            self._rows.close()
+        os.replace(made, self.target)
+        durable.sync_folder(self.target)
 
     def discard(self) -> None:
         """Remove what leads to the answer: there is none, or it is in its place."""
-        self.close()
         self.partial.unlink(missing_ok=True)
-        self.manifest.unlink(missing_ok=True)
+        self._entries.remove()
+        self.close()
 
     def close(self) -> None:
         """Close both files as they are."""
         if not self.finished:
             self._rows.close()
-            self._entries.close()
+        self._entries.close()
 
-    def _write(self, content: bytes) -> None:
+    def _add(self, content: bytes) -> None:
         _write_all(self._rows, content)
         os.fsync(self._rows.fileno())
-
-    def _note(self, record: Record) -> None:
-        _write_all(self._entries, _line(record).encode())
-        os.fsync(self._entries.fileno())
 
 
 class Checkpoint:
     """A small state beside the answer it leads to; ``state`` is what was kept, None at the beginning.
 
-    Raises ``ConfigError`` where it is of another run.
+    Raises ``ConfigError`` where it is of another run, or of one that is still going on.
     """
 
     def __init__(self, target: Path, identity: Record) -> None:
-        self.path, self._identity = manifest_path(target), {"identity": identity}
-        lines = _lines(self.path)
-        if lines:
-            _refuse_another(self.path, lines[0], self._identity)
-        self.state: Record | None = lines[1] if len(lines) > 1 else None
+        self._manifest = Manifest(target, {"identity": identity}, _write)
+        self.path = self._manifest.path
+        lines = self._manifest.lines
+        self.state: Record | None = unchecked(lines[0]) if lines else None
         self._last = time.monotonic()
 
     def keep(self, make: Callable[[], Record], now: bool = False) -> None:
         """Keep the state that ``make`` returns, if the last one is old enough, or ``now``."""
         if now or time.monotonic() - self._last >= KEEP_SECONDS:
-            write_whole(self.path, _line(self._identity) + _line(make()))
+            self._manifest.replace([checked(make())])
             self._last = time.monotonic()
 
     def part(self, name: str) -> Part:
@@ -168,29 +161,33 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Remove it: the answer is in its place."""
-        self.path.unlink(missing_ok=True)
+        self._manifest.remove()
+
+    def close(self) -> None:
+        """Let another run go on with it."""
+        self._manifest.close()
 
 
 class Part:
     """The state of one of several pieces of work: all of them are kept together."""
 
-    def __init__(self, whole: Checkpoint, name: str) -> None:
-        self._whole, self._name = whole, name
+    def __init__(self, together: Checkpoint, name: str) -> None:
+        self._together, self._name = together, name
 
     @property
     def state(self) -> Record | None:
         """What was kept of this piece of work."""
-        found: Record | None = (self._whole.state or {}).get(self._name)
-        return found
+        kept: Record | None = (self._together.state or {}).get(self._name)
+        return kept
 
     def keep(self, make: Callable[[], Record], now: bool = False) -> None:
         """Keep the state that ``make`` returns (see `Checkpoint.keep`)."""
 
-        def every() -> Record:
-            self._whole.state = {**(self._whole.state or {}), self._name: make()}
-            return self._whole.state
+        def all_parts() -> Record:
+            self._together.state = {**(self._together.state or {}), self._name: make()}
+            return self._together.state
 
-        self._whole.keep(every, now)
+        self._together.keep(all_parts, now)
 
 
 def packed(array: NDArray[Any]) -> str:
@@ -207,68 +204,46 @@ def unpacked(text: str, kind: str) -> NDArray[Any]:
     return np.frombuffer(base64.b64decode(text), f"<{kind}").astype(kind)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that is there whole, or as it was before, whenever the power goes."""
-    new = path.with_name(path.name + ".new")
-    with open(new, "wb", buffering=0) as out:
-        _write_all(out, text.encode())
-        os.fsync(out.fileno())
-    os.replace(new, path)
-    _sync_folder(path)
+def _is_finished(target: Path, line: Record) -> bool:
+    """Return whether an answer is in its place that a line says is whole: this one, and not one from before."""
+    if line.get("finished") is not True or not target.is_file():
+        return False
+    size = line.get("size")
+    return target.stat().st_size == size and _digest(target) == {"size": size, "crc32": line.get("crc32")}
 
 
-def _line(record: Record) -> str:
-    return json.dumps(record, sort_keys=True) + "\n"
+def _digest(path: Path) -> Record:
+    size = crc = 0
+    with open(path, "rb") as file:
+        while part := file.read(PART):
+            size, crc = size + len(part), zlib.crc32(part, crc)
+    return {"size": size, "crc32": crc}
 
 
-def _lines(path: Path) -> list[Record]:
-    """Return the lines of a manifest up to the first that is torn or no line of one; none where there is no file."""
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    found: list[Record] = []
-    for line in text.split(b"\n")[:-1]:
-        with contextlib.suppress(ValueError):
-            record = json.loads(line)
-            if isinstance(record, dict) and (found or "identity" in record):
-                found.append(record)
-                continue
-        break
-    return found
-
-
-def _refuse_another(manifest: Path, found: Record, mine: Record) -> None:
-    old, new = found["identity"], mine["identity"]
-    differing = [name for name in (*new, *(name for name in old if name not in new)) if old.get(name) != new.get(name)]
-    if differing:
-        said = "; ".join(f"{name} is {_short(new.get(name))}, was {_short(old.get(name))}" for name in differing)
-        raise ConfigError(f"{manifest}: is of another run ({said}); give another -o FILE, or delete it to begin again")
-
-
-def _short(value: Any) -> str:
-    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _verified(rows: BinaryIO, lines: Iterable[Record]) -> list[Done]:
+def _verified(rows: BinaryIO, lines: Iterable[Record]) -> list[BlocksDone]:
     """Return the lines whose blocks are in the file as they were written, up to the first that is not."""
-    found: list[Done] = []
+    kept: list[BlocksDone] = []
+    size = os.fstat(rows.fileno()).st_size
     for done in _entries(lines):
-        begin = found[-1].bytes if found else 0
-        rows.seek(begin)
-        if done.blocks != len(found) or done.bytes < begin or zlib.crc32(_read(rows, done.bytes - begin)) != done.crc32:
+        begin = kept[-1].bytes if kept else 0
+        if done.blocks != len(kept) or not begin <= done.bytes <= size:
             break
-        found.append(done)
-    return found
+        rows.seek(begin)
+        if zlib.crc32(_read(rows, done.bytes - begin)) != done.crc32:
+            break
+        kept.append(done)
+    return kept
 
 
-def _entries(lines: Iterable[Record]) -> Iterator[Done]:
+def _entries(lines: Iterable[Record]) -> Iterator[BlocksDone]:
     for line in lines:
         try:
-            yield Done(**line)
+            done = BlocksDone(**line)
         except TypeError:  # that it is finished
             return
+        if any(type(number) is not int or number < 0 for number in asdict(done).values()):
+            return
+        yield done
 
 
 def _read(file: BinaryIO, size: int) -> bytes:
@@ -279,37 +254,18 @@ def _read(file: BinaryIO, size: int) -> bytes:
     return b"".join(parts) if size == 0 else b"too short"
 
 
-def _open_locked(path: Path) -> BinaryIO:
+def _open_locked(path: Path, like: Path | None = None) -> BinaryIO:
     """Return a file to read and write, made if need be, that no other run has open."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-    file: BinaryIO = open(handle, "r+b", buffering=0)  # noqa: SIM115 - who asked closes it
-    try:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(file.fileno()).st_ino != path.stat().st_ino:  # it has just taken its place
-                raise OSError
-    except OSError:
-        file.close()
-        raise ConfigError(f"{path}: another run is writing to it") from None
-    return file
+    return open_own(path, like)
 
 
 def _write_all(file: BinaryIO, content: bytes) -> None:
-    """Write every byte: an unbuffered file may take only some of them at a time; it has nothing left when closed."""
-    view = memoryview(content)
-    while view:
-        view = view[file.write(view) :]
+    """Write every byte of rows, or of a line of their manifest."""
+    durable.write_all(file, content)
 
 
-def _sync(path: Path) -> None:
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
+def _write(file: BinaryIO, content: bytes) -> None:
+    _write_all(file, content)
 
 
-def _sync_folder(path: Path) -> None:
-    if os.name == "posix":  # elsewhere a folder cannot be opened
-        folder = os.open(path.resolve().parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+__all__ = ["BlocksDone", "Checkpoint", "Part", "RowFile", "manifest_path", "packed", "unpacked"]

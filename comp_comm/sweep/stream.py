@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from comp_comm.errors import InfeasibleError
 from comp_comm.sweep.engine import Rows
 from comp_comm.sweep.plan import FEASIBLE
 
-if TYPE_CHECKING:
-    from comp_comm.sweep.parallel import Piece
+
+@dataclass(frozen=True)
+class Piece:
+    """A block of rows, encoded: its bytes, how many rows it has and how many are feasible, and points it is of."""
+
+    content: bytes
+    rows: int
+    feasible: int
+    points: int
 
 
 @dataclass

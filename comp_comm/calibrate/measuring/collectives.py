@@ -75,15 +75,15 @@ def _rank(rank: int, size: int, meeting: str, library: str, budget: float, large
 
 def _call(torch: Any, kind: str, message: int, size: int, device: str) -> Callable[[], object]:
     count = max(message // 4 // size, 1)
-    whole = torch.ones(count * size, device=device)
+    tensor = torch.ones(count * size, device=device)
     shard = torch.ones(count, device=device)
-    shards = list(whole.chunk(size))
+    shards = list(tensor.chunk(size))
     group = torch.distributed
     calls: dict[str, Callable[[], object]] = {
-        "all_reduce": lambda: group.all_reduce(whole),
+        "all_reduce": lambda: group.all_reduce(tensor),
         "all_gather": lambda: group.all_gather(shards, shard),
         "reduce_scatter": lambda: group.reduce_scatter(shard, shards),
-        "all_to_all": lambda: group.all_to_all_single(torch.empty_like(whole), whole),
+        "all_to_all": lambda: group.all_to_all_single(torch.empty_like(tensor), tensor),
     }
     return calls[kind]
 

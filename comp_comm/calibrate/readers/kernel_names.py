@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 # In the order they are tried: a fused attention kernel has a GEMM in its name, a reduction of a collective a sum.
 _PATTERNS = (
@@ -25,6 +26,10 @@ CONVOLUTION = re.compile(
 )
 
 
+MOST_READ = 4096  # characters of a name: templates go on, and say no more
+
+
+@lru_cache(maxsize=4096)
 def operator_of_kernel(name: str) -> str:
     """Return the operator of a kernel: gemm, attention, elementwise, collective, or other.
 
@@ -37,6 +42,7 @@ def operator_of_kernel(name: str) -> str:
     >>> operator_of_kernel("igemm_wrw_gtcx2_nhwc_bf16_bx0"), operator_of_kernel("mystery_kernel")
     ('other', 'other')
     """
+    name = name[:MOST_READ]
     if CONVOLUTION.search(name):
         return "other"
     return next((operator for operator, pattern in PATTERNS if pattern.search(name)), "other")

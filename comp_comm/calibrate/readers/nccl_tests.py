@@ -1,113 +1,113 @@
-"""Output of nccl-tests and rccl-tests, also behind the prefixes of srun and mpirun."""
+"""Output of nccl-tests and rccl-tests, also behind the prefixes of srun and mpirun: a list of runs."""
 
 from __future__ import annotations
 
-import re
+import itertools
 import statistics
 from pathlib import Path
 
-from comp_comm.calibrate.measurements import CollectiveRow, Log
-from comp_comm.calibrate.readers.kernel_tables import collective_kind, number_format
-from comp_comm.calibrate.readers.text import positive, refuse
+from comp_comm.calibrate.measurements import CollectiveRow, Log, Placement
+from comp_comm.calibrate.readers.kernel_tables import KINDS, number_format
+from comp_comm.calibrate.readers.nccl_lines import Cells, header_of
+from comp_comm.calibrate.readers.nccl_runs import MOST_RUNS, NcclRun, RunError, runs_in, wrong_results
+from comp_comm.calibrate.readers.nccl_usable import UsableRun, measured
+from comp_comm.calibrate.readers.text import LogSource, refuse
 
-# A prefix such as "0: ", "[1,0]<stdout>:" or "node-1: " may stand before any line.
-PREFIX = r"^(?:\s*(?:\[[^\]]*\](?:<\w+>)?|\S+?)?:\s*)?\s*"
-DATA = re.compile(PREFIX + r"(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>[a-z]\w*)\s+(?P<rest>\S.*|$)")
-HEADER = re.compile(r"#\s+size\s+count\s+type")
-RANK = re.compile(r"#\s+Rank\s+(\d+)\b.*?\bon\s+(\S+)\s+device")
-PROGRAM = re.compile(r"\b(\w+?)_perf\b")
-# What a reduction's name, a root and the bus factor leave open is said by the program's name.
 WITHOUT_SUM = ("all_gather", "all_to_all", "send")
-BLANK = ("none", "N/A")
+MOST_NOTES = 12
 
 
-def recognise(text: str) -> bool:
-    """Return whether a text has the table of nccl-tests."""
-    return HEADER.search(text) is not None
+def recognise(line: str) -> bool:
+    """Return whether a line is the header of a table of nccl-tests.
+
+    >>> recognise("#       size         count      type   redop    root     time   algbw   busbw #wrong")
+    True
+    """
+    return header_of(line) is not None
 
 
-def read(file: str, text: str, kind: str = "", devices: int = 0, per_node: int = 0) -> Log:
-    """Return the rows of one run; what the log does not say (collective, devices) must be given."""
-    log = Log(file, "nccl-tests output")
-    found: list[tuple[int, int, str, str, list[float]]] = []
-    for line, words in enumerate(text.splitlines(), 1):
-        match = DATA.match(words)
-        if match and HEADER.search(words) is None:
-            found.append((line, int(match["size"]), match["type"], *_times(file, line, match["rest"].split())))
-    if not found:
-        raise refuse(file, "has the header of nccl-tests and no rows: the run stopped, or the file is cut off")
-    busy = [row for row in found if row[1] > 0]
-    log.skipped["size 0"] = len(found) - len(busy)
-    log.skipped = +log.skipped
+def read(source: LogSource, kind: str = "", devices: int = 0, per_node: int = 0) -> Log:
+    """Return the rows of every run; what the log does not say (collective, devices) must be given."""
+    log = Log(source.file, "nccl-tests output")
+    try:
+        runs = list(itertools.islice(runs_in(source.lines()), MOST_RUNS + 1))
+        if len(runs) > MOST_RUNS:
+            raise RunError(f"has more than {MOST_RUNS:,} runs")
+    except RunError as error:
+        raise refuse(source.file, str(error)) from None
+    if runs and runs[-1].last_cut:
+        raise refuse(source.file, "is cut off in the middle of a row", runs[-1].last_cut)
+    busy = [run for run in runs if run.rows]
+    if not busy and any(run.cut for run in runs):
+        raise refuse(source.file, "has rows of nccl-tests without all of their numbers: cut short, or blotted out")
     if not busy:
-        raise refuse(file, "has only rows of size 0")
-    name = kind or _kind(file, text, busy, log)
-    ranks = {int(rank): host for rank, host in RANK.findall(text)}
-    n = devices or (max(ranks) + 1 if ranks else _devices(file, name, busy))
-    hosts = len(set(ranks.values()))
-    each = per_node or (n // hosts if hosts and n % hosts == 0 else 0)
-    for line, size, dtype, _, times in busy:
-        seconds = statistics.fmean(times[0::3]) * 1e-6
-        if seconds > 0:
-            log.rows.append(CollectiveRow(seconds, number_format(dtype), line, name, size, n, each))
-        else:
-            log.skipped["a time of 0"] += 1
-    log.notes.append(f"{file}: {name} on {n} devices" + (f", {each} a node" if each else ""))
+        raise refuse(source.file, "has the header of nccl-tests and no rows: the run stopped, or the file is cut off")
+    of_file = _kind_of_file(source.file, runs)
+    failed: list[tuple[int, str]] = []
+    for run in busy:
+        empty = sum(row.size == 0 for row in run.rows)
+        log.skipped["size 0"] += empty
+        if empty == len(run.rows):
+            failed.append((run.line, "has only rows of size 0"))
+            continue
+        try:
+            usable = measured(run, kind, of_file, devices, per_node)
+        except RunError as error:
+            failed.append((run.line, str(error)))
+            log.skipped[str(error)] += len(run.rows) - empty
+            continue
+        _add(log, run, usable)
+    log.skipped = +log.skipped
+    if not log.rows:
+        line, why = failed[0] if failed else (0, "no row has a time")
+        raise refuse(source.file, why, line if len(runs) > 1 else None)
+    for line, why in failed:
+        log.notes.append(f"{source.file}:{line}: this run is left out: it {why}")
+    if len(log.notes) > MOST_NOTES:
+        log.notes[MOST_NOTES:] = [f"{source.file}: and {len(log.notes) - MOST_NOTES} more notes"]
     return log
 
 
-def _times(file: str, line: int, cells: list[str]) -> tuple[str, list[float]]:
-    """Return the reduction of a row, and time, algorithm and bus bandwidth, out of place and in place."""
-    words = [cell for cell in cells[:2] if not _is_number(cell)]
-    if words and _is_root(cells[len(words) :]):
-        cells = [*words, *cells[len(words) + 1 :]]
-    numbers = [cell for cell in cells[len(words) :] if cell not in BLANK]
-    # time, algorithm bandwidth, bus bandwidth and (where results were checked) errors: once or twice
-    wide = 4 if len(numbers) in (4, 8) else 3
-    if len(numbers) not in (3, 4, 6, 8):
-        if len(numbers) == 7:  # errors counted out of place only
-            numbers = [*numbers[:3], *numbers[4:]]
-        else:
-            raise refuse(file, "is cut off in the middle of a row", line)
-    values = [positive(file, line, "a number", number) for number in numbers]
-    return (words[0] if words else ""), [v for i, v in enumerate(values) if i % wide < 3]
+def _add(log: Log, run: NcclRun, usable: UsableRun) -> None:
+    """Add the rows of a run, and say what is odd about them."""
+    largest = max(usable.rows, key=lambda row: row.size)
+    rate = 1e9 * max(side.bus for side in largest.sides)
+    place = Placement(usable.hosts, usable.stride, usable.groups, rate, largest.size)
+    for row in usable.rows:
+        log.rows.append(CollectiveRow(_seconds(row), number_format(row.dtype), row.line, usable.kind, row.size,
+                                      usable.devices, usable.each, place))  # fmt: skip
+    times = sum(not any(side.time for side in row.sides) and row.size > 0 for row in run.rows)
+    log.skipped["a time of 0"] += times
+    log.skipped["size, time and bandwidth that do not fit together"] += usable.disagreeing
+    log.skipped["rows that other output runs through"] += run.cut
+    where = f"{log.file}:{run.line}: " if log.file else ""
+    said = f"{usable.kind} on {usable.devices} devices" + (f", {usable.each} a node" if usable.each else "")
+    said += f", {usable.groups} groups at once" if usable.groups > 1 else ""
+    log.notes.append(where + said)
+    log.notes += [where + note for note in usable.notes]
+    odd = wrong_results(usable.rows)
+    if odd["wrong"]:
+        log.notes.append(f"{where}{odd['wrong']} rows had wrong results (#wrong above 0): the machine may be faulty")
+    elif run.out_of_bounds:
+        log.notes.append(f"{where}{run.out_of_bounds} values were out of bounds: the machine may be faulty")
+    if odd["mixed"]:
+        log.notes.append(f"{where}{odd['mixed']} rows share a line with other output; they are read, check them")
+    if run.cut:
+        log.notes.append(f"{where}other output runs through {run.cut} rows: they are left out")
 
 
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"-?[\d.]+(?:[eE][-+]?\d+)?", text) is not None
+def _seconds(row: Cells) -> float:
+    """Return the mean of what was measured out of place and in place."""
+    return statistics.fmean(side.time for side in row.sides if side.time > 0) * 1e-6
 
 
-def _is_root(cells: list[str]) -> bool:
-    return bool(cells) and re.fullmatch(r"-?\d+", cells[0]) is not None
-
-
-def _bus_factor(rows: list[tuple[int, int, str, str, list[float]]]) -> float:
-    """Return bus over algorithm bandwidth, from the row where it is known best."""
-    best = max(rows, key=lambda row: row[4][1])[4]
-    return best[2] / best[1] if best[1] > 0 else 0.0
-
-
-def _kind(file: str, text: str, rows: list[tuple[int, int, str, str, list[float]]], log: Log) -> str:
-    named = {kind for name in PROGRAM.findall(text) if (kind := collective_kind(name))}
-    if len(named) == 1:
-        return named.pop()
-    if len(named) > 1:
-        raise refuse(file, f"names several collectives ({', '.join(sorted(named))}): one log a run, please")
-    if rows[0][3] == "sum" and _bus_factor(rows) > 1.001:
-        return "all_reduce"  # a reduce-scatter puts less than its message on the bus
+def _kind_of_file(file: str, runs: list[NcclRun]) -> str:
+    """Return the collective that the whole file is of, by the one that its runs name, else by its name."""
+    named = {name for run in runs for name in run.named}
+    if named:
+        return named.pop() if len(named) == 1 else ""
     called = {kind for kind in ("all_reduce", *WITHOUT_SUM, "reduce_scatter") if kind in Path(file).name.lower()}
-    if len(called) == 1:
-        name = called.pop()
-        log.notes.append(f"{file}: taken for {name} by its name; the log does not say (--collective)")
-        return name
-    raise refuse(file, "does not say which collective it is of; give --collective, for instance all_gather")
+    return called.pop() if len(called) == 1 else ""
 
 
-def _devices(file: str, kind: str, rows: list[tuple[int, int, str, str, list[float]]]) -> int:
-    """Return the devices from the bus factor: 2 (n - 1) / n of an all-reduce, half of it of the others."""
-    share = _bus_factor(rows) / (2 if kind == "all_reduce" else 1)
-    if kind != "send" and 0.4 < share < 0.9995:
-        n = 1 / (1 - share)
-        if abs(n - round(n)) < 0.02 * n:
-            return round(n)
-    raise refuse(file, "does not say how many devices took part; give --devices")
+__all__ = ["KINDS", "read", "recognise"]

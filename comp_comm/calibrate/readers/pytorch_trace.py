@@ -2,131 +2,198 @@
 
 from __future__ import annotations
 
-import json
 import statistics
+from array import array
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
-from comp_comm.calibrate.measurements import AttentionRow, CollectiveRow, GemmRow, Log, Row
-from comp_comm.calibrate.readers.kernel_names import operator_of_kernel
-from comp_comm.calibrate.readers.kernel_sums import kernel_rows
-from comp_comm.calibrate.readers.kernel_tables import collective_kind, number_format
-from comp_comm.calibrate.readers.text import refuse
+from comp_comm.calibrate.measurements import Log, Row
+from comp_comm.calibrate.readers.json_events import events
+from comp_comm.calibrate.readers.kernel_names import MOST_READ, operator_of_kernel
+from comp_comm.calibrate.readers.kernel_sums import MOST_NAMES, kernel_rows
+from comp_comm.calibrate.readers.text import LogSource, refuse
+from comp_comm.calibrate.readers.trace_links import KernelIdentity, Launches, ShapedOperator, Together
+from comp_comm.calibrate.readers.trace_shapes import PRODUCTS, SOFT, collective_shape, operator_shape
 
-DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
-# Operators whose operands have the shapes of one product; where the first operand is a bias, they come after it.
-PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::_scaled_mm": 0}
-SOFT = ("aten::_flash_attention_forward", "aten::_efficient_attention_forward",
-        "aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_cudnn_attention")  # fmt: skip
-BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp64": 8, "int8": 1, "uint8": 1, "long": 8, "int": 4}
+Event = dict[str, Any]
+DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
+OPERATOR = ("cpu_op", "operator")
+CALL = ("cuda_runtime", "cuda_driver", "hip_runtime", "runtime", "xpu_runtime")
+LINKED = ("gemm", "attention")  # what an operator's operands give a shape
+LONGEST = 86_400e6  # microseconds: no kernel takes a day
+LARGEST = 2**63 - 1
+MOST_KEPT = 500_000  # operators with a shape, and twice as many calls of the runtime: some hundred bytes each
+MOST_KERNELS = 5_000_000
+BEYOND = 1e300
+STEP = "ProfilerStep#"
 
 
-def read(file: str, text: str) -> Log:
+def read(source: LogSource) -> Log:
     """Return GEMMs, attention and collectives with their shapes, every other kernel by name."""
-    try:
-        trace = json.loads(text)
-    except json.JSONDecodeError as error:
-        cut = "; it ends early: the profiler was stopped, or the copy was cut off" if error.pos >= len(text) - 2 else ""
-        raise refuse(file, f"is not whole JSON: {error.msg}{cut}", error.lineno) from None
-    except RecursionError:
-        raise refuse(file, "is JSON nested too deeply to be a trace") from None
-    events = trace.get("traceEvents") if isinstance(trace, dict) else trace
-    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
-        raise refuse(file, "is JSON, but not a profiler trace: it has no list 'traceEvents'")
-    kernels = [e for e in events if str(e.get("cat", "")).lower() in DEVICE and _seconds(e) > 0]
-    if not kernels:
-        raise refuse(file, "has no GPU kernels: profile with ProfilerActivity.CUDA (it covers AMD GPUs too)")
-    return _kernels(Log(file, "PyTorch profiler trace"), events, kernels)
+    gathered = _Gathered(source.file)
+    for number, event in enumerate(events(source)):
+        gathered.take(number, event)
+    if not gathered.log.totals:
+        raise refuse(source.file, "has no GPU kernels: profile with ProfilerActivity.CUDA (it covers AMD GPUs too)")
+    return gathered.finish()
 
 
-def _kernels(log: Log, events: list[dict[str, Any]], kernels: list[dict[str, Any]]) -> Log:
-    launched = {}
-    for event in events:
-        args = event.get("args")
-        if event.get("cat") == "cpu_op" and isinstance(args, dict) and "External id" in args:
-            launched[args["External id"]] = event
-    shaped: dict[Row, list[float]] = defaultdict(list)
-    totals: dict[str, tuple[float, int, int]] = {}
-    for event in kernels:
-        name, args = str(event.get("name", "")), event.get("args")
-        args = args if isinstance(args, dict) else {}
-        row = _shape(name, args, launched.get(args.get("External id")))
-        log.totals[operator_of_kernel(name)] = log.totals.get(operator_of_kernel(name), 0.0) + _seconds(event)
-        if row is None:
-            seconds, calls, _ = totals.get(name, (0.0, 0, 0))
-            totals[name] = (seconds + _seconds(event), calls + 1, 0)
+class _Gathered:
+    """What the events of a trace say, one after the other: kernels may come before what launched them."""
+
+    def __init__(self, file: str) -> None:
+        self.log = Log(file, "PyTorch profiler trace")
+        self.links = Launches()
+        self.shapes: list[Row] = []
+        self.places: dict[Row, int] = {}
+        self.names: dict[str, int] = {}
+        self.totals: dict[str, tuple[float, int, int]] = {}
+        self.collectives: dict[Row, list[float]] = defaultdict(list)
+        self.steps: set[str] = set()
+        self._kernels = array("q")  # name, external identity and correlation of each kernel that may have a shape
+        self._seconds = array("d")
+        self._count = 0
+
+    def take(self, number: int, event: Event) -> None:
+        category = event.get("cat")
+        if not isinstance(category, str):
+            return
+        kind = category.lower()
+        if kind in DEVICE:
+            self._kernel(number, event)
+        elif kind in OPERATOR:
+            self._operator(number, event)
+        elif kind in CALL:
+            self._call(number, event)
+        elif kind == "user_annotation" and str(event.get("name", "")).startswith(STEP):
+            self.steps.add(str(event["name"])[:40])
+
+    def _kernel(self, number: int, event: Event) -> None:
+        duration = self._number(number, event, event, "dur")
+        name, args = event.get("name", ""), self._args(number, event)
+        if not isinstance(name, str):
+            raise self._wrong(number, event, "name", "a word")
+        name = name[:MOST_READ]
+        if duration > LONGEST:
+            raise refuse(self.log.file, f"event {number} ('{name[:60]}'): a duration of {duration:.4g} us is none")
+        if duration <= 0:
+            self.log.skipped["kernels without a duration"] += 1
+            return
+        self._count += 1
+        if self._count > MOST_KERNELS or max(len(self.totals), len(self.names)) > MOST_NAMES:
+            raise refuse(self.log.file, f"has more than {MOST_KERNELS:,} kernels, or {MOST_NAMES:,} of other names")
+        seconds, operator = duration * 1e-6, operator_of_kernel(name)
+        self.log.totals[operator] = self.log.totals.get(operator, 0.0) + seconds
+        external, correlation = (self._identity(number, event, args, key) for key in ("External id", "correlation"))
+        if operator in LINKED:
+            self._kernels.extend((self.names.setdefault(name, len(self.names)), external, correlation))
+            self._seconds.append(seconds)
+            return
+        shape = collective_shape(args) if operator == "collective" else None
+        if shape is None:
+            self._unshaped(name, seconds, 1)
         else:
-            shaped[row].append(_seconds(event))
-    log.rows = [_with_seconds(row, statistics.median(times)) for row, times in shaped.items()] + kernel_rows(totals)
-    calls = sum(len(times) for times in shaped.values())
-    if calls:
-        log.notes.append(f"{log.file}: {calls} calls of kernels with shapes; each shape is the median of its calls")
-    else:
-        log.notes.append(f"{log.file}: no kernel has a shape: record_shapes=True gives them, with CPU activity")
-    return log
+            self.collectives[shape].append(seconds)
+
+    def _operator(self, number: int, event: Event) -> None:
+        name = event.get("name")
+        if not isinstance(name, str) or (name not in PRODUCTS and name not in SOFT):
+            return
+        args = self._args(number, event)
+        shape = operator_shape(name, args)
+        if shape is None:
+            return
+        place = self.places.setdefault(shape, len(self.shapes))
+        if place == len(self.shapes):
+            self.shapes.append(shape)
+        if len(self.links.operators) >= MOST_KEPT:
+            raise refuse(self.log.file, f"has more than {MOST_KEPT:,} operators with shapes; profile fewer steps")
+        begin = self._number(number, event, event, "ts")
+        end = begin + self._number(number, event, event, "dur")
+        self.links.add_operator(
+            ShapedOperator(_thread(event), begin, end, place), self._identity(number, event, args, "External id")
+        )
+
+    def _call(self, number: int, event: Event) -> None:
+        correlation = self._identity(number, event, self._args(number, event), "correlation")
+        if self.links.calls > 2 * MOST_KEPT:
+            raise refuse(self.log.file, f"has more than {2 * MOST_KEPT:,} calls of the runtime; profile fewer steps")
+        if correlation >= 0 and "ts" in event:
+            self.links.add_call(correlation, _thread(event), self._number(number, event, event, "ts"))
+
+    def finish(self) -> Log:
+        """Return the rows: the median of the calls of each shape, and all calls of every other kernel."""
+        shaped: dict[int, Together] = defaultdict(Together)
+        names = list(self.names)
+        for place, seconds in enumerate(self._seconds):
+            name, external, correlation = self._kernels[3 * place : 3 * place + 3]
+            launcher = self.links.launcher(KernelIdentity(external, correlation))
+            shape = self.links.operators[launcher].shape if launcher is not None else None
+            if launcher is None or shape is None or not _is_of(self.shapes[shape], names[name]):
+                self._unshaped(names[name], seconds, 1)
+            else:
+                shaped[shape].add(launcher, names[name], seconds)
+        calls = {self.shapes[shape]: kernels.calls() for shape, kernels in shaped.items()}
+        calls.update(self.collectives)
+        log = self.log
+        log.rows = [replace(row, seconds=statistics.median(times)) for row, times in calls.items()]
+        log.rows += kernel_rows(self.totals)
+        count = sum(len(times) for times in calls.values())
+        if count:
+            log.notes.append(f"{log.file}: {count} calls of kernels with shapes; each shape is the median of its calls")
+        else:
+            log.notes.append(f"{log.file}: no kernel has a shape: record_shapes=True gives them, with CPU activity")
+        if len(self.steps) > 1:
+            log.notes.append(f"{log.file}: is of {len(self.steps)} steps of the profiler; sums are of all of them")
+        return log
+
+    def _unshaped(self, name: str, seconds: float, calls: int) -> None:
+        before, times, _ = self.totals.get(name, (0.0, 0, 0))
+        self.totals[name] = (before + seconds, times + calls, 0)
+
+    def _args(self, number: int, event: Event) -> Event:
+        args = event.get("args")
+        if args is None:
+            return {}
+        if not isinstance(args, dict):
+            raise self._wrong(number, event, "args", "an object")
+        return args
+
+    def _number(self, number: int, event: Event, among: Event, key: str) -> float:
+        value = among.get(key, 0)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+            raise self._wrong(number, event, key, "a number")
+        return float(max(min(value, BEYOND), -BEYOND))  # a whole number may have more digits than a float
+
+    def _identity(self, number: int, event: Event, args: Event, key: str) -> int:
+        """Return an identity, -1 where there is none."""
+        value = args.get(key)
+        if value is None:
+            return -1
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+            return int(value)
+        if isinstance(value, float) and abs(value) < LARGEST and value == int(value):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or abs(value) > LARGEST:
+            raise self._wrong(number, event, key, "a number")
+        return max(value, -1)
+
+    def _wrong(self, number: int, event: Event, key: str, what: str) -> Exception:
+        name = event.get("name")
+        called = f" ('{name[:60]}')" if isinstance(name, str) else ""
+        value = event.get(key, (event.get("args") or {}).get(key) if isinstance(event.get("args"), dict) else None)
+        shown = {list: "a list", dict: "an object", str: "text", bool: "true or false"}.get(type(value), "that")
+        return refuse(self.log.file, f"event {number}{called}: '{key}' must be {what}, not {shown}")
 
 
-def _seconds(event: dict[str, Any]) -> float:
-    duration = event.get("dur")
-    number = isinstance(duration, (int, float)) and not isinstance(duration, bool)
-    return float(duration) * 1e-6 if number and 0 < duration < float("inf") else 0.0  # type: ignore[arg-type,operator]
+def _thread(event: Event) -> tuple[str, str]:
+    """Return the process and thread of an event."""
+    process, thread = event.get("pid"), event.get("tid")
+    return (str(process)[:40] if isinstance(process, (int, str)) else "",
+            str(thread)[:40] if isinstance(thread, (int, str)) else "")  # fmt: skip
 
 
-def _with_seconds(row: Row, seconds: float) -> Row:
-    return type(row)(**{**row.__dict__, "seconds": seconds})
-
-
-def _shape(name: str, args: dict[str, Any], launcher: dict[str, Any] | None) -> Row | None:
-    """Return the measurement a kernel is, its seconds left open; None where its shape is not known."""
-    operator = operator_of_kernel(name)
-    if operator == "collective":
-        return _collective(args)
-    given = launcher.get("args") if launcher else None
-    if launcher is None or not isinstance(given, dict):
-        return None
-    dims, types = given.get("Input Dims"), given.get("Input type")
-    if not isinstance(dims, list) or not isinstance(types, list) or not types:
-        return None
-    if operator == "gemm" and launcher.get("name") in PRODUCTS:
-        return _product(dims[PRODUCTS[launcher["name"]] :], number_format(str(types[-1 if len(types) < 2 else 1])))
-    if operator == "attention" and launcher.get("name") in SOFT:
-        return _attention(str(launcher["name"]), dims, given, number_format(str(types[0])))
-    return None
-
-
-def _is_shape(value: Any, rank: int) -> bool:
-    return isinstance(value, list) and len(value) == rank and all(isinstance(n, int) and n > 0 for n in value)
-
-
-def _product(dims: list[Any], dtype: str) -> Row | None:
-    if len(dims) >= 2 and _is_shape(dims[0], 2) and _is_shape(dims[1], 2) and dims[0][1] == dims[1][0]:
-        return GemmRow(0.0, dtype, 0, dims[0][0], dims[1][1], dims[0][1])
-    if len(dims) >= 2 and _is_shape(dims[0], 3) and _is_shape(dims[1], 3) and dims[0][2] == dims[1][1]:
-        return GemmRow(0.0, dtype, 0, dims[0][1], dims[1][2], dims[0][2], dims[0][0])
-    return None
-
-
-def _attention(name: str, dims: list[Any], given: dict[str, Any], dtype: str) -> Row | None:
-    if len(dims) < 2 or not (_is_shape(dims[0], 4) and _is_shape(dims[1], 4)):
-        return None
-    heads_first = "scaled_dot_product" in name  # (batch, heads, tokens, dim), the others (batch, tokens, heads, dim)
-    batch, first, second, dim = dims[0]
-    heads, tokens = (first, second) if heads_first else (second, first)
-    key_heads, keys = (dims[1][1], dims[1][2]) if heads_first else (dims[1][2], dims[1][1])
-    if tokens != keys:
-        return None
-    place = 4 if heads_first else 8
-    concrete = given.get("Concrete Inputs")
-    said = concrete[place] if isinstance(concrete, list) and len(concrete) > place else ""
-    return AttentionRow(0.0, dtype, 0, batch, tokens, heads, key_heads, dim, str(said) == "True")
-
-
-def _collective(args: dict[str, Any]) -> Row | None:
-    kind = collective_kind(str(args.get("Collective name", "")).removeprefix("_").removesuffix("_base"))
-    sizes = [args.get(name) for name in ("In msg nelems", "Out msg nelems")]
-    group, dtype = args.get("Group size"), number_format(str(args.get("dtype", "")))
-    counts = [size for size in sizes if isinstance(size, int)]
-    if kind is None or not isinstance(group, int) or group < 2 or not counts:
-        return None
-    each, elements = BYTES.get(dtype, 0), max(counts)
-    return CollectiveRow(0.0, dtype, 0, kind, elements * each, group) if elements and each else None
+def _is_of(shape: Row, kernel: str) -> bool:
+    """Return whether a kernel is of the kind that a shape is of: an attention operator launches GEMMs of its own."""
+    return (operator_of_kernel(kernel) == "gemm") == (type(shape).__name__ == "GemmRow")
