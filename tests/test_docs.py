@@ -297,7 +297,7 @@ def test_constants_in_words():
             f"times {cost[0]:g} (`kernels: fused`), {cost[1]:g} (`eager`) or {cost[2]:g} (`compiled`)",
             f"a logit's {loss[0]:g} bytes become {loss[1]:g} and {loss[2]:g}",
             f"| permute tokens | {PERMUTE_BYTES:g} bytes of each", f"{NORM_PASSES:g} elements of T_s H a norm",
-            f"{SUM_PASSES:g} for both sums ({PARALLEL_SUM_PASSES:g} where blocks are parallel)",
+            f"{2 * SUM_PASSES:g} for both sums ({2 * PARALLEL_SUM_PASSES:g} where blocks are parallel)",
             f"gradients under {USABLE:g} of the last", f"{100 * CONTENTION:g} % of what is hidden shows",
             f"a bucket of gradients ({BUCKET / 1e6:g} million elements",
             f"`network_sustained`, {Timing().network_sustained:g} unless",
