@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +11,8 @@ from comp_comm.calibrate.samples import Sample
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array
 from comp_comm.hardware.profile import Profile
+from comp_comm.records import Record, Records
 
-Record = dict[str, Any]
 PLACES = 6
 
 
@@ -36,15 +35,13 @@ def predictions(profile: Profile, precision: str, samples: Sequence[Sample], tim
     return predicted
 
 
-def error_rows(samples: Sequence[Sample], errors: Sequence[Array]) -> list[Record]:
+def error_rows(samples: Sequence[Sample], errors: Sequence[Array]) -> Records:
     """Return a record for each operator and collective, all sizes together."""
     return [_record({"operator": s.operator, "collective": s.collective or None}, e)
             for s, e in zip(samples, errors, strict=True) if len(e)]  # fmt: skip
 
 
-def errors_by_size(
-    samples: Sequence[Sample], errors: Sequence[Array], kept: Sequence[NDArray[np.bool_]]
-) -> list[Record]:
+def errors_by_size(samples: Sequence[Sample], errors: Sequence[Array], kept: Sequence[NDArray[np.bool_]]) -> Records:
     """Return a record for each operator, collective and group of sizes that has rows."""
     records = []
     for sample, error, rows in zip(samples, errors, kept, strict=True):

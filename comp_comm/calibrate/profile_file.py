@@ -6,15 +6,14 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from comp_comm.calibrate.fit import Fit
 from comp_comm.configs import catalogue
 from comp_comm.hardware.profile import Number
 from comp_comm.printable import visible
+from comp_comm.records import Record
 from comp_comm.units import UNITS, format_quantity
 
-Record = dict[str, Any]
 DIGITS = 4
 
 

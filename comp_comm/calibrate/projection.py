@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,8 @@ from comp_comm.calibrate.measurements import Log
 from comp_comm.calibrate.readers.tables import LogTable
 from comp_comm.calibrate.readers.text import refuse, whole_number
 from comp_comm.errors import ConfigError, nearest, one_of
+from comp_comm.records import Record, Records
 
-Record = dict[str, Any]
 SIZES = ("hidden", "seq_len", "micro_batch", "tp")
 MOST_ITERATIONS = 100_000
 
@@ -144,7 +143,7 @@ def lacks_communication(baseline: Iteration, sizes: Mapping[str, int]) -> bool:
     return bool(left_out(baseline)) or (sizes["tp"] > 1 and not told)
 
 
-def projection_rows(baseline: Iteration, targets: Sequence[Mapping[str, int]]) -> list[Record]:
+def projection_rows(baseline: Iteration, targets: Sequence[Mapping[str, int]]) -> Records:
     """Return a record for each set of sizes: seconds in all, of communication, and of each operator.
 
     The share of communication is None where it is missing: the sum is then of all other operators.
@@ -173,7 +172,7 @@ def projection_notes(baseline: Iteration, targets: Sequence[Mapping[str, int]]) 
     return [f"communication at TP {degrees} is missing: the baseline has no all-reduce (sums are of all else)"]
 
 
-def compare(baseline: Iteration, measured: Sequence[Iteration]) -> list[Record]:
+def compare(baseline: Iteration, measured: Sequence[Iteration]) -> Records:
     """Return projected against measured seconds of every operator of every other iteration, and of each in all."""
     rows = []
     for iteration in measured:
@@ -194,7 +193,7 @@ def _compared(iteration: Iteration, operator: str, projected: float, measured: f
             "error": projected / measured - 1}  # fmt: skip
 
 
-def error_summary(rows: Sequence[Record]) -> list[Record]:
+def error_summary(rows: Sequence[Record]) -> Records:
     """Return the errors of each operator over all iterations."""
     records = []
     for name in dict.fromkeys(row["operator"] for row in rows):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +18,10 @@ from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError, one_of
 from comp_comm.formulas.arrays import Array
 from comp_comm.hardware.profile import Profile
+from comp_comm.records import Record, Records
 from comp_comm.units import UNITS, format_quantity
 
 AT_BOUND = 1e-3  # as near to its bound, a number ended there
-Record = dict[str, Any]
 
 
 @dataclass
@@ -31,8 +30,8 @@ class Calibration:
 
     profile: Profile
     precision: str
-    rows: list[Record]
-    by_size: list[Record]
+    rows: Records
+    by_size: Records
     samples: Sequence[Sample]
     predicted: Sequence[Array]
     kept: Sequence[NDArray[np.bool_]]
@@ -148,7 +147,7 @@ def _calibration(
     return Calibration(profile, precision, rows, by_size, samples, predicted, kept, how, notes=notes)
 
 
-def number_rows(calibration: Calibration) -> list[Record]:
+def number_rows(calibration: Calibration) -> Records:
     """Return the fitted numbers for people: what it was, what it is, and how well it is known."""
     if calibration.fit is None:
         return []

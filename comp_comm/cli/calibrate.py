@@ -17,6 +17,7 @@ from comp_comm.choices import Precision
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError, one_of
+from comp_comm.records import Record
 from comp_comm.report import machine, output, table
 from comp_comm.report.answer import basic_meta
 
@@ -91,7 +92,7 @@ def command(logs: tuple[str, ...], path: str | None, form: str | None, check: bo
     return 0
 
 
-def _prepare(path: str | None, form: str | None, check: bool, given: dict[str, Any]) -> str:
+def _prepare(path: str | None, form: str | None, check: bool, given: Record) -> str:
     """Refuse flags that do not go together, before anything is read."""
     if check and not given["hardware"]:
         raise ConfigError("--check needs --hardware NAME|FILE: the profile to measure")
@@ -119,7 +120,7 @@ def _prepare(path: str | None, form: str | None, check: bool, given: dict[str, A
     return chosen
 
 
-def _read(logs: Sequence[str], given: dict[str, Any]) -> list[Log]:
+def _read(logs: Sequence[str], given: Record) -> list[Log]:
     only, kind = select(given["only"]), collective_kind(given["collective"] or "") or ""
     read = [read_log(log, only, kind, given["devices"] or 0, given["per_node"] or 0) for log in logs]
     for log in read:
@@ -128,7 +129,7 @@ def _read(logs: Sequence[str], given: dict[str, Any]) -> list[Log]:
     return read
 
 
-def _meta(calibration: Calibration, read: Sequence[Log]) -> dict[str, Any]:
+def _meta(calibration: Calibration, read: Sequence[Log]) -> Record:
     logs = [{"file": log.file, "kind": log.kind, "rows": len(log.rows), "skipped": dict(log.skipped)} for log in read]
     return basic_meta("calibrate", **calibration.meta(), logs=logs, profile_sha256=calibration.profile.sha256)
 
@@ -153,11 +154,11 @@ def _write(out: IO[str], form: str, calibration: Calibration, read: Sequence[Log
         out.write("\n" + "".join(f"left as it is: {key}: {why}\n" for key, why in calibration.fit.left.items()))
 
 
-def _percent(row: dict[str, Any]) -> dict[str, Any]:
+def _percent(row: Record) -> Record:
     return {name: f"{100 * value:.1f} %" if name in FRACTIONS else value for name, value in row.items()}
 
 
-def _save(path: str, calibration: Calibration, given: dict[str, Any], logs: Sequence[str]) -> None:
+def _save(path: str, calibration: Calibration, given: Record, logs: Sequence[str]) -> None:
     if calibration.fit is None:
         return
     date = given["date"] or datetime.date.today().isoformat()

@@ -8,6 +8,7 @@ import click
 
 from comp_comm.cli import options
 from comp_comm.configs.study import load_study
+from comp_comm.records import Record
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.sweep.point import compare
 
@@ -33,7 +34,7 @@ def command(a: str, b: str, overrides: tuple[str, ...], path: str | None, form: 
     return options.write(path, lambda out: write_answer(out, form, rows, meta, heading=heading))
 
 
-def _about(study: Any) -> dict[str, Any]:
+def _about(study: Any) -> Record:
     hardware = {profile.name: {"sha256": profile.sha256} for profile in study.profiles}
     return {"title": study.title, "study_sha256": study.sha256(), "hardware": hardware,
             "fixed": dict(sorted(study.fixed.items()))}  # fmt: skip

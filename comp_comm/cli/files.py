@@ -12,6 +12,7 @@ from comp_comm.cli.speech import tell
 from comp_comm.durable import resolved
 from comp_comm.errors import InfeasibleError
 from comp_comm.printable import SPREADSHEET
+from comp_comm.records import Record
 from comp_comm.report import output
 from comp_comm.report.pieces import Form, form_of
 from comp_comm.sweep.engine import block_count
@@ -64,7 +65,7 @@ def write_parquet(
     return options.ended(path, stream.interrupted)
 
 
-def identity(plan: Plan, wanted: tuple[str, ...]) -> dict[str, Any]:
+def identity(plan: Plan, wanted: tuple[str, ...]) -> Record:
     """Return what decides the rows of a sweep."""
     about = meta(plan)
     return {"version": version()["version"], "study_sha256": about["study_sha256"], "columns": list(wanted),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from comp_comm.choices import Precision
@@ -16,6 +14,7 @@ from comp_comm.hardware.certainty import collective_certainty
 from comp_comm.hardware.lint import lint
 from comp_comm.hardware.profile import Number, Profile
 from comp_comm.hardware.ratio import ratio, scale_out_key, scale_up_key, sixteen_bit_peak
+from comp_comm.records import Record
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.units import format_quantity
 
@@ -88,7 +87,7 @@ def show_command(name: str, path: str | None, form: str | None) -> int:
     return options.write(path, lambda out: write_answer(out, form, rows, meta, shown, heading, notes))
 
 
-def _number_row(key: str, number: Number) -> dict[str, Any]:
+def _number_row(key: str, number: Number) -> Record:
     group, name = key.rsplit(".", 1)
     if number.value is None:
         text = None

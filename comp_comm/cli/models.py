@@ -13,6 +13,7 @@ from comp_comm.configs.model_file import Model, load_any, load_model
 from comp_comm.configs.model_names import DIMENSIONS
 from comp_comm.costmodels.work import model_parameters
 from comp_comm.fields import FIELDS
+from comp_comm.records import Record
 from comp_comm.report import machine
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.transformer import Transformer
@@ -44,7 +45,7 @@ def list_command(path: str | None, form: str | None) -> int:
     return options.write(path, lambda out: write_answer(out, form, shown, meta, IN_TABLE))
 
 
-def _row(model: Model) -> dict[str, Any]:
+def _row(model: Model) -> Record:
     whole = model.transformer()
     total, active, apart = (int(count) for count in model_parameters(whole))
     about = {"name": model.name, "title": model.title, "year": model.year or None, "parameters": total,
@@ -100,25 +101,25 @@ def show_command(name: str, path: str | None, form: str | None) -> int:
     return options.write(path, lambda out: write_answer(out, form, shown, found["meta"], columns, heading, notes))
 
 
-def _is_shown(row: dict[str, Any]) -> bool:
+def _is_shown(row: Record) -> bool:
     if row["key"] in ("name", "title", "source") or row["value"] in (None, ""):
         return False
     return row["given"] is not False or row["key"] in ALWAYS
 
 
-def _cell(row: dict[str, Any]) -> str:
+def _cell(row: Record) -> str:
     value = row["value"]
     return f"{value:,}" if row["given"] is None and row["key"] != "year" else str(value)
 
 
-def _remark(row: dict[str, Any]) -> str:
+def _remark(row: Record) -> str:
     """Return a count as people say it; that a dimension is not given but follows from others, or is the usual one."""
     if row["given"] is None:
         return _short(row["value"]) if row["key"] != "year" else ""
     return "" if row["given"] else "not given"
 
 
-def describe(model: Model) -> dict[str, Any]:
+def describe(model: Model) -> Record:
     """Return everything about a model: exact counts of parameters, every dimension, and what it is made of.
 
     ``fields`` are the dimensions that are given, ``layout`` what a file says beside the model; ``study`` is all of it

@@ -20,6 +20,7 @@ from comp_comm.costmodels import MODELS
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
 from comp_comm.printable import SPREADSHEET
+from comp_comm.records import Record
 from comp_comm.report import output
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -84,7 +85,7 @@ def point_options(command: Command) -> Command:
     return command
 
 
-def point_study(given: dict[str, Any], hardware: str | None = None) -> Study:
+def point_study(given: Record, hardware: str | None = None) -> Study:
     """Return the study that the options of `point_options` mean; ``hardware`` is what it is on if nothing says so."""
     study, overrides = given.pop("study"), given.pop("overrides")
     if hardware and not given["hardware"] and not study and not any(text.startswith("hardware=") for text in overrides):

@@ -26,6 +26,7 @@ from comp_comm.cli import options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError, one_of
 from comp_comm.fields import FIELDS
+from comp_comm.records import Record, Records
 from comp_comm.report import table
 from comp_comm.report.answer import basic_meta, write_answer
 
@@ -77,9 +78,7 @@ def command(logs: tuple[str, ...], baseline: str | None, path: str | None, form:
     return options.write(path, lambda out: _write_comparison(out, form, rows, meta, base))
 
 
-def _write_comparison(
-    out: IO[str], form: str, rows: list[dict[str, Any]], meta: dict[str, Any], base: Iteration
-) -> None:
+def _write_comparison(out: IO[str], form: str, rows: Records, meta: Record, base: Iteration) -> None:
     heading = [f"projected from {_shown(base)}, against what was measured"]
     write_answer(out, form, rows, meta, (), heading)
     if form in table.STYLES:

@@ -11,6 +11,7 @@ from comp_comm.cli import options, workers
 from comp_comm.cli.speech import tell
 from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
+from comp_comm.records import Record
 from comp_comm.search.design import FACTORS, WORK, Case, Design, make_design
 from comp_comm.search.objectives import OBJECTIVES
 from comp_comm.search.prices import Prices
@@ -33,8 +34,7 @@ SIDE = ("hardware", "gpus", *WORK, *FACTORS, "strategy", "tp", "tp1", "tp2", "cp
         "efficiency")  # fmt: skip
 
 LEAST_PRICE, MOST_PRICE = 1e-6, 1e6  # an hour, or watts
-Record = dict[str, Any]
-Asked = dict[str, Any]
+Asked = Record
 
 
 @click.command(epilog="Examples: compcomm search --model gpt3-175b --hardware a100-sxm-80gb --gpus 512 --global-batch "

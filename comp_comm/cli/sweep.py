@@ -15,6 +15,7 @@ from comp_comm.configs.study import load_study
 from comp_comm.costmodels import COST_MODELS
 from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
+from comp_comm.records import Record
 from comp_comm.report import output
 from comp_comm.sweep.plan import Plan, make_plan, notes
 from comp_comm.sweep.result import check_columns, meta, plain_columns, records, stream_rows
@@ -84,7 +85,7 @@ def command(
     return code
 
 
-def _check_flags(given: dict[str, Any], form: str) -> None:
+def _check_flags(given: Record, form: str) -> None:
     for flag in ("by", "columns", "plot"):
         if given[flag] == "":
             raise ConfigError(f"--{flag} is empty")
@@ -94,7 +95,7 @@ def _check_flags(given: dict[str, Any], form: str) -> None:
         raise ConfigError("--timing goes with --format json, whose meta block holds the seconds")
 
 
-def _check_file(given: dict[str, Any], path: str | None, form: str) -> None:
+def _check_file(given: Record, path: str | None, form: str) -> None:
     if form == PARQUET:
         from comp_comm.report import parquet
 
@@ -113,8 +114,8 @@ def _split(columns: str | None) -> list[str]:
     return [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else []
 
 
-def _answer(plan: Plan, wanted: tuple[str, ...], pivot: dict[str, Any] | None, path: str | None, form: str, quiet: bool,
-            given: dict[str, Any]) -> int:  # fmt: skip
+def _answer(plan: Plan, wanted: tuple[str, ...], pivot: Record | None, path: str | None, form: str, quiet: bool,
+            given: Record) -> int:  # fmt: skip
     kept = _checkpoint(plan, wanted, path, given) if given["resume"] and path and given["top"] else None
     if kept is None:
         return _evaluated(plan, wanted, pivot, path, form, quiet, given)
@@ -131,8 +132,8 @@ def _answer(plan: Plan, wanted: tuple[str, ...], pivot: dict[str, Any] | None, p
     return code
 
 
-def _evaluated(plan: Plan, wanted: tuple[str, ...], pivot: dict[str, Any] | None, path: str | None, form: str,
-               quiet: bool, given: dict[str, Any], kept: Checkpoint | None = None) -> int:  # fmt: skip
+def _evaluated(plan: Plan, wanted: tuple[str, ...], pivot: Record | None, path: str | None, form: str,
+               quiet: bool, given: Record, kept: Checkpoint | None = None) -> int:  # fmt: skip
     progress = options.Progress(plan.grid.points, quiet)
     top, timed = given["top"], given["with_timing"]
     with workers.opened(given["executor"], given["jobs"]) as executor:
@@ -161,7 +162,7 @@ def _evaluated(plan: Plan, wanted: tuple[str, ...], pivot: dict[str, Any] | None
         return options.write(path, writer, lambda: stream.interrupted)
 
 
-def _checkpoint(plan: Plan, wanted: tuple[str, ...], path: str, given: dict[str, Any]) -> Checkpoint:
+def _checkpoint(plan: Plan, wanted: tuple[str, ...], path: str, given: Record) -> Checkpoint:
     """Return what keeps how far a ranking has come."""
     from comp_comm.cli import files
     from comp_comm.sweep.resume import Checkpoint
@@ -170,7 +171,7 @@ def _checkpoint(plan: Plan, wanted: tuple[str, ...], path: str, given: dict[str,
     return Checkpoint(resolved(path), {**files.identity(plan, wanted), **asked})
 
 
-def _write(out: IO[str], stream: Stream, plan: Plan, pivot: dict[str, Any] | None, form: str, timed: bool) -> None:
+def _write(out: IO[str], stream: Stream, plan: Plan, pivot: Record | None, form: str, timed: bool) -> None:
     from comp_comm.report import machine, table
 
     about = meta(plan)
@@ -187,11 +188,11 @@ def _write(out: IO[str], stream: Stream, plan: Plan, pivot: dict[str, Any] | Non
         machine.WRITERS[form](out, batches, stream.wanted, about, lambda: _ending(stream))
 
 
-def _ending(stream: Stream) -> dict[str, Any]:
+def _ending(stream: Stream) -> Record:
     return {"interrupted": True} if stream.interrupted else {}
 
 
-def _draw(plan: Plan, path: str, view: dict[str, Any]) -> Callable[[], None]:
+def _draw(plan: Plan, path: str, view: Record) -> Callable[[], None]:
     """Draw the study's plot; return what saves it. What cannot be drawn is refused before anything is written."""
     from comp_comm.report import picture, views
     from comp_comm.report.plot import draw_plot

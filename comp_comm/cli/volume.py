@@ -9,6 +9,7 @@ import click
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
+from comp_comm.records import Record, Records
 from comp_comm.report.answer import write_answer
 from comp_comm.report.table import setup_line
 from comp_comm.sweep.volume import beside_measured, volume, volume_over
@@ -57,7 +58,7 @@ def command(path: str | None, form: str | None, log: str | None, steps: int, pic
     return _drawn(code, picture, moved["messages"], moved["meta"])
 
 
-def _read(file: str, devices: int) -> list[dict[str, Any]]:
+def _read(file: str, devices: int) -> Records:
     from comp_comm.calibrate.readers.comms_logger import read_summary
     from comp_comm.calibrate.readers.text import open_source
 
@@ -67,7 +68,7 @@ def _read(file: str, devices: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _write(out: Any, moved: dict[str, Any], form: str) -> None:
+def _write(out: Any, moved: Record, form: str) -> None:
     from comp_comm.report import machine, table
 
     if form == "json":
@@ -91,7 +92,7 @@ def _write(out: Any, moved: dict[str, Any], form: str) -> None:
     return None
 
 
-def _drawn(code: int, picture: str | None, rows: list[dict[str, Any]], meta: dict[str, Any]) -> int:
+def _drawn(code: int, picture: str | None, rows: Records, meta: Record) -> int:
     if picture and code == 0:
         from comp_comm.report.volume_plot import save_volume
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.errors import Problems, nearest, one_of
 from comp_comm.fields import Field, Value
+from comp_comm.formulas.arrays import WholeArray
+from comp_comm.records import Record
 
 MAX_AXIS = 1_000_000
 RANGE_KEYS = ("from", "to", "steps", "step", "scale", "round_to")
@@ -28,7 +30,7 @@ class AxisColumn(Sequence[Value]):
     (3, 8, array([4., 4.]))
     """
 
-    def __init__(self, table: NDArray[np.float64], rows: NDArray[np.integer[Any]], words: tuple[str, ...] = ()) -> None:
+    def __init__(self, table: NDArray[np.float64], rows: WholeArray, words: tuple[str, ...] = ()) -> None:
         self.table, self.rows, self.words = table, rows, words
 
     def __len__(self) -> int:
@@ -95,7 +97,7 @@ def read_value(document: Document, path: Path, raw: Any, field: Field, problems:
         return None
 
 
-def _read_range(document: Document, path: Path, raw: dict[str, Any], field: Field, problems: Problems
+def _read_range(document: Document, path: Path, raw: Record, field: Field, problems: Problems
                 ) -> tuple[Value, ...]:  # fmt: skip
     for key in raw:
         if key not in RANGE_KEYS:
@@ -109,7 +111,7 @@ def _read_range(document: Document, path: Path, raw: dict[str, Any], field: Fiel
         return ()
 
 
-def _range(raw: dict[str, Any], field: Field) -> tuple[Value, ...]:
+def _range(raw: Record, field: Field) -> tuple[Value, ...]:
     if field.kind == "choice":
         raise ValueError(f"has no range: {field.allowed()}; give a list")
     if "from" not in raw or "to" not in raw or ("steps" in raw) == ("step" in raw):
@@ -125,7 +127,7 @@ def _range(raw: dict[str, Any], field: Field) -> tuple[Value, ...]:
     return tuple(field.check(float(point)) for point in points)
 
 
-def _by_step(raw: dict[str, Any], field: Field, low: float, high: float) -> Any:
+def _by_step(raw: Record, field: Field, low: float, high: float) -> Any:
     if "scale" in raw:
         raise ValueError("'scale' goes with 'steps', not with 'step'")
     step = field.number(raw["step"])
@@ -137,7 +139,7 @@ def _by_step(raw: dict[str, Any], field: Field, low: float, high: float) -> Any:
     return low + step * np.arange(int(count))
 
 
-def _by_steps(raw: dict[str, Any], low: float, high: float) -> Any:
+def _by_steps(raw: Record, low: float, high: float) -> Any:
     steps, scale = raw["steps"], raw.get("scale", "linear")
     if type(steps) not in (int, float) or not 1 <= steps <= MAX_AXIS or steps != int(steps):
         raise ValueError(f"'steps' must be a whole number from 1 to {MAX_AXIS:,}, not {steps}")
@@ -157,7 +159,7 @@ def _by_steps(raw: dict[str, Any], low: float, high: float) -> Any:
     return np.where(np.abs(points - whole) < 1e-9 * np.abs(points), whole, points)
 
 
-def _round(raw: dict[str, Any], field: Field, points: Any, low: float, high: float) -> Any:
+def _round(raw: Record, field: Field, points: Any, low: float, high: float) -> Any:
     if "round_to" in raw:
         unit = raw["round_to"]
         unit = field.number(unit)

@@ -25,6 +25,7 @@ from comp_comm.hardware.profile import (
     Number,
     Profile,
 )
+from comp_comm.records import Record
 from comp_comm.units import UNITS, format_quantity, parse_quantity
 
 KEYS = (
@@ -254,6 +255,6 @@ def _parse(raw: Any, name: str, kind: str) -> float | None:
     return value
 
 
-def _digest(data: dict[str, Any], parent: str) -> str:
+def _digest(data: Record, parent: str) -> str:
     text = json.dumps([data, parent], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

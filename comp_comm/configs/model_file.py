@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from comp_comm.configs import catalogue, model_names, strict_yaml
 from comp_comm.configs.axes import read_value
@@ -12,6 +12,7 @@ from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import ConfigError, Problem, Problems
 from comp_comm.fields import FIELDS, Value
+from comp_comm.records import Record
 from comp_comm.transformer import Transformer, resolved, transformer_rules
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Model:
     aliases: tuple[str, ...] = ()
     published_parameters: float | None = None
     layout: dict[str, Value] = field(default_factory=dict)
-    study: dict[str, Any] = field(default_factory=dict)
+    study: Record = field(default_factory=dict)
 
     def transformer(self) -> Transformer:
         """Return the model with every dimension that follows from the others.
@@ -61,7 +62,7 @@ class Model:
 
 def _as_transformer(fields: dict[str, Value]) -> Transformer:
     """Return fields as the numbers and codes that a transformer has of them."""
-    numbers: dict[str, Any] = {"seq_len": 1, "vocab": 0}
+    numbers: Record = {"seq_len": 1, "vocab": 0}
     for name, value in fields.items():
         if name != "parameters":
             numbers[name] = FIELDS[name].words.index(str(value)) if FIELDS[name].kind == "choice" else value

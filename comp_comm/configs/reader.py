@@ -6,6 +6,7 @@ from typing import Any
 
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.errors import Problems, nearest, one_of
+from comp_comm.records import Record
 
 
 class Reader:
@@ -17,13 +18,13 @@ class Reader:
     def _problem(self, path: Path, message: str) -> None:
         self.problems.add(self.document.problem(path, message))
 
-    def _known(self, path: Path, mapping: dict[str, Any], allowed: tuple[str, ...]) -> None:
+    def _known(self, path: Path, mapping: Record, allowed: tuple[str, ...]) -> None:
         """Note every key that is not allowed."""
         for key in mapping:
             if key not in allowed:
                 self._problem((*path, key), f"unknown key{nearest(key, allowed)} ({one_of(allowed)})")
 
-    def _mapping(self, path: Path) -> dict[str, Any]:
+    def _mapping(self, path: Path) -> Record:
         """Return the mapping at a path, empty where it is not given or is none (then a problem)."""
         value: Any = self.document.data
         for part in path:

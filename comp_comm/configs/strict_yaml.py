@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from comp_comm.errors import ConfigError, Problem
+from comp_comm.records import Record
 
 Path = tuple[str | int, ...]
 
@@ -39,7 +40,7 @@ class Document:
     and item by its path; ``file`` is what messages call the text.
     """
 
-    data: dict[str, Any]
+    data: Record
     file: str
     lines: dict[Path, int] = field(default_factory=dict)
 

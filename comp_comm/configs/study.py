@@ -22,6 +22,7 @@ from comp_comm.configs.strict_yaml import Document, Path, load_value
 from comp_comm.errors import ConfigError, Problem, Problems, nearest, one_of
 from comp_comm.fields import FIELDS, Value, unknown_field
 from comp_comm.hardware.profile import Profile
+from comp_comm.records import Record
 
 KEYS = ("title", "cost_model", "hardware", "model", "set", "sweep", "zip", "where", "table", "plot")
 TABLE_KEYS = ("rows", "columns", "value", "per")
@@ -47,8 +48,8 @@ class Study:
     fixed: dict[str, Value]
     axes: tuple[Axis, ...]
     where: tuple[str, ...]
-    table: dict[str, Any]
-    plot: dict[str, Any]
+    table: Record
+    plot: Record
     origins: dict[str, tuple[Document, Path]]
     document: Document
     problems: Problems = field(default_factory=Problems)
@@ -62,7 +63,7 @@ class Study:
         """Note a problem at a key of the study itself."""
         self.problems.add(self.document.problem(path, message))
 
-    def resolved(self) -> dict[str, Any]:
+    def resolved(self) -> Record:
         """Return everything that decides the answer, in a fixed form (for digests)."""
         return {
             "cost_model": self.cost_model,
@@ -87,7 +88,7 @@ def load_study(reference: str, overrides: Sequence[str] = ()) -> Study:
     return read_study(catalogue.read("study", reference), overrides)
 
 
-def study_from(data: dict[str, Any], name: str = "command line", overrides: Sequence[str] = ()) -> Study:
+def study_from(data: Record, name: str = "command line", overrides: Sequence[str] = ()) -> Study:
     """Return the study that a mapping of the same form means."""
     return read_study(Document(data, name), overrides)
 
@@ -305,7 +306,7 @@ class _Reader(Reader):
             return ()
         return tuple(conditions)
 
-    def _view(self, key: str, allowed: tuple[str, ...]) -> dict[str, Any]:
+    def _view(self, key: str, allowed: tuple[str, ...]) -> Record:
         view = self._mapping((key,))
         self._known((key,), view, allowed)
         return view

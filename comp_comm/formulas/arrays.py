@@ -14,6 +14,8 @@ Array: TypeAlias = NDArray[np.float64]
 Numeric: TypeAlias = float | Array
 # A block of a grid: for each axis a slice, or the indices wanted.
 Index: TypeAlias = tuple["slice | NDArray[np.intp]", ...]
+AnyArray: TypeAlias = NDArray[Any]  # numbers, words or switches: a column of an answer
+WholeArray: TypeAlias = NDArray[np.integer[Any]]
 Scalar = TypeVar("Scalar", bound=np.generic)
 WHOLE = slice(None)
 ZERO = np.asarray(0.0)  # nothing at all: told by identity, so that adding it costs nothing
@@ -71,7 +73,7 @@ def add_up(parts: Iterable[Array]) -> Array:
     return total
 
 
-def by_code(codes: NDArray[Any], option: Callable[[int], Array]) -> Array:
+def by_code(codes: AnyArray, option: Callable[[int], Array]) -> Array:
     """Return at each point what ``option`` makes of its code; each code that occurs is evaluated once.
 
     >>> by_code(np.array([0, 2, 0]), lambda code: to_float(10.0 * code)).tolist()

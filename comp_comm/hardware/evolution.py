@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.hardware.numbers import Hardware, Tier
+from comp_comm.records import Record
 from comp_comm.violation import Violation
 
 LATENCIES = (
@@ -107,5 +107,5 @@ def _evolved(tier: Tier, own: Numeric, network: Numeric, latency: Numeric) -> Ti
         tier = replace(tier, bandwidth=to_float(tier.bandwidth) * own * network)
     if np.all(to_float(latency) == 1):
         return tier
-    slower: dict[str, Any] = {name: to_float(getattr(tier, name)) * latency for name in LATENCIES}
+    slower: Record = {name: to_float(getattr(tier, name)) * latency for name in LATENCIES}
     return replace(tier, **slower)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
+from comp_comm.records import Record
 from comp_comm.report import machine, table
 from comp_comm.sweep.result import identity
-
-Record = dict[str, Any]
 
 
 def write_answer(

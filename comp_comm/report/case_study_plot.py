@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from comp_comm.errors import ConfigError
+from comp_comm.records import Record
 from comp_comm.report.picture import (
     BLUE,
     DPI,
@@ -14,7 +15,6 @@ from comp_comm.report.picture import (
     ORANGE,
     RED,
     SKY,
-    Record,
     conventions,
     frame,
     number,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAX_SCENARIOS = 40
 # Each part of a bar: its name, its look, and the colour of what is written on it.
-PARTS: tuple[tuple[str, dict[str, Any], str], ...] = (
+PARTS: tuple[tuple[str, Record, str], ...] = (
     ("compute", {"color": BLUE}, "white"),
     ("compute that hides communication", {"facecolor": SKY, "edgecolor": BLUE, "hatch": "///", "lw": 0}, "black"),
     ("serialized communication", {"color": RED}, "white"),
@@ -78,7 +78,7 @@ def _draw_bars(rows: Sequence[Record], first: Record, meta: Record) -> Figure:
 
 def _draw_bar(axes: Axes, y: int, row: Record, unit: float) -> list[Any]:
     """Draw one scenario and what is said at its end; return its segments, none where it is infeasible."""
-    at: dict[str, Any] = {"va": "center", "xytext": (6, 0), "textcoords": "offset points", "annotation_clip": False}
+    at: Record = {"va": "center", "xytext": (6, 0), "textcoords": "offset points", "annotation_clip": False}
     if not number(row["step_s"]):
         why = textwrap.fill(f"infeasible: {row.get('reason') or 'no number'}", 80)
         axes.annotate(why, (0, y), color=GREY, **at)

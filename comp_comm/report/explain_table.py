@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO
 
+from comp_comm.records import Record, Records
 from comp_comm.report import table
 
-Record = dict[str, Any]
 GIB, GB = 2.0**30, 1e9
 PARTS = (
     ("forward compute", "forward_s"), ("backward compute", "backward_s"), ("recomputation", "recompute_s"),
@@ -72,14 +72,14 @@ def _write_verdict(out: IO[str], found: Record, style: str) -> None:
         table.write_line(out, f"NOT FEASIBLE: {found['reason']}", style)
 
 
-def _step_rows(found: Record) -> list[Record]:
+def _step_rows(found: Record) -> Records:
     whole = found["step_s"]
     rows = [{"step": name, "seconds": f"{found[key]:.4g}", "share (%)": f"{100 * found[key] / whole:.1f}"}
             for name, key in PARTS]  # fmt: skip
     return [*rows, {"step": "all", "seconds": f"{whole:.4g}", "share (%)": "100.0"}]
 
 
-def _comm_rows(found: Record) -> list[Record]:
+def _comm_rows(found: Record) -> Records:
     return [
         {"group": group, "serialized (s)": f"{c['serialized_s']:.4g}", "hidden (s)": f"{c['hidden_s']:.4g}",
          "exposed (s)": f"{c['exposed_s']:.4g}", "calls": f"{c['calls']:.0f}",
@@ -89,7 +89,7 @@ def _comm_rows(found: Record) -> list[Record]:
     ]  # fmt: skip
 
 
-def _operation_rows(operations: Sequence[Record]) -> list[Record]:
+def _operation_rows(operations: Sequence[Record]) -> Records:
     return [
         {"operation": op["operation"], "part": _part(op), "phase": op["phase"], "group": op["group"] or "",
          "calls": f"{op['calls']:.6g}",
@@ -136,7 +136,7 @@ def _blank(number: float) -> str:
     return f"{number:.4g}" if number else table.NOTHING
 
 
-def _sensitivity_rows(found: Record) -> list[Record]:
+def _sensitivity_rows(found: Record) -> Records:
     return [
         {"number": row["number"], "factor": f"x{row['factor']:g}", "step (s)": f"{row['step_s']:.4g}",
          "change (%)": f"{100 * row['change']:+.2f}", "feasible": "yes" if row["feasible"] else "no"}

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from comp_comm.printable import SPREADSHEET, as_data
+from comp_comm.records import Record, Records
 
-Record = dict[str, Any]
 # Rows as columns of plain values: by name, equally long lists.
 Columns = dict[str, list[Any]]
 Batches = Iterable[Columns]
@@ -24,7 +24,7 @@ def as_columns(records: Sequence[Mapping[str, Any]]) -> Columns:
     return {name: [record[name] for record in records] for name in (records[0] if records else ())}
 
 
-def as_records(batches: Batches) -> list[Record]:
+def as_records(batches: Batches) -> Records:
     """Return batches of columns as records."""
     return [dict(zip(batch, row, strict=True)) for batch in batches for row in zip(*batch.values(), strict=True)]
 

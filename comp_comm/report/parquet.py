@@ -13,7 +13,7 @@ from typing import Any
 
 from comp_comm.errors import CompcommError, MissingExtraError
 from comp_comm.fields import FIELDS
-from comp_comm.report.machine import Record
+from comp_comm.records import Record
 from comp_comm.sweep.engine import Rows
 from comp_comm.sweep.plan import FEASIBLE, REASON
 from comp_comm.sweep.result import plain_columns

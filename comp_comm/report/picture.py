@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
 from comp_comm.fields import FIELDS
 from comp_comm.printable import visible, visible_bytes
+from comp_comm.records import Record
 from comp_comm.report.output import save_bytes
 from comp_comm.report.table import BINARY_FIELDS, SCALES
 
@@ -22,12 +23,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Record = dict[str, Any]
 
 # What would make two pictures of the same numbers differ (a date, a version) is left out of the files.
 METADATA: dict[str, dict[str, str | None]] = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None}}
 DPI = 150
-STYLE: dict[str, Any] = {
+STYLE: Record = {
     "font.family": "DejaVu Sans", "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9.5, "legend.fontsize": 9,
     "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#888888", "axes.axisbelow": True,
     "grid.color": "#e4e4e4", "grid.linewidth": 0.7, "xtick.color": "#888888", "ytick.color": "#888888",

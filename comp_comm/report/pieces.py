@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from comp_comm.printable import SPREADSHEET, visible_bytes
+from comp_comm.records import Record
 from comp_comm.report import machine
-from comp_comm.report.machine import Record
 from comp_comm.sweep.engine import Rows
 from comp_comm.sweep.result import plain_columns
 from comp_comm.sweep.stream import Piece

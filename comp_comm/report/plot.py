@@ -15,17 +15,18 @@ import numpy as np
 from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
 from comp_comm.errors import ConfigError, MissingExtraError, one_of
 from comp_comm.fields import FIELDS
+from comp_comm.records import Record, Records
 from comp_comm.report import picture
 from comp_comm.report.case_study_plot import draw_case_study
 from comp_comm.report.output import check_writable
-from comp_comm.report.picture import Record, label, number, short
+from comp_comm.report.picture import label, number, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Key = tuple[Any, ...]
-Look = dict[str, Any]
+Look = Record
 Order = dict[str, dict[Any, int]]  # the place of each value of each axis
 Panels = dict[Key, dict[Key, dict[Any, float]]]  # panel, line (or row of a heatmap), x; NaN is left blank
 
@@ -100,7 +101,7 @@ def _place(names: Sequence[str], key: Key, order: Order) -> list[int]:
 
 def _points(rows: Sequence[Record], value: str, scale: float, names: Sequence[str]) -> dict[Key, float]:
     """Return each row's value (NaN where it has none) by the axes it is placed on; no two rows may meet."""
-    points: dict[Key, list[Record]] = {}
+    points: dict[Key, Records] = {}
     for row in rows:
         points.setdefault(tuple(row[name] for name in names), []).append(row)
     if len(points) < len(rows):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from comp_comm.configs.axes import Axis
 from comp_comm.errors import ConfigError
+from comp_comm.records import Record, Records
 from comp_comm.report import picture
 from comp_comm.report.plot import MAX_PANELS, check_plot, draw_plot
 from comp_comm.search.design import FACTORS, WORK
@@ -16,7 +17,6 @@ from comp_comm.search.objectives import OBJECTIVES
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Record = dict[str, Any]
 COMMAND_LINE = "Command line"
 # What a score, smaller where a layout is better, is to a reader.
 AXES: dict[str, tuple[str, Callable[[float], float]]] = {
@@ -91,7 +91,7 @@ def check_design(axes: Sequence[Axis]) -> None:
                           f"each {' and '.join(per)}; at most {MAX_PANELS} can be read")  # fmt: skip
 
 
-def _front(plot: Any, front: list[Record], meta: Record) -> str:
+def _front(plot: Any, front: Records, meta: Record) -> str:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     label, of = AXES[meta["objective"]]
@@ -107,7 +107,7 @@ def _front(plot: Any, front: list[Record], meta: Record) -> str:
     return f"{meta['feasible']:,} feasible layouts on {meta['gpus']:,} devices; drawn: those none beats in both"
 
 
-def _lines(plot: Any, rows: list[Record]) -> str:
+def _lines(plot: Any, rows: Records) -> str:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     rows = [row for row in rows if row["tokens_per_s"] is not None]

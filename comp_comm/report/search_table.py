@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO
 
+from comp_comm.records import Record
 from comp_comm.report import table
 from comp_comm.report.explain_table import write_memory
 from comp_comm.search.design import FACTORS, WORK
-
-Record = dict[str, Any]
 
 
 def write_search(out: IO[str], found: Record, style: str, columns: Sequence[str]) -> None:

@@ -13,7 +13,8 @@ import tabulate
 
 from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
 from comp_comm.fields import FIELDS
-from comp_comm.report.machine import Batches, Record, as_records
+from comp_comm.records import Record
+from comp_comm.report.machine import Batches, as_records
 
 STYLES = {"table": "simple", "markdown": "pipe"}
 BINARY_FIELDS = ("hidden", "seq_len")

@@ -7,9 +7,10 @@ from typing import Any
 
 from comp_comm.errors import nearest, one_of
 from comp_comm.fields import FIELDS, unknown_field
+from comp_comm.records import Record, Records
 from comp_comm.sweep.plan import Plan
 
-View = dict[str, Any]
+View = Record
 PLOT_KINDS = ("lines", "heatmap")
 
 
@@ -71,7 +72,7 @@ def plot_view(plan: Plan) -> View:
     return {"kind": kind, "x": x, "y": y, "value": value, "per": per}
 
 
-def plotted_rows(plan: Plan, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def plotted_rows(plan: Plan, rows: Sequence[Record]) -> Records:
     """Return the rows a plot shows: those that match a point of the study's ``plot: only``, or all of them."""
     points = _only(plan)
     if not points:
@@ -79,7 +80,7 @@ def plotted_rows(plan: Plan, rows: Sequence[dict[str, Any]]) -> list[dict[str, A
     return [row for row in rows if any(all(row.get(n) == v for n, v in point.items()) for point in points)]
 
 
-def _only(plan: Plan) -> list[dict[str, Any]]:
+def _only(plan: Plan) -> Records:
     given = plan.study.plot.get("only", [])
     empty = "only" in plan.study.plot and not given
     if empty or not isinstance(given, list) or not all(isinstance(point, dict) for point in given):

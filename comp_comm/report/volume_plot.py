@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from comp_comm.errors import ConfigError
+from comp_comm.records import Record
 from comp_comm.report import picture
 from comp_comm.report.plot import check_plot, draw_plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Record = dict[str, Any]
 GB = 1e9
 SMALL = (
     (2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")

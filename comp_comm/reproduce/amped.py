@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from comp_comm.configs.study import study_from
-from comp_comm.reproduce.published import Record, read_settings, read_table, relative_error
+from comp_comm.records import Record, Records
+from comp_comm.reproduce.published import read_settings, read_table, relative_error
 from comp_comm.sweep.result import Result, identity, sweep
 
 TITLE = "AMPeD (ISPASS 2023), put together again: published runs of Megatron-LM beside ours"
@@ -30,7 +31,7 @@ MAPPINGS, LOW_END, OPTICAL = (f"papers/amped-{name}" for name in ("mappings", "l
 TERA = 1e12
 
 
-def reproduce(overrides: Sequence[str] = ()) -> tuple[list[Record], Record]:
+def reproduce(overrides: Sequence[str] = ()) -> tuple[Records, Record]:
     """Return ours beside the published FLOP/s of each run, and what they were made with.
 
     ``overrides`` are ``"key=value"``: factors on the hardware, the timing preset, the bubble ratio, ZeRO's overhead.
@@ -69,7 +70,7 @@ def _row(run: dict[str, str], ours: dict[str, float]) -> Record:
     }  # fmt: skip
 
 
-def case_studies(overrides: Sequence[str] = ()) -> list[Record]:
+def case_studies(overrides: Sequence[str] = ()) -> Records:
     """Return what the three case studies conclude (from memory, but for the 4 of the abstract), with our figures.
 
     ``holds`` is None where the paper's numbers were not at hand, and ours are assumed.
@@ -87,7 +88,7 @@ def _claim(study: str, text: str, source: str, ours: str, holds: Any) -> Record:
             "holds": None if holds is None else bool(holds)}  # fmt: skip
 
 
-def _mappings(result: Result) -> list[Record]:
+def _mappings(result: Result) -> Records:
     c = result.columns
     batches = np.unique(c["global_batch"])
     inside, split = c["nv_tp1"] == c["tp"], c["tp"] > 1

@@ -12,7 +12,8 @@ from comp_comm.errors import ConfigError, one_of
 from comp_comm.fields import FIELDS, Value
 from comp_comm.formulas.arrays import to_float
 from comp_comm.hardware.profile import Profile
-from comp_comm.reproduce.published import Record, read_settings, read_table, relative_error
+from comp_comm.records import Record, Records
+from comp_comm.reproduce.published import read_settings, read_table, relative_error
 from comp_comm.search.engine import point_of
 from comp_comm.search.objectives import OBJECTIVES
 from comp_comm.search.result import step_at
@@ -47,7 +48,7 @@ class BestOfCell:
 
 
 def reproduce(overrides: Sequence[str] = (), only: Mapping[str, Sequence[str]] | None = None, timed: bool = False
-              ) -> tuple[list[Record], Record]:  # fmt: skip
+              ) -> tuple[Records, Record]:  # fmt: skip
     """Return ours beside the published best layout of every cell, and what they were made with.
 
     Parameters
@@ -152,7 +153,7 @@ def missed(row: Record, tolerance: float) -> bool:
     return not row["same_layout"] or any(error is None or abs(error) > tolerance for error in errors)
 
 
-def _meta(rows: list[Record], cells: list[BestOfCell], profiles: Mapping[str, Profile], given: Mapping[str, Value]
+def _meta(rows: Records, cells: list[BestOfCell], profiles: Mapping[str, Profile], given: Mapping[str, Value]
           ) -> Record:  # fmt: skip
     conventions = {name: given.get(name, FIELDS[name].default) for name in SETTABLE if name != "global_batch"}
     largest = {name: max((abs(row[name]) for row in rows if row[name] is not None), default=None)
@@ -167,7 +168,7 @@ def _meta(rows: list[Record], cells: list[BestOfCell], profiles: Mapping[str, Pr
     }  # fmt: skip
 
 
-def summary(rows: Sequence[Record]) -> list[Record]:
+def summary(rows: Sequence[Record]) -> Records:
     """Return the cells summed up by strategy, model and GPU."""
     lines = []
     names = ("strategy", "model", "gpu")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from typing import Any
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.strict_yaml import load_value
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS, Value
-
-Record = dict[str, Any]
 
 
 def read_table(name: str) -> list[dict[str, str]]:

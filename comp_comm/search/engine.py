@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.field import Value
-from comp_comm.formulas.arrays import Array, Index, unwarned
+from comp_comm.formulas.arrays import AnyArray, Array, Index, unwarned
 from comp_comm.search.landscape import Landscape
 from comp_comm.search.objectives import Objective
 from comp_comm.search.space import SearchSpace
@@ -150,7 +150,7 @@ class Block:
         *choices, row = (int(i) for i in np.unravel_index(flat, self.shape))
         return (*(each.start + i for each, i in zip(self.choices, choices, strict=True)), int(self.rows[row]))
 
-    def broadcast(self, array: NDArray[Any]) -> NDArray[Any]:
+    def broadcast(self, array: AnyArray) -> AnyArray:
         """Return an array as that of all points."""
         return np.broadcast_to(array, self.shape)
 

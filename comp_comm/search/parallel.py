@@ -7,10 +7,11 @@ are told apart by their places.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from comp_comm.records import Record
 from comp_comm.search.engine import BestPoints, SearchState, block_count, keep_memory, search_block
 from comp_comm.search.landscape import Landscape
 from comp_comm.search.objectives import OBJECTIVES, Objective
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 MOST_BLOCKS = 128  # of a task: short enough to stop after
-Record = dict[str, Any]
 
 
 def search_blocks(

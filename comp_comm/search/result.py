@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from comp_comm.costmodels.layout_space import LayoutSpace, SearchableAnswer
 from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.records import Record
 from comp_comm.search.engine import Place, Progress, SearchState, point_of
 from comp_comm.search.objectives import OBJECTIVES, Objective
 from comp_comm.search.prices import FREE, Prices, costs
@@ -26,8 +27,7 @@ from comp_comm.units import GIB
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-Record = dict[str, Any]
-Row = dict[str, Any]
+Row = Record
 FLAT = (1, 2, 5, 10)
 MAX_TOP = 10_000
 RUN = ("days", "gpu_hours")  # columns of a whole run, where its tokens are known
@@ -60,7 +60,7 @@ class SearchAnswer(TypedDict):
 
 
 def search(
-    study: str | dict[str, Any] | Study,
+    study: str | Record | Study,
     gpus: int,
     objective: str = "step",
     top: int = 10,

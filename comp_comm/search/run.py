@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from comp_comm.records import Record
 from comp_comm.search import parallel
 from comp_comm.search.engine import (
     NEAR_MISSES,
@@ -27,10 +28,10 @@ class Keeper(Protocol):
     """What keeps the state of a search, so that a killed one can be gone on with."""
 
     @property
-    def state(self) -> dict[str, Any] | None:
+    def state(self) -> Record | None:
         """What was kept, None at the beginning."""
 
-    def keep(self, make: Callable[[], dict[str, Any]], now: bool = False) -> None:
+    def keep(self, make: Callable[[], Record], now: bool = False) -> None:
         """Keep the state that ``make`` returns, if it is time to, or ``now``."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
 from comp_comm.formulas import edges, scaling
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.records import Record, Records
 from comp_comm.transformer import gemm_count
 
 # Table 4 of arXiv:2302.02825, in its order; Eq 10 is about those that came after Megatron-LM (Fig 9).
@@ -21,7 +21,6 @@ TABLE_4 = (
 )  # fmt: skip
 SINCE_MEGATRON = TABLE_4[4:]
 MEMORY_SCALINGS = (2.0, 4.4)
-Records = list[dict[str, Any]]
 
 
 def edge_table(
@@ -112,7 +111,7 @@ def _complete(model: Model, needs: Sequence[str] = ("layers", "hidden", "seq_len
     return model
 
 
-def _identity(model: Model) -> dict[str, Any]:
+def _identity(model: Model) -> Record:
     return {"model": model.name, "title": model.title, "year": model.year or None,
             "parameters": model.fields["parameters"]}  # fmt: skip
 

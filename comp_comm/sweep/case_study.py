@@ -7,7 +7,6 @@ further by interference with the compute it runs beside.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study, load_study
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
+from comp_comm.records import Record, Records
 from comp_comm.sweep.plan import make_plan, notes
 from comp_comm.sweep.result import sweep
 
@@ -38,7 +38,7 @@ UNITS = {name: "s" if name.endswith("_s") else "1" for name in COLUMNS if name n
 
 def case_study(
     overrides: tuple[str, ...] = (), inter_node_slowdown: float = SLOWDOWN, interference: float = INTERFERENCE
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+) -> tuple[Records, Record]:
     """Return the three scenarios as records, and their meta data.
 
     The three fractions are of the scenario's own step; ``exposed_comm_fraction`` is serialized and exposed
@@ -83,7 +83,7 @@ def _is_default(study: Study) -> bool:
     return same_hardware and study.fixed == default.fixed
 
 
-def _rows(columns: dict[str, Any], slowdown: float, interference: float) -> list[dict[str, Any]]:
+def _rows(columns: Record, slowdown: float, interference: float) -> Records:
     step = columns["step_s"]
     shares = {
         "serialized_comm_fraction": columns["serialized_comm_s"] / step,

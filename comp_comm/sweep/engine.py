@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from comp_comm.configs.axes import Axis
 from comp_comm.costmodels import Answer
 from comp_comm.errors import CompcommError
-from comp_comm.formulas.arrays import Array, Index, unwarned
+from comp_comm.formulas.arrays import AnyArray, Array, Index, unwarned
 from comp_comm.sweep.blocks import Block, box_count, box_size, extent, inside, nth_box, slab_size, slabs
 from comp_comm.sweep.plan import FEASIBLE, REASON, Plan
 
@@ -40,7 +40,7 @@ class _Tile:
     shape: tuple[int, ...]
     answer: Answer
 
-    def column(self, name: str) -> NDArray[Any]:
+    def column(self, name: str) -> AnyArray:
         """Return a column on the axes it depends on."""
         with unwarned():
             if name in self.plan.made:
@@ -61,7 +61,7 @@ class _Tile:
             mask = holds if mask is None else mask & holds
         return mask
 
-    def reasons(self) -> NDArray[Any]:
+    def reasons(self) -> AnyArray:
         """Return why each point is infeasible, empty where it is feasible."""
         text = np.full(self.shape, "", dtype=object)
         for violation in self.answer.violations if self.answer.broken.any() else ():
@@ -80,7 +80,7 @@ def _tiles(plan: Plan, block: Block) -> Iterator[_Tile]:
 class Rows:
     """Rows of a sweep as columns: numbers, words or truth, with None where there is no number."""
 
-    columns: dict[str, NDArray[Any]]
+    columns: dict[str, AnyArray]
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()))) if self.columns else 0
@@ -111,7 +111,7 @@ def nth_rows(plan: Plan, columns: Sequence[str], number: int) -> tuple[Rows, int
 
 def _rows(tile: _Tile, columns: Sequence[str], keep: Any) -> Rows:
     feasible = np.broadcast_to(tile.column(FEASIBLE), tile.shape).reshape(-1)[keep]
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, AnyArray] = {}
     for name in columns:
         if name == REASON:
             found[name] = tile.reasons().reshape(-1)[keep]
@@ -268,7 +268,7 @@ def _box(plan: Plan) -> list[int]:
     return box_size(shape, sorted(supports), BLOCK_NUMBERS, BOX_POINTS)
 
 
-def _scores(tile: _Tile, by: str, ascending: bool) -> NDArray[Any]:
+def _scores(tile: _Tile, by: str, ascending: bool) -> AnyArray:
     """Return what is to be large, minus infinity where a point does not count; broadcastable to the tile."""
     values = tile.column(by)
     values = -values if ascending else values

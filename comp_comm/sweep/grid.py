@@ -16,13 +16,14 @@ from comp_comm.costmodels.mesh import Mesh
 from comp_comm.costmodels.scenario import WhatIf
 from comp_comm.fields import FIELDS, Value
 from comp_comm.formats import make_formats
-from comp_comm.formulas.arrays import Array, Index, take, to_float
+from comp_comm.formulas.arrays import AnyArray, Array, Index, WholeArray, take, to_float
 from comp_comm.formulas.scaling import next_divisor, required_tp
 from comp_comm.formulas.transformer import core_parameters
 from comp_comm.hardware.evolution import domain_rules, evolve
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import BASE_TIMING, Profile
 from comp_comm.layout import Layout
+from comp_comm.records import Record
 from comp_comm.sweep.machines import Machines, build_machines
 from comp_comm.sweep.nouns import REQUIRED, Noun, attributes, constant, still_code, still_number
 from comp_comm.texts import Texts
@@ -98,9 +99,9 @@ class Grid:
         return self._words[name]
 
     @cached_property
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def _arrays(self) -> dict[str, AnyArray]:
         """Numbers (or codes, for words) of every field that moves, each shaped to broadcast over the grid."""
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: dict[str, AnyArray] = {}
         listed = ((i, name, labels) for i, axis in enumerate(self.axes) for name, labels in axis.values.items())
         for axis, name, labels in listed:
             if isinstance(labels, AxisColumn):
@@ -111,7 +112,7 @@ class Grid:
             arrays[name] = values.reshape(shape)
         return arrays
 
-    def _word_codes(self, name: str, labels: tuple[Value, ...]) -> NDArray[Any]:
+    def _word_codes(self, name: str, labels: tuple[Value, ...]) -> AnyArray:
         distinct = list(dict.fromkeys(labels))
         if name == HARDWARE:  # codes are rows of the machine table, whatever order the points are in
             distinct = [profile.name for profile in self.profiles]
@@ -138,7 +139,7 @@ class Grid:
         """Return whether a field's values are words, and its numbers codes of them."""
         return name == HARDWARE or FIELDS[name].kind in ("choice", "text")
 
-    def values(self, name: str, index: Index) -> NDArray[Any]:
+    def values(self, name: str, index: Index) -> AnyArray:
         """Return a field's numbers (codes for words) on a block, its default where the study does not give it."""
         if name in self._arrays:
             return take(self._arrays[name], index)
@@ -155,7 +156,7 @@ class Grid:
         """Return the hardware of a block, with the factors on it, and the rules broken in making it."""
         codes = (self.values(name, index) for name in (HARDWARE, "precision", "timing"))
         code = self.machines.code(*(np.asarray(part, np.intp) for part in codes))
-        factors: dict[str, Any] = {name: self.values(name, index) for name in EVOLUTION if name in self.names}
+        factors: Record = {name: self.values(name, index) for name in EVOLUTION if name in self.names}
         today, domain = self.machines.pick(code), self.values("nvs", index)
         broken = (*self.machines.violations(code), *domain_rules(today, domain))
         return evolve(today, domain=domain, **factors), broken
@@ -189,10 +190,10 @@ class Grid:
         """Return a transformer or a layout of this grid's numbers: its attributes are fields of the cost model."""
         names, moving = attributes(noun, self.model.fields), self.moving
         still = tuple((name, None if name in moving else self._still(name)) for name in names)
-        moved: dict[str, Any] = {name: self._number(name, index) for name in names if name in moving}
+        moved: Record = {name: self._number(name, index) for name in names if name in moving}
         return replace(constant(noun, still), **moved) if moved else constant(noun, still)
 
-    def _number(self, name: str, index: Index) -> NDArray[Any] | Texts:
+    def _number(self, name: str, index: Index) -> AnyArray | Texts:
         kind = FIELDS[name].kind
         if kind == "text":
             return Texts(np.asarray(self.values(name, index), np.intp), self.words(name) or ("",))
@@ -249,7 +250,7 @@ class Grid:
         too_large = Violation(np.isnan(tp) & ~np.isnan(degree), "the required tp exceeds hidden", ("hidden",))
         return np.where(np.isnan(tp), hidden, tp), (too_large, blank)
 
-    def at(self, flat: NDArray[np.integer[Any]]) -> dict[str, tuple[Value, ...]]:
+    def at(self, flat: WholeArray) -> dict[str, tuple[Value, ...]]:
         """Return what every moving field is at points given by their flat indices: a table, which can be an axis."""
         places = np.unravel_index(flat, self.shape) if self.shape else ()
         return {
@@ -258,7 +259,7 @@ class Grid:
             for name, labels in axis.values.items()
         }
 
-    def column(self, name: str, index: Index) -> NDArray[Any]:
+    def column(self, name: str, index: Index) -> AnyArray:
         """Return an input column on a block: numbers, or words for a choice."""
         if name == "tp" and self.derives_tp:
             scenario, _ = self.scenario(index)

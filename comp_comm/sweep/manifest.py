@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 
 from comp_comm import durable
 from comp_comm.errors import ConfigError
+from comp_comm.records import Record, Records
 
-Record = dict[str, Any]
 Write = Callable[[BinaryIO, bytes], None]
 FIRST = b'{"identity"'
 MOST_BYTES = 2**28
@@ -52,7 +52,7 @@ class Manifest:
             raise
         self.lines = records[1:]
 
-    def replace(self, records: list[Record]) -> None:
+    def replace(self, records: Records) -> None:
         """Put other lines below the first one; the file is there as it was, or whole, whenever the power goes."""
         made, file = durable.make_beside(self._target)
         try:
@@ -130,11 +130,11 @@ def _content(path: Path, file: BinaryIO) -> bytes:
     return b"".join(parts)
 
 
-def _lines(path: Path, content: bytes) -> list[Record]:
+def _lines(path: Path, content: bytes) -> Records:
     """Return the lines of a manifest up to the first that is torn or no line of one; none where there is nothing."""
     if content[: len(FIRST)] != FIRST[: len(content)]:
         raise ConfigError(f"{path}: is no manifest of an interrupted run; give another -o FILE, or move it away")
-    records: list[Record] = []
+    records: Records = []
     for line in content.split(b"\n")[:-1]:
         with contextlib.suppress(ValueError, RecursionError):
             record = json.loads(line)

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from comp_comm.costmodels.mesh import Mesh
 from comp_comm.costmodels.scenario import WhatIf
 from comp_comm.fields import FIELDS, Value
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import AnyArray, Array, to_float
 from comp_comm.layout import Layout
+from comp_comm.records import Record
 from comp_comm.texts import Texts
 from comp_comm.transformer import Transformer
 
 Noun = TypeVar("Noun", Transformer, Layout, WhatIf, Mesh)
-NOUNS: dict[str, Any] = {noun.__name__: noun for noun in (Transformer, Layout, WhatIf, Mesh)}
+NOUNS: Record = {noun.__name__: noun for noun in (Transformer, Layout, WhatIf, Mesh)}
 REQUIRED = "required"  # a field that follows from others
 
 
@@ -51,7 +52,7 @@ def _constant(noun: str, values: tuple[tuple[str, Value | None], ...]) -> Any:
     return NOUNS[noun](**{name: _number(name, value) for name, value in values})
 
 
-def _number(name: str, value: Value | None) -> NDArray[Any] | Texts:
+def _number(name: str, value: Value | None) -> AnyArray | Texts:
     """Return a value of a field as a formula takes it: its number, the code of its word, or its text."""
     field = FIELDS[name]
     if field.kind == "text":

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import comp_comm
 from comp_comm.configs.study import Study
+from comp_comm.records import Record
 from comp_comm.sweep.engine import Best, Progress, Ranking, Rows, block_count, nth_rows
 from comp_comm.sweep.plan import FEASIBLE, REASON, Plan, make_plan
 from comp_comm.sweep.resume import packed, unpacked
@@ -177,11 +178,11 @@ class Ranked:
             self.done = done
             yield points
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Record:
         """Return what is known, as it can be kept."""
         return {"boxes": self.done, "values": packed(self.best.values), "rows": packed(self.best.flat)}
 
-    def put(self, state: dict[str, Any]) -> None:
+    def put(self, state: Record) -> None:
         """Go on from a state."""
         self.done = state["boxes"]
         self.best.add(unpacked(state["values"], "f8"), unpacked(state["rows"], "i8"))

@@ -16,13 +16,13 @@ from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.hardware.certainty import LARGE, Certainty, collective_certainty
 from comp_comm.hardware.evolution import evolve
 from comp_comm.hardware.profile import Profile
+from comp_comm.records import Record, Records
 from comp_comm.sweep.plan import Plan, make_plan, notes
 from comp_comm.sweep.result import as_study, meta
 from comp_comm.units import GIB
 
-Record = dict[str, Any]
 FACTORS = (1.1, 2.0)
-Given = str | dict[str, Any] | Study  # a path or catalogue name, a mapping of the same form, or a study already read
+Given = str | Record | Study  # a path or catalogue name, a mapping of the same form, or a study already read
 
 
 class CertaintyRecord(TypedDict):
@@ -127,7 +127,7 @@ def _flat(record: StepRecord) -> Record:
     return {**record["counts"], **record["numbers"], "memory": record["memory"], "comm": record["comm"]}
 
 
-def banded(operations: Sequence[OperationRecord], profile: Profile) -> list[Record]:
+def banded(operations: Sequence[OperationRecord], profile: Profile) -> Records:
     """Return operations with the band of their seconds.
 
     Only collectives below 1 MiB have a band, and only where no measurement of the device is behind them: for the

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import comp_comm
 from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS
+from comp_comm.formulas.arrays import AnyArray
 from comp_comm.hardware.profile import BASE_TIMING
+from comp_comm.records import Record, Records
 from comp_comm.sweep.engine import Progress, Ranking, Rows, ranked_blocks, reasons, row_blocks
 from comp_comm.sweep.plan import FEASIBLE, REASON, Plan, make_plan
 from comp_comm.sweep.stream import Stream
@@ -43,18 +44,18 @@ class Result:
     0.478
     """
 
-    columns: dict[str, NDArray[Any]]
-    meta: dict[str, Any]
+    columns: dict[str, AnyArray]
+    meta: Record
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
-    def to_records(self) -> list[dict[str, Any]]:
+    def to_records(self) -> Records:
         """Return the rows as dictionaries of plain Python values, None where there is no number."""
         return records(Rows(self.columns))
 
 
-def records(rows: Rows) -> list[dict[str, Any]]:
+def records(rows: Rows) -> Records:
     """Return rows as dictionaries of plain Python values: whole numbers as int, None for NaN and no reason."""
     plain = plain_columns(rows)
     return [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
@@ -65,7 +66,7 @@ def plain_columns(rows: Rows) -> dict[str, list[Any]]:
     return {name: _plain(name, values) for name, values in rows.columns.items()}
 
 
-def _plain(name: str, values: NDArray[Any]) -> list[Any]:
+def _plain(name: str, values: AnyArray) -> list[Any]:
     if values.dtype == object:
         return [value or None for value in values.tolist()]
     if name in FIELDS and FIELDS[name].kind == "int":
@@ -85,7 +86,7 @@ def _whole(value: float) -> int | float | None:
 
 
 def sweep(
-    study: str | dict[str, Any] | Study,
+    study: str | Record | Study,
     overrides: Sequence[str] = (),
     columns: Sequence[str] = (),
     top: int | None = None,
@@ -178,7 +179,7 @@ def _why_nothing(plan: Plan) -> str:
     return f"no feasible point: {broken}"
 
 
-def as_study(study: str | dict[str, Any] | Study, overrides: Sequence[str] = ()) -> Study:
+def as_study(study: str | Record | Study, overrides: Sequence[str] = ()) -> Study:
     """Return a study from a path, a catalogue name, a mapping, or one already read."""
     if isinstance(study, Study):
         return study
@@ -212,18 +213,18 @@ def _axis(values: Sequence[Any]) -> Any:
     return list(values) if len(values) <= LISTED else {"first": values[0], "last": values[-1], "count": len(values)}
 
 
-def identity() -> dict[str, Any]:
+def identity() -> Record:
     """Return what every meta block begins with."""
     return {"tool": "compcomm", "version": comp_comm.__version__, "schema": SCHEMA}
 
 
-def _brought(plan: Plan) -> dict[str, Any]:
+def _brought(plan: Plan) -> Record:
     """Return what the study's model says of the fields the cost model knows."""
     found = plan.study.model.fields if plan.study.model else {}
     return {name: value for name, value in found.items() if name in plan.model.fields}
 
 
-def meta(plan: Plan) -> dict[str, Any]:
+def meta(plan: Plan) -> Record:
     """Return what a machine-readable answer says of itself; the same study gives the same bytes."""
     study, grid = plan.study, plan.grid
     moving = grid.moving

@@ -20,17 +20,17 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comp_comm import durable
+from comp_comm.formulas.arrays import AnyArray
+from comp_comm.records import Record, Records
 from comp_comm.sweep.manifest import Manifest, checked, manifest_path, open_own, unchecked
 from comp_comm.sweep.stream import Piece
 
 KEEP_SECONDS = 1.0  # how much work a kill may cost, where a state is kept
-Record = dict[str, Any]
 PART = 2**20
 
 
@@ -77,7 +77,7 @@ class RowFile:
             self.close()
             raise
 
-    def _begin(self, lines: list[Record], heading: bytes) -> BlocksDone:
+    def _begin(self, lines: Records, heading: bytes) -> BlocksDone:
         """Return what is done, all else cut off."""
         kept = _verified(self._rows, lines)
         if not kept:
@@ -190,7 +190,7 @@ class Part:
         self._together.keep(all_parts, now)
 
 
-def packed(array: NDArray[Any]) -> str:
+def packed(array: AnyArray) -> str:
     """Return an array of numbers as text, to the last bit.
 
     >>> unpacked(packed(np.array([0.1, 2.0])), "f8").tolist()
@@ -199,7 +199,7 @@ def packed(array: NDArray[Any]) -> str:
     return base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()
 
 
-def unpacked(text: str, kind: str) -> NDArray[Any]:
+def unpacked(text: str, kind: str) -> AnyArray:
     """Return the array that `packed` made, of numbers of a ``kind`` ("f8", "i8")."""
     return np.frombuffer(base64.b64decode(text), f"<{kind}").astype(kind)
 

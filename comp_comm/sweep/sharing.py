@@ -19,6 +19,7 @@ from comp_comm.distinct import DistinctRows, distinct_rows
 from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import STAGE, Layout, resolved_layout
+from comp_comm.records import Record
 from comp_comm.sweep.grid import Grid
 from comp_comm.views import view_of
 
@@ -94,7 +95,7 @@ class SharedRows:
         made = self._made.get(name)
         if made is None or made.others != key:
             axis, rows = table
-            columns: dict[str, Any] = {
+            columns: Record = {
                 field: values.part(rows.first)
                 if isinstance(values, AxisColumn)
                 else tuple(values[i] for i in rows.first)

@@ -18,6 +18,7 @@ from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
 from comp_comm.fields import FIELDS, Value, solvable
 from comp_comm.formulas.arrays import Array, Index, to_float, unwarned
 from comp_comm.formulas.scaling import next_divisor
+from comp_comm.records import Record, Records
 from comp_comm.sweep.blocks import extent, slabs
 from comp_comm.sweep.engine import Rows
 from comp_comm.sweep.plan import Plan, make_plan
@@ -27,7 +28,6 @@ SCAN = 1025
 BISECTIONS = 80
 MAX_POINTS = 100_000
 TOLERANCE = 1e-9
-Records = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def ask(column: str, target: float, field: str, between: tuple[float, float] | N
     return Question(column, target, field, low, high)
 
 
-def solve(study: Study, question: Question) -> tuple[Records, dict[str, Any]]:
+def solve(study: Study, question: Question) -> tuple[Records, Record]:
     """Return, for every point of the study's other axes, the values of the field that meet the target.
 
     Parameters

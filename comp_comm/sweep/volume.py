@@ -9,19 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from comp_comm.configs.study import Study
 from comp_comm.costmodels.records import BYTES, GROUPS, MessageRecord
 from comp_comm.errors import ConfigError
+from comp_comm.records import Record, Records
 from comp_comm.sweep.engine import row_blocks
 from comp_comm.sweep.plan import FEASIBLE, REASON, make_plan
 from comp_comm.sweep.point import check_explains, explained, point_meta
 from comp_comm.sweep.result import check_size, meta, records
 
-Record = dict[str, Any]
 ROOMY = 1e9
 COUNTED = (*BYTES, "calls")
 PHASES = ("forward", "recompute", "backward", "step")
@@ -57,7 +56,7 @@ def volume(study: Study) -> Record:
     return {**about, "distribution": distribution(messages)}
 
 
-def distribution(messages: Sequence[MessageRecord]) -> list[Record]:
+def distribution(messages: Sequence[MessageRecord]) -> Records:
     """Return calls and bytes of each group by the size of the message, in powers of two.
 
     >>> row = {"group": "tp", "message_bytes": 3.0, "calls": 2.0, "volume_bytes": 12.0, "wire_bytes": 9.0}
@@ -75,7 +74,7 @@ def distribution(messages: Sequence[MessageRecord]) -> list[Record]:
     return [bins[key] for key in sorted(bins, key=lambda key: (list(GROUPS).index(key[0]), key[1]))]
 
 
-def volume_over(study: Study) -> tuple[list[Record], Record]:
+def volume_over(study: Study) -> tuple[Records, Record]:
     """Return a row for each point of a study and each group that communicates there, and the meta data.
 
     ``mean_message_bytes`` is the message of an average call. A point that breaks a rule has one row with the reason.
@@ -104,7 +103,7 @@ def _by_group(point: Record, inputs: Sequence[str]) -> Iterable[Record]:
         yield {**place, "group": None, **empty, "mean_message_bytes": None, REASON: point[REASON]}
 
 
-def beside_measured(messages: Sequence[MessageRecord], measured: Sequence[Record], steps: int) -> list[Record]:
+def beside_measured(messages: Sequence[MessageRecord], measured: Sequence[Record], steps: int) -> Records:
     """Return what a log counted of each kind of collective in a step, beside what is predicted.
 
     ``measured`` are rows of ``collective``, ``message_bytes`` and ``calls`` over ``steps`` steps.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS
+from comp_comm.records import Record, Records
 from comp_comm.sweep.case_study import INTERFERENCE, SLOWDOWN, case_study
 
-Record = dict[str, Any]
 ALL = "all"
 
 
@@ -71,7 +70,7 @@ def what_if(
     overrides: tuple[str, ...] = (),
     inter_node_slowdown: float = SLOWDOWN,
     interference: float = INTERFERENCE,
-) -> tuple[list[Record], Record]:
+) -> tuple[Records, Record]:
     """Return the case study's scenarios before and after what-ifs, and the meta data of the case study.
 
     Examples

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.errors import nearest, one_of
+from comp_comm.formulas.arrays import AnyArray
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le, ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt
@@ -35,7 +36,7 @@ class Condition:
     right: str | float
     columns: tuple[str, ...]
 
-    def holds(self, column: Callable[[str], NDArray[Any]]) -> NDArray[np.bool_]:
+    def holds(self, column: Callable[[str], AnyArray]) -> NDArray[np.bool_]:
         """Return where the condition holds; ``column`` gives the values of a column by name."""
         left, right = (column(operand) if operand in self.columns else operand for operand in (self.left, self.right))
         return np.asarray(self.compare(left, right), dtype=bool)

@@ -10,11 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from comp_comm.calibrate.readers.text import LogSource, refuse
-
-Record = dict[str, Any]
+from comp_comm.records import Records
 
 HEADING = re.compile(r"Comm\.? ?Op {1,60}Message Size {1,60}Count {1,60}(Total \w{1,20})", re.IGNORECASE)
 NAME = re.compile(r"[a-z][a-z0-9_]{1,60}$")
@@ -58,7 +56,7 @@ def looks_like(text: str) -> bool:
     return HEADING.search(text) is not None
 
 
-def read_summary(source: LogSource | str, file: str, devices: int, notes: list[str] | None = None) -> list[Record]:
+def read_summary(source: LogSource | str, file: str, devices: int, notes: list[str] | None = None) -> Records:
     """Return rows of ``collective``, ``message_bytes`` (as nccl-tests counts), ``calls`` and ``seconds`` of all calls.
 
     ``devices`` take part in the gathers; what a reader should know is added to ``notes``. Raises ``ConfigError`` naming

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from comp_comm.calibrate.readers.text import LogSource, refuse
+from comp_comm.records import Record
 
 MAX_VALUE = 2**24  # characters of one event, or of another member of the file
 BLANKS = re.compile(r"[ \t\n\r]*")
@@ -17,7 +18,7 @@ CUT = "; it ends early: the profiler was stopped, or the copy was cut off"
 EVENTS = "traceEvents"
 
 
-def events(source: LogSource) -> Iterator[dict[str, Any]]:
+def events(source: LogSource) -> Iterator[Record]:
     """Yield the events of a trace: of the member ``traceEvents``, or of a file that is one list of them.
 
     Raises ``ConfigError`` where it is not whole JSON, or no trace.
@@ -34,7 +35,7 @@ def events(source: LogSource) -> Iterator[dict[str, Any]]:
         raise reader.wrong("Extra data")
 
 
-def _members(reader: _Reader) -> Iterator[dict[str, Any]]:
+def _members(reader: _Reader) -> Iterator[Record]:
     """Yield the events among the members of an object."""
     reader.take("{")
     listed = False
@@ -57,7 +58,7 @@ def _members(reader: _Reader) -> Iterator[dict[str, Any]]:
         raise refuse(reader.source.file, NO_LIST)
 
 
-def _list(reader: _Reader) -> Iterator[dict[str, Any]]:
+def _list(reader: _Reader) -> Iterator[Record]:
     reader.take("[")
     if reader.peek() != "]":
         while True:

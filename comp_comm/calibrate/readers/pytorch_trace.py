@@ -6,7 +6,6 @@ import statistics
 from array import array
 from collections import defaultdict
 from dataclasses import replace
-from typing import Any
 
 from comp_comm.calibrate.measurements import Log, Row
 from comp_comm.calibrate.readers.json_events import events
@@ -15,8 +14,9 @@ from comp_comm.calibrate.readers.kernel_sums import MOST_NAMES, kernel_rows
 from comp_comm.calibrate.readers.text import LogSource, refuse
 from comp_comm.calibrate.readers.trace_links import KernelIdentity, Launches, ShapedOperator, Together
 from comp_comm.calibrate.readers.trace_shapes import PRODUCTS, SOFT, collective_shape, operator_shape
+from comp_comm.records import Record
 
-Event = dict[str, Any]
+Event = Record
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
 OPERATOR = ("cpu_op", "operator")
 CALL = ("cuda_runtime", "cuda_driver", "hip_runtime", "runtime", "xpu_runtime")

@@ -6,6 +6,7 @@ from typing import Any, TypeGuard
 
 from comp_comm.calibrate.measurements import AttentionRow, CollectiveRow, GemmRow, Row
 from comp_comm.calibrate.readers.kernel_tables import collective_kind, number_format
+from comp_comm.records import Record
 
 # Operators whose operands have the shapes of one product; where the first operand is a bias, they come after it.
 PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::_scaled_mm": 0}
@@ -18,7 +19,7 @@ BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp64": 8, "int8": 1, "uint8": 1, "lon
 LONGEST_SIDE = 2**40
 MOST_ELEMENTS = 2**50
 MOST_DEVICES = 1_000_000
-Arguments = dict[str, Any]
+Arguments = Record
 
 
 def operator_shape(name: str, args: Arguments) -> Row | None:
