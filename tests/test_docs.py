@@ -48,7 +48,7 @@ from comp_comm.timing import kernels
 
 ROOT = Path(__file__).resolve().parent.parent
 README, DOCS = ROOT / "README.md", ROOT / "docs"
-PAGES = (README, *sorted(DOCS.glob("*.md")), ROOT / "CHANGELOG.md")
+PAGES = (README, *sorted(DOCS.glob("*.md")), ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md")
 SHELL, INSTALLS = ("sh", "bash", "console"), ("pip", "-m venv")
 GENERATED = re.compile(r"(<!-- generated: ([\w-]+) -->\n)(.*?)(<!-- end generated -->)", re.DOTALL)
 

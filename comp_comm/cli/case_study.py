@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from comp_comm.cli import options
@@ -46,7 +44,7 @@ def command(
     picture: str | None,
     path: str | None,
     form: str | None,
-    **fields: Any,
+    **fields: object,
 ) -> int:
     """Serialized and overlapped communication together, in three scenarios.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from comp_comm.cli import options
@@ -14,7 +12,7 @@ from comp_comm.sweep.point import explain
                "compcomm explain --hardware h100-sxm --model llama-3-8b --gpus 64 --global-batch 256")  # fmt: skip
 @options.point_options
 @options.format_options
-def command(path: str | None, form: str | None, **given: Any) -> int:
+def command(path: str | None, form: str | None, **given: object) -> int:
     """Explain one training step: every operation with its formula, FLOP, bytes, seconds and share; then the step.
 
     The point is a STUDY (a YAML file or a name of the catalogue), flags, or both. csv and jsonl give the operations.

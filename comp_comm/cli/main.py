@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
 
 import click
 
@@ -99,7 +98,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; every error a user can cause is one message on stderr."""
     SPREADSHEET.set(False)
     try:
-        result: Any = cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+        result: object = cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
     except CompcommError as error:
         return _say(str(error), error.exit_code)
     except NO_ARGUMENTS as error:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from comp_comm.cli import options
@@ -14,7 +12,7 @@ from comp_comm.sweep.point import memory
                "compcomm memory --hardware h100-sxm --model llama-3-8b --gpus 64 --micro-batch 2")  # fmt: skip
 @options.point_options
 @options.format_options
-def command(path: str | None, form: str | None, **given: Any) -> int:
+def command(path: str | None, form: str | None, **given: object) -> int:
     """Memory of a training step by part, on a device of the pipeline stage that needs most.
 
     The point is a STUDY (a YAML file or a name of the catalogue), flags, or both.

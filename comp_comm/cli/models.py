@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 import numpy as np
 
@@ -62,7 +60,7 @@ def _short(count: int) -> str:
     return f"{count / 1e9:,.4g} B" if count >= 1e9 else f"{count / 1e6:.1f} M"
 
 
-def _dimension(model: Model, whole: Transformer, name: str) -> Any:
+def _dimension(model: Model, whole: Transformer, name: str) -> object:
     """Return a dimension as it follows from what is given: a word, a number, or None where there is none."""
     if name == "parameters" or (name == "seq_len" and name not in model.fields):
         return None

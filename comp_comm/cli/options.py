@@ -94,7 +94,7 @@ def point_study(given: Record, hardware: str | None = None) -> Study:
     return load_study(study, flags) if study else study_from({"title": "Command line"}, overrides=flags)
 
 
-def given_flags(**values: Any) -> list[str]:
+def given_flags(**values: object) -> list[str]:
     """Return the flags that were given, as overrides of a study ("--tp=16")."""
     return [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value is not None]
 

@@ -100,7 +100,7 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
 
 
 def _results(
-    design: Design, costs: dict[Any, Prices], asked: Asked, executor: Executor | None, kept: Checkpoint | None
+    design: Design, costs: dict[object, Prices], asked: Asked, executor: Executor | None, kept: Checkpoint | None
 ) -> tuple[list[SearchAnswer], bool]:
     """Return the result of every search up to Ctrl-C, and whether that came."""
     results: list[SearchAnswer] = []
@@ -151,7 +151,7 @@ def _split(text: str | None) -> list[str]:
     return [part.strip() for part in text.strip("[]").split(",") if part.strip()] if text else []
 
 
-def _prices(texts: list[str | None], names: list[Any]) -> dict[Any, Prices]:
+def _prices(texts: list[str | None], names: list[object]) -> dict[object, Prices]:
     """Return what each device costs and draws: one number is that of all."""
     columns: list[list[float | None]] = []
     for flag, text in zip(("--price-per-gpu-hour", "--watts"), texts, strict=True):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from comp_comm.cli import options
@@ -43,7 +41,7 @@ def command(
     overrides: tuple[str, ...],
     path: str | None,
     form: str | None,
-    **fields: Any,
+    **fields: object,
 ) -> int:
     """Find the value of a field at which a column meets a target, given the rest: a study, flags, or both.
 

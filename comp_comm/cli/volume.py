@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import IO
 
 import click
 
@@ -31,7 +31,9 @@ SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", 
 )
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it (.png or .svg), over the axes if there are any.")
 @options.format_options
-def command(path: str | None, form: str | None, log: str | None, steps: int, picture: str | None, **given: Any) -> int:
+def command(
+    path: str | None, form: str | None, log: str | None, steps: int, picture: str | None, **given: object
+) -> int:
     """Bytes that a device sends in a training step: by group, message and size.
 
     message_bytes is the size nccl-tests prints; volume_bytes counts an all-reduce twice, as papers do; wire_bytes is
@@ -68,7 +70,7 @@ def _read(file: str, devices: int) -> Records:
     return rows
 
 
-def _write(out: Any, moved: Record, form: str) -> None:
+def _write(out: IO[str], moved: Record, form: str) -> None:
     from comp_comm.report import machine, table
 
     if form == "json":

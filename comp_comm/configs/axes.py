@@ -65,7 +65,7 @@ class Axis:
         return len(next(iter(self.values.values())))
 
 
-def read_axis(document: Document, path: Path, raw: Any, field: Field, problems: Problems) -> tuple[Value, ...]:
+def read_axis(document: Document, path: Path, raw: object, field: Field, problems: Problems) -> tuple[Value, ...]:
     """Return the values a list or a range means; on a problem note it and return none."""
     if isinstance(raw, dict):
         return _read_range(document, path, raw, field, problems)
@@ -88,7 +88,7 @@ def read_axis(document: Document, path: Path, raw: Any, field: Field, problems: 
     return tuple(values)
 
 
-def read_value(document: Document, path: Path, raw: Any, field: Field, problems: Problems) -> Value | None:
+def read_value(document: Document, path: Path, raw: object, field: Field, problems: Problems) -> Value | None:
     """Return one value of a field; on a problem note it and return None."""
     try:
         return field.parse(raw)
@@ -127,7 +127,7 @@ def _range(raw: Record, field: Field) -> tuple[Value, ...]:
     return tuple(field.check(float(point)) for point in points)
 
 
-def _by_step(raw: Record, field: Field, low: float, high: float) -> Any:
+def _by_step(raw: Record, field: Field, low: float, high: float) -> object:
     if "scale" in raw:
         raise ValueError("'scale' goes with 'steps', not with 'step'")
     step = field.number(raw["step"])
@@ -139,7 +139,7 @@ def _by_step(raw: Record, field: Field, low: float, high: float) -> Any:
     return low + step * np.arange(int(count))
 
 
-def _by_steps(raw: Record, low: float, high: float) -> Any:
+def _by_steps(raw: Record, low: float, high: float) -> object:
     steps, scale = raw["steps"], raw.get("scale", "linear")
     if type(steps) not in (int, float) or not 1 <= steps <= MAX_AXIS or steps != int(steps):
         raise ValueError(f"'steps' must be a whole number from 1 to {MAX_AXIS:,}, not {steps}")

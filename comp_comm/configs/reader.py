@@ -36,7 +36,7 @@ class Reader:
             return {}
         return value
 
-    def _text(self, key: str, default: Any) -> Any:
+    def _text(self, key: str, default: str) -> str:
         """Return the text of a top-level key."""
         value = self.document.data.get(key, default)
         if value is not default and not isinstance(value, str):

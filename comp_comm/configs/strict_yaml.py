@@ -138,7 +138,7 @@ class _Builder:
         self._nodes = 0
         self._documents = 0
 
-    def take(self, event: yaml.Event) -> None:
+    def take(self, event: Any) -> None:
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
@@ -155,16 +155,16 @@ class _Builder:
             if anchor:
                 self._anchors[anchor] = (container, *_extent(container))
 
-    def _fail(self, event: yaml.Event, message: str) -> None:
+    def _fail(self, event: Any, message: str) -> None:
         line = event.start_mark.line + 1 if event.start_mark else None
         raise ConfigError([Problem(message, file=self.file, line=line)])
 
-    def _count(self, event: yaml.Event, nodes: int) -> None:
+    def _count(self, event: Any, nodes: int) -> None:
         self._nodes += nodes
         if self._nodes > MAX_NODES:
             self._fail(event, f"more than {MAX_NODES:,} values (aliases counted as often as they are used)")
 
-    def _deepen(self, event: yaml.Event, levels: int) -> None:
+    def _deepen(self, event: Any, levels: int) -> None:
         if len(self._stack) + levels > MAX_DEPTH:
             self._fail(event, f"nested deeper than {MAX_DEPTH} levels")
 

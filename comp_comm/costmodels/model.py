@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from comp_comm.costmodels.layout_space import LayoutSpace
     from comp_comm.hardware.numbers import Timing
 
-Parts = Mapping[str, Any]
+Parts = Mapping[str, object]
 NO_PARTS: Parts = {}
 
 
@@ -30,7 +30,7 @@ class SharedPart:
     are given.
     """
 
-    make: Callable[[Scenario], Any]
+    make: Callable[[Scenario], object]
     ignores: tuple[str, ...]
     groups: tuple[str, ...] = ()
     exchanges: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from typing import IO
 
 from comp_comm.records import Record
 from comp_comm.report import machine, table
@@ -13,7 +13,7 @@ from comp_comm.sweep.result import identity
 def write_answer(
     out: IO[str],
     form: str,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, object]],
     meta: Record,
     columns: Sequence[str] = (),
     heading: Sequence[str] = (),
@@ -32,6 +32,6 @@ def write_answer(
         out.write("\n" + "".join(f"{line}\n" for line in footnotes))
 
 
-def basic_meta(command: str, **more: Any) -> Record:
+def basic_meta(command: str, **more: object) -> Record:
     """Return the meta block of a command that evaluates no study."""
     return {**identity(), "command": command, **more}

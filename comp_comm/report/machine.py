@@ -15,7 +15,7 @@ Columns = dict[str, list[Any]]
 Batches = Iterable[Columns]
 
 
-def as_columns(records: Sequence[Mapping[str, Any]]) -> Columns:
+def as_columns(records: Sequence[Mapping[str, object]]) -> Columns:
     """Return records, all with the same keys, as columns.
 
     >>> as_columns([{"tp": 1}, {"tp": 2}])
@@ -72,14 +72,14 @@ def json_rows(batch: Columns) -> Iterator[str]:
         yield template % row
 
 
-def _json_cells(values: list[Any]) -> list[str]:
+def _json_cells(values: list[object]) -> list[str]:
     if all(type(value) is float or type(value) is int for value in values):
         return list(map(repr, values))  # finite, as rows are: what json.dumps writes
-    known: dict[Any, str] = {}
+    known: dict[object, str] = {}
     return [known.setdefault((type(v), v), json.dumps(v, allow_nan=False)) for v in values]
 
 
-def csv_cells(values: list[Any], marked: bool = False) -> list[Any]:
+def csv_cells(values: list[object], marked: bool = False) -> list[object]:
     """Return a column as the CSV writer takes it; ``marked`` are the words that a spreadsheet would run.
 
     >>> csv_cells([True, None]), csv_cells(["=1+1", "tp", -1.0], marked=True)

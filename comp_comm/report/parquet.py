@@ -6,9 +6,11 @@ is what they are put together as in the end.
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from comp_comm.errors import CompcommError, MissingExtraError
@@ -22,14 +24,13 @@ from comp_comm.sweep.where import WORDS
 KEY = b"compcomm"
 
 
-def library() -> Any:
+def library() -> ModuleType:
     """Return pyarrow. Raises ``MissingExtraError`` where it is not installed."""
     try:
-        import pyarrow
-        import pyarrow.parquet
+        importlib.import_module("pyarrow.parquet")
+        return importlib.import_module("pyarrow")
     except ImportError:
         raise MissingExtraError("Parquet", "parquet") from None
-    return pyarrow
 
 
 def heading(columns: Sequence[str], meta: Record) -> bytes:

@@ -39,7 +39,7 @@ def write_table(out: IO[str], batches: Batches, columns: Sequence[str], meta: Re
 
 
 def write_records(
-    out: IO[str], rows: Sequence[Mapping[str, Any]], columns: Sequence[str], style: str = "table"
+    out: IO[str], rows: Sequence[Mapping[str, object]], columns: Sequence[str], style: str = "table"
 ) -> None:
     """Write records as a table, each column in a unit its header names."""
     formats = [column_format(name, [row[name] for row in rows]) for name in columns]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from comp_comm.errors import nearest, one_of
 from comp_comm.fields import FIELDS, unknown_field
@@ -100,7 +99,7 @@ def _only(plan: Plan) -> Records:
     return points
 
 
-def _name(plan: Plan, block: str, key: str, name: Any, allowed: Sequence[str]) -> str:
+def _name(plan: Plan, block: str, key: str, name: object, allowed: Sequence[str]) -> str:
     known = name in allowed or (key == "columns" and name in plan.inputs)
     if not isinstance(name, str) or not known:
         shown = "a name is missing" if name is None else f"'{name}' cannot be shown here"
@@ -110,7 +109,7 @@ def _name(plan: Plan, block: str, key: str, name: Any, allowed: Sequence[str]) -
     return name
 
 
-def _names(plan: Plan, block: str, key: str, given: Any, allowed: Sequence[str]) -> list[str]:
+def _names(plan: Plan, block: str, key: str, given: object, allowed: Sequence[str]) -> list[str]:
     if given is None:
         return []
     items = given if isinstance(given, list) else [given]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -83,7 +82,7 @@ def case_studies(overrides: Sequence[str] = ()) -> Records:
     return [*_mappings(mappings), _low_end(low_end), _optical(optical)]
 
 
-def _claim(study: str, text: str, source: str, ours: str, holds: Any) -> Record:
+def _claim(study: str, text: str, source: str, ours: str, holds: object) -> Record:
     return {"study": study, "claim": text, "source": source, "ours": ours,
             "holds": None if holds is None else bool(holds)}  # fmt: skip
 

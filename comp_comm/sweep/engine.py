@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +108,7 @@ def nth_rows(plan: Plan, columns: Sequence[str], number: int) -> tuple[Rows, int
     return _rows(tile, columns, keep), int(np.prod(tile.shape, dtype=np.int64))
 
 
-def _rows(tile: _Tile, columns: Sequence[str], keep: Any) -> Rows:
+def _rows(tile: _Tile, columns: Sequence[str], keep: AnyArray | slice | None) -> Rows:
     feasible = np.broadcast_to(tile.column(FEASIBLE), tile.shape).reshape(-1)[keep]
     found: dict[str, AnyArray] = {}
     for name in columns:

@@ -235,7 +235,7 @@ class Grid:
         """Whether tp comes from Eq 10 (``tp: required``)."""
         return self.fixed.get("tp") == REQUIRED and self.axis_of("tp") is None
 
-    def _tensor_parallel(self, index: Index, memory_capacity: Any) -> tuple[Array, tuple[Violation, ...]]:
+    def _tensor_parallel(self, index: Index, memory_capacity: object) -> tuple[Array, tuple[Violation, ...]]:
         if not self.derives_tp:
             return self.values("tp", index), ()
         hidden, layers = self.values("hidden", index), self.values("layers", index)
@@ -265,7 +265,7 @@ class Grid:
             scenario, _ = self.scenario(index)
             return np.asarray(scenario.layout.tp)
         if name == HARDWARE:
-            words: tuple[Any, ...] = tuple(profile.name for profile in self.profiles)
+            words: tuple[object, ...] = tuple(profile.name for profile in self.profiles)
         elif self._worded(name):
             words = self.words(name) or (None,)
         else:

@@ -19,6 +19,8 @@ from comp_comm.violation import Violation
 
 BLANK_TIER = Tier(domain=float("inf"), bandwidth=BLANK, latency=0.0, efficiency=1.0)
 
+Codes = NDArray[np.intp]
+
 
 @dataclass(frozen=True)
 class Machines:
@@ -28,7 +30,9 @@ class Machines:
     missing: tuple[tuple[int, str, str], ...]
     shape: tuple[int, int, int]
 
-    def code(self, profile: Any, precision: Any, timing: Any) -> NDArray[np.intp]:
+    def code(
+        self, profile: NDArray[np.intp], precision: NDArray[np.intp], timing: NDArray[np.intp]
+    ) -> NDArray[np.intp]:
         """Return the row of each combination of codes (arrays broadcast)."""
         _, precisions, timings = self.shape
         combined: NDArray[np.intp] = (np.asarray(profile, np.intp) * precisions + precision) * timings + timing

@@ -12,7 +12,7 @@ import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from comp_comm import durable
 from comp_comm.errors import ConfigError
@@ -155,6 +155,6 @@ def refuse_another(manifest: Path, old_line: Record, new_line: Record) -> None:
         raise ConfigError(f"{manifest}: is of another run ({said}); give another -o FILE, or delete it to begin again")
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = ",".join(str(one)[:MOST_SHOWN] for one in value[:MOST_SHOWN]) if isinstance(value, list) else str(value)
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict, cast
+from collections.abc import Sequence
+from typing import NamedTuple, TypedDict, cast
 
 import numpy as np
 
@@ -175,7 +175,7 @@ def compare(first: Given, second: Given) -> list[ComparedTerm]:
     return rows
 
 
-def _terms(record: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+def _terms(record: Record, prefix: str = "") -> dict[str, float]:
     terms: dict[str, float] = {}
     for name, value in record.items():
         if isinstance(value, dict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -61,12 +61,12 @@ def records(rows: Rows) -> Records:
     return [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
 
 
-def plain_columns(rows: Rows) -> dict[str, list[Any]]:
+def plain_columns(rows: Rows) -> dict[str, list[object]]:
     """Return rows as columns of plain Python values (see `records`)."""
     return {name: _plain(name, values) for name, values in rows.columns.items()}
 
 
-def _plain(name: str, values: AnyArray) -> list[Any]:
+def _plain(name: str, values: AnyArray) -> list[object]:
     if values.dtype == object:
         return [value or None for value in values.tolist()]
     if name in FIELDS and FIELDS[name].kind == "int":
@@ -208,7 +208,7 @@ def check_size(plan: Plan, top: int | None) -> None:
         raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
 
 
-def _axis(values: Sequence[Any]) -> Any:
+def _axis(values: Sequence[object]) -> object:
     """Return an axis as meta data: its values, or of a long one its ends and how many there are."""
     return list(values) if len(values) <= LISTED else {"first": values[0], "last": values[-1], "count": len(values)}
 

@@ -75,7 +75,7 @@ class SharedRows:
         return {name: view for name, part in self.grid.model.parts.items()
                 if (view := self._view(name, part, index)) is not None}  # fmt: skip
 
-    def _view(self, name: str, part: SharedPart, index: Index) -> Any:
+    def _view(self, name: str, part: SharedPart, index: Index) -> object:
         if name not in self._tables:
             self._tables[name] = self._table(part)
         table = self._tables[name]
@@ -89,7 +89,7 @@ class SharedRows:
         made = self._make(name, part, unbounded if everywhere else others, table)
         return view_of(made, PointsOfRows(axis, rows.row[index[axis]], others if everywhere else unbounded).pick)
 
-    def _make(self, name: str, part: SharedPart, others: Index, table: tuple[int, DistinctRows]) -> Any:
+    def _make(self, name: str, part: SharedPart, others: Index, table: tuple[int, DistinctRows]) -> object:
         """Return a part made of the distinct rows, for a part of the other axes."""
         key = tuple((each.start, each.stop) if isinstance(each, slice) else id(each) for each in others)
         made = self._made.get(name)

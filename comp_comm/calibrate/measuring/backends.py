@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -120,10 +122,9 @@ class TorchBackend:
         return lambda: memory.add_(1)
 
 
-def import_torch() -> Any:
+def import_torch() -> ModuleType:
     """Return PyTorch. Raises ``MissingExtraError`` with what to install."""
     try:
-        import torch
+        return importlib.import_module("torch")
     except ImportError:
         raise MissingExtraError("measuring with PyTorch", "measure") from None
-    return torch

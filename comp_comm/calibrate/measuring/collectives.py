@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from comp_comm.calibrate.measuring.backends import import_torch
 from comp_comm.calibrate.measuring.shapes import MESSAGE_SIZES
@@ -73,7 +73,7 @@ def _rank(rank: int, size: int, meeting: str, library: str, budget: float, large
         torch.distributed.destroy_process_group()
 
 
-def _call(torch: Any, kind: str, message: int, size: int, device: str) -> Callable[[], object]:
+def _call(torch: ModuleType, kind: str, message: int, size: int, device: str) -> Callable[[], object]:
     count = max(message // 4 // size, 1)
     tensor = torch.ones(count * size, device=device)
     shard = torch.ones(count, device=device)
@@ -88,7 +88,7 @@ def _call(torch: Any, kind: str, message: int, size: int, device: str) -> Callab
     return calls[kind]
 
 
-def _work(torch: Any, device: str, settle: Callable[[], object], busy: float) -> Callable[[], object]:
+def _work(torch: ModuleType, device: str, settle: Callable[[], object], busy: float) -> Callable[[], object]:
     """Return what computes for about ``busy`` seconds: the same products in every process, not the same time."""
     if not busy:
         return nothing
@@ -108,7 +108,7 @@ def _work(torch: Any, device: str, settle: Callable[[], object], busy: float) ->
 
 
 def _seconds(
-    torch: Any, call: Callable[[], object], device: str, settle: Callable[[], object], budget: float,
+    torch: ModuleType, call: Callable[[], object], device: str, settle: Callable[[], object], budget: float,
     work: Callable[[], object],
 ) -> float:  # fmt: skip
     """Return the mean over calls and processes: a step waits for all its collectives, the slow ones too.
@@ -130,7 +130,7 @@ def _seconds(
     return _over_ranks(torch, trimmed_mean(times[1:]), device, "SUM") / float(torch.distributed.get_world_size())
 
 
-def _over_ranks(torch: Any, value: float, device: str, how: str) -> float:
+def _over_ranks(torch: ModuleType, value: float, device: str, how: str) -> float:
     """Return the sum or the greatest of a number that each process has."""
     shared = torch.tensor([value], device=device)
     torch.distributed.all_reduce(shared, op=getattr(torch.distributed.ReduceOp, how))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from comp_comm.calibrate.measuring.backends import NumpyBackend, TorchBackend
 from comp_comm.calibrate.measuring.collectives import measure_collectives
@@ -21,7 +20,7 @@ HEADERS: dict[str, tuple[str, ...]] = {
 FILES = {"gemm": "gemms.csv", "elementwise": "elementwise.csv", "attention": "attention.csv",
          "collective": "collectives.csv"}  # fmt: skip
 Backend = NumpyBackend | TorchBackend
-Row = Sequence[Any]
+Row = Sequence[object]
 
 
 def measure_kernels(

@@ -47,11 +47,11 @@ def _format(value: object) -> str:
     return number_format(value[:40]) if isinstance(value, str) else ""
 
 
-def _is_count(value: Any, most: int) -> TypeGuard[int]:
+def _is_count(value: object, most: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
 
 
-def _is_shape(value: Any, rank: int) -> bool:
+def _is_shape(value: object, rank: int) -> bool:
     return isinstance(value, list) and len(value) == rank and all(_is_count(n, LONGEST_SIDE) for n in value)
 
 
