@@ -42,11 +42,11 @@ def distinct_rows(columns: Sequence[Array], length: int) -> DistinctRows:
 
 def _codes(column: NDArray[np.generic]) -> tuple[NDArray[np.intp], int]:
     """Return numbers as codes from 0 in their order, and how many codes there are."""
-    whole = column.astype(np.intp)
-    if not (whole == column).all() or whole.min() < 0 or whole.max() >= MARKS:
+    integers = column.astype(np.intp)
+    if not (integers == column).all() or integers.min() < 0 or integers.max() >= MARKS:
         labels, code = np.unique(column, return_inverse=True)
         return code.reshape(-1), labels.size
-    marks = np.zeros(int(whole.max()) + 1, np.intp)
-    marks[whole] = 1
+    marks = np.zeros(int(integers.max()) + 1, np.intp)
+    marks[integers] = 1
     count = int(marks.sum())
-    return (np.cumsum(marks) - 1)[whole], count
+    return (np.cumsum(marks) - 1)[integers], count

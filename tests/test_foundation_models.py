@@ -17,7 +17,7 @@ from comp_comm.choices import Formulas, Strategy
 from comp_comm.cli.main import run
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.costmodels.foundation_models.model import evaluate
-from comp_comm.costmodels.foundation_models.space import GROUPS, Problem, layouts, placed
+from comp_comm.costmodels.foundation_models.space import GROUPS, ModelOnDevices, layouts, placed
 from comp_comm.costmodels.mesh import Mesh
 from comp_comm.costmodels.mesh import placed as filled
 from comp_comm.costmodels.scenario import Scenario
@@ -139,14 +139,14 @@ def test_a_row_has_what_was_promised(everything):
 def test_as_many_layouts_as_the_original_tries(model, nvs, counts):
     for gpus, each in zip((1024, 4096, 16384), counts, strict=True):
         for strategy, count in enumerate(each):
-            problem = Problem(strategy, *paper.MODELS[model], gpus, 4096)
+            problem = ModelOnDevices(strategy, *paper.MODELS[model], gpus, 4096)
             assert len(placed(problem, layouts(problem), nvs)["tp1"]) == count
 
 
 @pytest.mark.parametrize("cell", [cell for cell in CELLS if int(cell["n_stored"]) < 10 or cell["n_gpus"] == "2048"],
                          ids=lambda cell: "-".join(cell[name] for name in paper.CELL))  # fmt: skip
 def test_the_ten_best_end_where_the_published_ten_end(cell):
-    problem = Problem(Strategy.of(cell["strategy"]), *paper.MODELS[cell["model"]], int(cell["n_gpus"]), 4096)
+    problem = ModelOnDevices(Strategy.of(cell["strategy"]), *paper.MODELS[cell["model"]], int(cell["n_gpus"]), 4096)
     rows, _, feasible = searched(problem, cell["gpu"], int(cell["nvs"]), top=10)
     assert len(rows) == int(cell["n_stored"])
     assert 4096 / rows[-1]["step_s"] == pytest.approx(float(cell["throughput_rank10"]), rel=1e-12)
@@ -207,7 +207,7 @@ def test_what_the_corrections_do_to_the_search(everything):
 
 def test_domains_that_cannot_be_filled_are_layouts_once_corrected():
     gpus, nvs = 96, 64  # no factors of 96 make 64
-    published, corrected = (Problem(ONE_D, 2048, 12288, 96, 96, gpus, 96, formulas) for formulas in Formulas)
+    published, corrected = (ModelOnDevices(ONE_D, 2048, 12288, 96, 96, gpus, 96, formulas) for formulas in Formulas)
     with pytest.raises(InfeasibleError, match="a domain is filled exactly unless"):
         searched(published, "B200", nvs)
     best = searched(corrected, "B200", nvs)[0][0]
@@ -216,7 +216,7 @@ def test_domains_that_cannot_be_filled_are_layouts_once_corrected():
 
 @pytest.mark.parametrize(("gpus", "nvs"), [(96, 64), (48, 16), (64, 8)])
 def test_corrected_groups_fill_a_domain_as_far_as_they_can(gpus, nvs):
-    problem = Problem(SEQUENCE, 2048, 12288, 96, 96, gpus, 96, CORRECTED)
+    problem = ModelOnDevices(SEQUENCE, 2048, 12288, 96, 96, gpus, 96, CORRECTED)
     table = layouts(problem)
     for row in range(len(table["tp1"])):
         one = {name: column[[row]] for name, column in table.items()}
@@ -265,7 +265,7 @@ def by_hand(p, nvs):
        seq_len=st.sampled_from([512, 768, 1536]), heads=st.sampled_from([12, 16]),
        head_dim=st.sampled_from([64, 128]), room=st.floats(0.05, 1.5))  # fmt: skip
 def test_the_best_is_that_of_single_points(strategy, gpus, nvs, batch, layers, seq_len, heads, head_dim, room):
-    problem = Problem(strategy, seq_len, head_dim * heads, heads, layers, gpus, batch)
+    problem = ModelOnDevices(strategy, seq_len, head_dim * heads, heads, layers, gpus, batch)
     hardware = evolve(machine("A100"), memory_capacity=room * 0.01)
     names = ("tp1", "tp2", "pp", "dp", "micro_batch", "summa_panels", "nv_tp1", "nv_tp2", "nv_dp", "nv_pp")
     count, best = 0, []
@@ -290,7 +290,7 @@ def test_the_best_is_that_of_single_points(strategy, gpus, nvs, batch, layers, s
 
 @pytest.mark.parametrize("strategy", [ONE_D, SUMMA, SEQUENCE])
 def test_more_of_anything_is_never_slower(strategy):
-    problem = Problem(strategy, *paper.MODELS["gpt3_1T"], 1024, 4096)
+    problem = ModelOnDevices(strategy, *paper.MODELS["gpt3_1T"], 1024, 4096)
     usual = searched(problem, "A100", 8)[0][0]["step_s"]
     for factor in paper.FACTORS:
         better = {factor: 0.5 if factor == "latency" else 2.0}
@@ -317,7 +317,7 @@ def test_gpt3_at_other_batches(batch, seconds):
 
 
 def test_gpt3_is_found_by_the_search_as_well():
-    best = searched(Problem(ONE_D, 2048, 12288, 96, 96, 512, 1024), "A100", 4)[0][0]
+    best = searched(ModelOnDevices(ONE_D, 2048, 12288, 96, 96, 512, 1024), "A100", 4)[0][0]
     assert {name: best[name] for name in ("tp1", "tp2", "pp", "dp", "micro_batch", "nv_tp1")} == {
         "tp1": 4, "tp2": 1, "pp": 16, "dp": 8, "micro_batch": 1, "nv_tp1": 4,
     }  # fmt: skip
@@ -327,7 +327,7 @@ def test_gpt3_is_found_by_the_search_as_well():
 
 
 def point(strategy=ONE_D, hardware=None, **numbers):
-    problem = Problem(strategy, 2048, 25600, 160, 128, 4096, 4096)
+    problem = ModelOnDevices(strategy, 2048, 25600, 160, 128, 4096, 4096)
     return step_of(problem, hardware or machine("A100"), **{"nvs": 8, "dp": 16, "pp": 32, **numbers})
 
 
@@ -366,7 +366,7 @@ def test_an_operation_takes_20_us_to_start():
 
 def test_network_counts_only_where_there_is_communication():
     alone = {"tp1": 1, "pp": 1, "dp": 1}
-    problem = Problem(ONE_D, 128, 256, 2, 2, 1, 8)
+    problem = ModelOnDevices(ONE_D, 128, 256, 2, 2, 1, 8)
     one = step_of(problem, machine("A100"), **alone)
     two = step_of(problem, evolve(machine("A100"), network=0.01, latency=100), **alone)
     assert float(one.comm_s) == float(one.bubble_s) == 0
@@ -500,7 +500,7 @@ def test_a_profile_without_vector_flops_is_refused():
 def test_what_is_blank_is_refused_only_where_it_is_needed():
     known = machine("A100")
     hardware = replace(known, tiers=(known.tiers[0], replace(known.tiers[1], bandwidth=np.nan)))
-    problem = Problem(ONE_D, 2048, 1024, 8, 8, 8, 64)
+    problem = ModelOnDevices(ONE_D, 2048, 1024, 8, 8, 8, 64)
     step = step_of(problem, hardware, tp1=2, pp=1, dp=np.array([4, 8]), nvs=8)
     rules = {rule.reason: rule.broken.tolist() for rule in step.violations}
     assert rules == {"network.scale-out.bandwidth is blank in the hardware profile, and foundation_models needs it":

@@ -20,12 +20,12 @@ def command(path: str | None, form: str | None, **given: object) -> int:
     from comp_comm.report import explain_table, machine
 
     form = options.prepare(form, path)
-    found = explain(options.point_study(given))
-    options.note(found["meta"]["notes"])
-    if not found["feasible"]:
-        options.note([found["reason"]])
+    explanation = explain(options.point_study(given))
+    options.note(explanation["meta"]["notes"])
+    if not explanation["feasible"]:
+        options.note([explanation["reason"]])
     if form == "json":
-        return options.write(path, lambda out: machine.write_record(out, found))
+        return options.write(path, lambda out: machine.write_record(out, explanation))
     if form in machine.WRITERS:
-        return options.write(path, lambda out: machine.write_rows(out, found["operations"], form))
-    return options.write(path, lambda out: explain_table.write_explanation(out, found, form))
+        return options.write(path, lambda out: machine.write_rows(out, explanation["operations"], form))
+    return options.write(path, lambda out: explain_table.write_explanation(out, explanation, form))

@@ -41,10 +41,10 @@ def command(file: str, hardware: str | None, model: str | None, overrides: tuple
     output.check_writable(path)
     given = _given(overrides)
     content, shown = catalogue.content("model", file if file == catalogue.STDIN else _as_path(file))
-    found = import_text(text_of(content, shown), shown, given, model or "")
-    found = _completed(found, given, hardware, model)
-    options.note(found.notes)
-    text = study_text(found)
+    imported = import_text(text_of(content, shown), shown, given, model or "")
+    imported = _completed(imported, given, hardware, model)
+    options.note(imported.notes)
+    text = study_text(imported)
 
     def write(out: IO[str]) -> None:
         out.write(text)
@@ -58,7 +58,7 @@ def _as_path(file: str) -> str:
 
 
 def _given(overrides: tuple[str, ...]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for text in overrides:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
@@ -67,21 +67,21 @@ def _given(overrides: tuple[str, ...]) -> dict[str, Value]:
         if name not in FIELDS:
             raise ConfigError(f"--set {text}: unknown key '{name}'{nearest(name, FIELDS)} ({one_of(list(FIELDS))})")
         with options.naming(f"--set {name}"):
-            found[name] = FIELDS[name].parse(load_value(value, f"--set {name}", name).data[name])
-    return found
+            values[name] = FIELDS[name].parse(load_value(value, f"--set {name}", name).data[name])
+    return values
 
 
-def _completed(found: Imported, given: dict[str, Value], hardware: str | None, model: str | None) -> Imported:
+def _completed(imported: Imported, given: dict[str, Value], hardware: str | None, model: str | None) -> Imported:
     """Return an import with what the user gives beside it; what it then says is checked."""
-    if model is not None and "hidden" in found.fields:
-        raise ConfigError(f"--model {model}: {found.source} describes a model of its own; leave it out")
-    fields = {**found.fields, **given}
-    found = replace(found, fields=fields, hardware=hardware or found.hardware, model=model or found.model)
-    if found.hardware:
-        load_profile(found.hardware)
-    if found.model:
-        load_model(found.model)
-    if found.model or not found.needs_model:
-        described = model_of(found)
-        replace(described, name=found.source).transformer()
-    return found
+    if model is not None and "hidden" in imported.fields:
+        raise ConfigError(f"--model {model}: {imported.source} describes a model of its own; leave it out")
+    fields = {**imported.fields, **given}
+    imported = replace(imported, fields=fields, hardware=hardware or imported.hardware, model=model or imported.model)
+    if imported.hardware:
+        load_profile(imported.hardware)
+    if imported.model:
+        load_model(imported.model)
+    if imported.model or not imported.needs_model:
+        described = model_of(imported)
+        replace(described, name=imported.source).transformer()
+    return imported

@@ -72,11 +72,11 @@ def command(path: str, collectives: bool, quiet: bool, **given: Any) -> int:
     for kind in given["kernels"] or KERNELS:
         sizes = kind, given["shapes"], given["largest"], given["seconds"]
         if processes > 1:
-            found = measure_together(processes, backend.name, device, dtype, *sizes, cold=cold)
+            measured = measure_together(processes, backend.name, device, dtype, *sizes, cold=cold)
         else:
-            found = measure_kernels(backend, *sizes, say=str if quiet else tell, cold=cold)
-        if found:
-            _save(folder, kind, found)
+            measured = measure_kernels(backend, *sizes, say=str if quiet else tell, cold=cold)
+        if measured:
+            _save(folder, kind, measured)
         else:
             tell(f"note: no table of {kind}: {backend.name} has no kernel of it")
     return 0

@@ -20,13 +20,13 @@ def command(path: str | None, form: str | None, **given: object) -> int:
     from comp_comm.report import explain_table, machine
 
     form = options.prepare(form, path)
-    found = memory(options.point_study(given))
-    options.note(found["meta"]["notes"])
-    if not found["feasible"]:
-        options.note([found["reason"]])
+    record = memory(options.point_study(given))
+    options.note(record["meta"]["notes"])
+    if not record["feasible"]:
+        options.note([record["reason"]])
     if form == "json":
-        return options.write(path, lambda out: machine.write_record(out, found))
+        return options.write(path, lambda out: machine.write_record(out, record))
     if form in machine.WRITERS:
-        rows = [{"memory": name, "bytes": size} for name, size in found.items() if name.endswith("_bytes")]
+        rows = [{"memory": name, "bytes": size} for name, size in record.items() if name.endswith("_bytes")]
         return options.write(path, lambda out: machine.write_rows(out, rows, form))
-    return options.write(path, lambda out: explain_table.write_memory_answer(out, found, form))
+    return options.write(path, lambda out: explain_table.write_memory_answer(out, record, form))

@@ -44,11 +44,11 @@ def list_command(path: str | None, form: str | None) -> int:
 
 
 def _row(model: Model) -> Record:
-    whole = model.transformer()
-    total, active, apart = (int(count) for count in model_parameters(whole))
+    transformer = model.transformer()
+    total, active, apart = (int(count) for count in model_parameters(transformer))
     about = {"name": model.name, "title": model.title, "year": model.year or None, "parameters": total,
              "active_parameters": active, "mtp_parameters": apart}  # fmt: skip
-    return about | {name: _dimension(model, whole, name) for name in SHAPE} | {"source": model.source}
+    return about | {name: _dimension(model, transformer, name) for name in SHAPE} | {"source": model.source}
 
 
 def _short(count: int) -> str:
@@ -60,11 +60,11 @@ def _short(count: int) -> str:
     return f"{count / 1e9:,.4g} B" if count >= 1e9 else f"{count / 1e6:.1f} M"
 
 
-def _dimension(model: Model, whole: Transformer, name: str) -> object:
+def _dimension(model: Model, transformer: Transformer, name: str) -> object:
     """Return a dimension as it follows from what is given: a word, a number, or None where there is none."""
     if name == "parameters" or (name == "seq_len" and name not in model.fields):
         return None
-    value = getattr(whole, name)
+    value = getattr(transformer, name)
     if FIELDS[name].kind == "choice":
         return FIELDS[name].words[int(value)]
     number = float(np.asarray(value))
@@ -81,22 +81,22 @@ def _dimension(model: Model, whole: Transformer, name: str) -> object:
 def show_command(name: str, path: str | None, form: str | None) -> int:
     """Show a model: exact parameters, every dimension, and its source. FILE may be anything that 'import' takes."""
     form = options.prepare(form, path)
-    found = describe(load_any(name))
+    description = describe(load_any(name))
     if form == "json":
-        return options.write(path, lambda out: machine.write_record(out, found))
-    given = {**found["study"].get("set", {}), **found["fields"]}
-    counts = {"parameters", *(key for key in found if key not in DIMENSIONS)}
+        return options.write(path, lambda out: machine.write_record(out, description))
+    given = {**description["study"].get("set", {}), **description["fields"]}
+    counts = {"parameters", *(key for key in description if key not in DIMENSIONS)}
     rows = [{"key": key, "value": value, "given": None if key in counts else key in given}
-            for key, value in found.items() if not isinstance(value, (dict, list))]  # fmt: skip
+            for key, value in description.items() if not isinstance(value, (dict, list))]  # fmt: skip
     if form in machine.WRITERS:
-        return options.write(path, lambda out: write_answer(out, form, rows, found["meta"]))
+        return options.write(path, lambda out: write_answer(out, form, rows, description["meta"]))
     shown = [{"key": row["key"], "value": _cell(row), "": _remark(row)} for row in rows if _is_shown(row)]
-    heading = [f"{found['name']}: {found['title']}", f"source: {found['source']}"]
-    notes = [f"also called: {', '.join(found['aliases'])}"] * bool(found["aliases"])
-    notes += [f"{key}: {value}" for key, value in found["layout"].items()]
-    notes += [f"note: {text}" for text in found["notes"]]
+    heading = [f"{description['name']}: {description['title']}", f"source: {description['source']}"]
+    notes = [f"also called: {', '.join(description['aliases'])}"] * bool(description["aliases"])
+    notes += [f"{key}: {value}" for key, value in description["layout"].items()]
+    notes += [f"note: {text}" for text in description["notes"]]
     columns = ("key", "value", "")
-    return options.write(path, lambda out: write_answer(out, form, shown, found["meta"], columns, heading, notes))
+    return options.write(path, lambda out: write_answer(out, form, shown, description["meta"], columns, heading, notes))
 
 
 def _is_shown(row: Record) -> bool:
@@ -127,9 +127,9 @@ def describe(model: Model) -> Record:
     >>> found["parameters"], found["head_dim"], found["study"]["set"]["hidden"]
     (124439808, 64, 768)
     """
-    whole = model.transformer()
-    total, active, apart = (int(count) for count in model_parameters(whole))
-    vocab = int(float(np.asarray(whole.vocab))) * int(float(np.asarray(whole.hidden)))
+    transformer = model.transformer()
+    total, active, apart = (int(count) for count in model_parameters(transformer))
+    vocab = int(float(np.asarray(transformer.vocab))) * int(float(np.asarray(transformer.hidden)))
     study = model.study or {"title": model.title, "set": dict(model.fields)}
     return {
         "meta": basic_meta("models show"),
@@ -143,7 +143,7 @@ def describe(model: Model) -> Record:
         "embedding_parameters": vocab,
         "published_parameters": model.published_parameters,
         "nominal_parameters": model.fields.get("parameters"),
-        **{name: _dimension(model, whole, name) for name in DIMENSIONS if name != "parameters"},
+        **{name: _dimension(model, transformer, name) for name in DIMENSIONS if name != "parameters"},
         "aliases": list(model.aliases),
         "notes": list(model.notes),
         "fields": dict(model.fields),

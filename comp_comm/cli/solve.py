@@ -60,9 +60,9 @@ def command(
     given = (*overrides, *options.given_flags(**fields, hardware=hardware))
     chosen = load_study(study, given) if study else study_from(FLAGS_ALONE, overrides=given)
     rows, meta = solve(chosen, question)
-    every = list(dict.fromkeys(name for row in rows for name in row))
-    rows = [{name: row.get(name) for name in every} for row in rows]
-    shown = [n for n in every if n not in ("solved_for", "column", "target", "value", "achieved", "reason")]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    rows = [{name: row.get(name) for name in columns} for row in rows]
+    shown = [n for n in columns if n not in ("solved_for", "column", "target", "value", "achieved", "reason")]
     shown += ["achieved"] + (["reason"] if any(row["reason"] for row in rows) else [])
     heading = [f"{question.field} at which {question.column} = {question.target:g}", setup_line(meta)]
     return options.write(path, lambda out: write_answer(out, form, rows, meta, shown, heading))

@@ -76,10 +76,10 @@ def read_axis(document: Document, path: Path, raw: object, field: Field, problem
         problems.add(document.problem(path, "is empty: an axis needs at least one value"))
     values: list[Value] = []
     for index, item in enumerate(raw):
-        here: Path = (*path, index)
-        value = read_value(document, here, item, field, problems)
+        place: Path = (*path, index)
+        value = read_value(document, place, item, field, problems)
         if value == "required":
-            problems.add(document.problem(here, "'required' derives tp from the other fields; put it under 'set'"))
+            problems.add(document.problem(place, "'required' derives tp from the other fields; put it under 'set'"))
         elif value is not None:
             values.append(value)
     repeated = {value for value in values if values.count(value) > 1} if len(values) < 1000 else set()
@@ -155,8 +155,8 @@ def _by_steps(raw: Record, low: float, high: float) -> object:
     points = np.exp(np.linspace(np.log(low), np.log(high), steps))
     points[0], points[-1] = low, high
     # Powers of two (1, 2, 4) come out exact: what is within rounding of a whole number is that number.
-    whole = np.round(points)
-    return np.where(np.abs(points - whole) < 1e-9 * np.abs(points), whole, points)
+    rounded = np.round(points)
+    return np.where(np.abs(points - rounded) < 1e-9 * np.abs(points), rounded, points)
 
 
 def _round(raw: Record, field: Field, points: Any, low: float, high: float) -> Any:

@@ -34,10 +34,10 @@ def names(kind: str) -> list[str]:
     >>> "mi210" in names("hardware")
     True
     """
-    found = [path.stem for path in (root() / FOLDERS[kind]).glob("*.yaml")]
+    stems = [path.stem for path in (root() / FOLDERS[kind]).glob("*.yaml")]
     if kind == "study":
-        found += [f"{PAPERS}/{path.stem}" for path in (root() / PAPERS).glob("*.yaml")]
-    return sorted(found)
+        stems += [f"{PAPERS}/{path.stem}" for path in (root() / PAPERS).glob("*.yaml")]
+    return sorted(stems)
 
 
 def locate(kind: str, reference: str, beside: str = "") -> Path:
@@ -78,9 +78,9 @@ def content(kind: str, reference: str, beside: str = "") -> tuple[bytes, str]:
         return sys.stdin.buffer.read(strict_yaml.MAX_BYTES + 1), "standard input"
     path = locate(kind, reference, beside)
     try:
-        found = path.read_bytes()
+        data = path.read_bytes()
     except OSError as error:
         raise ConfigError([Problem(f"cannot be read: {error.strerror}", file=str(path))]) from None
     FILES_READ.add(path.resolve())
     shown = path.name if root() in path.resolve().parents and str(path) != reference else str(path)
-    return found, shown
+    return data, shown

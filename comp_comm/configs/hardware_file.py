@@ -177,7 +177,7 @@ class _Reader(Reader):
         return {f"{dotted}.{key}": number for key, number in self._numbers(path, kinds, skip).items()}
 
     def _numbers(self, path: Path, kinds: dict[str, str], skip: tuple[str, ...] = ()) -> dict[str, Number]:
-        found = {}
+        numbers = {}
         allowed = (*skip, *(k for k in kinds if k not in SWITCHES), *(SWITCH_KEYS if "use_tiers" in kinds else ()))
         for key, raw in self._mapping(path).items():
             name = SWITCH_KEYS.get(key, key)
@@ -188,8 +188,8 @@ class _Reader(Reader):
                 continue
             number = self._number((*path, key), raw, name, kinds[name])
             if number is not None:
-                found[name] = number
-        return found
+                numbers[name] = number
+        return numbers
 
     def _number(self, path: Path, raw: Any, name: str, kind: str) -> Number | None:
         entry = raw if isinstance(raw, dict) else {"value": raw}

@@ -53,11 +53,11 @@ class Model:
         if missing:
             raise ConfigError(Problem(f"'{name}' is missing", file=self.name) for name in missing)
         given = _as_transformer(self.fields)
-        whole = resolved(given)
-        broken = [rule for rule in transformer_rules(given, whole) if rule.broken.any()]
+        complete = resolved(given)
+        broken = [rule for rule in transformer_rules(given, complete) if rule.broken.any()]
         if broken:
             raise ConfigError(Problem(rule.reason, key=rule.fields[0], file=self.name) for rule in broken)
-        return whole
+        return complete
 
 
 def _as_transformer(fields: dict[str, Value]) -> Transformer:
@@ -84,9 +84,9 @@ def load_model(reference: str, beside: str = "") -> Model:
 
 def load_any(reference: str, beside: str = "") -> Model:
     """Return the model in a file, whatever else that describes."""
-    found = model_names.resolve(reference, beside)
-    content, shown = catalogue.content("model", found, beside)
-    if found in catalogue.names("model"):
+    known = model_names.resolve(reference, beside)
+    content, shown = catalogue.content("model", known, beside)
+    if known in catalogue.names("model"):
         return _read(strict_yaml.load(content, shown))
     # The readers of other tools' files are many: they are imported where there is such a file.
     from comp_comm.configs.importers.reading import import_text, is_own_model, text_of
@@ -106,19 +106,19 @@ def _read(document: Document) -> Model:
     return model
 
 
-def model_of(found: Imported, beside: str = "") -> Model:
+def model_of(imported: Imported, beside: str = "") -> Model:
     """Return the model that an import describes, or names."""
     from comp_comm.configs.importers.study_text import study_of
 
-    own = {name: value for name, value in found.fields.items() if name in DIMENSIONS}
-    layout = {name: value for name, value in found.fields.items() if name not in DIMENSIONS}
-    model = Model(found.name, found.title, found.year, found.source, own, found.notes)
-    if found.model:
-        base = load_model(found.model, beside)
-        model = replace(base, fields={**base.fields, **own}, notes=(*base.notes, *found.notes))
-    elif found.needs_model:
-        raise ConfigError([Problem("has no model: 'compcomm import FILE --model NAME' adds one", file=found.source)])
-    return replace(model, layout=layout, study=study_of(found))
+    own = {name: value for name, value in imported.fields.items() if name in DIMENSIONS}
+    layout = {name: value for name, value in imported.fields.items() if name not in DIMENSIONS}
+    model = Model(imported.name, imported.title, imported.year, imported.source, own, imported.notes)
+    if imported.model:
+        base = load_model(imported.model, beside)
+        model = replace(base, fields={**base.fields, **own}, notes=(*base.notes, *imported.notes))
+    elif imported.needs_model:
+        raise ConfigError([Problem("has no model: 'compcomm import FILE --model NAME' adds one", file=imported.source)])
+    return replace(model, layout=layout, study=study_of(imported))
 
 
 class _Reader(Reader):
@@ -137,12 +137,12 @@ class _Reader(Reader):
         )
 
     def _fields(self) -> dict[str, Value]:
-        found = {}
+        fields = {}
         for key in (key for key in DIMENSIONS if key in self.document.data):
             value = read_value(self.document, (key,), self.document.data[key], FIELDS[key], self.problems)
             if value is not None:
-                found[key] = value
-        return found
+                fields[key] = value
+        return fields
 
     def _whole(self, key: str) -> int:
         value = self.document.data.get(key, 0)

@@ -21,12 +21,12 @@ def aliases() -> dict[str, str]:
     >>> aliases()["meta-llama/llama-2-7b-hf"]
     'llama-2-7b'
     """
-    found: dict[str, str] = {}
+    known: dict[str, str] = {}
     for name in catalogue.names("model"):
         path = catalogue.root() / catalogue.FOLDERS["model"] / f"{name}.yaml"
         for alias in strict_yaml.load(path.read_bytes(), path.name).data.get("aliases", ()):
-            found[str(alias).lower()] = name
-    return found
+            known[str(alias).lower()] = name
+    return known
 
 
 def catalogue_name(reference: str) -> str | None:

@@ -194,15 +194,15 @@ class _Builder:
     def _take_key(self, event: Any) -> None:
         mapping, path, _ = self._stack[-1]
         key, line = str(event.value), event.start_mark.line + 1
-        here: Path = (*path, key)
+        place: Path = (*path, key)
         if event.implicit[0] and key == "<<":
             self._fail(event, "merge keys ('<<') are not allowed; use 'extends' in a hardware profile")
         if key in mapping:
-            first = self.lines[here]
+            first = self.lines[place]
             where = f"lines {first} and {line}" if first != line else f"line {line}, twice"
-            self._fail(event, f"duplicate key '{dotted(here)}' ({where})")
+            self._fail(event, f"duplicate key '{dotted(place)}' ({where})")
         mapping[key] = None
-        self.lines[here] = line
+        self.lines[place] = line
         self._key[-1] = key
 
     def _open(self, event: Any) -> None:
@@ -227,9 +227,9 @@ class _Builder:
             self._key[-1] = None
             return (*path, key or "")
         container.append(value)
-        here: Path = (*path, len(container) - 1)
-        self.lines[here] = event.start_mark.line + 1
-        return here
+        place: Path = (*path, len(container) - 1)
+        self.lines[place] = event.start_mark.line + 1
+        return place
 
 
 def _extent(value: Any) -> tuple[int, int]:

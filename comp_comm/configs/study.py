@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,9 +16,10 @@ from comp_comm.configs import catalogue
 from comp_comm.configs.axes import Axis, read_axis, read_value
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import Model, load_model
+from comp_comm.configs.overrides import TOP_LEVEL_SETS, read_overrides
 from comp_comm.configs.reader import Reader
-from comp_comm.configs.strict_yaml import Document, Path, load_value
-from comp_comm.errors import ConfigError, Problem, Problems, nearest, one_of
+from comp_comm.configs.strict_yaml import Document, Path
+from comp_comm.errors import ConfigError, Problem, Problems
 from comp_comm.fields import FIELDS, Value, unknown_field
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record
@@ -27,7 +27,6 @@ from comp_comm.records import Record
 KEYS = ("title", "cost_model", "hardware", "model", "set", "sweep", "zip", "where", "table", "plot")
 TABLE_KEYS = ("rows", "columns", "value", "per")
 PLOT_KEYS = ("kind", "x", "y", "lines", "value", "per", "only")
-TOP_LEVEL_SETS = ("hardware", "model", "cost_model")
 DEFAULT_HARDWARE = "mi210"
 
 
@@ -98,23 +97,11 @@ def read_study(document: Document, overrides: Sequence[str] = ()) -> Study:
     return _Reader(document, overrides).study()
 
 
-def _listed(name: str, value: str) -> str:
-    """Return an override's text, a field's values with commas between them as the list they are.
-
-    >>> _listed("gpus", "64,128"), _listed("gpus", "[64, 128]"), _listed("hardware", "a,b.yaml"), _listed("tp", "1,024")
-    ('[64,128]', '[64, 128]', 'a,b.yaml', '1,024')
-    """
-    thousands = any(re.fullmatch(r"\s*0\d+", part) for part in value.split(","))  # 1,024 is one number to its writer
-    if name not in FIELDS or "," not in value or value.lstrip().startswith(("[", "{")) or thousands:
-        return value
-    return f"[{value}]"
-
-
 class _Reader(Reader):
     def __init__(self, document: Document, overrides: Sequence[str]) -> None:
         super().__init__(document, Problems())
         self.origins: dict[str, tuple[Document, Path]] = {}
-        self.overrides = self._overrides(overrides)
+        self.overrides = read_overrides(overrides)
         self.fixed: dict[str, Value] = {}
         self.axes: list[Axis] = []
 
@@ -152,22 +139,6 @@ class _Reader(Reader):
             document=self.document,
             problems=self.problems,
         )
-
-    def _overrides(self, overrides: Sequence[str]) -> dict[str, Document]:
-        found: dict[str, Document] = {}
-        for text in overrides:
-            given, equals, value = text.partition("=")
-            name = given.strip().removeprefix("--").replace("-", "_")
-            if not equals or not name:
-                raise ConfigError(f"--set {text}: write it as key=value")
-            allowed = (*FIELDS, *TOP_LEVEL_SETS)
-            if name not in allowed:
-                raise ConfigError(f"--set {text}: unknown key '{name}'{nearest(name, allowed)} ({one_of(allowed)})")
-            label = given if given.startswith("--") else f"--set {name}"
-            if name in found:
-                raise ConfigError(f"{label}: {name} is given twice")
-            found[name] = load_value(_listed(name, value), label, name)
-        return found
 
     def _given(self, key: str) -> tuple[Any, Document]:
         """Return a top-level value and the document it is from, ``--set`` first."""

@@ -61,7 +61,7 @@ class SearchableAnswer(Answer):
         return {}
 
 
-class Question(NamedTuple):
+class LayoutQuestion(NamedTuple):
     """What a search is about: fixed values, devices, the values allowed of each field (all where none), and domains.
 
     ``domain`` are the devices of the innermost network domain.
@@ -96,7 +96,7 @@ class LayoutSpace:
     """
 
     table: tuple[str, ...]
-    degrees: Callable[[Question], Degrees]
+    degrees: Callable[[LayoutQuestion], Degrees]
     open: Mapping[str, tuple[Value, ...]]
     choices: tuple[str, ...]
     alone: Mapping[str, Value]

@@ -178,10 +178,10 @@ def all_to_all_seconds(volume: Numeric, ranks: Numeric, inside: Numeric, tiers: 
     >>> float(all_to_all_seconds(80.0, 8, 4, Tiers(10.0, 0.0, 1.0, 0.0), 1))
     43.0
     """
-    total, near = to_float(ranks), to_float(inside)
-    within, between = (near - 1) / total, (total - near) / total
+    total, members = to_float(ranks), to_float(inside)
+    within, between = (members - 1) / total, (total - members) / total
     seconds = volume * (within / tiers.intra_bandwidth + between / tiers.inter_bandwidth)
-    hops = (near - 1) * tiers.intra_latency + (total - near) * tiers.inter_latency
+    hops = (members - 1) * tiers.intra_latency + (total - members) * tiers.inter_latency
     return seconds + calls * hops
 
 
@@ -215,10 +215,10 @@ def boundary_seconds(volume: Numeric, stages: Numeric, inside: Numeric, tiers: T
     >>> boundary_seconds(10.0, 4, [1, 4], Tiers(10.0, 0.0, 1.0, 0.0), 1)
     array([10.,  1.])
     """
-    near = to_float(volume) / tiers.intra_bandwidth + calls * to_float(tiers.intra_latency)
-    far = to_float(volume) / tiers.inter_bandwidth + calls * to_float(tiers.inter_latency)
+    intra = to_float(volume) / tiers.intra_bandwidth + calls * to_float(tiers.intra_latency)
+    inter = to_float(volume) / tiers.inter_bandwidth + calls * to_float(tiers.inter_latency)
     p = to_float(stages)
-    return np.where(p == 1, 0.0, np.where(to_float(inside) >= p, near, far))
+    return np.where(p == 1, 0.0, np.where(to_float(inside) >= p, intra, inter))
 
 
 def bubble_seconds(busy: Numeric, stages: Numeric, micro_batches: Numeric, ratio: Numeric) -> Array:

@@ -28,7 +28,7 @@ def compute_seconds(flops: Numeric, per_second: Numeric, latency: Numeric) -> Ar
 
 
 def collective_seconds(volume: Numeric, ranks: Numeric, inside: Numeric, links: Links, turns: Numeric = 1,
-                       one_tier_turns: Numeric = 1, whole: bool = False) -> Array:  # fmt: skip
+                       one_tier_turns: Numeric = 1, broadcast: bool = False) -> Array:  # fmt: skip
     r"""Return the seconds of a ring collective of n devices, t of them in each domain.
 
     .. math::
@@ -51,7 +51,7 @@ def collective_seconds(volume: Numeric, ranks: Numeric, inside: Numeric, links: 
         b_f, l_f inside a domain; b_s, l_s between domains.
     turns, one_tier_turns : array_like
         k and k_1, rounds of the ring: 2 for an all-reduce. As published, groups on one tier take only one.
-    whole : bool
+    broadcast : bool
         Whether c is 1.
 
     Returns
@@ -70,7 +70,7 @@ def collective_seconds(volume: Numeric, ranks: Numeric, inside: Numeric, links: 
     [0.0, 77.0, 7.7, 19.1]
     """
     n, t = to_float(ranks), to_float(inside)
-    sent = to_float(volume) if whole else volume * ((n - 1) / n)
+    sent = to_float(volume) if broadcast else volume * ((n - 1) / n)
     domains = np.floor(n / t)
     alone, one_domain = t == 1, domains == 1
     slow, fast = sent / (t * links.slow_bandwidth), sent / links.fast_bandwidth

@@ -79,9 +79,9 @@ def next_divisor(of: Numeric, at_least: Numeric) -> Array:
         small = np.arange(1, int(number**0.5) + 1)
         small = small[number % small == 0]
         divisors = np.unique(np.concatenate([small, number / small]))
-        here = numbers == number
-        place = np.searchsorted(divisors, bounds[here] * (1 - 1e-12))
-        result[here] = np.append(divisors, np.nan)[place]
+        same = numbers == number
+        place = np.searchsorted(divisors, bounds[same] * (1 - 1e-12))
+        result[same] = np.append(divisors, np.nan)[place]
     return result[()]
 
 

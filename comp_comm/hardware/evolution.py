@@ -89,12 +89,13 @@ def domain_rules(hardware: Hardware, domain: Numeric) -> list[Violation]:
         return []
     inner, *outer = hardware.tiers
     meshed = (to_float(inner.mesh) > 0) & ~np.isnan(size) & (size != inner.domain)
-    found = [Violation(meshed, MESHED, ("nvs",))]
+    violations = [Violation(meshed, MESHED, ("nvs",))]
     for tier in outer[:1]:
         reach = to_float(tier.domain)
         uneven = ~np.isinf(reach) & ~np.isnan(size) & (np.where(np.isinf(reach), 0.0, reach) % size != 0)
-        found.append(Violation(uneven, f"nvs does not divide the domain of {tier.key or 'the next tier'}", ("nvs",)))
-    return found
+        reason = f"nvs does not divide the domain of {tier.key or 'the next tier'}"
+        violations.append(Violation(uneven, reason, ("nvs",)))
+    return violations
 
 
 def _changes(*factors: Numeric) -> bool:

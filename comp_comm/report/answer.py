@@ -20,14 +20,14 @@ def write_answer(
     footnotes: Sequence[str] = (),
 ) -> None:
     """Write records in a format. A table shows ``columns`` (all if none are named), between heading and footnotes."""
-    every = list(rows[0]) if rows else list(columns)
+    columns_written = list(rows[0]) if rows else list(columns)
     if form in machine.WRITERS:
-        machine.WRITERS[form](out, [machine.as_columns(rows)], every, meta)
+        machine.WRITERS[form](out, [machine.as_columns(rows)], columns_written, meta)
         return
     for line in heading:
         table.write_line(out, line, form)
     out.write("\n" if heading else "")
-    table.write_records(out, rows, columns or every, form)
+    table.write_records(out, rows, columns or columns_written, form)
     if footnotes:
         out.write("\n" + "".join(f"{line}\n" for line in footnotes))
 

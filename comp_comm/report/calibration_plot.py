@@ -17,7 +17,7 @@ LIMITS = (-80, 120)  # per cent; what lies beyond is at the edge
 MOST = 20_000  # points of one operator; more are thinned out
 
 
-def draw_calibration(found: Calibration, meta: Record) -> Figure:
+def draw_calibration(calibration: Calibration, meta: Record) -> Figure:
     """Return a figure with one panel: every row that was not fitted, predicted over measured, by operator."""
     from matplotlib.figure import Figure
 
@@ -27,11 +27,11 @@ def draw_calibration(found: Calibration, meta: Record) -> Figure:
         axes.grid(True)
         axes.axhline(0, color=GREY, lw=1)
         for number, (sample, predicted, kept) in enumerate(
-            zip(found.samples, found.predicted, found.kept, strict=True)
+            zip(calibration.samples, calibration.predicted, calibration.kept, strict=True)
         ):
             places = np.flatnonzero(kept)[:: max(1, int(kept.sum()) // MOST)]
             error = np.clip(100 * (predicted[places] / sample.seconds[places] - 1), *LIMITS)
-            row = next((r for r in found.rows if (r["operator"], r["collective"] or "") == (sample.operator,
+            row = next((r for r in calibration.rows if (r["operator"], r["collective"] or "") == (sample.operator,
                        sample.collective)), None)  # fmt: skip
             words = sample.collective or sample.operator
             label = f"{words}: {row['n']:,} rows, mean {100 * row['mean_abs_error']:.1f} %" if row else words
@@ -43,11 +43,13 @@ def draw_calibration(found: Calibration, meta: Record) -> Figure:
         axes.set_xlabel("measured (us)")
         axes.set_ylabel("predicted over measured, less 1 (%)")
         axes.legend(loc="upper right", markerscale=3)
-        frame(figure, {**meta, "title": f"{found.profile.title}: prediction and measurement"}, found.how, ())
+        frame(
+            figure, {**meta, "title": f"{calibration.profile.title}: prediction and measurement"}, calibration.how, ()
+        )
     return figure
 
 
-def save_calibration(path: str, found: Calibration, meta: Record) -> None:
+def save_calibration(path: str, calibration: Calibration, meta: Record) -> None:
     """Draw the figure into a file."""
-    title = {"title": f"{found.profile.title}: prediction and measurement"}
-    write_figure(path, draw_calibration(found, meta), {**meta, **title})
+    title = {"title": f"{calibration.profile.title}: prediction and measurement"}
+    write_figure(path, draw_calibration(calibration, meta), {**meta, **title})

@@ -16,24 +16,24 @@ PARTS = (
 )  # fmt: skip
 
 
-def write_explanation(out: IO[str], found: Record, style: str) -> None:
+def write_explanation(out: IO[str], step: Record, style: str) -> None:
     """Write everything about one step."""
-    table.write_heading(out, found["meta"], {}, style)
-    _write_summary(out, found, style)
-    _section(out, "Step", _step_rows(found), style)
-    _section(out, "Communication of a device (hidden ran under compute; bytes of a step)", _comm_rows(found), style)
-    write_memory(out, found["memory"], style)
-    _section(out, "Operations of a device of the slowest stage", _operation_rows(found["operations"]), style)
-    _write_certainty(out, found, style)
-    _section(out, "What binds: the step if one number of the hardware were larger", _sensitivity_rows(found), style)
-    _write_verdict(out, found, style)
+    table.write_heading(out, step["meta"], {}, style)
+    _write_summary(out, step, style)
+    _section(out, "Step", _step_rows(step), style)
+    _section(out, "Communication of a device (hidden ran under compute; bytes of a step)", _comm_rows(step), style)
+    write_memory(out, step["memory"], style)
+    _section(out, "Operations of a device of the slowest stage", _operation_rows(step["operations"]), style)
+    _write_certainty(out, step, style)
+    _section(out, "What binds: the step if one number of the hardware were larger", _sensitivity_rows(step), style)
+    _write_verdict(out, step, style)
 
 
-def write_memory_answer(out: IO[str], found: Record, style: str) -> None:
+def write_memory_answer(out: IO[str], step: Record, style: str) -> None:
     """Write the memory of one step."""
-    table.write_heading(out, found["meta"], {}, style)
-    write_memory(out, found, style)
-    _write_verdict(out, found, style)
+    table.write_heading(out, step["meta"], {}, style)
+    write_memory(out, step, style)
+    _write_verdict(out, step, style)
 
 
 def write_memory(out: IO[str], memory: Record, style: str) -> None:
@@ -47,45 +47,45 @@ def write_memory(out: IO[str], memory: Record, style: str) -> None:
     _section(out, f"Memory of the stage that needs most ({has})", rows, style)
 
 
-def _write_summary(out: IO[str], found: Record, style: str) -> None:
-    used = found["active_parameters"]
-    rates = f"MFU {100 * found['mfu']:.1f} %, HFU {100 * found['hfu']:.1f} %"
-    some = f", {used / 1e9:.4g} of them used by a token" if used != found["parameters"] else ""
+def _write_summary(out: IO[str], step: Record, style: str) -> None:
+    used = step["active_parameters"]
+    rates = f"MFU {100 * step['mfu']:.1f} %, HFU {100 * step['hfu']:.1f} %"
+    some = f", {used / 1e9:.4g} of them used by a token" if used != step["parameters"] else ""
     lines = [
-        f"{found['step_s']:.4g} s a step; {found['tokens_per_s']:,.0f} tokens/s; "
-        f"{found['tflops_per_gpu']:.1f} TFLOP/s a device; {rates}",
-        f"{found['parameters'] / 1e9:.4g} billion parameters{some}; {found['model_flops']:.4g} model FLOP and "
-        f"{found['hardware_flops']:.4g} hardware FLOP a step",
-        f"{found['gpus']:,} devices, dp {found['dp']}; {found['global_batch']} sequences a step, "
-        f"{found['accumulation']} micro-batches a replica",
+        f"{step['step_s']:.4g} s a step; {step['tokens_per_s']:,.0f} tokens/s; "
+        f"{step['tflops_per_gpu']:.1f} TFLOP/s a device; {rates}",
+        f"{step['parameters'] / 1e9:.4g} billion parameters{some}; {step['model_flops']:.4g} model FLOP and "
+        f"{step['hardware_flops']:.4g} hardware FLOP a step",
+        f"{step['gpus']:,} devices, dp {step['dp']}; {step['global_batch']} sequences a step, "
+        f"{step['accumulation']} micro-batches a replica",
     ]  # fmt: skip
-    if "days" in found:
-        lines.append(f"the whole run: {found['days']:.4g} days, {found['gpu_hours']:,.0f} GPU-hours")
+    if "days" in step:
+        lines.append(f"the whole run: {step['days']:.4g} days, {step['gpu_hours']:,.0f} GPU-hours")
     for line in lines:
         table.write_line(out, line, style)
         out.write("\n" if style == "markdown" else "")
 
 
-def _write_verdict(out: IO[str], found: Record, style: str) -> None:
-    if not found["feasible"]:
+def _write_verdict(out: IO[str], step: Record, style: str) -> None:
+    if not step["feasible"]:
         out.write("\n")
-        table.write_line(out, f"NOT FEASIBLE: {found['reason']}", style)
+        table.write_line(out, f"NOT FEASIBLE: {step['reason']}", style)
 
 
-def _step_rows(found: Record) -> Records:
-    whole = found["step_s"]
-    rows = [{"step": name, "seconds": f"{found[key]:.4g}", "share (%)": f"{100 * found[key] / whole:.1f}"}
+def _step_rows(step: Record) -> Records:
+    step_s = step["step_s"]
+    rows = [{"step": name, "seconds": f"{step[key]:.4g}", "share (%)": f"{100 * step[key] / step_s:.1f}"}
             for name, key in PARTS]  # fmt: skip
-    return [*rows, {"step": "all", "seconds": f"{whole:.4g}", "share (%)": "100.0"}]
+    return [*rows, {"step": "all", "seconds": f"{step_s:.4g}", "share (%)": "100.0"}]
 
 
-def _comm_rows(found: Record) -> Records:
+def _comm_rows(step: Record) -> Records:
     return [
         {"group": group, "serialized (s)": f"{c['serialized_s']:.4g}", "hidden (s)": f"{c['hidden_s']:.4g}",
          "exposed (s)": f"{c['exposed_s']:.4g}", "calls": f"{c['calls']:.0f}",
          "messages (GB)": f"{c['message_bytes'] / GB:.4g}", "volume (GB)": f"{c['volume_bytes'] / GB:.4g}",
          "wire (GB)": f"{c['wire_bytes'] / GB:.4g}"}
-        for group, c in found["comm"].items()
+        for group, c in step["comm"].items()
     ]  # fmt: skip
 
 
@@ -99,21 +99,21 @@ def _operation_rows(operations: Sequence[Record]) -> Records:
     ]  # fmt: skip
 
 
-def _write_certainty(out: IO[str], found: Record, style: str) -> None:
+def _write_certainty(out: IO[str], step: Record, style: str) -> None:
     """Write what the seconds of collectives are from, and the band of those that the data sheet does not tell."""
-    if not found["collectives"]:
+    if not step["collectives"]:
         return
     title = "How sure the collectives are"
     out.write(f"\n### {title}\n" if style == "markdown" else f"\n{title}\n")
-    for words in dict.fromkeys(known["words"] for known in found["collectives"]):
-        where = " and ".join(known["where"] for known in found["collectives"] if known["words"] == words)
+    for words in dict.fromkeys(known["words"] for known in step["collectives"]):
+        where = " and ".join(known["where"] for known in step["collectives"] if known["words"] == words)
         out.write("\n")
         table.write_line(out, f"{where}: {words}", style)
     rows = [
         {"below 1 MiB": op["operation"], "phase": op["phase"], "group": op["group"], "calls": f"{op['calls']:.6g}",
          "MB": f"{op['message_bytes'] / 1e6:.4g}", "low (ms)": f"{1e3 * op['low_s']:.4g}",
          "time (ms)": f"{1e3 * op['seconds']:.4g}", "high (ms)": f"{1e3 * op['high_s']:.4g}"}
-        for op in found["operations"] if op["low_s"] is not None
+        for op in step["operations"] if op["low_s"] is not None
     ]  # fmt: skip
     if rows:
         out.write("\n")
@@ -136,11 +136,11 @@ def _blank(number: float) -> str:
     return f"{number:.4g}" if number else table.NOTHING
 
 
-def _sensitivity_rows(found: Record) -> Records:
+def _sensitivity_rows(step: Record) -> Records:
     return [
         {"number": row["number"], "factor": f"x{row['factor']:g}", "step (s)": f"{row['step_s']:.4g}",
          "change (%)": f"{100 * row['change']:+.2f}", "feasible": "yes" if row["feasible"] else "no"}
-        for row in found["sensitivity"]
+        for row in step["sensitivity"]
     ]  # fmt: skip
 
 

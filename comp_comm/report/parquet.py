@@ -35,8 +35,8 @@ def library() -> ModuleType:
 
 def heading(columns: Sequence[str], meta: Record) -> bytes:
     """Return the schema of some columns, as a stream of record batches begins."""
-    found: bytes = _schema(columns).with_metadata({KEY: json.dumps(meta, allow_nan=False).encode()}).serialize()
-    return found
+    schema: bytes = _schema(columns).with_metadata({KEY: json.dumps(meta, allow_nan=False).encode()}).serialize()
+    return schema
 
 
 def encode(columns: Sequence[str], rows: Rows) -> bytes:

@@ -183,7 +183,7 @@ def name_ticks(axis: Any, places: Sequence[float], labels: Sequence[str], room: 
     axis.set_ticks(places[::step], labels[::step], **turn)
 
 
-def scale_x(every: Sequence[Axes], x: str, values: dict[Any, int], room: float) -> None:
+def scale_x(panels: Sequence[Axes], x: str, values: dict[Any, int], room: float) -> None:
     """Set a log2 scale with the values as labels for powers of two, else log10 or linear by span; words are places."""
     from matplotlib.ticker import MaxNLocator, NullLocator
 
@@ -191,26 +191,26 @@ def scale_x(every: Sequence[Axes], x: str, values: dict[Any, int], room: float) 
     shown = list(values) if words else sorted(value for value in values if value is not None)
     places = list(range(len(shown))) if words else shown
     if words:
-        every[0].set_xlim(-0.5, len(shown) - 0.5)
+        panels[0].set_xlim(-0.5, len(shown) - 0.5)
     elif all(value > 0 and math.frexp(value)[0] == 0.5 for value in shown):
-        every[0].set_xscale("log", base=2)
-        every[0].xaxis.set_minor_locator(NullLocator())
+        panels[0].set_xscale("log", base=2)
+        panels[0].xaxis.set_minor_locator(NullLocator())
     elif is_wide(shown):
-        every[0].set_xscale("log")
-        every[0].xaxis.set_major_formatter(plain_numbers())
+        panels[0].set_xscale("log")
+        panels[0].xaxis.set_major_formatter(plain_numbers())
         return
     else:
         unit = 1024 if x in BINARY_FIELDS and all(value % 1024 == 0 for value in shown) else 1
         ticks = MaxNLocator(6, integer=all(isinstance(value, int) for value in shown))
         nice = [unit * tick for tick in ticks.tick_values(shown[0] / unit, shown[-1] / unit)]
         places = shown = [tick for tick in nice if shown[0] <= tick <= shown[-1]] or shown
-    for axes in every:
+    for axes in panels:
         name_ticks(axes.xaxis, places, [short(x, value) for value in shown], room, words)
 
 
-def scale_y(every: Sequence[Axes], y: str, values: Sequence[float]) -> None:
+def scale_y(panels: Sequence[Axes], y: str, values: Sequence[float]) -> None:
     """Set 0 to 100 for a percentage, a log scale for a wide span, else a linear one from 0."""
-    axes = every[0]
+    axes = panels[0]
     if y.endswith("_fraction"):
         axes.set_ylim(0, 100)
     elif is_wide(values):

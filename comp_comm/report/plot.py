@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, zip_longest
@@ -18,22 +17,20 @@ from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
 from comp_comm.report import picture
 from comp_comm.report.case_study_plot import draw_case_study
+from comp_comm.report.heatmap import COLOURS, draw_heatmap
 from comp_comm.report.output import check_writable
-from comp_comm.report.picture import label, number, short
+from comp_comm.report.panels import Key, Order, Panels, columns_of, drawn_values, panel_grid
+from comp_comm.report.picture import label, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Key = tuple[Any, ...]
 Look = Record
-Order = dict[str, dict[Any, int]]  # the place of each value of each axis
-Panels = dict[Key, dict[Key, dict[Any, float]]]  # panel, line (or row of a heatmap), x; NaN is left blank
 
 MARKERS = "os^DvPX*"
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
-COLOURS = "viridis"
-MAX_PANELS, MAX_LINES, MAX_ANNOTATED, MAX_VECTOR_CELLS = 9, 80, 200, 5000
+MAX_PANELS, MAX_LINES = 9, 80
 MAX_MARKERS, MAX_COLOURS_LISTED, MAX_POINTS_MARKED = 6, 8, 20
 
 
@@ -64,7 +61,7 @@ def draw_plot(rows: Sequence[Record], view: Record, meta: Record) -> Figure:
     """Return the figure of a plot. Raises ``ConfigError`` for what cannot be drawn readably."""
     heatmap = view["kind"] == "heatmap"
     value, lines = (view["value"], [view["y"]]) if heatmap else (view["y"], view["lines"])
-    values = [found for row in rows if (found := number(row[value])) is not None]
+    values = [shown for row in rows if (shown := number(row[value])) is not None]
     if not values:
         why = "the plot has no feasible row" if rows else "no row matches 'plot: only'"
         raise ConfigError(f"there is nothing to draw: {why}")
@@ -78,7 +75,7 @@ def draw_plot(rows: Sequence[Record], view: Record, meta: Record) -> Figure:
         panels.setdefault(panel, {}).setdefault(line, {})[point[-1]] = points[point]
     _check_size(len(panels), MAX_PANELS, "panels", view["per"])
     with picture.picture_style():
-        draw = _draw_heatmap if heatmap else _draw_lines
+        draw = draw_heatmap if heatmap else _draw_lines
         figure = draw(panels, view, order, words)
         titled = {**meta, "title": meta.get("title") or (words[0].upper() + words[1:]).partition(" (")[0]}
         notes = _notes(value, rows, panels, () if heatmap else lines)
@@ -90,9 +87,9 @@ def draw_plot(rows: Sequence[Record], view: Record, meta: Record) -> Figure:
 
 def _order(rows: Sequence[Record], name: str, meta: Record) -> dict[Any, int]:
     """Return the place of each value of an axis that rows have: as the study gives them, then as rows come."""
-    found = dict.fromkeys(row[name] for row in rows)
+    values = dict.fromkeys(row[name] for row in rows)
     given = [value for axis in meta.get("axes", []) for value in axis.get(name, [])]
-    return {value: place for place, value in enumerate(dict.fromkeys([*(v for v in given if v in found), *found]))}
+    return {value: place for place, value in enumerate(dict.fromkeys([*(v for v in given if v in values), *values]))}
 
 
 def _place(names: Sequence[str], key: Key, order: Order) -> list[int]:
@@ -109,8 +106,8 @@ def _points(rows: Sequence[Record], value: str, scale: float, names: Sequence[st
         varying = [name for name in inputs if any(len({row[name] for row in same}) > 1 for same in points.values())]
         what = f"they differ in {', '.join(varying)}; fix them, or put them under 'per'" if varying else "they repeat"
         raise ConfigError(f"several rows fall on one point of the plot: {what}")
-    found = {key: number(row[value]) for key, (row,) in points.items()}
-    return {key: math.nan if one is None else one / scale for key, one in found.items()}
+    numbers = {key: number(row[value]) for key, (row,) in points.items()}
+    return {key: math.nan if one is None else one / scale for key, one in numbers.items()}
 
 
 def _check_size(count: int, most: int, what: str, names: Sequence[str]) -> None:
@@ -132,38 +129,6 @@ def _notes(value: str, rows: Sequence[Record], panels: Panels, names: Sequence[s
     return said
 
 
-def _panel_grid(panels: Panels, per: Sequence[str], x: str, y: str, width: float, height: float, beside: float
-                ) -> tuple[Figure, list[Axes]]:  # fmt: skip
-    """Return a figure with axes for each panel, labelled at the outer edges, and room for a legend at the right."""
-    from matplotlib.figure import Figure
-
-    columns = _columns(panels)
-    rows = math.ceil(len(panels) / columns)
-    figure = Figure((max(5.5, columns * width + beside), rows * height), picture.DPI, layout="constrained")
-    every = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel())
-    for spare in every[len(panels) :]:
-        spare.remove()
-    for index, (axes, panel) in enumerate(zip(every, panels, strict=False)):
-        lowest = index + columns >= len(panels)
-        axes.set_title(textwrap.fill(label(per, panel), int(13 * width)), loc="left")
-        axes.tick_params(labelbottom=lowest)
-        axes.set_xlabel(_words(x) if lowest else "")
-        axes.set_ylabel(textwrap.fill(y, 38) if index % columns == 0 else "")
-    return figure, every[: len(panels)]
-
-
-def _words(name: str) -> str:
-    return picture.WORDS.get(name, name.replace("_", " "))
-
-
-def _columns(panels: Panels) -> int:
-    return len(panels) if len(panels) <= 3 else math.ceil(math.sqrt(len(panels)))
-
-
-def _drawn(panels: Panels) -> list[float]:
-    return [v for lines in panels.values() for points in lines.values() for v in points.values() if v == v]
-
-
 def _draw_lines(panels: Panels, view: Record, order: Order, words: str) -> Figure:
     x, names = view["x"], view["lines"]
     keys = sorted(set(chain.from_iterable(panels.values())), key=lambda key: _place(names, key, order))
@@ -171,17 +136,17 @@ def _draw_lines(panels: Panels, view: Record, order: Order, words: str) -> Figur
     looks, legend = _few_looks(keys, names) if len(keys) <= len(picture.PALETTE) else _many_looks(keys, names)
     beside = 0.6 + 0.075 * max((len(text) for text, _ in legend), default=0)
     width = 4.8 if len(panels) == 1 else 3.3
-    figure, every = _panel_grid(panels, view["per"], x, words, width, 3.7, beside)
+    figure, axes_of_panels = panel_grid(panels, view["per"], x, words, width, 3.7, beside)
     numeric = picture.is_numeric(order[x])
-    for axes, lines in zip(every, panels.values(), strict=True):
+    for axes, lines in zip(axes_of_panels, panels.values(), strict=True):
         axes.grid(True)
         for key, points in lines.items():
             at = sorted((v if numeric else order[x][v], y) for v, y in points.items() if v is not None)
             marked = _marked([y for _, y in at])
             axes.plot(*zip(*at, strict=True), label=label(names, key), clip_on=False, markevery=marked, **looks[key])
-    picture.scale_x(every, x, order[x], width - 0.7)
-    picture.scale_y(every, view["y"], _drawn(panels))
-    _draw_legend(every[_columns(panels) - 1], legend)
+    picture.scale_x(axes_of_panels, x, order[x], width - 0.7)
+    picture.scale_y(axes_of_panels, view["y"], drawn_values(panels))
+    _draw_legend(axes_of_panels[columns_of(panels) - 1], legend)
     return figure
 
 
@@ -235,7 +200,7 @@ def _varying(keys: Sequence[Key], names: Sequence[str]) -> list[int]:
 
 def _without_effect(panels: Panels, keys: Sequence[Key], names: Sequence[str]) -> list[str]:
     """Return those axes of the lines that move no point, so that lines lie on one another."""
-    found = []
+    idle = []
     for place in _varying(keys, names):
         groups: dict[Key, list[str]] = {}
         for panel, lines in panels.items():
@@ -243,8 +208,8 @@ def _without_effect(panels: Panels, keys: Sequence[Key], names: Sequence[str]) -
                 drawn = repr([(x, f"{value:.9g}") for x, value in points.items()])
                 groups.setdefault((panel, key[:place], key[place + 1 :]), []).append(drawn)
         if all(len(same) > 1 and len(set(same)) == 1 for same in groups.values()):
-            found.append(names[place])
-    return found
+            idle.append(names[place])
+    return idle
 
 
 def _draw_legend(axes: Axes, legend: Sequence[tuple[str, Look]]) -> None:
@@ -253,48 +218,3 @@ def _draw_legend(axes: Axes, legend: Sequence[tuple[str, Look]]) -> None:
     if legend:
         handles = [Line2D([], [], **look) for _, look in legend]
         axes.legend(handles, [text for text, _ in legend], loc="upper left", bbox_to_anchor=(1.02, 1.02))
-
-
-def _draw_heatmap(panels: Panels, view: Record, order: Order, words: str) -> Figure:
-    from matplotlib.colors import LogNorm, Normalize
-
-    x, y, values = view["x"], view["y"], _drawn(panels)
-    across, up = order[x], order[y]
-    annotated = len(across) * len(up) <= MAX_ANNOTATED
-    texts = {value: _cell_text(value, words) for value in values} if annotated else {}
-    cell = 0.16 + 0.075 * max(map(len, texts.values()), default=0)
-    width, height = (max(2.8, len(across) * cell), max(2.2, len(up) * 0.32)) if annotated else (4.5, 4.0)
-    figure, every = _panel_grid(panels, view["per"], x, _words(y), width + 0.4, height + 0.9, 1.4)
-    norm = (LogNorm if picture.is_wide(values) else Normalize)(min(values), max(values))
-    for axes, lines in zip(every, panels.values(), strict=True):
-        axes.set_facecolor("#f0f0f0")
-        grid = np.array([[lines.get((up_value,), {}).get(value, math.nan) for value in across] for up_value in up])
-        mesh = axes.pcolormesh(grid, cmap=COLOURS, norm=norm, edgecolors="white",
-                               linewidth=0.4 if annotated else 0, rasterized=grid.size > MAX_VECTOR_CELLS)  # fmt: skip
-        _annotate(axes, grid, texts, mesh)
-        for axis, name, room in ((axes.xaxis, x, width), (axes.yaxis, y, height)):
-            labels = [short(name, value) for value in order[name]]
-            picture.name_ticks(axis, [place + 0.5 for place in range(len(labels))], labels, room,
-                               not picture.is_numeric(order[name]))  # fmt: skip
-            axis.set_tick_params(length=0)
-    if not picture.is_numeric(up):
-        every[0].invert_yaxis()
-    bar = figure.colorbar(mesh, ax=every, pad=0.02, label=textwrap.fill(words, int(13 * height)))
-    bar.ax.yaxis.set_major_formatter(picture.plain_numbers())
-    bar.ax.minorticks_off()
-    return figure
-
-
-def _cell_text(value: float, words: str) -> str:
-    if words.endswith("(%)"):
-        return f"{value:.1f}"
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
-
-
-def _annotate(axes: Axes, grid: Any, texts: dict[float, str], mesh: Any) -> None:
-    """Write each value that has a text on its cell, dark on light and light on dark."""
-    for (row, column), value in np.ndenumerate(grid) if texts else ():
-        if value == value:
-            red, green, blue, _ = mesh.to_rgba(value)
-            colour = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
-            axes.text(column + 0.5, row + 0.5, texts[value], ha="center", va="center", size=8, color=colour)

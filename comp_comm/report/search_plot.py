@@ -30,29 +30,29 @@ AXES: dict[str, tuple[str, Callable[[float], float]]] = {
 }
 
 
-def save_search(path: str, found: Record) -> None:
+def save_search(path: str, answer: Record) -> None:
     """Draw what was found into a file."""
     check_plot(path)
-    picture.write_figure(path, draw_search(found), found["meta"])
+    picture.write_figure(path, draw_search(answer), answer["meta"])
 
 
-def draw_search(found: Record) -> Figure:
+def draw_search(answer: Record) -> Figure:
     """Return the figure: the front of one search; the best over hardware factors; or tokens a second over devices."""
-    meta = {**found["meta"], "title": _title(found["meta"])}
+    meta = {**answer["meta"], "title": _title(answer["meta"])}
     view = design_view(list(meta.get("axes", ())), OBJECTIVES[meta["objective"]].column)
     if view is not None:
         brought = meta["model_fields"]
         own = {name: value for name, value in meta["fixed"].items() if brought.get(name) != value}
         placed = [name for axis in meta["axes"] for name in axis]
         shown = (*placed, "reason", view.get("value", view["y"]))
-        rows = [{name: row[name] for name in shown} for row in found["rows"]]
+        rows = [{name: row[name] for name in shown} for row in answer["rows"]]
         return draw_plot(rows, view, {**meta, "fixed": own})
     from matplotlib.figure import Figure
 
     with picture.picture_style():
         figure = Figure(figsize=(7.5, 5.0), layout="constrained")
         plot = figure.add_subplot()
-        said = _front(plot, found["front"], meta) if "front" in found else _lines(plot, found["rows"])
+        said = _front(plot, answer["front"], meta) if "front" in answer else _lines(plot, answer["rows"])
         picture.frame(figure, meta, said, [])
     return figure
 

@@ -11,9 +11,9 @@ from comp_comm.report.explain_table import write_memory
 from comp_comm.search.design import FACTORS, WORK
 
 
-def write_search(out: IO[str], found: Record, style: str, columns: Sequence[str]) -> None:
+def write_search(out: IO[str], answer: Record, style: str, columns: Sequence[str]) -> None:
     """Write what was found: one search with the parts of its best layout, or the best of several side by side."""
-    meta, rows = found["meta"], found["rows"]
+    meta, rows = answer["meta"], answer["rows"]
     moves = {name for axis in meta.get("axes", ()) for name in axis}
     fixed = meta["fixed"] if "gpus" in moves else {**meta["fixed"], "gpus": meta["gpus"]}
     table.write_heading(out, {**meta, "fixed": fixed}, {}, style)
@@ -26,10 +26,10 @@ def write_search(out: IO[str], found: Record, style: str, columns: Sequence[str]
     table.write_records(out, rows, [*moving, *costs], style)
     if "searches" in meta:
         return
-    if found["near_misses"]:
+    if answer["near_misses"]:
         _title(out, "Faster, but they do not fit", style)
-        table.write_records(out, found["near_misses"], moving, style)
-    best = found["best"]
+        table.write_records(out, answer["near_misses"], moving, style)
+    best = answer["best"]
     _title(out, "The best one's step", style)
     parts = [{"step": name, "seconds": f"{each:.4g}", "share (%)": f"{100 * each / best['step_s']:.1f}"}
              for name, each in best["parts"].items()]  # fmt: skip
@@ -50,9 +50,9 @@ _DULL: Record = {"strategy": "1d", "cp": 1, "ep": 1, "vpp": 1, "pp": 1, "tp2": 1
 
 
 def _counts(meta: Record) -> str:
-    near = ", ".join(f"{count:,} within {percent} %" for percent, count in meta["within_percent"].items())
+    close = ", ".join(f"{count:,} within {percent} %" for percent, count in meta["within_percent"].items())
     return (f"{meta['candidates']:,} layouts keep every rule, {meta['feasible']:,} of them fit; best by "
-            f"{meta['objective']}; of those that fit, {near} of the best")  # fmt: skip
+            f"{meta['objective']}; of those that fit, {close} of the best")  # fmt: skip
 
 
 def _title(out: IO[str], text: str, style: str) -> None:

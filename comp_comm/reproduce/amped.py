@@ -93,11 +93,11 @@ def _mappings(result: Result) -> Records:
     inside, split = c["nv_tp1"] == c["tp"], c["tp"] > 1
     best, worst, gaps = [], [], []
     for batch in batches:
-        here = np.flatnonzero(c["global_batch"] == batch)
-        order = here[np.argsort(c["tokens_per_s"][here])]
+        rows = np.flatnonzero(c["global_batch"] == batch)
+        order = rows[np.argsort(c["tokens_per_s"][rows])]
         best.append(order[-1])
         worst.append(order[0])
-        within = [i for i in here if inside[i] and split[i]]
+        within = [i for i in rows if inside[i] and split[i]]
         gaps.append(1 - min(c["tokens_per_s"][i] for i in within) / max(c["tokens_per_s"][i] for i in within))
     slower = c["tokens_per_s"][best[-1]] / c["tokens_per_s"][worst[-1]]
     return [
@@ -116,9 +116,9 @@ def _low_end(result: Result) -> Record:
     c = result.columns
     gains = {}
     for name in ("amped-a100", "amped-low-end-8"):
-        here = (c["hardware"] == name) & (c["tp"] == 8)
-        alone = c["tokens_per_s"][here & (c["pp"] == 1)][0]
-        gains[name] = float(c["tokens_per_s"][here & (c["pp"] > 1)].max() / alone - 1)
+        rows = (c["hardware"] == name) & (c["tp"] == 8)
+        alone = c["tokens_per_s"][rows & (c["pp"] == 1)][0]
+        gains[name] = float(c["tokens_per_s"][rows & (c["pp"] > 1)].max() / alone - 1)
     high, low = gains.values()
     return _claim(LOW_END, "between nodes PP beats DP as a node's bandwidth falls", "memory",
                   f"PP against DP {100 * high:+.1f} % with eight adapters a node, {100 * low:+.1f} % with one",

@@ -27,7 +27,7 @@ def read_settings(overrides: Sequence[str], allowed: Sequence[str]) -> dict[str,
     >>> read_settings(["network=2"], ["network"])
     {'network': 2.0}
     """
-    found: dict[str, Value] = {}
+    settings: dict[str, Value] = {}
     for text in overrides:
         given, equals, value = text.partition("=")
         name = given.strip().removeprefix("--").replace("-", "_")
@@ -35,13 +35,13 @@ def read_settings(overrides: Sequence[str], allowed: Sequence[str]) -> dict[str,
             raise ConfigError(f"--set {text}: write it as key=value")
         if name not in allowed:
             raise ConfigError(f"--set {text}: '{name}' cannot be set here{nearest(name, allowed)} ({one_of(allowed)})")
-        if name in found:
+        if name in settings:
             raise ConfigError(f"--set {name}: {name} is given twice")
         try:
-            found[name] = FIELDS[name].parse(load_value(value, f"--set {name}", name).data[name])
+            settings[name] = FIELDS[name].parse(load_value(value, f"--set {name}", name).data[name])
         except ValueError as error:
             raise ConfigError(f"--set {name}: {error}") from None
-    return found
+    return settings
 
 
 def relative_error(ours: float | None, published: float) -> float | None:

@@ -60,10 +60,10 @@ def make_design(studies: Sequence[Study]) -> Design:
     >>> [case.name for case in design.cases][1:3]
     ['h100-sxm, network 2, 8 devices', 'h100-sxm, network 1, 16 devices']
     """
-    found = tuple(case for study in studies for case in _cases(study))
-    names = tuple(dict.fromkeys(case.place[HARDWARE] for case in found))
+    cases = tuple(case for study in studies for case in _cases(study))
+    names = tuple(dict.fromkeys(case.place[HARDWARE] for case in cases))
     axes = [Axis({HARDWARE: names}), *(axis for axis in studies[0].axes if _is_outer(axis))]
-    return Design(found, tuple(axis for axis in axes if len(axis) > 1))
+    return Design(cases, tuple(axis for axis in axes if len(axis) > 1))
 
 
 def _cases(study: Study) -> Iterator[Case]:

@@ -124,11 +124,11 @@ def search_block(state: SearchState, objective: Objective, space: SearchSpace, b
     begin, end, choices = [*space.spans()][place]
     first, last = (begin + (end - begin) * part // blocks[place] for part in (number, number + 1))
     state.blocks += 1
-    return _search_rows(state, objective, space, Block(choices, np.arange(first, last)))
+    return _search_rows(state, objective, space, RowBlock(choices, np.arange(first, last)))
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Points that are looked at together: some rows of a space, each with a part of its choices."""
 
     choices: tuple[slice, ...]
@@ -155,19 +155,19 @@ class Block:
         return np.broadcast_to(array, self.shape)
 
 
-class Memory(NamedTuple):
+class RowMemory(NamedTuple):
     """Of every point of a block the bytes that it needs, whether it is a layout, and whether it fits."""
 
     needed: Array
     layouts: Mask
     fits: Mask
 
-    def of_rows(self, rows: NDArray[np.intp]) -> Memory:
+    def of_rows(self, rows: NDArray[np.intp]) -> RowMemory:
         """Return those of some rows."""
-        return Memory(self.needed[..., rows], self.layouts[..., rows], self.fits[..., rows])
+        return RowMemory(self.needed[..., rows], self.layouts[..., rows], self.fits[..., rows])
 
 
-def _search_rows(state: SearchState, objective: Objective, space: SearchSpace, block: Block) -> int:
+def _search_rows(state: SearchState, objective: Objective, space: SearchSpace, block: RowBlock) -> int:
     """Count the layouts of a block and those that fit, then rank them."""
     with unwarned():
         answer = cast(SearchableAnswer, space.plan.evaluate(block.index))
@@ -181,7 +181,7 @@ def _search_rows(state: SearchState, objective: Objective, space: SearchSpace, b
         fits = (needed <= answer.memory_capacity) & layouts
         state.feasible += int(np.count_nonzero(fits))
         _note_least(state, needed, valid, block.place)
-        _rank_block(state, objective, space, block, answer, Memory(needed, valid, fits))
+        _rank_block(state, objective, space, block, answer, RowMemory(needed, valid, fits))
     return int(valid.size)
 
 
@@ -195,8 +195,8 @@ def _layouts(state: SearchState, answer: SearchableAnswer, axes: int) -> Mask:
     return layouts
 
 
-def _rank_block(state: SearchState, objective: Objective, space: SearchSpace, block: Block, answer: SearchableAnswer,
-                memory: Memory) -> None:  # fmt: skip
+def _rank_block(state: SearchState, objective: Objective, space: SearchSpace, block: RowBlock, answer: SearchableAnswer,
+                memory: RowMemory) -> None:  # fmt: skip
     """Rank the points of a block. Rows of which nothing fits are timed only where faster ones are asked for."""
     if not (objective.timed and state.unfit.count):
         fitting = np.flatnonzero(memory.fits.any(axis=tuple(range(len(block.choices)))))
@@ -208,7 +208,7 @@ def _rank_block(state: SearchState, objective: Objective, space: SearchSpace, bl
     _rank(state, objective, block.broadcast(objective.score(space.plan.model, answer)), memory, block.place)
 
 
-def _rank(state: SearchState, objective: Objective, score: Array, memory: Memory,
+def _rank(state: SearchState, objective: Objective, score: Array, memory: RowMemory,
           place: Callable[[int], Place]) -> None:  # fmt: skip
     """Add the points of a block to the best, to the better ones that do not fit, and to the landscape."""
     scores, fits = score.reshape(-1), memory.fits.reshape(-1)

@@ -24,10 +24,10 @@ def costs(prices: Prices, step_s: float, gpus: float, step_tokens: float, run_to
     {'cost_per_million_tokens': 2.0, 'cost_of_run': 2000.0}
     """
     hours = step_s * gpus / 3600
-    found = {}
+    priced = {}
     for name, price, scale in (("cost", prices.per_gpu_hour, 1.0), ("energy_kwh", prices.watts, 1e-3)):
         if price is not None:
-            found[f"{name}_per_million_tokens"] = hours * price * scale * (1e6 / step_tokens)
+            priced[f"{name}_per_million_tokens"] = hours * price * scale * (1e6 / step_tokens)
             if not math.isnan(run_tokens):
-                found[f"{name}_of_run"] = hours * price * scale * (run_tokens / step_tokens)
-    return found
+                priced[f"{name}_of_run"] = hours * price * scale * (run_tokens / step_tokens)
+    return priced

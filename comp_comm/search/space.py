@@ -15,7 +15,7 @@ from comp_comm.choices import Placement
 from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
-from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutSpace, Question, rows_of
+from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, rows_of
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import to_float
@@ -82,7 +82,7 @@ def make_space(study: Study, gpus: int) -> SearchSpace:
     plan = _simplest(study, about)
     listed = {name: given.get(name) or _fixed(study, name) for name in (*about.table, *choosable, "placement")}
     hardware = plan.grid.scenario(())[0].hardware
-    question = Question(plan.grid.fixed, gpus, listed, float(to_float(hardware.tiers[0].domain)))
+    question = LayoutQuestion(plan.grid.fixed, gpus, listed, float(to_float(hardware.tiers[0].domain)))
     degrees = about.degrees(question)
     if degrees.dropped and not rows_of(degrees.columns):
         raise ConfigError(_no_degrees(gpus, degrees))

@@ -57,11 +57,11 @@ def nth_box(shape: Sequence[int], chunk: Sequence[int], number: int) -> Block:
     >>> nth_box((3, 4), (2, 2), 3)
     (slice(2, 3, None), slice(2, 4, None))
     """
-    found: list[slice] = []
+    box: list[slice] = []
     for length, part in zip(reversed(shape), reversed(chunk), strict=True):
         number, place = divmod(number, -(-length // part))
-        found.append(slice(place * part, min((place + 1) * part, length)))
-    return tuple(reversed(found))
+        box.append(slice(place * part, min((place + 1) * part, length)))
+    return tuple(reversed(box))
 
 
 def box_size(shape: Sequence[int], supports: Sequence[Sequence[bool]], most: int, points: int = 2**62) -> list[int]:

@@ -132,10 +132,10 @@ def _close(client: Any) -> None:
 
 def _check_address(address: str) -> None:
     """Raise ``ConfigError`` for what is no address of a scheduler: Dask itself would wait, and print tracebacks."""
-    found = ADDRESS.match(address)
-    if found is None or not 0 < int(found.group(2)) < 2**16:
+    match = ADDRESS.match(address)
+    if match is None or not 0 < int(match.group(2)) < 2**16:
         raise ConfigError(f"--executor dask:{address}: no address of a scheduler; write dask:tcp://HOST:PORT")
-    if found.group(1) == "tls":
+    if match.group(1) == "tls":
         from distributed.security import Security
 
         if Security().get_connection_args("client").get("ssl_context") is None:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import comp_comm
 from comp_comm.configs.study import Study
 from comp_comm.records import Record
-from comp_comm.sweep.engine import Best, Progress, Ranking, Rows, block_count, nth_rows
+from comp_comm.sweep.engine import Progress, Rows, block_count, nth_rows
 from comp_comm.sweep.plan import FEASIBLE, REASON, Plan, make_plan
+from comp_comm.sweep.ranking import Best, Ranking
 from comp_comm.sweep.resume import packed, unpacked
 from comp_comm.sweep.stream import Piece
 
@@ -67,8 +68,8 @@ def made_once(key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
         while len(_KEPT.made) >= CACHED:
             _KEPT.made.pop(next(iter(_KEPT.made)))
         _KEPT.made[key] = make()
-    found: Made = _KEPT.made[key]
-    return found
+    kept: Made = _KEPT.made[key]
+    return kept
 
 
 def study_of(job: Job) -> Study:

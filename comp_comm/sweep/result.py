@@ -15,8 +15,9 @@ from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import AnyArray
 from comp_comm.hardware.profile import BASE_TIMING
 from comp_comm.records import Record, Records
-from comp_comm.sweep.engine import Progress, Ranking, Rows, ranked_blocks, reasons, row_blocks
+from comp_comm.sweep.engine import Progress, Rows, reasons, row_blocks
 from comp_comm.sweep.plan import FEASIBLE, REASON, Plan, make_plan
+from comp_comm.sweep.ranking import Ranking, ranked_blocks
 from comp_comm.sweep.stream import Stream
 from comp_comm.sweep.where import WORDS
 
@@ -145,7 +146,7 @@ def stream_rows(
     out; ``checkpoint`` keeps how far a ranking has come.
     """
     check_size(plan, top)
-    every = tuple(dict.fromkeys((*wanted, FEASIBLE, REASON)))
+    needed = tuple(dict.fromkeys((*wanted, FEASIBLE, REASON)))
     asks = any(FEASIBLE in condition.columns for condition in plan.where)
     stream = Stream((), wanted, lambda: _why_nothing(plan), any_row=asks)
 
@@ -154,21 +155,21 @@ def stream_rows(
         return stream.interrupted
 
     if top is None:
-        stream.blocks = row_blocks(plan, every, watch)
+        stream.blocks = row_blocks(plan, needed, watch)
         if executor is not None:
             from comp_comm.sweep.parallel import shared_rows
 
-            stream.blocks = shared_rows(executor, plan, every, watch)
+            stream.blocks = shared_rows(executor, plan, needed, watch)
         return stream
     by = by or plan.model.ranking
     check_columns(plan, [by])
     if by in (FEASIBLE, REASON, *WORDS):
         raise ConfigError(f"'{by}' has no largest value; --by takes a column of numbers")
-    stream.blocks = ranked_blocks(plan, every, by, top, ascending, watch)
+    stream.blocks = ranked_blocks(plan, needed, by, top, ascending, watch)
     if executor is not None or checkpoint is not None:
         from comp_comm.sweep.parallel import shared_ranking
 
-        stream.blocks = shared_ranking(Ranking(plan, by, top, ascending), every, watch, executor, checkpoint)
+        stream.blocks = shared_ranking(Ranking(plan, by, top, ascending), needed, watch, executor, checkpoint)
     return stream
 
 
@@ -220,8 +221,8 @@ def identity() -> Record:
 
 def _brought(plan: Plan) -> Record:
     """Return what the study's model says of the fields the cost model knows."""
-    found = plan.study.model.fields if plan.study.model else {}
-    return {name: value for name, value in found.items() if name in plan.model.fields}
+    fields = plan.study.model.fields if plan.study.model else {}
+    return {name: value for name, value in fields.items() if name in plan.model.fields}
 
 
 def meta(plan: Plan) -> Record:

@@ -155,9 +155,9 @@ class Checkpoint:
             self._manifest.replace([checked(make())])
             self._last = time.monotonic()
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str) -> CheckpointPart:
         """Return a checkpoint of one of several pieces of work, within this one."""
-        return Part(self, name)
+        return CheckpointPart(self, name)
 
     def remove(self) -> None:
         """Remove it: the answer is in its place."""
@@ -168,7 +168,7 @@ class Checkpoint:
         self._manifest.close()
 
 
-class Part:
+class CheckpointPart:
     """The state of one of several pieces of work: all of them are kept together."""
 
     def __init__(self, together: Checkpoint, name: str) -> None:
@@ -268,4 +268,4 @@ def _write(file: BinaryIO, content: bytes) -> None:
     _write_all(file, content)
 
 
-__all__ = ["BlocksDone", "Checkpoint", "Part", "RowFile", "manifest_path", "packed", "unpacked"]
+__all__ = ["BlocksDone", "Checkpoint", "CheckpointPart", "RowFile", "manifest_path", "packed", "unpacked"]

@@ -31,7 +31,7 @@ TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Question:
+class InverseQuestion:
     """What is asked: ``column`` shall be ``target``, by choosing ``field`` between ``low`` and ``high``."""
 
     column: str
@@ -41,7 +41,7 @@ class Question:
     high: float
 
 
-def ask(column: str, target: float, field: str, between: tuple[float, float] | None = None) -> Question:
+def ask(column: str, target: float, field: str, between: tuple[float, float] | None = None) -> InverseQuestion:
     """Return a checked question.
 
     Raises ``ConfigError`` for an unknown column, a field that cannot be solved for, or a span that is none.
@@ -59,17 +59,17 @@ def ask(column: str, target: float, field: str, between: tuple[float, float] | N
     low, high = between or span
     if not (np.isfinite(low) and np.isfinite(high)) or low <= 0 or low >= high:
         raise ConfigError(f"--between: must go from a number above 0 up to a larger one, not {low:g} to {high:g}")
-    return Question(column, target, field, low, high)
+    return InverseQuestion(column, target, field, low, high)
 
 
-def solve(study: Study, question: Question) -> tuple[Records, Record]:
+def solve(study: Study, question: InverseQuestion) -> tuple[Records, Record]:
     """Return, for every point of the study's other axes, the values of the field that meet the target.
 
     Parameters
     ----------
     study : Study
         Everything but the field that is solved for (what it says of that field is dropped).
-    question : Question
+    question : InverseQuestion
         See `ask`.
 
     Returns
@@ -103,9 +103,9 @@ def solve(study: Study, question: Question) -> tuple[Records, Record]:
         raise ConfigError(f"'tp: required' follows from hidden; give tp a value to solve for {question.field}")
     if plan.grid.points > MAX_POINTS:
         raise ConfigError(f"the study has {plan.grid.points:,} points; at most {MAX_POINTS:,} are solved at once")
-    found, spans = _brackets(plan, question)
-    solved = _bisect(plan, question, found)
-    rows = _answers(plan, question, found, solved, spans)
+    solutions, spans = _brackets(plan, question)
+    solved = _bisect(plan, question, solutions)
+    rows = _answers(plan, question, solutions, solved, spans)
     if all(row["value"] is None for row in rows):
         raise InfeasibleError(f"no value of {question.field} from {question.low:g} to {question.high:g} gives "
                               f"{question.column} = {question.target:g}; {rows[0]['reason']}")  # fmt: skip
@@ -114,7 +114,7 @@ def solve(study: Study, question: Question) -> tuple[Records, Record]:
     return rows, {**about, "solve": vars(question), "points": plan.grid.points}
 
 
-def _check_question(plan: Plan, question: Question) -> None:
+def _check_question(plan: Plan, question: InverseQuestion) -> None:
     if question.column not in plan.made:
         raise ConfigError(f"--target: {plan.model.name} has no column '{question.column}' here "
                           f"({one_of(plan.outputs)})")  # fmt: skip
@@ -147,7 +147,7 @@ class _Found:
     high: Array
 
 
-def _brackets(plan: Plan, question: Question) -> tuple[_Found, Array]:
+def _brackets(plan: Plan, question: InverseQuestion) -> tuple[_Found, Array]:
     """Return every crossing of the target on the scan, and the range of the column at each point."""
     scan = np.exp(np.linspace(np.log(question.low), np.log(question.high), SCAN))
     scan[0], scan[-1] = question.low, question.high
@@ -169,46 +169,46 @@ def _brackets(plan: Plan, question: Question) -> tuple[_Found, Array]:
     return _Found(point, plan.grid.at(point), scan[step], scan[step + 1]), np.concatenate(spans, axis=1)
 
 
-def _points(plan: Plan, question: Question, found: _Found, values: Array) -> Plan:
+def _points(plan: Plan, question: InverseQuestion, solutions: _Found, values: Array) -> Plan:
     """Return the crossings' points, each with its own value of the field: a grid of one axis."""
-    return plan.over(Axis({**found.fields, question.field: tuple(values.tolist())}))
+    return plan.over(Axis({**solutions.fields, question.field: tuple(values.tolist())}))
 
 
-def _values_at(plan: Plan, question: Question, found: _Found, values: Array) -> Array:
-    if not len(found.point):
+def _values_at(plan: Plan, question: InverseQuestion, solutions: _Found, values: Array) -> Array:
+    if not len(solutions.point):
         return to_float([])
-    table = _points(plan, question, found, values)
-    return _column(table, (slice(0, len(found.point)),), (len(found.point),), question.column)
+    table = _points(plan, question, solutions, values)
+    return _column(table, (slice(0, len(solutions.point)),), (len(solutions.point),), question.column)
 
 
-def _bisect(plan: Plan, question: Question, found: _Found) -> Array:
+def _bisect(plan: Plan, question: InverseQuestion, solutions: _Found) -> Array:
     """Return where each crossing is, halving all intervals at once (on a log scale)."""
-    low: Array = found.low
-    high: Array = found.high
+    low: Array = solutions.low
+    high: Array = solutions.high
     if not low.size:
         return low
-    at_low = _values_at(plan, question, found, low) - question.target
-    at_high = _values_at(plan, question, found, high) - question.target
+    at_low = _values_at(plan, question, solutions, low) - question.target
+    at_high = _values_at(plan, question, solutions, high) - question.target
     sign = np.where(at_low == 0, -np.sign(at_high), np.sign(at_low))
     for _ in range(BISECTIONS):
         middle = np.sqrt(low * high)
         if ((middle <= low) | (middle >= high)).all():
             break  # no number lies between the ends any more
-        side = np.sign(_values_at(plan, question, found, middle) - question.target)
+        side = np.sign(_values_at(plan, question, solutions, middle) - question.target)
         left = side * sign > 0
         low, high = np.where(left, middle, low), np.where(left, high, middle)
-    candidates = np.stack([found.low, low, high, found.high])
-    errors = [np.abs(_values_at(plan, question, found, row) - question.target) for row in candidates]
+    candidates = np.stack([solutions.low, low, high, solutions.high])
+    errors = [np.abs(_values_at(plan, question, solutions, row) - question.target) for row in candidates]
     return to_float(np.take_along_axis(candidates, np.argmin(errors, axis=0)[None], axis=0)[0])
 
 
-def _answers(plan: Plan, question: Question, found: _Found, solved: Array, spans: Array) -> Records:
-    achieved = _values_at(plan, question, found, solved)
-    neighbours = _neighbours(plan, question, found, solved)
+def _answers(plan: Plan, question: InverseQuestion, solutions: _Found, solved: Array, spans: Array) -> Records:
+    achieved = _values_at(plan, question, solutions, solved)
+    neighbours = _neighbours(plan, question, solutions, solved)
     met = np.abs(achieved - question.target) <= TOLERANCE * max(1.0, abs(question.target))
     asked = {"solved_for": question.field, "column": question.column, "target": question.target}
     points, broken = _inputs(plan, question), _broken(plan, question)
-    first = np.searchsorted(found.point, np.arange(len(points) + 1)).tolist()  # solutions are in the points' order
+    first = np.searchsorted(solutions.point, np.arange(len(points) + 1)).tolist()  # solutions are in the points' order
     rows: Records = []
     for number, point in enumerate(points):
         mine = range(0) if broken[number] else range(first[number], first[number + 1])
@@ -232,43 +232,43 @@ def _whole(plan: Plan) -> tuple[slice, ...]:
     return tuple(slice(0, n) for n in plan.grid.shape)
 
 
-def _inputs(plan: Plan, question: Question) -> Records:
+def _inputs(plan: Plan, question: InverseQuestion) -> Records:
     """Return the other fields of every point, in the order of the grid."""
     names = [name for name in plan.inputs if name != question.field]
     columns = {name: plan.grid.column(name, _whole(plan)) for name in names}
     return records(Rows({n: np.broadcast_to(v, plan.grid.shape).reshape(-1) for n, v in columns.items()}))
 
 
-def _broken(plan: Plan, question: Question) -> list[str]:
+def _broken(plan: Plan, question: InverseQuestion) -> list[str]:
     """Return the first rule each point breaks, whatever the field that is solved for is; empty where none."""
     reasons = np.full(plan.grid.shape, "", dtype=object)
     for violation in plan.evaluate(_whole(plan)).violations:
         if question.field not in violation.fields:
             reasons = np.where(violation.broken & (reasons == ""), violation.reason, reasons)
-    found: list[str] = np.broadcast_to(reasons, plan.grid.shape).reshape(-1).tolist()
-    return found
+    texts: list[str] = np.broadcast_to(reasons, plan.grid.shape).reshape(-1).tolist()
+    return texts
 
 
-def _neighbours(plan: Plan, question: Question, found: _Found, solved: Array) -> dict[str, list[Any]]:
+def _neighbours(plan: Plan, question: InverseQuestion, solutions: _Found, solved: Array) -> dict[str, list[Any]]:
     """Return the valid whole numbers on either side of each solution, and the column there."""
     if FIELDS[question.field].kind != "int":
         return {}
-    below, above = _valid_neighbours(plan, question, found, solved)
+    below, above = _valid_neighbours(plan, question, solutions, solved)
     beside: dict[str, list[Any]] = {}
     for name, values in (("below", below), ("above", above)):
         known = np.where(np.isnan(values) | (values < 1), 1.0, values)
-        at = _values_at(plan, question, found, known)
+        at = _values_at(plan, question, solutions, known)
         good = ~np.isnan(values) & (values >= 1)
         beside[name] = [int(v) if ok else None for v, ok in zip(values, good, strict=True)]
         beside[f"at_{name}"] = [float(v) if ok else None for v, ok in zip(at, good, strict=True)]
     return beside
 
 
-def _valid_neighbours(plan: Plan, question: Question, found: _Found, solved: Array) -> tuple[Array, Array]:
+def _valid_neighbours(plan: Plan, question: InverseQuestion, solutions: _Found, solved: Array) -> tuple[Array, Array]:
     """Return the whole numbers around each solution: divisors of hidden for tp, multiples of tp for hidden."""
-    if not len(found.point):
+    if not len(solutions.point):
         return solved, solved
-    grid = _points(plan, question, found, solved).grid
+    grid = _points(plan, question, solutions, solved).grid
     hidden, tp = (np.broadcast_to(grid.values(name, (slice(None),)), solved.shape) for name in ("hidden", "tp"))
     if question.field == "tp":
         # The largest divisor at most x is H over the smallest divisor at least H / x.

@@ -60,8 +60,8 @@ def choose(asked: tuple[str, ...]) -> dict[str, Technique]:
             raise ConfigError(f"--what-if: there is no '{name}'{nearest(name, known)} ({one_of(known)})")
     chosen = {name: technique for name, technique in TECHNIQUES.items() if name in asked or ALL in asked}
     if len(chosen) > 1:
-        every = tuple(setting for technique in chosen.values() for setting in technique.settings)
-        chosen[TOGETHER] = Technique(every, "the techniques above at once", "")
+        settings = tuple(setting for technique in chosen.values() for setting in technique.settings)
+        chosen[TOGETHER] = Technique(settings, "the techniques above at once", "")
     return chosen
 
 

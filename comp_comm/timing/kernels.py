@@ -179,6 +179,6 @@ class Kernels:
         4.5e-06
         """
         timing = self.hardware.timing
-        every = to_float(moved) + to_float(again) * timing.stream_reread
+        total = to_float(moved) + to_float(again) * timing.stream_reread
         start, row = (to_float(kernels) * each for each in (timing.stream_latency, timing.stream_row_latency))
-        return stream_seconds(every, self.per_streamed_byte, start, rows, row)
+        return stream_seconds(total, self.per_streamed_byte, start, rows, row)

@@ -19,7 +19,7 @@ from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.timing import phases
 from comp_comm.timing.paths import Mask, NetworkPath, path_of
-from comp_comm.timing.phases import Phase
+from comp_comm.timing.phases import CollectivePhase
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
 # Bytes per second of a small share on its way to one peer, in an all-to-all: about the same from A100 to GB300.
@@ -89,7 +89,7 @@ def collective_seconds(
     return np.where((path.size > 1) & (message > 0), seconds, 0.0)
 
 
-def _seconds(path: NetworkPath, make: Callable[[NetworkPath], Phase], message: Array) -> Array:
+def _seconds(path: NetworkPath, make: Callable[[NetworkPath], CollectivePhase], message: Array) -> Array:
     phase = path.once(make)
     if not path.two_protocols or np.all(np.isinf(phase.bulk_latency)):
         return _eager_seconds(path, phase, message)
@@ -102,7 +102,7 @@ def _seconds(path: NetworkPath, make: Callable[[NetworkPath], Phase], message: A
     return np.where(message < path.switch, np.minimum(eager, bulk), np.maximum(eager, bulk))
 
 
-def _eager_seconds(path: NetworkPath, phase: Phase, message: Array) -> Array:
+def _eager_seconds(path: NetworkPath, phase: CollectivePhase, message: Array) -> Array:
     latency = phase.latency
     for seconds, full in phase.chunks:
         latency = latency + seconds * np.minimum(message / full, 1.0)
@@ -167,7 +167,7 @@ def _in_network(path: NetworkPath, message: Array) -> Array:
     return seconds
 
 
-_PHASES: dict[str, Callable[[NetworkPath], Phase]] = {
+_PHASES: dict[str, Callable[[NetworkPath], CollectivePhase]] = {
     "all_gather": phases.gather_or_scatter,
     "reduce_scatter": phases.gather_or_scatter,
     "send": phases.send,

@@ -15,7 +15,7 @@ from comp_comm.timing.collectives import tier_bandwidth
 from comp_comm.timing.paths import Mask, NetworkPath, TierCrossing, ring_over
 
 
-class Phase(NamedTuple):
+class CollectivePhase(NamedTuple):
     """One phase of a collective: L, the seconds of its latency that overlap with the transfer, and X of one byte.
 
     Where small and large messages have protocols of their own, L is that of small ones; ``capped`` is what their
@@ -32,10 +32,10 @@ class Phase(NamedTuple):
     chunks: tuple[tuple[Numeric, Numeric], ...] = ()
 
 
-def _turns(path: NetworkPath, turns: float) -> Phase:
+def _turns(path: NetworkPath, turns: float) -> CollectivePhase:
     hops, seconds_per_byte = path.ring
     shard = turns * collectives.shard_share(path.size)
-    phase = Phase(turns * hops + (path.protocol + path.entry), (shard + path.own) * seconds_per_byte)
+    phase = CollectivePhase(turns * hops + (path.protocol + path.entry), (shard + path.own) * seconds_per_byte)
     if not path.two_protocols:
         return phase
     hops = turns * path.bulk_ring
@@ -46,17 +46,17 @@ def _turns(path: NetworkPath, turns: float) -> Phase:
     return phase._replace(bulk_hops=np.where(np.isfinite(hops), hops, 0.0) * hides)
 
 
-def ring(path: NetworkPath) -> Phase:
+def ring(path: NetworkPath) -> CollectivePhase:
     """An all-reduce: a ring that turns twice."""
     return _turns(path, 2.0)
 
 
-def gather_or_scatter(path: NetworkPath) -> Phase:
+def gather_or_scatter(path: NetworkPath) -> CollectivePhase:
     """An all-gather or a reduce-scatter: a ring that turns once."""
     return _turns(path, 1.0)
 
 
-def tree(path: NetworkPath) -> Phase:
+def tree(path: NetworkPath) -> CollectivePhase:
     """A double binary tree over domains, with a chain, or a reducing switch, in each of them."""
     climb, within = _climb(path, path.crossings[:1] if path.inside else ())
     for crossing in path.outer:
@@ -65,7 +65,7 @@ def tree(path: NetworkPath) -> Phase:
     mesh = to_float(path.inner.mesh) > 0
     if mesh.any():  # measured there: even two domains send everything twice
         passes = np.where(mesh, 2.0, passes)
-    phase = Phase(climb + (path.protocol + path.entry), np.maximum(within, passes * ring_over(path.outer)[1]),
+    phase = CollectivePhase(climb + (path.protocol + path.entry), np.maximum(within, passes * ring_over(path.outer)[1]),
               chunks=tuple(_chunks(crossing) for crossing in path.outer if crossing.chunked))  # fmt: skip
     if not path.two_protocols:
         return phase
@@ -106,19 +106,19 @@ def _climb(path: NetworkPath, crossings: tuple[TierCrossing, ...]) -> tuple[Nume
     return latency, slowest
 
 
-def within(path: NetworkPath) -> Phase:
+def within(path: NetworkPath) -> CollectivePhase:
     """The scatter, or the gather, in a domain, of a hierarchical all-reduce."""
     inner = path.crossings[0]
     share = collectives.shard_share(path.local) + path.own
-    return Phase(path.chain + (path.protocol + inner.entry), share * inner.seconds_per_byte,
+    return CollectivePhase(path.chain + (path.protocol + inner.entry), share * inner.seconds_per_byte,
                bulk_latency=path.bulk_chain + (path.protocol + inner.entry))  # fmt: skip
 
 
-def between(path: NetworkPath) -> Phase:
+def between(path: NetworkPath) -> CollectivePhase:
     """The all-reduces between domains, of shards, of a hierarchical all-reduce."""
     hops, seconds_per_byte = ring_over(path.outer)
     share = 2 * collectives.shard_share(path.domains)
-    phase = Phase(2 * hops + (path.protocol + path.entry), share * seconds_per_byte)
+    phase = CollectivePhase(2 * hops + (path.protocol + path.entry), share * seconds_per_byte)
     if not path.two_protocols:
         return phase
     bulk: Numeric = path.protocol + path.entry
@@ -127,19 +127,19 @@ def between(path: NetworkPath) -> Phase:
     return phase._replace(capped=share * path.cap / np.maximum(path.local, 1.0), bulk_latency=bulk)
 
 
-def reductions(path: NetworkPath) -> list[tuple[Mask, Phase]]:
+def reductions(path: NetworkPath) -> list[tuple[Mask, CollectivePhase]]:
     """For each tier that reduces: the groups for which it is the outermost tier, and the phase."""
-    able: list[tuple[Mask, Phase]] = []
+    able: list[tuple[Mask, CollectivePhase]] = []
     for number, crossing in enumerate(path.crossings):
         if crossing.reduces is not None:
             climb, within = _climb(path, path.crossings[:number])
             latency = climb + (path.protocol + path.entry) + crossing.tier.reduction_latency
-            phase = Phase(latency, np.maximum(within, crossing.reducing_seconds_per_byte))
+            phase = CollectivePhase(latency, np.maximum(within, crossing.reducing_seconds_per_byte))
             able.append((crossing.reduces & (crossing.members == path.size), phase))
     return able
 
 
-def all_to_all(path: NetworkPath) -> Phase:
+def all_to_all(path: NetworkPath) -> CollectivePhase:
     """A direct all-to-all: each tier carries what leaves the domains of the one below."""
     slowest: Numeric = 0.0
     latency = path.protocol + path.entry
@@ -154,12 +154,12 @@ def all_to_all(path: NetworkPath) -> Phase:
             hops = crossing.where_crossed(crossing.tier.latency)
         latency = latency + hops
         slowest = np.maximum(slowest, crossing.where_crossed(share * crossing.link_seconds_per_byte))
-    return Phase(latency, slowest)
+    return CollectivePhase(latency, slowest)
 
 
-def send(path: NetworkPath) -> Phase:
+def send(path: NetworkPath) -> CollectivePhase:
     """A send between neighbours, over the slowest tier that two of them have between them."""
     slowest: Numeric = 0.0
     for crossing in path.crossings:
         slowest = np.maximum(slowest, crossing.where_crossed(1 / tier_bandwidth(crossing.tier, 2.0)))
-    return Phase(path.protocol + path.entry, slowest)
+    return CollectivePhase(path.protocol + path.entry, slowest)

@@ -19,10 +19,10 @@ def gemm_shapes(count: int, largest: int, seed: int = 0) -> list[tuple[int, int,
     [(256, 256, 256), (32, 32, 32)]
     """
     sizes = [size for size in GEMM_SIZES if size <= largest] or [largest]
-    every = list(itertools.product(sizes, sizes, sizes))
-    random.Random(seed).shuffle(every)
+    shapes = list(itertools.product(sizes, sizes, sizes))
+    random.Random(seed).shuffle(shapes)
     first = [(size, size, size) for size in (sizes[-1], sizes[0], sizes[len(sizes) // 2])]
-    return list(dict.fromkeys([*first, *every]))[:count]
+    return list(dict.fromkeys([*first, *shapes]))[:count]
 
 
 def stream_shapes(count: int, largest: int, seed: int = 0) -> list[tuple[int, int]]:
@@ -31,11 +31,11 @@ def stream_shapes(count: int, largest: int, seed: int = 0) -> list[tuple[int, in
     >>> stream_shapes(2, 2**20)
     [(4096, 256), (1, 256)]
     """
-    every = [shape for shape in itertools.product(ROWS, COLUMNS) if shape[0] * shape[1] <= largest]
-    every.sort(key=lambda shape: shape[0] * shape[1])
-    ends = [every[-1], every[0]] if every else []
-    random.Random(seed).shuffle(every)
-    return list(dict.fromkeys([*ends, *every]))[:count]
+    shapes = [shape for shape in itertools.product(ROWS, COLUMNS) if shape[0] * shape[1] <= largest]
+    shapes.sort(key=lambda shape: shape[0] * shape[1])
+    ends = [shapes[-1], shapes[0]] if shapes else []
+    random.Random(seed).shuffle(shapes)
+    return list(dict.fromkeys([*ends, *shapes]))[:count]
 
 
 def attention_shapes(count: int, largest: int) -> list[tuple[int, int, int, int]]:
@@ -45,6 +45,6 @@ def attention_shapes(count: int, largest: int) -> list[tuple[int, int, int, int]
     [(1, 1024, 8, 64), (1, 512, 8, 64)]
     """
     tokens = [size for size in (4096, 2048, 1024, 512, 256, 128) if size <= largest]
-    every = [(batch, size, heads, dim) for batch, heads, dim in ((1, 8, 64), (4, 16, 128), (2, 8, 128))
+    shapes = [(batch, size, heads, dim) for batch, heads, dim in ((1, 8, 64), (4, 16, 128), (2, 8, 128))
              for size in tokens]  # fmt: skip
-    return every[:count]
+    return shapes[:count]

@@ -26,8 +26,8 @@ def measure_together(
 
     On a CPU the cores are shared out between them; of GPUs each has its own.
     """
-    if device == "cuda" and (found := import_torch().cuda.device_count()) < processes:
-        raise ConfigError(f"--processes {processes}: PyTorch finds {found} GPUs here, and each process has its own")
+    if device == "cuda" and (devices := import_torch().cuda.device_count()) < processes:
+        raise ConfigError(f"--processes {processes}: PyTorch finds {devices} GPUs here, and each process has its own")
     context = get_context("spawn")
     with _threads(max(1, (os.cpu_count() or 1) // processes)):
         barrier = context.Barrier(processes)

@@ -109,17 +109,17 @@ def _interference(scenario: Scenario, group: Group) -> Array:
 def _fused(scenario: Scenario, each: Array, seconds_per_flop: Array) -> tuple[Array, Array]:
     """Return what shows of the serialized all-reduces, and what their own GEMMs hide where both are fused."""
     what_if, fused = scenario.what_if, to_float(scenario.what_if.fused_comm) > 0
-    whole = ALL_REDUCES * each
+    unfused = ALL_REDUCES * each
     if not fused.any():
-        return whole, to_float(0.0)
+        return unfused, to_float(0.0)
     hidden, layout = to_float(scenario.transformer.hidden), scenario.layout
     tokens = layer.tokens(scenario.transformer.seq_len, layout.micro_batch)
     shown = to_float(0.0)
     for width in PRODUCERS:
         gemm = 2 * width * hidden**2 * tokens / layout.tp * seconds_per_flop
         shown = shown + collectives.fused_visible_seconds(gemm, each, what_if.fused_tiles)
-    shown = np.where(fused, shown, whole)
-    return shown, whole - shown
+    shown = np.where(fused, shown, unfused)
+    return shown, unfused - shown
 
 
 def _replicas(scenario: Scenario) -> Array:

@@ -24,7 +24,7 @@ PARAMETERS = ("parameters", "active_parameters", "mtp_parameters")
 DERIVED = ("gpus", "dp", "global_batch", "accumulation")
 
 
-class Part(NamedTuple):
+class StagePart(NamedTuple):
     """A part of the slowest stage: its name, times, how many it has, and how many of those are computed again."""
 
     name: str
@@ -102,15 +102,15 @@ def communication(step: Step) -> dict[str, GroupRecord]:
     return records
 
 
-def parts_of(step: Step) -> list[Part]:
+def parts_of(step: Step) -> list[StagePart]:
     """Return the parts of the slowest stage, in the order they are done."""
     stage, none = step.stage, to_float(0.0)
     layers = [
-        Part(kind.name, step.layers.layers[kind], count, again, int(count))
+        StagePart(kind.name, step.layers.layers[kind], count, again, int(count))
         for kind, count, again in zip(step.work.pattern.kinds, stage.layers, stage.recomputed, strict=True)
     ]  # fmt: skip
-    return [Part("embedding", step.layers.embedding, stage.embedding, none, None), *layers,
-            Part("head", step.layers.head, stage.head, none, None)]  # fmt: skip
+    return [StagePart("embedding", step.layers.embedding, stage.embedding, none, None), *layers,
+            StagePart("head", step.layers.head, stage.head, none, None)]  # fmt: skip
 
 
 def operations(step: Step) -> list[OperationRecord]:
@@ -126,7 +126,7 @@ def operations(step: Step) -> list[OperationRecord]:
     return done
 
 
-def _phases(step: Step, part: Part, timed: TimedOperation) -> Iterator[OperationRecord]:
+def _phases(step: Step, part: StagePart, timed: TimedOperation) -> Iterator[OperationRecord]:
     op, passes, steps = timed.op, timed.passes, to_float(step.work.layout.accumulation)
     recompute = np.asarray(step.work.layout.recompute)
     again = to_float(0.0)
@@ -164,7 +164,9 @@ def _done(step: Step, op: Operation) -> tuple[Done, Done]:
     raise TypeError(f"the work of a {type(op).__name__} is not known")
 
 
-def _record(op: Operation, part: Part, phase: str, calls: Numeric, seconds: Numeric, done: Done) -> OperationRecord:
+def _record(
+    op: Operation, part: StagePart, phase: str, calls: Numeric, seconds: Numeric, done: Done
+) -> OperationRecord:
     return {
         "operation": op.name, "part": part.name, "layers": part.layers, "phase": phase,
         "kind": type(op).__name__.lower(), "group": None, "calls": float(calls), "formula": op.formula,
@@ -194,7 +196,7 @@ def _collective(item: CountedCollective, phase: str, layers: int | None, across:
 def _optimizer(step: Step) -> Iterator[OperationRecord]:
     states = step.stage_states
     per_byte = float(states.kernels.per_streamed_byte)
-    part = Part("step", step.layers.embedding, to_float(1.0), to_float(0.0), None)
+    part = StagePart("step", step.layers.embedding, to_float(1.0), to_float(0.0), None)
     for name, formula, seconds in (("gradient norm", "gradients read", states.norm_s),
                                    ("Adam", "states in and out", states.adam_s)):  # fmt: skip
         op = Elementwise(name, f"{formula}, P / shards", 1.0, 0.0, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutSpace, Question, Whole, divisors
+from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, Whole, divisors
 from comp_comm.errors import ConfigError
 
 TABLE = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch")
@@ -15,7 +15,7 @@ MAX_ROWS = 20_000_000
 class Joined:
     """A table of degrees: each join adds a column, and drops the rows that break a rule."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: LayoutQuestion) -> None:
         self.question = question
         self.columns: Columns = {}
         self.dropped: dict[str, int] = {}
@@ -41,7 +41,7 @@ class Joined:
         self.columns = {name: column[mask] for name, column in self.columns.items()}
 
 
-def degrees(question: Question) -> Degrees:
+def degrees(question: LayoutQuestion) -> Degrees:
     """Return the degrees, tied by devices, layers, heads and batch, joined divisor by divisor."""
     fixed, gpus = question.fixed, question.gpus
     layers, heads, batch = (int(fixed[name]) for name in ("layers", "heads", "global_batch"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from comp_comm.costmodels.answer import Column, table_of
-from comp_comm.costmodels.foundation_models.step import FoundationStep, Memory
+from comp_comm.costmodels.foundation_models.step import DeviceMemory, FoundationStep
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.units import DAY_S, GIB, HOUR_S
 
@@ -37,7 +37,7 @@ _COLUMNS: tuple[Column[FoundationStep], ...] = (
     Column("days", "days", "days of the whole run", lambda b: _run_s(b) / DAY_S, needs="tokens"),
     Column("gpu_hours", "h", "GPU-hours of the whole run",
            lambda b: _run_s(b) / HOUR_S * b.mesh.gpus, needs="tokens"),
-    *(Column(f"{name}_gib", "GiB", f"memory of {name}", _memory(name), extra=True) for name in Memory._fields),
+    *(Column(f"{name}_gib", "GiB", f"memory of {name}", _memory(name), extra=True) for name in DeviceMemory._fields),
 )  # fmt: skip
 COLUMNS = table_of(_COLUMNS)
 # Inputs that follow from others where they are not given.

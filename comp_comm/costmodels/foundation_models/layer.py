@@ -195,8 +195,8 @@ def _comm(strategy: int, s: Shape, links: Links) -> tuple[Array, Array]:
 def _panel(s: Shape, operands: tuple[Array, Array], links: Links) -> Array:
     """Return the seconds to send a panel of both operands, each over its own group."""
     first, second = (operand / s.panels for operand in operands)
-    return takes.collective_seconds(first, s.tp1, s.inside1, links, whole=True) + takes.collective_seconds(
-        second, s.tp2, s.inside2, links, whole=True
+    return takes.collective_seconds(first, s.tp1, s.inside1, links, broadcast=True) + takes.collective_seconds(
+        second, s.tp2, s.inside2, links, broadcast=True
     )
 
 

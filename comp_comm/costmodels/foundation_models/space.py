@@ -11,8 +11,8 @@ from comp_comm.choices import Formulas, Strategy
 from comp_comm.costmodels.layout_space import (
     Columns,
     Degrees,
+    LayoutQuestion,
     LayoutSpace,
-    Question,
     Whole,
     divisors,
     join,
@@ -30,7 +30,7 @@ TABLE = ("strategy", "tp1", "tp2", "pp", "dp", "micro_batch", "summa_panels", *P
 
 
 @dataclass(frozen=True)
-class Problem:
+class ModelOnDevices:
     """What is searched: a model on so many devices under one strategy.
 
     ``only`` are columns with the values to try; the others have all that the rules allow.
@@ -49,17 +49,18 @@ class Problem:
     def tries(self, name: str, values: Whole) -> Mask:
         """Return which values of a column are to be tried.
 
-        >>> Problem(Strategy.ONE_D, 2048, 12288, 96, 96, 8, 8, only=(("pp", (2, 4)),)).tries("pp", np.array([1, 2]))
+        >>> few = ModelOnDevices(Strategy.ONE_D, 2048, 12288, 96, 96, 8, 8, only=(("pp", (2, 4)),))
+        >>> few.tries("pp", np.array([1, 2]))
         array([False,  True])
         """
         return tries(dict(self.only).get(name, ()), values)
 
 
 @lru_cache(maxsize=64)
-def layouts(problem: Problem) -> Columns:
+def layouts(problem: ModelOnDevices) -> Columns:
     """Return every layout of a problem, before its groups are put on domains.
 
-    >>> table = layouts(Problem(Strategy.ONE_D, 2048, 12288, 96, 96, 512, 1024))
+    >>> table = layouts(ModelOnDevices(Strategy.ONE_D, 2048, 12288, 96, 96, 512, 1024))
     >>> sorted(set(table["tp1"].tolist()))
     [1, 2, 4, 8, 16, 32]
     """
@@ -82,7 +83,7 @@ def layouts(problem: Problem) -> Columns:
     return {**{name: column[row] for name, column in table.items()}, "summa_panels": panels[row, place]}
 
 
-def _degrees(p: Problem) -> Columns:
+def _degrees(p: ModelOnDevices) -> Columns:
     """Return the sizes of the groups that divide the devices, the model and the batch."""
     sizes = divisors(p.gpus)
     # One dimension splits the three matrices of attention together, two split each.
@@ -105,10 +106,10 @@ def _degrees(p: Problem) -> Columns:
     return {name: column[fits] for name, column in table.items()}
 
 
-def panel_choices(p: Problem, table: Columns) -> Whole:
+def panel_choices(p: ModelOnDevices, table: Columns) -> Whole:
     """Return the panels of a SUMMA GEMM to try for each row: doubled from the larger group on; 1 for other strategies.
 
-    >>> problem = Problem(Strategy.SUMMA, 2048, 25600, 160, 128, 8, 4096)
+    >>> problem = ModelOnDevices(Strategy.SUMMA, 2048, 25600, 160, 128, 8, 4096)
     >>> panel_choices(problem, {"tp1": np.array([8]), "tp2": np.array([1])}).tolist()
     [[8, 16, 32, 0, 0, 0]]
     """
@@ -140,7 +141,7 @@ def products(sizes: tuple[int, ...], most: int) -> Whole:
     return table
 
 
-def placed(problem: Problem, table: Columns, domain: int) -> Columns:
+def placed(problem: ModelOnDevices, table: Columns, domain: int) -> Columns:
     """Return layouts with every way to put their groups on domains of so many devices.
 
     Where all devices fit into a domain, all are inside. As published, a domain is filled exactly; corrected, as far as
@@ -161,12 +162,12 @@ def placed(problem: Problem, table: Columns, domain: int) -> Columns:
     return {**{name: column[row] for name, column in table.items()}, **inside}
 
 
-def _ways(problem: Problem, domain: int) -> Whole:
+def _ways(problem: ModelOnDevices, domain: int) -> Whole:
     ways = products(tuple(divisors(problem.gpus, domain).tolist()), domain)
     return ways if problem.formulas == Formulas.CORRECTED else ways[ways.prod(axis=1) == domain]
 
 
-def degrees(question: Question) -> Degrees:
+def degrees(question: LayoutQuestion) -> Degrees:
     """Return every layout of every strategy that is tried, put on domains in every way."""
     fixed, allowed = question.fixed, question.allowed
     words = tuple(map(str, allowed.get("strategy", ()) or (fixed.get("strategy", Strategy.ONE_D.word),)))
@@ -178,7 +179,7 @@ def degrees(question: Question) -> Degrees:
         strategy = Strategy.of(word)
         others = {"strategy"} if strategy == Strategy.SUMMA else {"strategy", "summa_panels"}
         only = tuple((name, tuple(values)) for name, values in sorted(allowed.items()) if values and name not in others)
-        problem = Problem(
+        problem = ModelOnDevices(
             strategy, seq_len, hidden, heads, layers, question.gpus, int(fixed["global_batch"]), formulas, only
         )
         table = placed(problem, layouts(problem), int(min(question.domain, question.gpus)))

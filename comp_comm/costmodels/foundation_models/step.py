@@ -32,7 +32,7 @@ from comp_comm.formulas.foundation_models import NUMBER_BYTES, memory_bytes
 from comp_comm.violation import Violation, broken_rules, no_room
 
 
-class Memory(NamedTuple):
+class DeviceMemory(NamedTuple):
     """Bytes of a device of the first stage."""
 
     weights: Array
@@ -116,11 +116,11 @@ class FoundationStep(SearchableAnswer):
     # -- whether it fits ----------------------------------------------------------------------------------------------
 
     @cached_property
-    def memory(self) -> Memory:
+    def memory(self) -> DeviceMemory:
         """Bytes of a device of the first stage, which holds most activations."""
         held = np.minimum(self.scenario.layout.pp, self.mesh.accumulation)
         copies = np.where(Strategy.SEQUENCE.where(self.scenario.mesh.strategy), self.scenario.mesh.tp2, 1.0)
-        return Memory(
+        return DeviceMemory(
             *memory_bytes(
                 self.holds.layer.weights, self.holds.layer.kept, self.mesh.stage_layers, self.mesh.dp * copies, held
             )

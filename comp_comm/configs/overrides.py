@@ -1,0 +1,48 @@
+"""What takes the place of something in a study: ``--set``, and the flags of fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from comp_comm.configs.strict_yaml import Document, load_value
+from comp_comm.errors import ConfigError, nearest, one_of
+from comp_comm.fields import FIELDS
+
+TOP_LEVEL_SETS = ("hardware", "model", "cost_model")
+
+
+def read_overrides(overrides: Sequence[str]) -> dict[str, Document]:
+    """Return the value of each override ``key=value``, as a document of that key.
+
+    Raises ``ConfigError`` for a key that is unknown or given twice, and for a value that is no YAML.
+
+    >>> read_overrides(["tp=8"])["tp"].data
+    {'tp': 8}
+    """
+    documents: dict[str, Document] = {}
+    for text in overrides:
+        given, equals, value = text.partition("=")
+        name = given.strip().removeprefix("--").replace("-", "_")
+        if not equals or not name:
+            raise ConfigError(f"--set {text}: write it as key=value")
+        allowed = (*FIELDS, *TOP_LEVEL_SETS)
+        if name not in allowed:
+            raise ConfigError(f"--set {text}: unknown key '{name}'{nearest(name, allowed)} ({one_of(allowed)})")
+        label = given if given.startswith("--") else f"--set {name}"
+        if name in documents:
+            raise ConfigError(f"{label}: {name} is given twice")
+        documents[name] = load_value(_listed(name, value), label, name)
+    return documents
+
+
+def _listed(name: str, value: str) -> str:
+    """Return an override's text, a field's values with commas between them as the list they are.
+
+    >>> _listed("gpus", "64,128"), _listed("gpus", "[64, 128]"), _listed("hardware", "a,b.yaml"), _listed("tp", "1,024")
+    ('[64,128]', '[64, 128]', 'a,b.yaml', '1,024')
+    """
+    thousands = any(re.fullmatch(r"\s*0\d+", part) for part in value.split(","))  # 1,024 is one number to its writer
+    if name not in FIELDS or "," not in value or value.lstrip().startswith(("[", "{")) or thousands:
+        return value
+    return f"[{value}]"
