@@ -129,7 +129,7 @@ def test_a_step_is_as_long_as_its_passes_one_by_one(schedule, p, v, m, recompute
     forward = found["forward_s"] / m + took["forward"] + send
     again = found["recompute_s"] / m + took["recompute"]
     backward = found["backward_s"] / m + took["backward"] + again + send
-    weights = float(answer.layers.layers[0].compute.for_weights) * EVEN["layers"] / p
+    weights = float(answer.pipeline.layers[0].compute.for_weights) * EVEN["layers"] / p
     seconds = {"F": forward, "B": backward}
     if schedule == "zero_bubble":
         seconds |= {"B": backward - weights, "W": weights}

@@ -24,7 +24,7 @@ from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import BASE_TIMING, Profile
 from comp_comm.layout import Layout
 from comp_comm.records import Record
-from comp_comm.sweep.machines import Machines, build_machines
+from comp_comm.sweep.machines import Machines, build_machines, still_hardware
 from comp_comm.sweep.nouns import REQUIRED, Noun, attributes, constant, still_code, still_number
 from comp_comm.texts import Texts
 from comp_comm.transformer import GemmCount, Transformer
@@ -33,6 +33,7 @@ from comp_comm.violation import Violation
 
 EVOLUTION = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "latency")
 HARDWARE = "hardware"
+_MACHINE = frozenset((HARDWARE, "precision", "timing", "nvs", *EVOLUTION))  # what hardware depends on
 FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision")
 # The base model of Eq 10 (Megatron-LM BERT 3.9B) ran on V100 with 32 GiB.
 BASE_MEMORY = 32 * 2**30
@@ -154,6 +155,9 @@ class Grid:
 
     def hardware(self, index: Index) -> tuple[Hardware, tuple[Violation, ...]]:
         """Return the hardware of a block, with the factors on it, and the rules broken in making it."""
+        if _MACHINE.isdisjoint(self.moving):
+            given = tuple((name, self.fixed[name]) for name in EVOLUTION if name in self.fixed)
+            return still_hardware(self.machines, self._still("nvs"), given)
         codes = (self.values(name, index) for name in (HARDWARE, "precision", "timing"))
         code = self.machines.code(*(np.asarray(part, np.intp) for part in codes))
         factors: Record = {name: self.values(name, index) for name in EVOLUTION if name in self.names}

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.errors import ConfigError
+from comp_comm.field import Value
+from comp_comm.hardware.evolution import domain_rules, evolve
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.hardware.profile import BLANK, Profile
+from comp_comm.records import Record
+from comp_comm.sweep.nouns import still_number
 from comp_comm.violation import Violation
 
 BLANK_TIER = Tier(domain=float("inf"), bandwidth=BLANK, latency=0.0, efficiency=1.0)
@@ -22,7 +27,7 @@ BLANK_TIER = Tier(domain=float("inf"), bandwidth=BLANK, latency=0.0, efficiency=
 Codes = NDArray[np.intp]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Machines:
     """Rows of hardware numbers; ``missing`` says which field asks for a row that does not exist, and why."""
 
@@ -50,10 +55,32 @@ class Machines:
         return tuple(Violation(np.asarray(code == row), reason, (name,)) for row, name, reason in self.missing)
 
 
+@dataclass(frozen=True, eq=False)
+class _Same:
+    """A profile, told from others by being the same object: its numbers are too many to compare."""
+
+    profile: Profile
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.profile is self.profile
+
+    def __hash__(self) -> int:
+        return id(self.profile)
+
+
 def build_machines(
     profiles: tuple[Profile, ...], precisions: tuple[str, ...], timings: tuple[str | None, ...]
 ) -> Machines:
-    """Return the table of every combination."""
+    """Return the table of every combination: made once for the many grids over the same profiles."""
+    return _machines(tuple(map(_Same, profiles)), precisions, timings)
+
+
+@lru_cache(maxsize=32)
+def _machines(profiles: tuple[_Same, ...], precisions: tuple[str, ...], timings: tuple[str | None, ...]) -> Machines:
+    return _table([same.profile for same in profiles], precisions, timings)
+
+
+def _table(profiles: list[Profile], precisions: tuple[str, ...], timings: tuple[str | None, ...]) -> Machines:
     rows: list[Hardware] = []
     missing: list[tuple[int, str, str]] = []
     tiers = max(len(profile.tiers) for profile in profiles) + 1
@@ -66,6 +93,18 @@ def build_machines(
                 real = (profile.precisions[0], None) if wrong else (precision, timing)
                 rows.append(_padded(profile.hardware(*real), tiers))
     return Machines(tuple(rows), tuple(missing), (len(profiles), len(precisions), len(timings)))
+
+
+@lru_cache(maxsize=64)
+def still_hardware(
+    machines: Machines, domain: Value | None, factors: tuple[tuple[str, Value | None], ...]
+) -> tuple[Hardware, tuple[Violation, ...]]:
+    """Return the one machine of a table, evolved, and the rules broken: made once for all grids that do not move it."""
+    code, size = np.asarray(0, np.intp), still_number(domain)
+    (today,) = machines.rows
+    broken = (*machines.violations(code), *domain_rules(today, size))
+    scaled: Record = {name: still_number(factor) for name, factor in factors}
+    return evolve(today, domain=size, **scaled), broken
 
 
 def _missing(profile: Profile, precision: str, timing: str | None) -> dict[str, str]:
