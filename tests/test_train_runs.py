@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import mean, median
 
 import pytest
-from face import UNEVEN, explained
+from face import explained
 
 from comp_comm.errors import ConfigError
 
@@ -52,7 +52,7 @@ def point_of(run):
         "zero": int(zero) if zero.isdigit() else STAGES[zero],
         "sp": "on" if run["sequence_parallel"] == "1" else "off",
     }
-    return {**fields, **sharded, **UNEVEN}
+    return {**fields, **sharded}
 
 
 RUNS = [run for run in table("train_runs.csv") if run["arch"] == "dense" and run["gpu"] in DEVICES
@@ -119,7 +119,7 @@ def test_nobody_did_more_than_the_peak():
 
 LUMI = {"layers": 70, "hidden": 14336, "heads": 112, "vocab": 131072, "seq_len": 2048, "tied": "on", "tp": 8, "pp": 8,
         "micro_batch": 2, "global_batch": 1024, "recompute": "full", "precision": "bf16", "sp": "off",
-        "attention_kernel": "unfused", "overlap_dp": "off", **UNEVEN}  # fmt: skip
+        "attention_kernel": "unfused", "overlap_dp": "off"}  # fmt: skip
 BREAKDOWN = [row for row in table("comm_breakdown.csv") if row["model"] == "GPT-175B (LUMI)"]
 SHARE = "(dp_all_reduce+param_all_gather+embedding)/iter_time"
 
