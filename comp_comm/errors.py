@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+MOST_PROBLEMS = 200  # of one input: whoever has more has one cause, or the wrong kind of file
+LONGEST_NAME = 60  # of what may be a slip of the pen
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -60,19 +63,28 @@ class MissingExtraError(CompcommError):
 
 @dataclass
 class Problems:
-    """Collects problems so that all of them are shown at once."""
+    """Collects problems so that all of them are shown at once, up to so many that nobody reads on."""
 
     found: list[Problem] = field(default_factory=list)
+    seen: set[Problem] = field(default_factory=set)
 
     def add(self, problem: Problem) -> None:
-        """Note one problem (the same one only once)."""
-        if problem not in self.found:
-            self.found.append(problem)
+        """Note one problem (the same one only once). Raises ``ConfigError`` where there are more than are shown."""
+        if problem in self.seen:
+            return
+        self.seen.add(problem)
+        self.found.append(problem)
+        if len(self.found) >= MOST_PROBLEMS:
+            more = Problem(f"and more: the first {MOST_PROBLEMS} problems are shown", file=problem.file)
+            raise ConfigError([*self._sorted(), more])
 
     def raise_if_any(self) -> None:
         """Raise ``ConfigError`` with everything found so far, in the order of the lines."""
         if self.found:
-            raise ConfigError(sorted(self.found, key=lambda problem: (problem.file, problem.line or 0)))
+            raise ConfigError(self._sorted())
+
+    def _sorted(self) -> list[Problem]:
+        return sorted(self.found, key=lambda problem: (problem.file, problem.line or 0))
 
 
 def nearest(name: str, allowed: Collection[str]) -> str:
@@ -83,6 +95,8 @@ def nearest(name: str, allowed: Collection[str]) -> str:
     >>> nearest("zzz", ["hidden"])
     ''
     """
+    if len(name) > LONGEST_NAME:
+        return ""
     begins = sorted((one for one in allowed if name and one.startswith(name.lower())), key=len)
     if begins:
         return f"; did you mean '{begins[0]}'?"

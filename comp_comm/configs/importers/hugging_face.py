@@ -34,9 +34,15 @@ OFF = (
 )  # fmt: skip
 
 
-def is_config(data: dict[str, Any]) -> bool:
-    """Return whether a mapping is a config.json: it says what kind of model it is."""
-    return isinstance(data.get("model_type"), str) or "architectures" in data
+def fits(data: dict[str, Any]) -> int:
+    """Return how well a mapping fits a config.json, which says what kind of model it is; 0 where it is none.
+
+    >>> fits({"model_type": "llama"}), fits({"model": {}})
+    (3, 0)
+    """
+    if isinstance(data.get("model_type"), str) and not isinstance(data.get("model"), dict):
+        return 3
+    return 2 if "architectures" in data or isinstance(data.get("text_config"), dict) else 0
 
 
 def import_config(document: Document, given: Given = NOTHING) -> Imported:

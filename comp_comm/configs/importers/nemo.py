@@ -29,10 +29,12 @@ NUMBERS = {
 }  # fmt: skip
 
 
-def is_nemo(data: dict[str, Any]) -> bool:
-    """Return whether a mapping is a NeMo configuration: a model as Megatron-LM has it, beside a trainer."""
+def fits(data: dict[str, Any]) -> int:
+    """Return how well a mapping fits NeMo's: a model as Megatron-LM has it, beside a trainer; 0 where it does not."""
     model = data.get("model")
-    return isinstance(model, dict) and ("num_layers" in model or "tensor_model_parallel_size" in model)
+    if not isinstance(model, dict) or not ("num_layers" in model or "tensor_model_parallel_size" in model):
+        return 0
+    return 3 + isinstance(data.get("trainer"), dict)
 
 
 def import_nemo(document: Document, given: Given = NOTHING) -> Imported:

@@ -1,227 +1,177 @@
-"""Words of a shell script: cut as a shell cuts them, and expanded as far as the script itself says.
-
-What a script leaves to its caller ($1, a variable of the environment) expands to a mark, `UNSET`, so that whoever reads
-the words can tell.
-"""
+"""Words of a shell script: expanded as a shell expands them, as far as the script itself says."""
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-UNSET, UNDECIDED = "\0", "\1"  # marks round the name of a variable that is not set, or that depends on a condition
-Values = Mapping[str, "str | list[str]"]
-_NAME = re.compile(r"[A-Za-z_]\w*|[0-9]+|[@*#?$!-]")
-_ASSIGN_ARRAY = re.compile(r"[A-Za-z_]\w*\+?=$")
-_OPERATORS = (";;", "&&", "||", ";", "|", "&", "\n")
-_SPACE = " \t\r"
-_NUMBERS: dict[type, Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-}  # fmt: skip
+from comp_comm.configs.importers.shell_arithmetic import arithmetic
+from comp_comm.configs.importers.shell_parameters import expansion
+from comp_comm.configs.importers.shell_scope import Scope, ShellValue, unset
+from comp_comm.configs.importers.shell_tree import parse, text_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+Substitute = Callable[["Node"], "str | None"]
+MOST = 1000  # words of a range such as {1..8}
+LITERAL = (
+    "word", "number", "variable_name", "extglob_pattern", "regex", "test_operator", "special_variable_name",
+    "string_content", "file_descriptor",
+)  # fmt: skip
+EXPANSIONS = ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")
+_ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "0": "", "a": "", "b": "", "e": ""}
 
 
-class Word(NamedTuple):
-    """A word as written, quotes and all, or an operator between commands; an array has its words in ``items``."""
+class Piece(NamedTuple):
+    """A part of a word: its text, whether blanks cut it, and whether a word ends after it."""
 
     text: str
-    is_operator: bool = False
-    is_array: bool = False
-    items: tuple[str, ...] = ()
+    cut: bool = False
+    ends: bool = False
 
 
-def words_of(script: str) -> Iterator[Word]:
-    """Yield the words and operators of a script; comments and the marks of here-documents are left out.
+def nothing(node: Node) -> None:
+    """Return that it is not known what a command writes."""
+    return
 
-    >>> [word.text for word in words_of("A=1 # one\\nrun --x $A; B=(2 3)")]
-    ['A=1', '\\n', 'run', '--x', '$A', ';', 'B=']
-    """
-    text = script.replace("\r\n", "\n").replace("\\\n", " ")
-    place = 0
-    while place < len(text):
-        if text[place] in _SPACE:
-            place += 1
-        elif text[place] == "#":
-            place = _until(text, place, "\n")
-        elif text.startswith("<<", place):
-            place = re.compile(r"<<<?-?\s*(\S*)").match(text, place).end()  # type: ignore[union-attr]
-        elif found := next((each for each in _OPERATORS if text.startswith(each, place)), None):
-            yield Word(found, is_operator=True)
-            place += len(found)
-        elif text[place] in "()":
-            yield Word(text[place], is_operator=True)
-            place += 1
+
+class Words:
+    """Expands words within a scope; ``substitute`` says what a command writes, where that is known."""
+
+    def __init__(self, scope: Scope, substitute: Substitute = nothing) -> None:
+        self.scope, self.substitute = scope, substitute
+
+    def of(self, nodes: Sequence[Node]) -> list[str]:
+        """Return the words that words of a script become."""
+        return [word for node in nodes for word in self.words(node)]
+
+    def words(self, node: Node) -> list[str]:
+        """Return the words that one word becomes: none, where it is a variable without a text."""
+        self.scope.limits.step()
+        done: list[str] = []
+        current: str | None = None
+        for piece in self._pieces(node):
+            parts = re.split(r"[ \t\n]+", piece.text) if piece.cut else [piece.text]
+            for number, part in enumerate(parts):
+                if number and current is not None:
+                    done.append(current)
+                    current = None
+                if part or not piece.cut:
+                    current = (current or "") + part
+            if piece.ends and current is not None:
+                done.append(current)
+                current = None
+        found = done if current is None else [*done, current]
+        self.scope.limits.made("".join(found))
+        return found
+
+    def text(self, node: Node | None) -> str:
+        """Return a word as one text, as an assignment takes it."""
+        if node is None:
+            return ""
+        self.scope.limits.step()
+        pieces = list(self._pieces(node))
+        text = "".join(piece.text + " " * (piece.ends and place + 1 < len(pieces)) for place, piece in enumerate(pieces))
+        return self.scope.limits.made(text)
+
+    def _pieces(self, node: Node) -> Iterator[Piece]:
+        kind = node.type
+        if kind in LITERAL:
+            yield Piece(re.sub(r"\\(\n|.)", lambda match: match[1].strip("\n"), text_of(node), flags=re.S))
+        elif kind == "raw_string":
+            yield Piece(text_of(node)[1:-1])
+        elif kind == "ansi_c_string":
+            yield Piece(re.sub(r"\\(.)", lambda match: _ANSI.get(match[1], match[0]), text_of(node)[2:-1], flags=re.S))
+        elif kind in ("string", "translated_string", "heredoc_body"):
+            yield from self._string(node)
+        elif kind in ("concatenation", "command_name"):
+            yield from self._beside(node)
+        elif kind in EXPANSIONS:
+            yield from self._expanded(node, quoted=False)
+        elif kind == "brace_expression":
+            yield from self._range(node)
+        elif node.child_count == 0:
+            yield Piece(text_of(node))
         else:
-            end = _word_end(text, place)
-            word = text[place:end]
-            if _ASSIGN_ARRAY.match(word) and text[end : end + 1] == "(":
-                close = _closing(text, end)
-                items = tuple(each.text for each in words_of(text[end + 1 : close]) if not each.is_operator)
-                yield Word(word, is_array=True, items=items)
-                end = close + 1
+            yield Piece(unset(text_of(node)))
+
+    def _beside(self, node: Node) -> Iterator[Piece]:
+        """Yield the parts of a word; what ``${X:+...}`` has between blanks are parts of one, too."""
+        before = node.start_byte
+        for child in node.children:
+            if child.start_byte > before:
+                yield Piece(" ", cut=True)
+            if child.type != "$":  # of $"a text to be translated"
+                yield from self._pieces(child)
+            before = child.end_byte
+
+    def _string(self, node: Node) -> Iterator[Piece]:
+        """Yield what a text in double quotes (or a here-document) becomes: one word, but for an array taken whole."""
+        node = node.children[-1] if node.type == "translated_string" else node
+        quotes = node.type == "string"
+        source, place, pieces = node.text or b"", int(quotes), []  # type: bytes, int, list[Piece]
+        for child in (child for child in node.children if child.type in EXPANSIONS):
+            start = child.start_byte - node.start_byte
+            begins = start + _dollar(child.text or b"")  # the grammar counts blanks before it to it
+            pieces.append(Piece(unquoted(source[place:begins].decode("utf-8", "replace"), quotes)))
+            pieces += self._expanded(child, quoted=True)
+            place = child.end_byte - node.start_byte
+        rest = source[place : len(source) - quotes]
+        pieces.append(Piece(unquoted(rest.decode("utf-8", "replace"), quotes)))
+        if len(pieces) != 2 or any(piece.text for piece in pieces):  # an array without words leaves no word
+            yield from pieces
+
+    def _expanded(self, node: Node, quoted: bool) -> Iterator[Piece]:
+        """Yield what a ``$`` stands for."""
+        if node.type == "arithmetic_expansion":
+            yield Piece(arithmetic(_inner(node), self.scope, self.text), cut=not quoted)
+        elif node.type == "command_substitution":
+            written = self.substitute(node)
+            text = unset(text_of(node)[_dollar(node.text or b"") :]) if written is None else written.rstrip("\n")
+            yield Piece(self.scope.limits.made(text), cut=not quoted)
+        else:
+            found = expansion(node, self.scope, self.text)
+            if isinstance(found, str):
+                yield Piece(found, cut=not quoted)
             else:
-                yield Word(word)
-            place = end
+                yield from (Piece(text, cut=not quoted, ends=place + 1 < len(found)) for place, text in enumerate(found))
+
+    def _range(self, node: Node) -> Iterator[Piece]:
+        numbers = [int(text_of(child)) for child in node.children if re.fullmatch(r"-?[0-9]{1,6}", text_of(child))]
+        if len(numbers) != 2 or abs(numbers[1] - numbers[0]) >= MOST:
+            yield Piece(text_of(node))
+            return
+        first, last = numbers
+        for number in range(first, last + 1) if first <= last else range(first, last - 1, -1):
+            yield Piece(str(number), ends=True)
 
 
-def _until(text: str, place: int, what: str) -> int:
-    found = text.find(what, place)
-    return len(text) if found < 0 else found
+def _dollar(text: bytes) -> int:
+    """Return where an expansion begins, in the text of its node."""
+    return next((place for place, letter in enumerate(text) if letter in b"$`"), 0)
 
 
-def _word_end(text: str, place: int) -> int:
-    while place < len(text):
-        letter = text[place]
-        if letter in _SPACE or letter in "\n;|&()":
-            return place
-        place = _skip(text, place)
-    return place
+def _inner(node: Node) -> Node | None:
+    return next((child for child in node.children if child.is_named), None)
 
 
-def _skip(text: str, place: int) -> int:
-    """Return where the letter, the quoted text or the expansion that begins at ``place`` ends."""
-    letter = text[place]
-    if letter == "\\":
-        return min(place + 2, len(text))
-    if letter == "'":
-        return min(_until(text, place + 1, "'") + 1, len(text))
-    if letter in '"`':
-        place += 1
-        while place < len(text) and text[place] != letter:
-            place = _skip(text, place) if text[place] in "\\$" else place + 1
-        return min(place + 1, len(text))
-    if text.startswith(("$(", "${"), place):
-        return min(_closing(text, place + 1) + 1, len(text))
-    name = _NAME.match(text, place + 1) if letter == "$" else None
-    return name.end() if name else place + 1
+def unquoted(text: str, quotes: bool = True) -> str:
+    r"""Return a text in double quotes as it is meant: a backslash hides what has a meaning there, and ends of lines.
+
+    >>> unquoted('a \\$b \\n')
+    'a $b \\n'
+    """
+    special = r'\\([$`"\\\n])' if quotes else r"\\([$`\\\n])"
+    return re.sub(special, lambda match: match[1].strip("\n"), text)
 
 
-def _closing(text: str, place: int) -> int:
-    """Return where the bracket that opens at ``place`` is closed; comments and quoted text between are passed over."""
-    opening = text[place]
-    closing = {"(": ")", "{": "}"}[opening]
-    place += 1
-    while place < len(text) and text[place] != closing:
-        if text[place] == opening:
-            place = _closing(text, place) + 1
-        elif text[place] == "#" and opening == "(" and text[place - 1] in " \t\n":
-            place = _until(text, place, "\n")
-        else:
-            place = _skip(text, place)
-    return place
-
-
-def expand(word: str, values: Values) -> list[str]:
+def expand(word: str, values: dict[str, ShellValue]) -> list[str]:
     """Return the words that a word becomes: quotes taken off, variables replaced, the unquoted ones cut at blanks.
 
     >>> expand('--tp=${TP:-4}', {}), expand('"${A[@]}"', {"A": ["x y", "z"]}), expand("$((2*$N))", {"N": "3"})
     (['--tp=4'], ['x y', 'z'], ['6'])
     """
-    done: list[str] = []
-    current: str | None = None
-    place = 0
-    while place < len(word):
-        end = _skip(word, place)
-        piece = word[place:end]
-        if piece[0] == '"':
-            parts = _quoted(piece, values)
-        elif piece[0] in "$`":
-            parts = _substitute(piece, values).split()
-        else:
-            parts = [_plain(piece)]
-        for number, part in enumerate(parts):
-            if number:
-                done.append(current or "")
-                current = None
-            current = (current or "") + part
-        place = end
-    return [*done, current] if current is not None else done
-
-
-def mark(what: str) -> str:
-    """Return what stands for something that the script does not say."""
-    return UNSET + "".join(what.split()) + UNSET
-
-
-def _plain(piece: str) -> str:
-    if piece[0] == "'" and len(piece) > 1:
-        return piece[1:-1]
-    return piece[1:] if piece[0] == "\\" else piece
-
-
-def _quoted(piece: str, values: Values) -> list[str]:
-    """Return what a text in double quotes becomes: one word, but for an array taken whole."""
-    inner = piece[1:-1]
-    whole = re.fullmatch(r"\$\{(\w+)\[@\]\}", inner)
-    if whole and isinstance(values.get(whole[1]), list):
-        return list(values[whole[1]])
-    out, place = "", 0
-    while place < len(inner):
-        end = _skip(inner, place) if inner[place] in "\\$`" else place + 1
-        piece = inner[place:end]
-        if piece[0] in "$`":
-            out += _substitute(piece, values)
-        else:
-            out += piece[1:] if piece[0] == "\\" and piece[1:] in '"\\$`' else piece
-        place = end
-    return [out]
-
-
-def _substitute(piece: str, values: Values) -> str:
-    """Return what ``$X``, ``${X...}``, ``$((...))`` or ``$(...)`` stands for."""
-    if piece.startswith("$(("):
-        return arithmetic(piece[3:-2], values)
-    if piece.startswith(("$(", "`")):
-        return mark(piece)
-    if piece == "$":
-        return "$"
-    name, rest = _name_and_rest(piece)
-    value = _value(name, values)
-    match = re.match(r":?([-=+?])(.*)", rest, re.S)
-    if match is None:
-        return value if rest in ("", "[@]", "[*]") else mark(piece)
-    given = UNSET not in value and (value != "" or not rest.startswith(":"))
-    if match[1] == "+":
-        return " ".join(expand(match[2], values)) if given else ""
-    return value if given or match[1] == "?" else " ".join(expand(match[2], values))
-
-
-def _name_and_rest(piece: str) -> tuple[str, str]:
-    inner = piece[2:-1] if piece.startswith("${") else piece[1:]
-    match = _NAME.match(inner)
-    return (match[0], inner[match.end() :]) if match else ("", inner)
-
-
-def _value(name: str, values: Values) -> str:
-    if name == "#":
-        return "0"
-    if name in ("@", "*"):
-        return ""
-    value = values.get(name, mark(name))
-    return " ".join(value) if isinstance(value, list) else value
-
-
-def arithmetic(text: str, values: Values) -> str:
-    """Return what whole-number arithmetic comes to; a mark where something in it is not known.
-
-    >>> arithmetic(" (N + 2) * $M ", {"N": "1", "M": "4"})
-    '12'
-    """
-    known = re.sub(r"\$\{?(\w+)\}?|\b([A-Za-z_]\w*)", lambda match: _value(match[1] or match[2], values), text)
-    try:
-        return str(_whole(ast.parse(known.strip(), mode="eval").body))
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
-        return mark(text)
-
-
-def _whole(node: ast.expr) -> int:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_whole(node.operand)
-    if isinstance(node, ast.BinOp) and type(node.op) in _NUMBERS:
-        return _NUMBERS[type(node.op)](_whole(node.left), _whole(node.right))
-    raise ValueError("not whole-number arithmetic")
+    command = parse(f": {word}").root.children[0]
+    return Words(Scope(dict(values))).of(command.children[1:])

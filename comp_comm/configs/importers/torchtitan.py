@@ -82,9 +82,11 @@ def is_toml(text: str) -> bool:
     return bool(SECTION.match(first) or re.match(r"[A-Za-z0-9_\-.]+\s*=\s*[\"'\[{0-9tf]", first))
 
 
-def is_torchtitan(data: dict[str, Any]) -> bool:
-    """Return whether TOML data is a torchtitan configuration."""
-    return isinstance(data.get("training"), dict) and ("model" in data or "parallelism" in data)
+def fits(data: dict[str, Any]) -> int:
+    """Return how well a mapping fits torchtitan's configuration; 0 where it does not."""
+    if not isinstance(data.get("training"), dict):
+        return 0
+    return 2 * isinstance(data.get("model"), dict) + 2 * isinstance(data.get("parallelism"), dict)
 
 
 def import_torchtitan(document: Document, given: Given = NOTHING, model: str = "") -> Imported:

@@ -1,0 +1,169 @@
+"""What a shell knows while a script is read: variables, arguments of the script, and how much it may still make of them.
+
+What a script leaves to its caller ($1, a variable of the environment) is a mark, `UNSET`, so that whoever reads the words
+can tell; what depends on a condition that the script does not decide is another, `UNDECIDED`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+UNSET, UNDECIDED = "\ue000", "\ue001"  # of Unicode's private use: no script holds them (see `shell_tree`)
+ShellValue = str | list[str] | dict[str, str]
+MARK = re.compile(f"[{UNSET}{UNDECIDED}]([^{UNSET}{UNDECIDED}]*)[{UNSET}{UNDECIDED}]")
+SHOWN = 60  # characters of what a mark is for
+HIDDEN = 0xE100  # where letters that mean something to a shell are, in the name of a mark
+HOLDS_FLAGS = "--"  # before the name in a mark of `UNDECIDED`: it may hold arguments
+
+MAX_TEXT = 2 * 2**20  # characters that all expansions of a script make together
+MAX_STEPS = 50_000  # commands and words that are gone through, loops counted as often as they run
+
+
+class ShellLimitError(Exception):
+    """A script that makes more than is read of it."""
+
+
+@dataclass
+class Limits:
+    """How much a script may still do, and may still make."""
+
+    steps: int = MAX_STEPS
+    characters: int = MAX_TEXT
+
+    def step(self) -> None:
+        """Count one command or word."""
+        self.steps -= 1
+        if self.steps < 0:
+            raise ShellLimitError(f"runs more than {MAX_STEPS:,} commands and words")
+
+    def made(self, text: str) -> str:
+        """Count a text that an expansion made, and return it."""
+        self.characters -= len(text)
+        if self.characters < 0:
+            raise ShellLimitError(f"expands to more than {MAX_TEXT // 2**20} million characters")
+        return text
+
+
+@dataclass
+class Scope:
+    """Variables of a script; ``arguments`` are those it was called with, None where its caller is not known.
+
+    ``asked`` are the variables without a value that something depended on.
+    """
+
+    values: dict[str, ShellValue] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    arguments: list[str] | None = None
+    limits: Limits = field(default_factory=Limits)
+    asked: dict[str, None] = field(default_factory=dict)
+
+    def value(self, name: str) -> str:
+        """Return a variable as one text; a mark where it has no value."""
+        if name.isdigit() or name in ("@", "*", "#"):
+            return self._argument(name)
+        found = self.values.get(name)
+        if found is None:
+            return unset(name)
+        return found if isinstance(found, str) else self.limits.made(" ".join(items(found)))
+
+    def list_of(self, name: str) -> list[str]:
+        """Return a variable as the words of an array; a plain one is an array of one, one without a value is a mark."""
+        if name in ("@", "*"):
+            return [unset("@")] if self.arguments is None else list(self.arguments)
+        found = self.values.get(name)
+        return [unset(name)] if found is None else items(found)
+
+    def element(self, name: str, key: str) -> str:
+        """Return one element of an array, or of a mapping."""
+        found = self.values.get(name)
+        if isinstance(found, dict):
+            return found.get(key, unset(f"{name}[{key}]"))
+        if UNSET in key or UNDECIDED in key:
+            return undecided(name, *(found or ()))
+        listed = [] if found is None else items(found)
+        place = int(key) if re.fullmatch(r"-?[0-9]{1,9}", key) else 0
+        return listed[place] if -len(listed) <= place < len(listed) else unset(f"{name}[{key}]")
+
+    def set(self, name: str, value: ShellValue) -> None:
+        """Set a variable."""
+        self.values[name] = value
+
+    def _argument(self, name: str) -> str:
+        if self.arguments is None:
+            return unset(name)
+        if name == "#":
+            return str(len(self.arguments))
+        if name in ("@", "*"):
+            return " ".join(self.arguments)
+        place = int(name) if len(name) < 6 else 10**6
+        return self.arguments[place - 1] if 0 < place <= len(self.arguments) else "" if place else unset("0")
+
+
+def items(value: ShellValue) -> list[str]:
+    """Return the words of an array, or the values of a mapping; of a plain value, itself."""
+    if isinstance(value, str):
+        return [value]
+    return list(value) if isinstance(value, list) else list(value.values())
+
+
+def unset(what: str) -> str:
+    """Return what stands for something that the script does not say."""
+    return f"{UNSET}{_named(what)}{UNSET}"
+
+
+def undecided(name: str, *values: str | None) -> str:
+    """Return the mark of a variable that depends on a condition; dashes in it say that it may hold arguments."""
+    words = [word for value in values if value for word in value.split()]
+    dashes = HOLDS_FLAGS if any(word.startswith("--") for word in words) else ""
+    return f"{UNDECIDED}{dashes}{_named(name)}{UNDECIDED}"
+
+
+def _named(what: str) -> str:
+    """Return a name as a mark holds it: nothing in it means anything to a shell, should it be read again."""
+    name = " ".join(MARK.sub(lambda match: _shown(match[1]), what).split()).replace(UNSET, "").replace(UNDECIDED, "")
+    name = name[:SHOWN] + "..." if len(name) > SHOWN else name
+    return "".join(letter if letter.isalnum() or letter in "_-." else chr(HIDDEN + ord(letter) % 256) for letter in name)
+
+
+def _shown(name: str) -> str:
+    return "".join(chr(ord(letter) - HIDDEN) if HIDDEN <= ord(letter) < HIDDEN + 256 else letter for letter in name)
+
+
+def without_unset(text: str) -> str:
+    """Return a text as a shell has it that runs the script with nothing set before: unset variables are empty.
+
+    >>> without_unset(f"a{unset('X')}b"), without_unset(undecided("Y")) == undecided("Y")
+    ('ab', True)
+    """
+    return MARK.sub(lambda match: "" if match[0][0] == UNSET else match[0], text)
+
+
+def names_in(text: str) -> list[str]:
+    """Return the names of the variables that a text has marks of.
+
+    >>> names_in(unset("A") + "x" + undecided("B", "--y"))
+    ['A', 'B']
+    """
+    return [_shown(name.removeprefix(HOLDS_FLAGS)) for name in MARK.findall(text)]
+
+
+def is_unset(text: str) -> bool:
+    """Return whether something in a text has no value."""
+    return UNSET in text
+
+
+def is_undecided(text: str) -> bool:
+    """Return whether something in a text depends on a condition."""
+    return UNDECIDED in text
+
+
+def joined(outcomes: Sequence[Mapping[str, ShellValue]]) -> dict[str, ShellValue]:
+    """Return variables as they are after one of several branches: what differs between them is undecided."""
+    values = dict(outcomes[0])
+    for name in {name for each in outcomes for name in each}:
+        found = [each.get(name) for each in outcomes]
+        if any(value != found[0] for value in found):
+            values[name] = undecided(name, *(part for value in found if value is not None for part in items(value)))
+    return values
