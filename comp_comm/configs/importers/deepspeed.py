@@ -20,7 +20,7 @@ IGNORED = (
     "memory_breakdown", "seed", "dataloader_drop_last", "zero_force_ds_cpu_optimizer", "graph_harvesting",
     "checkpoint_tag_validation", "use_node_local_storage", "load_universal_checkpoint", "timers", "profile",
     "use_data_before_expert_parallelism", "torch_profiler", "prof", "nebula",
-    "disable_allgather",
+    "disable_allgather", "elastic_checkpoint",
 )  # fmt: skip
 IGNORED_ZERO = (
     "contiguous_gradients", "sub_group_size", "stage3_max_live_parameters", "stage3_max_reuse_distance",

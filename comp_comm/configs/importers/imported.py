@@ -42,7 +42,8 @@ class Findings:
     """Fields found so far, with notes and problems.
 
     ``given`` are fields that the user gives: what the file says of them is not asked. ``ours`` says that the file is
-    one of our own, where ``tp: required`` may stand.
+    one of our own, where ``tp: required`` may stand. ``named`` are fields that a problem names already: they are not
+    missing, too.
     """
 
     document: Document
@@ -51,6 +52,7 @@ class Findings:
     problems: Problems = field(default_factory=Problems)
     fields: dict[str, Value] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    named: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.fields |= self.given
@@ -79,7 +81,7 @@ class Findings:
 
     def missing(self, message: str, name: str = "") -> None:
         """Note something that the file does not say, unless the user gives it."""
-        if name not in self.given:
+        if name not in self.given and name not in self.named:
             self.problems.add(Problem(message, file=self.document.file))
 
     def note(self, text: str) -> None:

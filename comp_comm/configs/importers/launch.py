@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from comp_comm.configs.importers import scheduler
 from comp_comm.configs.importers.shell import RUNNERS, Command, Shell
-from comp_comm.configs.importers.shell_scope import HOLDS_FLAGS, MARK, UNDECIDED, ShellLimitError, items
+from comp_comm.configs.importers.shell_scope import HOLDS_FLAGS, UNDECIDED, ShellLimitError, items, readable
 from comp_comm.errors import ConfigError, Problem
 
 ARGUMENT = re.compile(
@@ -77,7 +77,7 @@ def _flaw(line: int, what: str, file: str) -> Problem:
 
 
 def _not_shell(what: str) -> str:
-    shown = MARK.sub("...", what)
+    shown = readable(what)
     return f"'{shown[:60]}' is not understood as part of a shell script" if shown else (
         "a bracket, a quote or a word is missing to be a shell script")  # fmt: skip
 

@@ -11,7 +11,8 @@ from comp_comm.configs.importers import megatron_layout, megatron_model, megatro
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.launch import ARGUMENT, Launch, find_launch
 from comp_comm.configs.importers.megatron_flags import IGNORED, IGNORED_BEGINNINGS, NOTED
-from comp_comm.configs.importers.shell_scope import HOLDS_FLAGS, MARK, UNDECIDED, names_in
+from comp_comm.configs.importers.megatron_programs import refused
+from comp_comm.configs.importers.shell_scope import HOLDS_FLAGS, MARK, UNDECIDED, names_in, readable
 from comp_comm.configs.strict_yaml import Document, Path, resolve_scalar
 from comp_comm.errors import Problem
 
@@ -19,8 +20,7 @@ KIND = "Megatron-LM arguments"
 FIELD_OF = {**megatron_model.NUMBERS, **megatron_layout.NUMBERS}
 # Arguments that may have several values, which are read as a list.
 LISTS = ("--num-experts", "--window-size", "--recompute-modules", "--cp-comm-type", "--moe-layer-freq", "--spec",
-         "--linear-attention-freq", "--pipeline-model-parallel-layout", "--hybrid-context-parallel",
-         "--hierarchical-context-parallel-sizes", "--prompts", "--offload-modules")  # fmt: skip
+         "--pipeline-model-parallel-layout")  # fmt: skip
 MOST_SHOWN = 6  # names in a note
 
 
@@ -54,13 +54,7 @@ def import_arguments(text: str, file: str, given: Given = NOTHING) -> Imported:
     lines = lines_of(text)
     known: dict[Path, int] = {(flag,): lines[flag] for flag in data if flag in lines}
     f = Findings(Document(data, file, known), given)
-    for line, message in launch.problems:
-        f.problems.add(Problem(message, file=file, line=line))
-    for name in loose:
-        f.missing(f"'${name}' depends on a condition that the script does not decide, and may hold arguments")
-    _several(f, launch)
-    _say(f, launch, names_in(" ".join(word for word in launch.arguments if MARK.fullmatch(word))))
-    return _import(f, launch)
+    return _import(f, launch, loose)
 
 
 def import_mapping(document: Document, given: Given = NOTHING) -> Imported:
@@ -77,8 +71,10 @@ def import_mapping(document: Document, given: Given = NOTHING) -> Imported:
     flags = {_flag(str(key)): _yaml_value(value) for key, value in inner.items()}
     lines: dict[Path, int] = {(_flag(str(key)),): line for key in inner if (line := document.lines.get((*path, str(key))))}
     f = Findings(Document({flag: value for flag, value in flags.items() if value is not None}, document.file, lines), given)
+    for key in document.duplicates:
+        f.note(f"{key} is there twice: the last counts")
     if str(data.get("MODE", "pretraining")) not in ("pretraining", "training"):
-        f.wrong((), f"MODE is {shown(data['MODE'])}: generating text instead of training is not modelled")
+        f.wrong((), f"MODE is {shown(data['MODE'])}: another mode than pretraining is not modelled")
     return _import(f, Launch([], "", []))
 
 
@@ -95,20 +91,34 @@ def _yaml_value(value: Any) -> Any:
     return value
 
 
-def _import(f: Findings, launch: Launch) -> Imported:
+def _import(f: Findings, launch: Launch, loose: Sequence[str] = ()) -> Imported:
     file = f.document.file
     keys = Keys(f, f.document.data)
+    refused(keys, launch.program)
+    megatron_refused.refuse(keys)
+    f.problems.raise_if_any()  # what is not modelled is the reason; details of it are not understood, either
+    _script(f, launch, loose)
     _unresolved(keys, launch)
     _one_value(keys)
-    megatron_refused.refuse(keys)
     megatron_model.read(keys, f, launch.program)
     megatron_layout.read(keys, f, launch.files)
     megatron_layout.devices(f, launch)
+    megatron_layout.instances(keys, f)
     _leave_out(keys, f)
     keys.finish()
     f.problems.raise_if_any()
     name = PurePath(file).stem
     return Imported(KIND, name, name, f"{file} ({KIND})", f.fields, tuple(f.notes))
+
+
+def _script(f: Findings, launch: Launch, loose: Sequence[str]) -> None:
+    """Name what of a script is no shell, or may hold arguments; say what of it is taken as nothing."""
+    for line, message in launch.problems:
+        f.problems.add(Problem(message, file=f.document.file, line=line))
+    for name in loose:
+        f.missing(f"'${name}' depends on a condition that the script does not decide, and may hold arguments")
+    _several(f, launch)
+    _say(f, launch, names_in(" ".join(word for word in launch.arguments if MARK.fullmatch(word))))
 
 
 def parse_arguments(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -201,7 +211,8 @@ def _listed(names: Sequence[str]) -> str:
 
 def _unresolved(keys: Keys, launch: Launch) -> None:
     """Take values that the script leaves to its caller; those of arguments that matter are named."""
-    sourced = f" (it reads {', '.join(map(shown, launch.sourced[:2]))} first)" if launch.sourced else ""
+    read = ", ".join(shown(readable(name)) for name in launch.sourced[:2])
+    sourced = f" (it reads {read} first)" if read else ""
     for flag, value in list(keys.mapping.items()):
         parts = [part for part in (value if isinstance(value, list) else [value]) if isinstance(part, str)]
         marks = [name for part in parts for name in names_in(part)] or [
@@ -218,6 +229,7 @@ def _unresolved(keys: Keys, launch: Launch) -> None:
             undecided = any(UNDECIDED in part for part in parts)
             why = "depends on a condition that the script does not decide" if undecided else f"is not set in the script{sourced}"
             keys.findings.wrong((flag,), f"'{sign}{marks[0]}' {why}{hint}")
+            keys.findings.named.add(field or flag)
         keys.ignore((flag,))
         keys.mapping = {name: kept for name, kept in keys.mapping.items() if name != flag}
 

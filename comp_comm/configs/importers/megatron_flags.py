@@ -51,6 +51,7 @@ _LEARNING = """
     disable-moe-token-dropping disable-moe-top2-2nd-expert-sampling moe-apply-probs-on-input skip-train
     skip-train-iteration-range curriculum-learning-legacy use-mup mup-width-mult mup-base-hidden-size
     mup-embedding-mult mup-output-mult mup-base-head-dim mup-attn-scale-power qk-clip qk-clip-alpha qk-clip-threshold
+    mup mup-input-mult mup-output-mult mup-attn-mult mup-rel-lr no-train
     no-load-lr-state reset-iteration universal-checkpoint reset-progress goldfish-loss goldfish-k goldfish-h
     glm-mask train-mode
 """
@@ -113,14 +114,14 @@ _RUNNING = """
     memory-efficient-layer-norm mla-down-proj-fusion use-grouped-gemm-for-dense-mlp
     use-grouped-gemm-for-shared-expert batch-invariant-mode batch-invariant-backend num-speculative-tokens
     zero-allgather-bucket-size zero-contigious-gradients zero-reduce-scatter use-pin-memory config job-name
-    no-shuffle-dataset decode-only-cuda-graphs flash-decode disable-msc-deprecated
+    no-shuffle-dataset export-te-mcore-model export-default-te-spec export-model-type decode-only-cuda-graphs flash-decode disable-msc-deprecated
 """
 IGNORED = frozenset(" ".join((_DATA, _LEARNING, _ARITHMETIC, _RUNNING)).split())
 IGNORED_BEGINNINGS = (
     "log-", "wandb-", "tensorboard-", "one-logger-", "eval-", "save-", "dist-ckpt-", "profile-", "inference-",
     "replication", "timing-", "straggler-", "valid-", "ckpt-", "no-ckpt-", "exit-", "mlflow-", "comet-", "sharp-",
     "iter-per-epoch", "bert-embedder", "logging-", "otel-", "inprocess-", "muon-", "lion-", "moe-routing-trace-",
-    "flight-recorder-", "non-persistent-", "ft-", "config-logger-", "swanlab-", "clearml-", "logits-save-",
+    "flight-recorder-", "non-persistent-", "ft-", "config-logger-", "swanlab-", "clearml-", "logits-save-", "mup-",
 )  # fmt: skip
 _NOTED = """
     no-bias-gelu-fusion no-bias-swiglu-fusion no-bias-dropout-fusion no-rope-fusion no-masked-softmax-fusion

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
 from comp_comm.configs import strict_yaml
+from comp_comm.configs.importers import megatron_stages
 from comp_comm.configs.importers.deepspeed import import_deepspeed
 from comp_comm.configs.importers.devices import devices_of
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
@@ -17,11 +19,12 @@ NUMBERS = {
     "--tensor-model-parallel-size": "tp", "--pipeline-model-parallel-size": "pp", "--context-parallel-size": "cp",
     "--expert-model-parallel-size": "ep", "--expert-tensor-parallel-size": "etp", "--micro-batch-size": "micro_batch",
     "--global-batch-size": "global_batch", "--zero-stage": "zero", "--ddp-bucket-size": "bucket",
-    "--zero-reduce-bucket-size": "bucket",
+    "--zero-reduce-bucket-size": "bucket", "--gas": "accumulation",
 }  # fmt: skip
 SPELLINGS = {
     "--tensor-model-parallel-size": ("--model-parallel-size",), "--micro-batch-size": ("--batch-size",),
     "--expert-model-parallel-size": ("--moe-expert-parallel-size",),
+    "--pipeline-model-parallel-size": ("--pipe-parallel-size",),
 }  # fmt: skip
 SWITCHES = (
     "--sequence-parallel", "--bf16", "--fp16", "--use-distributed-optimizer", "--overlap-grad-reduce", "--swiglu",
@@ -33,6 +36,7 @@ SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 CONTEXT = {"p2p": "p2p", "all_gather": "all_gather", "allgather": "all_gather", "a2a": "all_to_all"}
 BACKENDS = {"auto": False, "flash": False, "fused": False, "unfused": True, "local": True}  # whether scores are kept
 IMPLEMENTATIONS = {"transformer_engine": False, "local": True, "inference_optimized": False, "modelopt": True}
+OLDER = ("--deepspeed", "--checkpoint-activations", "--DDP-impl", "--ddp-impl", "--use-contiguous-buffers-in-local-ddp")
 FORMATS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 
 
@@ -46,6 +50,7 @@ def read(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
         f.set("cp_comm", "all_to_all")
     keys.ignore(("--force-ds-sequence-parallel",))
     _pipeline(keys, f)
+    megatron_stages.read(keys, f)
     _formats(keys, f)
     _sharding(keys, f, files)
     _recompute(keys, f)
@@ -118,10 +123,6 @@ def _sharding(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
         if share not in (None, 1, 1.0):
             message = "a part of the optimizer's states in host memory is not understood"
             keys.wrong(("--optimizer-offload-fraction",), message)
-    instances = keys.take("--num-distributed-optimizer-instances", default=1)
-    if instances != 1:
-        message = "is not understood; leave it out, and give --set dp_shard=N for the devices of an instance"
-        keys.wrong(("--num-distributed-optimizer-instances",), message)
 
 
 def _deepspeed(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
@@ -144,11 +145,18 @@ def _deepspeed(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
 
 def _written(f: Findings, text: str) -> None:
     """Set the stage, buckets and offloading of a DeepSpeed configuration that the script itself writes."""
+    text = re.sub(rf"(:\s*){MARK.pattern}(?=\s*[,}}])", r"\1null", text)  # what the script does not set
     try:
-        inside = import_deepspeed(strict_yaml.load(MARK.sub("0", text), "the file of --deepspeed-config"))
+        document = strict_yaml.load(MARK.sub("?", text), "the file of --deepspeed-config")
+        inside = import_deepspeed(document)
     except ConfigError as error:
         f.problems.add(error.problems[0])
         return
+    zero = document.data.get("zero_optimization")
+    if isinstance(zero, dict) and zero.get("stage") is None:
+        if "zero" not in f.fields:
+            f.missing("the ZeRO stage of --deepspeed-config is not set in the script; give --set zero=N", "zero")
+        inside.fields.pop("zero", None)
     for name in ("zero", "bucket", "offload_optimizer", "grad_precision", "accumulate_precision", "overlap_dp"):
         if name in inside.fields and name not in f.given:
             if name == "zero" and f.fields.get("zero", inside.fields[name]) != inside.fields[name]:
@@ -183,7 +191,8 @@ def _recompute(keys: Keys, f: Findings) -> None:
 
 def _kernels(keys: Keys, f: Findings) -> None:
     flash = keys.some("--use-flash-attn", "--use-flash-attn-v1", "--use-flash-attn-v2", "--use-flash-attn-triton")
-    local = keys.choice(("--transformer-impl",), IMPLEMENTATIONS, "transformer_engine")
+    before = keys.has(*OLDER)  # Transformer Engine: attention was fused only where it was asked for
+    local = keys.choice(("--transformer-impl",), IMPLEMENTATIONS, "local" if before else "transformer_engine")
     if keys.choice(("--attention-backend",), BACKENDS, "unfused" if local and not flash else "auto"):
         f.set("attention_kernel", "unfused")
     place = ("--cp-comm-type",)
@@ -231,11 +240,26 @@ def _dispatch(keys: Keys, f: Findings) -> None:
                 f.fields.pop(name, None)
         return
     if kind == "allgather":
-        keys.wrong(("--moe-token-dispatcher-type",), "'allgather' is not understood; only alltoall and flex")
+        keys.wrong(("--moe-token-dispatcher-type",), "'allgather' is not understood: tokens that all devices gather are "
+                   "not modelled; only alltoall and flex")  # fmt: skip
     elif kind is not None and kind not in ("alltoall", "alltoall_seq", "flex"):
         keys.wrong(("--moe-token-dispatcher-type",), f"{shown(kind)} is not understood; only alltoall and flex")
     elif kind is None and not keys.has("--deepspeed"):
         f.note("tokens are sent to their experts all to all; Megatron-LM's default gathers all of them on every device")
+
+
+def instances(keys: Keys, f: Findings) -> None:
+    """Set how many replicas share the optimizer's states, where there are several instances of it."""
+    place = ("--num-distributed-optimizer-instances",)
+    number = keys.number(*place, default=1) or 1
+    if number == 1 or "dp_shard" in f.given:
+        return
+    replicas = f.count("gpus", 0) / (f.count("tp") * f.count("pp"))
+    if "gpus" not in f.fields or replicas % number:
+        message = "is not understood; leave it out, and give --set dp_shard=N for the devices of an instance"
+        keys.wrong(place, message)
+        return
+    f.set("dp_shard", replicas / number, place)
 
 
 def devices(f: Findings, launch: Launch) -> None:

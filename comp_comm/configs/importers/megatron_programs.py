@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from comp_comm.configs.importers.imported import Findings, Keys, shown
-from comp_comm.configs.importers.shell_scope import names_in
+from comp_comm.configs.importers.shell_scope import names_in, readable
 
 DECODER, ENCODER, BOTH = "decoder", "encoder", "encoder-decoder"
 EXAMPLES = "pretrain_gpt.py, pretrain_bert.py, pretrain_t5.py, and those of decoders such as pretrain_llama.py"
@@ -54,31 +54,46 @@ def made_by(program: str) -> Made:
         return Made(ENCODER)
     if re.search(DECODERS, stem):
         return Made(DECODER)
-    return Made("", "?")
+    folders = program.lower().rsplit("/", 1)[0]
+    return Made("", next((what for pattern, what in OTHERS[:4] if re.search(pattern, folders)), "?"))
+
+
+def refused(keys: Keys, program: str) -> None:
+    """Refuse a program, or layers of a ``--spec``, that make what is not modelled: whatever the arguments say.
+
+    Raises ``ConfigError``.
+    """
+    f, made = keys.findings, made_by(program)
+    if made.refused == "?":
+        f.missing(f"what the program {shown(readable(program))} makes is not known; known are {EXAMPLES}")
+    elif made.refused:
+        f.missing(f"the program {shown(readable(program))} makes {made.refused}, which is not modelled")
+    f.problems.raise_if_any()
 
 
 def architecture(keys: Keys, f: Findings, program: str) -> str:
     """Return the kind of transformer that a program and ``--spec`` make; a problem where it is not modelled."""
     made = made_by(program)
     spec = keys.take("--spec")
-    if made.refused == "?":
-        message = f"what the program {shown(program)} makes is not known; known are {EXAMPLES}"
-        f.missing(message)
-    elif made.refused:
-        f.missing(f"the program {shown(program)} makes {made.refused}, which is not modelled")
     text = " ".join(map(str, spec)) if isinstance(spec, list) else str(spec or "local")
     if re.search(r"mamba|hybrid|heterogeneous|gated_delta|linear|experimental", text):
         keys.wrong(("--spec",), f"{shown(text)} makes layers of another kind, which are not modelled")
     elif not SPECS_OF_DECODERS.search(text):
         keys.wrong(("--spec",), f"what {shown(text)} makes is not known; only the layers of megatron.core.models.gpt")
-    if made.assumed and (keys.has("--decoder-num-layers") or keys.has("--decoder-seq-length")):
-        return BOTH
-    bert = made.assumed and str(keys.mapping.get("--tokenizer-type", "")).startswith("BertWordPiece")
-    if bert and keys.has("--encoder-seq-length", "--encoder-num-layers") and keys.has("--vocab-extra-ids"):
-        return BOTH
-    if bert:
-        f.note("the file names no program: its arguments are taken as those of pretrain_bert.py")
-        return ENCODER
-    if made.assumed:
-        f.note("the file names no program: its arguments are taken as those of pretrain_gpt.py, a decoder")
-    return made.architecture or DECODER
+    if not made.assumed:
+        return made.architecture or DECODER
+    kind, program = _assumed(keys)
+    if program != "pretrain_t5.py":
+        f.note(f"the file names no program: its arguments are taken as those of {program}")
+    return kind
+
+
+def _assumed(keys: Keys) -> tuple[str, str]:
+    """Return what arguments make that name no program: what only an encoder-decoder has, or the data of BERT."""
+    named = " ".join(str(keys.mapping.get(flag, "")) for flag in ("--data-path", "--vocab-file", "--load", "--save"))
+    words = str(keys.mapping.get("--tokenizer-type", "")).startswith("BertWordPiece")
+    if keys.has("--decoder-num-layers", "--decoder-seq-length") or (words and keys.has("--vocab-extra-ids")):
+        return BOTH, "pretrain_t5.py"
+    if words or "bert" in named.lower():
+        return ENCODER, "pretrain_bert.py"
+    return DECODER, "pretrain_gpt.py, a decoder"

@@ -62,6 +62,8 @@ def import_text(text: str, file: str, given: Given = NOTHING, model: str = "") -
     if document is not None:
         own = native.kind_of(document.data)
         kind = best(document.data)
+        if document.duplicates and (kind is None or kind.read is not MAPPINGS[1].read):
+            raise ConfigError(Problem(f"duplicate key {each}", file=file) for each in document.duplicates)
         if own is not None and (kind is None or kind.fits(document.data) < 2):
             return native.import_native(document, own, given)
         if kind is not None:
@@ -93,7 +95,7 @@ def _mapping(text: str, file: str) -> tuple[Document | None, ConfigError | None]
         try:
             return torchtitan.read_toml(text, file), None
         except ConfigError as error:
-            if not megatron.is_megatron(text):
+            if file.endswith(".toml") or (torchtitan.has_sections(text) and not megatron.is_megatron(text)):
                 return None, error
     try:
         document = read_mapping(text, file)
@@ -107,7 +109,7 @@ def read_mapping(text: str, file: str) -> Document:
     """Return a YAML or JSON text as data; JSON is YAML, but for tabs between its values."""
     is_json = text.lstrip().startswith("{")
     try:
-        return strict_yaml.load(text.replace("\t", " ") if is_json else text, file)
+        return strict_yaml.load(text.replace("\t", " ") if is_json else text, file, foreign=True)
     except ConfigError as error:
         if is_json or file.endswith((".yaml", ".yml")):
             raise

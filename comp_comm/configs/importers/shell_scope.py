@@ -149,6 +149,20 @@ def names_in(text: str) -> list[str]:
     return [_shown(name.removeprefix(HOLDS_FLAGS)) for name in MARK.findall(text)]
 
 
+def readable(text: str) -> str:
+    """Return a text for a message: a variable without a value by its name.
+
+    >>> readable(unset("$(pwd)") + "/x/" + unset("A"))
+    '$(pwd)/x/$A'
+    """
+
+    def name(match: re.Match[str]) -> str:
+        inner = _shown(match[1].removeprefix(HOLDS_FLAGS))
+        return inner if inner.startswith(("$", "`")) else f"${inner}"
+
+    return MARK.sub(name, text)
+
+
 def is_unset(text: str) -> bool:
     """Return whether something in a text has no value."""
     return UNSET in text

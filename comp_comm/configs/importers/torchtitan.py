@@ -82,6 +82,11 @@ def is_toml(text: str) -> bool:
     return bool(SECTION.match(first) or re.match(r"[A-Za-z0-9_\-.]+\s*=\s*[\"'\[{0-9tf]", first))
 
 
+def has_sections(text: str) -> bool:
+    """Return whether a text has lines that begin a section of TOML: [training]."""
+    return any(SECTION.match(line) for line in text.split("\n"))
+
+
 def fits(data: dict[str, Any]) -> int:
     """Return how well a mapping fits torchtitan's configuration; 0 where it does not."""
     if not isinstance(data.get("training"), dict):
