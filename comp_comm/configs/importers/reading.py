@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from comp_comm.configs import strict_yaml
-from comp_comm.configs.importers import deepspeed, hugging_face, megatron, native, nemo, torchtitan
+from comp_comm.configs.importers import deepspeed, hugging_face, megatron, native, nemo, toml_text, torchtitan
 from comp_comm.configs.importers.imported import NOTHING, Given, Imported
 from comp_comm.configs.importers.named import named
 from comp_comm.configs.strict_yaml import Document
@@ -91,11 +91,11 @@ def best(data: dict[str, Any]) -> Kind | None:
 
 def _mapping(text: str, file: str) -> tuple[Document | None, ConfigError | None]:
     """Return a text as a mapping, or what is wrong with it as one."""
-    if torchtitan.is_toml(text):
+    if toml_text.is_toml(text):
         try:
-            return torchtitan.read_toml(text, file), None
+            return toml_text.read_toml(text, file), None
         except ConfigError as error:
-            if file.endswith(".toml") or (torchtitan.has_sections(text) and not megatron.is_megatron(text)):
+            if file.endswith(".toml") or (toml_text.has_sections(text) and not megatron.is_megatron(text)):
                 return None, error
     try:
         document = read_mapping(text, file)
