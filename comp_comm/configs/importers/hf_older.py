@@ -85,14 +85,18 @@ def dbrx(keys: Keys, f: Findings) -> None:
     experts.set("top_k", "moe_top_k", default=1)
     experts.set("ffn_hidden", "ffn_hidden_size", default=3584)
     experts.set("moe_ffn_hidden", "ffn_hidden_size", default=3584)
+    experts.only("hidden_size", f.fields.get("hidden"))
     _finish_nested(attention, experts)
 
 
 def _finish_nested(*nested: Keys) -> None:
-    from comp_comm.configs.importers.hf_ignored import DROPOUTS, IGNORED
+    from comp_comm.configs.importers.hf_ignored import DROPOUTS, IGNORED, OFF, is_token
 
     for each in nested:
         each.ignore((*IGNORED, *DROPOUTS, "name"))
+        each.ignore(tuple(filter(is_token, each.mapping)))
+        for name in OFF:
+            each.only(name, False, {}, None)
         each.finish()
 
 
@@ -211,7 +215,7 @@ def t5(keys: Keys, f: Findings) -> None:
     kind = str(keys.take("feed_forward_proj", default="relu"))
     f.set("gated", kind.startswith("gated"))
     f.fields.pop("max_positions", None)
-    keys.ignore(("is_gated_act", "is_encoder_decoder"))
+    keys.ignore(("is_gated_act", "is_encoder_decoder", "scale_decoder_outputs"))
 
 
 def vit(keys: Keys, f: Findings) -> None:

@@ -30,7 +30,8 @@ def biases(keys: Keys, f: Findings) -> None:
 
 def qkv_bias(keys: Keys, f: Findings) -> None:
     """Set the bias of Q, K and V from ``attention_bias`` (or ``use_qkv_bias``); nothing else has one."""
-    f.set("bias", "qkv" if keys.truth("attention_bias", "use_qkv_bias", "qkv_bias") else "off")
+    usual = f.fields.get("bias") == "qkv"
+    f.set("bias", "qkv" if keys.truth("attention_bias", "use_qkv_bias", "qkv_bias", default=usual) else "off")
 
 
 def all_biases(keys: Keys, f: Findings) -> None:
@@ -43,7 +44,8 @@ def window(keys: Keys, f: Findings) -> None:
     """Set sliding-window attention, and which layers attend to everything."""
     size = keys.take("sliding_window", "sliding_window_size", "window_size")
     used = keys.truth("use_sliding_window", default=True)
-    types, every, first = (keys.take(name) for name in ("layer_types", "sliding_window_pattern", "max_window_layers"))
+    types, first = keys.take("layer_types"), keys.take("max_window_layers")
+    every = keys.take("sliding_window_pattern", "_sliding_window_pattern")
     layers = f.count("layers", 0)
     if types is not None:
         full = _full_layers(keys, types, layers)

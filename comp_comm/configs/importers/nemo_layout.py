@@ -52,6 +52,7 @@ def _recompute(keys: Keys, f: Findings) -> None:
     method, count = keys.take("activations_checkpoint_method"), keys.take("activations_checkpoint_num_layers")
     keys.off(("num_micro_batches_with_partial_activation_checkpoints", "activations_checkpoint_layers_per_pipeline"))
     if is_off(kind) or (kind == "full" and method == "block" and is_off(count) and count is not None):
+        f.set("recompute", "none")
         return
     f.set("recompute", kind, keys.place("activations_checkpoint_granularity"))
     if kind == "full" and method == "block" and not is_off(count):
