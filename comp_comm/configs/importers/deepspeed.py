@@ -75,13 +75,13 @@ def import_deepspeed(document: Document, given: Given = NOTHING) -> Imported:
     keys = Keys(f, document.data)
     for name, key in (("global_batch", "train_batch_size"), ("micro_batch", "train_micro_batch_size_per_gpu"),
                       ("accumulation", "gradient_accumulation_steps")):  # fmt: skip
-        _number(keys, f, name, key)
+        number_of(keys, f, name, key)
     if {"global_batch", "micro_batch"} <= set(f.fields):
         f.fields.pop("accumulation", None)  # follows from the others
-    _zero(keys, f)
-    _formats(keys, f)
+    zero_of(keys, f)
+    formats_of(keys, f)
     _recompute(keys, f)
-    _optimizer(keys, f)
+    optimizer_of(keys, f)
     for name in OFF:
         _off(keys, name)
     parallel = keys.mapping_of("tensor_parallel")
@@ -104,7 +104,8 @@ def import_deepspeed(document: Document, given: Given = NOTHING) -> Imported:
     return Imported(KIND, name, name, f"{document.file} ({KIND})", f.fields, tuple(f.notes), needs_model=True)
 
 
-def _number(keys: Keys, f: Findings, name: str, key: str) -> None:
+def number_of(keys: Keys, f: Findings, name: str, key: str) -> None:
+    """Set a field from a number, which may be left to whoever starts training (``auto``)."""
     if keys.mapping.get(key) == AUTO:
         keys.take(key)
         f.note(f"{key} is 'auto', filled in when training starts: {name} is left out")
@@ -112,14 +113,15 @@ def _number(keys: Keys, f: Findings, name: str, key: str) -> None:
     keys.set(name, key)
 
 
-def _zero(keys: Keys, f: Findings) -> None:
+def zero_of(keys: Keys, f: Findings) -> None:
+    """Set the stage of ZeRO, its buckets, and what it keeps in host memory."""
     zero = keys.mapping_of("zero_optimization")
     if zero is None:
         f.set("zero", 0)
         return
     zero.set("zero", "stage", default=0)
     stage = f.fields.get("zero", 0)
-    _number(zero, f, "bucket", "reduce_bucket_size")
+    number_of(zero, f, "bucket", "reduce_bucket_size")
     zero.ignore(("allgather_bucket_size", "cpu_offload_use_pin_memory"))
     if stage in (1, 2) and not zero.truth("reduce_scatter", default=True):
         f.note("gradients that are all-reduced instead of reduce-scattered are counted as the latter")
@@ -156,7 +158,7 @@ def _device(zero: Keys, name: str) -> Any:
     return device
 
 
-def _formats(keys: Keys, f: Findings) -> None:
+def formats_of(keys: Keys, f: Findings) -> None:
     """Set the number formats: compute's, that gradients are reduced in, and that they are added up in."""
     kinds = {}
     for names, word in ((("bf16", "bfloat16"), "bf16"), (("fp16",), "fp16")):
@@ -199,7 +201,7 @@ def _recompute(keys: Keys, f: Findings) -> None:
     f.note("activation_checkpointing says how, not whether: recompute is the study's")
 
 
-def _optimizer(keys: Keys, f: Findings) -> None:
+def optimizer_of(keys: Keys, f: Findings) -> None:
     """Take an optimizer that is Adam; what another one keeps and sends is not modelled."""
     inner = keys.mapping_of("optimizer")
     if inner is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from comp_comm.configs.importers import hf_older as older
 from comp_comm.configs.importers import hf_parts as parts
+from comp_comm.configs.importers.hf_mpt import mpt
 from comp_comm.configs.importers.imported import Findings, Keys
 
 Part = Callable[[Keys, Findings], None]
@@ -77,7 +78,7 @@ FAMILIES: dict[str, Family] = {
     "opt": Family(_GPT, (parts.all_biases, older.opt), {"max_position_embeddings": 2048}, tied=True),
     "bloom": Family({**_GPT, "position": "none"}, (older.bloom,), {"seq_length": 2048}, tied=True),
     "falcon": Family(_GPT, (older.falcon,), {"max_position_embeddings": 2048}, tied=True),
-    "mpt": Family(_GPT, (older.mpt,), tied=True),
+    "mpt": Family(_GPT, (mpt,), tied=True),
     "bert": Family({**_GPT, "architecture": "encoder"}, (older.bert,), tied=True),
     "megatron-bert": Family({**_GPT, "architecture": "encoder"}, (older.bert,),
                             {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,

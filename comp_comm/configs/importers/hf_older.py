@@ -86,10 +86,11 @@ def dbrx(keys: Keys, f: Findings) -> None:
     experts.set("ffn_hidden", "ffn_hidden_size", default=3584)
     experts.set("moe_ffn_hidden", "ffn_hidden_size", default=3584)
     experts.only("hidden_size", f.fields.get("hidden"))
-    _finish_nested(attention, experts)
+    finish_nested(attention, experts)
 
 
-def _finish_nested(*nested: Keys) -> None:
+def finish_nested(*nested: Keys) -> None:
+    """Finish mappings within a config.json, which have what the outer one has of no meaning, too."""
     from comp_comm.configs.importers.hf_ignored import DROPOUTS, IGNORED, OFF, is_token
 
     for each in nested:
@@ -165,35 +166,6 @@ def falcon(keys: Keys, f: Findings) -> None:
     f.set("parallel_blocks", parallel or later)
     f.set("norms", norms if later or parallel else 2, keys.place("num_ln_in_parallel_attn"))
     f.fields.pop("max_positions", None)
-
-
-def mpt(keys: Keys, f: Findings) -> None:
-    """Set MPT's attention and norms; without biases its norms have none either."""
-    ratio = keys.number("expansion_ratio", default=4) or 0
-    f.set("ffn_hidden", ratio * f.count("hidden", 0), keys.place("expansion_ratio"))
-    none = keys.truth("no_bias")
-    f.set("bias", not none)
-    norm = str(keys.take("norm_type", default="low_precision_layernorm"))
-    kinds = {"layernorm": "layernorm_no_bias" if none else "layernorm", "rmsnorm": "rmsnorm"}
-    kind = kinds.get(norm.removeprefix("low_precision_"))
-    if kind is None:
-        keys.wrong(("norm_type",), f"{shown(norm)} is not understood; only layernorm and rmsnorm")
-    else:
-        f.set("norm", kind)
-    attention = keys.mapping_of("attn_config") or Keys(f, {})
-    learned = keys.truth("learned_pos_emb", default=True)
-    if attention.truth("alibi") or attention.truth("rope") or not learned:
-        f.set("position", "rope" if attention.mapping.get("rope") else "none")
-        f.fields.pop("max_positions", None)
-    if attention.take("attn_type") == "multiquery_attention":
-        f.set("kv_heads", 1)
-    attention.set("kv_heads", "kv_n_heads")
-    attention.only("qk_ln", False)
-    attention.only("prefix_lm", False)
-    attention.only("sliding_window_size", -1)
-    attention.ignore(("attn_impl", "attn_uses_sequence_id", "qk_gn", "attn_type", "softmax_scale"))
-    keys.ignore(("ffn_config", "init_config", "embedding_fraction", "fc_type"))
-    _finish_nested(attention)
 
 
 def bert(keys: Keys, f: Findings) -> None:

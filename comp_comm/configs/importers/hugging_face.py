@@ -80,6 +80,20 @@ def import_config(document: Document, given: Given = NOTHING) -> Imported:
     return Imported(KIND, name, name, f"{document.file} ({KIND})", f.fields, tuple(f.notes))
 
 
+def read_model(f: Findings, data: dict[str, Any], path: Path, kind: str) -> Keys:
+    """Set the fields of a model that another tool describes as a config.json of a kind does; return its keys.
+
+    Whoever calls takes the keys that only that tool has, and finishes.
+    """
+    family = FAMILIES[kind]
+    keys = Keys(f, {**family.defaults, **data}, path)
+    notes = list(f.notes)
+    _read(keys, f, family, set())
+    f.notes[:] = [note for note in f.notes if note in notes or not note.startswith("seq_len")]
+    keys.ignore((*IGNORED, *filter(is_token, data)))
+    return keys
+
+
 def _text_model(f: Findings, data: dict[str, Any]) -> tuple[dict[str, Any], Path]:
     """Return what describes the text model: a nested ``text_config``, where there is one, with its place."""
     key = next((name for name in ("text_config", "language_config", "llm_config") if data.get(name)), None)

@@ -56,6 +56,8 @@ class Findings:
 
     def __post_init__(self) -> None:
         self.fields |= self.given
+        for key in self.document.duplicates:
+            self.note(f"{key} is there twice: the last counts")
 
     def count(self, name: str, otherwise: int = 1) -> int:
         """Return a field found so far as a whole number; ``otherwise`` where there is none."""

@@ -70,9 +70,8 @@ def import_mapping(document: Document, given: Given = NOTHING) -> Imported:
     path: Path = () if place is None else (place,)
     flags = {_flag(str(key)): _yaml_value(value) for key, value in inner.items()}
     lines: dict[Path, int] = {(_flag(str(key)),): line for key in inner if (line := document.lines.get((*path, str(key))))}
-    f = Findings(Document({flag: value for flag, value in flags.items() if value is not None}, document.file, lines), given)
-    for key in document.duplicates:
-        f.note(f"{key} is there twice: the last counts")
+    kept = {flag: value for flag, value in flags.items() if value is not None}
+    f = Findings(Document(kept, document.file, lines, document.duplicates), given)
     if str(data.get("MODE", "pretraining")) not in ("pretraining", "training"):
         f.wrong((), f"MODE is {shown(data['MODE'])}: another mode than pretraining is not modelled")
     return _import(f, Launch([], "", []))
@@ -99,12 +98,12 @@ def _import(f: Findings, launch: Launch, loose: Sequence[str] = ()) -> Imported:
     f.problems.raise_if_any()  # what is not modelled is the reason; details of it are not understood, either
     _script(f, launch, loose)
     _unresolved(keys, launch)
-    _one_value(keys)
+    without_lists(keys)
     megatron_model.read(keys, f, launch.program)
     megatron_layout.read(keys, f, launch.files)
     megatron_layout.devices(f, launch)
     megatron_layout.instances(keys, f)
-    _leave_out(keys, f)
+    leave_out(keys, f)
     keys.finish()
     f.problems.raise_if_any()
     name = PurePath(file).stem
@@ -234,7 +233,7 @@ def _unresolved(keys: Keys, launch: Launch) -> None:
         keys.mapping = {name: kept for name, kept in keys.mapping.items() if name != flag}
 
 
-def _one_value(keys: Keys) -> None:
+def without_lists(keys: Keys) -> None:
     """Name arguments with several values that take one."""
     for flag, value in list(keys.mapping.items()):
         if isinstance(value, (list, dict)) and flag not in LISTS and not _is_ignored(flag):
@@ -248,7 +247,8 @@ def _is_ignored(flag: str) -> bool:
     return name in IGNORED or name in NOTED or name.startswith(IGNORED_BEGINNINGS)
 
 
-def _leave_out(keys: Keys, f: Findings) -> None:
+def leave_out(keys: Keys, f: Findings) -> None:
+    """Take arguments that change nothing of a step; those that change it by little are noted."""
     left = [flag for flag in keys.mapping if _is_ignored(flag) and flag not in keys.used]
     noted = [flag for flag in left if flag.removeprefix("--") in NOTED and not is_off(keys.mapping[flag])]
     if noted:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from comp_comm.configs import strict_yaml
-from comp_comm.configs.importers import deepspeed, hugging_face, megatron, native, nemo, toml_text, torchtitan
+from comp_comm.configs.importers import (
+    deepspeed, gpt_neox, hugging_face, llm_foundry, megatron, nanotron, native, nemo, primus, toml_text, torchtitan,
+)  # fmt: skip
 from comp_comm.configs.importers.imported import NOTHING, Given, Imported
 from comp_comm.configs.importers.named import named
 from comp_comm.configs.strict_yaml import Document
@@ -15,19 +17,25 @@ from comp_comm.errors import ConfigError, Problem
 
 
 class Kind(NamedTuple):
-    """A kind of mapping: its name, what tells it, and what imports it."""
+    """A kind of mapping: its name, what tells it, and what imports it; whether of two equal keys the last counts."""
 
     name: str
     fits: Callable[[dict[str, Any]], int]
     read: Callable[[Document, Given, str], Imported]
+    last_counts: bool = False
 
 
 MAPPINGS = (
     Kind(hugging_face.KIND, hugging_face.fits, lambda document, given, _: hugging_face.import_config(document, given)),
     Kind(f"{megatron.KIND} (a launch script, a list or a mapping)", megatron.fits,
-         lambda document, given, _: megatron.import_mapping(document, given)),
+         lambda document, given, _: megatron.import_mapping(document, given), last_counts=True),
     Kind(nemo.KIND, nemo.fits, lambda document, given, _: nemo.import_nemo(document, given)),
     Kind(torchtitan.KIND, torchtitan.fits, torchtitan.import_torchtitan),
+    Kind(nanotron.KIND, nanotron.fits, lambda document, given, _: nanotron.import_nanotron(document, given),
+         last_counts=True),
+    Kind(llm_foundry.KIND, llm_foundry.fits, llm_foundry.import_foundry),
+    Kind(gpt_neox.KIND, gpt_neox.fits, lambda document, given, _: gpt_neox.import_neox(document, given)),
+    Kind(primus.KIND, primus.fits, primus.import_primus),
     Kind(deepspeed.KIND, deepspeed.fits, lambda document, given, _: deepspeed.import_deepspeed(document, given)),
 )  # fmt: skip
 KINDS = (*(kind.name for kind in MAPPINGS), "a study", "a model")
@@ -62,7 +70,7 @@ def import_text(text: str, file: str, given: Given = NOTHING, model: str = "") -
     if document is not None:
         own = native.kind_of(document.data)
         kind = best(document.data)
-        if document.duplicates and (kind is None or kind.read is not MAPPINGS[1].read):
+        if document.duplicates and (kind is None or not kind.last_counts):
             raise ConfigError(Problem(f"duplicate key {each}", file=file) for each in document.duplicates)
         if own is not None and (kind is None or kind.fits(document.data) < 2):
             return native.import_native(document, own, given)
