@@ -20,6 +20,7 @@ from comp_comm.fields import Value
 
 KIND = "Primus YAML"
 ENVIRONMENT = re.compile(r"\$\{(\w+):([^{}]*)\}")
+OWN_NAMES = ("PRIMUS_TEAM", "PRIMUS_USER", "PRIMUS_EXP_NAME", "PRIMUS_WORKSPACE")
 FRAMEWORKS = ("megatron", "torchtitan")
 # What Primus calls a model that the catalogue calls otherwise.
 MODELS = {
@@ -33,6 +34,11 @@ OTHERS = (
      "layers of one"), (r"gdn|kda|qwen3_5|qwen3_next|kimi_k3", "linear attention"),
     (r"deepseek_v4|glm5", "sparse attention"),
 )  # fmt: skip
+# Switches of the model: the field, and what it is where they are on, and off.
+FEATURES = {
+    "swiglu": ("gated", "on", "off"), "qk_layernorm": ("qk_norm", "on", "off"), "add_qkv_bias": ("bias", "qkv", "off"),
+    "untie_embeddings_and_output_weights": ("tied", "off", "on"), "add_bias_linear": ("bias", "on", "off"),
+}  # fmt: skip
 # What Primus's trainer has unless it is overridden: in bf16, with the distributed optimizer.
 TRAINER = {
     "--bf16": True, "--use-distributed-optimizer": True, "--sequence-parallel": True, "--micro-batch-size": 2,
@@ -93,9 +99,13 @@ def _resolved(value: Any, f: Findings) -> Any:
         return {key: _resolved(inner, f) for key, inner in value.items()}
     if not isinstance(value, str) or not ENVIRONMENT.search(value):
         return value
-    names = [match[0] for match in ENVIRONMENT.findall(value)]
-    if not any(name.startswith(("PRIMUS_TEAM", "PRIMUS_USER", "PRIMUS_EXP", "PRIMUS_WORKSPACE")) for name in names):
-        f.note(f"not set, and taken as their defaults: {', '.join(f'${name}' for name in names)}")
+    taken = [match[0] for match in ENVIRONMENT.findall(value)]
+    begins = "not set, and taken as in the file: "
+    before = next((note for note in f.notes if note.startswith(begins)), "")
+    f.notes[:] = [note for note in f.notes if note != before]
+    names = [*before.removeprefix(begins).split(", "), *(f"${name}" for name in taken if name not in OWN_NAMES)]
+    if any(names):
+        f.notes.insert(0, begins + ", ".join(dict.fromkeys(filter(None, names))))
     match = ENVIRONMENT.fullmatch(value)
     return resolve_scalar(match[2]) if match else ENVIRONMENT.sub(lambda part: part[2], value)
 
@@ -143,7 +153,7 @@ def _flags(mapping: dict[str, Any]) -> dict[str, Any]:
         if opposite is not None:
             if value is False:
                 flags[opposite] = True
-        elif key not in IGNORED and key not in NOTED and not key.startswith(IGNORED_BEGINNINGS):
+        elif key not in IGNORED and key not in NOTED and key not in FEATURES and not key.startswith(IGNORED_BEGINNINGS):
             flag = "--" + key.replace("_", "-")
             flags[flag] = bool(value) if flag in megatron_layout.SWITCHES and value in (0, 1) else value
     return {flag: value for flag, value in flags.items() if value is not None and value is not False}
@@ -166,6 +176,7 @@ def _read(keys: Keys, f: Findings, mapping: dict[str, Any], model: str, path: Pa
     if keys.truth("--use-sink-attention") and "attention_sinks" not in base:
         f.set("attention_sinks", True)
     keys.ignore(("--sink-sliding-window", "--sink-window-even-layers-only", "--stage", "--trainer-class"))
+    _features(f, mapping, base, path)
     megatron.without_lists(keys)
     keys.set("seq_len", "--seq-length")
     _shape(keys, f, given)
@@ -208,6 +219,22 @@ def _shape(keys: Keys, f: Findings, given: set[str]) -> None:
         for name in ("dense_layers", "moe_every"):
             f.fields.pop(name, None)
         expert_layers(f, which, ("--moe-layer-freq",))
+
+
+def _features(f: Findings, mapping: dict[str, Any], base: dict[str, Value], path: Path) -> None:
+    """Set features of the model that are switched on or off; null takes a dimension back to none."""
+    for key, (name, on, off) in FEATURES.items():
+        if isinstance(mapping.get(key), bool):
+            f.set(name, on if mapping[key] else off, (*path, key))
+    if mapping.get("group_query_attention") is False:
+        f.fields.pop("kv_heads", None)
+        f.set("kv_heads", f.count("heads", 1))
+    for key, name in (("mtp_num_layers", "mtp_layers"), ("num_experts", "experts")):
+        if key in mapping and mapping[key] is None and name in base:
+            f.set(name, 0, (*path, key))
+    if mapping.get("multi_latent_attention") is False and "kv_lora_rank" in base:
+        message = "the catalogue's model has latent attention: another attention on it is not modelled; give --model NAME"
+        f.wrong((*path, "multi_latent_attention"), message)
 
 
 def _dimensions(model: str) -> dict[str, Value]:
