@@ -65,7 +65,7 @@ class MissingExtraError(CompcommError):
 class Problems:
     """Collects problems so that all of them are shown at once, up to so many that nobody reads on."""
 
-    found: list[Problem] = field(default_factory=list)
+    noted: list[Problem] = field(default_factory=list)
     seen: set[Problem] = field(default_factory=set)
 
     def add(self, problem: Problem) -> None:
@@ -73,18 +73,18 @@ class Problems:
         if problem in self.seen:
             return
         self.seen.add(problem)
-        self.found.append(problem)
-        if len(self.found) >= MOST_PROBLEMS:
+        self.noted.append(problem)
+        if len(self.noted) >= MOST_PROBLEMS:
             more = Problem(f"and more: the first {MOST_PROBLEMS} problems are shown", file=problem.file)
             raise ConfigError([*self._sorted(), more])
 
     def raise_if_any(self) -> None:
         """Raise ``ConfigError`` with everything found so far, in the order of the lines."""
-        if self.found:
+        if self.noted:
             raise ConfigError(self._sorted())
 
     def _sorted(self) -> list[Problem]:
-        return sorted(self.found, key=lambda problem: (problem.file, problem.line or 0))
+        return sorted(self.noted, key=lambda problem: (problem.file, problem.line or 0))
 
 
 def nearest(name: str, allowed: Collection[str]) -> str:

@@ -33,18 +33,19 @@ from comp_comm.report import output
 def command(file: str, hardware: str | None, model: str | None, overrides: tuple[str, ...], path: str | None) -> int:
     """Make a study of a file you hold.
 
-    FILE is a Hugging Face config.json, a Megatron-LM launch script or its arguments, a NeMo YAML, a torchtitan TOML or
-    a DeepSpeed JSON, told by what it holds; - is standard input. What is not understood is named, all of it, and
-    nothing is written; what is approximated is said, and is a comment of the study.
+    FILE is a Hugging Face config.json, a launch script of Megatron-LM or its arguments, a DeepSpeed JSON, a torchtitan
+    TOML, or a YAML of NeMo, nanotron, LLM Foundry, GPT-NeoX or Primus, told by what it holds; - is standard input. A
+    launch script is read, never run. What is not understood is named, all of it, and nothing is written; what is
+    approximated is said, and is a comment of the study.
     """
     catalogue.FILES_READ.clear()
     output.check_writable(path)
     given = _given(overrides)
     content, shown = catalogue.content("model", file if file == catalogue.STDIN else _as_path(file))
-    found = import_text(text_of(content, shown), shown, given, model or "")
-    found = _completed(found, given, hardware, model)
-    options.note(found.notes)
-    text = study_text(found)
+    imported = import_text(text_of(content, shown), shown, given, model or "")
+    imported = _completed(imported, given, hardware, model)
+    options.note(imported.notes)
+    text = study_text(imported)
 
     def write(out: IO[str]) -> None:
         out.write(text)
@@ -58,7 +59,7 @@ def _as_path(file: str) -> str:
 
 
 def _given(overrides: tuple[str, ...]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+    given: dict[str, Value] = {}
     for text in overrides:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
@@ -67,21 +68,21 @@ def _given(overrides: tuple[str, ...]) -> dict[str, Value]:
         if name not in FIELDS:
             raise ConfigError(f"--set {text}: unknown key '{name}'{nearest(name, FIELDS)} ({one_of(list(FIELDS))})")
         with options.naming(f"--set {name}"):
-            found[name] = FIELDS[name].parse(load_value(value, f"--set {name}", name).data[name])
-    return found
+            given[name] = FIELDS[name].parse(load_value(value, f"--set {name}", name).data[name])
+    return given
 
 
-def _completed(found: Imported, given: dict[str, Value], hardware: str | None, model: str | None) -> Imported:
+def _completed(imported: Imported, given: dict[str, Value], hardware: str | None, model: str | None) -> Imported:
     """Return an import with what the user gives beside it; what it then says is checked."""
-    if model is not None and "hidden" in found.fields:
-        raise ConfigError(f"--model {model}: {found.source} describes a model of its own; leave it out")
-    fields = {**found.fields, **given}
-    found = replace(found, fields=fields, hardware=hardware or found.hardware, model=model or found.model)
-    if found.hardware:
-        load_profile(found.hardware)
-    if found.model:
-        load_model(found.model)
-    if found.model or not found.needs_model:
-        described = model_of(found)
-        replace(described, name=found.source).transformer()
-    return found
+    if model is not None and "hidden" in imported.fields:
+        raise ConfigError(f"--model {model}: {imported.source} describes a model of its own; leave it out")
+    fields = {**imported.fields, **given}
+    imported = replace(imported, fields=fields, hardware=hardware or imported.hardware, model=model or imported.model)
+    if imported.hardware:
+        load_profile(imported.hardware)
+    if imported.model:
+        load_model(imported.model)
+    if imported.model or not imported.needs_model:
+        described = model_of(imported)
+        replace(described, name=imported.source).transformer()
+    return imported

@@ -78,7 +78,8 @@ def content(kind: str, reference: str, beside: str = "") -> tuple[bytes, str]:
         return sys.stdin.buffer.read(strict_yaml.MAX_BYTES + 1), "standard input"
     path = locate(kind, reference, beside)
     try:
-        found = path.read_bytes()
+        with path.open("rb") as file:
+            found = file.read(strict_yaml.MAX_BYTES + 1)  # so much is more than a file may hold: no more is read of it
     except OSError as error:
         raise ConfigError([Problem(f"cannot be read: {error.strerror}", file=str(path))]) from None
     FILES_READ.add(path.resolve())

@@ -26,7 +26,7 @@ _NULL = re.compile(r"(?:~|null|Null|NULL|)$")
 _TRUE = re.compile(r"(?:true|True|TRUE)$")
 _FALSE = re.compile(r"(?:false|False|FALSE)$")
 _INT = re.compile(r"[-+]?[0-9]{1,4000}$")
-_RADIX = re.compile(r"0(?:o[0-7]+|x[0-9a-fA-F]+)$")
+_RADIX = re.compile(r"0(?:o[0-7]{1,24}|x[0-9a-fA-F]{1,18})$")  # of more digits it is a text: no number here is so large
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$")
 _SPECIAL = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$")
 
@@ -198,17 +198,17 @@ class _Builder:
     def _take_key(self, event: Any) -> None:
         mapping, path, _ = self._stack[-1]
         key, line = str(event.value), event.start_mark.line + 1
-        here: Path = (*path, key)
+        place: Path = (*path, key)
         if event.implicit[0] and key == "<<" and not self.foreign:
             self._fail(event, "merge keys ('<<') are not allowed; use 'extends' in a hardware profile")
-        if key in mapping and (here in self.lines or not self.foreign):
-            first = self.lines[here]
+        if key in mapping and (place in self.lines or not self.foreign):
+            first = self.lines[place]
             where = f"lines {first} and {line}" if first != line else f"line {line}, twice"
             if not self.foreign:
-                self._fail(event, f"duplicate key '{dotted(here)}' ({where})")
-            self.duplicates.append(f"{dotted(here)} ({where})")
+                self._fail(event, f"duplicate key '{dotted(place)}' ({where})")
+            self.duplicates.append(f"{dotted(place)} ({where})")
         mapping[key] = None
-        self.lines[here] = line
+        self.lines[place] = line
         self._key[-1] = key
 
     def _open(self, event: Any) -> None:
@@ -235,10 +235,9 @@ class _Builder:
             container[key] = value
             return (*path, key or "")
         container.append(value)
-        here: Path = (*path, len(container) - 1)
-        self.lines[here] = event.start_mark.line + 1
-        return here
-
+        place: Path = (*path, len(container) - 1)
+        self.lines[place] = event.start_mark.line + 1
+        return place
 
     def _merge(self, event: Any, container: dict[str, Any], path: Path, value: Any) -> Path:
         """Take what another mapping has and this one has not."""

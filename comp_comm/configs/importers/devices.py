@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from comp_comm.configs.importers.launch import Launch
-from comp_comm.configs.importers.scheduler import Job, job_of
+from comp_comm.configs.importers.scheduler import ClusterJob, job_of
 from comp_comm.configs.importers.shell_scope import is_undecided, names_in
 
 TOTALS = ("WORLD_SIZE", "NUM_GPUS", "NGPUS", "N_GPUS", "TOTAL_GPUS")  # what scripts call the number of all devices
@@ -50,7 +50,9 @@ def devices_of(launch: Launch) -> Devices:
     processes, devices = job.processes(), job.devices()
     if any(name in SRUN for name in names) and processes is not None:
         beside = f"; the job has {devices} devices" if devices not in (None, processes) else ""
-        return Devices(processes, f"gpus {processes} is one for each process that srun starts{beside}" if beside else "")
+        return Devices(
+            processes, f"gpus {processes} is one for each process that srun starts{beside}" if beside else ""
+        )
     if devices is not None:
         return Devices(devices)
     for name in TOTALS:
@@ -65,9 +67,9 @@ def _why(words: Sequence[str]) -> str:
     return "" if marked is None else f"the number of devices depends on ${marked}, which is not set in the file"
 
 
-def _srun(words: Sequence[str]) -> Job:
+def _srun(words: Sequence[str]) -> ClusterJob:
     """Return what the flags of ``srun`` say, up to the program that it starts."""
-    job = Job()
+    job = ClusterJob()
     for place, word in enumerate(words):
         if word.rsplit("/", 1)[-1] in SRUN:
             end = next((i for i in range(place + 1, len(words)) if re.search(r"(?:^|/)(?:python\d?|torchrun|deepspeed)",
@@ -76,27 +78,27 @@ def _srun(words: Sequence[str]) -> Job:
     return job
 
 
-def _by_node(each: str, nodes: str | None, job: Job) -> Devices:
+def _by_node(each: str, nodes: str | None, job: ClusterJob) -> Devices:
     """Return the devices of so many nodes of so many: a range of nodes is what an elastic run may have."""
-    found = _total(each)
-    if found is None:
-        found = job.gpus_per_node if each in PER_MACHINE or names_in(each) else None
-    if found is None:
+    per_node = _total(each)
+    if per_node is None:
+        per_node = job.gpus_per_node if each in PER_MACHINE or names_in(each) else None
+    if per_node is None:
         what = "which the machine decides" if each in PER_MACHINE else "which is not set in the file"
         return Devices(None, f"there are '{_shown(each)}' devices a node, {what}")
     if nodes is None:
-        return Devices(found)
+        return Devices(per_node)
     ranged = re.fullmatch(r"([0-9]{1,7}):([0-9]{1,7})", nodes)
     if ranged:
         most = int(ranged[2])
         note = f"the run may have {ranged[1]} to {most} nodes: gpus is that of {most}" if ranged[1] != ranged[2] else ""
-        return Devices(found * most, note)
+        return Devices(per_node * most, note)
     count = _total(nodes)
     if count is None:
         count = job.nodes
     if count is None:
-        return Devices(None, f"there are {_shown(nodes)} nodes of {found} devices, which is not set in the file")
-    return Devices(found * count)
+        return Devices(None, f"there are {_shown(nodes)} nodes of {per_node} devices, which is not set in the file")
+    return Devices(per_node * count)
 
 
 def _shown(word: str) -> str:
@@ -112,9 +114,9 @@ def _total(text: str | None) -> int | None:
 
 def _value(words: Sequence[str], flags: Sequence[str]) -> str | None:
     """Return the value of the last of these flags."""
-    found = None
+    count = None
     for place, word in enumerate(words):
         flag, equals, value = word.partition("=")
         if flag in flags:
-            found = value if equals else words[place + 1] if place + 1 < len(words) else found
-    return found
+            count = value if equals else words[place + 1] if place + 1 < len(words) else count
+    return count

@@ -13,9 +13,9 @@ from comp_comm.configs.importers.vocabularies import TOKENIZERS
 from comp_comm.configs.strict_yaml import Document, Path
 
 KIND = "GPT-NeoX configuration"
-SIGNS = ("pipe_parallel_size", "model_parallel_size", "num_layers", "hidden_size", "num_attention_heads", "pos_emb",
-         "checkpoint_activations", "synchronize_each_layer", "data_impl", "hidden_dropout", "checkpoint_factor",
-         "attention_config", "no_weight_tying")  # fmt: skip
+OWN = ("pipe_parallel_size", "model_parallel_size", "pos_emb", "checkpoint_activations", "synchronize_each_layer",
+       "checkpoint_factor", "attention_config", "no_weight_tying")  # fmt: skip
+SIGNS = (*OWN, "num_layers", "hidden_size", "num_attention_heads", "data_impl", "hidden_dropout")
 NUMBERS = {
     "layers": "num_layers", "hidden": "hidden_size", "heads": "num_attention_heads", "kv_heads": "num_kv_heads",
     "seq_len": "seq_length", "vocab_multiple": "make_vocab_size_divisible_by", "tp": "model_parallel_size",
@@ -32,7 +32,7 @@ TOKENIZER_20B = 50277
 def fits(data: dict[str, Any]) -> int:
     """Return how well a mapping fits GPT-NeoX's configuration; 0 where it does not."""
     names = {str(key).replace("-", "_") for key in data}
-    return 4 if len(names & set(SIGNS)) >= 3 else 0
+    return 4 if len(names & set(SIGNS)) >= 3 and names & set(OWN) else 0
 
 
 def import_neox(document: Document, given: Given = NOTHING) -> Imported:
@@ -41,7 +41,9 @@ def import_neox(document: Document, given: Given = NOTHING) -> Imported:
     Raises ``ConfigError`` with everything in it that is not understood.
     """
     data = {str(key).replace("-", "_"): value for key, value in document.data.items()}
-    lines: dict[Path, int] = {(str(path[0]).replace("-", "_"), *path[1:]): line for path, line in document.lines.items()}
+    lines: dict[Path, int] = {
+        (str(path[0]).replace("-", "_"), *path[1:]): line for path, line in document.lines.items()
+    }
     f = Findings(Document(data, document.file, lines), given)
     keys = Keys(f, data)
     _kind(keys, f)
@@ -97,7 +99,9 @@ def _blocks(keys: Keys, f: Findings) -> None:
     with_bias = keys.truth("use_bias_in_norms", default=True)
     if norm is not None:
         f.set("norm", "layernorm_no_bias" if norm == "layernorm" and not with_bias else norm)
-    f.set("bias", BIASES[keys.truth("use_bias_in_attn_linear", default=True), keys.truth("use_bias_in_mlp", default=True)])
+    f.set(
+        "bias", BIASES[keys.truth("use_bias_in_attn_linear", default=True), keys.truth("use_bias_in_mlp", default=True)]
+    )
     f.set("tied", not keys.truth("no_weight_tying"))
     if keys.truth("gpt_j_residual"):
         f.set("parallel_blocks", True)
@@ -173,14 +177,19 @@ def _batches(keys: Keys, f: Findings) -> None:
     if {"global_batch", "micro_batch"} <= set(f.fields):
         f.fields.pop("accumulation", None)
     _recompute(keys, f)
-    if not keys.has("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization", "fp16", "bf16", "precision"):
+    if not keys.has(
+        "train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization", "fp16", "bf16", "precision"
+    ):
         f.note("batches, number formats and ZeRO are not in the file: it is a part of a configuration, the model's")
         return
     deepspeed.zero_of(keys, f)
     for key in ("fp16", "bf16"):  # the name of the whole is in it, too
         inner = keys.mapping.get(key)
         if isinstance(inner, dict):
-            keys.mapping = {**keys.mapping, key: {name: value for name, value in inner.items() if name not in (key, "type")}}
+            keys.mapping = {
+                **keys.mapping,
+                key: {name: value for name, value in inner.items() if name not in (key, "type")},
+            }
     deepspeed.formats_of(keys, f)
     named = keys.take("precision")
     if named is not None:
@@ -201,10 +210,10 @@ def _batches(keys: Keys, f: Findings) -> None:
 
 def _recompute(keys: Keys, f: Findings) -> None:
     """Set whether all layers are recomputed."""
-    every = keys.take("checkpoint_num_layers", default=1)
+    interval = keys.take("checkpoint_num_layers", default=1)
     f.set("recompute", "full" if keys.truth("checkpoint_activations") else "none")
-    if f.fields["recompute"] == "full" and every != 1:
-        f.note(f"layers recomputed in groups of {every} are counted as each on its own: the inputs kept are fewer")
+    if f.fields["recompute"] == "full" and interval != 1:
+        f.note(f"layers recomputed in groups of {interval} are counted as each on its own: the inputs kept are fewer")
     if not is_off(keys.take("checkpoint_in_cpu")):
         keys.wrong(("checkpoint_in_cpu",), "activations kept in host memory are not modelled; leave it out")
 

@@ -59,7 +59,7 @@ OFF = (
     "is_encoder_decoder", "tie_encoder_decoder", "cross_attention_hidden_size", "is_decoder", "add_cross_attention",
     "pruned_heads", "use_bidirectional_attention", "attention_k_eq_v", "enable_moe_block",
 )  # fmt: skip
-# Biases and norms of queries and keys by all their names: where a family always has them, or never, to say so is nothing.
+# Biases and norms of queries and keys by all their names: a family that always has them, or never, may say so.
 BIAS_KEYS = ("attention_bias", "mlp_bias", "use_bias", "use_qkv_bias", "qkv_bias", "bias")
 QK_NORM_KEYS = ("qk_layernorm", "use_qk_norm", "qk_norm")
 SWITCHES = ("use_", "is_", "has_", "add_", "enable_", "output_", "apply_", "do_")  # how the name of a switch begins

@@ -56,8 +56,9 @@ def feed_forward(keys: Keys, f: Findings) -> None:
             f.set("ep", world, keys.place("moe_world_size"))
     elif kind not in ("mptmlp", "te_ln_mlp"):
         keys.wrong(("ffn_type",), f"{shown(kind)} is not understood; only mptmlp, mptglu, mb_moe, mb_dmoe, torch_dmoe")
-    keys.ignore(("ffn_act_fn", "fc_type", "moe_loss_weight", "moe_jitter_eps", "moe_normalize_expert_weights", "mlp_type",
-                 "uniform_expert_assignment", "mlp_impl", "return_bias", "moe_capacity_factor", "moe_weight_parallelism",
-                 "moe_lbl_in_fp32", "moe_expert_model_parallelism", "bias", "memory_optimized_mlp",
+    keys.ignore(("ffn_act_fn", "fc_type", "moe_loss_weight", "moe_jitter_eps", "moe_normalize_expert_weights",
+                 "mlp_type", "uniform_expert_assignment", "mlp_impl", "return_bias", "moe_capacity_factor",
+                 "moe_weight_parallelism", "moe_lbl_in_fp32", "moe_expert_model_parallelism", "bias",
+                 "memory_optimized_mlp",
                  "moe_zloss_weight", "moe_zloss_in_fp32", "normalization"))  # fmt: skip
     keys.finish()

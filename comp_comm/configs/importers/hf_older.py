@@ -60,8 +60,8 @@ def llama4(keys: Keys, f: Findings) -> None:
     f.set("shared_experts", 1)
     keys.set("ffn_hidden", "intermediate_size_mlp")
     layers, listed = f.count("layers", 0), keys.take("moe_layers")
-    every = keys.number("interleave_moe_layer_step", default=1) or 1
-    which = [(i + 1) % every == 0 for i in range(layers)]
+    step = keys.number("interleave_moe_layer_step", default=1) or 1
+    which = [(i + 1) % step == 0 for i in range(layers)]
     if isinstance(listed, list) and listed:
         which = [i in listed for i in range(layers)]
     expert_layers(f, which, keys.place("interleave_moe_layer_step", "moe_layers"))

@@ -7,7 +7,14 @@ from typing import Any
 
 from comp_comm.configs.importers.hf_families import FAMILIES, TEXT_OF, Family
 from comp_comm.configs.importers.hf_ignored import (
-    BESIDE_TEXT, BIAS_KEYS, DROPOUTS, IGNORED, OFF, QK_NORM_KEYS, SWITCHES, is_token,
+    BESIDE_TEXT,
+    BIAS_KEYS,
+    DROPOUTS,
+    IGNORED,
+    OFF,
+    QK_NORM_KEYS,
+    SWITCHES,
+    is_token,
 )  # fmt: skip
 from comp_comm.configs.importers.hf_parts import UNDERSTOOD
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, shown
@@ -39,13 +46,14 @@ OPTIONAL = {
     "ffn_hidden": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size"),
 }
 
+
 def fits(data: dict[str, Any]) -> int:
     """Return how well a mapping fits a config.json, which says what kind of model it is; 0 where it is none.
 
     >>> fits({"model_type": "llama"}), fits({"model": {}})
     (3, 0)
     """
-    if isinstance(data.get("model_type"), str) and not isinstance(data.get("model"), dict):
+    if isinstance(data.get("model_type"), str) and not {"model", "trainer"} & data.keys():
         return 3
     return 2 if "architectures" in data or isinstance(data.get("text_config"), dict) else 0
 
@@ -66,7 +74,7 @@ def import_config(document: Document, given: Given = NOTHING) -> Imported:
     family = _family(f, data, path)
     defaults = family.defaults if family else {}
     if family and not any(data.get(name) for name in POSITIONS):
-        defaults = {"max_position_embeddings": LONGEST.get(str(data.get("model_type")), None), **defaults}
+        defaults = {"max_position_embeddings": LONGEST.get(str(data.get("model_type"))), **defaults}
     keys = Keys(f, {**defaults, **data}, path)
     _read(keys, f, family or Family({}), {name for name in defaults if data.get(name) is None})
     keys.ignore(IGNORED if family else (*IGNORED, *UNDERSTOOD))
@@ -193,8 +201,15 @@ def _positions(keys: Keys, f: Findings, learned: bool, known: bool, assumed: set
     f.set("seq_len", longest if before is None else before, keys.place(*POSITIONS))
     if known and "seq_len" in f.fields and "seq_len" not in f.given:
         name = keys.name_of(*POSITIONS) or ""
-        source = "what the model took before its positions were stretched" if before is not None else (
-            f"the default of {name}, which is not in the file" if name in assumed else f"{name}, the longest it takes")
+        source = (
+            "what the model took before its positions were stretched"
+            if before is not None
+            else (
+                f"the default of {name}, which is not in the file"
+                if name in assumed
+                else f"{name}, the longest it takes"
+            )
+        )
         f.note(f"seq_len {f.fields['seq_len']} is {source}: give --set seq_len=N for another")
     if learned and longest is not None:
         f.set("max_positions", longest, keys.place(*POSITIONS))
@@ -202,9 +217,9 @@ def _positions(keys: Keys, f: Findings, learned: bool, known: bool, assumed: set
 
 def _dropout(keys: Keys, f: Findings) -> None:
     """Set dropout: on where any of its probabilities is above 0."""
-    found = [keys.number(name, default=0.0) or 0.0 for name in DROPOUTS if keys.has(name)]
+    rates = [keys.number(name, default=0.0) or 0.0 for name in DROPOUTS if keys.has(name)]
     keys.ignore(DROPOUTS)
-    f.set("dropout", any(probability > 0 for probability in found))
+    f.set("dropout", any(probability > 0 for probability in rates))
 
 
 def _file_name(file: str) -> str:

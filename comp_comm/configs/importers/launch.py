@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from comp_comm.configs.importers import scheduler
-from comp_comm.configs.importers.shell import RUNNERS, Command, Shell
+from comp_comm.configs.importers.shell import Shell
+from comp_comm.configs.importers.shell_commands import RUNNERS
+from comp_comm.configs.importers.shell_machine import Command
 from comp_comm.configs.importers.shell_scope import HOLDS_FLAGS, UNDECIDED, ShellLimitError, items, readable
 from comp_comm.errors import ConfigError, Problem
 
@@ -39,7 +41,7 @@ class Launch:
     line: int = 0
     environment: dict[str, str] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
-    job: scheduler.Job = field(default_factory=scheduler.Job)
+    job: scheduler.ClusterJob = field(default_factory=scheduler.ClusterJob)
     others: list[tuple[int, list[str]]] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
@@ -56,20 +58,20 @@ def find_launch(text: str, file: str) -> Launch:
     shell = Shell()
     try:
         shell.run(text)
-        found = _started(shell)
+        starting = _started(shell)
         bare = [command for command in shell.started if command.words[0].startswith("-")]
-        if not found and len(bare) == len(shell.started) and bare:
+        if not starting and len(bare) == len(shell.started) and bare:
             return _with(shell, [], "", [word for command in bare for word in command.words], bare[0].line)
-        if not found:
+        if not starting:
             shell.run_rest()
-            found = _started(shell)
+            starting = _started(shell)
     except ShellLimitError as error:
         raise ConfigError([Problem(f"{error}: it is not gone through to its end", file=file)]) from None
     except RecursionError:
         raise ConfigError([Problem("is nested too deeply to be read as a script", file=file)]) from None
-    if not found:
+    if not starting:
         raise ConfigError([*(_flaw(line, what, file) for line, what in shell.flaws), _no_launch(shell, file)])
-    return _chosen(shell, found)
+    return _chosen(shell, starting)
 
 
 def _flaw(line: int, what: str, file: str) -> Problem:
@@ -92,7 +94,9 @@ def _started(shell: Shell) -> list[Command]:
 def _no_launch(shell: Shell, file: str) -> Problem:
     """Return that no command starts training, and where the arguments are instead."""
     holding = [f"${name}" for name, value in shell.values.items() if any(map(_is_flag, _split(items(value))))]
-    where = f"; {', '.join(holding[:6])} hold{'s' * (len(holding) == 1)} arguments that no command is given" * bool(holding)
+    where = f"; {', '.join(holding[:6])} hold{'s' * (len(holding) == 1)} arguments that no command is given" * bool(
+        holding
+    )
     remedy = ": import the script that starts training, or a list of its arguments alone"
     return Problem(f"no command of the script is given arguments of Megatron-LM{where}{remedy}", file=file)
 
@@ -105,9 +109,9 @@ def _is_flag(word: str) -> bool:
     return word.startswith("--") and ARGUMENT.match(word) is not None
 
 
-def _chosen(shell: Shell, found: Sequence[Command]) -> Launch:
+def _chosen(shell: Shell, starting: Sequence[Command]) -> Launch:
     """Return the command that is imported: of several the one with the most arguments, the first of those."""
-    cut = [(command, *_cut(list(command.words))) for command in found]
+    cut = [(command, *_cut(list(command.words))) for command in starting]
     best = max(cut, key=lambda each: (each[0].sure, sum(word.startswith("--") for word in each[3])))
     command, launcher, program, arguments = best
     others = [(each[0].line, each[3]) for each in cut if each is not best and each[2] == program]
@@ -115,14 +119,20 @@ def _chosen(shell: Shell, found: Sequence[Command]) -> Launch:
 
 
 def _with(shell: Shell, launcher: list[str], program: str, arguments: list[str], line: int,
-          environment: dict[str, str] | None = None, others: list[tuple[int, list[str]]] | None = None) -> Launch:  # fmt: skip
+          environment: dict[str, str] | None = None,
+          others: list[tuple[int, list[str]]] | None = None) -> Launch:  # fmt: skip
     """Return a launch with what the script says beside it."""
     given = {_name(word) for word in arguments if word.startswith("--")}
     undecided = any(word.startswith(f"{UNDECIDED}{HOLDS_FLAGS}") for word in arguments)
     unused = []
     for name, value in shell.values.items():
         flags = {_name(word) for word in _split(items(value)) if word.startswith("--") and len(word) > 2}
-        if flags and not flags & given and not flags <= set(STARTERS) and not flags & {_name(word) for word in launcher}:
+        if (
+            flags
+            and not flags & given
+            and not flags <= set(STARTERS)
+            and not flags & {_name(word) for word in launcher}
+        ):
             unused.append(name)
     problems = [(flaw.line, _not_shell(flaw.text)) for flaw in shell.flaws]
     if launcher or program:

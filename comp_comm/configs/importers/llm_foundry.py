@@ -15,7 +15,14 @@ from comp_comm.configs.strict_yaml import Document, Path
 
 KIND = "LLM Foundry YAML"
 MPT, OF_HUGGING_FACE = ("mpt_causal_lm",), ("hf_causal_lm",)
-FORMATS = {"amp_bf16": "bf16", "amp_fp16": "fp16", "fp32": "fp32", "amp_fp8": "fp8", "bf16": "bf16", "amp_bf16_fp8": "fp8"}
+FORMATS = {
+    "amp_bf16": "bf16",
+    "amp_fp16": "fp16",
+    "fp32": "fp32",
+    "amp_fp8": "fp8",
+    "bf16": "bf16",
+    "amp_bf16_fp8": "fp8",
+}
 SHARDED = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0, "HYBRID_SHARD": 3}
 MIXED = {"PURE": "pure", "DEFAULT": "default", "FULL": "full"}
 ADAM = ("decoupled_adamw", "adamw", "adam", "decoupled_adamw_8bit")
@@ -25,23 +32,24 @@ TOP = (
     "eval_interval", "eval_first", "eval_subset_num_batches", "seed", "global_seed", "device_eval_batch_size",
     "progress_bar", "log_to_console", "console_log_interval", "callbacks", "loggers", "save_interval", "save_folder",
     "save_num_checkpoints_to_keep", "save_overwrite", "save_filename", "save_latest_filename", "load_path",
-    "load_weights_only", "load_ignore_keys", "load_strict_model_weights", "autoresume", "dist_timeout", "python_log_level",
-    "expandable_segments", "icl_seq_len", "icl_tasks", "icl_max_seq_len", "eval_gauntlet", "metadata", "profiler", "name",
-    "data_local", "data_remote", "icl_subset_num_batches", "code_paths", "only_hf_checkpoint", "only_composer_checkpoint",
-    "accumulate_train_batch_on_tokens", "log_config", "spin_dataloaders", "flatten_imports", "optimizer_config",
-    "tokenizer_name", "global_train_batch_size_unused", "save_weights_only", "save_ignore_keys", "dataset_swap",
-    "max_split_size_mb",
+    "load_weights_only", "load_ignore_keys", "load_strict_model_weights", "autoresume", "dist_timeout",
+    "python_log_level", "expandable_segments", "icl_seq_len", "icl_tasks", "icl_max_seq_len", "eval_gauntlet",
+    "metadata", "profiler", "name", "data_local", "data_remote", "icl_subset_num_batches", "code_paths",
+    "only_hf_checkpoint", "only_composer_checkpoint", "accumulate_train_batch_on_tokens", "log_config",
+    "spin_dataloaders", "flatten_imports", "optimizer_config", "tokenizer_name", "global_train_batch_size_unused",
+    "save_weights_only", "save_ignore_keys", "dataset_swap", "max_split_size_mb",
 )  # fmt: skip
 FSDP = (
     "limit_all_gathers", "activation_checkpointing_reentrant", "state_dict_type", "verbose", "use_orig_params",
     "backward_prefetch", "forward_prefetch", "sync_module_states", "load_planner", "save_planner", "auto_wrap",
-    "load_monolith_rank0_only", "min_params", "flatten_parameters", "sharded_ckpt_prefix_dir", "keep_low_precision_grads",
-    "te_checkpoint_wrapper", "te_shard_fp8_weight", "ignored_modules", "load_fsdp_monolith_rank0_only",
+    "load_monolith_rank0_only", "min_params", "flatten_parameters", "sharded_ckpt_prefix_dir",
+    "keep_low_precision_grads", "te_checkpoint_wrapper", "te_shard_fp8_weight", "ignored_modules",
+    "load_fsdp_monolith_rank0_only",
 )  # fmt: skip
 ATTENTION = (
     "softmax_scale", "attn_uses_sequence_id", "alibi_bias_max", "rope_theta", "rope_impl", "rope_dail_config",
-    "rope_hf_config", "fused_qkv", "nope", "attn_temperature_tuning", "attn_logit_softcapping", "attn_pdrop", "clip_qkv",
-    "qk_gn", "kv_dim",
+    "rope_hf_config", "fused_qkv", "nope", "attn_temperature_tuning", "attn_logit_softcapping", "attn_pdrop",
+    "clip_qkv", "qk_gn", "kv_dim",
 )  # fmt: skip
 
 
@@ -95,7 +103,7 @@ def _model(top: Keys, f: Findings, instead: str) -> str:
         keys.wrong(("peft_config",), "training a part of the weights (LoRA) is not modelled; leave it out")
         f.problems.raise_if_any()
     if kind in MPT and not instead:
-        _mpt(keys.mapping, keys.place("name")[:-1], f)
+        _mpt(dict(keys.mapping), keys.place("name")[:-1], f)
         return ""
     if kind not in (*MPT, *OF_HUGGING_FACE):
         keys.wrong(("name",), f"{shown(kind)} is not understood; only {', '.join((*MPT, *OF_HUGGING_FACE))}")
@@ -125,7 +133,8 @@ def _mpt(data: dict[str, Any], path: Path, f: Findings) -> None:
         data["attn_config"] = config
     own = {key: value for key, value in data.items() if key not in ("ffn_config", "name", "attention_bias", "head_dim")}
     keys = read_model(f, own, path, "mpt")
-    f.fields.pop("seq_len", None) if "seq_len" not in f.given else None
+    if "seq_len" not in f.given:
+        f.fields.pop("seq_len", None)
     f.set("attention_kernel", "unfused" if kernel == "torch" else "flash_causal")
     if normed is True:
         f.set("qk_norm", "whole")
@@ -166,7 +175,9 @@ def _fsdp(top: Keys, f: Findings) -> None:
     if shards is not None and not is_off(strategy):
         f.set("dp_shard", shards, keys.place("data_parallel_shard_degree"))
     elif keys.mapping.get("sharding_strategy") == "HYBRID_SHARD":
-        f.missing("how many devices share states under HYBRID_SHARD is not in the file; give --set dp_shard=N", "dp_shard")
+        f.missing(
+            "how many devices share states under HYBRID_SHARD is not in the file; give --set dp_shard=N", "dp_shard"
+        )
     f.set("recompute", "full" if keys.truth("activation_checkpointing") else "none")
     target = keys.take("activation_checkpointing_target")
     if f.fields["recompute"] == "full" and not is_off(target):

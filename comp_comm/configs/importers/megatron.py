@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from comp_comm.configs.importers import megatron_layout, megatron_model, megatron_refused
+from comp_comm.configs.importers import megatron_layout, megatron_model, megatron_refused, megatron_sharding
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.launch import ARGUMENT, Launch, find_launch
 from comp_comm.configs.importers.megatron_flags import IGNORED, IGNORED_BEGINNINGS, NOTED
@@ -60,8 +60,8 @@ def import_arguments(text: str, file: str, given: Given = NOTHING) -> Imported:
 def import_mapping(document: Document, given: Given = NOTHING) -> Imported:
     """Return the study that arguments in a mapping (``MODEL_ARGS`` of Megatron-LM's functional tests) describe.
 
-    >>> data = {"--num-layers": 2, "--hidden-size": 64, "--num-attention-heads": 2, "--seq-length": 32, "--swiglu": True}
-    >>> import_mapping(Document({"MODEL_ARGS": data}, "model_config.yaml")).fields["gated"]
+    >>> sizes = {"--num-layers": 2, "--hidden-size": 64, "--num-attention-heads": 2, "--seq-length": 32}
+    >>> import_mapping(Document({"MODEL_ARGS": {**sizes, "--swiglu": True}}, "model_config.yaml")).fields["gated"]
     'on'
     """
     data = document.data
@@ -69,7 +69,9 @@ def import_mapping(document: Document, given: Given = NOTHING) -> Imported:
     inner = data if place is None else data[place]
     path: Path = () if place is None else (place,)
     flags = {_flag(str(key)): _yaml_value(value) for key, value in inner.items()}
-    lines: dict[Path, int] = {(_flag(str(key)),): line for key in inner if (line := document.lines.get((*path, str(key))))}
+    lines: dict[Path, int] = {
+        (_flag(str(key)),): line for key in inner if (line := document.lines.get((*path, str(key))))
+    }
     kept = {flag: value for flag, value in flags.items() if value is not None}
     f = Findings(Document(kept, document.file, lines, document.duplicates), given)
     if str(data.get("MODE", "pretraining")) not in ("pretraining", "training"):
@@ -102,7 +104,7 @@ def _import(f: Findings, launch: Launch, loose: Sequence[str] = ()) -> Imported:
     megatron_model.read(keys, f, launch.program)
     megatron_layout.read(keys, f, launch.files)
     megatron_layout.devices(f, launch)
-    megatron_layout.instances(keys, f)
+    megatron_sharding.instances(keys, f)
     leave_out(keys, f)
     keys.finish()
     f.problems.raise_if_any()
@@ -167,7 +169,7 @@ def _several(f: Findings, launch: Launch) -> None:
     """Say which of several commands is imported; one that a loop repeats with other values is asked for them."""
     own, _ = parse_arguments(launch.arguments)
     differing: dict[str, list[object]] = {}
-    lines: dict[int, set[str]] = {}
+    elsewhere: dict[int, set[str]] = {}
     for line, arguments in launch.others:
         other, _ = parse_arguments(arguments)
         flags = {flag for flag in {*own, *other} if own.get(flag) != other.get(flag) and not _is_ignored(flag)}
@@ -175,17 +177,16 @@ def _several(f: Findings, launch: Launch) -> None:
             for flag in flags:
                 differing.setdefault(flag, [own.get(flag)]).append(other.get(flag))
         elif flags:
-            lines.setdefault(line, set()).update(flags)
+            elsewhere.setdefault(line, set()).update(flags)
     for flag, values in differing.items():
         field = FIELD_OF.get(flag)
         if field not in f.given:
             hint = f"; give --set {field}=N" if field else ""
             f.wrong((flag,), f"a loop starts training with several: {', '.join(map(str, values[:MOST_SHOWN]))}{hint}")
-    if lines:
-        flags = sorted({flag for each in lines.values() for flag in each})
-        others = ", ".join(map(str, sorted(lines)[:MOST_SHOWN]))
-        f.note(f"the command of line {launch.line} is imported; those of line {others} differ in "
-               f"{', '.join(flags[:MOST_SHOWN])}{', ...' * (len(flags) > MOST_SHOWN)}")  # fmt: skip
+    if elsewhere:
+        different = sorted({flag for each in elsewhere.values() for flag in each})
+        others = ", ".join(map(str, sorted(elsewhere)[:MOST_SHOWN]))
+        f.note(f"the command of line {launch.line} is imported; those of line {others} differ in {_listed(different)}")
 
 
 def _say(f: Findings, launch: Launch, left: Sequence[str]) -> None:
@@ -226,7 +227,11 @@ def _unresolved(keys: Keys, launch: Launch) -> None:
             hint = f"; give --set {field}=N" if field else ""
             sign = "" if marks[0].startswith(("$", "`")) else "$"
             undecided = any(UNDECIDED in part for part in parts)
-            why = "depends on a condition that the script does not decide" if undecided else f"is not set in the script{sourced}"
+            why = (
+                "depends on a condition that the script does not decide"
+                if undecided
+                else f"is not set in the script{sourced}"
+            )
             keys.findings.wrong((flag,), f"'{sign}{marks[0]}' {why}{hint}")
             keys.findings.named.add(field or flag)
         keys.ignore((flag,))
@@ -262,9 +267,9 @@ def lines_of(text: str) -> dict[str, int]:
     >>> lines_of("run --num-layers 2 \\\\\\n  --bf16 # --fp16")
     {'--num-layers': 1, '--bf16': 2}
     """
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if "--" in line:
             for match in re.finditer(r"--([A-Za-z][\w-]{0,80})", re.split(r"(?:^|\s)#", line, maxsplit=1)[0]):
-                found[_flag(match[0])] = number
-    return found
+                lines[_flag(match[0])] = number
+    return lines

@@ -114,7 +114,8 @@ _RUNNING = """
     memory-efficient-layer-norm mla-down-proj-fusion use-grouped-gemm-for-dense-mlp
     use-grouped-gemm-for-shared-expert batch-invariant-mode batch-invariant-backend num-speculative-tokens
     zero-allgather-bucket-size zero-contigious-gradients zero-reduce-scatter use-pin-memory config job-name
-    no-shuffle-dataset export-te-mcore-model export-default-te-spec export-model-type decode-only-cuda-graphs flash-decode disable-msc-deprecated
+    no-shuffle-dataset export-te-mcore-model export-default-te-spec export-model-type decode-only-cuda-graphs
+    flash-decode disable-msc-deprecated
 """
 IGNORED = frozenset(" ".join((_DATA, _LEARNING, _ARITHMETIC, _RUNNING)).split())
 IGNORED_BEGINNINGS = (

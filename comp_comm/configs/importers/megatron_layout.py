@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 
-from comp_comm.configs import strict_yaml
-from comp_comm.configs.importers import megatron_stages
-from comp_comm.configs.importers.deepspeed import import_deepspeed
+from comp_comm.configs.importers import megatron_sharding, megatron_stages
 from comp_comm.configs.importers.devices import devices_of
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
 from comp_comm.configs.importers.launch import Launch
-from comp_comm.configs.importers.shell_scope import MARK
-from comp_comm.errors import ConfigError
 
 NUMBERS = {
     "--tensor-model-parallel-size": "tp", "--pipeline-model-parallel-size": "pp", "--context-parallel-size": "cp",
@@ -32,7 +27,6 @@ SWITCHES = (
     "--untie-embeddings-and-output-weights", "--disable-bias-linear", "--group-query-attention", "--deepspeed",
     "--checkpoint-activations",
 )  # fmt: skip
-SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 CONTEXT = {"p2p": "p2p", "all_gather": "all_gather", "allgather": "all_gather", "a2a": "all_to_all"}
 BACKENDS = {"auto": False, "flash": False, "fused": False, "unfused": True, "local": True}  # whether scores are kept
 IMPLEMENTATIONS = {"transformer_engine": False, "local": True, "inference_optimized": False, "modelopt": True}
@@ -52,7 +46,7 @@ def read(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
     _pipeline(keys, f)
     megatron_stages.read(keys, f)
     _formats(keys, f)
-    _sharding(keys, f, files)
+    megatron_sharding.read(keys, f, files)
     _recompute(keys, f)
     _kernels(keys, f)
     _overlap(keys, f)
@@ -106,76 +100,17 @@ def _formats(keys: Keys, f: Findings) -> None:
         keys.wrong(("--exp-avg-sq-dtype",), "another format than that of --exp-avg-dtype is not understood")
 
 
-def _sharding(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
-    """Set the ZeRO stage: of the distributed optimizer (1), of Megatron's FSDP, of PyTorch's (3), or of DeepSpeed."""
-    distributed = keys.truth("--use-distributed-optimizer", "--use-layer-wise-distributed-optimizer")
-    fsdp = keys.some("--use-megatron-fsdp", "--use-custom-fsdp")
-    torch, once = keys.truth("--use-torch-fsdp2"), keys.truth("--torch-fsdp2-no-reshard-after-forward")
-    place = ("--data-parallel-sharding-strategy",)
-    stage = keys.choice(place, SHARDED, "no_shard")
-    stage = (2 if once else 3) if torch else stage if fsdp else 1 if distributed else 0
-    _deepspeed(keys, f, files)
-    if "zero" not in f.fields and stage is not None:
-        f.set("zero", stage)
-    offload, share = keys.truth("--optimizer-cpu-offload", "--cpu-optimizer"), keys.take("--optimizer-offload-fraction")
-    if offload and share not in (0, 0.0):
-        f.set("offload_optimizer", True)
-        if share not in (None, 1, 1.0):
-            message = "a part of the optimizer's states in host memory is not understood"
-            keys.wrong(("--optimizer-offload-fraction",), message)
-
-
-def _deepspeed(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
-    """Set what DeepSpeed's configuration says, where the script writes it; another file is not read."""
-    config, used = keys.take("--deepspeed-config"), keys.truth("--deepspeed")
-    written = files.get(str(config))
-    if config is not None and written is not None:
-        _written(f, written)
-    elif config is not None and "zero" not in f.fields:
-        f.missing(
-            "the ZeRO stage is in the file of --deepspeed-config, which is not read here; give --set zero=N", "zero"
-        )
-        f.fields["zero"] = 0
-    elif config is not None:
-        f.note("the file of --deepspeed-config is not read: import it too for what it says of buckets and offloading")
-    if used and f.fields.get("zero") == 0 and f.fields.get("precision") == "bf16" and "zero" not in f.given:
-        f.set("zero", 1)
-        f.note("DeepSpeed's optimizer for bf16 shards its states at stage 0, too: zero is 1")
-
-
-def _written(f: Findings, text: str) -> None:
-    """Set the stage, buckets and offloading of a DeepSpeed configuration that the script itself writes."""
-    text = re.sub(rf"(:\s*){MARK.pattern}(?=\s*[,}}])", r"\1null", text)  # what the script does not set
-    try:
-        document = strict_yaml.load(MARK.sub("?", text), "the file of --deepspeed-config")
-        inside = import_deepspeed(document)
-    except ConfigError as error:
-        f.problems.add(error.problems[0])
-        return
-    zero = document.data.get("zero_optimization")
-    if isinstance(zero, dict) and zero.get("stage") is None:
-        if "zero" not in f.fields:
-            f.missing("the ZeRO stage of --deepspeed-config is not set in the script; give --set zero=N", "zero")
-        inside.fields.pop("zero", None)
-    for name in ("zero", "bucket", "offload_optimizer", "grad_precision", "accumulate_precision", "overlap_dp"):
-        if name in inside.fields and name not in f.given:
-            if name == "zero" and f.fields.get("zero", inside.fields[name]) != inside.fields[name]:
-                f.note(f"--zero-stage is {f.fields['zero']}, --deepspeed-config has {inside.fields[name]}: "
-                       "the latter is what DeepSpeed does")  # fmt: skip
-            f.fields[name] = inside.fields[name]
-
-
 def _recompute(keys: Keys, f: Findings) -> None:
-    whole = keys.some("--checkpoint-activations", "--deepspeed-activation-checkpointing")
-    kind = keys.take("--recompute-granularity", default="full" if whole else None)
+    recomputed = keys.some("--checkpoint-activations", "--deepspeed-activation-checkpointing")
+    kind = keys.take("--recompute-granularity", default="full" if recomputed else None)
     if keys.truth("--recompute-activations"):
         kind = kind or "selective"
     method = keys.take("--recompute-method", "--checkpoint-method", "--activations-checkpoint-method")
     count = keys.take("--recompute-num-layers", "--checkpoint-num-layers", "--activations-checkpoint-num-layers")
     modules = keys.take("--recompute-modules")
-    count = None if is_off(count) else count
-    if is_off(kind):
+    if is_off(kind) or (kind == "full" and method == "block" and count == 0):
         return
+    count = None if is_off(count) else count
     if kind not in ("selective", "full"):
         keys.wrong(("--recompute-granularity",), f"{shown(kind)} is not understood; only selective and full")
         return
@@ -200,7 +135,9 @@ def _kernels(keys: Keys, f: Findings) -> None:
     if isinstance(kinds, list):
         if len(set(map(str, kinds))) > 1:
             keys.take(*place)
-            message = f"takes one value a layer: layers that differ ({', '.join(map(str, kinds[:4]))}) are not modelled; one"
+            message = (
+                f"takes one value a layer: layers that differ ({', '.join(map(str, kinds[:4]))}) are not modelled; one"
+            )
             keys.wrong(place, f"{message}, or all the same, is")
             return
         keys.mapping = {**keys.mapping, place[0]: kinds[0]}
@@ -228,7 +165,8 @@ def _gathering(f: Findings, gradients: bool, weights: bool) -> None:
     """Say where one of gradients and weights is sent beside compute and the other is not: one field is for both."""
     if f.count("zero", 0) > 0 and gradients != weights:
         one, other = ("gradients", "weights") if gradients else ("weights", "gradients")
-        f.note(f"{one} are sent beside compute, {other} not: overlap_dp, which is for both, is {'on' if gradients else 'off'}")
+        counted = "on" if gradients else "off"
+        f.note(f"{one} are sent beside compute, {other} not: overlap_dp, which is for both, is {counted}")
 
 
 def _dispatch(keys: Keys, f: Findings) -> None:
@@ -240,26 +178,12 @@ def _dispatch(keys: Keys, f: Findings) -> None:
                 f.fields.pop(name, None)
         return
     if kind == "allgather":
-        keys.wrong(("--moe-token-dispatcher-type",), "'allgather' is not understood: tokens that all devices gather are "
-                   "not modelled; only alltoall and flex")  # fmt: skip
+        message = "'allgather' is not understood: gathering all tokens is not modelled; only alltoall and flex"
+        keys.wrong(("--moe-token-dispatcher-type",), message)
     elif kind is not None and kind not in ("alltoall", "alltoall_seq", "flex"):
         keys.wrong(("--moe-token-dispatcher-type",), f"{shown(kind)} is not understood; only alltoall and flex")
     elif kind is None and not keys.has("--deepspeed"):
         f.note("tokens are sent to their experts all to all; Megatron-LM's default gathers all of them on every device")
-
-
-def instances(keys: Keys, f: Findings) -> None:
-    """Set how many replicas share the optimizer's states, where there are several instances of it."""
-    place = ("--num-distributed-optimizer-instances",)
-    number = keys.number(*place, default=1) or 1
-    if number == 1 or "dp_shard" in f.given:
-        return
-    replicas = f.count("gpus", 0) / (f.count("tp") * f.count("pp"))
-    if "gpus" not in f.fields or replicas % number:
-        message = "is not understood; leave it out, and give --set dp_shard=N for the devices of an instance"
-        keys.wrong(place, message)
-        return
-    f.set("dp_shard", replicas / number, place)
 
 
 def devices(f: Findings, launch: Launch) -> None:

@@ -125,7 +125,7 @@ def _attention(keys: Keys, f: Findings) -> None:
 
 
 def _window(keys: Keys, f: Findings) -> None:
-    size, every = keys.take("--window-size"), keys.number("--window-attn-skip-freq")
+    size, period = keys.take("--window-size"), keys.number("--window-attn-skip-freq")
     if size is None:
         return
     numbers = re.findall(r"-?[0-9]+", " ".join(map(str, size)) if isinstance(size, list) else str(size))
@@ -135,8 +135,8 @@ def _window(keys: Keys, f: Findings) -> None:
     if int(numbers[0]) < 0:  # -1: all that came before
         return
     f.set("window", int(numbers[0]), ("--window-size",))
-    if every:
-        f.set("global_every", every, ("--window-attn-skip-freq",))
+    if period:
+        f.set("global_every", period, ("--window-attn-skip-freq",))
 
 
 def _experts(keys: Keys, f: Findings) -> None:
@@ -179,7 +179,7 @@ def _expert_layers(keys: Keys, f: Findings, frequency: Any, interval: Any) -> No
     which = pattern(frequency, layers)
     if which is None or len(which) != layers:
         count = "" if which is None else f" has {len(which)} of them and"
-        message = f"{shown(frequency)}{count} is not understood; a number, or a list of 0 or 1 for each of the {layers} layers"
+        message = f"{shown(frequency)}{count} is not understood; a number, or a 0 or 1 for each of the {layers} layers"
         keys.wrong(("--moe-layer-freq",), message)
         return
     expert_layers(f, which, ("--moe-layer-freq",))

@@ -13,7 +13,8 @@ EXAMPLES = "pretrain_gpt.py, pretrain_bert.py, pretrain_t5.py, and those of deco
 # Words in a program's name that say that it makes something else, and what: the first that fits counts.
 OTHERS = (
     (r"mamba|hybrid", "a state-space model"), (r"retro", "a model with retrieval"),
-    (r"vlm|(?:^|_)vl(?:_|$)|llava|multimodal|mimo|omni|vision|vit|dino|inpaint|image|audio|esm", "a model of more than text"),
+    (r"vlm|(?:^|_)vl(?:_|$)|llava|multimodal|mimo|omni|vision|vit|dino|inpaint|image|audio|esm",
+     "a model of more than text"),
     (r"ict|realm|biencoder|retriever", "a retriever"), (r"next|gdn|linear", "linear attention"),
     (r"huggingface|(?:^|_)hf|ds_train", "a model of Hugging Face, whatever these arguments say"),
     (r"eagle|distill|quantize|prune|export|convert|hf2m|checkpoint|merge", "another model from one that is trained"),

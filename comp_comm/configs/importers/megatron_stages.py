@@ -26,7 +26,9 @@ def read(keys: Keys, f: Findings) -> None:
         chunks = layers_of(str(raw))
         if chunks is None or sum(chunks) != layers or len(chunks) % stages:
             held = "" if chunks is None else f" (it has {sum(chunks)} layers in {len(chunks)} parts)"
-            message = f"{shown(raw)} is not understood{held}; E, t, m and L for {layers} layers, cut by | into pp x vpp parts"
+            message = (
+                f"{shown(raw)} is not understood{held}; E, t, m and L for {layers} layers, cut by | into pp x vpp parts"
+            )
             keys.wrong(place, message)
             return
         if len(chunks) > stages and "vpp" not in f.given:
@@ -38,7 +40,11 @@ def read(keys: Keys, f: Findings) -> None:
         if rest < 0 or (between and rest % between):
             keys.wrong(place, f"the other {between} stages cannot share {rest} layers evenly")
             return
-        chunks = [*[int(first)] * (first > 0), *[rest // between if between else 0] * between, *[int(last)] * (last > 0)]
+        chunks = [
+            *[int(first)] * (first > 0),
+            *[rest // between if between else 0] * between,
+            *[int(last)] * (last > 0),
+        ]
     else:
         return
     _set(keys, f, chunks, place)
@@ -56,8 +62,8 @@ def _set(keys: Keys, f: Findings, chunks: Sequence[int], place: tuple[str, ...])
     costly = [chunks[0] - min(dense, chunks[0]), *chunks[1:]]
     parts = ", ".join(map(str, chunks[:8])) + (", ..." if len(chunks) > 8 else "")
     if max(costly) > most:
-        keys.wrong(place, f"is not understood: stages of {parts} layers are not modelled; only as even as {layers} layers "
-                   f"allow, {most} at most")  # fmt: skip
+        allowed = f"only as even as {layers} layers allow, {most} at most"
+        keys.wrong(place, f"is not understood: stages of {parts} layers are not modelled; {allowed}")
         return
     f.set("uneven_stages", True)
     f.note(f"stages of {parts} layers are counted as {most} each, fewest in the last")

@@ -99,7 +99,9 @@ def _model(keys: Keys, f: Findings) -> None:
 def _heads_of_keys(keys: Keys, f: Findings) -> None:
     """Set StarCoder2's heads of keys: one, unless they are grouped."""
     if not is_off(keys.take("global_attn_layers")):
-        keys.wrong(("global_attn_layers",), "layers that differ in what they attend to are not understood; leave it out")
+        keys.wrong(
+            ("global_attn_layers",), "layers that differ in what they attend to are not understood; leave it out"
+        )
     groups = keys.mapping.get("num_kv_heads") if keys.mapping.get("grouped_query") else 1
     f.set("kv_heads", groups, keys.place("num_kv_heads"))
 
@@ -180,6 +182,6 @@ def _optimizer(keys: Keys, f: Findings) -> None:
     if keys.truth("accumulate_grad_in_fp32"):
         f.set("grad_precision", "fp32")
     f.set("overlap_dp", True)  # buckets of gradients are reduced while the backward pass goes on
-    keys.ignore(("clip_grad", "learning_rate_scheduler", "weight_decay", "weight_decay_exclude_named_params", "adam_beta1",
-                 "adam_beta2", "adam_eps", "torch_adam_is_fused"))  # fmt: skip
+    keys.ignore(("clip_grad", "learning_rate_scheduler", "weight_decay", "weight_decay_exclude_named_params",
+                 "adam_beta1", "adam_beta2", "adam_eps", "torch_adam_is_fused"))  # fmt: skip
     keys.finish()

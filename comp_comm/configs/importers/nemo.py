@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Any
 
-from comp_comm.configs.importers import nemo_layout, nemo_model
+from comp_comm.configs.importers import nemo_layout, nemo_model, nemo_sides
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.megatron_layout import fewest_devices
 from comp_comm.configs.importers.nemo_ignored import IGNORED, NOTED, TOP, TRAINER
@@ -20,6 +20,7 @@ OTHERS = {
     "retro": "retrieval", "unet_config": "diffusion", "unet": "diffusion", "first_stage_config": "diffusion",
     "cond_stage_config": "diffusion", "nerf": "a field of rays", "peft": "training a part of the weights",
     "reward": "a reward model", "ppo": "reinforcement learning", "steerlm": "a reward model",
+    "sample_rate": "a model of sound", "preprocessor": "a model of sound",
     "is_hybrid": "a state-space model", "hybrid_override_pattern": "a state-space model",
     "ul2": "other objectives on one model", "hiddens": "a model with a bottleneck", "prompt_encoder": "prompt learning",
     "adapter_tuning": "training a part of the weights", "ia3_tuning": "training a part of the weights",
@@ -47,7 +48,11 @@ def import_nemo(document: Document, given: Given = NOTHING) -> Imported:
     name = run.get("name") if isinstance(run, dict) else None
     model = top.mapping_of("model") or Keys(f, {})
     _others(model, f)
-    nemo_model.read(model, f, " ".join(str(data.get(key, "")) for key in ("name",)) + str(model.mapping.get("name", "")))
+    sides = model.mapping_of("encoder"), model.mapping_of("decoder")
+    if sides[0] is not None and sides[1] is not None:
+        nemo_sides.read(model, sides[0], sides[1], f)
+    else:
+        nemo_model.read(model, f, f"{data.get('name', '')} {model.mapping.get('name', '')}")
     nemo_layout.read(model, f)
     trainer = top.mapping_of("trainer")
     if trainer is not None:
@@ -73,6 +78,13 @@ def _others(model: Keys, f: Findings) -> None:
             model.wrong((key,), f"{what} is not modelled")
             f.problems.raise_if_any()
     model.ignore(OTHERS)
+    sides = model.mapping.get("encoder")
+    shape = sides if isinstance(sides, dict) else model.mapping
+    sized = any(shape.get(key) is not None for key in ("num_layers", "hidden_size"))
+    if not sized and not {"layers", "hidden"} <= set(f.given):
+        elsewhere = "a file that its defaults name" if "defaults" in f.document.data else "a checkpoint"
+        f.missing(f"'model.num_layers' is missing, and what else describes the model: it is in {elsewhere}")
+        f.problems.raise_if_any()
 
 
 def _trainer(keys: Keys, f: Findings) -> None:

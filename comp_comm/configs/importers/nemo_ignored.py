@@ -36,21 +36,23 @@ _MODEL = """
     context_parallel_comm_type attention_backend restore_from_path from_pretrained bert_binary_head
     validation_drop_last load_precision mcore_dist_ckpt activations_checkpoint_recurrent force_word_embeddings
     hf_flavor label_smoothing fsdp_use_orig_params delay_grad_reduce delay_param_gather align_param_gather
-    layernorm_type gradient_accumulation enable_gloo overlap_p2p_comm_warmup_flush grad_reduce_in_fp32 pretrained_checkpoint
-    num_layers_in_first_pipeline_stage_default
+    layernorm_type gradient_accumulation enable_gloo overlap_p2p_comm_warmup_flush grad_reduce_in_fp32
+    pretrained_checkpoint num_layers_in_first_pipeline_stage_default
 """
 _OPTIM = """
     lr weight_decay betas eps sched bucket_cap_mb contiguous_grad_buffer contiguous_param_buffer average_grad_sync
-    pipeline_size capturable nccl_ub foreach fused maximize amsgrad parallel_grad_norm overlap_param_gather_with_optimizer_step
-    align_param_gather distribute_within_nodes bias_correction adam_w_mode use_distributed_optimizer
+    pipeline_size capturable nccl_ub foreach fused maximize amsgrad parallel_grad_norm
+    overlap_param_gather_with_optimizer_step align_param_gather distribute_within_nodes bias_correction adam_w_mode
+    use_distributed_optimizer
 """
-TOP = ("defaults", "hydra", "run", "exp_manager", "name", "restore_from_path", "cluster", "env_vars", "s3_checkpointing",
-       "restore_from_ckpt", "inference", "mode")  # fmt: skip
+TOP = ("defaults", "hydra", "run", "exp_manager", "name", "restore_from_path", "cluster", "env_vars",
+       "s3_checkpointing", "restore_from_ckpt", "inference", "mode")  # fmt: skip
 TRAINER, IGNORED, OPTIM = (frozenset(names.split()) for names in (_TRAINER, _MODEL, _OPTIM))
 # What changes a step's time by little, and is not modelled: said where it is on.
 NOTED = (
-    "defer_embedding_wgrad_compute", "wgrad_deferral_limit", "fp8_params", "enable_cuda_graph", "overlap_p2p_comm_warmup",
-    "moe_shared_expert_overlap", "sharp", "cross_entropy_loss_fusion_impl", "external_cuda_graph",
+    "defer_embedding_wgrad_compute", "wgrad_deferral_limit", "fp8_params", "enable_cuda_graph",
+    "overlap_p2p_comm_warmup", "moe_shared_expert_overlap", "sharp", "cross_entropy_loss_fusion_impl",
+    "external_cuda_graph",
 )  # fmt: skip
 # Features that are not understood where they are on.
 OFF = (

@@ -68,7 +68,9 @@ def _sharding(keys: Keys, f: Findings) -> None:
     optim = keys.mapping_of("optim") or Keys(f, {})
     name = str(optim.take("name", default=""))
     if name not in ADAM:
-        optim.wrong(("name",), f"{shown(name)}: another optimizer than Adam is not modelled; only {', '.join(ADAM[:-1])}")
+        optim.wrong(
+            ("name",), f"{shown(name)}: another optimizer than Adam is not modelled; only {', '.join(ADAM[:-1])}"
+        )
     distributed = "distributed" in name
     kind = optim.take("grad_sync_dtype")
     f.set("zero", 3 if fsdp else 1 if distributed else 0)
@@ -84,7 +86,8 @@ def _sharding(keys: Keys, f: Findings) -> None:
     f.set("overlap_dp", gradients)
     if distributed and gradients != weights:
         one, other = ("gradients", "weights") if gradients else ("weights", "gradients")
-        f.note(f"{one} are sent beside compute, {other} not: overlap_dp, which is for both, is {'on' if gradients else 'off'}")
+        counted = "on" if gradients else "off"
+        f.note(f"{one} are sent beside compute, {other} not: overlap_dp, which is for both, is {counted}")
     optim.ignore(OPTIM)
     optim.finish()
 
@@ -98,6 +101,8 @@ def _states(optim: Keys, f: Findings) -> None:
     if gathered is not None and STATES.get(str(gathered)) not in ("bf16", "fp16"):
         f.note(f"param_sync_dtype {gathered}: weights are counted as gathered in the precision of compute")
     if not is_off(optim.take("store_param_remainders")):
-        f.note("store_param_remainders: weights of which the optimizer keeps but 16 more bit are counted as 32 bit more")
+        f.note(
+            "store_param_remainders: weights of which the optimizer keeps but 16 more bit are counted as 32 bit more"
+        )
     if not is_off(optim.take("store_params")):
         f.note("store_params: weights in 32 bit are counted, as is usual")

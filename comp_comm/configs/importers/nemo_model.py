@@ -1,4 +1,4 @@
-"""The model in a NeMo YAML: a decoder, an encoder (BERT), both (T5), or a vision transformer."""
+"""The model in a NeMo YAML: a decoder, an encoder (BERT), or a vision transformer; parts of one of two sides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 from comp_comm.configs.importers.hf_parts import expert_layers
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
 from comp_comm.configs.importers.megatron_model import NORMS, POSITIONS, pattern
-from comp_comm.configs.importers.nemo_ignored import IGNORED
 from comp_comm.configs.importers.vocabularies import TOKENIZERS, vocabulary_of
 
 GATED = ("swiglu", "fast-swiglu", "geglu", "fast-geglu", "reglu", "fast-reglu")
@@ -18,20 +17,13 @@ NUMBERS = {
 }  # fmt: skip
 PLACES = {**POSITIONS, "ALiBi": "none", "kerple": "none", "sandwich": "none", "relative": "none",
           "learned_parameters": "learned"}  # fmt: skip
-# Of either side of an encoder-decoder: what must be the same on the other.
-ALIKE = ("hidden_size", "ffn_hidden_size", "num_attention_heads", "kv_channels", "activation", "normalization", "bias",
-         "position_embedding_type")  # fmt: skip
 
 
 def read(keys: Keys, f: Findings, name: str) -> None:
     """Set the fields of the model; ``name`` is what the file calls its kind (megatron_bert)."""
     keys.set("vocab_multiple", "make_vocab_size_divisible_by")
-    sides = keys.mapping_of("encoder"), keys.mapping_of("decoder")
-    if sides[0] is not None and sides[1] is not None:
-        _both(keys, sides[0], sides[1], f)
-        return
     vit = keys.has("patch_dim") or keys.has("vision_pretraining_type")
-    _shape(keys, f)
+    shape(keys, f)
     data = keys.mapping_of("data")
     if data is not None:
         data.ignore(tuple(data.mapping))
@@ -40,7 +32,7 @@ def read(keys: Keys, f: Findings, name: str) -> None:
         _vision(keys, f)
     elif not keys.set("seq_len", "encoder_seq_length", "seq_length", default=length):
         f.missing("'model.encoder_seq_length' is missing", "seq_len")
-    _blocks(keys, f, name)
+    blocks(keys, f, name)
     _experts(keys, f)
     if "bert" in name.lower() or keys.has("bert_binary_head"):
         f.set("architecture", "encoder")
@@ -48,67 +40,17 @@ def read(keys: Keys, f: Findings, name: str) -> None:
         f.note("extra_parameters are BERT's two token types; its heads are not counted")
         keys.ignore(("bert_binary_head", "add_pooler", "add_lm_head"))
     if not vit:
-        _tokenizer(keys, f)
-    _dropout(keys, f)
+        tokenizer(keys, f)
+    dropout(keys, f)
 
 
-def _shape(keys: Keys, f: Findings) -> None:
+def shape(keys: Keys, f: Findings) -> None:
+    """Set the sizes of a layer, and how many there are."""
     for name, key in NUMBERS.items():
         keys.set(name, key)
     for name in ("layers", "hidden", "heads"):
         if name not in f.fields:
             f.missing(f"'model.{NUMBERS[name]}' is missing", name)
-
-
-def _both(keys: Keys, encoder: Keys, decoder: Keys, f: Findings) -> None:
-    """Set an encoder-decoder (T5): the two sides have a mapping each, and must be of one shape."""
-    for key in ALIKE:
-        one, other = encoder.mapping.get(key), decoder.mapping.get(key)
-        if one != other:
-            decoder.wrong((key,), f"{shown(other)} differs from the encoder's {shown(one)}, which is not modelled")
-    _shape(encoder, f)
-    f.set("architecture", "encoder-decoder")
-    f.set("encoder_layers", f.fields.get("layers", 1))
-    decoder.set("layers", "num_layers")
-    data = keys.mapping_of("data")
-    lengths = data.mapping if data is not None else {}
-    for name, key, usual in (("encoder_seq_len", "seq_length", 512), ("seq_len", "seq_length_dec", 128)):
-        own = keys.take("seq_length", "encoder_seq_length") if name == "encoder_seq_len" else None
-        if lengths.get(key) is None and own is None:
-            f.note(f"data.{key} is not in the file: {name} is {usual}")
-        f.set(name, own if own is not None else lengths.get(key, usual))
-    encoder.mapping = {"max_position_embeddings": keys.take("max_position_embeddings"), **encoder.mapping}
-    shared = keys.take("share_token_embeddings", default=True), keys.take("share_decoder_tokens_head_embeddings", default=True)
-    _blocks(encoder, f, "")
-    f.set("tied", not is_off(shared[0]) and not is_off(shared[1]))
-    if is_off(shared[0]):
-        keys.wrong(("share_token_embeddings",), "an embedding of its own for either side is not modelled")
-    _dropout(encoder, f)
-    _dropout(decoder, Findings(f.document))
-    _tokenizer(keys, f)
-    buckets = encoder.take("relative_attention_num_buckets", default=32)
-    decoder.take("relative_attention_num_buckets")
-    if encoder.mapping.get("position_embedding_type") == "relative" and isinstance(buckets, int):
-        f.set("extra_parameters", 2 * buckets * f.count("heads", 0))
-    for side in (encoder, decoder):
-        side.only("arch", "transformer")
-        side.only("transformer_block_type", "pre_ln")
-        side.off(("headscale",))
-        side.ignore((*IGNORED, *ALIKE, "relative_attention_max_distance", "relative_position_bias_self_attention_only",
-                     "hidden_steps", "num_self_attention_per_cross_attention", "num_moe_experts", "moe_frequency",
-                     "moe_dropout", "use_flash_attention", "megatron_legacy"))  # fmt: skip
-    for key in ("activations_checkpoint_granularity", "activations_checkpoint_method", "activations_checkpoint_num_layers"):
-        if key not in keys.mapping:
-            keys.mapping = {**keys.mapping, key: encoder.take(key)}
-        encoder.take(key)
-        decoder.take(key)
-    encoder.finish()
-    decoder.finish()
-    split = keys.take("pipeline_model_parallel_split_rank")
-    keys.set("pp", "pipeline_model_parallel_size")
-    if f.count("pp") > 1 and split not in (None, f.count("pp") // 2):
-        message = f"{shown(split)}: stages of the encoder are not as many as its layers ask for, which is not modelled"
-        keys.wrong(("pipeline_model_parallel_split_rank",), message)
 
 
 def _vision(keys: Keys, f: Findings) -> None:
@@ -119,7 +61,9 @@ def _vision(keys: Keys, f: Findings) -> None:
     tokens = keys.take("class_token_length", default=8)
     sizes = (*image, patch, channels, classes, tokens)
     if not all(type(size) is int and 0 < size < 2**20 for size in sizes):
-        keys.wrong(("img_h", "patch_dim"), "img_h, img_w, patch_dim, num_channels and num_classes must be whole numbers")
+        keys.wrong(
+            ("img_h", "patch_dim"), "img_h, img_w, patch_dim, num_channels and num_classes must be whole numbers"
+        )
         return
     if kind != "classify":
         keys.wrong(("vision_pretraining_type",), f"{shown(kind)} is not modelled; only classify")
@@ -139,12 +83,14 @@ def _vision(keys: Keys, f: Findings) -> None:
                  "vision_pretraining_type", "num_classes", "share_embeddings_and_output_weights"))  # fmt: skip
 
 
-def _dropout(keys: Keys, f: Findings) -> None:
+def dropout(keys: Keys, f: Findings) -> None:
+    """Set whether anything is dropped at random."""
     rates = [keys.number(name, default=0.0) or 0.0 for name in ("hidden_dropout", "attention_dropout", "ffn_dropout")]
     f.set("dropout", any(rate > 0 for rate in rates))
 
 
-def _blocks(keys: Keys, f: Findings, name: str) -> None:
+def blocks(keys: Keys, f: Findings, name: str) -> None:
+    """Set what a layer is made of; ``name`` is what the file calls the kind of the model."""
     activation = keys.take("activation", default="gelu")
     if activation not in (*GATED, *PLAIN):
         keys.wrong(("activation",), f"{shown(activation)} is not understood; only {', '.join((*GATED, *PLAIN))}")
@@ -189,7 +135,8 @@ def _window(keys: Keys, f: Findings) -> None:
 def _experts(keys: Keys, f: Findings) -> None:
     count = keys.take("num_moe_experts")
     pairs = (("top_k", "moe_router_topk"), ("moe_ffn_hidden", "moe_ffn_hidden_size"),
-             ("capacity_factor", "moe_expert_capacity_factor"), ("shared_ffn_hidden", "moe_shared_expert_intermediate_size"))  # fmt: skip
+             ("capacity_factor", "moe_expert_capacity_factor"),
+             ("shared_ffn_hidden", "moe_shared_expert_intermediate_size"))  # fmt: skip
     rest = {name: keys.take(key) for name, key in pairs}
     frequency = keys.take("moe_layer_freq")
     keys.only("moe_token_dispatcher_type", "alltoall", "flex")
@@ -208,7 +155,8 @@ def _experts(keys: Keys, f: Findings) -> None:
         expert_layers(f, which, keys.place("moe_layer_freq"))
 
 
-def _tokenizer(keys: Keys, f: Findings) -> None:
+def tokenizer(keys: Keys, f: Findings) -> None:
+    """Set the vocabulary: that of the file, or of a tokenizer that is known."""
     size = keys.take("vocab_size", "override_vocab_size")
     tokenizer = keys.mapping_of("tokenizer")
     names: list[Any] = [] if tokenizer is None else [tokenizer.mapping.get(key) for key in ("type", "model")]

@@ -51,7 +51,9 @@ def resolve(data: dict[str, Any], file: str = "") -> dict[str, Any]:
                 raw = raw[: match.start()] + str(meant) + raw[match.end() :]
             left -= len(raw)
             if left < 0:
-                raise ConfigError([Problem(f"references make more than {MOST_TEXT // 2**20} million characters", file=file)])
+                raise ConfigError(
+                    [Problem(f"references make more than {MOST_TEXT // 2**20} million characters", file=file)]
+                )
         return raw
 
     return {key: value(inner, (key,)) for key, inner in data.items()}

@@ -31,8 +31,8 @@ BEGINNINGS = (
     "train_data", "train_label", "valid_data", "valid_label", "test_data", "test_label", "log_", "wandb_", "use_wandb",
     "comet_", "use_comet", "tensorboard", "memory_profiling", "profile", "mup_", "use_mup", "coord_check",
     "save_base_shapes", "base_shapes_file", "dpo_", "kto_", "pos_train", "neg_train", "pos_valid", "neg_valid",
-    "pos_test", "neg_test", "train_reward", "valid_reward", "test_reward", "online_data", "serve_model", "weight_server",
-    "gradient_noise", "te_fp8_",
+    "pos_test", "neg_test", "train_reward", "valid_reward", "test_reward", "online_data", "serve_model",
+    "weight_server", "gradient_noise", "te_fp8_",
 )  # fmt: skip
 NOTED = ("partition_activations", "te_columnparallel", "te_rowparallel", "te_layernorm_mlp", "te_mha")
 OFF = (

@@ -8,32 +8,27 @@ from pathlib import PurePath
 from typing import Any
 
 from comp_comm.configs import catalogue
-from comp_comm.configs.importers import megatron, megatron_layout, megatron_model, megatron_refused, torchtitan
+from comp_comm.configs.importers import (
+    megatron,
+    megatron_layout,
+    megatron_model,
+    megatron_refused,
+    megatron_sharding,
+    torchtitan,
+)
 from comp_comm.configs.importers.hf_parts import expert_layers
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.launch import Launch
-from comp_comm.configs.importers.primus_ignored import IGNORED, IGNORED_BEGINNINGS, NOTED, OFF
+from comp_comm.configs.importers.primus_ignored import IGNORED, IGNORED_BEGINNINGS, MODELS, NOTED, OFF, OTHERS
 from comp_comm.configs.model_names import DIMENSIONS, catalogue_name
 from comp_comm.configs.strict_yaml import Document, Path, resolve_scalar
 from comp_comm.errors import nearest
-from comp_comm.fields import Value
+from comp_comm.fields import FIELDS, Value
 
 KIND = "Primus YAML"
 ENVIRONMENT = re.compile(r"\$\{(\w+):([^{}]*)\}")
 OWN_NAMES = ("PRIMUS_TEAM", "PRIMUS_USER", "PRIMUS_EXP_NAME", "PRIMUS_WORKSPACE")
 FRAMEWORKS = ("megatron", "torchtitan")
-# What Primus calls a model that the catalogue calls otherwise.
-MODELS = {
-    "llama4-17b16e": "llama-4-scout", "llama4-17b128e": "llama-4-maverick", "deepseek-v3-16b": "deepseek-v2-lite",
-    "deepseek-v3-671b": "deepseek-v3", "llama4-17bx16e": "llama-4-scout", "llama4-17bx128e": "llama-4-maverick",
-    "mixtral-8x7b-v0.1": "mixtral-8x7b", "mixtral-8x22b-v0.1": "mixtral-8x22b",
-}  # fmt: skip
-# Words in the name of a model that is none of those that are modelled.
-OTHERS = (
-    (r"flux|wan2|diffusion", "a model of images by diffusion"), (r"mamba|zebra|hybrid|lfm", "a state-space model, or has "
-     "layers of one"), (r"gdn|kda|qwen3_5|qwen3_next|kimi_k3", "linear attention"),
-    (r"deepseek_v4|glm5", "sparse attention"),
-)  # fmt: skip
 # Switches of the model: the field, and what it is where they are on, and off.
 FEATURES = {
     "swiglu": ("gated", "on", "off"), "qk_layernorm": ("qk_norm", "on", "off"), "add_qkv_bias": ("bias", "qkv", "off"),
@@ -51,7 +46,9 @@ OPPOSITES = {
     "bias_swiglu_fusion": "--no-bias-swiglu-fusion", "apply_rope_fusion": "--no-rope-fusion",
     "torch_fsdp2_reshard_after_forward": "--torch-fsdp2-no-reshard-after-forward",
 }  # fmt: skip
-DIMENSION_FLAGS = {"--num-experts": "experts"} | {flag: name for flag, name in megatron_model.NUMBERS.items() if name not in ("seq_len", "max_positions")}
+DIMENSION_FLAGS = {"--num-experts": "experts"} | {
+    flag: name for flag, name in megatron_model.NUMBERS.items() if name not in ("seq_len", "max_positions")
+}
 
 
 def fits(data: dict[str, Any]) -> int:
@@ -84,13 +81,17 @@ def import_primus(document: Document, given: Given = NOTHING, model: str = "") -
         module.take("model")
     module.ignore(("config", "name", "trainer_class"))
     module.finish()
+    if named and catalogue_name(named) is None:
+        f.missing(f"--model {named}: a name of the catalogue is needed, for what the experiment overrides")
     f.problems.raise_if_any()
     title = str(_resolved(document.data.get("exp_name") or "", f)) or PurePath(document.file).stem
     if framework == "torchtitan":
         return _titan(document, mapping, overrides.path, named, title, given, f)
     _read(Keys(f, _flags(mapping), ()), f, mapping, named, overrides.path)
     own = _own(f, named)
-    return Imported(KIND, PurePath(document.file).stem, title, f"{document.file} ({KIND})", own, tuple(f.notes), model=named)
+    return Imported(
+        KIND, PurePath(document.file).stem, title, f"{document.file} ({KIND})", own, tuple(f.notes), model=named
+    )
 
 
 def _resolved(value: Any, f: Findings) -> Any:
@@ -161,8 +162,8 @@ def _flags(mapping: dict[str, Any]) -> dict[str, Any]:
 
 def _read(keys: Keys, f: Findings, mapping: dict[str, Any], model: str, path: Path) -> None:
     """Set the fields of an experiment with Megatron-LM, on those of the model."""
-    f.document.lines.update({(f"--{str(place[-1]).replace('_', '-')}",): line for place, line in f.document.lines.items()
-                             if place[: len(path)] == path and len(place) == len(path) + 1})  # fmt: skip
+    own = [place for place in f.document.lines if place[:-1] == path]
+    f.document.lines.update({(f"--{str(place[-1]).replace('_', '-')}",): f.document.lines[place] for place in own})
     for key in OFF:
         value = mapping.get(key)
         if not is_off(value.get("enabled", value.get("enable")) if isinstance(value, dict) else value):
@@ -185,7 +186,7 @@ def _read(keys: Keys, f: Findings, mapping: dict[str, Any], model: str, path: Pa
     if precision == "fp8":
         f.set("precision", "fp8")
     megatron_layout.devices(f, Launch([], "", []))
-    megatron_layout.instances(keys, f)
+    megatron_sharding.instances(keys, f)
     keys.ignore(("--max-position-embeddings", "--tokenizer-type", "--tokenizer-model", "--model-type", "--params-dtype",
                  "--virtual-pipeline-model-parallel-size", "--spec"))  # fmt: skip
     if keys.has("--virtual-pipeline-model-parallel-size") and f.count("pp") > 1:
@@ -233,18 +234,21 @@ def _features(f: Findings, mapping: dict[str, Any], base: dict[str, Value], path
         if key in mapping and mapping[key] is None and name in base:
             f.set(name, 0, (*path, key))
     if mapping.get("multi_latent_attention") is False and "kv_lora_rank" in base:
-        message = "the catalogue's model has latent attention: another attention on it is not modelled; give --model NAME"
+        message = (
+            "the catalogue's model has latent attention: another attention on it is not modelled; give --model NAME"
+        )
         f.wrong((*path, "multi_latent_attention"), message)
 
 
 def _dimensions(model: str) -> dict[str, Value]:
-    """Return the dimensions of a model, as it is in the catalogue or in a file."""
-    from comp_comm.configs.model_file import load_model
-
-    return {name: value for name, value in load_model(model).fields.items() if name in DIMENSIONS}
+    """Return the dimensions of a model of the catalogue."""
+    data = catalogue.read("model", catalogue_name(model) or model).data
+    return {name: FIELDS[name].parse(value) for name, value in data.items() if name in DIMENSIONS}
 
 
 def _own(f: Findings, model: str) -> dict[str, Value]:
     """Return the fields that are not the model's own."""
     base = _dimensions(model)
-    return {name: value for name, value in f.fields.items() if name not in base or base[name] != value or name in f.given}
+    return {
+        name: value for name, value in f.fields.items() if name not in base or base[name] != value or name in f.given
+    }

@@ -24,12 +24,25 @@ NOTED = (
     "enable_primus_turbo", "use_turbo_attention", "use_turbo_grouped_gemm", "use_turbo_deepep", "use_turbo_rms_norm",
     "use_turbo_gemm", "use_turbo_grouped_mlp", "use_turbo_parallel_linear", "enable_turbo_attention_float8",
     "torch_compile", "enable_fused_linear_ce", "fused_ce_mode", "fused_ce_chunks", "use_fsdp2_fp32_param_optimizer",
-    "use_fsdp2_fp8_all_gather", "use_fsdp2_bf16_master_weight_optimizer", "fsdp_prefetch_depth", "enable_packed_sequences",
-    "use_packed_attention", "fp8_reduce_amax", "fp8_precompute_data_cache", "moe_extended_tp", "use_triton_ops",
-    "recompute_layer_ids",
+    "use_fsdp2_fp8_all_gather", "use_fsdp2_bf16_master_weight_optimizer", "fsdp_prefetch_depth",
+    "enable_packed_sequences", "use_packed_attention", "fp8_reduce_amax", "fp8_precompute_data_cache",
+    "moe_extended_tp", "use_triton_ops", "recompute_layer_ids",
 )  # fmt: skip
 OFF = (
     "patch_zero_bubble", "patch_primus_pipeline", "enable_zero_bubble", "lora", "enable_odc", "enable_odc_lb_mini",
     "hybrid_attention_enabled", "lfm_layer_types", "hc_use_sinkhorn", "fla_mla_attn",
     "use_turbo_fp4", "enable_turbo_attention_fp4",
 )  # fmt: skip
+# What Primus calls a model that the catalogue calls otherwise.
+MODELS = {
+    "llama4-17b16e": "llama-4-scout", "llama4-17b128e": "llama-4-maverick", "deepseek-v3-16b": "deepseek-v2-lite",
+    "deepseek-v3-671b": "deepseek-v3", "llama4-17bx16e": "llama-4-scout", "llama4-17bx128e": "llama-4-maverick",
+    "mixtral-8x7b-v0.1": "mixtral-8x7b", "mixtral-8x22b-v0.1": "mixtral-8x22b",
+}  # fmt: skip
+# Words in the name of a model that is none of those that are modelled.
+OTHERS = (
+    (r"flux|wan2|diffusion", "a model of images by diffusion"),
+    (r"mamba|zebra|hybrid|lfm", "a state-space model, or has layers of one"),
+    (r"gdn|kda|qwen3_5|qwen3_next|kimi_k3", "linear attention"),
+    (r"deepseek_v4|glm5", "sparse attention"),
+)

@@ -8,7 +8,17 @@ from typing import Any, NamedTuple
 
 from comp_comm.configs import strict_yaml
 from comp_comm.configs.importers import (
-    deepspeed, gpt_neox, hugging_face, llm_foundry, megatron, nanotron, native, nemo, primus, toml_text, torchtitan,
+    deepspeed,
+    gpt_neox,
+    hugging_face,
+    llm_foundry,
+    megatron,
+    nanotron,
+    native,
+    nemo,
+    primus,
+    toml_text,
+    torchtitan,
 )  # fmt: skip
 from comp_comm.configs.importers.imported import NOTHING, Given, Imported
 from comp_comm.configs.importers.named import named
@@ -16,7 +26,7 @@ from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import ConfigError, Problem
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """A kind of mapping: its name, what tells it, and what imports it; whether of two equal keys the last counts."""
 
     name: str
@@ -26,17 +36,18 @@ class Kind(NamedTuple):
 
 
 MAPPINGS = (
-    Kind(hugging_face.KIND, hugging_face.fits, lambda document, given, _: hugging_face.import_config(document, given)),
-    Kind(f"{megatron.KIND} (a launch script, a list or a mapping)", megatron.fits,
+    FileKind(hugging_face.KIND, hugging_face.fits,
+         lambda document, given, _: hugging_face.import_config(document, given)),
+    FileKind(f"{megatron.KIND} (a launch script, a list or a mapping)", megatron.fits,
          lambda document, given, _: megatron.import_mapping(document, given), last_counts=True),
-    Kind(nemo.KIND, nemo.fits, lambda document, given, _: nemo.import_nemo(document, given)),
-    Kind(torchtitan.KIND, torchtitan.fits, torchtitan.import_torchtitan),
-    Kind(nanotron.KIND, nanotron.fits, lambda document, given, _: nanotron.import_nanotron(document, given),
+    FileKind(nemo.KIND, nemo.fits, lambda document, given, _: nemo.import_nemo(document, given)),
+    FileKind(torchtitan.KIND, torchtitan.fits, torchtitan.import_torchtitan),
+    FileKind(nanotron.KIND, nanotron.fits, lambda document, given, _: nanotron.import_nanotron(document, given),
          last_counts=True),
-    Kind(llm_foundry.KIND, llm_foundry.fits, llm_foundry.import_foundry),
-    Kind(gpt_neox.KIND, gpt_neox.fits, lambda document, given, _: gpt_neox.import_neox(document, given)),
-    Kind(primus.KIND, primus.fits, primus.import_primus),
-    Kind(deepspeed.KIND, deepspeed.fits, lambda document, given, _: deepspeed.import_deepspeed(document, given)),
+    FileKind(llm_foundry.KIND, llm_foundry.fits, llm_foundry.import_foundry),
+    FileKind(gpt_neox.KIND, gpt_neox.fits, lambda document, given, _: gpt_neox.import_neox(document, given)),
+    FileKind(primus.KIND, primus.fits, primus.import_primus),
+    FileKind(deepspeed.KIND, deepspeed.fits, lambda document, given, _: deepspeed.import_deepspeed(document, given)),
 )  # fmt: skip
 KINDS = (*(kind.name for kind in MAPPINGS), "a study", "a model")
 # What programs write before each line of their output: a rank, a time, the name of a pod.
@@ -85,7 +96,7 @@ def import_text(text: str, file: str, given: Given = NOTHING, model: str = "") -
     raise flaw or ConfigError([Problem(_none_of_these(), file=file)])
 
 
-def best(data: dict[str, Any]) -> Kind | None:
+def best(data: dict[str, Any]) -> FileKind | None:
     """Return the kind that a mapping fits best, None where it fits none.
 
     >>> kind = best({"model_type": "llama", "hidden_size": 64})

@@ -15,7 +15,7 @@ _FLAGS = {
 
 
 @dataclass
-class Job:
+class ClusterJob:
     """How many of what a job is given; None where nothing says."""
 
     nodes: int | None = None
@@ -42,19 +42,19 @@ class Job:
         processes = self.processes()
         return None if self.gpus_per_task is None or processes is None else self.gpus_per_task * processes
 
-    def beside(self, other: Job) -> Job:
+    def beside(self, other: ClusterJob) -> ClusterJob:
         """Return the job with what it does not say taken from another."""
-        return Job(*(getattr(self, name) if getattr(self, name) is not None else getattr(other, name)
+        return ClusterJob(*(getattr(self, name) if getattr(self, name) is not None else getattr(other, name)
                      for name in self.__dataclass_fields__))  # fmt: skip
 
 
-def job_of(words: Sequence[str]) -> Job:
+def job_of(words: Sequence[str]) -> ClusterJob:
     """Return what flags say.
 
     >>> job_of(["-N", "4", "--gres=gpu:a100:8", "--ntasks-per-node", "8"]).devices()
     32
     """
-    job = Job()
+    job = ClusterJob()
     for place, word in enumerate(words):
         flag, equals, value = word.partition("=")
         if not equals:
@@ -80,7 +80,7 @@ def _number(value: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _resources(job: Job, value: str) -> None:
+def _resources(job: ClusterJob, value: str) -> None:
     """Take the resources of PBS: ``select=4:ngpus=8``, ``nodes=4:ppn=8:gpus=8``."""
     for pattern, name in ((r"(?:select|nodes)=([0-9]{1,7})", "nodes"), (r"ngpus=([0-9]{1,5})", "gpus_per_node"),
                           (r"(?<!n)gpus=([0-9]{1,5})", "gpus_per_node"),
@@ -90,13 +90,13 @@ def _resources(job: Job, value: str) -> None:
             setattr(job, name, int(match[1]))
 
 
-def directives(lines: Iterable[str]) -> Job:
+def directives(lines: Iterable[str]) -> ClusterJob:
     """Return what the lines of a job's description say; of equal ones the last.
 
     >>> directives(["--nodes=4 # of them", "--gpus-per-node=8"]).devices()
     32
     """
-    job = Job()
+    job = ClusterJob()
     for line in lines:
         try:
             words = shlex.split(line, comments=True)
@@ -106,11 +106,11 @@ def directives(lines: Iterable[str]) -> Job:
     return job
 
 
-def variables(job: Job) -> dict[str, str]:
+def variables(job: ClusterJob) -> dict[str, str]:
     """Return the variables that Slurm sets for a job."""
-    found = {
+    numbers = {
         "SLURM_NNODES": job.nodes, "SLURM_JOB_NUM_NODES": job.nodes, "SLURM_NTASKS": job.processes(),
         "SLURM_NPROCS": job.processes(), "SLURM_NTASKS_PER_NODE": job.tasks_per_node,
         "SLURM_GPUS_PER_NODE": job.gpus_per_node, "SLURM_GPUS_ON_NODE": job.gpus_per_node, "SLURM_GPUS": job.gpus,
     }  # fmt: skip
-    return {name: str(value) for name, value in found.items() if value is not None}
+    return {name: str(value) for name, value in numbers.items() if value is not None}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from comp_comm.configs.importers.shell_scope import Scope, is_undecided, names_in, undecided, unset
-from comp_comm.configs.importers.shell_tree import parse, text_of
+from comp_comm.configs.importers.shell_tree import text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -37,20 +37,6 @@ def arithmetic(node: Node | None, scope: Scope, text: Text) -> str:
         return "0" if node is None else str(evaluated(node, scope, text))
     except UnknownNumberError as unknown:
         return unknown.mark
-
-
-def arithmetic_of(text: str, scope: Scope) -> str:
-    """Return what arithmetic written as a text comes to.
-
-    >>> arithmetic_of("(N + 2) * $M / 3 > 3 ? 2**4 : 0", Scope({"N": "1", "M": "4"}))
-    '16'
-    """
-    from comp_comm.configs.importers.shell_words import Words
-
-    body = parse(f"(({text}))").root
-    statement = body.children[0] if body.children and not body.has_error else None
-    inner = next((child for child in statement.children if child.is_named), None) if statement is not None else None
-    return arithmetic(inner, scope, Words(scope).text) if inner is not None else unset(text)
 
 
 def evaluated(node: Node, scope: Scope, text: Text) -> int:
@@ -84,24 +70,24 @@ def _number(node: Node, scope: Scope, text: Text) -> int:
     """Return the number that a variable, or a word, has."""
     name = text_of(node)
     if node.type in ("variable_name", "word", "number") and re.fullmatch(r"[A-Za-z_]\w*", name):
-        found = scope.value(name)
+        result = scope.value(name)
     elif node.type == "subscript":
-        found = scope.element(text_of(node.children[0]), text(node.children[2]))
+        result = scope.element(text_of(node.children[0]), text(node.children[2]))
     else:
-        found = text(node)
-    return number_of(found, name)
+        result = text(node)
+    return number_of(result, name)
 
 
-def number_of(found: str, name: str) -> int:
+def number_of(result: str, name: str) -> int:
     """Return a text as a whole number. Raises ``UnknownNumberError`` where it is none, or is not known."""
-    found = found.strip()
-    if names := names_in(found):
-        raise UnknownNumberError(undecided(names[0]) if is_undecided(found) else unset(names[0]))
-    if re.fullmatch(r"[-+]?[0-9]{1,18}", found):
-        return int(found)
-    if re.fullmatch(r"0[xX][0-9a-fA-F]{1,15}", found):
-        return int(found, 16)
-    if found == "":
+    result = result.strip()
+    if names := names_in(result):
+        raise UnknownNumberError(undecided(names[0]) if is_undecided(result) else unset(names[0]))
+    if re.fullmatch(r"[-+]?[0-9]{1,18}", result):
+        return int(result)
+    if re.fullmatch(r"0[xX][0-9a-fA-F]{1,15}", result):
+        return int(result, 16)
+    if result == "":
         return 0
     raise UnknownNumberError(unset(name))
 
@@ -115,22 +101,22 @@ def _binary(node: Node, scope: Scope, text: Text) -> int:
     return _operated(sign, one, other, text_of(node))
 
 
-def _operated(sign: str, one: int, other: int, whole: str) -> int:
+def _operated(sign: str, one: int, other: int, expression: str) -> int:
     if sign in ("/", "%") and other:
-        found = abs(one) // abs(other) if sign == "/" else abs(one) % abs(other)
+        result = abs(one) // abs(other) if sign == "/" else abs(one) % abs(other)
         negative = (one < 0) != (other < 0) if sign == "/" else one < 0
-        return -found if negative else found
+        return -result if negative else result
     if sign == "**" and 0 <= other < 64:
-        found = one**other
+        result = one**other
     elif sign in ("<<", ">>") and 0 <= other < 64:
-        found = one << other if sign == "<<" else one >> other
+        result = one << other if sign == "<<" else one >> other
     elif sign in _SYMBOLS:
-        found = int(_SYMBOLS[sign](one, other))
+        result = int(_SYMBOLS[sign](one, other))
     else:
-        raise UnknownNumberError(unset(whole))
-    if not -MOST <= found < MOST:
-        raise UnknownNumberError(unset(whole))
-    return found
+        raise UnknownNumberError(unset(expression))
+    if not -MOST <= result < MOST:
+        raise UnknownNumberError(unset(expression))
+    return result
 
 
 def _assigned(name: str, sign: str, value: int, scope: Scope) -> int:

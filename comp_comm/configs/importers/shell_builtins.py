@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from comp_comm.configs.importers.shell_arithmetic import arithmetic_of
-from comp_comm.configs.importers.shell_flow import LeaveError
+from comp_comm.configs.importers.shell_assign import assign
+from comp_comm.configs.importers.shell_machine import LeaveError, Machine
 from comp_comm.configs.importers.shell_scope import Scope, is_undecided, is_unset, names_in, undecided, unset
 from comp_comm.configs.importers.shell_tests import tested_words
+from comp_comm.configs.importers.shell_words import arithmetic_of
 
-if TYPE_CHECKING:
-    from comp_comm.configs.importers.shell import Shell
-
-Builtin = Callable[["Shell", list[str], int], "bool | None"]
+Builtin = Callable[[Machine, list[str], int], "bool | None"]
 MOST = 1000  # numbers that seq writes
 
 
-def _true(shell: Shell, words: list[str], line: int) -> bool:
+def _true(shell: Machine, words: list[str], line: int) -> bool:
     return True
 
 
-def _false(shell: Shell, words: list[str], line: int) -> bool:
+def _false(shell: Machine, words: list[str], line: int) -> bool:
     return False
 
 
-def _leave(shell: Shell, words: list[str], line: int) -> bool:
+def _leave(shell: Machine, words: list[str], line: int) -> bool:
     raise LeaveError(words[0])
 
 
-def _eval(shell: Shell, words: list[str], line: int) -> bool | None:
+def _eval(shell: Machine, words: list[str], line: int) -> bool | None:
     """Go through the words as a script, here and now."""
     outer, shell.first_line = shell.first_line, line
     shell.depth += 1
@@ -41,7 +38,7 @@ def _eval(shell: Shell, words: list[str], line: int) -> bool | None:
     return None
 
 
-def _source(shell: Shell, words: list[str], line: int) -> bool | None:
+def _source(shell: Machine, words: list[str], line: int) -> bool | None:
     """Go through a file that the script wrote; another one is noted, for what it sets is not known."""
     name = words[1] if len(words) > 1 else ""
     written = shell.files.get(name) or shell.files.get(f"./{name}")
@@ -51,49 +48,49 @@ def _source(shell: Shell, words: list[str], line: int) -> bool | None:
     return _eval(shell, ["eval", written.text], line)
 
 
-def _set(shell: Shell, words: list[str], line: int) -> bool:
+def _set(shell: Machine, words: list[str], line: int) -> bool:
     """Set the arguments of the script (``set -- a b``); options of the shell are nothing to us, but -a exports all."""
     if "--" in words:
         shell.scope.arguments = words[words.index("--") + 1 :]
     if any(re.fullmatch(r"-[a-z]*a[a-z]*", word) for word in words[1:]) or "allexport" in words:
-        shell.scope.exported.update(shell.values)
+        shell.scope.exported.update(shell.scope.values)
         shell.scope.exported.add("*")
     return True
 
 
-def _shift(shell: Shell, words: list[str], line: int) -> bool:
+def _shift(shell: Machine, words: list[str], line: int) -> bool:
     count = int(words[1]) if len(words) > 1 and re.fullmatch(r"[0-9]{1,4}", words[1]) else 1
     if shell.scope.arguments is not None:
         shell.scope.arguments = shell.scope.arguments[count:]
     return True
 
 
-def _let(shell: Shell, words: list[str], line: int) -> bool | None:
-    found = [arithmetic_of(word, shell.scope) for word in words[1:]]
-    return None if not found or names_in(found[-1]) else found[-1] != "0"
+def _let(shell: Machine, words: list[str], line: int) -> bool | None:
+    text = [arithmetic_of(word, shell.scope) for word in words[1:]]
+    return None if not text or names_in(text[-1]) else text[-1] != "0"
 
 
-def _test(shell: Shell, words: list[str], line: int) -> bool | None:
+def _test(shell: Machine, words: list[str], line: int) -> bool | None:
     return tested_words(words[1:], shell.scope)
 
 
-def _read(shell: Shell, words: list[str], line: int) -> bool | None:
+def _read(shell: Machine, words: list[str], line: int) -> bool | None:
     """Leave undecided what is read from elsewhere."""
     for word in words[1:]:
         if re.fullmatch(r"[A-Za-z_]\w*", word):
-            shell.assign(word, undecided(word))
+            assign(shell, word, undecided(word))
     return None
 
 
-def _printf(shell: Shell, words: list[str], line: int) -> bool:
+def _printf(shell: Machine, words: list[str], line: int) -> bool:
     if words[1:2] == ["-v"] and len(words) > 3:
-        shell.assign(words[2], written_by(["printf", *words[3:]], shell.scope) or undecided(words[2]))
+        assign(shell, words[2], written_by(["printf", *words[3:]], shell.scope) or undecided(words[2]))
     else:
         shell.say(written_by(words, shell.scope))
     return True
 
 
-def _echo(shell: Shell, words: list[str], line: int) -> bool:
+def _echo(shell: Machine, words: list[str], line: int) -> bool:
     shell.say(written_by(words, shell.scope))
     return True
 
@@ -121,8 +118,8 @@ def written_by(words: Sequence[str], scope: Scope, read: str | None = None) -> s
     if name == "printf":
         return _formatted(rest)
     if name == "expr":
-        found = arithmetic_of(" ".join(rest), scope)
-        return unset(names_in(found)[0]) if names_in(found) else found
+        text = arithmetic_of(" ".join(rest), scope)
+        return unset(names_in(text)[0]) if names_in(text) else text
     if name == "seq":
         return _sequence(rest)
     if name in ("basename", "dirname") and rest and not any(map(is_unset, rest)):
@@ -133,8 +130,8 @@ def written_by(words: Sequence[str], scope: Scope, read: str | None = None) -> s
 def _filtered(name: str, rest: list[str], read: str, scope: Scope) -> str | None:
     """Return what a command makes of what it reads."""
     if name == "bc":
-        found = arithmetic_of(read.strip(), scope) if re.fullmatch(r"[^=;.\n]+", read.strip()) else None
-        return None if found is None else unset(names_in(found)[0]) if names_in(found) else found
+        text = arithmetic_of(read.strip(), scope) if re.fullmatch(r"[^=;.\n]+", read.strip()) else None
+        return None if text is None else unset(names_in(text)[0]) if names_in(text) else text
     if name == "xargs" and not rest:
         return " ".join(read.split())
     if name == "cat" and not rest:

@@ -7,29 +7,26 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from comp_comm.configs.importers.shell_arithmetic import arithmetic
+from comp_comm.configs.importers.shell_machine import LeaveError, Machine
 from comp_comm.configs.importers.shell_scope import (
-    MARK, ShellValue, is_undecided, is_unset, names_in, undecided, without_unset,
+    MARK,
+    ShellValue,
+    is_undecided,
+    is_unset,
+    names_in,
+    undecided,
+    without_unset,
 )  # fmt: skip
 from comp_comm.configs.importers.shell_tree import text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from comp_comm.configs.importers.shell import Shell
-
 TURNS = 1000  # of a loop
 _TESTS = ("test_command", "test")
 
 
-class LeaveError(Exception):
-    """A script, a function or a loop that is left: by ``exit``, ``return``, ``break`` or ``continue``."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.what = what
-
-
-def run(shell: Shell, node: Node) -> bool | None:
+def run(shell: Machine, node: Node) -> bool | None:
     """Go through a statement that is made of others."""
     kind = node.type
     if kind == "list" and len(node.children) == 3:
@@ -45,7 +42,7 @@ def run(shell: Shell, node: Node) -> bool | None:
     return shell.block(node.children)
 
 
-def _depends(shell: Shell, node: Node | Sequence[Node]) -> tuple[bool | None, bool]:
+def _depends(shell: Machine, node: Node | Sequence[Node]) -> tuple[bool | None, bool]:
     """Return whether a condition holds, and whether that depends on a variable without a value."""
     before, shell.scope.asked = shell.scope.asked, {}
     held = shell.block(node) if isinstance(node, (list, tuple)) else shell.statement(node)  # type: ignore[arg-type]
@@ -56,7 +53,7 @@ def _depends(shell: Shell, node: Node | Sequence[Node]) -> tuple[bool | None, bo
     return held, asked
 
 
-def _taken(shell: Shell, nodes: Sequence[Node], asked: bool) -> bool | None:
+def _taken(shell: Machine, nodes: Sequence[Node], asked: bool) -> bool | None:
     """Go through a branch. One that ends the script for want of a variable is not taken: whoever runs it sets that."""
     before = dict(shell.scope.values)
     try:
@@ -76,7 +73,7 @@ def _is_test(node: Node) -> bool:
     return node.type == "test_command" or first == ["test"] or text_of(node).startswith("((")
 
 
-def _list(shell: Shell, node: Node) -> bool | None:
+def _list(shell: Machine, node: Node) -> bool | None:
     """Go through ``a && b`` or ``a || b``; a command that is no test is taken to succeed."""
     left, sign, right = node.children[0], text_of(node.children[1]), node.children[2]
     held, asked = _depends(shell, left)
@@ -118,7 +115,7 @@ def _clauses(node: Node) -> Iterator[tuple[list[Node] | None, list[Node]]]:
         yield condition, body
 
 
-def _if(shell: Shell, node: Node) -> bool | None:
+def _if(shell: Machine, node: Node) -> bool | None:
     """Go through the branch that its condition chooses; where that is not known, what branches change is undecided."""
     outcomes: list[dict[str, ShellValue] | None] = []
     for condition, body in _clauses(node):
@@ -136,7 +133,7 @@ def _if(shell: Shell, node: Node) -> bool | None:
     return None
 
 
-def _case(shell: Shell, node: Node) -> bool | None:
+def _case(shell: Machine, node: Node) -> bool | None:
     """Go through the arm whose pattern fits."""
     subject = shell.words.text(node.children[1])
     open_ = is_undecided(subject) or any(name.isdigit() for name in names_in(subject))
@@ -156,7 +153,7 @@ def _case(shell: Shell, node: Node) -> bool | None:
     return None
 
 
-def _turn(shell: Shell, body: Node) -> bool:
+def _turn(shell: Machine, body: Node) -> bool:
     """Go once through the body of a loop; return whether it goes on."""
     try:
         shell.block(body.children)
@@ -167,7 +164,7 @@ def _turn(shell: Shell, body: Node) -> bool:
     return True
 
 
-def _for(shell: Shell, node: Node) -> bool | None:
+def _for(shell: Machine, node: Node) -> bool | None:
     """Go through a loop over words; once, with a variable that is not decided, where the words are not known."""
     name, body = text_of(node.children[1]), node.children[-1]
     listed = [child for child in node.children[2:-1] if child.is_named or child.type == "word"]
@@ -187,7 +184,7 @@ def _for(shell: Shell, node: Node) -> bool | None:
     return None
 
 
-def _while(shell: Shell, node: Node) -> bool | None:
+def _while(shell: Machine, node: Node) -> bool | None:
     """Go through a loop as long as its condition holds: but once, where nothing changes that it depends on."""
     body, until = node.children[-1], node.children[0].type == "until"
     condition = [child for child in node.children[1:-1] if child.is_named]
@@ -203,7 +200,7 @@ def _while(shell: Shell, node: Node) -> bool | None:
     return None
 
 
-def _counted(shell: Shell, node: Node) -> bool | None:
+def _counted(shell: Machine, node: Node) -> bool | None:
     """Go through ``for ((i = 0; i < 4; i++))``."""
     parts: list[Node | None] = []
     current: Node | None = None

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from comp_comm.configs.importers.shell_arithmetic import UnknownNumberError, evaluated
 from comp_comm.configs.importers.shell_scope import (
-    MARK, Scope, is_undecided, is_unset, names_in, undecided, unset, without_unset,
+    MARK,
+    Scope,
+    is_undecided,
+    is_unset,
+    names_in,
+    undecided,
+    unset,
+    without_unset,
 )  # fmt: skip
 from comp_comm.configs.importers.shell_tree import text_of
 
@@ -36,8 +43,8 @@ def expansion(node: Node, scope: Scope, text: Text) -> str | list[str]:
         return _length(name, key, scope)
     if name in ALL or key in ALL:
         words = scope.list_of(name)
-        found = words if len(parts) == 1 else _of_array(words, parts[1:], scope, text)
-        return found if isinstance(found, str) or "*" not in (name, key) else " ".join(found)
+        value_found = words if len(parts) == 1 else _of_array(words, parts[1:], scope, text)
+        return value_found if isinstance(value_found, str) or "*" not in (name, key) else " ".join(value_found)
     value = scope.value(name) if key is None else scope.element(name, key)
     if name in ("?", "$", "!", "-"):
         return unset(name)
@@ -56,8 +63,12 @@ def _named(node: Node, text: Text) -> tuple[str, str | None]:
 def _indirect(name: str, key: str | None, rest: Sequence[Node], scope: Scope) -> str | list[str]:
     """Return what the variable that a variable names has, or the keys of an array."""
     if key in ALL:
-        found = scope.values.get(name)
-        return list(found) if isinstance(found, dict) else [str(place) for place, _ in enumerate(scope.list_of(name))]
+        value_found = scope.values.get(name)
+        return (
+            list(value_found)
+            if isinstance(value_found, dict)
+            else [str(place) for place, _ in enumerate(scope.list_of(name))]
+        )
     named = scope.value(name)
     return unset(name) if rest or names_in(named) else scope.value(named)
 
@@ -91,10 +102,10 @@ def _bounds(rest: Sequence[Node], scope: Scope, text: Text) -> tuple[int | None,
     """Return where a part begins, and how long it is; None for what is not known."""
     numbers = [node for node in rest if node.type != ":"]
     try:
-        found = [evaluated(node, scope, text) for node in numbers]
+        value_found = [evaluated(node, scope, text) for node in numbers]
     except UnknownNumberError:
         return None, None
-    return (found[0] if found else 0), (found[1] if len(found) > 1 else None)
+    return (value_found[0] if value_found else 0), (value_found[1] if len(value_found) > 1 else None)
 
 
 def _changed(name: str, value: str, rest: Sequence[Node], scope: Scope, text: Text) -> str | list[str]:

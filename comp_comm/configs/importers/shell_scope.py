@@ -1,7 +1,7 @@
-"""What a shell knows while a script is read: variables, arguments of the script, and how much it may still make of them.
+"""What a shell knows while a script is read: variables, the script's arguments, and how much it may still make.
 
-What a script leaves to its caller ($1, a variable of the environment) is a mark, `UNSET`, so that whoever reads the words
-can tell; what depends on a condition that the script does not decide is another, `UNDECIDED`.
+What a script leaves to its caller ($1, a variable of the environment) is a mark, `UNSET`, so that whoever reads the
+words can tell; what depends on a condition that the script does not decide is another, `UNDECIDED`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ HIDDEN = 0xE100  # where letters that mean something to a shell are, in the name
 HOLDS_FLAGS = "--"  # before the name in a mark of `UNDECIDED`: it may hold arguments
 
 MAX_TEXT = 2 * 2**20  # characters that all expansions of a script make together
+WORD = 20  # characters that a word counts as beside its own
 MAX_STEPS = 50_000  # commands and words that are gone through, loops counted as often as they run
 
 
@@ -38,9 +39,9 @@ class Limits:
         if self.steps < 0:
             raise ShellLimitError(f"runs more than {MAX_STEPS:,} commands and words")
 
-    def made(self, text: str) -> str:
-        """Count a text that an expansion made, and return it."""
-        self.characters -= len(text)
+    def made(self, text: str, words: int = 0) -> str:
+        """Count a text that an expansion made, of so many words, and return it."""
+        self.characters -= len(text) + WORD * words
         if self.characters < 0:
             raise ShellLimitError(f"expands to more than {MAX_TEXT // 2**20} million characters")
         return text
@@ -63,26 +64,26 @@ class Scope:
         """Return a variable as one text; a mark where it has no value."""
         if name.isdigit() or name in ("@", "*", "#"):
             return self._argument(name)
-        found = self.values.get(name)
-        if found is None:
+        stored = self.values.get(name)
+        if stored is None:
             return unset(name)
-        return found if isinstance(found, str) else self.limits.made(" ".join(items(found)))
+        return stored if isinstance(stored, str) else self.limits.made(" ".join(items(stored)))
 
     def list_of(self, name: str) -> list[str]:
         """Return a variable as the words of an array; a plain one is an array of one, one without a value is a mark."""
         if name in ("@", "*"):
             return [unset("@")] if self.arguments is None else list(self.arguments)
-        found = self.values.get(name)
-        return [unset(name)] if found is None else items(found)
+        stored = self.values.get(name)
+        return [unset(name)] if stored is None else items(stored)
 
     def element(self, name: str, key: str) -> str:
         """Return one element of an array, or of a mapping."""
-        found = self.values.get(name)
-        if isinstance(found, dict):
-            return found.get(key, unset(f"{name}[{key}]"))
+        stored = self.values.get(name)
+        if isinstance(stored, dict):
+            return stored.get(key, unset(f"{name}[{key}]"))
         if UNSET in key or UNDECIDED in key:
-            return undecided(name, *(found or ()))
-        listed = [] if found is None else items(found)
+            return undecided(name, *(stored or ()))
+        listed = [] if stored is None else items(stored)
         place = int(key) if re.fullmatch(r"-?[0-9]{1,9}", key) else 0
         return listed[place] if -len(listed) <= place < len(listed) else unset(f"{name}[{key}]")
 
@@ -124,7 +125,9 @@ def _named(what: str) -> str:
     """Return a name as a mark holds it: nothing in it means anything to a shell, should it be read again."""
     name = " ".join(MARK.sub(lambda match: _shown(match[1]), what).split()).replace(UNSET, "").replace(UNDECIDED, "")
     name = name[:SHOWN] + "..." if len(name) > SHOWN else name
-    return "".join(letter if letter.isalnum() or letter in "_-." else chr(HIDDEN + ord(letter) % 256) for letter in name)
+    return "".join(
+        letter if letter.isalnum() or letter in "_-." else chr(HIDDEN + ord(letter) % 256) for letter in name
+    )
 
 
 def _shown(name: str) -> str:
@@ -177,7 +180,7 @@ def joined(outcomes: Sequence[Mapping[str, ShellValue]]) -> dict[str, ShellValue
     """Return variables as they are after one of several branches: what differs between them is undecided."""
     values = dict(outcomes[0])
     for name in {name for each in outcomes for name in each}:
-        found = [each.get(name) for each in outcomes]
-        if any(value != found[0] for value in found):
-            values[name] = undecided(name, *(part for value in found if value is not None for part in items(value)))
+        stored = [each.get(name) for each in outcomes]
+        if any(value != stored[0] for value in stored):
+            values[name] = undecided(name, *(part for value in stored if value is not None for part in items(value)))
     return values

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from comp_comm.configs.importers.shell_arithmetic import UnknownNumberError, arithmetic_of, number_of
+from comp_comm.configs.importers.shell_arithmetic import UnknownNumberError, number_of
 from comp_comm.configs.importers.shell_scope import Scope, is_undecided, is_unset, names_in, without_unset
 from comp_comm.configs.importers.shell_tree import text_of
-from comp_comm.configs.importers.shell_words import Words
+from comp_comm.configs.importers.shell_words import Words, arithmetic_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -22,7 +22,7 @@ _EXPRESSIONS = ("binary_expression", "unary_expression", "parenthesized_expressi
 _BRACKETS = ("[", "]", "[[", "]]")
 
 
-class Part(NamedTuple):
+class ConditionPart(NamedTuple):
     """A part of a condition: an operator, or a text that is compared."""
 
     text: str
@@ -42,31 +42,33 @@ def tested_words(given: Sequence[str], scope: Scope) -> bool | None:
     (True, False, None)
     """
     signs = (*BINARY, *AND, *OR, "!", "(", ")")
-    return Test([Part(word, word in signs or (word[:1] == "-" and len(word) == 2)) for word in given], scope).result()
+    return Test(
+        [ConditionPart(word, word in signs or (word[:1] == "-" and len(word) == 2)) for word in given], scope
+    ).result()
 
 
-def _parts(node: Node, words: Words) -> Iterator[Part]:
+def _parts(node: Node, words: Words) -> Iterator[ConditionPart]:
     for child in node.children:
         if child.type in _EXPRESSIONS:
             yield from _parts(child, words)
         elif child.type == "test_operator" or (not child.is_named and child.type not in _BRACKETS):
-            yield Part(text_of(child).strip(), is_operator=True)
+            yield ConditionPart(text_of(child).strip(), is_operator=True)
         elif child.type not in _BRACKETS:
-            yield Part(words.text(child))
+            yield ConditionPart(words.text(child))
 
 
 class Test:
     """One condition, gone through from left to right."""
 
-    def __init__(self, parts: Sequence[Part], scope: Scope, pattern: bool = False) -> None:
+    def __init__(self, parts: Sequence[ConditionPart], scope: Scope, pattern: bool = False) -> None:
         self.parts, self.scope, self.pattern, self.place = parts, scope, pattern, 0
 
     def result(self) -> bool | None:
         """Return whether all of it holds; None where it is not decided, or not understood."""
         if not self.parts:
             return False
-        found = self._either()
-        return found if self.place >= len(self.parts) else None
+        holds = self._either()
+        return holds if self.place >= len(self.parts) else None
 
     def _operator(self, *signs: str) -> bool:
         """Take an operator, where one of these comes next."""
@@ -77,27 +79,27 @@ class Test:
         return False
 
     def _either(self) -> bool | None:
-        found = self._both()
+        holds = self._both()
         while self._operator(*OR):
             other = self._both()
-            found = True if True in (found, other) else None if None in (found, other) else False
-        return found
+            holds = True if True in (holds, other) else None if None in (holds, other) else False
+        return holds
 
     def _both(self) -> bool | None:
-        found = self._one()
+        holds = self._one()
         while self._operator(*AND):
             other = self._one()
-            found = False if False in (found, other) else None if None in (found, other) else True
-        return found
+            holds = False if False in (holds, other) else None if None in (holds, other) else True
+        return holds
 
     def _one(self) -> bool | None:
         if self._operator("!"):
-            found = self._one()
-            return None if found is None else not found
+            holds = self._one()
+            return None if holds is None else not holds
         if self._operator("("):
-            found = self._either()
+            holds = self._either()
             self._operator(")")
-            return found
+            return holds
         if self.place >= len(self.parts):
             return None
         first, following = self.parts[self.place], self.parts[self.place + 1 : self.place + 3]
@@ -119,8 +121,8 @@ class Test:
         if sign not in ("-n", "-z"):
             return None
         self._ask(text)
-        found = self._known(text)
-        return None if found is None else found == (sign == "-n")
+        holds = self._known(text)
+        return None if holds is None else holds == (sign == "-n")
 
     def _compared(self, left: str, sign: str, right: str) -> bool | None:
         if is_undecided(left + right) or sign not in (*COMPARISONS, *EQUALITIES):

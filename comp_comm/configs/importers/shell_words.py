@@ -24,7 +24,7 @@ EXPANSIONS = ("simple_expansion", "expansion", "command_substitution", "arithmet
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "0": "", "a": "", "b": "", "e": ""}
 
 
-class Piece(NamedTuple):
+class WordPiece(NamedTuple):
     """A part of a word: its text, whether blanks cut it, and whether a word ends after it."""
 
     text: str
@@ -63,9 +63,9 @@ class Words:
             if piece.ends and current is not None:
                 done.append(current)
                 current = None
-        found = done if current is None else [*done, current]
-        self.scope.limits.made("".join(found))
-        return found
+        expanded = done if current is None else [*done, current]
+        self.scope.limits.made("".join(expanded), len(expanded))
+        return expanded
 
     def text(self, node: Node | None) -> str:
         """Return a word as one text, as an assignment takes it."""
@@ -73,17 +73,21 @@ class Words:
             return ""
         self.scope.limits.step()
         pieces = list(self._pieces(node))
-        text = "".join(piece.text + " " * (piece.ends and place + 1 < len(pieces)) for place, piece in enumerate(pieces))
+        text = "".join(
+            piece.text + " " * (piece.ends and place + 1 < len(pieces)) for place, piece in enumerate(pieces)
+        )
         return self.scope.limits.made(text)
 
-    def _pieces(self, node: Node) -> Iterator[Piece]:
+    def _pieces(self, node: Node) -> Iterator[WordPiece]:
         kind = node.type
         if kind in LITERAL:
-            yield Piece(re.sub(r"\\(\n|.)", lambda match: match[1].strip("\n"), text_of(node), flags=re.S))
+            yield WordPiece(re.sub(r"\\(\n|.)", lambda match: match[1].strip("\n"), text_of(node), flags=re.S))
         elif kind == "raw_string":
-            yield Piece(text_of(node)[1:-1])
+            yield WordPiece(text_of(node)[1:-1])
         elif kind == "ansi_c_string":
-            yield Piece(re.sub(r"\\(.)", lambda match: _ANSI.get(match[1], match[0]), text_of(node)[2:-1], flags=re.S))
+            yield WordPiece(
+                re.sub(r"\\(.)", lambda match: _ANSI.get(match[1], match[0]), text_of(node)[2:-1], flags=re.S)
+            )
         elif kind in ("string", "translated_string", "heredoc_body"):
             yield from self._string(node)
         elif kind in ("concatenation", "command_name"):
@@ -93,59 +97,62 @@ class Words:
         elif kind == "brace_expression":
             yield from self._range(node)
         elif node.child_count == 0:
-            yield Piece(text_of(node))
+            yield WordPiece(text_of(node))
         else:
-            yield Piece(unset(text_of(node)))
+            yield WordPiece(unset(text_of(node)))
 
-    def _beside(self, node: Node) -> Iterator[Piece]:
+    def _beside(self, node: Node) -> Iterator[WordPiece]:
         """Yield the parts of a word; what ``${X:+...}`` has between blanks are parts of one, too."""
         before = node.start_byte
         for child in node.children:
             if child.start_byte > before:
-                yield Piece(" ", cut=True)
+                yield WordPiece(" ", cut=True)
             if child.type != "$":  # of $"a text to be translated"
                 yield from self._pieces(child)
             before = child.end_byte
 
-    def _string(self, node: Node) -> Iterator[Piece]:
+    def _string(self, node: Node) -> Iterator[WordPiece]:
         """Yield what a text in double quotes (or a here-document) becomes: one word, but for an array taken whole."""
         node = node.children[-1] if node.type == "translated_string" else node
         quotes = node.type == "string"
-        source, place, pieces = node.text or b"", int(quotes), []  # type: bytes, int, list[Piece]
+        source, place, pieces = node.text or b"", int(quotes), []  # type: bytes, int, list[WordPiece]
         for child in (child for child in node.children if child.type in EXPANSIONS):
             start = child.start_byte - node.start_byte
             begins = start + _dollar(child.text or b"")  # the grammar counts blanks before it to it
-            pieces.append(Piece(unquoted(source[place:begins].decode("utf-8", "replace"), quotes)))
+            pieces.append(WordPiece(unquoted(source[place:begins].decode("utf-8", "replace"), quotes)))
             pieces += self._expanded(child, quoted=True)
             place = child.end_byte - node.start_byte
         rest = source[place : len(source) - quotes]
-        pieces.append(Piece(unquoted(rest.decode("utf-8", "replace"), quotes)))
+        pieces.append(WordPiece(unquoted(rest.decode("utf-8", "replace"), quotes)))
         if len(pieces) != 2 or any(piece.text for piece in pieces):  # an array without words leaves no word
             yield from pieces
 
-    def _expanded(self, node: Node, quoted: bool) -> Iterator[Piece]:
+    def _expanded(self, node: Node, quoted: bool) -> Iterator[WordPiece]:
         """Yield what a ``$`` stands for."""
         if node.type == "arithmetic_expansion":
-            yield Piece(arithmetic(_inner(node), self.scope, self.text), cut=not quoted)
+            yield WordPiece(arithmetic(_inner(node), self.scope, self.text), cut=not quoted)
         elif node.type == "command_substitution":
             written = self.substitute(node)
             text = unset(text_of(node)[_dollar(node.text or b"") :]) if written is None else written.rstrip("\n")
-            yield Piece(self.scope.limits.made(text), cut=not quoted)
+            yield WordPiece(self.scope.limits.made(text), cut=not quoted)
         else:
-            found = expansion(node, self.scope, self.text)
-            if isinstance(found, str):
-                yield Piece(found, cut=not quoted)
+            expanded = expansion(node, self.scope, self.text)
+            if isinstance(expanded, str):
+                yield WordPiece(expanded, cut=not quoted)
             else:
-                yield from (Piece(text, cut=not quoted, ends=place + 1 < len(found)) for place, text in enumerate(found))
+                yield from (
+                    WordPiece(text, cut=not quoted, ends=place + 1 < len(expanded))
+                    for place, text in enumerate(expanded)
+                )
 
-    def _range(self, node: Node) -> Iterator[Piece]:
+    def _range(self, node: Node) -> Iterator[WordPiece]:
         numbers = [int(text_of(child)) for child in node.children if re.fullmatch(r"-?[0-9]{1,6}", text_of(child))]
         if len(numbers) != 2 or abs(numbers[1] - numbers[0]) >= MOST:
-            yield Piece(text_of(node))
+            yield WordPiece(text_of(node))
             return
         first, last = numbers
         for number in range(first, last + 1) if first <= last else range(first, last - 1, -1):
-            yield Piece(str(number), ends=True)
+            yield WordPiece(str(number), ends=True)
 
 
 def _dollar(text: bytes) -> int:
@@ -175,3 +182,15 @@ def expand(word: str, values: dict[str, ShellValue]) -> list[str]:
     """
     command = parse(f": {word}").root.children[0]
     return Words(Scope(dict(values))).of(command.children[1:])
+
+
+def arithmetic_of(text: str, scope: Scope) -> str:
+    """Return what arithmetic written as a text comes to.
+
+    >>> arithmetic_of("(N + 2) * $M / 3 > 3 ? 2**4 : 0", Scope({"N": "1", "M": "4"}))
+    '16'
+    """
+    body = parse(f"(({text}))").root
+    statement = body.children[0] if body.children and not body.has_error else None
+    inner = next((child for child in statement.children if child.is_named), None) if statement is not None else None
+    return arithmetic(inner, scope, Words(scope).text) if inner is not None else unset(text)

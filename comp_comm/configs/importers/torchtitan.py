@@ -110,7 +110,7 @@ def _converters(top: Keys, keys: Keys, f: Findings) -> None:
 
 
 def _quantised(keys: Keys | None, f: Findings) -> bool:
-    """Take a section about fp8, and those in it; return whether it turns fp8 on, as it did before there were converters."""
+    """Take a section about fp8, and those in it; return whether it turns fp8 on (before there were converters)."""
     if keys is None:
         return False
     on = keys.truth("enable_float8_linear")
@@ -134,7 +134,9 @@ def _optimizer(top: Keys, f: Findings) -> None:
     if name not in ADAM:
         keys.wrong(("name",), f"{shown(name)}: another optimizer than Adam is not modelled; only {', '.join(ADAM)}")
     if keys.truth("early_step_in_backward", "in_backward"):
-        f.note("early_step_in_backward frees each gradient as soon as it is used: the gradients of all layers are counted")
+        f.note(
+            "early_step_in_backward frees each gradient as soon as it is used: the gradients of all layers are counted"
+        )
     states = keys.take("state_dtype", "moment_dtype")
     if states is not None:
         f.set("optimizer_precision", FORMATS.get(str(states), states), keys.place("state_dtype", "moment_dtype"))
@@ -164,7 +166,9 @@ def _sections(top: Keys, f: Findings) -> None:
             keys.finish()
     tolerance = top.mapping_of("fault_tolerance")
     if tolerance is not None and not is_off(tolerance.mapping.get("enable")):
-        tolerance.wrong(("enable",), "replicas that come and go, or exchange gradients less than once a step, are not modelled")
+        tolerance.wrong(
+            ("enable",), "replicas that come and go, or exchange gradients less than once a step, are not modelled"
+        )
 
 
 def _formats(training: Keys, f: Findings) -> None:

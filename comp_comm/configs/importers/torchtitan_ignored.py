@@ -25,14 +25,15 @@ _SECTIONS = {
     "debug": "seed deterministic deterministic_warn_only moe_force_load_balance print_config save_config_file",
 }
 SECTIONS = {name: frozenset(keys.split()) for name, keys in _SECTIONS.items()}
-TRAINING = frozenset("""
+_TRAINING = """
     max_norm steps dataset dataset_path seed deterministic gc_freq gc_debug warmup_steps fsdp_bucket_cap_mb
     debug_moe_force_load_balance dataloader mock_data num_workers
-""".split())  # fmt: skip
-MODEL = frozenset("hf_assets_path tokenizer_path print_after_conversion tokenizer_type".split())
-OPTIMIZER = frozenset("lr beta1 beta2 betas eps weight_decay implementation fused foreach".split())
-FLOAT8 = frozenset("""
+"""
+_FLOAT8 = """
     precompute_float8_dynamic_scale_for_fsdp force_recompute_fp8_weight_in_bwd filter_fqns emulate scaling_type_input
     scaling_type_weight scaling_type_grad_output use_fp8_dim1_cast_triton_kernel mxfp8_dim1_cast_kernel_choice fqns
     moe_fqns_prototype
-""".split())  # fmt: skip
+"""
+TRAINING, FLOAT8 = (frozenset(names.split()) for names in (_TRAINING, _FLOAT8))
+MODEL = ("hf_assets_path", "tokenizer_path", "print_after_conversion", "tokenizer_type")
+OPTIMIZER = ("lr", "beta1", "beta2", "betas", "eps", "weight_decay", "implementation", "fused", "foreach")

@@ -31,8 +31,9 @@ def parallelism(top: Keys, f: Findings) -> Keys:
 
 def read(training: Keys, keys: Keys, f: Findings) -> None:
     """Set the degrees and the pipeline."""
-    for key in (*DEGREES.values(), "data_parallel_replicate_degree", "data_parallel_shard_degree", "data_parallel_degree",
-                "disable_loss_parallel", "enable_loss_parallel", "enable_async_tensor_parallel"):  # fmt: skip
+    for key in (*DEGREES.values(), "data_parallel_replicate_degree", "data_parallel_shard_degree",
+                "data_parallel_degree", "disable_loss_parallel", "enable_loss_parallel",
+                "enable_async_tensor_parallel"):  # fmt: skip
         if training.has(key) and not keys.has(key):
             keys.mapping = {**keys.mapping, key: training.mapping[key]}
         training.take(key)
@@ -49,7 +50,10 @@ def read(training: Keys, keys: Keys, f: Findings) -> None:
     way = keys.choice(("context_parallel_rotate_method",), {"allgather": "all_gather", "alltoall": "p2p"}, "allgather")
     if f.count("cp") != 1 and way is not None:
         f.set("cp_comm", way)
-    if f.count("cp") != 1 and keys.take("context_parallel_load_balancer", default="headtail") not in ("headtail", "ptrr"):
+    if f.count("cp") != 1 and keys.take("context_parallel_load_balancer", default="headtail") not in (
+        "headtail",
+        "ptrr",
+    ):
         f.note("context parallelism without a load balancer is counted as balanced")
     keys.ignore(("context_parallel_load_balancer",))
     if keys.take("expert_parallel_comm_backend", default="standard") != "standard":
