@@ -24,8 +24,10 @@ class Problem:
     line: int | None = None
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return ": ".join(part for part in (place, self.key, self.message) if part)
+        file = printable(self.file)
+        place = file if self.line is None else f"{file}:{self.line}"
+        message = "\n".join(map(printable, self.message.split("\n")))
+        return ": ".join(part for part in (place, printable(self.key), message) if part)
 
 
 class CompcommError(Exception):
@@ -85,6 +87,19 @@ class Problems:
 
     def _sorted(self) -> list[Problem]:
         return sorted(self.noted, key=lambda problem: (problem.file, problem.line or 0))
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, what controls a terminal or ends a line written as an escape.
+
+    >>> print(printable("a\\x1b[31m b\\n"))
+    a\\x1b[31m b\\n
+    """
+    return text if text.isprintable() else "".join(map(_escape, text))
+
+
+def _escape(letter: str) -> str:
+    return letter if letter.isprintable() else letter.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def nearest(name: str, allowed: Collection[str]) -> str:

@@ -33,10 +33,10 @@ from comp_comm.report import output
 def command(file: str, hardware: str | None, model: str | None, overrides: tuple[str, ...], path: str | None) -> int:
     """Make a study of a file you hold.
 
-    FILE is a Hugging Face config.json, a launch script of Megatron-LM or its arguments, a DeepSpeed JSON, a torchtitan
-    TOML, or a YAML of NeMo, nanotron, LLM Foundry, GPT-NeoX or Primus, told by what it holds; - is standard input. A
-    launch script is read, never run. What is not understood is named, all of it, and nothing is written; what is
-    approximated is said, and is a comment of the study.
+    FILE (- for standard input) is a Hugging Face config.json, a launch script of Megatron-LM or its arguments, a
+    DeepSpeed JSON, a torchtitan TOML, or a YAML of NeMo, nanotron, LLM Foundry, GPT-NeoX or Primus, told by what it
+    holds. A launch script is read, never run. What is not understood is named, all of it, and nothing is written; what
+    is approximated is said, and is a comment of the study.
     """
     catalogue.FILES_READ.clear()
     output.check_writable(path)

@@ -58,7 +58,7 @@ OFF = (
 
 def fits(data: dict[str, Any]) -> int:
     """Return how well a mapping fits DeepSpeed's configuration; 0 where it does not."""
-    return min(sum(sign in data for sign in SIGNS), 2)
+    return 0 if "_target_" in data else min(sum(sign in data for sign in SIGNS), 2)
 
 
 def import_deepspeed(document: Document, given: Given = NOTHING) -> Imported:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from comp_comm.configs.strict_yaml import Document, Path
-from comp_comm.errors import Problem, Problems, nearest
+from comp_comm.errors import Problem, Problems, nearest, printable
 from comp_comm.fields import FIELDS, Value
 
 SHOWN = 60  # characters of a value that a message shows
@@ -88,6 +88,7 @@ class Findings:
 
     def note(self, text: str) -> None:
         """Note something that a reader should know."""
+        text = printable(text)
         if text not in self.notes:
             self.notes.append(text)
 

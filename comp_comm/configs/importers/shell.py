@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from comp_comm.configs.importers import scheduler, shell_assign, shell_commands, shell_flow
-from comp_comm.configs.importers.shell_arithmetic import arithmetic
+from comp_comm.configs.importers.shell_arithmetic import arithmetic_of
 from comp_comm.configs.importers.shell_machine import DEEPEST, Command, LeaveError, Written
 from comp_comm.configs.importers.shell_scope import Scope, ShellLimitError, ShellValue, joined
 from comp_comm.configs.importers.shell_tests import tested
 from comp_comm.configs.importers.shell_tree import Flaw, parse, text_of
-from comp_comm.configs.importers.shell_words import Words
+from comp_comm.configs.importers.shell_words import Words, within_brackets
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -40,6 +41,7 @@ class Shell:
     depth: int = 0
     first_line: int = 0
     output: list[str] | None = None
+    locals: list[dict[str, ShellValue | None]] = field(default_factory=list)
 
     @property
     def values(self) -> dict[str, ShellValue]:
@@ -140,11 +142,13 @@ class Shell:
             raise LeaveError("exit")
         self.scope.values = joined(left)
 
-    def within(self, script: str, launcher: Sequence[str], line: int, arguments: Sequence[str] = ()) -> None:
-        """Go through a script that this one starts: it knows what is exported."""
-        names = self.values if "*" in self.scope.exported else self.scope.exported
-        exported = {name: value for name, value in self.values.items() if name in names}
-        scope = Scope(exported, set(self.scope.exported), list(arguments), self.scope.limits, self.scope.asked)
+    def within(self, script: str, launcher: Sequence[str], line: int, arguments: Sequence[str] = (),
+               environment: Mapping[str, str] = MappingProxyType({}), name: str | None = None) -> None:  # fmt: skip
+        """Go through a script that this one starts: it knows what is exported, and what is set for it alone."""
+        seen = self.values if "*" in self.scope.exported else self.scope.exported
+        known = {name: value for name, value in self.values.items() if name in seen} | dict(environment)
+        names = {*self.scope.exported, *environment}
+        scope = Scope(known, names, set(), set(), list(arguments), self.scope.limits, self.scope.asked, name)
         inner = Shell(scope, self.started, {}, set(), self.files, self.sourced, self.flaws, self.directives,
                       (*self.launcher, *launcher), self.unsure, self.depth + 1, line)  # fmt: skip
         inner.run(script)
@@ -152,7 +156,7 @@ class Shell:
 
     def substitute(self, node: Node) -> str | None:
         """Return what the commands of ``$( )`` write; None where that is not known."""
-        outer, values, self.output = self.output, self.scope.values, []
+        outer, values, arguments, self.output = self.output, self.scope.values, self.scope.arguments, []
         self.scope.values = dict(values)
         self.depth += 1
         if self.depth > DEEPEST:
@@ -164,6 +168,7 @@ class Shell:
             return None if self.output is None else "\n".join(self.output)
         finally:
             self.output, self.scope.values, self.depth = outer, values, self.depth - 1
+            self.scope.arguments = arguments
 
     def say(self, text: str | None) -> None:
         """Note what a command writes: None where it is not known, and nor is then what all of them write."""
@@ -175,17 +180,20 @@ class Shell:
         return self.first_line or node.start_point[0] + 1
 
     def _arithmetic(self, node: Node) -> bool | None:
-        inner = next((child for child in node.children if child.is_named), None)
-        value = arithmetic(inner, self.scope, self.words.text)
+        value = arithmetic_of(within_brackets(self.words.filled(node)), self.scope)
         return None if not re.fullmatch(r"-?[0-9]+", value) else int(value) != 0
 
     def _apart(self, node: Node) -> bool | None:
         """Go through a pipeline, or a subshell: what it sets is gone after it."""
-        before = self.scope.values
-        self.scope.values = dict(before)
+        before, arguments, functions = self.scope.values, self.scope.arguments, self.functions
+        self.scope.values, self.functions = dict(before), dict(functions)
         try:
             if node.type == "pipeline":
                 return shell_commands.pipeline(self, [child for child in node.children if child.is_named])
             return self.block(node.children)
+        except LeaveError as leave:
+            if leave.what not in ("exit", "return"):
+                raise
+            return None  # it leaves the subshell alone
         finally:
-            self.scope.values = before
+            self.scope.values, self.scope.arguments, self.functions = before, arguments, functions

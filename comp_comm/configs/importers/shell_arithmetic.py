@@ -1,25 +1,34 @@
-"""Whole-number arithmetic of a shell: ``$(( ))``, ``(( ))``, ``let`` and ``expr``."""
+"""Whole-number arithmetic of a shell: ``$(( ))``, ``(( ))``, ``let`` and ``expr``.
+
+It is read from its text with all variables' texts in it, as a shell does: the grammar of scripts has other precedences.
+"""
 
 from __future__ import annotations
 
 import operator
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from comp_comm.configs.importers.shell_scope import Scope, is_undecided, names_in, undecided, unset
-from comp_comm.configs.importers.shell_tree import text_of
+from comp_comm.configs.importers.shell_scope import MARK, Scope, is_undecided, names_in, undecided, unset
 
-if TYPE_CHECKING:
-    from tree_sitter import Node
-
-Text = Callable[["Node"], str]
 MOST = 2**63
-_ASSIGN = ("=", "+=", "-=", "*=", "/=", "%=")
+DEEPEST = 60  # brackets, and variables that hold arithmetic with variables
+NUMBER = re.compile(r"([-+]?)(?:(0[xX])([0-9a-fA-F]{1,15})|([0-9]{1,2})#([0-9a-zA-Z]{1,12})|([0-9]{1,18}))")
+TOKEN = re.compile(
+    rf"\s*(?:({MARK.pattern})|([0-9]\w*(?:#\w+)?)|([A-Za-z_]\w*)|"
+    r"(<<=|>>=|\*\*|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%&|^!~<>=?:,()\[\]]))"
+)
+# How strongly what stands between two numbers binds them.
+STRENGTH = {
+    sign: strength
+    for strength, signs in enumerate(("||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "+ -", "* / %"))
+    for sign in signs.split()
+}
+ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "^=", "|=")
 _SYMBOLS: dict[str, Callable[[int, int], int]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "<": operator.lt, ">": operator.gt, "<=": operator.le,
     ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "&": operator.and_, "|": operator.or_,
-    "^": operator.xor, "&&": lambda a, b: a != 0 and b != 0, "||": lambda a, b: a != 0 or b != 0,
+    "^": operator.xor,
 }  # fmt: skip
 
 
@@ -31,77 +40,214 @@ class UnknownNumberError(Exception):
         self.mark = mark
 
 
-def arithmetic(node: Node | None, scope: Scope, text: Text) -> str:
-    """Return what whole-number arithmetic comes to; a mark where something in it is not known."""
+def arithmetic_of(text: str, scope: Scope) -> str:
+    """Return what arithmetic comes to; a mark where something in it is not known.
+
+    >>> arithmetic_of("(N + 2) * 4 / 3 > 3 ? 2**4 : 0", Scope({"N": "1"})), arithmetic_of("-(1) + -2", Scope())
+    ('16', '-3')
+    """
     try:
-        return "0" if node is None else str(evaluated(node, scope, text))
+        return str(evaluated(text, scope))
     except UnknownNumberError as unknown:
         return unknown.mark
 
 
-def evaluated(node: Node, scope: Scope, text: Text) -> int:
-    """Return the number that a tree of arithmetic is. Raises ``UnknownNumberError`` where it is none."""
-    scope.limits.step()
-    kind = node.type
-    if kind == "parenthesized_expression":
-        return evaluated(node.children[1], scope, text)
-    if kind == "binary_expression" and len(node.children) == 3:
-        return _binary(node, scope, text)
-    if kind == "ternary_expression" and len(node.children) == 5:
-        condition, _, first, _, second = node.children
-        return evaluated(first if evaluated(condition, scope, text) else second, scope, text)
-    if kind == "unary_expression":
-        value = evaluated(node.children[-1], scope, text)
-        sign = text_of(node.children[0])
-        if sign in ("+", "-", "!"):
-            return -value if sign == "-" else int(not value) if sign == "!" else value
-        raise UnknownNumberError(unset(text_of(node)))
-    if kind == "postfix_expression":
-        name, change = text_of(node.children[0]), text_of(node.children[-1])
-        before = evaluated(node.children[0], scope, text)
-        scope.set(name, str(before + (1 if change == "++" else -1)))
-        return before
-    if kind == "variable_assignment":
-        return _assigned(text_of(node.children[0]), "=", evaluated(node.children[-1], scope, text), scope)
-    return _number(node, scope, text)
-
-
-def _number(node: Node, scope: Scope, text: Text) -> int:
-    """Return the number that a variable, or a word, has."""
-    name = text_of(node)
-    if node.type in ("variable_name", "word", "number") and re.fullmatch(r"[A-Za-z_]\w*", name):
-        result = scope.value(name)
-    elif node.type == "subscript":
-        result = scope.element(text_of(node.children[0]), text(node.children[2]))
-    else:
-        result = text(node)
-    return number_of(result, name)
+def evaluated(text: str, scope: Scope) -> int:
+    """Return the number that arithmetic comes to. Raises ``UnknownNumberError`` where it is none."""
+    if not text.strip():
+        return 0
+    return _Arithmetic(text, scope).result()
 
 
 def number_of(result: str, name: str) -> int:
-    """Return a text as a whole number. Raises ``UnknownNumberError`` where it is none, or is not known."""
+    """Return a text as a whole number. Raises ``UnknownNumberError`` where it is none, or is not known.
+
+    >>> number_of("0x10", ""), number_of("010", ""), number_of("2#101", ""), number_of(" -7 ", "")
+    (16, 8, 5, -7)
+    """
     result = result.strip()
     if names := names_in(result):
         raise UnknownNumberError(undecided(names[0]) if is_undecided(result) else unset(names[0]))
-    if re.fullmatch(r"[-+]?[0-9]{1,18}", result):
-        return int(result)
-    if re.fullmatch(r"0[xX][0-9a-fA-F]{1,15}", result):
-        return int(result, 16)
     if result == "":
         return 0
-    raise UnknownNumberError(unset(name))
+    match = NUMBER.fullmatch(result)
+    if match:
+        digits = match[3] or match[5] or match[6]
+        base = 16 if match[2] else int(match[4]) if match[4] else 8 if len(digits) > 1 and digits[0] == "0" else 10
+        try:
+            return int(digits, base if 2 <= base <= 36 else 1) * (-1 if match[1] == "-" else 1)
+        except ValueError:
+            pass
+    raise UnknownNumberError(undecided(name))
 
 
-def _binary(node: Node, scope: Scope, text: Text) -> int:
-    left, middle, right = node.children
-    sign = text_of(middle)
-    if sign in _ASSIGN:
-        return _assigned(text_of(left), sign, evaluated(right, scope, text), scope)
-    one, other = evaluated(left, scope, text), evaluated(right, scope, text)
-    return _operated(sign, one, other, text_of(node))
+class _Arithmetic:
+    """Reads arithmetic from left to right; ``idle`` is above 0 in a part that does not count, which sets nothing."""
+
+    def __init__(self, text: str, scope: Scope) -> None:
+        self.text, self.scope, self.place, self.idle, self.depth = text, scope, 0, 0, 0
+        self.tokens: list[str] = []
+        end = 0
+        for match in TOKEN.finditer(text):
+            if match.start() != end:
+                break
+            self.tokens.append(match[0].strip())
+            end = match.end()
+        if text[end:].strip():
+            raise UnknownNumberError(undecided(text))
+
+    def result(self) -> int:
+        value = self._list()
+        if self.place < len(self.tokens):
+            raise self._not_understood()
+        return value
+
+    def _not_understood(self) -> UnknownNumberError:
+        return UnknownNumberError(undecided(self.text))
+
+    def _next(self) -> str:
+        return self.tokens[self.place] if self.place < len(self.tokens) else ""
+
+    def _take(self, *signs: str) -> str:
+        sign = self._next()
+        if sign not in signs or not sign:
+            return ""
+        self.place += 1
+        return sign
+
+    def _list(self) -> int:
+        value = self._choice()
+        while self._take(","):
+            value = self._choice()
+        return value
+
+    def _choice(self) -> int:
+        """Return a number, one of two of which the first counts, or one that is given to a variable."""
+        self.scope.limits.step()
+        condition = self._operation(0)
+        if not self._take("?"):
+            return condition
+        values = []
+        for counts, sign in ((condition, ":"), (not condition, "")):
+            self.idle += not counts
+            values.append(self._list() if sign else self._choice())
+            self.idle -= not counts
+            if sign and not self._take(sign):
+                raise self._not_understood()
+        return values[0] if condition else values[1]
+
+    def _operation(self, strength: int) -> int:
+        one = self._power()
+        while STRENGTH.get(self._next(), -1) >= strength:
+            sign = self.tokens[self.place]
+            self.place += 1
+            decided = (sign == "&&" and not one) or (sign == "||" and bool(one))
+            self.idle += decided
+            other = self._operation(STRENGTH[sign] + 1)
+            self.idle -= decided
+            if sign in ("&&", "||"):
+                one = int(bool(one) if decided else bool(other))
+            else:
+                one = 0 if self.idle else operated(sign, one, other, self.text)
+        return one
+
+    def _power(self) -> int:
+        base = self._signed()
+        return operated("**", base, self._power(), self.text) if self._take("**") else base
+
+    def _signed(self) -> int:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise self._not_understood()
+        try:
+            sign = self._take("++", "--", "+", "-", "!", "~")
+            if sign in ("++", "--") and re.match(r"[A-Za-z_]", self._next()):
+                return self._counted(self._name(), 1 if sign == "++" else -1)[1]
+            if sign:
+                value = self._signed()
+                return {"-": -value, "!": int(not value), "~": ~value}.get(sign, value)
+            return self._one()
+        finally:
+            self.depth -= 1
+
+    def _one(self) -> int:
+        token = self._next()
+        if self._take("("):
+            value = self._list()
+            if not self._take(")"):
+                raise self._not_understood()
+            return value
+        if not re.match(r"[A-Za-z_]", token):
+            if not token or token in STRENGTH or token in ASSIGNMENTS:
+                raise self._not_understood()
+            self.place += 1
+            return 0 if self.idle else number_of(token, self.text)
+        name = self._name()
+        sign = self._take(*ASSIGNMENTS)
+        if sign:
+            return self._assigned(name, sign)
+        sign = self._take("++", "--")
+        return self._counted(name, 1 if sign == "++" else -1 if sign else 0)[0]
+
+    def _name(self) -> str:
+        """Take the name of a variable, or of an element of an array."""
+        name = self.tokens[self.place]
+        self.place += 1
+        if not self._take("["):
+            return name
+        key = self._list()
+        if not self._take("]"):
+            raise self._not_understood()
+        return f"{name}[{key}]"
+
+    def _value(self, name: str) -> int:
+        """Return the number that a variable has, which may hold arithmetic itself."""
+        if self.idle:
+            return 0
+        array, bracket, key = name.rstrip("]").partition("[")
+        result = self.scope.element(array, key) if bracket else self.scope.value(name)
+        if names_in(result) or NUMBER.fullmatch(result.strip()) or not result.strip():
+            return number_of(result, name)
+        if self.scope.limits.nested >= DEEPEST:
+            raise self._not_understood()
+        self.scope.limits.nested += 1
+        try:
+            return evaluated(result, self.scope)
+        finally:
+            self.scope.limits.nested -= 1
+
+    def _counted(self, name: str, step: int) -> tuple[int, int]:
+        """Return what a variable has before and after it is counted up or down; a mark, where that is not known."""
+        try:
+            before = self._value(name)
+        except UnknownNumberError as unknown:
+            if step and not self.idle:
+                self.scope.set(name.partition("[")[0], unknown.mark)
+            raise
+        return before, self._store(name, before + step) if step else before
+
+    def _assigned(self, name: str, sign: str) -> int:
+        """Set a variable; to a mark, where the number is not known."""
+        try:
+            value = self._choice()
+            if sign != "=" and not self.idle:
+                value = operated(sign[:-1], self._value(name), value, self.text)
+        except UnknownNumberError as unknown:
+            if not self.idle:
+                self.scope.set(name.partition("[")[0], unknown.mark)
+            raise
+        return self._store(name, value)
+
+    def _store(self, name: str, value: int) -> int:
+        """Set a variable; what an element of an array is then is left undecided."""
+        if not self.idle:
+            array = name.partition("[")[0]
+            self.scope.set(array, str(value) if array == name else undecided(array))
+        return value
 
 
-def _operated(sign: str, one: int, other: int, expression: str) -> int:
+def operated(sign: str, one: int, other: int, expression: str) -> int:
+    """Return what a sign between two numbers makes of them. Raises ``UnknownNumberError`` where that is no number."""
     if sign in ("/", "%") and other:
         result = abs(one) // abs(other) if sign == "/" else abs(one) % abs(other)
         negative = (one < 0) != (other < 0) if sign == "/" else one < 0
@@ -113,14 +259,7 @@ def _operated(sign: str, one: int, other: int, expression: str) -> int:
     elif sign in _SYMBOLS:
         result = int(_SYMBOLS[sign](one, other))
     else:
-        raise UnknownNumberError(unset(expression))
+        raise UnknownNumberError(undecided(expression))
     if not -MOST <= result < MOST:
-        raise UnknownNumberError(unset(expression))
+        raise UnknownNumberError(undecided(expression))
     return result
-
-
-def _assigned(name: str, sign: str, value: int, scope: Scope) -> int:
-    if sign != "=":
-        value = _operated(sign[:-1], number_of(scope.value(name), name), value, name)
-    scope.set(name, str(value))
-    return value

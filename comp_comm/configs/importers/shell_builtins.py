@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from comp_comm.configs.importers.shell_assign import assign
+from comp_comm.configs.importers.shell_arithmetic import arithmetic_of
+from comp_comm.configs.importers.shell_assign import assign, declared_words, unset_words
 from comp_comm.configs.importers.shell_machine import LeaveError, Machine
+from comp_comm.configs.importers.shell_read import read
 from comp_comm.configs.importers.shell_scope import Scope, is_undecided, is_unset, names_in, undecided, unset
 from comp_comm.configs.importers.shell_tests import tested_words
-from comp_comm.configs.importers.shell_words import arithmetic_of
+from comp_comm.configs.importers.shell_words import with_escapes
 
 Builtin = Callable[[Machine, list[str], int], "bool | None"]
 MOST = 1000  # numbers that seq writes
@@ -71,11 +73,15 @@ def _let(shell: Machine, words: list[str], line: int) -> bool | None:
 
 
 def _test(shell: Machine, words: list[str], line: int) -> bool | None:
-    return tested_words(words[1:], shell.scope)
+    return tested_words(words[1:] if words[0] == "test" else words[1:-1], shell.scope)
 
 
 def _read(shell: Machine, words: list[str], line: int) -> bool | None:
     """Leave undecided what is read from elsewhere."""
+    return read(shell, words)
+
+
+def _mapped(shell: Machine, words: list[str], line: int) -> bool | None:
     for word in words[1:]:
         if re.fullmatch(r"[A-Za-z_]\w*", word):
             assign(shell, word, undecided(word))
@@ -97,8 +103,9 @@ def _echo(shell: Machine, words: list[str], line: int) -> bool:
 
 BUILTINS: dict[str, Builtin] = {
     ":": _true, "true": _true, "false": _false, "eval": _eval, "source": _source, ".": _source, "set": _set,
-    "shift": _shift, "let": _let, "test": _test, "read": _read, "mapfile": _read, "readarray": _read,
+    "shift": _shift, "let": _let, "test": _test, "[": _test, "read": _read, "mapfile": _mapped, "readarray": _mapped,
     "printf": _printf, "echo": _echo, "trap": _true, "alias": _true, "shopt": _true, "ulimit": _true, "cd": _true,
+    **dict.fromkeys(("export", "declare", "local", "readonly", "typeset"), declared_words), "unset": unset_words,
     "wait": _true, "pushd": _true, "popd": _true, "umask": _true,
     **dict.fromkeys(("exit", "return", "break", "continue"), _leave),
 }  # fmt: skip
@@ -112,9 +119,10 @@ def written_by(words: Sequence[str], scope: Scope, read: str | None = None) -> s
     """
     name, rest = words[0].rsplit("/", 1)[-1], list(words[1:])
     if name == "echo":
-        while rest and rest[0] in ("-n", "-e"):
-            rest.pop(0)
-        return " ".join(rest)
+        flags = ""
+        while rest and re.fullmatch(r"-[neE]+", rest[0]):
+            flags += rest.pop(0)
+        return with_escapes(" ".join(rest)) if "e" in flags else " ".join(rest)
     if name == "printf":
         return _formatted(rest)
     if name == "expr":
@@ -129,8 +137,9 @@ def written_by(words: Sequence[str], scope: Scope, read: str | None = None) -> s
 
 def _filtered(name: str, rest: list[str], read: str, scope: Scope) -> str | None:
     """Return what a command makes of what it reads."""
-    if name == "bc":
-        text = arithmetic_of(read.strip(), scope) if re.fullmatch(r"[^=;.\n]+", read.strip()) else None
+    if name == "bc" and not rest:
+        source = read.strip().replace("^", "**")
+        text = arithmetic_of(source, scope) if re.fullmatch(r"[^=;.\n&|<>!]+", source) else None
         return None if text is None else unset(names_in(text)[0]) if names_in(text) else text
     if name == "xargs" and not rest:
         return " ".join(read.split())
@@ -151,8 +160,14 @@ def _formatted(rest: list[str]) -> str | None:
     pieces = re.split(r"(%[sd])", rest[0].replace("\\n", "\n"))
     if any("%" in piece and piece not in ("%s", "%d") for piece in pieces):
         return None
-    given = iter(rest[1:])
-    return "".join(next(given, "") if piece in ("%s", "%d") else piece for piece in pieces).rstrip("\n")
+    given, written = rest[1:], ""
+    takes = sum(piece in ("%s", "%d") for piece in pieces)
+    while True:  # the format again, as long as there are words left for it
+        values = iter(given[:takes])
+        written += "".join(next(values, "") if piece in ("%s", "%d") else piece for piece in pieces)
+        given = given[takes:]
+        if not given or not takes:
+            return written.rstrip("\n")
 
 
 def _sequence(rest: list[str]) -> str | None:
@@ -169,6 +184,6 @@ def _sequence(rest: list[str]) -> str | None:
 def _part_of_path(name: str, rest: list[str]) -> str:
     path = rest[0].rstrip("/")
     if name == "dirname":
-        return path.rsplit("/", 1)[0] if "/" in path else "."
+        return (path.rsplit("/", 1)[0] or "/") if "/" in path else "."
     last = path.rsplit("/", 1)[-1]
     return last.removesuffix(rest[1]) if len(rest) > 1 else last

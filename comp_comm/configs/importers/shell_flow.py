@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from comp_comm.configs.importers.shell_arithmetic import arithmetic
+from comp_comm.configs.importers.shell_arithmetic import arithmetic_of
 from comp_comm.configs.importers.shell_machine import LeaveError, Machine
 from comp_comm.configs.importers.shell_scope import (
     MARK,
@@ -170,11 +170,11 @@ def _for(shell: Machine, node: Node) -> bool | None:
     listed = [child for child in node.children[2:-1] if child.is_named or child.type == "word"]
     words = shell.words.of(listed) if any(child.type == "in" for child in node.children) else shell.scope.list_of("@")
     known = [word for word in words if not MARK.fullmatch(word)]
-    if len(known) < len(words):
-        if any(is_undecided(word) or not set(names_in(word)) <= {"@", "*"} for word in words):
-            before = dict(shell.scope.values)
-            shell.scope.set(name, undecided(name, *words))
-            shell.join([before, shell.maybe([body])])
+    unknown = [word for word in words if MARK.fullmatch(word) or is_undecided(word)]
+    if any(is_undecided(word) or not set(names_in(word)) <= {"@", "*"} for word in unknown):
+        before = dict(shell.scope.values)
+        shell.scope.set(name, undecided(name, *words))
+        shell.join([before, shell.maybe([body])])
         return None
     for word in known[:TURNS]:
         shell.scope.limits.step()
@@ -202,27 +202,24 @@ def _while(shell: Machine, node: Node) -> bool | None:
 
 def _counted(shell: Machine, node: Node) -> bool | None:
     """Go through ``for ((i = 0; i < 4; i++))``."""
-    parts: list[Node | None] = []
-    current: Node | None = None
+    parts: list[list[Node]] = [[]]
     for child in node.children[2:]:
-        if child.type in (";", "))"):
-            parts.append(current)
-            current = None
-        elif child.is_named:
-            current = child
         if child.type == "))":
             break
+        parts = [*parts, []] if child.type == ";" else [*parts[:-1], [*parts[-1], child]]
     body = node.children[-1]
-    first, condition, step = (*parts, None, None, None)[:3]
-    if first is not None:
-        arithmetic(first, shell.scope, shell.words.text)
+    first, condition, step = (*parts, [], [])[:3]
+
+    def number(nodes: Sequence[Node]) -> str:
+        return arithmetic_of(" ".join(map(shell.words.filled, nodes)), shell.scope)
+
+    number(first)
     for _ in range(TURNS):
-        held = "1" if condition is None else arithmetic(condition, shell.scope, shell.words.text)
+        held = number(condition) if condition else "1"
         if not held.lstrip("-").isdigit():
             shell.join([dict(shell.scope.values), shell.maybe([body])])
             return None
         if held == "0" or not _turn(shell, body):
             return None
-        if step is not None:
-            arithmetic(step, shell.scope, shell.words.text)
+        number(step)
     return None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from comp_comm.configs.importers.shell_scope import Scope, ShellValue
+from comp_comm.configs.importers.shell_tree import Flaw
 from comp_comm.configs.importers.shell_words import Words
 
 if TYPE_CHECKING:
@@ -54,11 +56,13 @@ class Machine(Protocol):
     called: set[str]
     files: dict[str, Written]
     sourced: list[str]
+    flaws: list[Flaw]
     launcher: tuple[str, ...]
     unsure: int
     depth: int
     first_line: int
     output: list[str] | None
+    locals: list[dict[str, ShellValue | None]]
 
     @property
     def words(self) -> Words:
@@ -79,8 +83,9 @@ class Machine(Protocol):
     def join(self, outcomes: Sequence[dict[str, ShellValue] | None]) -> None:
         """Take the variables of several outcomes, of those that go on."""
 
-    def within(self, script: str, launcher: Sequence[str], line: int, arguments: Sequence[str] = ()) -> None:
-        """Go through a script that this one starts."""
+    def within(self, script: str, launcher: Sequence[str], line: int, arguments: Sequence[str] = (),
+               environment: Mapping[str, str] = MappingProxyType({}), name: str | None = None) -> None:  # fmt: skip
+        """Go through a script that this one starts, with ``environment`` beside what is exported; $0 is ``name``."""
 
     def say(self, text: str | None) -> None:
         """Note what a command writes; None where it is not known."""

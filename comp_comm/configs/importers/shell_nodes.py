@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+SIGNS = ("==", "=~", "$")  # words of a command that the grammar has no name for
+
 
 def words_of(node: Node) -> list[Node]:
     """Return the words of a command or of an array; of ``> file word``, the words behind the file, too."""
@@ -15,7 +17,7 @@ def words_of(node: Node) -> list[Node]:
     for child in node.children:
         if child.type.endswith("_redirect"):
             words += behind(child)
-        elif child.is_named and child.type not in ("comment", "variable_assignment"):
+        elif (child.is_named or child.type in SIGNS) and child.type not in ("comment", "variable_assignment"):
             words.append(child)
     return words
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from fnmatch import translate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from comp_comm.configs.importers.shell_arithmetic import UnknownNumberError, evaluated
+from comp_comm.configs.importers.shell_arithmetic import UnknownNumberError, arithmetic_of, evaluated
+from comp_comm.configs.importers.shell_patterns import changed_by_pattern
 from comp_comm.configs.importers.shell_scope import (
     MARK,
     Scope,
     is_undecided,
     is_unset,
+    is_written,
     names_in,
     undecided,
     unset,
-    without_unset,
 )  # fmt: skip
 from comp_comm.configs.importers.shell_tree import text_of
 
@@ -25,10 +25,20 @@ if TYPE_CHECKING:
 
 Text = Callable[["Node"], str]
 ALL = ("@", "*")
-LONGEST = 4096  # characters of a text that patterns are cut off, so that a pattern's time is bounded
+_PLAIN = ("unary_expression", "binary_expression", "postfix_expression", "parenthesized_expression", "word")
+_EXPANDED = ("simple_expansion", "expansion", "arithmetic_expansion", "command_substitution", "string")
 
 
-def expansion(node: Node, scope: Scope, text: Text) -> str | list[str]:
+class DefaultWords(NamedTuple):
+    """What stands for a parameter that has no value, as the script writes it."""
+
+    nodes: Sequence[Node]
+
+
+Expanded = str | list[str] | DefaultWords
+
+
+def expansion(node: Node, scope: Scope, text: Text) -> Expanded:
     """Return the text a parameter stands for; for an array taken whole, its words."""
     parts = [child for child in node.children[1:] if child.type != "}"]
     sign = ""
@@ -36,41 +46,45 @@ def expansion(node: Node, scope: Scope, text: Text) -> str | list[str]:
         sign, parts = parts[0].type, parts[1:]
     if not parts:
         return "$"
-    name, key = _named(parts[0], text)
+    name, key = _named(parts[0], scope, text)
+    if node.type == "simple_expansion" and re.fullmatch(r"[0-9]\w+", name):
+        return scope.value(name[0]) + name[1:]  # $10 is $1 and a 0
     if sign == "!":
         return _indirect(name, key, parts[1:], scope)
     if sign == "#":
         return _length(name, key, scope)
     if name in ALL or key in ALL:
         words = scope.list_of(name)
-        value_found = words if len(parts) == 1 else _of_array(words, parts[1:], scope, text)
-        return value_found if isinstance(value_found, str) or "*" not in (name, key) else " ".join(value_found)
+        taken = words if len(parts) == 1 else _of_array(name, words, parts[1:], scope, text)
+        return scope.joiner().join(taken) if isinstance(taken, list) and "*" in (name, key) else taken
     value = scope.value(name) if key is None else scope.element(name, key)
     if name in ("?", "$", "!", "-"):
         return unset(name)
     return value if len(parts) == 1 else _changed(name, value, parts[1:], scope, text)
 
 
-def _named(node: Node, text: Text) -> tuple[str, str | None]:
+def place_of(name: str, key: str, scope: Scope) -> str:
+    """Return the key of an element: of an array, the number that it comes to."""
+    return key if name in scope.mappings else arithmetic_of(key, scope)
+
+
+def _named(node: Node, scope: Scope, text: Text) -> tuple[str, str | None]:
     """Return the name of a parameter, and the key of an element of it."""
     if node.type != "subscript":
         return text_of(node).strip(), None
     inside = node.children[2] if len(node.children) > 3 else None
-    key = "" if inside is None else text_of(inside) if inside.type in ("unary_expression", "word") else text(inside)
-    return text_of(node.children[0]), key
+    name = text_of(node.children[0])
+    key = "" if inside is None else text_of(inside) if inside.type in _PLAIN else text(inside)
+    return name, key if key in ALL else place_of(name, key, scope)
 
 
 def _indirect(name: str, key: str | None, rest: Sequence[Node], scope: Scope) -> str | list[str]:
     """Return what the variable that a variable names has, or the keys of an array."""
     if key in ALL:
-        value_found = scope.values.get(name)
-        return (
-            list(value_found)
-            if isinstance(value_found, dict)
-            else [str(place) for place, _ in enumerate(scope.list_of(name))]
-        )
+        stored = scope.values.get(name)
+        return list(stored) if isinstance(stored, dict) else [str(i) for i, _ in enumerate(scope.list_of(name))]
     named = scope.value(name)
-    return unset(name) if rest or names_in(named) else scope.value(named)
+    return undecided(name) if rest or names_in(named) else scope.value(named)
 
 
 def _length(name: str, key: str | None, scope: Scope) -> str:
@@ -82,83 +96,57 @@ def _length(name: str, key: str | None, scope: Scope) -> str:
     return unset(name) if names_in(value) else str(len(value))
 
 
-def _of_array(words: list[str], rest: Sequence[Node], scope: Scope, text: Text) -> str | list[str]:
+def _of_array(name: str, words: list[str], rest: Sequence[Node], scope: Scope, text: Text) -> Expanded:
     """Return a part of an array (``${A[@]:1}``), or its words with something done to each."""
-    sign = rest[0].type
+    sign, first = rest[0].type, int(name in ALL)
     known = [word for word in words if not MARK.fullmatch(word)]
     if sign == ":":
-        first, length = _bounds(rest, scope, text)
-        if first is None:
-            return undecided("array", *words)
-        return words[first:][: length if length is not None else None]
+        start, length = _bounds(rest, scope, text)
+        stored = scope.values.get(name)
+        if isinstance(stored, dict) and start is not None and start >= 0:  # places, in an array with gaps
+            words, start = [each for place, each in stored.items() if place.isdigit() and int(place) >= start], 0
+        if start is None or (first and start == 0) or name in scope.mappings:
+            return undecided(name, *words)  # from 0 on, it would begin with the name of the script
+        return words[start - first if start > 0 else start :][: length if length is not None else None]
     if sign in (":-", "-"):
-        return words if known else text(rest[1]) if len(rest) > 1 else ""
+        return words if known else DefaultWords(rest[1:])
     if sign in (":+", "+"):
-        return (text(rest[1]) if len(rest) > 1 else "") if known else []
-    return [_cut(word, rest, text) for word in words]
+        return DefaultWords(rest[1:]) if known else []
+    return [changed_by_pattern(word, rest, scope, text) for word in words]
 
 
 def _bounds(rest: Sequence[Node], scope: Scope, text: Text) -> tuple[int | None, int | None]:
     """Return where a part begins, and how long it is; None for what is not known."""
-    numbers = [node for node in rest if node.type != ":"]
+    parts = "".join(text(node) if node.type in _EXPANDED else text_of(node) for node in rest[1:]).split(":")
     try:
-        value_found = [evaluated(node, scope, text) for node in numbers]
+        bounds = [evaluated(part, scope) for part in parts]
     except UnknownNumberError:
         return None, None
-    return (value_found[0] if value_found else 0), (value_found[1] if len(value_found) > 1 else None)
+    return (bounds[0] if bounds else 0), (bounds[1] if len(bounds) > 1 else None)
 
 
-def _changed(name: str, value: str, rest: Sequence[Node], scope: Scope, text: Text) -> str | list[str]:
+def _changed(name: str, value: str, rest: Sequence[Node], scope: Scope, text: Text) -> Expanded:
     """Return a text with a default, or cut, or replaced in."""
     sign = rest[0].type.strip()
     if sign in (":-", "-", ":=", "=", ":+", "+", ":?", "?"):
-        given = not is_unset(value) and (value != "" or not sign.startswith(":"))
-        other = text(rest[1]) if len(rest) > 1 else ""
+        given = (not is_unset(value) and (value != "" or not sign.startswith(":"))) or is_written(value)
+        other = DefaultWords(rest[1:])
+        if sign == ":+" and is_written(value):
+            return undecided(name, "".join(map(text, rest[1:])))
         if sign.endswith("+"):
             return other if given else ""
         if given or sign.endswith("?"):
             return value
         if sign.endswith("="):
-            scope.set(name, other)
+            scope.set(name, "".join(map(text, rest[1:])))
+            return scope.value(name)
         return other
     if names := names_in(value):
         return undecided(names[0], value) if is_undecided(value) else unset(names[0])
     if sign == ":":
         first, length = _bounds(rest, scope, text)
         if first is None:
-            return unset(name)
-        cut = value[first:] if first >= 0 else value[max(len(value) + first, 0) :]
+            return undecided(name)
+        cut = value[first:] if first >= 0 else value[first:] if -first <= len(value) else ""
         return cut if length is None else cut[:length]
-    return _cut(value, rest, text)
-
-
-def _cut(value: str, rest: Sequence[Node], text: Text) -> str:
-    """Return a text without a beginning or an end that fits a pattern, with one replaced, or in other letters."""
-    sign = text_of(rest[0])
-    if sign in ("^^", ",,", "^", ","):
-        other = value.upper() if "^" in sign else value.lower()
-        return other if len(sign) == 2 else other[:1] + value[1:]
-    given = [text(node) for node in rest[1:] if node.type not in ("/", "//")]
-    if sign in ("#", "##", "%", "%%", "/", "//") and len(value) <= LONGEST and given:
-        pattern = without_unset(given[0])
-        if sign in ("/", "//"):
-            other = given[1] if len(given) > 1 else ""
-            if not re.search(r"[*?\[]", pattern):
-                return value.replace(pattern, other, -1 if sign == "//" else 1) if pattern else value
-            return unset(value)
-        return _without(value, pattern, sign)
-    return unset(value)
-
-
-def _without(value: str, pattern: str, sign: str) -> str:
-    """Return a text without the shortest (``#``, ``%``) or longest beginning or end that fits a pattern."""
-    fits = re.compile(translate(pattern)) if pattern.count("*") < 3 else None
-    if fits is None:
-        return unset(value)
-    lengths = range(len(value) + 1) if len(sign) == 1 else range(len(value), -1, -1)
-    for length in lengths:
-        if "#" in sign and fits.match(value[:length]):
-            return value[length:]
-        if "%" in sign and fits.match(value[len(value) - length :]):
-            return value[: len(value) - length]
-    return value
+    return changed_by_pattern(value, rest, scope, text)

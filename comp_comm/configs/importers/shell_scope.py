@@ -32,10 +32,11 @@ class Limits:
 
     steps: int = MAX_STEPS
     characters: int = MAX_TEXT
+    nested: int = 0
 
-    def step(self) -> None:
-        """Count one command or word."""
-        self.steps -= 1
+    def step(self, count: int = 1) -> None:
+        """Count one command or word, or what takes as long as so many."""
+        self.steps -= count
         if self.steps < 0:
             raise ShellLimitError(f"runs more than {MAX_STEPS:,} commands and words")
 
@@ -51,14 +52,19 @@ class Limits:
 class Scope:
     """Variables of a script; ``arguments`` are those it was called with, None where its caller is not known.
 
-    ``asked`` are the variables without a value that something depended on.
+    ``integers`` are the variables that are declared as numbers, ``mappings`` those whose elements have names, ``asked``
+    those without a value that something depended on, ``script`` is $0 where it is known. An array with gaps is held as
+    its elements by their places.
     """
 
     values: dict[str, ShellValue] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
+    integers: set[str] = field(default_factory=set)
+    mappings: set[str] = field(default_factory=set)
     arguments: list[str] | None = None
     limits: Limits = field(default_factory=Limits)
     asked: dict[str, None] = field(default_factory=dict)
+    script: str | None = None
 
     def value(self, name: str) -> str:
         """Return a variable as one text; a mark where it has no value."""
@@ -67,7 +73,10 @@ class Scope:
         stored = self.values.get(name)
         if stored is None:
             return unset(name)
-        return stored if isinstance(stored, str) else self.limits.made(" ".join(items(stored)))
+        if isinstance(stored, str):
+            return stored
+        first = stored.get("0") if isinstance(stored, dict) else next(iter(stored), None)
+        return unset(name) if first is None else first  # of an array, a name alone is its first element
 
     def list_of(self, name: str) -> list[str]:
         """Return a variable as the words of an array; a plain one is an array of one, one without a value is a mark."""
@@ -80,26 +89,42 @@ class Scope:
         """Return one element of an array, or of a mapping."""
         stored = self.values.get(name)
         if isinstance(stored, dict):
+            numbered = [place for place in stored if place.isdigit()] if re.fullmatch(r"-[0-9]{1,9}", key) else []
+            key = numbered[int(key)] if 0 < -int(key if numbered else 0) <= len(numbered) else key
             return stored.get(key, unset(f"{name}[{key}]"))
-        if UNSET in key or UNDECIDED in key:
-            return undecided(name, *(stored or ()))
+        if UNSET in key or UNDECIDED in key or (isinstance(stored, str) and UNDECIDED in stored):
+            return undecided(name, *([] if stored is None else items(stored)))
         listed = [] if stored is None else items(stored)
         place = int(key) if re.fullmatch(r"-?[0-9]{1,9}", key) else 0
         return listed[place] if -len(listed) <= place < len(listed) else unset(f"{name}[{key}]")
+
+    def separators(self) -> str:
+        """Return a pattern of what cuts words: blanks, or what the script sets IFS to; nothing where that is empty."""
+        letters = self.values.get("IFS")
+        if not isinstance(letters, str) or MARK.search(letters):
+            return r"[ \t\n]+"
+        return f"[{re.escape(letters)}]+" if letters else ""
+
+    def joiner(self) -> str:
+        """Return what is between the words of ``"$*"``."""
+        letters = self.values.get("IFS")
+        return letters[:1] if isinstance(letters, str) and not MARK.search(letters) else " "
 
     def set(self, name: str, value: ShellValue) -> None:
         """Set a variable."""
         self.values[name] = value
 
     def _argument(self, name: str) -> str:
+        if name == "0":
+            return unset(name) if self.script is None else self.script
         if self.arguments is None:
             return unset(name)
         if name == "#":
             return str(len(self.arguments))
         if name in ("@", "*"):
-            return " ".join(self.arguments)
+            return (self.joiner() if name == "*" else " ").join(self.arguments)
         place = int(name) if len(name) < 6 else 10**6
-        return self.arguments[place - 1] if 0 < place <= len(self.arguments) else "" if place else unset("0")
+        return self.arguments[place - 1] if 0 < place <= len(self.arguments) else ""
 
 
 def items(value: ShellValue) -> list[str]:
@@ -174,6 +199,11 @@ def is_unset(text: str) -> bool:
 def is_undecided(text: str) -> bool:
     """Return whether something in a text depends on a condition."""
     return UNDECIDED in text
+
+
+def is_written(text: str) -> bool:
+    """Return whether a text is what a command writes, which is not known: set, whatever it is."""
+    return text.startswith(UNSET) and _shown(text[1:2]) in ("$", "`")
 
 
 def joined(outcomes: Sequence[Mapping[str, ShellValue]]) -> dict[str, ShellValue]:

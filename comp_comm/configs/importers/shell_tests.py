@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from comp_comm.configs.importers.shell_arithmetic import UnknownNumberError, number_of
-from comp_comm.configs.importers.shell_scope import Scope, is_undecided, is_unset, names_in, without_unset
+from comp_comm.configs.importers.shell_arithmetic import UnknownNumberError, arithmetic_of, number_of
+from comp_comm.configs.importers.shell_scope import (
+    Scope,
+    is_undecided,
+    is_unset,
+    is_written,
+    names_in,
+    undecided,
+    without_unset,
+)  # fmt: skip
 from comp_comm.configs.importers.shell_tree import text_of
-from comp_comm.configs.importers.shell_words import Words, arithmetic_of
+from comp_comm.configs.importers.shell_words import Words
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -54,7 +63,9 @@ def _parts(node: Node, words: Words) -> Iterator[ConditionPart]:
         elif child.type == "test_operator" or (not child.is_named and child.type not in _BRACKETS):
             yield ConditionPart(text_of(child).strip(), is_operator=True)
         elif child.type not in _BRACKETS:
-            yield ConditionPart(words.text(child))
+            text = words.text(child)
+            computed = any(each.type == "arithmetic_expansion" for each in (child, *child.children))
+            yield ConditionPart(undecided(names_in(text)[0]) if computed and is_unset(text) else text)
 
 
 class Test:
@@ -113,7 +124,7 @@ class Test:
         return self._known(first.text) if first.text == "" else self._of_one("-n", first.text)
 
     def _known(self, text: str) -> bool | None:
-        return None if is_undecided(text) else without_unset(text) != ""
+        return None if is_undecided(text) or is_written(text) else without_unset(text) != ""
 
     def _of_one(self, sign: str, text: str) -> bool | None:
         if sign == "-v":
@@ -125,6 +136,8 @@ class Test:
         return None if holds is None else holds == (sign == "-n")
 
     def _compared(self, left: str, sign: str, right: str) -> bool | None:
+        if sign == "=~":  # a regular expression may take longer than a script is worth: what it finds is left open
+            self.scope.set("BASH_REMATCH", undecided("BASH_REMATCH"))
         if is_undecided(left + right) or sign not in (*COMPARISONS, *EQUALITIES):
             return None
         self._ask(left, right)
@@ -138,7 +151,10 @@ class Test:
 
     def _numbers(self, left: str, sign: str, right: str) -> bool | None:
         try:
-            a, b = (number_of(arithmetic_of(without_unset(side) or "0", self.scope), side) for side in (left, right))
+            plain = [without_unset(side) for side in (left, right)]
+            if not self.pattern:  # [ ] reads 010 as ten, [[ ]] as eight
+                plain = [re.sub(r"^([-+]?)0+(?=[0-9])", r"\1", side) for side in plain]
+            a, b = (number_of(arithmetic_of(side or "0", self.scope), side) for side in plain)
         except UnknownNumberError:
             return None
         return {"-eq": a == b, "-ne": a != b, "-gt": a > b, "-ge": a >= b, "-lt": a < b, "-le": a <= b}[sign]

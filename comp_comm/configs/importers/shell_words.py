@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from comp_comm.configs.importers.shell_arithmetic import arithmetic
-from comp_comm.configs.importers.shell_parameters import expansion
-from comp_comm.configs.importers.shell_scope import Scope, ShellValue, unset
+from comp_comm.configs.importers.shell_arithmetic import arithmetic_of
+from comp_comm.configs.importers.shell_braces import WordPiece, spread
+from comp_comm.configs.importers.shell_parameters import DefaultWords, expansion
+from comp_comm.configs.importers.shell_scope import Scope, ShellValue, undecided, unset
 from comp_comm.configs.importers.shell_tree import parse, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 Substitute = Callable[["Node"], "str | None"]
-MOST = 1000  # words of a range such as {1..8}
 LITERAL = (
     "word", "number", "variable_name", "extglob_pattern", "regex", "test_operator", "special_variable_name",
     "string_content", "file_descriptor",
 )  # fmt: skip
+QUOTED = ("string", "raw_string", "ansi_c_string")
 EXPANSIONS = ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")
-_ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "0": "", "a": "", "b": "", "e": ""}
-
-
-class WordPiece(NamedTuple):
-    """A part of a word: its text, whether blanks cut it, and whether a word ends after it."""
-
-    text: str
-    cut: bool = False
-    ends: bool = False
+_ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|u[0-9a-fA-F]{1,4}|.)", re.S)
 
 
 def nothing(node: Node) -> None:
@@ -44,16 +38,30 @@ class Words:
         self.scope, self.substitute = scope, substitute
 
     def of(self, nodes: Sequence[Node]) -> list[str]:
-        """Return the words that words of a script become."""
-        return [word for node in nodes for word in self.words(node)]
+        """Return the words that words of a script become; the grammar cuts some in two, which have no blank between."""
+        groups: list[list[Node]] = []
+        for node in nodes:
+            if groups and groups[-1][-1].end_byte == node.start_byte:
+                groups[-1].append(node)
+            else:
+                groups.append([node])
+        return [word for group in groups for word in self._word(group)]
 
-    def words(self, node: Node) -> list[str]:
+    def _word(self, nodes: Sequence[Node]) -> list[str]:
         """Return the words that one word becomes: none, where it is a variable without a text."""
         self.scope.limits.step()
+        parts = [piece for node in nodes for piece in self._pieces(node)]
+        expanded = [word for pieces in spread(parts) for word in self._split(pieces)]
+        self.scope.limits.made("".join(expanded), len(expanded))
+        return expanded
+
+    def _split(self, pieces: Sequence[WordPiece]) -> list[str]:
+        """Return the words that blanks cut a word into, or what the variable IFS has instead of blanks."""
         done: list[str] = []
         current: str | None = None
-        for piece in self._pieces(node):
-            parts = re.split(r"[ \t\n]+", piece.text) if piece.cut else [piece.text]
+        separators = self.scope.separators()
+        for piece in pieces:
+            parts = re.split(separators, piece.text) if piece.cut and separators else [piece.text]
             for number, part in enumerate(parts):
                 if number and current is not None:
                     done.append(current)
@@ -63,9 +71,7 @@ class Words:
             if piece.ends and current is not None:
                 done.append(current)
                 current = None
-        expanded = done if current is None else [*done, current]
-        self.scope.limits.made("".join(expanded), len(expanded))
-        return expanded
+        return done if current is None else [*done, current]
 
     def text(self, node: Node | None) -> str:
         """Return a word as one text, as an assignment takes it."""
@@ -80,36 +86,60 @@ class Words:
 
     def _pieces(self, node: Node) -> Iterator[WordPiece]:
         kind = node.type
-        if kind in LITERAL:
-            yield WordPiece(re.sub(r"\\(\n|.)", lambda match: match[1].strip("\n"), text_of(node), flags=re.S))
+        if kind in LITERAL and not (kind == "number" and node.children):
+            for part in re.split(r"(\\.)", text_of(node), flags=re.S):
+                escaped = part.startswith("\\") and len(part) > 1
+                yield WordPiece(part[1:].strip("\n") if escaped else part, bare=not escaped)
         elif kind == "raw_string":
             yield WordPiece(text_of(node)[1:-1])
         elif kind == "ansi_c_string":
-            yield WordPiece(
-                re.sub(r"\\(.)", lambda match: _ANSI.get(match[1], match[0]), text_of(node)[2:-1], flags=re.S)
-            )
+            yield WordPiece(with_escapes(text_of(node)[2:-1]))
         elif kind in ("string", "translated_string", "heredoc_body"):
             yield from self._string(node)
         elif kind in ("concatenation", "command_name"):
-            yield from self._beside(node)
+            yield from self._beside(node.children)
         elif kind in EXPANSIONS:
             yield from self._expanded(node, quoted=False)
         elif kind == "brace_expression":
-            yield from self._range(node)
+            yield WordPiece(text_of(node), bare=True)
         elif node.child_count == 0:
             yield WordPiece(text_of(node))
+        elif kind == "number":  # 16#${X}
+            yield WordPiece(self.filled(node))
         else:
-            yield WordPiece(unset(text_of(node)))
+            yield WordPiece(undecided(text_of(node)))
 
-    def _beside(self, node: Node) -> Iterator[WordPiece]:
+    def _default(self, nodes: Sequence[Node], quoted: bool) -> Iterator[WordPiece]:
+        """Yield what stands for a variable without a text; within quotes, as any text in them."""
+        if quoted and all(map(_is_plain, nodes)):
+            yield WordPiece(unquoted("".join(map(text_of, nodes))))
+            return
+        for piece in self._beside(nodes):
+            yield piece._replace(cut=(piece.cut or piece.bare) and not quoted, bare=False)
+
+    def _beside(self, nodes: Sequence[Node]) -> Iterator[WordPiece]:
         """Yield the parts of a word; what ``${X:+...}`` has between blanks are parts of one, too."""
-        before = node.start_byte
-        for child in node.children:
+        before = nodes[0].start_byte if nodes else 0
+        for child in nodes:
             if child.start_byte > before:
                 yield WordPiece(" ", cut=True)
-            if child.type != "$":  # of $"a text to be translated"
+            following = child.next_sibling
+            if child.type != "$" or following is None or following.type != "string":  # but for $"a text"
                 yield from self._pieces(child)
             before = child.end_byte
+
+    def filled(self, node: Node) -> str:
+        """Return the text of a node with the texts of its variables in it."""
+        if node.type in (*QUOTED, *EXPANSIONS) and node.type != "arithmetic_expansion" and not _is_arithmetic(node):
+            return self.text(node)
+        if not node.children:
+            return text_of(node)
+        source, place, parts = node.text or b"", 0, []  # type: bytes, int, list[str]
+        for child in node.children:
+            start = child.start_byte - node.start_byte
+            parts += [source[place:start].decode("utf-8", "replace"), self.filled(child)]
+            place = child.end_byte - node.start_byte
+        return "".join([*parts, source[place:].decode("utf-8", "replace")])
 
     def _string(self, node: Node) -> Iterator[WordPiece]:
         """Yield what a text in double quotes (or a here-document) becomes: one word, but for an array taken whole."""
@@ -130,7 +160,9 @@ class Words:
     def _expanded(self, node: Node, quoted: bool) -> Iterator[WordPiece]:
         """Yield what a ``$`` stands for."""
         if node.type == "arithmetic_expansion":
-            yield WordPiece(arithmetic(_inner(node), self.scope, self.text), cut=not quoted)
+            yield WordPiece(arithmetic_of(within_brackets(self.filled(node)), self.scope), cut=not quoted)
+        elif node.type == "command_substitution" and _is_arithmetic(node):
+            yield WordPiece(arithmetic_of(self.filled(node)[3:-2], self.scope), cut=not quoted)
         elif node.type == "command_substitution":
             written = self.substitute(node)
             text = unset(text_of(node)[_dollar(node.text or b"") :]) if written is None else written.rstrip("\n")
@@ -139,29 +171,18 @@ class Words:
             expanded = expansion(node, self.scope, self.text)
             if isinstance(expanded, str):
                 yield WordPiece(expanded, cut=not quoted)
+            elif isinstance(expanded, DefaultWords):
+                yield from self._default(expanded.nodes, quoted)
             else:
                 yield from (
                     WordPiece(text, cut=not quoted, ends=place + 1 < len(expanded))
                     for place, text in enumerate(expanded)
                 )
 
-    def _range(self, node: Node) -> Iterator[WordPiece]:
-        numbers = [int(text_of(child)) for child in node.children if re.fullmatch(r"-?[0-9]{1,6}", text_of(child))]
-        if len(numbers) != 2 or abs(numbers[1] - numbers[0]) >= MOST:
-            yield WordPiece(text_of(node))
-            return
-        first, last = numbers
-        for number in range(first, last + 1) if first <= last else range(first, last - 1, -1):
-            yield WordPiece(str(number), ends=True)
-
 
 def _dollar(text: bytes) -> int:
     """Return where an expansion begins, in the text of its node."""
     return next((place for place, letter in enumerate(text) if letter in b"$`"), 0)
-
-
-def _inner(node: Node) -> Node | None:
-    return next((child for child in node.children if child.is_named), None)
 
 
 def unquoted(text: str, quotes: bool = True) -> str:
@@ -184,13 +205,38 @@ def expand(word: str, values: dict[str, ShellValue]) -> list[str]:
     return Words(Scope(dict(values))).of(command.children[1:])
 
 
-def arithmetic_of(text: str, scope: Scope) -> str:
-    """Return what arithmetic written as a text comes to.
+def with_escapes(text: str) -> str:
+    r"""Return a text with what its backslashes mean, as ``$'...'`` and ``echo -e`` have it.
 
-    >>> arithmetic_of("(N + 2) * $M / 3 > 3 ? 2**4 : 0", Scope({"N": "1", "M": "4"}))
-    '16'
+    >>> with_escapes(r"a\tb\x41\101\q")
+    'a\tbAA\\q'
     """
-    body = parse(f"(({text}))").root
-    statement = body.children[0] if body.children and not body.has_error else None
-    inner = next((child for child in statement.children if child.is_named), None) if statement is not None else None
-    return arithmetic(inner, scope, Words(scope).text) if inner is not None else unset(text)
+
+    def meant(match: re.Match[str]) -> str:
+        escape = match[1]
+        if len(escape) > 1 or escape in "01234567":
+            return chr(int(escape.lstrip("xu"), 8 if escape[0].isdigit() else 16) & 0xFFFF) if escape != "0" else ""
+        return _ANSI.get(escape, escape if escape in "\\'\"?" else match[0])
+
+    return _ESCAPE.sub(meant, text)
+
+
+def within_brackets(text: str) -> str:
+    """Return what is between the brackets of arithmetic.
+
+    >>> within_brackets("$((1 + 2))"), within_brackets("$[3]"), within_brackets("((A = 1))")
+    ('1 + 2', '3', 'A = 1')
+    """
+    inside = text.strip().removeprefix("$")
+    return inside[2:-2] if inside.startswith("((") else inside[1:-1]
+
+
+def _is_plain(node: Node) -> bool:
+    """Return whether nothing in a word stands for something else."""
+    return node.type in (*LITERAL, "raw_string") or (
+        node.type == "concatenation" and all(map(_is_plain, node.children)))  # fmt: skip
+
+
+def _is_arithmetic(node: Node) -> bool:
+    """Return whether what the grammar takes for a command is arithmetic: ``$((`` within ``${X:-...}``."""
+    return node.type == "command_substitution" and text_of(node).startswith("$((") and text_of(node).endswith("))")

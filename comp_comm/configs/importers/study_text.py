@@ -9,6 +9,7 @@ from typing import Any
 
 from comp_comm.configs.importers.imported import Imported
 from comp_comm.configs.strict_yaml import resolve_scalar
+from comp_comm.errors import printable
 from comp_comm.fields import FIELDS, Value
 
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+() -]*$")
@@ -38,9 +39,9 @@ def study_text(imported: Imported) -> str:
     <BLANKLINE>
     """
     study = study_of(imported)
-    lines = [f"# Imported from {imported.source}."]
+    lines = [f"# Imported from {printable(imported.source)}."]
     for note in imported.notes:
-        lines += textwrap.wrap(f"note: {note}", 110, initial_indent="# ", subsequent_indent="#   ")
+        lines += textwrap.wrap(printable(f"note: {note}"), 110, initial_indent="# ", subsequent_indent="#   ")
     lines.append(f"title: {_scalar(study['title'])}")
     lines += [f"{name}: {_scalar(study[name])}" for name in ("cost_model", "hardware", "model") if name in study]
     if "hardware" not in study:
@@ -57,4 +58,4 @@ def _scalar(value: Value) -> str:
     if not isinstance(value, str):
         return repr(value)
     same = PLAIN.match(value) and value == value.strip() and resolve_scalar(value) == value
-    return value if same else json.dumps(value, ensure_ascii=False)
+    return value if same else printable(json.dumps(value, ensure_ascii=False))
