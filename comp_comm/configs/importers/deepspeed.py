@@ -84,17 +84,8 @@ def import_deepspeed(document: Document, given: Given = NOTHING) -> Imported:
     optimizer_of(keys, f)
     for name in OFF:
         _off(keys, name)
-    parallel = keys.mapping_of("tensor_parallel")
-    if parallel is not None:
-        parallel.set("tp", "autotp_size", "tp_size")
-        parallel.ignore(("dtype", "tp_grain_size"))
-        parallel.finish()
-    compiled = keys.mapping_of("compile")
-    if compiled is not None:
-        if not compiled.truth("disable", default=False) and compiled.truth("enabled", default=True):
-            f.set("kernels", "compiled")
-        compiled.ignore(("backend", "kwargs", "deepcompile", "offload_activation", "offload_opt_states", "passes"))
-        compiled.finish()
+    _tensor_parallel(keys)
+    _compiled(keys, f)
     if keys.take("seq_parallel_communication_data_type") is not None:
         f.note("seq_parallel_communication_data_type is not modelled, and left out")
     keys.ignore(IGNORED)
@@ -102,6 +93,25 @@ def import_deepspeed(document: Document, given: Given = NOTHING) -> Imported:
     f.problems.raise_if_any()
     name = PurePath(document.file).stem
     return Imported(KIND, name, name, f"{document.file} ({KIND})", f.fields, tuple(f.notes), needs_model=True)
+
+
+def _tensor_parallel(keys: Keys) -> None:
+    """Set the width of tensor parallelism that DeepSpeed itself cuts a model by."""
+    parallel = keys.mapping_of("tensor_parallel")
+    if parallel is not None:
+        parallel.set("tp", "autotp_size", "tp_size")
+        parallel.ignore(("dtype", "tp_grain_size"))
+        parallel.finish()
+
+
+def _compiled(keys: Keys, f: Findings) -> None:
+    """Set whether kernels are compiled."""
+    compiled = keys.mapping_of("compile")
+    if compiled is not None:
+        if not compiled.truth("disable", default=False) and compiled.truth("enabled", default=True):
+            f.set("kernels", "compiled")
+        compiled.ignore(("backend", "kwargs", "deepcompile", "offload_activation", "offload_opt_states", "passes"))
+        compiled.finish()
 
 
 def number_of(keys: Keys, f: Findings, name: str, key: str) -> None:

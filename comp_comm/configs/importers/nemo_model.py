@@ -84,8 +84,9 @@ def _vision(keys: Keys, f: Findings) -> None:
 
 
 def dropout(keys: Keys, f: Findings) -> None:
-    """Set whether anything is dropped at random."""
-    rates = [keys.number(name, default=0.0) or 0.0 for name in ("hidden_dropout", "attention_dropout", "ffn_dropout")]
+    """Set whether anything is dropped at random; what the file leaves out is as NeMo's models of Megatron take it."""
+    defaults = {"hidden_dropout": 0.1, "attention_dropout": 0.1, "ffn_dropout": 0.0}  # megatron_gpt_model.py, NeMo 1.x
+    rates = [keys.number(name, default=default) or 0.0 for name, default in defaults.items()]
     f.set("dropout", any(rate > 0 for rate in rates))
 
 
