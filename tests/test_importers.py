@@ -815,6 +815,12 @@ def test_torn_files_are_refused_or_read_never_a_crash(text):
         with_none("\n".join(lines[:number] + lines[number + 1 :]))
 
 
+@pytest.mark.parametrize("text", ["a: " * 100_000, "r1-a: " * 200_000, "\n".join(["[rank0]: " * 3000] * 20)])
+def test_what_stands_before_lines_is_taken_off_a_few_times(text):
+    with pytest.raises(ConfigError, match="is none of what can be imported"):
+        import_text(text, "file.dat")
+
+
 def with_none(text):
     try:
         import_text(text, "file.dat")

@@ -77,23 +77,27 @@ def import_text(text: str, file: str, given: Given = NOTHING, model: str = "") -
     >>> import_text('{"zero_optimization": {"stage": 3}}', "ds.json").fields["zero"]
     3
     """
-    document, flaw = _mapping(text, file)
-    if document is not None:
-        own = native.kind_of(document.data)
-        kind = best(document.data)
-        if document.duplicates and (kind is None or not kind.last_counts):
-            raise ConfigError(Problem(f"duplicate key {each}", file=file) for each in document.duplicates)
-        if own is not None and (kind is None or kind.fits(document.data) < 2):
-            return native.import_native(document, own, given)
-        if kind is not None:
-            return kind.read(document, given, model)
-        raise ConfigError([Problem(_unknown(document.data), file=file)])
     bare = without_prefixes(text)
-    if bare != text:
-        return import_text(bare, file, given, model)
-    if megatron.is_megatron(text):
-        return megatron.import_arguments(text, file, given)
+    flaw: ConfigError | None = None
+    for each in dict.fromkeys((text, bare)):
+        document, flaw = _mapping(each, file)
+        if document is not None:
+            return _of_mapping(document, file, given, model)
+    if megatron.is_megatron(bare):
+        return megatron.import_arguments(bare, file, given)
     raise flaw or ConfigError([Problem(_none_of_these(), file=file)])
+
+
+def _of_mapping(document: Document, file: str, given: Given, model: str) -> Imported:
+    own = native.kind_of(document.data)
+    kind = best(document.data)
+    if document.duplicates and (kind is None or not kind.last_counts):
+        raise ConfigError(Problem(f"duplicate key {each}", file=file) for each in document.duplicates)
+    if own is not None and (kind is None or kind.fits(document.data) < 2):
+        return native.import_native(document, own, given)
+    if kind is not None:
+        return kind.read(document, given, model)
+    raise ConfigError([Problem(_unknown(document.data), file=file)])
 
 
 def best(data: dict[str, Any]) -> FileKind | None:

@@ -69,6 +69,7 @@ class Shell:
                 self.values.setdefault(name, value)
                 self.scope.exported.add(name)
         tree = parse(script)
+        self.scope.limits.step(tree.reads)
         self.flaws += [flaw._replace(line=self.first_line or flaw.line) for flaw in tree.flaws]
         try:
             self.block(tree.root.children)
@@ -126,7 +127,7 @@ class Shell:
         The variables are then as they were before.
         """
         before, self.unsure = self.scope.values, self.unsure + 1
-        self.scope.values = dict(before)
+        self.scope.values = self.scope.copied()
         try:
             self.block(nodes)
             return self.scope.values
@@ -157,7 +158,7 @@ class Shell:
     def substitute(self, node: Node) -> str | None:
         """Return what the commands of ``$( )`` write; None where that is not known."""
         outer, values, arguments, self.output = self.output, self.scope.values, self.scope.arguments, []
-        self.scope.values = dict(values)
+        self.scope.values = self.scope.copied()
         self.depth += 1
         if self.depth > DEEPEST:
             raise ShellLimitError(f"has commands within commands deeper than {DEEPEST}")
@@ -186,7 +187,7 @@ class Shell:
     def _apart(self, node: Node) -> bool | None:
         """Go through a pipeline, or a subshell: what it sets is gone after it."""
         before, arguments, functions = self.scope.values, self.scope.arguments, self.functions
-        self.scope.values, self.functions = dict(before), dict(functions)
+        self.scope.values, self.functions = self.scope.copied(), dict(functions)
         try:
             if node.type == "pipeline":
                 return shell_commands.pipeline(self, [child for child in node.children if child.is_named])

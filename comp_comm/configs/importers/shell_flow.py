@@ -55,7 +55,7 @@ def _depends(shell: Machine, node: Node | Sequence[Node]) -> tuple[bool | None, 
 
 def _taken(shell: Machine, nodes: Sequence[Node], asked: bool) -> bool | None:
     """Go through a branch. One that ends the script for want of a variable is not taken: whoever runs it sets that."""
-    before = dict(shell.scope.values)
+    before = shell.scope.copied()
     try:
         return shell.block(nodes)
     except LeaveError as leave:
@@ -80,7 +80,7 @@ def _list(shell: Machine, node: Node) -> bool | None:
     if held is None and not _is_test(left) and sign == "&&":
         return _taken(shell, [right], asked)
     if held is None:
-        shell.join([dict(shell.scope.values), shell.maybe([right])])
+        shell.join([shell.scope.copied(), shell.maybe([right])])
         return None
     if held == (sign == "&&"):
         return _taken(shell, [right], asked)
@@ -129,7 +129,7 @@ def _if(shell: Machine, node: Node) -> bool | None:
             shell.join(outcomes)
             return None
     if outcomes:
-        shell.join([*outcomes, dict(shell.scope.values)])
+        shell.join([*outcomes, shell.scope.copied()])
     return None
 
 
@@ -149,7 +149,7 @@ def _case(shell: Machine, node: Node) -> bool | None:
         elif any(fnmatchcase(without_unset(subject), without_unset(pattern)) for pattern in patterns):
             return _taken(shell, body, is_unset(subject))
     if open_:
-        shell.join([*outcomes, dict(shell.scope.values)])
+        shell.join([*outcomes, shell.scope.copied()])
     return None
 
 
@@ -172,7 +172,7 @@ def _for(shell: Machine, node: Node) -> bool | None:
     known = [word for word in words if not MARK.fullmatch(word)]
     unknown = [word for word in words if MARK.fullmatch(word) or is_undecided(word)]
     if any(is_undecided(word) or not set(names_in(word)) <= {"@", "*"} for word in unknown):
-        before = dict(shell.scope.values)
+        before = shell.scope.copied()
         shell.scope.set(name, undecided(name, *words))
         shell.join([before, shell.maybe([body])])
         return None
@@ -192,9 +192,9 @@ def _while(shell: Machine, node: Node) -> bool | None:
         held, _asked = _depends(shell, condition)
         if held is None:
             if all(_is_test(each) for each in condition) or any("read" in text_of(each) for each in condition):
-                shell.join([dict(shell.scope.values), shell.maybe([body])])
+                shell.join([shell.scope.copied(), shell.maybe([body])])
             return None
-        before = dict(shell.scope.values)
+        before = shell.scope.copied()
         if held == until or not _turn(shell, body) or shell.scope.values == before:
             return None
     return None
@@ -217,7 +217,7 @@ def _counted(shell: Machine, node: Node) -> bool | None:
     for _ in range(TURNS):
         held = number(condition) if condition else "1"
         if not held.lstrip("-").isdigit():
-            shell.join([dict(shell.scope.values), shell.maybe([body])])
+            shell.join([shell.scope.copied(), shell.maybe([body])])
             return None
         if held == "0" or not _turn(shell, body):
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -49,3 +49,37 @@ def leaves(node: Node) -> Iterator[Node]:
     else:
         for child in node.children:
             yield from leaves(child)
+
+
+class Spot(NamedTuple):
+    """The smallest node over a byte of a script, the one that it is part of, and whether nothing comes behind it."""
+
+    node: Node
+    parent: Node | None
+    is_last: bool
+
+
+def spots_at(root: Node, places: Sequence[int]) -> list[Spot | None]:
+    """Return the smallest node over each of these bytes, which ascend; None behind the end of the script.
+
+    In one walk: to look up each of them takes as long as the tree is deep and wide.
+    """
+    spots: list[Spot | None] = []
+    path: list[tuple[Spot, Iterator[tuple[int, Node]], int]] = []
+
+    def enter(node: Node, parent: Node | None, is_last: bool) -> None:
+        children = node.children
+        path.append((Spot(node, parent, is_last), iter(enumerate(children)), len(children)))
+
+    enter(root, None, True)
+    while path and len(spots) < len(places):
+        spot, children, count = path[-1]
+        number, child = next(children, (count, None))
+        end = spot.node.end_byte if child is None else child.start_byte
+        while len(spots) < len(places) and places[len(spots)] < end:
+            spots.append(spot)
+        if child is None:
+            path.pop()
+        elif len(spots) < len(places) and places[len(spots)] < child.end_byte:
+            enter(child, spot.node, number + 1 == count)
+    return [*spots, *[None] * (len(places) - len(spots))]

@@ -19,6 +19,7 @@ HOLDS_FLAGS = "--"  # before the name in a mark of `UNDECIDED`: it may hold argu
 
 MAX_TEXT = 2 * 2**20  # characters that all expansions of a script make together
 WORD = 20  # characters that a word counts as beside its own
+COPIED_IN_A_STEP = 50  # variables
 MAX_STEPS = 50_000  # commands and words that are gone through, loops counted as often as they run
 
 
@@ -109,6 +110,11 @@ class Scope:
         """Return what is between the words of ``"$*"``."""
         letters = self.values.get("IFS")
         return letters[:1] if isinstance(letters, str) and not MARK.search(letters) else " "
+
+    def copied(self) -> dict[str, ShellValue]:
+        """Return the variables as they are now; many of them take as long as so many words."""
+        self.limits.step(len(self.values) // COPIED_IN_A_STEP)
+        return dict(self.values)
 
     def set(self, name: str, value: ShellValue) -> None:
         """Set a variable."""
