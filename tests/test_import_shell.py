@@ -14,7 +14,7 @@ from comp_comm.configs.importers.shell import Shell
 from comp_comm.configs.importers.shell_scope import ShellLimitError, is_undecided, is_unset, readable, without_unset
 
 BASH = shutil.which("bash")
-SHOW = 'show() { printf "%s\\0" "$@" >&3; printf "\\n\\0" >&3; }; export -f show\n'
+SHOW = 'show() { [ $# = 0 ] || printf "%s\\0" "$@" >&3; printf "\\n\\0" >&3; }; export -f show\n'
 # Scripts that set variables and hand them on; what bash makes of them is what `show` is given.
 SCRIPTS = {
     "comment ends at its newline": "# old: --a 1 \\\nA=1\nshow $A # tail \\\nshow two",
@@ -99,17 +99,19 @@ SCRIPTS = {
     "long options of an array": "O=(--a=1 --b \"c d\"); show \"${O[@]/--a/--z}\"",
     "exits": "show a; exit 0; show b",
     "exits in a subshell": "(exit 1); show a; (exit 0) && show b",
+    "letters of other alphabets": "A=\u4e2d\u6587; show $A \"{\u00e9}\" {\u4e2d,b}c '\u2028' # \u4e2d",
     "errors end it": "set -e; A=1; false || true; show $A",
 }  # fmt: skip
 
 
-def by_bash(script, folder):
-    """Return what ``show`` is given when bash runs the script, with nothing set before."""
+def by_bash(script, folder, complaints=False):
+    """Return what ``show`` is given when bash runs the script, with nothing set before; with what bash says of it."""
     path = folder / "out"
     command = f"exec 3>{path}\n{SHOW}{script}\n"
     clean = {"PATH": os.environ["PATH"], "HOME": "/root"}
-    subprocess.run([BASH, "-c", command], env=clean, cwd=folder, timeout=20, capture_output=True, check=False)
-    return [call.split("\0")[:-1] for call in path.read_text().split("\n\0")[:-1]]
+    ran = subprocess.run([BASH, "-c", command], env=clean, cwd=folder, timeout=20, capture_output=True, check=False)
+    calls = [call.split("\0")[:-1] for call in path.read_text().split("\n\0")[:-1]]
+    return (calls, ran.stderr) if complaints else calls
 
 
 def by_reading(script):

@@ -9,6 +9,7 @@ from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from comp_comm.configs.importers.shell_letters import decoded, encoded
 from comp_comm.configs.importers.shell_nodes import Spot, spots_at
 from comp_comm.configs.importers.shell_scope import UNDECIDED, UNSET, ShellLimitError, unset
 from comp_comm.errors import MissingExtraError
@@ -85,7 +86,7 @@ def parse(script: str) -> Script:
     script = script.replace("\r\n", "\n") + "\n\n"  # a last line that goes on ends all the same
     read = reader.read(script)
     for _ in range(MOST_REPAIRS):  # what is seen may uncover what is not
-        source = script.encode("utf-8", "replace")
+        source = encoded(script)
         matches = list(VARIABLE.finditer(source))
         spots = spots_at(read.root, [match.start() for match in matches])
         unseen = [match for match, spot in zip(matches, spots, strict=True) if _is_unseen(spot, source, match.start())]
@@ -112,7 +113,7 @@ class _Reader:
         It is read twice: piece by piece to see how long it takes, and as a whole, for a tree that is made of pieces
         asks for them once more whenever the text of a node is wanted, and ends the process where that fails.
         """
-        source = script.encode("utf-8", "replace")
+        source = encoded(script)
 
         def piece(place: int, point: object) -> bytes:
             self.reads += 1
@@ -153,7 +154,7 @@ def _in_braces(source: bytes, variables: Sequence[re.Match[bytes]]) -> str:
     for match in variables:
         pieces += [source[place : match.start()], b"${", match[1], b"}"]
         place = match.end()
-    return b"".join([*pieces, source[place:]]).decode("utf-8", "replace")
+    return decoded(b"".join([*pieces, source[place:]]))
 
 
 def _flaws(root: Node) -> Iterator[Flaw]:
@@ -177,7 +178,7 @@ def _misread(root: Node) -> Iterator[Flaw]:
     for place, spot in zip(places, spots_at(root, [begin + place for place in places]), strict=True):
         if spot is None or _is_misread(spot, source, begin, place):
             line = bisect_right(ends, place)
-            yield Flaw(line + 1, lines[line][:LONGEST_LINE].decode("utf-8", "replace").strip())
+            yield Flaw(line + 1, decoded(lines[line][:LONGEST_LINE]).strip())
 
 
 def _is_misread(spot: Spot, source: bytes, begin: int, place: int) -> bool:
@@ -201,4 +202,4 @@ def _is_misread(spot: Spot, source: bytes, begin: int, place: int) -> bool:
 
 def text_of(node: Node) -> str:
     """Return the text of a node."""
-    return (node.text or b"").decode("utf-8", "replace")
+    return decoded(node.text or b"")

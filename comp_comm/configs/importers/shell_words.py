@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from comp_comm.configs.importers.shell_arithmetic import arithmetic_of
 from comp_comm.configs.importers.shell_braces import WordPiece, spread
+from comp_comm.configs.importers.shell_letters import decoded
 from comp_comm.configs.importers.shell_parameters import DefaultWords, expansion
 from comp_comm.configs.importers.shell_scope import Scope, ShellValue, undecided, unset
 from comp_comm.configs.importers.shell_tree import parse, text_of
@@ -137,9 +138,9 @@ class Words:
         source, place, parts = node.text or b"", 0, []  # type: bytes, int, list[str]
         for child in node.children:
             start = child.start_byte - node.start_byte
-            parts += [source[place:start].decode("utf-8", "replace"), self.filled(child)]
+            parts += [decoded(source[place:start]), self.filled(child)]
             place = child.end_byte - node.start_byte
-        return "".join([*parts, source[place:].decode("utf-8", "replace")])
+        return "".join([*parts, decoded(source[place:])])
 
     def _string(self, node: Node) -> Iterator[WordPiece]:
         """Yield what a text in double quotes (or a here-document) becomes: one word, but for an array taken whole."""
@@ -149,11 +150,11 @@ class Words:
         for child in (child for child in node.children if child.type in EXPANSIONS):
             start = child.start_byte - node.start_byte
             begins = start + _dollar(child.text or b"")  # the grammar counts blanks before it to it
-            pieces.append(WordPiece(unquoted(source[place:begins].decode("utf-8", "replace"), quotes)))
+            pieces.append(WordPiece(unquoted(decoded(source[place:begins]), quotes)))
             pieces += self._expanded(child, quoted=True)
             place = child.end_byte - node.start_byte
         rest = source[place : len(source) - quotes]
-        pieces.append(WordPiece(unquoted(rest.decode("utf-8", "replace"), quotes)))
+        pieces.append(WordPiece(unquoted(decoded(rest), quotes)))
         if len(pieces) != 2 or any(piece.text for piece in pieces):  # an array without words leaves no word
             yield from pieces
 
