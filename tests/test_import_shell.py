@@ -100,6 +100,8 @@ SCRIPTS = {
     "exits": "show a; exit 0; show b",
     "exits in a subshell": "(exit 1); show a; (exit 0) && show b",
     "letters of other alphabets": "A=\u4e2d\u6587; show $A \"{\u00e9}\" {\u4e2d,b}c '\u2028' # \u4e2d",
+    "assignments before a word of the language": "V=1\nA=1 B=2\n{ read -a V <<< 'x y'\n}\nA=1 B=2\n"
+    "until true; do :; done\nA=3 B=4\nfor i in 1; do A=5 C=6\ndone\nshow $A $B $C ${V[@]}",
     "errors end it": "set -e; A=1; false || true; show $A",
 }  # fmt: skip
 

@@ -29,7 +29,7 @@ VARIABLE = re.compile(rb"\$([A-Za-z_]\w*|[0-9@*#?])")
 # Assignments that end a line before a word of the language, which the grammar takes for a command.
 ASSIGNED = re.compile(
     r"((?<![^\s;&|()`])\w+=[^\s;&|()`\\]*[ \t]+\w+=[^\s;&|()`\\]*)[ \t]*\n"
-    r"(?=\s*(?:elif|else|fi|for|while|if|done|case)\b)"
+    r"(?=\s*(?:(?:elif|else|fi|for|while|until|if|done|case|esac|select|function)\b|[{}]\s))"
 )
 # What the grammar reads otherwise than a shell, as it reads it right; and what is no shell, as what is meant.
 REPAIRS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
@@ -43,7 +43,7 @@ RESERVED = frozenset(b"if then elif else fi for while until do done case esac se
 # Backslashes that hide no end of a line, signs that begin no comment and no variable, and words of the language where
 # a statement begins.
 SUSPECTS = re.compile(
-    rb"\\(?!\n)|(?<==)#|\$|(?<!\\\n)^[ \t]*(\[\[|" + rb"|".join(sorted(RESERVED)) + rb")(?![\w=])", re.M
+    rb"\\(?!\n)|(?<==)#|\$|(?<!\\\n)^[ \t]*(\[\[|[{}](?=\s)|" + rb"|".join(sorted(RESERVED)) + rb")(?![\w=])", re.M
 )
 
 
