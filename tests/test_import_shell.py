@@ -147,6 +147,8 @@ def calls_of(script):
         ("show $(nproc)", ["$(nproc)"], True),
         ("show $(echo 12 | sed s/1/3/)", ["$(echo 12 | sed s/1/3/)"], True),
         ("[ -f x ] && TP=2; show $TP", ["$TP"], True),
+        ("TP=1; [ -f x ] && cd y && TP=2; show $TP", ["$TP"], True),
+        ("TP=1; cd y && mkdir z && TP=2; show $TP", ["2"], True),
         ("if grep -q a b; then A=(--a 1); else A=(--b 2); fi; show ${A[1]}", ["$A"], True),
         ("if [ -f x ]; then show 1; fi", ["1"], False),
         ("A=gpt-7b; [[ $A =~ ([0-9]+)b ]] && show ${BASH_REMATCH[1]}", ["$BASH_REMATCH"], False),

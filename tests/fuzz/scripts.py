@@ -50,7 +50,7 @@ NESTED = (
     "f() {{\n{b}\nshift\nshow $# $1\nreturn 0\nshow never\n}}\nf {w} {x}",
     "J{level}=0\nwhile [ $J{level} -lt {j} ]; do\nJ{level}=$((J{level}+1))\n{b}\ndone",
     "for A in 1 2 3; do\n[ $A = 2 ] && continue\n{s}\n[ $A = 3 ] && break\ndone",
-    "case ${n} in\n{p})\n{b}\n;;\nx*)\n{s} ;;\nesac",
+    "case ${n} in\n{p})\n{b}\n;;\nx*)\n{s}\n;;\nesac",
     "until {c} || true; do\n{b}\ndone", "if ! {c} && {d}\nthen {s}\nfi",
     "bash -c '\nshow in $C\nexit 0\nshow out\n'\n{s}",
 )  # fmt: skip

@@ -66,9 +66,9 @@ def _taken(shell: Machine, nodes: Sequence[Node], asked: bool) -> bool | None:
 
 
 def _is_test(node: Node) -> bool:
-    """Return whether a statement only asks something."""
+    """Return whether a statement asks something, be it before a command: ``[ -f x ] && cd y``."""
     if node.type in ("list", "negated_command"):
-        return all(_is_test(child) for child in node.children if child.is_named)
+        return any(_is_test(child) for child in node.children if child.is_named)
     first = text_of(node).split(None, 1)[:1]
     return node.type == "test_command" or first == ["test"] or text_of(node).startswith("((")
 
