@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+MOST_PROBLEMS = 200  # of one input: whoever has more has one cause, or the wrong kind of file
+LONGEST_NAME = 60  # of what may be a slip of the pen
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -21,8 +24,10 @@ class Problem:
     line: int | None = None
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return ": ".join(part for part in (place, self.key, self.message) if part)
+        file = printable(self.file)
+        place = file if self.line is None else f"{file}:{self.line}"
+        message = "\n".join(map(printable, self.message.split("\n")))
+        return ": ".join(part for part in (place, printable(self.key), message) if part)
 
 
 class CompcommError(Exception):
@@ -60,19 +65,41 @@ class MissingExtraError(CompcommError):
 
 @dataclass
 class Problems:
-    """Collects problems so that all of them are shown at once."""
+    """Collects problems so that all of them are shown at once, up to so many that nobody reads on."""
 
-    found: list[Problem] = field(default_factory=list)
+    noted: list[Problem] = field(default_factory=list)
+    seen: set[Problem] = field(default_factory=set)
 
     def add(self, problem: Problem) -> None:
-        """Note one problem (the same one only once)."""
-        if problem not in self.found:
-            self.found.append(problem)
+        """Note one problem (the same one only once). Raises ``ConfigError`` where there are more than are shown."""
+        if problem in self.seen:
+            return
+        self.seen.add(problem)
+        self.noted.append(problem)
+        if len(self.noted) >= MOST_PROBLEMS:
+            more = Problem(f"and more: the first {MOST_PROBLEMS} problems are shown", file=problem.file)
+            raise ConfigError([*self._sorted(), more])
 
     def raise_if_any(self) -> None:
         """Raise ``ConfigError`` with everything found so far, in the order of the lines."""
-        if self.found:
-            raise ConfigError(sorted(self.found, key=lambda problem: (problem.file, problem.line or 0)))
+        if self.noted:
+            raise ConfigError(self._sorted())
+
+    def _sorted(self) -> list[Problem]:
+        return sorted(self.noted, key=lambda problem: (problem.file, problem.line or 0))
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, what controls a terminal or ends a line written as an escape.
+
+    >>> print(printable("a\\x1b[31m b\\n"))
+    a\\x1b[31m b\\n
+    """
+    return text if text.isprintable() else "".join(map(_escape, text))
+
+
+def _escape(letter: str) -> str:
+    return letter if letter.isprintable() else letter.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def nearest(name: str, allowed: Collection[str]) -> str:
@@ -83,6 +110,8 @@ def nearest(name: str, allowed: Collection[str]) -> str:
     >>> nearest("zzz", ["hidden"])
     ''
     """
+    if len(name) > LONGEST_NAME:
+        return ""
     begins = sorted((one for one in allowed if name and one.startswith(name.lower())), key=len)
     if begins:
         return f"; did you mean '{begins[0]}'?"

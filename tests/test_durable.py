@@ -18,7 +18,7 @@ import pytest
 
 from comp_comm import durable
 from comp_comm.cli.main import run
-from comp_comm.sweep import engine, resume
+from comp_comm.sweep import engine, ranking, resume
 
 MAIN = [sys.executable, "-m", "comp_comm"]
 SMALL = """\
@@ -126,7 +126,7 @@ class Disk:
 def small(tmp_path, monkeypatch):
     """A study of some small blocks, evaluated in this process, and its folder of answers."""
     monkeypatch.setattr(engine, "TILE_POINTS", 40)
-    monkeypatch.setattr(engine, "BOX_POINTS", 40)
+    monkeypatch.setattr(ranking, "BOX_POINTS", 40)
     monkeypatch.setattr(resume, "KEEP_SECONDS", 0)
     path = tmp_path / "study.yaml"
     path.write_text(SMALL)

@@ -23,7 +23,7 @@ from comp_comm.errors import CompcommError, ConfigError, MissingExtraError
 from comp_comm.search import engine as search_engine
 from comp_comm.search import search
 from comp_comm.search.landscape import Landscape
-from comp_comm.sweep import engine, executors, make_plan, parallel, sweep
+from comp_comm.sweep import engine, executors, make_plan, parallel, ranking, sweep
 from comp_comm.sweep.result import stream_rows
 
 STUDY = """\
@@ -54,7 +54,7 @@ def two(request, monkeypatch):
         yield request.getfixturevalue("processes")
         return
     monkeypatch.setattr(engine, "TILE_POINTS", 3000)
-    monkeypatch.setattr(engine, "BOX_POINTS", 3000)
+    monkeypatch.setattr(ranking, "BOX_POINTS", 3000)
     monkeypatch.setattr(search_engine, "BLOCK_POINTS", 2**12)
     with ThreadPoolExecutor(2) as pool:
         yield pool
@@ -169,9 +169,10 @@ def test_equal_values_are_told_apart_by_their_rows(monkeypatch):
         values = np.concatenate([rows.columns[by] for rows in engine.row_blocks(plan, [by])]) * sign
         expected = np.lexsort((np.arange(values.size), -values))[:count]
         with monkeypatch.context() as patch:
-            for name in ("TILE_POINTS", "BLOCK_NUMBERS", "SAMPLE_POINTS", "BOX_POINTS"):
-                patch.setattr(engine, name, chance.randint(1, 100))
-            ranked = parallel.Ranked(engine.Ranking(plan, by, count, ascending=sign < 0))
+            for room, name in ((engine, "TILE_POINTS"), (engine, "SAMPLE_POINTS"), (ranking, "SAMPLE_POINTS"),
+                               (ranking, "BLOCK_NUMBERS"), (ranking, "BOX_POINTS")):  # fmt: skip
+                patch.setattr(room, name, chance.randint(1, 100))
+            ranked = parallel.Ranked(ranking.Ranking(plan, by, count, ascending=sign < 0))
             pool = chance.choice([None, ThreadPoolExecutor(2)])
             assert sum(ranked.steps(pool)) == plan.grid.points
         assert ranked.best.flat.tolist() == expected.tolist()

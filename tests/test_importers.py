@@ -535,9 +535,19 @@ def test_a_nemo_file(runs, tmp_path):
     assert study["set"] == {
         "hidden": 1024, "seq_len": 1024, "layers": 8, "heads": 16, "ffn_hidden": 4096, "gated": "on",
         "norm": "layernorm", "bias": "on", "position": "learned", "max_positions": 1024, "vocab": 50257, "tied": "on",
-        "dropout": "off", "gpus": 16, "micro_batch": 2, "global_batch": 16, "tp": 4, "sp": "on", "pp": 2, "vpp": 2,
+        "dropout": "on", "gpus": 16, "micro_batch": 2, "global_batch": 16, "tp": 4, "sp": "on", "pp": 2, "vpp": 2,
         "zero": 1, "recompute": "selective", "overlap_dp": "off", "precision": "bf16",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("rates", "dropout"), [
+    ("", "on"), ("hidden_dropout: 0.0", "on"), ("attention_dropout: 0.0", "on"),
+    ("hidden_dropout: 0.0\n  attention_dropout: 0.0", "off"),
+    ("hidden_dropout: 0\n  attention_dropout: 0\n  ffn_dropout: 0.1", "on"),
+])  # fmt: skip
+def test_nemo_drops_at_random_unless_the_file_says_not(rates, dropout):
+    text = NEMO.replace("  num_layers: 8\n", f"  num_layers: 8\n  {rates}\n")
+    assert import_text(text, "train.yaml").fields["dropout"] == dropout
 
 
 @pytest.mark.parametrize(("old", "new", "parts"), [
@@ -803,6 +813,12 @@ def test_torn_files_are_refused_or_read_never_a_crash(text):
             with_none(torn)
     for number in range(len(lines)):
         with_none("\n".join(lines[:number] + lines[number + 1 :]))
+
+
+@pytest.mark.parametrize("text", ["a: " * 100_000, "r1-a: " * 200_000, "\n".join(["[rank0]: " * 3000] * 20)])
+def test_what_stands_before_lines_is_taken_off_a_few_times(text):
+    with pytest.raises(ConfigError, match="is none of what can be imported"):
+        import_text(text, "file.dat")
 
 
 def with_none(text):

@@ -19,7 +19,7 @@ from comp_comm.formulas import collectives, edges, transformer
 from comp_comm.hardware.evolution import evolve
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.layout import Layout
-from comp_comm.sweep import engine, make_plan, sweep
+from comp_comm.sweep import engine, make_plan, ranking, sweep
 from comp_comm.sweep.solve import ask, solve
 from comp_comm.transformer import Transformer, gemm_count
 
@@ -371,10 +371,11 @@ def test_ranked_rows_are_the_sorted_rows(monkeypatch, study, tile, block, sample
     expected = sorted((row[by] for row in wanted), reverse=not ascending)[:count]
     study["where"] = where
     with monkeypatch.context() as patch:
-        for name, size in (("TILE_POINTS", tile), ("BLOCK_NUMBERS", block), ("SAMPLE_POINTS", sample)):
-            patch.setattr(engine, name, size)
+        for room, name, size in ((engine, "TILE_POINTS", tile), (ranking, "BLOCK_NUMBERS", block),
+                                 (engine, "SAMPLE_POINTS", sample), (ranking, "SAMPLE_POINTS", sample)):  # fmt: skip
+            patch.setattr(room, name, size)
         plan = plan_of(study)
-        parts = list(engine.ranked_blocks(plan, plan.columns, by, count, ascending))
+        parts = list(ranking.ranked_blocks(plan, plan.columns, by, count, ascending))
     got = {name: [value for part in parts for value in part.columns[name].tolist()] for name in plan.columns}
     assert got[by] == expected
     # Each of them is a row of the grid, whole, and none comes twice.

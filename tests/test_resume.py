@@ -15,7 +15,7 @@ import pytest
 from waiting import computed, until
 
 from comp_comm.cli.main import run
-from comp_comm.sweep import engine, resume
+from comp_comm.sweep import engine, ranking, resume
 from comp_comm.sweep.parallel import Piece
 
 MAIN = [sys.executable, "-m", "comp_comm"]
@@ -54,7 +54,7 @@ def quick_disk(monkeypatch):
 def small(study, monkeypatch):
     """A study of many small blocks, evaluated in this process."""
     monkeypatch.setattr(engine, "TILE_POINTS", 700)
-    monkeypatch.setattr(engine, "BOX_POINTS", 700)
+    monkeypatch.setattr(ranking, "BOX_POINTS", 700)
     return study(SMALL)
 
 

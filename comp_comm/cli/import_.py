@@ -33,9 +33,10 @@ from comp_comm.report import output
 def command(file: str, hardware: str | None, model: str | None, overrides: tuple[str, ...], path: str | None) -> int:
     """Make a study of a file you hold.
 
-    FILE is a Hugging Face config.json, a Megatron-LM launch script or its arguments, a NeMo YAML, a torchtitan TOML or
-    a DeepSpeed JSON, told by what it holds; - is standard input. What is not understood is named, all of it, and
-    nothing is written; what is approximated is said, and is a comment of the study.
+    FILE (- for standard input) is a Hugging Face config.json, a launch script of Megatron-LM or its arguments, a
+    DeepSpeed JSON, a torchtitan TOML, or a YAML of NeMo, nanotron, LLM Foundry, GPT-NeoX or Primus, told by what it
+    holds. A launch script is read, never run. What is not understood is named, all of it, and nothing is written; what
+    is approximated is said, and is a comment of the study.
     """
     catalogue.FILES_READ.clear()
     output.check_writable(path)
@@ -58,7 +59,7 @@ def _as_path(file: str) -> str:
 
 
 def _given(overrides: tuple[str, ...]) -> dict[str, Value]:
-    values: dict[str, Value] = {}
+    given: dict[str, Value] = {}
     for text in overrides:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
@@ -67,8 +68,8 @@ def _given(overrides: tuple[str, ...]) -> dict[str, Value]:
         if name not in FIELDS:
             raise ConfigError(f"--set {text}: unknown key '{name}'{nearest(name, FIELDS)} ({one_of(list(FIELDS))})")
         with options.naming(f"--set {name}"):
-            values[name] = FIELDS[name].parse(load_value(value, f"--set {name}", name).data[name])
-    return values
+            given[name] = FIELDS[name].parse(load_value(value, f"--set {name}", name).data[name])
+    return given
 
 
 def _completed(imported: Imported, given: dict[str, Value], hardware: str | None, model: str | None) -> Imported:

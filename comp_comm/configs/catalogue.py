@@ -52,7 +52,7 @@ def locate(kind: str, reference: str, beside: str = "") -> Path:
     if path.suffix in suffixes or os.sep in reference or "/" in reference:
         candidates = [path, *([Path(beside).parent / path] if beside else []), root() / path, root() / f"{path}.yaml"]
         for candidate in candidates:
-            if candidate.is_file():
+            if candidate.is_file() or candidate.is_fifo():  # the latter is what a shell makes of <(a command)
                 return candidate
         what = "is a directory" if path.is_dir() else "there is no such file"
         raise ConfigError([Problem(f"{what} ({kind})", file=str(reference))])
@@ -75,12 +75,15 @@ def read(kind: str, reference: str, beside: str = "") -> Document:
 def content(kind: str, reference: str, beside: str = "") -> tuple[bytes, str]:
     """Return what the file that a reference means holds, and what messages call it."""
     if reference == STDIN:
+        if sys.stdin is None or sys.stdin.closed:
+            raise ConfigError([Problem("is closed", file="standard input")])
         return sys.stdin.buffer.read(strict_yaml.MAX_BYTES + 1), "standard input"
     path = locate(kind, reference, beside)
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            held = file.read(strict_yaml.MAX_BYTES + 1)  # so much is more than a file may hold: no more is read of it
     except OSError as error:
         raise ConfigError([Problem(f"cannot be read: {error.strerror}", file=str(path))]) from None
     FILES_READ.add(path.resolve())
     shown = path.name if root() in path.resolve().parents and str(path) != reference else str(path)
-    return data, shown
+    return held, shown

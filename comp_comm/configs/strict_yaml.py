@@ -27,7 +27,7 @@ _NULL = re.compile(r"(?:~|null|Null|NULL|)$")
 _TRUE = re.compile(r"(?:true|True|TRUE)$")
 _FALSE = re.compile(r"(?:false|False|FALSE)$")
 _INT = re.compile(r"[-+]?[0-9]{1,4000}$")
-_RADIX = re.compile(r"0(?:o[0-7]+|x[0-9a-fA-F]+)$")
+_RADIX = re.compile(r"0(?:o[0-7]{1,24}|x[0-9a-fA-F]{1,18})$")  # of more digits it is a text: no number here is so large
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$")
 _SPECIAL = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$")
 
@@ -37,12 +37,14 @@ class Document:
     """What a YAML text says, and on which line it says it.
 
     ``data`` is plain Python (dict, list, str, int, float, bool, None); ``lines`` gives the line of every key
-    and item by its path; ``file`` is what messages call the text.
+    and item by its path; ``file`` is what messages call the text; ``duplicates`` are keys that are there twice, where
+    another tool's file may have them.
     """
 
     data: Record
     file: str
     lines: dict[Path, int] = field(default_factory=dict)
+    duplicates: tuple[str, ...] = ()
 
     def problem(self, path: Path, message: str) -> Problem:
         """Return a problem at ``path``, with the line of the nearest key that has one."""
@@ -83,15 +85,17 @@ def resolve_scalar(text: str) -> object:
     return text
 
 
-def load(text: str | bytes, file: str) -> Document:
+def load(text: str | bytes, file: str, foreign: bool = False) -> Document:
     """Parse ``text`` strictly. Raises ``ConfigError`` naming ``file`` and line for whatever is not allowed.
+
+    A ``foreign`` text, another tool's, may merge mappings (``<<``), and have a key twice: both are noted.
 
     >>> load("latency: 5e-6", "x.yaml").data
     {'latency': 5e-06}
     """
     if len(text) > MAX_BYTES:
         raise ConfigError([Problem(f"is larger than {MAX_BYTES // 2**20} MiB", file=file)])
-    builder = _Builder(file)
+    builder = _Builder(file, foreign)
     try:
         for event in _events(text):
             builder.take(event)
@@ -105,7 +109,7 @@ def load(text: str | bytes, file: str) -> Document:
     if not isinstance(builder.root, dict):
         what = "is empty" if builder.root is None else "must be a mapping of keys to values"
         raise ConfigError([Problem(what, file=file)])
-    return Document(builder.root, file, builder.lines)
+    return Document(builder.root, file, builder.lines, tuple(builder.duplicates))
 
 
 def load_value(text: str, file: str, name: str) -> Document:
@@ -128,8 +132,9 @@ def _events(text: str | bytes) -> Iterator[yaml.Event]:
 class _Builder:
     """Builds data from events with its own stack, so that depth and size are bounded."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, file: str, foreign: bool = False) -> None:
+        self.file, self.foreign = file, foreign
+        self.duplicates: list[str] = []
         self.root: Any = None
         self.lines: dict[Path, int] = {}
         self._stack: list[tuple[Any, Path, str | None]] = []  # container, its path, its anchor
@@ -195,12 +200,14 @@ class _Builder:
         mapping, path, _ = self._stack[-1]
         key, line = str(event.value), event.start_mark.line + 1
         place: Path = (*path, key)
-        if event.implicit[0] and key == "<<":
+        if event.implicit[0] and key == "<<" and not self.foreign:
             self._fail(event, "merge keys ('<<') are not allowed; use 'extends' in a hardware profile")
-        if key in mapping:
+        if key in mapping and (place in self.lines or not self.foreign):
             first = self.lines[place]
             where = f"lines {first} and {line}" if first != line else f"line {line}, twice"
-            self._fail(event, f"duplicate key '{dotted(place)}' ({where})")
+            if not self.foreign:
+                self._fail(event, f"duplicate key '{dotted(place)}' ({where})")
+            self.duplicates.append(f"{dotted(place)} ({where})")
         mapping[key] = None
         self.lines[place] = line
         self._key[-1] = key
@@ -223,13 +230,26 @@ class _Builder:
             key = self._key[-1]
             if key is None:
                 self._fail(event, "a key must be a plain word")
-            container[key] = value
             self._key[-1] = None
+            if key == "<<" and self.foreign:
+                return self._merge(event, container, path, value)
+            container[key] = value
             return (*path, key or "")
         container.append(value)
         place: Path = (*path, len(container) - 1)
         self.lines[place] = event.start_mark.line + 1
         return place
+
+    def _merge(self, event: Any, container: dict[str, Any], path: Path, value: Any) -> Path:
+        """Take what another mapping has and this one has not."""
+        container.pop("<<", None)
+        for each in value if isinstance(value, list) else [value]:
+            if not isinstance(each, dict):
+                self._fail(event, "what is merged ('<<') must be a mapping, by its alias")
+            self._count(event, len(each))
+            for name, inner in each.items():
+                container.setdefault(name, inner)
+        return path
 
 
 def _extent(value: Any) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from comp_comm.calibrate.samples import make_samples
 from comp_comm.cli.main import run
 from comp_comm.errors import CompcommError
 from comp_comm.printable import CONTROL
-from comp_comm.sweep import engine, resume
+from comp_comm.sweep import engine, ranking, resume
 
 from .seeds import EVENTS, NASTY, SEEDS
 
@@ -262,7 +262,7 @@ def test_titles_and_keys_of_anything(capfd, tmp_path, title, form, key):
 def half_done(tmp_path, monkeypatch):
     """What a killed sweep left: study, target, the whole answer, and bytes of its partial file and its manifest."""
     monkeypatch.setattr(engine, "TILE_POINTS", 2)
-    monkeypatch.setattr(engine, "BOX_POINTS", 2)
+    monkeypatch.setattr(ranking, "BOX_POINTS", 2)
     study, target = tmp_path / "study.yaml", tmp_path / "rows.csv"
     study.write_text(STUDY)
     assert run(["sweep", str(study), "-q", "-o", str(target)]) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Any
 
-from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, shown
+from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.strict_yaml import Document
 
 KIND = "DeepSpeed JSON"
@@ -14,12 +14,13 @@ AUTO = "auto"
 FORMATS = {"fp32": "fp32", "float32": "fp32", "fp16": "fp16", "float16": "fp16", "half": "fp16", "bf16": "bf16",
            "bfp16": "bf16", "bfloat16": "bf16"}  # fmt: skip
 IGNORED = (
-    "steps_per_print", "wall_clock_breakdown", "gradient_clipping", "dump_state", "optimizer", "scheduler",
-    "prescale_gradients", "gradient_predivide_factor", "zero_allow_untested_optimizer", "comms_logger",
-    "flops_profiler", "tensorboard", "wandb", "csv_monitor", "monitor_config", "autotuning", "checkpoint", "aio",
+    "steps_per_print", "wall_clock_breakdown", "gradient_clipping", "dump_state", "scheduler",
+    "prescale_gradients", "gradient_predivide_factor", "zero_allow_untested_optimizer", "comms_logger", "comet",
+    "flops_profiler", "tensorboard", "wandb", "csv_monitor", "monitor_config", "checkpoint", "aio", "vocabulary_size",
     "memory_breakdown", "seed", "dataloader_drop_last", "zero_force_ds_cpu_optimizer", "graph_harvesting",
-    "checkpoint_tag_validation", "use_node_local_storage", "load_universal_checkpoint", "sparse_gradients",
-    "disable_allgather",
+    "checkpoint_tag_validation", "use_node_local_storage", "load_universal_checkpoint", "timers", "profile",
+    "use_data_before_expert_parallelism", "torch_profiler", "prof", "nebula",
+    "disable_allgather", "elastic_checkpoint",
 )  # fmt: skip
 IGNORED_ZERO = (
     "contiguous_gradients", "sub_group_size", "stage3_max_live_parameters", "stage3_max_reuse_distance",
@@ -29,25 +30,35 @@ IGNORED_ZERO = (
     "legacy_stage1", "use_multi_rank_bucket_allreduce", "memory_efficient_linear", "param_persistence_threshold",
     "model_persistence_threshold", "max_live_parameters", "max_reuse_distance", "prefetch_bucket_size",
     "log_trace_cache_warnings", "stage3_param_persitence_threshold", "gather_16bit_weights_on_model_save",
-    "override_module_apply",
+    "override_module_apply", "stage3_module_granularity_threshold", "use_all_reduce_for_fetch_params",
+    "module_granularity_threshold", "stage3_use_all_reduce_for_fetch_params", "save_muon_momentum_buffer_in_memory",
+    "stage3_allgather_sequential", "allgather_sequential",
 )  # fmt: skip
 IGNORED_OFFLOAD = (
     "nvme_path", "buffer_count", "buffer_size", "pin_memory", "pipeline", "pipeline_read", "pipeline_write",
     "fast_init", "max_in_cpu",
 )  # fmt: skip
+IGNORED_FORMAT = (
+    "loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "consecutive_hysteresis", "min_loss_scale",
+    "auto_cast", "immediate_grad_update", "check_overflow", "loss_scale_root", "opt_level",
+)  # fmt: skip
+STATES_IN_16 = ("fp16_master_weights_and_grads", "bf16_master_weights_and_grads", "bf16_optimizer_states",
+                "fp16_master_weights_and_gradients")  # fmt: skip
+ADAM = ("adam", "adamw", "fusedadam", "cpuadam", "deepspeedcpuadam")
 OFF_ZERO = (
     "zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients", "zenflow",
-    "mics_hierarchical_params_gather", "leaf_module",
+    "mics_hierarchical_params_gather", "leaf_module", "cpu_offload_param", "cpu_offload_params", "zeropp_loco_param",
 )  # fmt: skip
 OFF = (
     "curriculum_learning", "amp", "sparse_attention", "progressive_layer_drop", "eigenvalue", "quantize_training",
-    "compression_training", "elasticity", "data_efficiency", "pipeline", "hybrid_engine",
+    "compression_training", "elasticity", "data_efficiency", "pipeline", "hybrid_engine", "autotuning",
+    "sparse_gradients",
 )  # fmt: skip
 
 
-def is_deepspeed(data: dict[str, Any]) -> bool:
-    """Return whether a mapping is a DeepSpeed configuration."""
-    return any(sign in data for sign in SIGNS)
+def fits(data: dict[str, Any]) -> int:
+    """Return how well a mapping fits DeepSpeed's configuration; 0 where it does not."""
+    return 0 if "_target_" in data else min(sum(sign in data for sign in SIGNS), 2)
 
 
 def import_deepspeed(document: Document, given: Given = NOTHING) -> Imported:
@@ -64,14 +75,19 @@ def import_deepspeed(document: Document, given: Given = NOTHING) -> Imported:
     keys = Keys(f, document.data)
     for name, key in (("global_batch", "train_batch_size"), ("micro_batch", "train_micro_batch_size_per_gpu"),
                       ("accumulation", "gradient_accumulation_steps")):  # fmt: skip
-        _number(keys, f, name, key)
+        number_of(keys, f, name, key)
     if {"global_batch", "micro_batch"} <= set(f.fields):
         f.fields.pop("accumulation", None)  # follows from the others
-    _zero(keys, f)
-    _formats(keys, f)
+    zero_of(keys, f)
+    formats_of(keys, f)
     _recompute(keys, f)
+    optimizer_of(keys, f)
     for name in OFF:
         _off(keys, name)
+    _tensor_parallel(keys)
+    _compiled(keys, f)
+    if keys.take("seq_parallel_communication_data_type") is not None:
+        f.note("seq_parallel_communication_data_type is not modelled, and left out")
     keys.ignore(IGNORED)
     keys.finish()
     f.problems.raise_if_any()
@@ -79,7 +95,27 @@ def import_deepspeed(document: Document, given: Given = NOTHING) -> Imported:
     return Imported(KIND, name, name, f"{document.file} ({KIND})", f.fields, tuple(f.notes), needs_model=True)
 
 
-def _number(keys: Keys, f: Findings, name: str, key: str) -> None:
+def _tensor_parallel(keys: Keys) -> None:
+    """Set the width of tensor parallelism that DeepSpeed itself cuts a model by."""
+    parallel = keys.mapping_of("tensor_parallel")
+    if parallel is not None:
+        parallel.set("tp", "autotp_size", "tp_size")
+        parallel.ignore(("dtype", "tp_grain_size"))
+        parallel.finish()
+
+
+def _compiled(keys: Keys, f: Findings) -> None:
+    """Set whether kernels are compiled."""
+    compiled = keys.mapping_of("compile")
+    if compiled is not None:
+        if not compiled.truth("disable", default=False) and compiled.truth("enabled", default=True):
+            f.set("kernels", "compiled")
+        compiled.ignore(("backend", "kwargs", "deepcompile", "offload_activation", "offload_opt_states", "passes"))
+        compiled.finish()
+
+
+def number_of(keys: Keys, f: Findings, name: str, key: str) -> None:
+    """Set a field from a number, which may be left to whoever starts training (``auto``)."""
     if keys.mapping.get(key) == AUTO:
         keys.take(key)
         f.note(f"{key} is 'auto', filled in when training starts: {name} is left out")
@@ -87,15 +123,19 @@ def _number(keys: Keys, f: Findings, name: str, key: str) -> None:
     keys.set(name, key)
 
 
-def _zero(keys: Keys, f: Findings) -> None:
+def zero_of(keys: Keys, f: Findings) -> None:
+    """Set the stage of ZeRO, its buckets, and what it keeps in host memory."""
     zero = keys.mapping_of("zero_optimization")
     if zero is None:
         f.set("zero", 0)
         return
     zero.set("zero", "stage", default=0)
     stage = f.fields.get("zero", 0)
-    _number(zero, f, "bucket", "reduce_bucket_size")
-    zero.ignore(("allgather_bucket_size",))
+    number_of(zero, f, "bucket", "reduce_bucket_size")
+    zero.ignore(("allgather_bucket_size", "cpu_offload_use_pin_memory"))
+    if stage in (1, 2) and not zero.truth("reduce_scatter", default=True):
+        f.note("gradients that are all-reduced instead of reduce-scattered are counted as the latter")
+    zero.ignore(("reduce_scatter",))
     f.set("overlap_dp", zero.truth("overlap_comm", default=stage == 3))
     device = _device(zero, "offload_optimizer")
     if zero.truth("cpu_offload") or device == "cpu":
@@ -128,7 +168,7 @@ def _device(zero: Keys, name: str) -> Any:
     return device
 
 
-def _formats(keys: Keys, f: Findings) -> None:
+def formats_of(keys: Keys, f: Findings) -> None:
     """Set the number formats: compute's, that gradients are reduced in, and that they are added up in."""
     kinds = {}
     for names, word in ((("bf16", "bfloat16"), "bf16"), (("fp16",), "fp16")):
@@ -136,6 +176,11 @@ def _formats(keys: Keys, f: Findings) -> None:
         if inner is None:
             continue
         on = inner.take("enabled", default=True)
+        halves = [name for name in STATES_IN_16 if not is_off(inner.take(name))]
+        if halves:
+            f.note(f"{halves[0]}: weights and gradients of the optimizer in 16 bit are counted as in 32 bit")
+        inner.ignore(IGNORED_FORMAT)
+        inner.finish()
         if on == AUTO:
             f.note(f"{names[0]}.enabled is 'auto', filled in when training starts: precision is left out")
         elif not isinstance(on, bool):
@@ -166,9 +211,21 @@ def _recompute(keys: Keys, f: Findings) -> None:
     f.note("activation_checkpointing says how, not whether: recompute is the study's")
 
 
+def optimizer_of(keys: Keys, f: Findings) -> None:
+    """Take an optimizer that is Adam; what another one keeps and sends is not modelled."""
+    inner = keys.mapping_of("optimizer")
+    if inner is None:
+        return
+    kind = inner.take("type", "name", default="Adam")
+    inner.ignore(("params", "legacy_fusion"))
+    inner.finish()
+    if str(kind).lower().replace("_", "") not in ADAM:
+        inner.wrong(("type",), f"{shown(kind)}: another optimizer than Adam is not modelled; only Adam, AdamW")
+
+
 def _off(keys: Keys, name: str) -> None:
     """Take a feature that is off; one that is on is not understood."""
     value = keys.take(name)
     on = value.get("enabled", False) if isinstance(value, dict) else value
-    if on not in (None, False, {}):
+    if not is_off(on):
         keys.wrong((name,), f"{shown(on)} is not understood; only a feature that is off")

@@ -8,6 +8,7 @@ from typing import Any
 
 from comp_comm.configs.importers import hf_older as older
 from comp_comm.configs.importers import hf_parts as parts
+from comp_comm.configs.importers.hf_mpt import mpt
 from comp_comm.configs.importers.imported import Findings, Keys
 
 Part = Callable[[Keys, Findings], None]
@@ -41,7 +42,8 @@ FAMILIES: dict[str, Family] = {
     "ministral": Family(_LLAMA, (parts.window,)),
     "mixtral": Family(_LLAMA, (parts.window, parts.experts)),
     "qwen2": Family({**_LLAMA, "bias": "qkv"}, (parts.window,)),
-    "qwen2_moe": Family({**_LLAMA, "bias": "qkv"}, (parts.window, parts.experts, parts.qwen_layers, older.shared_gate)),
+    "qwen2_moe": Family({**_LLAMA, "bias": "qkv"},
+                        (parts.qkv_bias, parts.window, parts.experts, parts.qwen_layers, older.shared_gate)),
     "qwen3": Family(_QK, (parts.biases, parts.window)),
     "qwen3_moe": Family(_QK, (*_MOE, parts.qwen_layers)),
     "deepseek": Family(_LLAMA, (parts.biases, parts.experts, parts.deepseek_layers)),
@@ -77,8 +79,12 @@ FAMILIES: dict[str, Family] = {
     "opt": Family(_GPT, (parts.all_biases, older.opt), {"max_position_embeddings": 2048}, tied=True),
     "bloom": Family({**_GPT, "position": "none"}, (older.bloom,), {"seq_length": 2048}, tied=True),
     "falcon": Family(_GPT, (older.falcon,), {"max_position_embeddings": 2048}, tied=True),
-    "mpt": Family(_GPT, (older.mpt,), tied=True),
+    "mpt": Family(_GPT, (mpt,), tied=True),
     "bert": Family({**_GPT, "architecture": "encoder"}, (older.bert,), tied=True),
+    "megatron-bert": Family({**_GPT, "architecture": "encoder"}, (older.bert,),
+                            {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
+                             "intermediate_size": 4096, "vocab_size": 29056, "max_position_embeddings": 512},
+                            tied=True),
     "roberta": Family({**_GPT, "architecture": "encoder"}, (older.bert,), tied=True),
     "t5": Family({**_LLAMA, "gated": "off", "position": "none", "architecture": "encoder-decoder"}, (older.t5,),
                  {"n_positions": 512}, tied=True),

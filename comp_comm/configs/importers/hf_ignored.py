@@ -23,7 +23,7 @@ _ARITHMETIC = """
     bias_dropout_fusion skip_bias_add skip_bias_add_qkv offset_alibi apply_residual_connection_post_layernorm
     logit_soft_cap attention_temperature_tuning attn_temperature_tuning attn_scale floor_scale emb_scale scale_emb
     scale_depth dim_model_base rope_scaling_factor use_parallel_embedding relative_attention_max_distance
-    alibi_bias_max
+    alibi_bias_max scale_attention_softmax_in_fp32 scale_embedding
 """
 _ROUTING = """
     topk_method norm_topk_prob routed_scaling_factor scoring_func topk_group n_group aux_loss_alpha seq_aux
@@ -54,6 +54,15 @@ _NESTED = """
     vision_config audio_config vision_feature_layer vision_feature_select_strategy vision_projector
     multimodal_projector_bias projector_hidden_act mm_hidden_size image_grid_pinpoints use_image_newline_parameter
 """
+# Features that are off: what says so says nothing, what says otherwise is not understood.
+OFF = (
+    "is_encoder_decoder", "tie_encoder_decoder", "cross_attention_hidden_size", "is_decoder", "add_cross_attention",
+    "pruned_heads", "use_bidirectional_attention", "attention_k_eq_v", "enable_moe_block",
+)  # fmt: skip
+# Biases and norms of queries and keys by all their names: a family that always has them, or never, may say so.
+BIAS_KEYS = ("attention_bias", "mlp_bias", "use_bias", "use_qkv_bias", "qkv_bias", "bias")
+QK_NORM_KEYS = ("qk_layernorm", "use_qk_norm", "qk_norm")
+SWITCHES = ("use_", "is_", "has_", "add_", "enable_", "output_", "apply_", "do_")  # how the name of a switch begins
 IGNORED = frozenset(" ".join((_TOKENS, _ARITHMETIC, _ROUTING, _RUNNING, _GENERATION)).split())
 # Beside a text_config: what describes other towers, and what only they read.
 BESIDE_TEXT = IGNORED | frozenset(_NESTED.split())
@@ -63,3 +72,12 @@ DROPOUTS = (
     "resid_dropout", "residual_dropout", "embedding_dropout", "emb_dropout_prob", "attn_dropout_prob", "emb_pdrop",
     "embed_dropout",
 )  # fmt: skip
+
+
+def is_token(name: str) -> bool:
+    """Return whether a key names a token of the vocabulary, or several: which they are changes no shape.
+
+    >>> is_token("boi_token_id"), is_token("tokens_per_second")
+    (True, False)
+    """
+    return name.endswith(("_token_id", "_token_ids", "_token_index", "_token_indices", "_token"))

@@ -60,8 +60,8 @@ def llama4(keys: Keys, f: Findings) -> None:
     f.set("shared_experts", 1)
     keys.set("ffn_hidden", "intermediate_size_mlp")
     layers, listed = f.count("layers", 0), keys.take("moe_layers")
-    every = keys.number("interleave_moe_layer_step", default=1) or 1
-    which = [(i + 1) % every == 0 for i in range(layers)]
+    step = keys.number("interleave_moe_layer_step", default=1) or 1
+    which = [(i + 1) % step == 0 for i in range(layers)]
     if isinstance(listed, list) and listed:
         which = [i in listed for i in range(layers)]
     expert_layers(f, which, keys.place("interleave_moe_layer_step", "moe_layers"))
@@ -85,14 +85,19 @@ def dbrx(keys: Keys, f: Findings) -> None:
     experts.set("top_k", "moe_top_k", default=1)
     experts.set("ffn_hidden", "ffn_hidden_size", default=3584)
     experts.set("moe_ffn_hidden", "ffn_hidden_size", default=3584)
-    _finish_nested(attention, experts)
+    experts.only("hidden_size", f.fields.get("hidden"))
+    finish_nested(attention, experts)
 
 
-def _finish_nested(*nested: Keys) -> None:
-    from comp_comm.configs.importers.hf_ignored import DROPOUTS, IGNORED
+def finish_nested(*nested: Keys) -> None:
+    """Finish mappings within a config.json, which have what the outer one has of no meaning, too."""
+    from comp_comm.configs.importers.hf_ignored import DROPOUTS, IGNORED, OFF, is_token
 
     for each in nested:
         each.ignore((*IGNORED, *DROPOUTS, "name"))
+        each.ignore(tuple(filter(is_token, each.mapping)))
+        for name in OFF:
+            each.only(name, False, {}, None)
         each.finish()
 
 
@@ -163,35 +168,6 @@ def falcon(keys: Keys, f: Findings) -> None:
     f.fields.pop("max_positions", None)
 
 
-def mpt(keys: Keys, f: Findings) -> None:
-    """Set MPT's attention and norms; without biases its norms have none either."""
-    ratio = keys.number("expansion_ratio", default=4) or 0
-    f.set("ffn_hidden", ratio * f.count("hidden", 0), keys.place("expansion_ratio"))
-    none = keys.truth("no_bias")
-    f.set("bias", not none)
-    norm = str(keys.take("norm_type", default="low_precision_layernorm"))
-    kinds = {"layernorm": "layernorm_no_bias" if none else "layernorm", "rmsnorm": "rmsnorm"}
-    kind = kinds.get(norm.removeprefix("low_precision_"))
-    if kind is None:
-        keys.wrong(("norm_type",), f"{shown(norm)} is not understood; only layernorm and rmsnorm")
-    else:
-        f.set("norm", kind)
-    attention = keys.mapping_of("attn_config") or Keys(f, {})
-    learned = keys.truth("learned_pos_emb", default=True)
-    if attention.truth("alibi") or attention.truth("rope") or not learned:
-        f.set("position", "rope" if attention.mapping.get("rope") else "none")
-        f.fields.pop("max_positions", None)
-    if attention.take("attn_type") == "multiquery_attention":
-        f.set("kv_heads", 1)
-    attention.set("kv_heads", "kv_n_heads")
-    attention.only("qk_ln", False)
-    attention.only("prefix_lm", False)
-    attention.only("sliding_window_size", -1)
-    attention.ignore(("attn_impl", "attn_uses_sequence_id", "qk_gn", "attn_type", "softmax_scale"))
-    keys.ignore(("ffn_config", "init_config", "embedding_fraction", "fc_type"))
-    _finish_nested(attention)
-
-
 def bert(keys: Keys, f: Findings) -> None:
     """Count BERT's token types and pooler; the norm of its embedding stands for a last norm, which it has not."""
     keys.only("is_decoder", False)
@@ -211,7 +187,7 @@ def t5(keys: Keys, f: Findings) -> None:
     kind = str(keys.take("feed_forward_proj", default="relu"))
     f.set("gated", kind.startswith("gated"))
     f.fields.pop("max_positions", None)
-    keys.ignore(("is_gated_act", "is_encoder_decoder"))
+    keys.ignore(("is_gated_act", "is_encoder_decoder", "scale_decoder_outputs"))
 
 
 def vit(keys: Keys, f: Findings) -> None:

@@ -30,7 +30,8 @@ def biases(keys: Keys, f: Findings) -> None:
 
 def qkv_bias(keys: Keys, f: Findings) -> None:
     """Set the bias of Q, K and V from ``attention_bias`` (or ``use_qkv_bias``); nothing else has one."""
-    f.set("bias", "qkv" if keys.truth("attention_bias", "use_qkv_bias", "qkv_bias") else "off")
+    usual = f.fields.get("bias") == "qkv"
+    f.set("bias", "qkv" if keys.truth("attention_bias", "use_qkv_bias", "qkv_bias", default=usual) else "off")
 
 
 def all_biases(keys: Keys, f: Findings) -> None:
@@ -43,17 +44,18 @@ def window(keys: Keys, f: Findings) -> None:
     """Set sliding-window attention, and which layers attend to everything."""
     size = keys.take("sliding_window", "sliding_window_size", "window_size")
     used = keys.truth("use_sliding_window", default=True)
-    types, every, first = (keys.take(name) for name in ("layer_types", "sliding_window_pattern", "max_window_layers"))
+    types, first = keys.take("layer_types"), keys.take("max_window_layers")
+    period = keys.take("sliding_window_pattern", "_sliding_window_pattern")
     layers = f.count("layers", 0)
     if types is not None:
         full = _full_layers(keys, types, layers)
-        every = None
+        period = None
     elif not used or size is None:
         return
     elif first is not None and isinstance(first, int):
         full = min(first, layers)
     else:
-        full = layers // every if isinstance(every, int) and every > 0 else 0
+        full = layers // period if isinstance(period, int) and period > 0 else 0
     if full is None or full >= layers:
         return
     if size is None:
@@ -134,14 +136,14 @@ def expert_layers(f: Findings, which: Sequence[bool], place: tuple[str | int, ..
 
 def deepseek_layers(keys: Keys, f: Findings) -> None:
     """Set DeepSeek's expert layers: all after the first ``first_k_dense_replace``."""
-    first, every = keys.number("first_k_dense_replace", default=0), keys.take("moe_layer_freq", default=1)
+    first, period = keys.number("first_k_dense_replace", default=0), keys.take("moe_layer_freq", default=1)
     layers = f.count("layers", 0)
-    if isinstance(every, list):
-        which = [bool(each) for each in every]
-    elif isinstance(every, int) and every > 0:
-        which = [i >= (first or 0) and i % every == 0 for i in range(layers)]
+    if isinstance(period, list):
+        which = [bool(each) for each in period]
+    elif isinstance(period, int) and period > 0:
+        which = [i >= (first or 0) and i % period == 0 for i in range(layers)]
     else:
-        keys.wrong(("moe_layer_freq",), f"{shown(every)} is not understood; a whole number, or a list")
+        keys.wrong(("moe_layer_freq",), f"{shown(period)} is not understood; a whole number, or a list")
         return
     expert_layers(f, which, keys.place("first_k_dense_replace", "moe_layer_freq"))
 

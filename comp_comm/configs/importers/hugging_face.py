@@ -6,7 +6,16 @@ from pathlib import PurePath
 from typing import Any
 
 from comp_comm.configs.importers.hf_families import FAMILIES, TEXT_OF, Family
-from comp_comm.configs.importers.hf_ignored import BESIDE_TEXT, DROPOUTS, IGNORED
+from comp_comm.configs.importers.hf_ignored import (
+    BESIDE_TEXT,
+    BIAS_KEYS,
+    DROPOUTS,
+    IGNORED,
+    OFF,
+    QK_NORM_KEYS,
+    SWITCHES,
+    is_token,
+)  # fmt: skip
 from comp_comm.configs.importers.hf_parts import UNDERSTOOD
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, shown
 from comp_comm.configs.strict_yaml import Document, Path
@@ -16,6 +25,15 @@ KIND = "Hugging Face config.json"
 POSITIONS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx",
 )  # fmt: skip
+# The most positions of a family where its file does not say: the defaults of transformers.
+LONGEST = {
+    "mistral": 131072, "ministral": 131072, "mixtral": 131072, "qwen2": 32768, "qwen2_moe": 32768, "qwen3": 32768,
+    "qwen3_moe": 32768, "deepseek_v2": 2048, "deepseek_v3": 4096, "glm4_moe": 131072, "gpt_oss": 131072,
+    "olmo2": 2048, "phi3": 4096, "cohere": 8192, "nemotron": 4096, "starcoder2": 4096, "stablelm": 4096, "phi": 2048,
+    "llama4_text": 131072, "gpt2": 1024, "gpt_bigcode": 1024, "gptj": 2048, "gpt_neo": 2048, "gpt_neox": 2048,
+    "bert": 512, "roberta": 512,
+}  # fmt: skip
+KV_DEFAULTS = ("mistral", "ministral", "mixtral", "qwen3_moe", "llama4_text", "starcoder2", "glm4_moe", "gpt_oss")
 # Every spelling of what a model cannot be without, and of what follows from it where it is left out.
 NEEDED = {
     "hidden": ("hidden_size", "n_embd", "n_embed", "d_model"),
@@ -27,16 +45,17 @@ OPTIONAL = {
     "head_dim": ("head_dim", "d_kv"),
     "ffn_hidden": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size"),
 }
-# Features that are off: what says so says nothing, what says otherwise is not understood.
-OFF = (
-    "is_encoder_decoder", "tie_encoder_decoder", "cross_attention_hidden_size", "is_decoder", "add_cross_attention",
-    "pruned_heads", "attention_bias", "mlp_bias", "use_bias", "use_qkv_bias", "qk_layernorm", "use_qk_norm",
-)  # fmt: skip
 
 
-def is_config(data: dict[str, Any]) -> bool:
-    """Return whether a mapping is a config.json: it says what kind of model it is."""
-    return isinstance(data.get("model_type"), str) or "architectures" in data
+def fits(data: dict[str, Any]) -> int:
+    """Return how well a mapping fits a config.json, which says what kind of model it is; 0 where it is none.
+
+    >>> fits({"model_type": "llama"}), fits({"model": {}})
+    (3, 0)
+    """
+    if isinstance(data.get("model_type"), str) and not {"model", "trainer"} & data.keys():
+        return 3
+    return 2 if "architectures" in data or isinstance(data.get("text_config"), dict) else 0
 
 
 def import_config(document: Document, given: Given = NOTHING) -> Imported:
@@ -53,9 +72,14 @@ def import_config(document: Document, given: Given = NOTHING) -> Imported:
     f = Findings(document, given)
     data, path = _text_model(f, document.data)
     family = _family(f, data, path)
-    keys = Keys(f, {**(family.defaults if family else {}), **data}, path)
-    _read(keys, f, family or Family({}))
+    defaults = family.defaults if family else {}
+    if family and not any(data.get(name) for name in POSITIONS):
+        defaults = {"max_position_embeddings": LONGEST.get(str(data.get("model_type"))), **defaults}
+    keys = Keys(f, {**defaults, **data}, path)
+    _read(keys, f, family or Family({}), {name for name in defaults if data.get(name) is None})
     keys.ignore(IGNORED if family else (*IGNORED, *UNDERSTOOD))
+    keys.ignore(tuple(filter(is_token, keys.mapping)))
+    _switched_off(keys, f)
     if "quantization_config" in data:
         f.note("quantization_config is of the stored weights: number formats of training are the study's (precision)")
     keys.finish()
@@ -64,13 +88,27 @@ def import_config(document: Document, given: Given = NOTHING) -> Imported:
     return Imported(KIND, name, name, f"{document.file} ({KIND})", f.fields, tuple(f.notes))
 
 
+def read_model(f: Findings, data: dict[str, Any], path: Path, kind: str) -> Keys:
+    """Set the fields of a model that another tool describes as a config.json of a kind does; return its keys.
+
+    Whoever calls takes the keys that only that tool has, and finishes.
+    """
+    family = FAMILIES[kind]
+    keys = Keys(f, {**family.defaults, **data}, path)
+    notes = list(f.notes)
+    _read(keys, f, family, set())
+    f.notes[:] = [note for note in f.notes if note in notes or not note.startswith("seq_len")]
+    keys.ignore((*IGNORED, *filter(is_token, data)))
+    return keys
+
+
 def _text_model(f: Findings, data: dict[str, Any]) -> tuple[dict[str, Any], Path]:
     """Return what describes the text model: a nested ``text_config``, where there is one, with its place."""
     key = next((name for name in ("text_config", "language_config", "llm_config") if data.get(name)), None)
     if key is None or not isinstance(data[key], dict):
         return data, ()
     around = Keys(f, data)
-    around.ignore((*BESIDE_TEXT, key, "tie_word_embeddings"))
+    around.ignore((*BESIDE_TEXT, key, "tie_word_embeddings", *filter(is_token, data)))
     for name in OFF:
         around.only(name, False, {}, None)
     around.finish()
@@ -96,13 +134,13 @@ def _family(f: Findings, data: dict[str, Any], path: Path) -> Family | None:
     return FAMILIES[name]
 
 
-def _read(keys: Keys, f: Findings, family: Family) -> None:
+def _read(keys: Keys, f: Findings, family: Family, assumed: set[str]) -> None:
     for name, value in family.base.items():
         f.set(name, value)
     vit = family.base.get("architecture") == "vit"
     needed = NEEDED if vit else {**NEEDED, "vocab": ("vocab_size",)}
     for name, spellings in needed.items():
-        if not keys.set(name, *spellings):
+        if not keys.set(name, *spellings) and family.base:
             f.missing(f"'{spellings[0]}' is missing", name)
     for name, spellings in OPTIONAL.items():
         keys.set(name, *spellings)
@@ -110,17 +148,42 @@ def _read(keys: Keys, f: Findings, family: Family) -> None:
     if vit:
         f.fields.pop("tied")
     else:
-        _positions(keys, f, learned=family.base.get("position") == "learned")
+        _positions(keys, f, learned=family.base.get("position") == "learned", known=bool(family.base),
+                   assumed=assumed)  # fmt: skip
     _dropout(keys, f)
+    if keys.mapping.get("model_type") in KV_DEFAULTS and "kv_heads" not in f.fields:
+        f.note("num_key_value_heads is not in the file: as many as heads of queries are counted")
     if f.fields.keys() >= needed.keys():
         for part in family.parts:
             part(keys, f)
     for name in OFF:
         if name not in keys.used:
             keys.only(name, False, {}, None)
+    _always(keys, family)
 
 
-def _positions(keys: Keys, f: Findings, learned: bool) -> None:
+def _always(keys: Keys, family: Family) -> None:
+    """Take keys that say what every model of a family has, or has not."""
+    biased, normed = family.base.get("bias", "off"), family.base.get("qk_norm", "off") != "off"
+    for name in BIAS_KEYS:
+        if name not in keys.used:
+            ffn = biased in ("on", "ffn") if name == "mlp_bias" else None
+            keys.only(name, biased in ("on", "qkv", "attention") if ffn is None else ffn)
+    for name in QK_NORM_KEYS:
+        if name not in keys.used:
+            keys.only(name, normed)
+
+
+def _switched_off(keys: Keys, f: Findings) -> None:
+    """Take switches that are not known and are off, and say so."""
+    left = [name for name, value in keys.mapping.items()
+            if value is False and name not in keys.used and name.startswith(SWITCHES)]  # fmt: skip
+    keys.ignore(left)
+    if left:
+        f.note(f"false, and taken to change nothing: {', '.join(left[:8])}")
+
+
+def _positions(keys: Keys, f: Findings, learned: bool, known: bool, assumed: set[str]) -> None:
     """Set the sequence length: the longest a model takes, or that before its positions were stretched."""
     scaling = keys.take("rope_scaling", "rope_parameters")
     keys.take("rope_parameters")
@@ -130,19 +193,33 @@ def _positions(keys: Keys, f: Findings, learned: bool) -> None:
         for each in (scaling, *nested):
             before = each.get("original_max_position_embeddings") or before
     longest = keys.take(*POSITIONS)
+    if before is None and longest is None and not known:
+        return
     if before is None and longest is None:
         f.missing(f"'{POSITIONS[0]}' is missing: it gives seq_len", "seq_len")
         return
     f.set("seq_len", longest if before is None else before, keys.place(*POSITIONS))
+    if known and "seq_len" in f.fields and "seq_len" not in f.given:
+        name = keys.name_of(*POSITIONS) or ""
+        source = (
+            "what the model took before its positions were stretched"
+            if before is not None
+            else (
+                f"the default of {name}, which is not in the file"
+                if name in assumed
+                else f"{name}, the longest it takes"
+            )
+        )
+        f.note(f"seq_len {f.fields['seq_len']} is {source}: give --set seq_len=N for another")
     if learned and longest is not None:
         f.set("max_positions", longest, keys.place(*POSITIONS))
 
 
 def _dropout(keys: Keys, f: Findings) -> None:
     """Set dropout: on where any of its probabilities is above 0."""
-    found = [keys.number(name, default=0.0) or 0.0 for name in DROPOUTS if keys.has(name)]
+    rates = [keys.number(name, default=0.0) or 0.0 for name in DROPOUTS if keys.has(name)]
     keys.ignore(DROPOUTS)
-    f.set("dropout", any(probability > 0 for probability in found))
+    f.set("dropout", any(probability > 0 for probability in rates))
 
 
 def _file_name(file: str) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from comp_comm.configs.strict_yaml import Document, Path
-from comp_comm.errors import Problem, Problems
+from comp_comm.errors import Problem, Problems, nearest, printable
 from comp_comm.fields import FIELDS, Value
 
 SHOWN = 60  # characters of a value that a message shows
 Given = Mapping[str, Value]
 NOTHING: Given = {}
+Chosen = TypeVar("Chosen")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Findings:
     """Fields found so far, with notes and problems.
 
     ``given`` are fields that the user gives: what the file says of them is not asked. ``ours`` says that the file is
-    one of our own, where ``tp: required`` may stand.
+    one of our own, where ``tp: required`` may stand. ``named`` are fields that a problem names already: they are not
+    missing, too.
     """
 
     document: Document
@@ -50,9 +52,12 @@ class Findings:
     problems: Problems = field(default_factory=Problems)
     fields: dict[str, Value] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    named: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.fields |= self.given
+        for key in self.document.duplicates:
+            self.note(f"{key} is there twice: the last counts")
 
     def count(self, name: str, otherwise: int = 1) -> int:
         """Return a field found so far as a whole number; ``otherwise`` where there is none."""
@@ -78,11 +83,12 @@ class Findings:
 
     def missing(self, message: str, name: str = "") -> None:
         """Note something that the file does not say, unless the user gives it."""
-        if name not in self.given:
+        if name not in self.given and name not in self.named:
             self.problems.add(Problem(message, file=self.document.file))
 
     def note(self, text: str) -> None:
         """Note something that a reader should know."""
+        text = printable(text)
         if text not in self.notes:
             self.notes.append(text)
 
@@ -164,8 +170,28 @@ class Keys:
         """Take a key that is understood with these values alone."""
         raw = self.take(name)
         if raw is not None and raw not in allowed:
-            choices = ", ".join(spelled(value) for value in allowed if value not in (None, {}))
-            self.wrong((name,), f"{shown(raw)} is not understood; only {choices}")
+            self.wrong((name,), f"{shown(raw)} is not understood; {accepted(allowed)}")
+
+    def choice(
+        self, names: tuple[str, ...], choices: Mapping[str, Chosen], default: str, only: str = ""
+    ) -> Chosen | None:
+        """Return what a word stands for; a problem with all that are known, and None, where it is none of them.
+
+        ``only`` says those that are known in fewer words.
+        """
+        raw = self.take(*names, default=default)
+        if isinstance(raw, (str, int, float)) and spelled(raw) in choices:
+            return choices[spelled(raw)]
+        self.wrong(names, f"{shown(raw)} is not understood; {only or accepted(list(choices))}")
+        return None
+
+    def off(self, names: Iterable[str], reason: str = "") -> None:
+        """Take features that are off: false, 0, none, nothing in them; one that is on is refused, with the reason."""
+        for name in names:
+            raw = self.take(name)
+            if not is_off(raw):
+                why = f" is not modelled: {reason}" if reason else " is not understood"
+                self.wrong((name,), f"{shown(raw)}{why}; leave it out, or off")
 
     def wrong(self, names: tuple[str, ...], message: str) -> None:
         """Note a problem at the spelling of a key that is there."""
@@ -179,7 +205,31 @@ class Keys:
         """Name every key that nobody took; a key that is null says nothing."""
         for name, value in self.mapping.items():
             if name not in self.used and value is not None:
-                self.findings.wrong((*self.path, name), f"{shown(value)} is not understood")
+                guess = nearest(str(name), self.used)
+                self.findings.wrong((*self.path, name), f"{shown(value)} is not understood{guess}")
+
+
+def is_off(value: object) -> bool:
+    """Return whether a value says that a feature is off.
+
+    >>> is_off(0), is_off("none"), is_off({"enabled": False}), is_off(1)
+    (True, True, True, False)
+    """
+    if isinstance(value, dict):
+        return all(is_off(each) for each in value.values()) or value.get("enabled") is False
+    if isinstance(value, str):
+        return value.strip().lower() in ("", "none", "null", "false", "no", "off", "0")
+    return value is None or value is False or value == 0 or value == []
+
+
+def accepted(allowed: Sequence[object]) -> str:
+    """Return what a refusal says that it would take.
+
+    >>> accepted([False, None]), accepted([None])
+    ('only false', 'leave it out')
+    """
+    choices = [spelled(value) for value in allowed if value not in (None, {}, [], "")]
+    return f"only {', '.join(choices)}" if choices else "leave it out"
 
 
 def spelled(value: object) -> str:

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
-from comp_comm.configs.importers import megatron_layout, megatron_model
-from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys
+from comp_comm.configs.importers import megatron_layout, megatron_model, megatron_refused, megatron_sharding
+from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
+from comp_comm.configs.importers.launch import ARGUMENT, Launch, find_launch
 from comp_comm.configs.importers.megatron_flags import IGNORED, IGNORED_BEGINNINGS, NOTED
-from comp_comm.configs.importers.shell import Shell, split
-from comp_comm.configs.importers.shell_words import UNDECIDED, UNSET
+from comp_comm.configs.importers.megatron_programs import refused
+from comp_comm.configs.importers.shell_scope import HOLDS_FLAGS, MARK, UNDECIDED, names_in, readable
 from comp_comm.configs.strict_yaml import Document, Path, resolve_scalar
-from comp_comm.errors import ConfigError, Problem
+from comp_comm.errors import Problem
 
 KIND = "Megatron-LM arguments"
-ARGUMENT = re.compile(
-    r"--(?:num[-_]layers|hidden[-_]size|num[-_]attention[-_]heads|tensor[-_]model[-_]parallel[-_]size)(?![-_\w])"
-)
-DEVICES = ("WORLD_SIZE", "NUM_GPUS", "NGPUS", "N_GPUS", "TOTAL_GPUS")  # what scripts call the number of all devices
-_MARKED = re.compile(f"[{UNSET}{UNDECIDED}]([^{UNSET}{UNDECIDED}]*)[{UNSET}{UNDECIDED}]")
-
-
-class Launch(NamedTuple):
-    """How a script starts Megatron-LM: words before the program, its name, its arguments, and devices it names."""
-
-    launcher: list[str]
-    program: str
-    arguments: list[str]
-    devices: str = ""
+FIELD_OF = {**megatron_model.NUMBERS, **megatron_layout.NUMBERS}
+# Arguments that may have several values, which are read as a list.
+LISTS = ("--num-experts", "--window-size", "--recompute-modules", "--cp-comm-type", "--moe-layer-freq", "--spec",
+         "--pipeline-model-parallel-layout")  # fmt: skip
+MOST_SHOWN = 6  # names in a note
 
 
 def is_megatron(text: str) -> bool:
@@ -39,6 +31,12 @@ def is_megatron(text: str) -> bool:
     (True, False)
     """
     return ARGUMENT.search(text) is not None
+
+
+def fits(data: Mapping[str, Any]) -> int:
+    """Return how well a mapping fits arguments of Megatron-LM, as those of its functional tests; 0 where it is none."""
+    inner = [each for each in (data, *data.values()) if isinstance(each, dict)]
+    return 4 if any(ARGUMENT.match(str(key)) for each in inner for key in each) else 0
 
 
 def import_arguments(text: str, file: str, given: Given = NOTHING) -> Imported:
@@ -51,54 +49,77 @@ def import_arguments(text: str, file: str, given: Given = NOTHING) -> Imported:
     >>> found.fields["layers"], found.fields["micro_batch"], found.fields["precision"], found.fields["vocab"]
     (4, 2, 'bf16', 50257)
     """
-    try:
-        launch = find_launch(text)
-    except RecursionError:
-        raise ConfigError([Problem("is nested too deeply to be read as a script", file=file)]) from None
+    launch = find_launch(text, file)
     data, loose = parse_arguments(launch.arguments)
-    lines: dict[Path, int] = {(flag,): line for flag in data if (line := _line_of(text, flag))}
-    f = Findings(Document(data, file, lines), given)
-    for name in loose:
-        f.missing(f"'${name}' depends on a condition that the script does not decide, and may hold arguments")
-    keys = Keys(f, data)
-    _unresolved(keys)
+    lines = lines_of(text)
+    known: dict[Path, int] = {(flag,): lines[flag] for flag in data if flag in lines}
+    f = Findings(Document(data, file, known), given)
+    return _import(f, launch, loose)
+
+
+def import_mapping(document: Document, given: Given = NOTHING) -> Imported:
+    """Return the study that arguments in a mapping (``MODEL_ARGS`` of Megatron-LM's functional tests) describe.
+
+    >>> sizes = {"--num-layers": 2, "--hidden-size": 64, "--num-attention-heads": 2, "--seq-length": 32}
+    >>> import_mapping(Document({"MODEL_ARGS": {**sizes, "--swiglu": True}}, "model_config.yaml")).fields["gated"]
+    'on'
+    """
+    data = document.data
+    place = next((key for key, inner in data.items() if isinstance(inner, dict) and _has_arguments(inner)), None)
+    inner = data if place is None else data[place]
+    path: Path = () if place is None else (place,)
+    flags = {_flag(str(key)): _yaml_value(value) for key, value in inner.items()}
+    lines: dict[Path, int] = {
+        (_flag(str(key)),): line for key in inner if (line := document.lines.get((*path, str(key))))
+    }
+    kept = {flag: value for flag, value in flags.items() if value is not None}
+    f = Findings(Document(kept, document.file, lines, document.duplicates), given)
+    if str(data.get("MODE", "pretraining")) not in ("pretraining", "training"):
+        f.wrong((), f"MODE is {shown(data['MODE'])}: another mode than pretraining is not modelled")
+    return _import(f, Launch([], "", []))
+
+
+def _has_arguments(inner: Mapping[Any, Any]) -> bool:
+    return any(ARGUMENT.match(str(key)) for key in inner)
+
+
+def _yaml_value(value: Any) -> Any:
+    """Return a value as the command line has it: false is a switch that is not given, ``[...]`` is several values."""
+    if value is False or value is None:
+        return None
+    if isinstance(value, str) and re.fullmatch(r"\[[^\]]*\]", value.strip()) and "*" not in value:
+        return [resolve_scalar(part.strip("'\"")) for part in re.split(r"[,\s]+", value.strip()[1:-1]) if part]
+    return value
+
+
+def _import(f: Findings, launch: Launch, loose: Sequence[str] = ()) -> Imported:
+    file = f.document.file
+    keys = Keys(f, f.document.data)
+    refused(keys, launch.program)
+    megatron_refused.refuse(keys)
+    f.problems.raise_if_any()  # what is not modelled is the reason; details of it are not understood, either
+    _script(f, launch, loose)
+    _unresolved(keys, launch)
+    without_lists(keys)
     megatron_model.read(keys, f, launch.program)
-    megatron_layout.read(keys, f)
-    megatron_layout.devices(f, launch.launcher, launch.devices)
-    _leave_out(keys, f)
+    megatron_layout.read(keys, f, launch.files)
+    megatron_layout.devices(f, launch)
+    megatron_sharding.instances(keys, f)
+    leave_out(keys, f)
     keys.finish()
     f.problems.raise_if_any()
     name = PurePath(file).stem
     return Imported(KIND, name, name, f"{file} ({KIND})", f.fields, tuple(f.notes))
 
 
-def find_launch(text: str) -> Launch:
-    """Return the command of a script that has Megatron-LM's arguments; of a bare list, the arguments."""
-    shell = Shell()
-    shell.run(text)
-    commands = [split(words) for words in shell.commands]
-    started = [words for words in commands if any(map(ARGUMENT.match, words)) and not words[0].startswith("-")]
-    devices = next((value for name in DEVICES if isinstance(value := shell.values.get(name), str)), "")
-    if started:
-        return _cut(max(started, key=lambda words: sum(word.startswith("--") for word in words)), devices)
-    listed = [word for words in commands if words[0].startswith("-") for word in words]
-    if any(map(ARGUMENT.match, listed)):
-        return Launch([], "", listed, devices)
-    values = (split(value if isinstance(value, list) else [value]) for value in shell.values.values())
-    return Launch([], "", [word for words in values if words and words[0].startswith("--") for word in words], devices)
-
-
-def _cut(words: list[str], devices: str) -> Launch:
-    """Cut a command into what launches the program, the program, and its arguments; redirections are left out."""
-    end = next((i for i, word in enumerate(words) if re.match(r"\d*[<>]|&>", word)), len(words))
-    words = words[:end]
-    place = next((i for i, word in enumerate(words) if word.endswith(".py")), None)
-    if place is None:
-        after = [i + 1 for i, word in enumerate(words[:-1]) if word == "-m"]
-        modules = [i for i in after if "torch.distributed" not in words[i]]
-        first = next(i for i, word in enumerate(words) if word.startswith("--"))
-        place = modules[0] if modules else first - 1
-    return Launch(words[:place], words[place], words[place + 1 :], devices)
+def _script(f: Findings, launch: Launch, loose: Sequence[str]) -> None:
+    """Name what of a script is no shell, or may hold arguments; say what of it is taken as nothing."""
+    for line, message in launch.problems:
+        f.problems.add(Problem(message, file=f.document.file, line=line))
+    for name in loose:
+        f.missing(f"'${name}' depends on a condition that the script does not decide, and may hold arguments")
+    _several(f, launch)
+    _say(f, launch, names_in(" ".join(word for word in launch.arguments if MARK.fullmatch(word))))
 
 
 def parse_arguments(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -116,40 +137,114 @@ def parse_arguments(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
 
     def end() -> None:
         if flag:
-            plain = [resolve_scalar(value) for value in values]
+            plain = [_plain(value) for value in values]
+            data.pop(flag, None)
             data[flag] = True if not plain else plain[0] if len(plain) == 1 else plain
 
     for word in words:
         if word.startswith("--") and len(word) > 2:
             end()
             name, equals, value = word.partition("=")
-            flag, values = name.rstrip(":").replace("_", "-"), [value] if equals else []
-        elif word.startswith(f"{UNDECIDED}--"):
-            loose.append(word.strip(f"{UNDECIDED}-"))
-        elif flag and not (values and _MARKED.fullmatch(word)):
+            flag, values = _flag(name), [value] if equals else []
+        elif word.startswith(f"{UNDECIDED}{HOLDS_FLAGS}"):
+            loose += names_in(word)
+        elif flag and not (values and MARK.fullmatch(word)):
             values.append(word)
         elif word.startswith(UNDECIDED):
-            loose.append(word.strip(UNDECIDED))
+            loose += names_in(word)
     end()
     return data, loose
 
 
-def _unresolved(keys: Keys) -> None:
+def _flag(name: str) -> str:
+    return name.rstrip(":").replace("_", "-")
+
+
+def _plain(word: str) -> Any:
+    """Return a word as the value it stands for; Python reads 1_000 as a number."""
+    return resolve_scalar(word.replace("_", "") if re.fullmatch(r"[0-9]{1,3}(?:_[0-9]{3}){1,6}", word) else word)
+
+
+def _several(f: Findings, launch: Launch) -> None:
+    """Say which of several commands is imported; one that a loop repeats with other values is asked for them."""
+    own, _ = parse_arguments(launch.arguments)
+    differing: dict[str, list[object]] = {}
+    elsewhere: dict[int, set[str]] = {}
+    for line, arguments in launch.others:
+        other, _ = parse_arguments(arguments)
+        flags = {flag for flag in {*own, *other} if own.get(flag) != other.get(flag) and not _is_ignored(flag)}
+        if line == launch.line:
+            for flag in flags:
+                differing.setdefault(flag, [own.get(flag)]).append(other.get(flag))
+        elif flags:
+            elsewhere.setdefault(line, set()).update(flags)
+    for flag, values in differing.items():
+        field = FIELD_OF.get(flag)
+        if field not in f.given:
+            hint = f"; give --set {field}=N" if field else ""
+            f.wrong((flag,), f"a loop starts training with several: {', '.join(map(str, values[:MOST_SHOWN]))}{hint}")
+    if elsewhere:
+        different = sorted({flag for each in elsewhere.values() for flag in each})
+        others = ", ".join(map(str, sorted(elsewhere)[:MOST_SHOWN]))
+        f.note(f"the command of line {launch.line} is imported; those of line {others} differ in {_listed(different)}")
+
+
+def _say(f: Findings, launch: Launch, left: Sequence[str]) -> None:
+    """Say what of the script is taken as nothing: variables that are not set, and those that no command is given."""
+    arguments = [name for name in left if name in ("@", "*")]
+    empty = [name for name in dict.fromkeys((*left, *launch.asked)) if name not in ("@", "*", "#") and _is_name(name)]
+    if empty:
+        f.note(f"not set in the script, and taken as nothing: {_listed([f'${name}' for name in empty])}")
+    if arguments:
+        f.note("the script passes on the arguments that it is called with: there are taken to be none")
+    if launch.unused:
+        f.note(f"hold arguments that the command is not given: {_listed([f'${name}' for name in launch.unused])}")
+
+
+def _is_name(name: str) -> bool:
+    return re.fullmatch(r"[A-Za-z_]\w*|[0-9]+", name) is not None
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_SHOWN]) + (f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else "")
+
+
+def _unresolved(keys: Keys, launch: Launch) -> None:
     """Take values that the script leaves to its caller; those of arguments that matter are named."""
+    read = ", ".join(shown(readable(name)) for name in launch.sourced[:2])
+    sourced = f" (it reads {read} first)" if read else ""
     for flag, value in list(keys.mapping.items()):
-        marks = [name for part in (value if isinstance(value, list) else [value]) if isinstance(part, str)
-                 for name in _MARKED.findall(part)]  # fmt: skip
-        if not marks or _is_ignored(flag) or flag == "--deepspeed-config":
+        parts = [part for part in (value if isinstance(value, list) else [value]) if isinstance(part, str)]
+        marks = [name for part in parts for name in names_in(part)] or [
+            name for part in parts for name in re.findall(r"^\$\{?(\w+)\}?$", part)]  # fmt: skip
+        if not marks or _is_ignored(flag) or flag in ("--deepspeed-config", "--tokenizer-name-or-path"):
             continue
-        field = {**megatron_model.NUMBERS, **megatron_layout.NUMBERS}.get(flag)
+        field = FIELD_OF.get(flag)
         if field is None and isinstance(value, str) and flag in megatron_layout.SWITCHES:
             keys.mapping = {**keys.mapping, flag: True}  # a switch, and then a variable that leaves nothing
             continue
         if field not in keys.findings.given:
             hint = f"; give --set {field}=N" if field else ""
-            keys.findings.wrong((flag,), f"'${marks[0]}' is not set in the script{hint}")
+            sign = "" if marks[0].startswith(("$", "`")) else "$"
+            undecided = any(UNDECIDED in part for part in parts)
+            why = (
+                "depends on a condition that the script does not decide"
+                if undecided
+                else f"is not set in the script{sourced}"
+            )
+            keys.findings.wrong((flag,), f"'{sign}{marks[0]}' {why}{hint}")
+            keys.findings.named.add(field or flag)
         keys.ignore((flag,))
         keys.mapping = {name: kept for name, kept in keys.mapping.items() if name != flag}
+
+
+def without_lists(keys: Keys) -> None:
+    """Name arguments with several values that take one."""
+    for flag, value in list(keys.mapping.items()):
+        if isinstance(value, (list, dict)) and flag not in LISTS and not _is_ignored(flag):
+            values = ", ".join(shown(part) for part in value) if isinstance(value, list) else "a mapping"
+            keys.findings.wrong((flag,), f"takes one value, not {values}")
+            keys.mapping = {name: kept for name, kept in keys.mapping.items() if name != flag}
 
 
 def _is_ignored(flag: str) -> bool:
@@ -157,19 +252,24 @@ def _is_ignored(flag: str) -> bool:
     return name in IGNORED or name in NOTED or name.startswith(IGNORED_BEGINNINGS)
 
 
-def _leave_out(keys: Keys, f: Findings) -> None:
+def leave_out(keys: Keys, f: Findings) -> None:
+    """Take arguments that change nothing of a step; those that change it by little are noted."""
     left = [flag for flag in keys.mapping if _is_ignored(flag) and flag not in keys.used]
-    noted = [flag for flag in left if flag.removeprefix("--") in NOTED]
+    noted = [flag for flag in left if flag.removeprefix("--") in NOTED and not is_off(keys.mapping[flag])]
     if noted:
         f.note(f"not modelled, and left out: {', '.join(noted)}")
     keys.ignore(left)
 
 
-def _line_of(text: str, flag: str) -> int | None:
-    """Return the line an argument is on: the last that is no comment."""
-    pattern = re.compile(re.escape(flag[2:]).replace(r"\-", "[-_]"))
-    found = [number for number, line in enumerate(text.split("\n"), 1)
-             if any(match.start() > 1 and line[match.start() - 2 : match.start()] == "--"
-                    and not re.match(r"[-_\w]", line[match.end() : match.end() + 1])
-                    for match in pattern.finditer(line.split("#")[0]))]  # fmt: skip
-    return found[-1] if found else None
+def lines_of(text: str) -> dict[str, int]:
+    """Return the line that each argument is on: the last that is no comment.
+
+    >>> lines_of("run --num-layers 2 \\\\\\n  --bf16 # --fp16")
+    {'--num-layers': 1, '--bf16': 2}
+    """
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if "--" in line:
+            for match in re.finditer(r"--([A-Za-z][\w-]{0,80})", re.split(r"(?:^|\s)#", line, maxsplit=1)[0]):
+                lines[_flag(match[0])] = number
+    return lines

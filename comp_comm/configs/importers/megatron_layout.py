@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from comp_comm.configs.importers.imported import Findings, Keys, shown
-from comp_comm.configs.importers.shell_words import UNDECIDED, UNSET
+from comp_comm.configs.importers import megatron_sharding, megatron_stages
+from comp_comm.configs.importers.devices import devices_of
+from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
+from comp_comm.configs.importers.launch import Launch
 
 NUMBERS = {
     "--tensor-model-parallel-size": "tp", "--pipeline-model-parallel-size": "pp", "--context-parallel-size": "cp",
     "--expert-model-parallel-size": "ep", "--expert-tensor-parallel-size": "etp", "--micro-batch-size": "micro_batch",
     "--global-batch-size": "global_batch", "--zero-stage": "zero", "--ddp-bucket-size": "bucket",
+    "--zero-reduce-bucket-size": "bucket", "--gas": "accumulation",
 }  # fmt: skip
 SPELLINGS = {
     "--tensor-model-parallel-size": ("--model-parallel-size",), "--micro-batch-size": ("--batch-size",),
     "--expert-model-parallel-size": ("--moe-expert-parallel-size",),
+    "--pipeline-model-parallel-size": ("--pipe-parallel-size",),
 }  # fmt: skip
 SWITCHES = (
     "--sequence-parallel", "--bf16", "--fp16", "--use-distributed-optimizer", "--overlap-grad-reduce", "--swiglu",
@@ -23,20 +27,26 @@ SWITCHES = (
     "--untie-embeddings-and-output-weights", "--disable-bias-linear", "--group-query-attention", "--deepspeed",
     "--checkpoint-activations",
 )  # fmt: skip
-SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 CONTEXT = {"p2p": "p2p", "all_gather": "all_gather", "allgather": "all_gather", "a2a": "all_to_all"}
+BACKENDS = {"auto": False, "flash": False, "fused": False, "unfused": True, "local": True}  # whether scores are kept
+IMPLEMENTATIONS = {"transformer_engine": False, "local": True, "inference_optimized": False, "modelopt": True}
+OLDER = ("--deepspeed", "--checkpoint-activations", "--DDP-impl", "--ddp-impl", "--use-contiguous-buffers-in-local-ddp")
 FORMATS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
-LAUNCHERS = (("--nproc_per_node", "--nproc-per-node", "--num_gpus", "--num-gpus"),
-             ("--nnodes", "--num_nodes", "--num-nodes"))  # fmt: skip
 
 
-def read(keys: Keys, f: Findings) -> None:
-    """Set the fields of the layout."""
+def read(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
+    """Set the fields of the layout; ``files`` are what the script writes, DeepSpeed's configuration among them."""
     for flag, name in NUMBERS.items():
         keys.set(name, flag, *SPELLINGS.get(flag, ()))
+    ulysses = keys.number("--ds-sequence-parallel-size", default=1) or 1
+    if ulysses != 1:
+        f.set("cp", ulysses, ("--ds-sequence-parallel-size",))
+        f.set("cp_comm", "all_to_all")
+    keys.ignore(("--force-ds-sequence-parallel",))
     _pipeline(keys, f)
+    megatron_stages.read(keys, f)
     _formats(keys, f)
-    _sharding(keys, f)
+    megatron_sharding.read(keys, f, files)
     _recompute(keys, f)
     _kernels(keys, f)
     _overlap(keys, f)
@@ -53,6 +63,9 @@ def _pipeline(keys: Keys, f: Findings) -> None:
     if chunks and chunks != 1 and stages > 1:
         f.set("vpp", chunks, keys.place("--num-layers-per-virtual-pipeline-stage",
                                         "--num-virtual-stages-per-pipeline-rank"))  # fmt: skip
+    if keys.truth("--enable-zbh1-pipeline") and stages > 1:
+        f.set("schedule", "zero_bubble")
+    keys.ignore(("--overlap-p2p-communication",))  # as is the default
     if keys.truth("--use-tp-pp-dp-mapping"):
         f.set("placement", "tp-cp-pp-dp")
     if keys.truth("--no-scatter-gather-tensors-in-pipeline"):
@@ -60,7 +73,9 @@ def _pipeline(keys: Keys, f: Findings) -> None:
 
 
 def _formats(keys: Keys, f: Findings) -> None:
-    bf16, fp16, fp8 = keys.truth("--bf16"), keys.truth("--fp16"), keys.take("--fp8-format", "--fp8")
+    bf16, fp16 = keys.truth("--bf16"), keys.truth("--fp16")
+    named, switched = keys.take("--fp8-format", "--fp8"), keys.some("--fp8-hybrid", "--fp8-e4m3")
+    fp8 = switched or not is_off(named)
     f.set("precision", "fp8" if fp8 else "bf16" if bf16 else "fp16" if fp16 else "fp32")
     in_32, in_bf16 = keys.truth("--accumulate-allreduce-grads-in-fp32"), keys.truth("--grad-reduce-in-bf16")
     if in_bf16:
@@ -68,8 +83,15 @@ def _formats(keys: Keys, f: Findings) -> None:
     elif in_32 or bf16:  # Megatron-LM reduces gradients of bf16 weights in fp32
         f.set("grad_precision", "fp32")
     moments = [keys.take(flag) for flag in ("--exp-avg-dtype", "--exp-avg-sq-dtype")]
-    keys.ignore(("--use-precision-aware-optimizer", "--main-params-dtype"))
-    gradients = keys.take("--main-grads-dtype")
+    keys.ignore(("--use-precision-aware-optimizer",))
+    if keys.take("--main-params-dtype", "--megatron-fsdp-main-params-dtype", default="fp32") not in ("fp32", "auto"):
+        f.note("weights that the optimizer keeps in 16 bit are counted as those in 32 bit")
+    if keys.truth("--use-bnb-optimizer"):
+        f.set("optimizer_precision", "fp8")
+        f.note("the two moments of 8-bit Adam are counted as fp8, a byte each")
+    gradients = keys.take("--main-grads-dtype", "--megatron-fsdp-main-grads-dtype")
+    reduced = keys.take("--megatron-fsdp-grad-comm-dtype")
+    gradients = reduced if reduced not in (None, "auto") else None if gradients == "auto" else gradients
     for name, value, flag in (("optimizer_precision", moments[0], "--exp-avg-dtype"),
                               ("grad_precision", gradients, "--main-grads-dtype")):  # fmt: skip
         if value is not None:
@@ -78,47 +100,17 @@ def _formats(keys: Keys, f: Findings) -> None:
         keys.wrong(("--exp-avg-sq-dtype",), "another format than that of --exp-avg-dtype is not understood")
 
 
-def _sharding(keys: Keys, f: Findings) -> None:
-    """Set the ZeRO stage: of the distributed optimizer (1), of Megatron's FSDP, of PyTorch's (3), or of DeepSpeed."""
-    distributed = keys.truth("--use-distributed-optimizer")
-    fsdp = keys.some("--use-megatron-fsdp", "--use-custom-fsdp")
-    torch = keys.truth("--use-torch-fsdp2")
-    strategy = keys.take("--data-parallel-sharding-strategy", default="no_shard" if fsdp else None)
-    stage = 3 if torch else SHARDED.get(str(strategy)) if fsdp else 1 if distributed else 0
-    if stage is None:
-        message = f"{shown(strategy)} is not understood; only {', '.join(SHARDED)}"
-        keys.wrong(("--data-parallel-sharding-strategy",), message)
-    deepspeed = keys.take("--deepspeed-config")
-    if "zero" not in f.fields and stage is not None:
-        f.set("zero", stage)
-        if deepspeed is not None:
-            f.missing(
-                "the ZeRO stage is in the file of --deepspeed-config, which is not read here; give --set zero=N", "zero"
-            )
-    elif deepspeed is not None:
-        f.note("the file of --deepspeed-config is not read: import it too for what it says of buckets and offloading")
-    offload, share = keys.truth("--optimizer-cpu-offload", "--cpu-optimizer"), keys.take("--optimizer-offload-fraction")
-    if offload:
-        f.set("offload_optimizer", True)
-        if share not in (None, 1, 1.0):
-            message = "a part of the optimizer's states in host memory is not understood"
-            keys.wrong(("--optimizer-offload-fraction",), message)
-    instances = keys.take("--num-distributed-optimizer-instances", default=1)
-    if instances != 1:
-        message = "is not understood; leave it out, and give --set dp_shard=N for the devices of an instance"
-        keys.wrong(("--num-distributed-optimizer-instances",), message)
-
-
 def _recompute(keys: Keys, f: Findings) -> None:
-    whole = keys.some("--checkpoint-activations", "--deepspeed-activation-checkpointing")
-    kind = keys.take("--recompute-granularity", default="full" if whole else None)
+    recomputed = keys.some("--checkpoint-activations", "--deepspeed-activation-checkpointing")
+    kind = keys.take("--recompute-granularity", default="full" if recomputed else None)
     if keys.truth("--recompute-activations"):
         kind = kind or "selective"
     method = keys.take("--recompute-method", "--checkpoint-method", "--activations-checkpoint-method")
     count = keys.take("--recompute-num-layers", "--checkpoint-num-layers", "--activations-checkpoint-num-layers")
     modules = keys.take("--recompute-modules")
-    if kind is None or kind == "none":
+    if is_off(kind) or (kind == "full" and method == "block" and count == 0):
         return
+    count = None if is_off(count) else count
     if kind not in ("selective", "full"):
         keys.wrong(("--recompute-granularity",), f"{shown(kind)} is not understood; only selective and full")
         return
@@ -133,25 +125,33 @@ def _recompute(keys: Keys, f: Findings) -> None:
 
 
 def _kernels(keys: Keys, f: Findings) -> None:
-    flash = keys.some("--use-flash-attn", "--use-flash-attn-v2", "--use-flash-attn-triton")
-    local = keys.take("--transformer-impl", default="transformer_engine") == "local"
-    backend = keys.take("--attention-backend", default="unfused" if local and not flash else "auto")
-    if backend in ("unfused", "local"):
+    flash = keys.some("--use-flash-attn", "--use-flash-attn-v1", "--use-flash-attn-v2", "--use-flash-attn-triton")
+    before = keys.has(*OLDER)  # Transformer Engine: attention was fused only where it was asked for
+    local = keys.choice(("--transformer-impl",), IMPLEMENTATIONS, "local" if before else "transformer_engine")
+    if keys.choice(("--attention-backend",), BACKENDS, "unfused" if local and not flash else "auto"):
         f.set("attention_kernel", "unfused")
-    elif backend not in ("auto", "flash", "fused"):
-        message = f"{shown(backend)} is not understood; only auto, flash, fused, unfused, local"
-        keys.wrong(("--attention-backend",), message)
-    kind = keys.take("--cp-comm-type", default="p2p")
-    if kind in CONTEXT:
-        if f.count("cp") != 1:
-            f.set("cp_comm", CONTEXT[kind])
-    else:
-        keys.wrong(("--cp-comm-type",), f"{shown(kind)} is not understood; only {', '.join(CONTEXT)}")
+    place = ("--cp-comm-type",)
+    kinds = keys.mapping.get(place[0])
+    if isinstance(kinds, list):
+        if len(set(map(str, kinds))) > 1:
+            keys.take(*place)
+            message = (
+                f"takes one value a layer: layers that differ ({', '.join(map(str, kinds[:4]))}) are not modelled; one"
+            )
+            keys.wrong(place, f"{message}, or all the same, is")
+            return
+        keys.mapping = {**keys.mapping, place[0]: kinds[0]}
+    way = keys.choice(place, CONTEXT, "p2p")
+    if way is not None and f.count("cp") != 1 and not keys.has("--ds-sequence-parallel-size"):
+        f.set("cp_comm", way)
 
 
 def _overlap(keys: Keys, f: Findings) -> None:
     """Set what runs beside compute; sends between interleaved stages do, unless switched off."""
-    f.set("overlap_dp", keys.truth("--overlap-grad-reduce"))
+    gradients, weights = keys.truth("--overlap-grad-reduce"), keys.truth("--overlap-param-gather")
+    if "overlap_dp" not in f.fields:
+        f.set("overlap_dp", gradients)
+        _gathering(f, gradients, weights and not keys.truth("--no-overlap-param-gather"))
     if keys.truth("--tp-comm-overlap"):
         f.set("overlap_tp", True)
     sends = not keys.truth("--no-overlap-p2p-communication")
@@ -159,6 +159,14 @@ def _overlap(keys: Keys, f: Findings) -> None:
         f.set("overlap_pp", True)
     if keys.truth("--overlap-moe-expert-parallel-comm"):
         f.set("overlap_ep", True)
+
+
+def _gathering(f: Findings, gradients: bool, weights: bool) -> None:
+    """Say where one of gradients and weights is sent beside compute and the other is not: one field is for both."""
+    if f.count("zero", 0) > 0 and gradients != weights:
+        one, other = ("gradients", "weights") if gradients else ("weights", "gradients")
+        counted = "on" if gradients else "off"
+        f.note(f"{one} are sent beside compute, {other} not: overlap_dp, which is for both, is {counted}")
 
 
 def _dispatch(keys: Keys, f: Findings) -> None:
@@ -170,34 +178,27 @@ def _dispatch(keys: Keys, f: Findings) -> None:
                 f.fields.pop(name, None)
         return
     if kind == "allgather":
-        keys.wrong(("--moe-token-dispatcher-type",), "'allgather' is not understood; only alltoall and flex")
+        message = "'allgather' is not understood: gathering all tokens is not modelled; only alltoall and flex"
+        keys.wrong(("--moe-token-dispatcher-type",), message)
     elif kind is not None and kind not in ("alltoall", "alltoall_seq", "flex"):
         keys.wrong(("--moe-token-dispatcher-type",), f"{shown(kind)} is not understood; only alltoall and flex")
     elif kind is None and not keys.has("--deepspeed"):
         f.note("tokens are sent to their experts all to all; Megatron-LM's default gathers all of them on every device")
 
 
-def devices(f: Findings, launcher: Sequence[str], named: str) -> None:
-    """Set the number of devices from how the program is launched, or from a variable of the script."""
-    counts = []
-    for spellings in LAUNCHERS:
-        values = [word.partition("=")[2] or (launcher[i + 1] if i + 1 < len(launcher) else "")
-                  for i, word in enumerate(launcher) if word.partition("=")[0] in spellings]  # fmt: skip
-        counts.append(values[-1] if values else None)
-    each, nodes = counts
-    found = int(each) * int(nodes or 1) if each and each.isdigit() and (nodes or "1").isdigit() else None
-    if found is None and named.isdigit():
-        found = int(named)
-    parts = f.count("tp", 1) * f.count("pp", 1) * f.count("cp", 1)
+def devices(f: Findings, launch: Launch) -> None:
+    """Set the number of devices from how the program is launched, or from what a scheduler is asked for."""
     if "gpus" in f.given:
         return
-    if found and found % parts == 0:
-        f.set("gpus", found)
+    number, note = devices_of(launch)
+    parts = f.count("tp", 1) * f.count("pp", 1) * f.count("cp", 1)
+    if number and number % parts == 0:
+        f.set("gpus", number)
+        if note:
+            f.note(note)
         return
-    marked = each and any(sign in each + (nodes or "") for sign in (UNSET, UNDECIDED))
-    why = f"the {found} devices of the file do not hold tp x pp x cp = {parts}" if found else (
-        f"the number of devices is not {'set ' * bool(marked)}in the file")  # fmt: skip
-    fewest_devices(f, why)
+    why = f"the {number} devices of the file do not hold tp x pp x cp = {parts}" if number else note
+    fewest_devices(f, why or "the number of devices is not in the file")
 
 
 def fewest_devices(f: Findings, why: str) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
 from comp_comm.configs.importers.hf_parts import expert_layers
-from comp_comm.configs.importers.imported import Findings, Keys, shown
+from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
+from comp_comm.configs.importers.megatron_programs import BOTH, DECODER, ENCODER, architecture
 from comp_comm.configs.importers.vocabularies import TOKENIZERS, vocabulary_of
 
-# Arguments that are a field's number as they are.
 MOST = 100_000  # layers that a pattern is read for
+LONGEST = 20_000  # characters of a pattern
+# Arguments that are a field's number as they are.
 NUMBERS = {
     "--num-layers": "layers", "--encoder-num-layers": "layers", "--hidden-size": "hidden",
     "--num-attention-heads": "heads", "--ffn-hidden-size": "ffn_hidden", "--seq-length": "seq_len",
@@ -25,7 +28,7 @@ NEEDED = {
     "heads": ("--num-attention-heads",), "seq_len": ("--seq-length", "--encoder-seq-length"),
 }  # fmt: skip
 POSITIONS = {"learned_absolute": "learned", "learned": "learned", "rope": "rope", "yarn": "rope", "mrope": "rope",
-             "none": "none", "alibi": "none"}  # fmt: skip
+             "none": "none", "alibi": "none", "absolute": "learned", "rotary": "rope"}  # fmt: skip
 NORMS = {"LayerNorm": "layernorm", "layernorm": "layernorm", "RMSNorm": "rmsnorm", "rmsnorm": "rmsnorm",
          "layernorm1p": "layernorm"}  # fmt: skip
 HEADS_OF_LATENT = {
@@ -40,23 +43,23 @@ def read(keys: Keys, f: Findings, program: str) -> None:
         if not keys.set(name, *flags):
             f.missing(f"'{flags[0]}' is missing", name)
     keys.set("ffn_hidden", "--ffn-hidden-size")
-    _kind(keys, f, program)
+    _kind(keys, f, architecture(keys, f, program))
     _blocks(keys, f)
     _positions(keys, f)
     _attention(keys, f)
     _experts(keys, f)
-    _vocabulary(keys, f, program)
+    _vocabulary(keys, f)
     keys.set("mtp_layers", "--mtp-num-layers")
     rates = [keys.number(flag, default=0.1) or 0.0 for flag in ("--attention-dropout", "--hidden-dropout")]
     f.set("dropout", any(rate > 0 for rate in rates))
 
 
-def _kind(keys: Keys, f: Findings, program: str) -> None:
-    if "bert" in program:
+def _kind(keys: Keys, f: Findings, made: str) -> None:
+    if made == ENCODER:
         f.set("architecture", "encoder")
-        f.set("extra_parameters", 2 * f.count("hidden", 0))
+        _add(f, 2 * f.count("hidden", 0))
         f.note("extra_parameters are BERT's two token types; its heads are not counted")
-    if "t5" in program or keys.has("--decoder-num-layers"):
+    if made == BOTH:
         f.set("architecture", "encoder-decoder")
         f.set("encoder_layers", f.fields.get("layers", 1))
         keys.set("layers", "--decoder-num-layers")
@@ -64,30 +67,37 @@ def _kind(keys: Keys, f: Findings, program: str) -> None:
         keys.set("seq_len", "--decoder-seq-length")
 
 
+def _add(f: Findings, count: int) -> None:
+    """Count parameters that no other field does."""
+    f.set("extra_parameters", f.count("extra_parameters", 0) + count)
+
+
 def _blocks(keys: Keys, f: Findings) -> None:
     """Set norms, biases, and whether the feed-forward network is gated."""
-    f.set("gated", keys.some("--swiglu", "--quick-geglu", "--geglu"))
-    norm = keys.take("--normalization", "--layernorm-type", default="LayerNorm")
-    if norm in NORMS:
-        f.set("norm", NORMS[norm])
-    else:
-        keys.wrong(("--normalization",), f"{shown(norm)} is not understood; only LayerNorm and RMSNorm")
+    glu = keys.take("--glu-activation")
+    f.set("gated", keys.some("--swiglu", "--quick-geglu", "--geglu", "--gated-linear-unit") or not is_off(glu))
+    norm = keys.choice(("--normalization", "--layernorm-type"), NORMS, "LayerNorm",
+                       "only LayerNorm and RMSNorm")  # fmt: skip
+    if norm is not None:
+        f.set("norm", norm)
     without, qkv = keys.truth("--disable-bias-linear"), keys.truth("--add-qkv-bias")
     f.set("bias", ("qkv" if qkv else "off") if without else "on")
     f.set("tied", not keys.truth("--untie-embeddings-and-output-weights"))
+    if keys.truth("--embed-layernorm"):
+        _add(f, 2 * f.count("hidden", 0))
 
 
 def _positions(keys: Keys, f: Findings) -> None:
-    kind = keys.take("--position-embedding-type", default="learned_absolute")
+    names = ("--position-embedding-type",)
+    kind = keys.choice(names, POSITIONS, "learned_absolute")
     if keys.truth("--use-rotary-position-embeddings"):
         kind = "rope"
     without = keys.truth("--no-position-embedding")
-    if kind not in POSITIONS:
-        keys.wrong(("--position-embedding-type",), f"{shown(kind)} is not understood; only {', '.join(POSITIONS)}")
-        return
-    position = "none" if without and POSITIONS[kind] == "learned" else POSITIONS[kind]
-    f.set("position", position)
     longest = keys.take("--max-position-embeddings")
+    if kind is None:
+        return
+    position = "none" if without and kind == "learned" else kind
+    f.set("position", position)
     if position == "learned" and longest is not None:
         f.set("max_positions", longest, ("--max-position-embeddings",))
 
@@ -109,25 +119,24 @@ def _attention(keys: Keys, f: Findings) -> None:
         keys.set("head_dim", "--kv-channels")
         if qk_norm:
             f.set("qk_norm", True)
-    sinks = keys.take("--softmax-type", default="vanilla")
-    if sinks == "learnable":
+    if keys.choice(("--softmax-type",), {"vanilla": False, "off-by-one": False, "learnable": True}, "vanilla"):
         f.set("attention_sinks", True)
-    elif sinks != "vanilla":
-        keys.wrong(("--softmax-type",), f"{shown(sinks)} is not understood; only vanilla and learnable")
     _window(keys, f)
 
 
 def _window(keys: Keys, f: Findings) -> None:
-    size, every = keys.take("--window-size"), keys.number("--window-attn-skip-freq")
+    size, period = keys.take("--window-size"), keys.number("--window-attn-skip-freq")
     if size is None:
         return
-    numbers = size if isinstance(size, list) else [part for part in str(size).strip("()").split(",") if part]
-    try:
-        f.set("window", int(numbers[0]), ("--window-size",))
-    except (ValueError, IndexError):
+    numbers = re.findall(r"-?[0-9]+", " ".join(map(str, size)) if isinstance(size, list) else str(size))
+    if not numbers or len(numbers) > 2 or len(numbers[0]) > 9:
         keys.wrong(("--window-size",), f"{shown(size)} is not understood; two numbers, such as 128,0")
-    if every:
-        f.set("global_every", every, ("--window-attn-skip-freq",))
+        return
+    if int(numbers[0]) < 0:  # -1: all that came before
+        return
+    f.set("window", int(numbers[0]), ("--window-size",))
+    if period:
+        f.set("global_every", period, ("--window-attn-skip-freq",))
 
 
 def _experts(keys: Keys, f: Findings) -> None:
@@ -144,18 +153,22 @@ def _experts(keys: Keys, f: Findings) -> None:
     if counts[0] in (None, 1, 0):
         return
     top_k, interval, frequency, width, shared, capacity = rest
+    gate = keys.truth("--moe-shared-expert-gate")
     f.set("experts", counts[0], ("--num-experts",))
     f.set("top_k", top_k if top_k is not None else 1 if deepspeed else 2, keys.place("--moe-router-topk", "--topk"))
     for name, value, flag in (("moe_ffn_hidden", width, "--moe-ffn-hidden-size"),
                               ("shared_ffn_hidden", shared, "--moe-shared-expert-intermediate-size"),
                               ("capacity_factor", capacity, "--moe-expert-capacity-factor")):  # fmt: skip
-        if value is not None:
+        if not is_off(value):
             f.set(name, value, (flag,))
-    if shared is not None:
+    if not is_off(shared):
         f.set("shared_experts", 1)
     if biased:
         f.set("router_bias", True)
     _expert_layers(keys, f, frequency, interval if interval is not None else 2 if deepspeed else None)
+    if gate and not is_off(shared):  # a number for each of hidden, in every layer of experts
+        layers = f.count("layers", 0) - f.count("dense_layers", 0)
+        _add(f, f.count("hidden", 0) * (layers // f.count("moe_every")))
 
 
 def _expert_layers(keys: Keys, f: Findings, frequency: Any, interval: Any) -> None:
@@ -165,7 +178,8 @@ def _expert_layers(keys: Keys, f: Findings, frequency: Any, interval: Any) -> No
         return
     which = pattern(frequency, layers)
     if which is None or len(which) != layers:
-        message = f"{shown(frequency)} is not understood; a number, or a list of 0 or 1 for each of the {layers} layers"
+        count = "" if which is None else f" has {len(which)} of them and"
+        message = f"{shown(frequency)}{count} is not understood; a number, or a 0 or 1 for each of the {layers} layers"
         keys.wrong(("--moe-layer-freq",), message)
         return
     expert_layers(f, which, ("--moe-layer-freq",))
@@ -181,16 +195,19 @@ def pattern(frequency: Any, layers: int) -> list[bool] | None:
         return [True] * layers
     if type(frequency) is int:
         return [i % frequency == 0 for i in range(layers)] if frequency > 0 else None
+    text = ",".join(map(str, frequency)) if isinstance(frequency, list) else str(frequency)
     try:
-        return [bool(each) for each in _list(ast.parse(str(frequency).strip(), mode="eval").body)]
+        return [bool(each) for each in _list(ast.parse(text.strip()[:LONGEST], mode="eval").body)]
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
 
 
 def _list(node: ast.expr) -> list[int]:
     """Return a list made of lists of whole numbers, added up and repeated."""
-    if isinstance(node, ast.List) and all(isinstance(each, ast.Constant) for each in node.elts):
-        return [int(each.value) for each in node.elts if isinstance(each, ast.Constant)]  # type: ignore[arg-type]
+    if isinstance(node, (ast.List, ast.Tuple)):
+        values = [each.value if isinstance(each, ast.Constant) else None for each in node.elts]
+        if all(type(value) in (int, bool) for value in values):
+            return [int(value) for value in values if isinstance(value, int)]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return _list(node.left) + _list(node.right)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
@@ -201,17 +218,18 @@ def _list(node: ast.expr) -> list[int]:
     raise ValueError("not a list of whole numbers")
 
 
-def _vocabulary(keys: Keys, f: Findings, program: str) -> None:
-    usual = "BertWordPieceLowerCase" if "bert" in program or "t5" in program else "GPT2BPETokenizer"
+def _vocabulary(keys: Keys, f: Findings) -> None:
+    usual = "BertWordPieceLowerCase" if f.fields.get("architecture") not in (None, DECODER) else "GPT2BPETokenizer"
     kind = keys.take("--tokenizer-type", default=usual)
     keys.set("vocab_multiple", "--make-vocab-size-divisible-by")
-    if keys.set("vocab", "--vocab-size", "--padded-vocab-size"):
-        return
+    held = keys.take("--pad-vocab-size-to")
     source = keys.mapping.get("--tokenizer-model") or keys.mapping.get("--tokenizer-name-or-path")
     keys.ignore(("--tokenizer-name-or-path",))
-    found = vocabulary_of(str(source)) if kind not in TOKENIZERS and source else TOKENIZERS.get(str(kind))
-    if found is None:
+    if keys.set("vocab", "--vocab-size", "--padded-vocab-size", default=held):
+        return
+    count = vocabulary_of(str(source)) if kind not in TOKENIZERS and source else TOKENIZERS.get(str(kind))
+    if count is None:
         f.missing(f"the vocabulary of {shown(source or kind)} is not known; give --set vocab=N", "vocab")
         return
-    f.set("vocab", found)
-    f.note(f"vocab {found} is that of {source if kind not in TOKENIZERS else kind}")
+    f.set("vocab", count)
+    f.note(f"vocab {count} is that of {source if kind not in TOKENIZERS else kind}")

@@ -39,13 +39,13 @@ def import_native(document: Document, kind: str, given: Given = NOTHING) -> Impo
     """
     f = Findings(document, given, ours=True)
     if kind == MODEL:
-        found = _model(f)
+        imported = _model(f)
     else:
         keys = Keys(f, document.data)
         study = keys.mapping_of("study") if kind == SHOWN else keys
-        found = _study(study or Keys(f, {}), f, kind)
+        imported = _study(study or Keys(f, {}), f, kind)
     f.problems.raise_if_any()
-    return found
+    return imported
 
 
 def _study(keys: Keys, f: Findings, kind: str) -> Imported:

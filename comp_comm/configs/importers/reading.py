@@ -2,17 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from comp_comm.configs import strict_yaml
-from comp_comm.configs.importers import deepspeed, hugging_face, megatron, native, nemo, torchtitan
+from comp_comm.configs.importers import (
+    deepspeed,
+    gpt_neox,
+    hugging_face,
+    llm_foundry,
+    megatron,
+    nanotron,
+    native,
+    nemo,
+    primus,
+    toml_text,
+    torchtitan,
+)  # fmt: skip
 from comp_comm.configs.importers.imported import NOTHING, Given, Imported
+from comp_comm.configs.importers.named import named
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import ConfigError, Problem
 
-KINDS = (hugging_face.KIND, f"{megatron.KIND} (a launch script or a list)", nemo.KIND, torchtitan.KIND, deepspeed.KIND,
-         "a study", "a model")  # fmt: skip
-MEGATRON, TOML = "megatron", "toml"
+
+class FileKind(NamedTuple):
+    """A kind of mapping: its name, what tells it, and what imports it; whether of two equal keys the last counts."""
+
+    name: str
+    fits: Callable[[dict[str, Any]], int]
+    read: Callable[[Document, Given, str], Imported]
+    last_counts: bool = False
+
+
+MAPPINGS = (
+    FileKind(hugging_face.KIND, hugging_face.fits,
+         lambda document, given, _: hugging_face.import_config(document, given)),
+    FileKind(f"{megatron.KIND} (a launch script, a list or a mapping)", megatron.fits,
+         lambda document, given, _: megatron.import_mapping(document, given), last_counts=True),
+    FileKind(nemo.KIND, nemo.fits, lambda document, given, _: nemo.import_nemo(document, given)),
+    FileKind(torchtitan.KIND, torchtitan.fits, torchtitan.import_torchtitan),
+    FileKind(nanotron.KIND, nanotron.fits, lambda document, given, _: nanotron.import_nanotron(document, given),
+         last_counts=True),
+    FileKind(llm_foundry.KIND, llm_foundry.fits, llm_foundry.import_foundry),
+    FileKind(gpt_neox.KIND, gpt_neox.fits, lambda document, given, _: gpt_neox.import_neox(document, given)),
+    FileKind(primus.KIND, primus.fits, primus.import_primus),
+    FileKind(deepspeed.KIND, deepspeed.fits, lambda document, given, _: deepspeed.import_deepspeed(document, given)),
+)  # fmt: skip
+KINDS = (*(kind.name for kind in MAPPINGS), "a study", "a model")
+# What programs write before each line of their output: a rank, a time, the name of a pod.
+PREFIX = re.compile(
+    r"(?:\[?(?:rank|default)?\d+\]?:?[ \t]|\[rank\d+\]:[ \t]?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]?\d*Z?[ \t]+|"
+    r"[a-z0-9]+(?:-[a-z0-9]+)+[ \t]*[:|][ \t]|[\w.-]+:[ \t])"
+)
+MOST_PREFIXES = 3
 
 
 def text_of(content: bytes, file: str) -> str:
@@ -34,56 +77,100 @@ def import_text(text: str, file: str, given: Given = NOTHING, model: str = "") -
     >>> import_text('{"zero_optimization": {"stage": 3}}', "ds.json").fields["zero"]
     3
     """
-    if not text.lstrip().startswith("{"):
-        if megatron.is_megatron(text):
-            return megatron.import_arguments(text, file, given)
-        if torchtitan.is_toml(text):
-            return _import_toml(torchtitan.read_toml(text, file), given, model)
-    document = read_mapping(text, file)
+    bare = without_prefixes(text)
+    flaw: ConfigError | None = None
+    for each in dict.fromkeys((text, bare)):
+        document, flaw = _mapping(each, file)
+        if document is not None:
+            return _of_mapping(document, file, given, model)
+    if megatron.is_megatron(bare):
+        return megatron.import_arguments(bare, file, given)
+    raise flaw or ConfigError([Problem(_none_of_these(), file=file)])
+
+
+def _of_mapping(document: Document, file: str, given: Given, model: str) -> Imported:
     own = native.kind_of(document.data)
-    if own is not None:
+    kind = best(document.data)
+    if document.duplicates and (kind is None or not kind.last_counts):
+        raise ConfigError(Problem(f"duplicate key {each}", file=file) for each in document.duplicates)
+    if own is not None and (kind is None or kind.fits(document.data) < 2):
         return native.import_native(document, own, given)
-    if hugging_face.is_config(document.data) or "text_config" in document.data:
-        return hugging_face.import_config(document, given)
-    if deepspeed.is_deepspeed(document.data):
-        return deepspeed.import_deepspeed(document, given)
-    if nemo.is_nemo(document.data):
-        return nemo.import_nemo(document, given)
+    if kind is not None:
+        return kind.read(document, given, model)
     raise ConfigError([Problem(_unknown(document.data), file=file)])
+
+
+def best(data: dict[str, Any]) -> FileKind | None:
+    """Return the kind that a mapping fits best, None where it fits none.
+
+    >>> kind = best({"model_type": "llama", "hidden_size": 64})
+    >>> kind.name if kind else None, best({"a": 1})
+    ('Hugging Face config.json', None)
+    """
+    scores = [(kind.fits(data), kind) for kind in MAPPINGS]
+    score, kind = max(scores, key=lambda pair: pair[0])
+    return kind if score > 0 else None
+
+
+def _mapping(text: str, file: str) -> tuple[Document | None, ConfigError | None]:
+    """Return a text as a mapping, or what is wrong with it as one."""
+    if toml_text.is_toml(text):
+        try:
+            return toml_text.read_toml(text, file), None
+        except ConfigError as error:
+            if file.endswith(".toml") or (toml_text.has_sections(text) and not megatron.is_megatron(text)):
+                return None, error
+    try:
+        document = read_mapping(text, file)
+    except ConfigError as error:
+        return None, error
+    looks_like = not megatron.is_megatron(text) or best(document.data) is not None or native.kind_of(document.data)
+    return (document, None) if looks_like else (None, None)
 
 
 def read_mapping(text: str, file: str) -> Document:
     """Return a YAML or JSON text as data; JSON is YAML, but for tabs between its values."""
     is_json = text.lstrip().startswith("{")
     try:
-        return strict_yaml.load(text.replace("\t", " ") if is_json else text, file)
+        return strict_yaml.load(text.replace("\t", " ") if is_json else text, file, foreign=True)
     except ConfigError as error:
         if is_json or file.endswith((".yaml", ".yml")):
             raise
-        first = error.problems[0].message
-        raise ConfigError(
-            [Problem(f"is none of what can be imported: {', '.join(KINDS)} ({first})", file=file)]
-        ) from None
+        raise ConfigError([Problem(f"{_none_of_these()} ({error.problems[0].message})", file=file)]) from None
 
 
 def is_own_model(text: str, file: str) -> bool:
     """Return whether a text is a model as the catalogue writes one."""
-    if text.lstrip().startswith("{") or megatron.is_megatron(text) or torchtitan.is_toml(text):
+    document, flaw = _mapping(text, file)
+    if document is None:
+        if flaw is not None and not megatron.is_megatron(text):
+            raise flaw
         return False
-    return native.kind_of(read_mapping(text, file).data) in (native.MODEL, None) and not _is_foreign(text, file)
+    return native.kind_of(document.data) in (native.MODEL, None) and best(document.data) is None
 
 
-def _is_foreign(text: str, file: str) -> bool:
-    data = read_mapping(text, file).data
-    return hugging_face.is_config(data) or "text_config" in data or deepspeed.is_deepspeed(data) or nemo.is_nemo(data)
+def without_prefixes(text: str) -> str:
+    """Return a text without what stands before each of its lines: a rank, a time, the name of a pod.
+
+    >>> without_prefixes("[rank0]: a: 1\\n[rank0]:   b: 2")
+    'a: 1\\n  b: 2'
+    """
+    lines = text.split("\n")
+    for _ in range(MOST_PREFIXES):
+        filled = [line for line in lines if line.strip()]
+        matches = [PREFIX.match(line) for line in filled]
+        first = {match[0] if match else "" for match in matches}
+        if not filled or "" in first or (len(first) > 1 and not all(re.search(r"\d", each) for each in first)):
+            break
+        lines = [line[match.end() :] if (match := PREFIX.match(line)) else line for line in lines]
+    return "\n".join(lines)
 
 
-def _import_toml(document: Document, given: Given, model: str) -> Imported:
-    if not torchtitan.is_torchtitan(document.data):
-        raise ConfigError([Problem(_unknown(document.data), file=document.file)])
-    return torchtitan.import_torchtitan(document, given, model)
+def _none_of_these() -> str:
+    return f"is none of what can be imported: {', '.join(KINDS)}"
 
 
 def _unknown(data: dict[str, Any]) -> str:
-    keys = ", ".join(list(data)[:8]) + (", ..." if len(data) > 8 else "")
-    return f"is none of what can be imported: {', '.join(KINDS)}; its keys are {keys or 'none'}"
+    keys = ", ".join(list(map(str, data))[:8]) + (", ..." if len(data) > 8 else "")
+    other = named(data)
+    return f"{_none_of_these()}; {other or 'its keys are ' + (keys or 'none')}"

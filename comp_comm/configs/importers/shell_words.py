@@ -1,227 +1,243 @@
-"""Words of a shell script: cut as a shell cuts them, and expanded as far as the script itself says.
-
-What a script leaves to its caller ($1, a variable of the environment) expands to a mark, `UNSET`, so that whoever reads
-the words can tell.
-"""
+"""Words of a shell script: expanded as a shell expands them, as far as the script itself says."""
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-UNSET, UNDECIDED = "\0", "\1"  # marks round the name of a variable that is not set, or that depends on a condition
-Values = Mapping[str, "str | list[str]"]
-_NAME = re.compile(r"[A-Za-z_]\w*|[0-9]+|[@*#?$!-]")
-_ASSIGN_ARRAY = re.compile(r"[A-Za-z_]\w*\+?=$")
-_OPERATORS = (";;", "&&", "||", ";", "|", "&", "\n")
-_SPACE = " \t\r"
-_NUMBERS: dict[type, Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-}  # fmt: skip
+from comp_comm.configs.importers.shell_arithmetic import arithmetic_of
+from comp_comm.configs.importers.shell_braces import WordPiece, spread
+from comp_comm.configs.importers.shell_letters import decoded
+from comp_comm.configs.importers.shell_parameters import DefaultWords, expansion
+from comp_comm.configs.importers.shell_scope import Scope, ShellValue, undecided, unset
+from comp_comm.configs.importers.shell_tree import parse, text_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+Substitute = Callable[["Node"], "str | None"]
+LITERAL = (
+    "word", "number", "variable_name", "extglob_pattern", "regex", "test_operator", "special_variable_name",
+    "string_content", "file_descriptor",
+)  # fmt: skip
+QUOTED = ("string", "raw_string", "ansi_c_string")
+EXPANSIONS = ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")
+_ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|u[0-9a-fA-F]{1,4}|.)", re.S)
 
 
-class Word(NamedTuple):
-    """A word as written, quotes and all, or an operator between commands; an array has its words in ``items``."""
-
-    text: str
-    is_operator: bool = False
-    is_array: bool = False
-    items: tuple[str, ...] = ()
+def nothing(node: Node) -> None:
+    """Return that it is not known what a command writes."""
+    return
 
 
-def words_of(script: str) -> Iterator[Word]:
-    """Yield the words and operators of a script; comments and the marks of here-documents are left out.
+class Words:
+    """Expands words within a scope; ``substitute`` says what a command writes, where that is known."""
 
-    >>> [word.text for word in words_of("A=1 # one\\nrun --x $A; B=(2 3)")]
-    ['A=1', '\\n', 'run', '--x', '$A', ';', 'B=']
-    """
-    text = script.replace("\r\n", "\n").replace("\\\n", " ")
-    place = 0
-    while place < len(text):
-        if text[place] in _SPACE:
-            place += 1
-        elif text[place] == "#":
-            place = _until(text, place, "\n")
-        elif text.startswith("<<", place):
-            place = re.compile(r"<<<?-?\s*(\S*)").match(text, place).end()  # type: ignore[union-attr]
-        elif found := next((each for each in _OPERATORS if text.startswith(each, place)), None):
-            yield Word(found, is_operator=True)
-            place += len(found)
-        elif text[place] in "()":
-            yield Word(text[place], is_operator=True)
-            place += 1
-        else:
-            end = _word_end(text, place)
-            word = text[place:end]
-            if _ASSIGN_ARRAY.match(word) and text[end : end + 1] == "(":
-                close = _closing(text, end)
-                items = tuple(each.text for each in words_of(text[end + 1 : close]) if not each.is_operator)
-                yield Word(word, is_array=True, items=items)
-                end = close + 1
+    def __init__(self, scope: Scope, substitute: Substitute = nothing) -> None:
+        self.scope, self.substitute = scope, substitute
+
+    def of(self, nodes: Sequence[Node]) -> list[str]:
+        """Return the words that words of a script become; the grammar cuts some in two, which have no blank between."""
+        groups: list[list[Node]] = []
+        for node in nodes:
+            if groups and groups[-1][-1].end_byte == node.start_byte:
+                groups[-1].append(node)
             else:
-                yield Word(word)
-            place = end
+                groups.append([node])
+        return [word for group in groups for word in self._word(group)]
 
+    def _word(self, nodes: Sequence[Node]) -> list[str]:
+        """Return the words that one word becomes: none, where it is a variable without a text."""
+        self.scope.limits.step()
+        parts = [piece for node in nodes for piece in self._pieces(node)]
+        expanded = [word for pieces in spread(parts) for word in self._split(pieces)]
+        self.scope.limits.made("".join(expanded), len(expanded))
+        return expanded
 
-def _until(text: str, place: int, what: str) -> int:
-    found = text.find(what, place)
-    return len(text) if found < 0 else found
+    def _split(self, pieces: Sequence[WordPiece]) -> list[str]:
+        """Return the words that blanks cut a word into, or what the variable IFS has instead of blanks."""
+        done: list[str] = []
+        current: str | None = None
+        separators = self.scope.separators()
+        for piece in pieces:
+            parts = re.split(separators, piece.text) if piece.cut and separators else [piece.text]
+            for number, part in enumerate(parts):
+                if number and current is not None:
+                    done.append(current)
+                    current = None
+                if part or not piece.cut:
+                    current = (current or "") + part
+            if piece.ends and current is not None:
+                done.append(current)
+                current = None
+        return done if current is None else [*done, current]
 
+    def text(self, node: Node | None) -> str:
+        """Return a word as one text, as an assignment takes it."""
+        if node is None:
+            return ""
+        self.scope.limits.step()
+        pieces = list(self._pieces(node))
+        text = "".join(
+            piece.text + " " * (piece.ends and place + 1 < len(pieces)) for place, piece in enumerate(pieces)
+        )
+        return self.scope.limits.made(text)
 
-def _word_end(text: str, place: int) -> int:
-    while place < len(text):
-        letter = text[place]
-        if letter in _SPACE or letter in "\n;|&()":
-            return place
-        place = _skip(text, place)
-    return place
-
-
-def _skip(text: str, place: int) -> int:
-    """Return where the letter, the quoted text or the expansion that begins at ``place`` ends."""
-    letter = text[place]
-    if letter == "\\":
-        return min(place + 2, len(text))
-    if letter == "'":
-        return min(_until(text, place + 1, "'") + 1, len(text))
-    if letter in '"`':
-        place += 1
-        while place < len(text) and text[place] != letter:
-            place = _skip(text, place) if text[place] in "\\$" else place + 1
-        return min(place + 1, len(text))
-    if text.startswith(("$(", "${"), place):
-        return min(_closing(text, place + 1) + 1, len(text))
-    name = _NAME.match(text, place + 1) if letter == "$" else None
-    return name.end() if name else place + 1
-
-
-def _closing(text: str, place: int) -> int:
-    """Return where the bracket that opens at ``place`` is closed; comments and quoted text between are passed over."""
-    opening = text[place]
-    closing = {"(": ")", "{": "}"}[opening]
-    place += 1
-    while place < len(text) and text[place] != closing:
-        if text[place] == opening:
-            place = _closing(text, place) + 1
-        elif text[place] == "#" and opening == "(" and text[place - 1] in " \t\n":
-            place = _until(text, place, "\n")
+    def _pieces(self, node: Node) -> Iterator[WordPiece]:
+        kind = node.type
+        if kind in LITERAL and not (kind == "number" and node.children):
+            for part in re.split(r"(\\.)", text_of(node), flags=re.S):
+                escaped = part.startswith("\\") and len(part) > 1
+                yield WordPiece(part[1:].strip("\n") if escaped else part, bare=not escaped)
+        elif kind == "raw_string":
+            yield WordPiece(text_of(node)[1:-1])
+        elif kind == "ansi_c_string":
+            yield WordPiece(with_escapes(text_of(node)[2:-1]))
+        elif kind in ("string", "translated_string", "heredoc_body"):
+            yield from self._string(node)
+        elif kind in ("concatenation", "command_name"):
+            yield from self._beside(node.children)
+        elif kind in EXPANSIONS:
+            yield from self._expanded(node, quoted=False)
+        elif kind == "brace_expression":
+            yield WordPiece(text_of(node), bare=True)
+        elif node.child_count == 0:
+            yield WordPiece(text_of(node))
+        elif kind == "number":  # 16#${X}
+            yield WordPiece(self.filled(node))
         else:
-            place = _skip(text, place)
-    return place
+            yield WordPiece(undecided(text_of(node)))
+
+    def _default(self, nodes: Sequence[Node], quoted: bool) -> Iterator[WordPiece]:
+        """Yield what stands for a variable without a text; within quotes, as any text in them."""
+        if quoted and all(map(_is_plain, nodes)):
+            yield WordPiece(unquoted("".join(map(text_of, nodes))))
+            return
+        for piece in self._beside(nodes):
+            yield piece._replace(cut=(piece.cut or piece.bare) and not quoted, bare=False)
+
+    def _beside(self, nodes: Sequence[Node]) -> Iterator[WordPiece]:
+        """Yield the parts of a word; what ``${X:+...}`` has between blanks are parts of one, too."""
+        before = nodes[0].start_byte if nodes else 0
+        for child in nodes:
+            if child.start_byte > before:
+                yield WordPiece(" ", cut=True)
+            following = child.next_sibling
+            if child.type != "$" or following is None or following.type != "string":  # but for $"a text"
+                yield from self._pieces(child)
+            before = child.end_byte
+
+    def filled(self, node: Node) -> str:
+        """Return the text of a node with the texts of its variables in it."""
+        if node.type in (*QUOTED, *EXPANSIONS) and node.type != "arithmetic_expansion" and not _is_arithmetic(node):
+            return self.text(node)
+        if not node.children:
+            return text_of(node)
+        source, place, parts = node.text or b"", 0, []  # type: bytes, int, list[str]
+        for child in node.children:
+            start = child.start_byte - node.start_byte
+            parts += [decoded(source[place:start]), self.filled(child)]
+            place = child.end_byte - node.start_byte
+        return "".join([*parts, decoded(source[place:])])
+
+    def _string(self, node: Node) -> Iterator[WordPiece]:
+        """Yield what a text in double quotes (or a here-document) becomes: one word, but for an array taken whole."""
+        node = node.children[-1] if node.type == "translated_string" else node
+        quotes = node.type == "string"
+        source, place, pieces = node.text or b"", int(quotes), []  # type: bytes, int, list[WordPiece]
+        for child in (child for child in node.children if child.type in EXPANSIONS):
+            start = child.start_byte - node.start_byte
+            begins = start + _dollar(child.text or b"")  # the grammar counts blanks before it to it
+            pieces.append(WordPiece(unquoted(decoded(source[place:begins]), quotes)))
+            pieces += self._expanded(child, quoted=True)
+            place = child.end_byte - node.start_byte
+        rest = source[place : len(source) - quotes]
+        pieces.append(WordPiece(unquoted(decoded(rest), quotes)))
+        if len(pieces) != 2 or any(piece.text for piece in pieces):  # an array without words leaves no word
+            yield from pieces
+
+    def _expanded(self, node: Node, quoted: bool) -> Iterator[WordPiece]:
+        """Yield what a ``$`` stands for."""
+        if node.type == "arithmetic_expansion":
+            yield WordPiece(arithmetic_of(within_brackets(self.filled(node)), self.scope), cut=not quoted)
+        elif node.type == "command_substitution" and _is_arithmetic(node):
+            yield WordPiece(arithmetic_of(self.filled(node)[3:-2], self.scope), cut=not quoted)
+        elif node.type == "command_substitution":
+            written = self.substitute(node)
+            text = unset(text_of(node)[_dollar(node.text or b"") :]) if written is None else written.rstrip("\n")
+            yield WordPiece(self.scope.limits.made(text), cut=not quoted)
+        else:
+            expanded = expansion(node, self.scope, self.text)
+            if isinstance(expanded, str):
+                yield WordPiece(expanded, cut=not quoted)
+            elif isinstance(expanded, DefaultWords):
+                yield from self._default(expanded.nodes, quoted)
+            else:
+                yield from (
+                    WordPiece(text, cut=not quoted, ends=place + 1 < len(expanded))
+                    for place, text in enumerate(expanded)
+                )
 
 
-def expand(word: str, values: Values) -> list[str]:
+def _dollar(text: bytes) -> int:
+    """Return where an expansion begins, in the text of its node."""
+    return next((place for place, letter in enumerate(text) if letter in b"$`"), 0)
+
+
+def unquoted(text: str, quotes: bool = True) -> str:
+    r"""Return a text in double quotes as it is meant: a backslash hides what has a meaning there, and ends of lines.
+
+    >>> unquoted('a \\$b \\n')
+    'a $b \\n'
+    """
+    special = r'\\([$`"\\\n])' if quotes else r"\\([$`\\\n])"
+    return re.sub(special, lambda match: match[1].strip("\n"), text)
+
+
+def expand(word: str, values: dict[str, ShellValue]) -> list[str]:
     """Return the words that a word becomes: quotes taken off, variables replaced, the unquoted ones cut at blanks.
 
     >>> expand('--tp=${TP:-4}', {}), expand('"${A[@]}"', {"A": ["x y", "z"]}), expand("$((2*$N))", {"N": "3"})
     (['--tp=4'], ['x y', 'z'], ['6'])
     """
-    done: list[str] = []
-    current: str | None = None
-    place = 0
-    while place < len(word):
-        end = _skip(word, place)
-        piece = word[place:end]
-        if piece[0] == '"':
-            parts = _quoted(piece, values)
-        elif piece[0] in "$`":
-            parts = _substitute(piece, values).split()
-        else:
-            parts = [_plain(piece)]
-        for number, part in enumerate(parts):
-            if number:
-                done.append(current or "")
-                current = None
-            current = (current or "") + part
-        place = end
-    return [*done, current] if current is not None else done
+    command = parse(f": {word}").root.children[0]
+    return Words(Scope(dict(values))).of(command.children[1:])
 
 
-def mark(what: str) -> str:
-    """Return what stands for something that the script does not say."""
-    return UNSET + "".join(what.split()) + UNSET
+def with_escapes(text: str) -> str:
+    r"""Return a text with what its backslashes mean, as ``$'...'`` and ``echo -e`` have it.
 
-
-def _plain(piece: str) -> str:
-    if piece[0] == "'" and len(piece) > 1:
-        return piece[1:-1]
-    return piece[1:] if piece[0] == "\\" else piece
-
-
-def _quoted(piece: str, values: Values) -> list[str]:
-    """Return what a text in double quotes becomes: one word, but for an array taken whole."""
-    inner = piece[1:-1]
-    whole = re.fullmatch(r"\$\{(\w+)\[@\]\}", inner)
-    if whole and isinstance(values.get(whole[1]), list):
-        return list(values[whole[1]])
-    out, place = "", 0
-    while place < len(inner):
-        end = _skip(inner, place) if inner[place] in "\\$`" else place + 1
-        piece = inner[place:end]
-        if piece[0] in "$`":
-            out += _substitute(piece, values)
-        else:
-            out += piece[1:] if piece[0] == "\\" and piece[1:] in '"\\$`' else piece
-        place = end
-    return [out]
-
-
-def _substitute(piece: str, values: Values) -> str:
-    """Return what ``$X``, ``${X...}``, ``$((...))`` or ``$(...)`` stands for."""
-    if piece.startswith("$(("):
-        return arithmetic(piece[3:-2], values)
-    if piece.startswith(("$(", "`")):
-        return mark(piece)
-    if piece == "$":
-        return "$"
-    name, rest = _name_and_rest(piece)
-    value = _value(name, values)
-    match = re.match(r":?([-=+?])(.*)", rest, re.S)
-    if match is None:
-        return value if rest in ("", "[@]", "[*]") else mark(piece)
-    given = UNSET not in value and (value != "" or not rest.startswith(":"))
-    if match[1] == "+":
-        return " ".join(expand(match[2], values)) if given else ""
-    return value if given or match[1] == "?" else " ".join(expand(match[2], values))
-
-
-def _name_and_rest(piece: str) -> tuple[str, str]:
-    inner = piece[2:-1] if piece.startswith("${") else piece[1:]
-    match = _NAME.match(inner)
-    return (match[0], inner[match.end() :]) if match else ("", inner)
-
-
-def _value(name: str, values: Values) -> str:
-    if name == "#":
-        return "0"
-    if name in ("@", "*"):
-        return ""
-    value = values.get(name, mark(name))
-    return " ".join(value) if isinstance(value, list) else value
-
-
-def arithmetic(text: str, values: Values) -> str:
-    """Return what whole-number arithmetic comes to; a mark where something in it is not known.
-
-    >>> arithmetic(" (N + 2) * $M ", {"N": "1", "M": "4"})
-    '12'
+    >>> with_escapes(r"a\tb\x41\101\q")
+    'a\tbAA\\q'
     """
-    known = re.sub(r"\$\{?(\w+)\}?|\b([A-Za-z_]\w*)", lambda match: _value(match[1] or match[2], values), text)
-    try:
-        return str(_whole(ast.parse(known.strip(), mode="eval").body))
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
-        return mark(text)
+
+    def meant(match: re.Match[str]) -> str:
+        escape = match[1]
+        if len(escape) > 1 or escape in "01234567":
+            return chr(int(escape.lstrip("xu"), 8 if escape[0].isdigit() else 16) & 0xFFFF) if escape != "0" else ""
+        return _ANSI.get(escape, escape if escape in "\\'\"?" else match[0])
+
+    return _ESCAPE.sub(meant, text)
 
 
-def _whole(node: ast.expr) -> int:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_whole(node.operand)
-    if isinstance(node, ast.BinOp) and type(node.op) in _NUMBERS:
-        return _NUMBERS[type(node.op)](_whole(node.left), _whole(node.right))
-    raise ValueError("not whole-number arithmetic")
+def within_brackets(text: str) -> str:
+    """Return what is between the brackets of arithmetic.
+
+    >>> within_brackets("$((1 + 2))"), within_brackets("$[3]"), within_brackets("((A = 1))")
+    ('1 + 2', '3', 'A = 1')
+    """
+    inside = text.strip().removeprefix("$")
+    return inside[2:-2] if inside.startswith("((") else inside[1:-1]
+
+
+def _is_plain(node: Node) -> bool:
+    """Return whether nothing in a word stands for something else."""
+    return node.type in (*LITERAL, "raw_string") or (
+        node.type == "concatenation" and all(map(_is_plain, node.children)))  # fmt: skip
+
+
+def _is_arithmetic(node: Node) -> bool:
+    """Return whether what the grammar takes for a command is arithmetic: ``$((`` within ``${X:-...}``."""
+    return node.type == "command_substitution" and text_of(node).startswith("$((") and text_of(node).endswith("))")

@@ -1,0 +1,69 @@
+"""Files of other tools that are not imported: what they are, and what of them can be used all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+Signs = Callable[[Mapping[str, Any]], bool]
+
+
+class Tool(NamedTuple):
+    """A tool whose files are told: its name, what tells them, and what helps."""
+
+    name: str
+    signs: Signs
+    remedy: str
+
+
+def _has(*keys: str) -> Signs:
+    return lambda data: all(key in data for key in keys)
+
+
+def _any(count: int, *keys: str) -> Signs:
+    return lambda data: sum(key in data for key in keys) >= count
+
+
+_LAYOUT = "the model it names is imported from its config.json, what is left given with --set"
+TOOLS = (
+    Tool("an Axolotl configuration", lambda data: "base_model" in data and _any(1, "datasets", "micro_batch_size",
+         "adapter", "sequence_len", "num_epochs", "model_type", "base_model_config")(data), _LAYOUT),
+    Tool("a MaxText configuration", lambda data: any(str(key).startswith(("ici_", "dcn_", "base_num_", "base_emb_"))
+         for key in data) or _any(2, "per_device_batch_size", "max_target_length", "remat_policy", "model_name",
+                                  "base_config", "enable_checkpointing", "decoder_block")(data),
+         "MaxText's meshes are not read: give its model and layout in a study"),
+    Tool("a LLaMA-Factory configuration", _has("model_name_or_path", "stage"), _LAYOUT),
+    Tool("a torchtune recipe", lambda data: any(isinstance(value, dict) and "_component_" in value
+                                                for value in data.values()), _LAYOUT),
+    Tool("a configuration of accelerate", _any(2, "compute_environment", "distributed_type", "num_machines",
+         "num_processes", "deepspeed_config", "fsdp_config"),
+         "import the DeepSpeed JSON it may name, and give the rest in a study"),
+    Tool("a configuration of LitGPT",
+         _any(3, "model_name", "out_dir", "precision", "devices", "train", "tokenizer_dir"), _LAYOUT),
+    Tool("arguments of Hugging Face's Trainer", _any(2, "model_name_or_path", "per_device_train_batch_size",
+         "gradient_accumulation_steps", "output_dir", "num_train_epochs"), _LAYOUT),
+    Tool("a NeMo or Megatron-Bridge configuration with classes of Python",
+         lambda data: any(isinstance(value, dict) and ("_target_" in value or "__fn_or_cls__" in value)
+                          for value in data.values()) or "_target_" in data,
+         "give its model and layout in a study"),
+    Tool("a PyTorch Lightning or Hydra configuration of another model", _has("trainer", "model"),
+         "only a model as Megatron-LM has it (num_layers, hidden_size) is read"),
+    Tool("a model of Primus", lambda data: _any(1, "extends", "bases")(data) and _any(1, "num_layers", "hidden_size",
+         "tokenizer_type", "model")(data), "import the experiment that uses it, with --model NAME of the catalogue"),
+    Tool("a job of Kubernetes", _has("apiVersion", "kind"), "import the script that its command starts"),
+    Tool("a workflow of continuous integration", _has("jobs", "on"), "import the script that it starts"),
+    Tool("a trace of a profiler", _has("traceEvents"), "compcomm calibrate and compcomm project read it"),
+    Tool("a tokenizer's file", _any(2, "added_tokens", "pre_tokenizer", "post_processor", "tokenizer_class"),
+         "import the config.json beside it"),
+    Tool("an index of weights", _has("weight_map"), "import the config.json beside it"),
+)  # fmt: skip
+
+
+def named(data: Mapping[str, Any]) -> str:
+    """Return a sentence on whose file a mapping is, nothing where it is not told.
+
+    >>> named({"base_model": "x", "datasets": [], "sequence_len": 2048}).split(":")[0]
+    'it is an Axolotl configuration, which is not imported'
+    """
+    tool = next((tool for tool in TOOLS if tool.signs(data)), None)
+    return "" if tool is None else f"it is {tool.name}, which is not imported: {tool.remedy}"
