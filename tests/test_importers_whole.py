@@ -115,7 +115,8 @@ FLAGS = {
     "--num-experts 8 --moe-layer-freq '([0]*2+[1]*4)'": {"experts": 8, "top_k": 2, "dense_layers": 2},
     "--num-experts 8 --moe-layer-freq '([0,1]*3)'": {"experts": 8, "top_k": 2, "moe_every": 2},
     "--num-experts 8 --expert-interval 3": {"experts": 8, "top_k": 2, "moe_every": 3},
-    "--num-experts 8 --deepspeed --topk 1": {"experts": 8, "top_k": 1, "moe_every": 2},
+    "--num-experts 8 --deepspeed --topk 1": {  # of before Transformer Engine
+        "experts": 8, "top_k": 1, "moe_every": 2, "attention_kernel": "unfused"},
     "--window-size 64,0": {"window": 64},
     "--window-size '(64,0)' --window-attn-skip-freq 3": {"window": 64, "global_every": 3},
     "--mtp-num-layers 2": {"mtp_layers": 2},

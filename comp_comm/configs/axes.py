@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.errors import Problems, nearest, one_of
-from comp_comm.fields import Field, Value
+from comp_comm.fields import FIELDS, Field, Value
 from comp_comm.formulas.arrays import WholeArray
 from comp_comm.records import Record
 
@@ -173,3 +173,30 @@ def _round(raw: Record, field: Field, points: Any, low: float, high: float) -> A
     if field.kind == "int" and not np.array_equal(points, np.round(points)):
         raise ValueError(f"gives numbers that are not whole, and {field.name} is whole: add 'round_to: N'")
     return points
+
+
+def read_table(document: Document, known: Callable[[str], bool], problems: Problems) -> dict[str, tuple[Value, ...]]:
+    """Return the columns of ``zip``, a list of points that give the same fields; empty where it is none.
+
+    ``known`` says of a name whether it is a field, and notes where it is not.
+    """
+
+    def wrong(path: Path, message: str) -> dict[str, tuple[Value, ...]]:
+        problems.add(document.problem(path, message))
+        return {}
+
+    points = document.data.get("zip", [])
+    if not isinstance(points, list) or not all(isinstance(point, dict) and point for point in points):
+        return wrong(("zip",), "must be a list of points, each a mapping of fields to values")
+    if not points:
+        return wrong(("zip",), "is empty: an axis needs at least one value") if "zip" in document.data else {}
+    if any(point in points[:index] for index, point in enumerate(points[:1000])):
+        wrong(("zip",), "lists a point twice")
+    columns: dict[str, list[Value]] = {name: [] for name in points[0] if known(name)}
+    for index, point in enumerate(points):
+        if set(point) != set(points[0]):
+            return wrong(("zip", index), f"every point must give the same fields: {', '.join(points[0])}")
+        for name in columns:
+            value = read_value(document, ("zip", index, name), point[name], FIELDS[name], problems)
+            columns[name].append(0 if value is None else value)
+    return {name: tuple(values) for name, values in columns.items()}

@@ -13,6 +13,7 @@ from typing import Any
 
 from comp_comm.choices import Precision
 from comp_comm.configs import catalogue
+from comp_comm.configs.hardware_numbers import SWITCHES, parse_number
 from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.errors import ConfigError, Problems, nearest, one_of
@@ -26,7 +27,6 @@ from comp_comm.hardware.profile import (
     Profile,
 )
 from comp_comm.records import Record
-from comp_comm.units import UNITS, format_quantity, parse_quantity
 
 KEYS = (
     "name", "title", "vendor", "year", "extends", "devices_per_package", "sources", "peak", "memory", "network",
@@ -34,8 +34,6 @@ KEYS = (
 )  # fmt: skip
 MEMORY_KINDS = {"capacity": "bytes", "bandwidth": "bytes/s", "host_bandwidth": "bytes/s"}
 NUMBER_KEYS = ("value", "source", "certainty")
-# Numbers that are words in a file: what each of its words means is its place.
-SWITCHES = {"use_tiers": ("ignored", "used"), "ring_limit": ("exact", "limit")}
 SWITCH_KEYS = {"tiers": "use_tiers", "ring": "ring_limit"}
 # What decides who talks over what has to be known.
 NEVER_BLANK = {
@@ -45,13 +43,7 @@ NEVER_BLANK = {
     "use_tiers": "used or ignored",
     "ring_limit": "exact or limit",
 }
-WHOLE_NUMBERS = ("domain", "axes", "score_head_dim", "reduction_members")
 MAX_EXTENDS = 8
-# What a number of a kind may be: far wider than any device, narrow enough that no time overflows.
-PLAUSIBLE = {
-    "FLOP/s": (1e6, 1e24), "bytes": (1e6, 1e18), "bytes/s": (1e3, 1e21), "seconds": (0.0, 1e3), "share": (1e-6, 1.0),
-    "count": (0.0, 1e12), "switch_size": (1.0, 1e12), "chunk_size": (1.0, 1e12),
-}  # fmt: skip
 
 
 def load_profile(reference: str, beside: str = "") -> Profile:
@@ -203,7 +195,7 @@ class _Reader(Reader):
             self._problem(path, "'value' is missing (null says that it is not known)")
             return None
         try:
-            value = _parse(entry["value"], name, kind)
+            value = parse_number(entry["value"], name, kind)
             if value is None and name in NEVER_BLANK:
                 raise ValueError(f"cannot be blank: {NEVER_BLANK[name]}")
         except ValueError as error:
@@ -228,31 +220,6 @@ class _Reader(Reader):
             self._problem(("default_timing",), f"'{name}' is not a preset of this profile; {one_of(list(presets))}")
             return None
         return name
-
-
-def _parse(raw: Any, name: str, kind: str) -> float | None:
-    """Return a number of a profile in SI; None where it is blank."""
-    if raw is None:
-        return None
-    if kind == "switch":
-        if raw not in SWITCHES[name]:
-            raise ValueError(f"must be one of: {', '.join(SWITCHES[name])}")
-        return float(SWITCHES[name].index(raw))
-    if kind in ("share", "count"):
-        if isinstance(raw, bool) or not isinstance(raw, (int, float)):
-            raise ValueError("must be a plain number")
-        value = float(raw)
-    else:
-        value = parse_quantity(raw, kind)
-    low, high = PLAUSIBLE[name if name in PLAUSIBLE else kind]
-    if kind == "share" and not low <= value <= high:
-        raise ValueError(f"is a share: must be above 0 and at most 1, not {raw}")
-    if not low <= value <= high:
-        ends = [format_quantity(end, kind) if kind in UNITS else f"{end:g}" for end in (low, high)]
-        raise ValueError(f"'{raw}' is out of range: from {ends[0]} to {ends[1]}")
-    if name in WHOLE_NUMBERS and (value != int(value) or value < 1):
-        raise ValueError(f"must be a whole number of at least 1, not {raw}")
-    return value
 
 
 def _digest(data: Record, parent: str) -> str:

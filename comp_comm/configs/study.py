@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comp_comm.configs import catalogue
-from comp_comm.configs.axes import Axis, read_axis, read_value
+from comp_comm.configs.axes import Axis, read_axis, read_table, read_value
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import Model, load_model
 from comp_comm.configs.overrides import TOP_LEVEL_SETS, read_overrides
@@ -220,28 +220,10 @@ class _Reader(Reader):
         return read_axis(self.document, path, raw, FIELDS[name], self.problems)
 
     def _zip(self) -> None:
-        points = self.document.data.get("zip", [])
-        if not isinstance(points, list) or not all(isinstance(point, dict) and point for point in points):
-            self._problem(("zip",), "must be a list of points, each a mapping of fields to values")
-            return
-        if not points:
-            if "zip" in self.document.data:
-                self._problem(("zip",), "is empty: an axis needs at least one value")
-            return
-        if any(point in points[:index] for index, point in enumerate(points[:1000])):
-            self._problem(("zip",), "lists a point twice")
-        columns: dict[str, list[Value]] = {
-            name: [] for name in points[0] if self._field(self.document, ("zip", 0, name), name)
-        }
-        for index, point in enumerate(points):
-            if set(point) != set(points[0]):
-                self._problem(("zip", index), f"every point must give the same fields: {', '.join(points[0])}")
-                return
-            for name in columns:
-                value = read_value(self.document, ("zip", index, name), point[name], FIELDS[name], self.problems)
-                columns[name].append(0 if value is None else value)
+        document = self.document
+        columns = read_table(document, lambda name: self._field(document, ("zip", 0, name), name), self.problems)
         if columns:
-            self.axes.append(Axis({name: tuple(values) for name, values in columns.items()}))
+            self.axes.append(Axis(columns))
 
     def _apply_overrides(self) -> None:
         for name, document in self.overrides.items():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any
 
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.strict_yaml import Document
+from comp_comm.records import Record
 
 KIND = "DeepSpeed JSON"
 SIGNS = ("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "gradient_accumulation_steps")
@@ -56,7 +56,7 @@ OFF = (
 )  # fmt: skip
 
 
-def fits(data: dict[str, Any]) -> int:
+def fits(data: Record) -> int:
     """Return how well a mapping fits DeepSpeed's configuration; 0 where it does not."""
     return 0 if "_target_" in data else min(sum(sign in data for sign in SIGNS), 2)
 
@@ -156,7 +156,7 @@ def zero_of(keys: Keys, f: Findings) -> None:
     zero.finish()
 
 
-def _device(zero: Keys, name: str) -> Any:
+def _device(zero: Keys, name: str) -> object:
     inner = zero.mapping_of(name)
     if inner is None:
         return None

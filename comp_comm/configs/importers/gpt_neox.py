@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any
 
 from comp_comm.configs.importers import deepspeed
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
@@ -11,6 +10,7 @@ from comp_comm.configs.importers.megatron_layout import fewest_devices
 from comp_comm.configs.importers.neox_ignored import BEGINNINGS, IGNORED, NOTED, OFF
 from comp_comm.configs.importers.vocabularies import TOKENIZERS
 from comp_comm.configs.strict_yaml import Document, Path
+from comp_comm.records import Record
 
 KIND = "GPT-NeoX configuration"
 OWN = ("pipe_parallel_size", "model_parallel_size", "pos_emb", "checkpoint_activations", "synchronize_each_layer",
@@ -29,7 +29,7 @@ KERNELS = {"flash": "flash_causal", "global": "unfused"}
 TOKENIZER_20B = 50277
 
 
-def fits(data: dict[str, Any]) -> int:
+def fits(data: Record) -> int:
     """Return how well a mapping fits GPT-NeoX's configuration; 0 where it does not."""
     names = {str(key).replace("-", "_") for key in data}
     return 4 if len(names & set(SIGNS)) >= 3 and names & set(OWN) else 0

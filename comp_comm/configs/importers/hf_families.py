@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from comp_comm.configs.importers import hf_older as older
 from comp_comm.configs.importers import hf_parts as parts
@@ -20,7 +19,7 @@ class Family:
 
     base: Mapping[str, object]
     parts: tuple[Part, ...] = ()
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, object] = field(default_factory=dict)
     tied: bool = False
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any
 
 from comp_comm.configs.importers.hf_families import FAMILIES, TEXT_OF, Family
 from comp_comm.configs.importers.hf_ignored import (
@@ -20,6 +19,7 @@ from comp_comm.configs.importers.hf_parts import UNDERSTOOD
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, shown
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.errors import nearest, one_of
+from comp_comm.records import Record
 
 KIND = "Hugging Face config.json"
 POSITIONS = (
@@ -47,7 +47,7 @@ OPTIONAL = {
 }
 
 
-def fits(data: dict[str, Any]) -> int:
+def fits(data: Record) -> int:
     """Return how well a mapping fits a config.json, which says what kind of model it is; 0 where it is none.
 
     >>> fits({"model_type": "llama"}), fits({"model": {}})
@@ -88,7 +88,7 @@ def import_config(document: Document, given: Given = NOTHING) -> Imported:
     return Imported(KIND, name, name, f"{document.file} ({KIND})", f.fields, tuple(f.notes))
 
 
-def read_model(f: Findings, data: dict[str, Any], path: Path, kind: str) -> Keys:
+def read_model(f: Findings, data: Record, path: Path, kind: str) -> Keys:
     """Set the fields of a model that another tool describes as a config.json of a kind does; return its keys.
 
     Whoever calls takes the keys that only that tool has, and finishes.
@@ -102,7 +102,7 @@ def read_model(f: Findings, data: dict[str, Any], path: Path, kind: str) -> Keys
     return keys
 
 
-def _text_model(f: Findings, data: dict[str, Any]) -> tuple[dict[str, Any], Path]:
+def _text_model(f: Findings, data: Record) -> tuple[Record, Path]:
     """Return what describes the text model: a nested ``text_config``, where there is one, with its place."""
     key = next((name for name in ("text_config", "language_config", "llm_config") if data.get(name)), None)
     if key is None or not isinstance(data[key], dict):
@@ -122,7 +122,7 @@ def _text_model(f: Findings, data: dict[str, Any]) -> tuple[dict[str, Any], Path
     return inner, (key,)
 
 
-def _family(f: Findings, data: dict[str, Any], path: Path) -> Family | None:
+def _family(f: Findings, data: Record, path: Path) -> Family | None:
     name = data.get("model_type")
     if name is None:
         f.missing(f"'model_type' is missing ({one_of(sorted(FAMILIES))})")

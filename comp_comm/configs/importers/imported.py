@@ -96,7 +96,7 @@ class Findings:
 class Keys:
     """The keys of one mapping of a file: each is taken, knowingly ignored, or in the end named as not understood."""
 
-    def __init__(self, findings: Findings, mapping: Mapping[str, Any], path: Path = ()) -> None:
+    def __init__(self, findings: Findings, mapping: Mapping[str, object], path: Path = ()) -> None:
         self.findings, self.mapping, self.path = findings, mapping, path
         self.used: set[str] = set()
 
@@ -108,7 +108,7 @@ class Keys:
         """Return which of the spellings of a key is there, with a value that is not null."""
         return next((name for name in names if self.mapping.get(name) is not None), None)
 
-    def take(self, *names: str, default: Any = None) -> Any:
+    def take(self, *names: str, default: object = None) -> Any:
         """Return the value of a key, under the first of its spellings that is there; null is as if not there."""
         self.used.update(names)
         name = self.name_of(*names)
@@ -118,7 +118,9 @@ class Keys:
         """Return the path of the spelling that is there."""
         return (*self.path, self.name_of(*names) or names[0])
 
-    def set(self, name: str, *keys: str, convert: Callable[[Any], object] | None = None, default: Any = None) -> bool:
+    def set(
+        self, name: str, *keys: str, convert: Callable[[object], object] | None = None, default: object = None
+    ) -> bool:
         """Set a field from a key; return whether there was one (or a default)."""
         raw = self.take(*keys, default=default)
         if name in self.findings.given:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any
 
 from comp_comm.configs.importers.hf_mpt import feed_forward
 from comp_comm.configs.importers.hugging_face import read_model
@@ -12,6 +11,7 @@ from comp_comm.configs.importers.megatron_layout import fewest_devices
 from comp_comm.configs.importers.nemo_references import resolve
 from comp_comm.configs.model_names import catalogue_name
 from comp_comm.configs.strict_yaml import Document, Path
+from comp_comm.records import Record
 
 KIND = "LLM Foundry YAML"
 MPT, OF_HUGGING_FACE = ("mpt_causal_lm",), ("hf_causal_lm",)
@@ -53,7 +53,7 @@ ATTENTION = (
 )  # fmt: skip
 
 
-def fits(data: dict[str, Any]) -> int:
+def fits(data: Record) -> int:
     """Return how well a mapping fits LLM Foundry's configuration, or a run with one; 0 where it does not."""
     inner = data.get("parameters")
     data = inner if isinstance(inner, dict) and "model" in inner else data
@@ -118,7 +118,7 @@ def _model(top: Keys, f: Findings, instead: str) -> str:
     return known or ""
 
 
-def _mpt(data: dict[str, Any], path: Path, f: Findings) -> None:
+def _mpt(data: Record, path: Path, f: Findings) -> None:
     """Set an MPT model, with what LLM Foundry has beside the config.json of one."""
     attention, ffn = data.get("attn_config"), data.get("ffn_config")
     if data.get("block_overrides") is not None:
@@ -204,7 +204,7 @@ def _optimizer(top: Keys, f: Findings) -> None:
         algorithms.finish()
 
 
-def _devices(run: dict[str, Any], f: Findings) -> None:
+def _devices(run: Record, f: Findings) -> None:
     """Set the number of devices, which only a run of the platform says."""
     compute = run.get("compute")
     number = compute.get("gpus") if isinstance(compute, dict) else run.get("gpu_num")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
 
 from comp_comm.configs.importers import megatron_layout, megatron_model, megatron_refused, megatron_sharding
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
@@ -15,6 +14,7 @@ from comp_comm.configs.importers.megatron_programs import refused
 from comp_comm.configs.importers.shell_scope import HOLDS_FLAGS, MARK, UNDECIDED, names_in, readable
 from comp_comm.configs.strict_yaml import Document, Path, resolve_scalar
 from comp_comm.errors import Problem
+from comp_comm.records import Record
 
 KIND = "Megatron-LM arguments"
 FIELD_OF = {**megatron_model.NUMBERS, **megatron_layout.NUMBERS}
@@ -33,7 +33,7 @@ def is_megatron(text: str) -> bool:
     return ARGUMENT.search(text) is not None
 
 
-def fits(data: Mapping[str, Any]) -> int:
+def fits(data: Mapping[str, object]) -> int:
     """Return how well a mapping fits arguments of Megatron-LM, as those of its functional tests; 0 where it is none."""
     inner = [each for each in (data, *data.values()) if isinstance(each, dict)]
     return 4 if any(ARGUMENT.match(str(key)) for each in inner for key in each) else 0
@@ -79,11 +79,11 @@ def import_mapping(document: Document, given: Given = NOTHING) -> Imported:
     return _import(f, Launch([], "", []))
 
 
-def _has_arguments(inner: Mapping[Any, Any]) -> bool:
+def _has_arguments(inner: Mapping[object, object]) -> bool:
     return any(ARGUMENT.match(str(key)) for key in inner)
 
 
-def _yaml_value(value: Any) -> Any:
+def _yaml_value(value: object) -> object:
     """Return a value as the command line has it: false is a switch that is not given, ``[...]`` is several values."""
     if value is False or value is None:
         return None
@@ -122,7 +122,7 @@ def _script(f: Findings, launch: Launch, loose: Sequence[str]) -> None:
     _say(f, launch, names_in(" ".join(word for word in launch.arguments if MARK.fullmatch(word))))
 
 
-def parse_arguments(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+def parse_arguments(words: Sequence[str]) -> tuple[Record, list[str]]:
     """Return arguments by flag, as values (true for a switch), and variables that are left undecided between them.
 
     Underscores in a flag are dashes; the last of two equal flags counts, as for Megatron-LM. A variable that is not
@@ -131,7 +131,7 @@ def parse_arguments(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     >>> parse_arguments(["--num_layers", "4", "--bf16", "--window-size", "128", "0", "--lr=1e-4"])[0]
     {'--num-layers': 4, '--bf16': True, '--window-size': [128, 0], '--lr': 0.0001}
     """
-    data: dict[str, Any] = {}
+    data: Record = {}
     loose: list[str] = []
     flag, values = "", []  # type: tuple[str, list[str]]
 
@@ -160,7 +160,7 @@ def _flag(name: str) -> str:
     return name.rstrip(":").replace("_", "-")
 
 
-def _plain(word: str) -> Any:
+def _plain(word: str) -> object:
     """Return a word as the value it stands for; Python reads 1_000 as a number."""
     return resolve_scalar(word.replace("_", "") if re.fullmatch(r"[0-9]{1,3}(?:_[0-9]{3}){1,6}", word) else word)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import Any
 
 from comp_comm.configs.importers.hf_parts import expert_layers
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
@@ -171,7 +170,7 @@ def _experts(keys: Keys, f: Findings) -> None:
         _add(f, f.count("hidden", 0) * (layers // f.count("moe_every")))
 
 
-def _expert_layers(keys: Keys, f: Findings, frequency: Any, interval: Any) -> None:
+def _expert_layers(keys: Keys, f: Findings, frequency: object, interval: object) -> None:
     layers = f.count("layers", 0)
     if interval is not None and frequency is None:
         f.set("moe_every", interval, ("--expert-interval",))
@@ -185,7 +184,7 @@ def _expert_layers(keys: Keys, f: Findings, frequency: Any, interval: Any) -> No
     expert_layers(f, which, ("--moe-layer-freq",))
 
 
-def pattern(frequency: Any, layers: int) -> list[bool] | None:
+def pattern(frequency: object, layers: int) -> list[bool] | None:
     """Return which layers are of experts: from a number (every n-th), or a list as Python writes one.
 
     >>> pattern("([0]*1+[1]*2)", 3), pattern(2, 4)

@@ -29,7 +29,7 @@ DECODERS = (
 SPECS_OF_DECODERS = re.compile(r"gpt|local|decoder_block|transformer_layer|bert|t5", re.I)
 
 
-class Made(NamedTuple):
+class ProgramModel(NamedTuple):
     """What a program makes: a kind of transformer, or why it is none of those that are modelled."""
 
     architecture: str
@@ -37,7 +37,7 @@ class Made(NamedTuple):
     assumed: bool = False
 
 
-def made_by(program: str) -> Made:
+def made_by(program: str) -> ProgramModel:
     """Return what a program makes; without a program, a decoder is assumed.
 
     >>> made_by("/opt/megatron/pretrain_gpt.py").architecture, made_by("pretrain_mamba.py").refused
@@ -45,18 +45,18 @@ def made_by(program: str) -> Made:
     """
     stem = program.rsplit("/", 1)[-1].removesuffix(".py").rsplit(".", 1)[-1].lower()
     if not stem or names_in(stem):
-        return Made(DECODER, assumed=True)
+        return ProgramModel(DECODER, assumed=True)
     if re.search(r"(?:^|_)t5(?:_|$)", stem):
-        return Made(BOTH)
+        return ProgramModel(BOTH)
     for pattern, what in OTHERS:
         if re.search(pattern, stem):
-            return Made("", what)
+            return ProgramModel("", what)
     if "bert" in stem:
-        return Made(ENCODER)
+        return ProgramModel(ENCODER)
     if re.search(DECODERS, stem):
-        return Made(DECODER)
+        return ProgramModel(DECODER)
     folders = program.lower().rsplit("/", 1)[0]
-    return Made("", next((what for pattern, what in OTHERS[:4] if re.search(pattern, folders)), "?"))
+    return ProgramModel("", next((what for pattern, what in OTHERS[:4] if re.search(pattern, folders)), "?"))
 
 
 def refused(keys: Keys, program: str) -> None:

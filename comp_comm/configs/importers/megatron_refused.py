@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from comp_comm.configs.importers.imported import Keys, is_off, shown
 
@@ -20,10 +20,10 @@ class Unmodelled(NamedTuple):
     sentence: str
     flags: tuple[str, ...]
     more: tuple[str, ...] = ()
-    accepts: Callable[[Any], bool] = is_off
+    accepts: Callable[[object], bool] = is_off
 
 
-def _is(*allowed: Any) -> Callable[[Any], bool]:
+def _is(*allowed: object) -> Callable[[object], bool]:
     return lambda value: is_off(value) or value in allowed
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-Signs = Callable[[Mapping[str, Any]], bool]
+Signs = Callable[[Mapping[str, object]], bool]
 
 
 class Tool(NamedTuple):
@@ -59,7 +59,7 @@ TOOLS = (
 )  # fmt: skip
 
 
-def named(data: Mapping[str, Any]) -> str:
+def named(data: Mapping[str, object]) -> str:
     """Return a sentence on whose file a mapping is, nothing where it is not told.
 
     >>> named({"base_model": "x", "datasets": [], "sequence_len": 2048}).split(":")[0]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any
 
 from comp_comm.configs.importers.hf_parts import expert_layers
 from comp_comm.configs.importers.hugging_face import read_model
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.strict_yaml import Document
+from comp_comm.records import Record
 
 KIND = "nanotron YAML"
 FORMATS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
@@ -28,7 +28,7 @@ MODEL = (
 )  # fmt: skip
 
 
-def fits(data: dict[str, Any]) -> int:
+def fits(data: Record) -> int:
     """Return how well a mapping fits nanotron's configuration; 0 where it does not."""
     model, parallel = data.get("model"), data.get("parallelism")
     inner = isinstance(model, dict) and isinstance(model.get("model_config"), dict)

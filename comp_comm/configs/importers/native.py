@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any
 
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys
 from comp_comm.configs.model_names import ABOUT, DIMENSIONS
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import nearest
 from comp_comm.fields import FIELDS
+from comp_comm.records import Record
 
 STUDY, MODEL, SHOWN = "study", "model", "answer of 'models show'"
 STUDY_KEYS = ("title", "cost_model", "hardware", "model", "set")
 
 
-def kind_of(data: dict[str, Any]) -> str | None:
+def kind_of(data: Record) -> str | None:
     """Return which of our own files a mapping is, None where it is none of them.
 
     >>> kind_of({"title": "x", "set": {"tp": 8}}), kind_of({"hidden": 64, "layers": 2}), kind_of({"model": {}})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any
 
 from comp_comm.configs.importers import nemo_layout, nemo_model, nemo_sides
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
@@ -11,6 +10,7 @@ from comp_comm.configs.importers.megatron_layout import fewest_devices
 from comp_comm.configs.importers.nemo_ignored import IGNORED, NOTED, TOP, TRAINER
 from comp_comm.configs.importers.nemo_references import resolve
 from comp_comm.configs.strict_yaml import Document
+from comp_comm.records import Record
 
 KIND = "NeMo YAML"
 SHAPE = ("num_layers", "tensor_model_parallel_size", "encoder", "hidden_size", "micro_batch_size")
@@ -28,7 +28,7 @@ OTHERS = {
 }  # fmt: skip
 
 
-def fits(data: dict[str, Any]) -> int:
+def fits(data: Record) -> int:
     """Return how well a mapping fits NeMo's: a model as Megatron-LM has it, beside a trainer; 0 where it does not."""
     model = data.get("model")
     if not isinstance(model, dict) or not any(key in model for key in SHAPE):

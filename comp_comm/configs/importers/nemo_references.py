@@ -8,6 +8,7 @@ from typing import Any
 
 from comp_comm.configs.strict_yaml import Path
 from comp_comm.errors import ConfigError, Problem
+from comp_comm.records import Record
 
 REFERENCE = re.compile(r"\$\{([^{}]{1,400})\}")
 MISSING = "???"  # what Hydra has for a value that must be given
@@ -20,7 +21,7 @@ FUNCTIONS: dict[str, Callable[[int, int], int | None]] = {
 }  # fmt: skip
 
 
-def resolve(data: dict[str, Any], file: str = "") -> dict[str, Any]:
+def resolve(data: Record, file: str = "") -> Record:
     """Return a configuration with its references (``${.hidden_size}``, ``${multiply:4, ${.x}}``) resolved where it can.
 
     A value that must be given, and is not (``???``), is none. Raises ``ConfigError`` where references make too much.
@@ -30,7 +31,7 @@ def resolve(data: dict[str, Any], file: str = "") -> dict[str, Any]:
     """
     left = MOST_TEXT
 
-    def value(raw: Any, path: Path) -> Any:
+    def value(raw: object, path: Path) -> object:
         nonlocal left
         if isinstance(raw, dict):
             return {key: value(inner, (*path, key)) for key, inner in raw.items()}
@@ -59,7 +60,7 @@ def resolve(data: dict[str, Any], file: str = "") -> dict[str, Any]:
     return {key: value(inner, (key,)) for key, inner in data.items()}
 
 
-def _looked_up(text: str, data: dict[str, Any], path: Path) -> Any:
+def _looked_up(text: str, data: Record, path: Path) -> Any:
     """Return what one reference means; None where it names nothing here."""
     name, colon, rest = text.partition(":")
     if colon and name in FUNCTIONS:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.importers import (
@@ -24,6 +23,7 @@ from comp_comm.configs.model_names import DIMENSIONS, catalogue_name
 from comp_comm.configs.strict_yaml import Document, Path, resolve_scalar
 from comp_comm.errors import nearest
 from comp_comm.fields import FIELDS, Value
+from comp_comm.records import Record
 
 KIND = "Primus YAML"
 ENVIRONMENT = re.compile(r"\$\{(\w+):([^{}]*)\}")
@@ -51,7 +51,7 @@ DIMENSION_FLAGS = {"--num-experts": "experts"} | {
 }
 
 
-def fits(data: dict[str, Any]) -> int:
+def fits(data: Record) -> int:
     """Return how well a mapping fits an experiment of Primus; 0 where it does not."""
     modules = data.get("modules")
     inner = list(modules.values()) if isinstance(modules, dict) else []
@@ -64,7 +64,7 @@ def import_primus(document: Document, given: Given = NOTHING, model: str = "") -
     Raises ``ConfigError`` with everything in it that is not understood.
     """
     f = Findings(document, given)
-    modules: dict[str, Any] = document.data["modules"]
+    modules: Record = document.data["modules"]
     name, raw = next((key, each) for key, each in modules.items() if isinstance(each, dict) and "framework" in each)
     place: Path = ("modules", name)
     module = Keys(f, {key: _resolved(value, f) if key != "overrides" else value for key, value in raw.items()}, place)
@@ -94,7 +94,7 @@ def import_primus(document: Document, given: Given = NOTHING, model: str = "") -
     )
 
 
-def _resolved(value: Any, f: Findings) -> Any:
+def _resolved(value: object, f: Findings) -> object:
     """Return a value with variables of the environment at their defaults (``${PRIMUS_TP:1}``)."""
     if isinstance(value, dict):
         return {key: _resolved(inner, f) for key, inner in value.items()}
@@ -131,7 +131,7 @@ def _model(file: str, module: Keys, f: Findings) -> str:
     return known
 
 
-def _titan(document: Document, mapping: dict[str, Any], path: Path, model: str, title: str, given: Given,
+def _titan(document: Document, mapping: Record, path: Path, model: str, title: str, given: Given,
            f: Findings) -> Imported:  # fmt: skip
     """Return the study of an experiment with torchtitan: its sections are what is overridden."""
     turbo = mapping.pop("primus_turbo", None)
@@ -146,9 +146,9 @@ def _titan(document: Document, mapping: dict[str, Any], path: Path, model: str, 
                    source=f"{document.file} ({KIND})")  # fmt: skip
 
 
-def _flags(mapping: dict[str, Any]) -> dict[str, Any]:
+def _flags(mapping: Record) -> Record:
     """Return overrides as the arguments of Megatron-LM, with what Primus's trainer has beside them."""
-    flags: dict[str, Any] = dict(TRAINER)
+    flags: Record = dict(TRAINER)
     for key, value in mapping.items():
         opposite = OPPOSITES.get(key)
         if opposite is not None:
@@ -160,7 +160,7 @@ def _flags(mapping: dict[str, Any]) -> dict[str, Any]:
     return {flag: value for flag, value in flags.items() if value is not None and value is not False}
 
 
-def _read(keys: Keys, f: Findings, mapping: dict[str, Any], model: str, path: Path) -> None:
+def _read(keys: Keys, f: Findings, mapping: Record, model: str, path: Path) -> None:
     """Set the fields of an experiment with Megatron-LM, on those of the model."""
     own = [place for place in f.document.lines if place[:-1] == path]
     f.document.lines.update({(f"--{str(place[-1]).replace('_', '-')}",): f.document.lines[place] for place in own})
@@ -222,7 +222,7 @@ def _shape(keys: Keys, f: Findings, given: set[str]) -> None:
         expert_layers(f, which, ("--moe-layer-freq",))
 
 
-def _features(f: Findings, mapping: dict[str, Any], base: dict[str, Value], path: Path) -> None:
+def _features(f: Findings, mapping: Record, base: dict[str, Value], path: Path) -> None:
     """Set features of the model that are switched on or off; null takes a dimension back to none."""
     for key, (name, on, off) in FEATURES.items():
         if isinstance(mapping.get(key), bool):

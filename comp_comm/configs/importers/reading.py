@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from comp_comm.configs import strict_yaml
 from comp_comm.configs.importers import (
@@ -24,13 +24,14 @@ from comp_comm.configs.importers.imported import NOTHING, Given, Imported
 from comp_comm.configs.importers.named import named
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import ConfigError, Problem
+from comp_comm.records import Record
 
 
 class FileKind(NamedTuple):
     """A kind of mapping: its name, what tells it, and what imports it; whether of two equal keys the last counts."""
 
     name: str
-    fits: Callable[[dict[str, Any]], int]
+    fits: Callable[[Record], int]
     read: Callable[[Document, Given, str], Imported]
     last_counts: bool = False
 
@@ -100,7 +101,7 @@ def _of_mapping(document: Document, file: str, given: Given, model: str) -> Impo
     raise ConfigError([Problem(_unknown(document.data), file=file)])
 
 
-def best(data: dict[str, Any]) -> FileKind | None:
+def best(data: Record) -> FileKind | None:
     """Return the kind that a mapping fits best, None where it fits none.
 
     >>> kind = best({"model_type": "llama", "hidden_size": 64})
@@ -170,7 +171,7 @@ def _none_of_these() -> str:
     return f"is none of what can be imported: {', '.join(KINDS)}"
 
 
-def _unknown(data: dict[str, Any]) -> str:
+def _unknown(data: Record) -> str:
     keys = ", ".join(list(map(str, data))[:8]) + (", ..." if len(data) > 8 else "")
     other = named(data)
     return f"{_none_of_these()}; {other or 'its keys are ' + (keys or 'none')}"

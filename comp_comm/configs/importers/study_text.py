@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from typing import Any
 
 from comp_comm.configs.importers.imported import Imported
 from comp_comm.configs.strict_yaml import resolve_scalar
 from comp_comm.errors import printable
 from comp_comm.fields import FIELDS, Value
+from comp_comm.records import Record
 
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+() -]*$")
 
 
-def study_of(imported: Imported) -> dict[str, Any]:
+def study_of(imported: Imported) -> Record:
     """Return the study that an import means, as the mapping that a study file holds."""
-    study: dict[str, Any] = {"title": imported.title}
+    study: Record = {"title": imported.title}
     for name in ("cost_model", "hardware", "model"):
         if getattr(imported, name):
             study[name] = getattr(imported, name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.importers import torchtitan_layout
@@ -12,6 +11,7 @@ from comp_comm.configs.importers.torchtitan_ignored import FLOAT8, MODEL, OPTIMI
 from comp_comm.configs.model_names import catalogue_name
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import nearest, one_of
+from comp_comm.records import Record
 
 KIND = "torchtitan TOML"
 # What torchtitan calls a model, and the catalogue: name and flavor.
@@ -28,7 +28,7 @@ FORMATS = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"}
 ADAM = ("AdamW", "Adam")
 
 
-def fits(data: dict[str, Any]) -> int:
+def fits(data: Record) -> int:
     """Return how well a mapping fits torchtitan's configuration; 0 where it does not."""
     if not isinstance(data.get("training"), dict):
         return 0
