@@ -109,7 +109,14 @@ def clone(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(("block", "line"), ONCE, ids=[f"{b.id} {text}" for b, text in ONCE])
+def _marks(text):
+    """Return the marks of what runs a command: the search of all 360 cells takes its time."""
+    return [pytest.mark.slow] if "reproduce foundation-models" in text else []
+
+
+@pytest.mark.parametrize(("block", "line"), [
+    pytest.param(b, text, id=f"{b.id} {text}", marks=_marks(text)) for b, text in ONCE
+])  # fmt: skip
 def test_commands_run(block, line, clone, capsys):
     if "--plot" in line:
         pytest.importorskip("matplotlib")
@@ -118,7 +125,7 @@ def test_commands_run(block, line, clone, capsys):
     assert run(shlex.split(line)[1:]) == 0, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("block", SAMPLES, ids=[b.id for b in SAMPLES])
+@pytest.mark.parametrize("block", [pytest.param(b, id=b.id, marks=_marks(f"{b.mark} {b.text}")) for b in SAMPLES])
 def test_samples_are_what_is_printed(block, clone, capsys):
     assert run(shlex.split(block.mark.removeprefix("sample: "))[1:]) == 0
     printed = iter(capsys.readouterr().out.splitlines())

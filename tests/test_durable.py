@@ -252,6 +252,7 @@ def interrupted(arguments, folder, after=1.0):
 
 
 @posix
+@pytest.mark.slow
 @pytest.mark.parametrize("link", [False, True], ids=["plain", "link"])
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
 def test_an_interrupted_answer_lies_beside_the_old_one(tmp_path, name, link):

@@ -109,6 +109,7 @@ def everything():
     return paper.reproduce()
 
 
+@pytest.mark.slow
 def test_the_search_finds_every_published_cell(everything):
     rows, meta = everything
     assert Counter((row["strategy"], row["model"]) for row in rows) == {
@@ -121,6 +122,7 @@ def test_the_search_finds_every_published_cell(everything):
     assert meta["candidates"] == 8_528_387
 
 
+@pytest.mark.slow
 def test_a_row_has_what_was_promised(everything):
     rows, _ = everything
     names = ["strategy", "model", "gpu", "nvs", "n_gpus", "published_iter_time_s", "ours_iter_time_s",
@@ -187,6 +189,7 @@ def test_what_the_corrections_do_to_the_published_layouts():
     assert sum(int(rule.broken.sum()) for _, _, new in changed.values() for rule in new.violations) == 14
 
 
+@pytest.mark.slow
 def test_what_the_corrections_do_to_the_search(everything):
     rows, _ = paper.reproduce(["formulas=corrected"], {"model": ["gpt3_1T"]})
     part = {name: [row for row in rows if row["strategy"] == name] for name in Strategy.words()}
@@ -390,6 +393,7 @@ def test_groups_fill_a_domain_tp_first():
 # -- the command line and studies -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_reproduce_on_the_command_line(compcomm):
     code, out, err = compcomm("reproduce", "foundation-models", "--format", "json", "--timing")
     answer = json.loads(out)

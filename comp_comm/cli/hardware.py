@@ -8,7 +8,8 @@ from comp_comm.choices import Precision
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
-from comp_comm.configs.hardware_file import SWITCH_KEYS, SWITCHES, load_profile
+from comp_comm.configs.hardware_file import SWITCH_KEYS, load_profile
+from comp_comm.configs.hardware_numbers import SWITCHES
 from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.hardware.certainty import collective_certainty
 from comp_comm.hardware.lint import lint

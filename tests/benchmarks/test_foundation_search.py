@@ -15,7 +15,10 @@ CELL = {"strategy": ["2d"], "model": ["gpt3_1T"], "gpu": ["A100"], "nvs": ["8"],
 
 
 @pytest.mark.benchmark(group="layouts of the foundation-models paper")
-@pytest.mark.parametrize(("only", "layouts"), [(CELL, 59_390), ({}, 8_528_387)], ids=["one cell", "all cells"])
+@pytest.mark.parametrize(("only", "layouts"), [
+    pytest.param(CELL, 59_390, id="one cell"),
+    pytest.param({}, 8_528_387, id="all cells", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_search(benchmark, only, layouts):
     def search():
         all_layouts.cache_clear()  # joining the table is part of the work
