@@ -6,8 +6,8 @@ Run it with: python examples/explain_the_best.py
 from pathlib import Path
 
 from comp_comm.configs.study import load_study
-from comp_comm.sweep import sweep
-from comp_comm.sweep.point import explain
+from comp_comm.sweeps import sweep
+from comp_comm.sweeps.point import explain
 
 STUDY = str(Path(__file__).with_name("layouts.yaml"))
 AXES = ("tp", "pp", "micro_batch")

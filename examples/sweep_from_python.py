@@ -3,7 +3,7 @@
 Run it with: python examples/sweep_from_python.py
 """
 
-from comp_comm.sweep import sweep
+from comp_comm.sweeps import sweep
 
 MODELS = {"4K wide": 4096, "16K wide": 16384, "64K wide": 65536}
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from comp_comm.calibrate.measurements import Log
-from comp_comm.calibrate.readers import read_log
-from comp_comm.calibrate.run import Calibration, calibrate_logs, check_logs, select
+from comp_comm.calibration.measurements import Log
+from comp_comm.calibration.readers import read_log
+from comp_comm.calibration.run import Calibration, calibrate_logs, check_logs, select
 from comp_comm.configs.hardware_file import load_profile
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,12 +15,12 @@ from comp_comm.cli.main import run
 from comp_comm.configs.study import load_study, study_from
 from comp_comm.costmodels.work import model_parameters
 from comp_comm.fields import FIELDS
-from comp_comm.search import search as _search
-from comp_comm.sweep import point as _point
-from comp_comm.sweep import sweep as _sweep
-from comp_comm.sweep.solve import ask, solve
-from comp_comm.sweep.volume import volume as _volume
-from comp_comm.sweep.volume import volume_over
+from comp_comm.searches import search as _search
+from comp_comm.sweeps import point as _point
+from comp_comm.sweeps import sweep as _sweep
+from comp_comm.sweeps.solve import ask, solve
+from comp_comm.sweeps.volume import volume as _volume
+from comp_comm.sweeps.volume import volume_over
 from comp_comm.transformer import Transformer, resolved
 
 GIB = 2.0**30

@@ -9,9 +9,9 @@ import types
 import numpy as np
 import pytest
 
-from comp_comm.calibrate.measuring import backends
-from comp_comm.calibrate.readers import read_log
-from comp_comm.calibrate.samples import make_samples
+from comp_comm.calibration.measuring import backends
+from comp_comm.calibration.readers import read_log
+from comp_comm.calibration.samples import make_samples
 from comp_comm.configs.hardware_file import load_profile
 
 
@@ -69,6 +69,7 @@ def test_the_same_logs_give_the_same_bytes(compcomm, gemms, tmp_path):
     assert answers[0] == answers[1]
 
 
+@pytest.mark.slow
 def test_a_fitted_preset_is_set_aside(compcomm, tmp_path):
     """The default timing of the MI210 is a preset of a paper: what was fitted must count."""
     gemms, profile = tmp_path / "g.csv", tmp_path / "mine.yaml"
@@ -82,6 +83,7 @@ def test_a_fitted_preset_is_set_aside(compcomm, tmp_path):
     assert float(mine.hardware("fp16").timing.gemm_efficiency) == pytest.approx(60 / 181, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -132,6 +134,7 @@ def test_more_devices_a_node_than_the_profile_has(compcomm, tmp_path):
     assert "16 devices to a node" in err
 
 
+@pytest.mark.slow
 def test_the_plot(compcomm, gemms, tmp_path):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "errors.png"
@@ -206,6 +209,7 @@ def test_wrong_projections(compcomm, tmp_path, text, flags, why):
 # --- measure ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_measure_and_calibrate_this_machine(compcomm, tmp_path):
     flags = ("--quiet", "--shapes", 40, "--largest", 512, "--seconds", 0)
     code, _, err = compcomm("measure", "-o", tmp_path / "here", *flags)

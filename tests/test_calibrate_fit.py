@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from comp_comm.calibrate.check import predictions
-from comp_comm.calibrate.fit import Fit, Fitted, fit_profile, held_out, refitted
-from comp_comm.calibrate.least_squares import minimise
-from comp_comm.calibrate.measurements import CollectiveRow, ElementwiseRow, GemmRow
-from comp_comm.calibrate.parameters import collective_parameters, with_numbers
-from comp_comm.calibrate.readers import read_log
-from comp_comm.calibrate.run import Calibration, calibrate_logs, check_logs, number_rows
-from comp_comm.calibrate.samples import make_samples
+from comp_comm.calibration.check import predictions
+from comp_comm.calibration.fit import Fit, Fitted, fit_profile, held_out, refitted
+from comp_comm.calibration.least_squares import minimise
+from comp_comm.calibration.measurements import CollectiveRow, ElementwiseRow, GemmRow
+from comp_comm.calibration.parameters import collective_parameters, with_numbers
+from comp_comm.calibration.readers import read_log
+from comp_comm.calibration.run import Calibration, calibrate_logs, check_logs, number_rows
+from comp_comm.calibration.samples import make_samples
 from comp_comm.cli.main import run
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.hardware.certainty import collective_certainty
@@ -76,6 +76,7 @@ def test_a_few_wild_rows_do_not_move_it():
     assert found.values["timing.gemm_efficiency"].value == pytest.approx(0.6, rel=0.03)
 
 
+@pytest.mark.slow
 def test_what_the_rows_do_not_tell_is_left_and_named():
     """One shape: a rate, and nothing else; large cubes only: nothing of launches or splits."""
     profile = load_profile("h100-sxm")
@@ -122,6 +123,7 @@ def test_it_finds_what_whole_rows_take():
     assert set(found.values) == {"timing.stream_efficiency", "timing.stream_latency"}
 
 
+@pytest.mark.slow
 def test_it_finds_the_network():
     profile = load_profile("a100-sxm-80gb")
     true = {"timing.collective_latency": 12e-6, "network.scale-up.efficiency": 0.6, "network.scale-up.latency": 1.5e-6}

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from test_calibrate_fit import fitted, timed
 
-from comp_comm.calibrate import fit
-from comp_comm.calibrate.least_squares import Solution, spreads
-from comp_comm.calibrate.measurements import AttentionRow, CollectiveRow, ElementwiseRow, GemmRow
-from comp_comm.calibrate.parameters import with_numbers
-from comp_comm.calibrate.samples import make_samples
+from comp_comm.calibration import fit
+from comp_comm.calibration.least_squares import Solution, spreads
+from comp_comm.calibration.measurements import AttentionRow, CollectiveRow, ElementwiseRow, GemmRow
+from comp_comm.calibration.parameters import with_numbers
+from comp_comm.calibration.samples import make_samples
 from comp_comm.configs.hardware_file import load_profile
 
 MIB = 2**20
@@ -19,6 +19,7 @@ WHOLE_ROWS = ("timing.stream_reread", "timing.stream_row_latency")
 PROTOCOLS = ("bulk_latency", "eager", "switch_size")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_chance_alone_asks_for_no_further_number(monkeypatch, seed):
     """Rows of one protocol with noise: a second one makes the fit a little better, as any number would."""

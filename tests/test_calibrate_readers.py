@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from comp_comm.calibrate.measurements import AttentionRow, CollectiveRow, GemmRow, KernelTime
-from comp_comm.calibrate.readers import read_log
+from comp_comm.calibration.measurements import AttentionRow, CollectiveRow, GemmRow, KernelTime
+from comp_comm.calibration.readers import read_log
 from comp_comm.errors import ConfigError
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"

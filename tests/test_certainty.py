@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from comp_comm.calibrate.parameters import with_numbers
+from comp_comm.calibration.parameters import with_numbers
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.study import study_from
 from comp_comm.group import Group
 from comp_comm.hardware.certainty import ACROSS_DOMAINS, IN_A_DOMAIN, LARGE, collective_certainty
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.hardware.profile import Number
-from comp_comm.sweep.point import explain
+from comp_comm.sweeps.point import explain
 from comp_comm.timing.network import collective_seconds
 
 DATA = Path(__file__).parent / "data"

@@ -473,6 +473,7 @@ def test_a_wrong_profile_names_file_key_and_remedy(compcomm, study, text, remedy
     assert remedy in err
 
 
+@pytest.mark.slow
 def test_a_grid_too_large_to_write_out_is_refused_before_any_work(compcomm, study):
     path = study("set: {seq_len: 1K, micro_batch: 1}\nsweep:\n  hidden: {from: 1, to: 1000000, step: 1}\n"
                  "  tp: {from: 1, to: 1000000, step: 1}\n  flop_vs_bw: {from: 1, to: 2, steps: 1000}\n")  # fmt: skip
@@ -565,6 +566,7 @@ def test_a_link_stays_a_link(compcomm, study, tmp_path):
     assert (tmp_path / "real.csv").read_text().startswith("hidden,")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shell", ["{} sweep future --format csv | head -1", "{} sweep future >&-", "{} sweep future > /dev/full"]
 )
@@ -712,6 +714,7 @@ def test_a_terminal_that_cannot_show_a_letter_gets_its_escape(study):
     assert done.stdout.startswith("Gr\\xf6")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "code"), [
     ("$C sweep future --top 1 --columns tp 2>&-", 0),
     ("$C sweep nosuch 2>/dev/full", 2),

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from comp_comm.cli.main import run
-from comp_comm.sweep import executors
+from comp_comm.sweeps import executors
 
 MAIN = [sys.executable, "-m", "comp_comm"]
 
@@ -42,6 +42,7 @@ class Gone(ThreadPoolExecutor):
         super().shutdown(wait=wait)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_never_answers_is_given_up(monkeypatch):
     monkeypatch.setattr(executors, "LOOK_SECONDS", 0.02)
     with Gone(1) as gone, pytest.raises(executors.WorkerError, match="the cluster went away"):

@@ -12,8 +12,8 @@ from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.complete.fields import IGNORED_BY_LAYERS
 from comp_comm.fields import FIELDS
-from comp_comm.sweep.plan import make_plan
-from comp_comm.sweep.sharing import SharedRows
+from comp_comm.sweeps.plan import make_plan
+from comp_comm.sweeps.sharing import SharedRows
 
 DENSE = {"layers": 24, "hidden": 4096, "heads": 32, "vocab": 50257, "seq_len": 4096}
 MODELS = {
@@ -68,8 +68,9 @@ def plan_of(model, fixed=()):
     return make_plan(study_from({"hardware": "h100-sxm", "set": {**model, **dict(fixed)}}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_a_table_is_its_rows(name, seed):
     model = MODELS[name]
     table = draw(f"{name}{seed}", model, ROWS)

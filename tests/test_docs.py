@@ -7,6 +7,7 @@ the code, ``python tests/test_docs.py`` writes them anew.
 from __future__ import annotations
 
 import doctest
+import functools
 import itertools
 import re
 import shlex
@@ -37,13 +38,13 @@ from comp_comm.hardware.profile import CERTAINTIES, TIER_KINDS, TIMING_KINDS
 from comp_comm.hardware.ratio import ratio
 from comp_comm.layers.experts import PERMUTE_BYTES
 from comp_comm.layers.kind import NORM_PASSES, PARALLEL_SUM_PASSES, SUM_PASSES
-from comp_comm.search.prices import Prices
-from comp_comm.search.result import search, side_by_side
-from comp_comm.sweep import make_plan, sweep
-from comp_comm.sweep.algorithmic import edge_table, required_tp_table
-from comp_comm.sweep.case_study import case_study
-from comp_comm.sweep.point import explain, explained
-from comp_comm.sweep.solve import ask, solve
+from comp_comm.searches.prices import Prices
+from comp_comm.searches.result import search, side_by_side
+from comp_comm.sweeps import make_plan, sweep
+from comp_comm.sweeps.algorithmic import edge_table, required_tp_table
+from comp_comm.sweeps.case_study import case_study
+from comp_comm.sweeps.point import explain, explained
+from comp_comm.sweeps.solve import ask, solve
 from comp_comm.timing import kernels
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -162,6 +163,7 @@ def test_python_does_what_it_says(block, clone):
     assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
 
 
+@functools.cache
 def known_names() -> set[str]:
     """Return every name with an underscore that the docs may use."""
     point = {"cost_model": "comp_vs_comm", "set": {"hidden": "4K", "seq_len": "1K", "micro_batch": 1, "tp": 16}}
@@ -222,7 +224,7 @@ def test_every_key_is_explained():
 
 def test_readme_has_one_command_to_run_and_one_to_test():
     marked = {block.mark: block for block in blocks(README)}
-    for mark, last in (("run", "compcomm sweep configs/future.yaml"), ("test", "-m pytest -q")):
+    for mark, last in (("run", "compcomm sweep configs/future.yaml"), ("test", "-m pytest -q -n auto")):
         lines = marked[mark].text.strip().splitlines()
         assert marked[mark].language == "sh"
         assert len(lines) == 1

@@ -18,7 +18,7 @@ import pytest
 
 from comp_comm import durable
 from comp_comm.cli.main import run
-from comp_comm.sweep import engine, ranking, resume
+from comp_comm.sweeps import engine, ranking, resume
 
 MAIN = [sys.executable, "-m", "comp_comm"]
 SMALL = """\
@@ -166,6 +166,7 @@ ENDS = [(kind, old, link, power) for kind in CALLS
         if not link or kind in LINKED]  # fmt: skip
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize(("kind", "old", "link", "power"), ENDS)
 def test_the_old_answer_or_the_new_one_at_every_call_to_the_disk(small, monkeypatch, kind, old, link, power):
@@ -200,6 +201,7 @@ def test_the_old_answer_or_the_new_one_at_every_call_to_the_disk(small, monkeypa
     assert moments >= 4
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize(("kind", "link"), [*((kind, False) for kind in CALLS), ("rows", True), ("resumed", True)])
 def test_ctrl_c_at_every_call_to_the_disk(small, monkeypatch, kind, link):
@@ -278,6 +280,7 @@ def test_an_interrupted_answer_lies_beside_the_old_one(tmp_path, name, link):
     assert sorted(path.name for path in real.iterdir()) == [name]  # what was interrupted is no longer needed
 
 
+@pytest.mark.slow
 @posix
 def test_a_second_ctrl_c_leaves_what_was_there(tmp_path):
     study, target = tmp_path / "study.yaml", tmp_path / "rows.csv"
@@ -474,6 +477,7 @@ CHANGES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_manifest_that_was_tampered_with_is_made_again(begun, change):
     study, target, new, _, manifest = begun

@@ -20,11 +20,11 @@ from waiting import PATIENCE, children, rest_of, runs, said, until
 from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.errors import CompcommError, ConfigError, MissingExtraError
-from comp_comm.search import engine as search_engine
-from comp_comm.search import search
-from comp_comm.search.landscape import Landscape
-from comp_comm.sweep import engine, executors, make_plan, parallel, ranking, sweep
-from comp_comm.sweep.result import stream_rows
+from comp_comm.searches import engine as search_engine
+from comp_comm.searches import search
+from comp_comm.searches.landscape import Landscape
+from comp_comm.sweeps import engine, executors, make_plan, parallel, ranking, sweep
+from comp_comm.sweeps.result import stream_rows
 
 STUDY = """\
 cost_model: comp_vs_comm
@@ -105,6 +105,7 @@ QUESTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_sweep_by_two_is_that_of_one(with_two, study, tmp_path, name):
     suffix = name if name in ("csv", "json", "jsonl") else "csv"
@@ -126,6 +127,7 @@ def test_conditions_and_infeasible_rows_by_two(with_two, study, tmp_path, capsys
         assert "does not divide" in one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", *(pytest.param(form, marks=pytest.mark.slow) for form in ("csv", "table"))])
 def test_a_search_by_two_is_that_of_one(with_two, form, capsys):
     assert run([*SEARCH, "--format", form, "--top", "40"]) == 0
@@ -134,6 +136,7 @@ def test_a_search_by_two_is_that_of_one(with_two, form, capsys):
     assert capsys.readouterr().out == one
 
 
+@pytest.mark.slow
 def test_the_python_interface_takes_any_executor(monkeypatch, study, two):
     one = sweep(str(study), top=20, by="tp")
     for pool in (two, ThreadPoolExecutor(3)):
@@ -152,6 +155,7 @@ def test_the_python_interface_takes_any_executor(monkeypatch, study, two):
         assert search(given, 8, top=30, executor=ThreadPoolExecutor(3)) == search(given, 8, top=30)
 
 
+@pytest.mark.slow
 def test_equal_values_are_told_apart_by_their_rows(monkeypatch):
     chance = random.Random(5)
     for _ in range(20):
@@ -281,6 +285,7 @@ def test_a_missing_extra_says_what_to_install(monkeypatch, name, module):
         pass
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_for_workers_nobody_asked_for():
     code = "import sys; from comp_comm.cli.main import run; run({}); print(*sys.modules, file=sys.stderr)"
     for arguments in (["--help"], ["sweep", "future", "-q"], [*SEARCH, "--cp", "1", "--tp", "8"]):
@@ -288,7 +293,7 @@ def test_nothing_is_imported_for_workers_nobody_asked_for():
             [sys.executable, "-c", code.format(arguments)], capture_output=True, text=True, check=True
         )
         loaded = set(done.stderr.splitlines()[-1].split())
-        assert not loaded & {"multiprocessing", "concurrent.futures", "comp_comm.sweep.executors", "pyarrow"}
+        assert not loaded & {"multiprocessing", "concurrent.futures", "comp_comm.sweeps.executors", "pyarrow"}
 
 
 # -- processes of their own -------------------------------------------------------------------------------------------
@@ -368,6 +373,7 @@ def test_a_dask_cluster(whole_study, tmp_path):
             assert (tmp_path / name).read_bytes() == (tmp_path / f"one-{name}").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_dask_scheduler_that_is_not_there(monkeypatch, capsys):
     pytest.importorskip("distributed")
     monkeypatch.setattr(executors, "CONNECT_SECONDS", 0.5)
@@ -405,6 +411,7 @@ def test_two_mpi_ranks(whole_study, tmp_path):
         assert (tmp_path / name).read_bytes() == (tmp_path / f"one-{name}").read_bytes()
 
 
+@pytest.mark.slow
 def test_mpi_without_ranks_says_how_to_start_them(capsys):
     pytest.importorskip("mpi4py")
     if launcher() is None:

@@ -14,7 +14,7 @@ from comp_comm.configs import catalogue
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.complete.model import evaluate
 from comp_comm.hardware.numbers import Tier
-from comp_comm.sweep.point import explain, point_of, sensitivity
+from comp_comm.sweeps.point import explain, point_of, sensitivity
 
 MODEL = ("--layers", "16", "--hidden", "2048", "--heads", "16", "--vocab", "50257", "--seq-len", "2048")
 POINT = ("--hardware", "h100-sxm", *MODEL, "--gpus", "64", "--tp", "4", "--pp", "2", "--global-batch", "64")
@@ -144,6 +144,7 @@ def rows_by_name(found):
     return {(row["number"], row["factor"]): row for row in found["sensitivity"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.1, 2])
 @pytest.mark.parametrize("name", ["flops", "memory_bandwidth", "memory_capacity"])
 def test_a_row_is_the_step_on_hardware_to_come(compcomm, name, factor):

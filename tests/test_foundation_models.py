@@ -27,8 +27,8 @@ from comp_comm.hardware.evolution import evolve
 from comp_comm.layout import Layout
 from comp_comm.reproduce import foundation_models as paper
 from comp_comm.reproduce.published import read_table
-from comp_comm.search import search
-from comp_comm.sweep import sweep
+from comp_comm.searches import search
+from comp_comm.sweeps import sweep
 from comp_comm.transformer import Transformer
 
 CELLS = read_table(paper.TABLE)
@@ -145,6 +145,7 @@ def test_as_many_layouts_as_the_original_tries(model, nvs, counts):
             assert len(placed(problem, layouts(problem), nvs)["tp1"]) == count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", [cell for cell in CELLS if int(cell["n_stored"]) < 10 or cell["n_gpus"] == "2048"],
                          ids=lambda cell: "-".join(cell[name] for name in paper.CELL))  # fmt: skip
 def test_the_ten_best_end_where_the_published_ten_end(cell):
@@ -217,6 +218,7 @@ def test_domains_that_cannot_be_filled_are_layouts_once_corrected():
     assert np.prod([best[f"nv_{name}"] for name in GROUPS]) == 48
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gpus", "nvs"), [(96, 64), (48, 16), (64, 8)])
 def test_corrected_groups_fill_a_domain_as_far_as_they_can(gpus, nvs):
     problem = ModelOnDevices(SEQUENCE, 2048, 12288, 96, 96, gpus, 96, CORRECTED)
@@ -262,6 +264,7 @@ def by_hand(p, nvs):
                     yield from ((m1, m2, pp, dp, b, n, *t) for n in panels)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(0.7), deadline=None)
 @given(strategy=st.sampled_from([ONE_D, SUMMA, SEQUENCE]), gpus=st.sampled_from([4, 6, 8, 12, 16]),
        nvs=st.sampled_from([1, 2, 4, 8]), batch=st.sampled_from([4, 8, 12]), layers=st.sampled_from([2, 3, 4]),

@@ -169,6 +169,7 @@ def test_a_variable_that_depends_is_not_one_without_a_value():
     assert is_unset(missing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [

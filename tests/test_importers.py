@@ -70,6 +70,7 @@ def goes_round(compcomm, path, study, again, more):
             assert first[key] == other[key], key
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="files that users hold are not beside the checkout (data/user_files)")
 @pytest.mark.parametrize("path", user_files(), ids=lambda path: path.name)
 def test_files_that_users_hold(path, runs, compcomm):
@@ -785,6 +786,7 @@ def paths_of(data, here=()):
             yield from paths_of(value, (*here, key))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["deepseek-v2-lite", "gemma-3-4b", "mpt", "t5", "vit", "falcon-40b", "gpt-neo", "dbrx",
                                   "qwen1.5-moe", "bert", "DEEPSPEED"])  # fmt: skip
 def test_strange_values_are_refused_or_read_never_a_crash(name):
@@ -805,6 +807,7 @@ def test_strange_values_are_refused_or_read_never_a_crash(name):
             assert found.fields or found.model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [SCRIPT, NEMO, TITAN])
 def test_torn_files_are_refused_or_read_never_a_crash(text):
     lines = text.split("\n")

@@ -15,8 +15,8 @@ from comp_comm.errors import ConfigError
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.operations.shapes import Collective
-from comp_comm.sweep.plan import make_plan
-from comp_comm.sweep.point import explain, memory
+from comp_comm.sweeps.plan import make_plan
+from comp_comm.sweeps.point import explain, memory
 from comp_comm.timing.network import collective_seconds
 
 FILE = Path(__file__).parent / "data" / "known_values.yaml"

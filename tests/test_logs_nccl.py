@@ -8,8 +8,8 @@ import nccl_log
 import pytest
 from nccl_log import run, text
 
-from comp_comm.calibrate.measurements import CollectiveRow
-from comp_comm.calibrate.readers import read_log
+from comp_comm.calibration.measurements import CollectiveRow
+from comp_comm.calibration.readers import read_log
 from comp_comm.errors import ConfigError
 
 INPUTS = Path(__file__).resolve().parents[2] / "shared" / "cases" / "inputs"
@@ -251,7 +251,7 @@ def _with_iterations(line):
 
 
 def test_more_runs_than_one_log_has(log, monkeypatch):
-    monkeypatch.setattr("comp_comm.calibrate.readers.nccl_runs.MOST_ROWS", 20)
+    monkeypatch.setattr("comp_comm.calibration.readers.nccl_runs.MOST_ROWS", 20)
     with pytest.raises(ConfigError, match="more than 20 rows"):
         read_log(log(text(run("all_reduce", 1, 8), run("all_reduce", 1, 8))))
 

@@ -10,10 +10,10 @@ import nccl_log
 import pytest
 from nccl_log import run, text
 
-from comp_comm.calibrate.measurements import CollectiveRow, Placement
-from comp_comm.calibrate.placement import DomainTiers, place_rows, tiers_of
-from comp_comm.calibrate.readers import read_log
-from comp_comm.calibrate.samples import make_samples
+from comp_comm.calibration.measurements import CollectiveRow, Placement
+from comp_comm.calibration.placement import DomainTiers, place_rows, tiers_of
+from comp_comm.calibration.readers import read_log
+from comp_comm.calibration.samples import make_samples
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from comp_comm.calibrate.measurements import GemmRow
-from comp_comm.calibrate.projection import Iteration, project
-from comp_comm.calibrate.readers import read_log
-from comp_comm.calibrate.readers.comms_logger import read_summary
-from comp_comm.calibrate.readers.text import open_source
+from comp_comm.calibration.measurements import GemmRow
+from comp_comm.calibration.projection import Iteration, project
+from comp_comm.calibration.readers import read_log
+from comp_comm.calibration.readers.comms_logger import read_summary
+from comp_comm.calibration.readers.text import open_source
 from comp_comm.errors import ConfigError
 
 INPUTS = Path(__file__).resolve().parents[2] / "shared" / "cases" / "inputs"

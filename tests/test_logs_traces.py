@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from comp_comm.calibrate.measurements import AttentionRow, CollectiveRow, GemmRow, KernelTime
-from comp_comm.calibrate.readers import json_events, pytorch_trace, read_log
+from comp_comm.calibration.measurements import AttentionRow, CollectiveRow, GemmRow, KernelTime
+from comp_comm.calibration.readers import json_events, pytorch_trace, read_log
 from comp_comm.errors import ConfigError
 
 INPUTS = Path(__file__).resolve().parents[2] / "shared" / "cases" / "inputs"
@@ -185,13 +185,13 @@ def test_a_trace_is_the_same_in_whatever_pieces_it_is_read(trace, monkeypatch, s
               kernel(2, name='é "quoted" \\ back \N{GRINNING FACE}')]  # fmt: skip
     path = trace(json.dumps({"schemaVersion": 1, "traceEvents": events, "more": [1.5e3, {"a": None}]}))
     plain = read_log(path)
-    monkeypatch.setattr("comp_comm.calibrate.readers.text.CHUNK", size)
+    monkeypatch.setattr("comp_comm.calibration.readers.text.CHUNK", size)
     assert read_log(path).rows == plain.rows
     assert list(json_events.events(read_source(path))) == events
 
 
 def read_source(path):
-    from comp_comm.calibrate.readers.text import open_source
+    from comp_comm.calibration.readers.text import open_source
 
     return open_source(path)
 

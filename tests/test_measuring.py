@@ -7,11 +7,11 @@ import types
 
 import pytest
 
-from comp_comm.calibrate.measuring import collectives
-from comp_comm.calibrate.measuring.run import measure_kernels
-from comp_comm.calibrate.measuring.timer import LEAST, median_seconds, trimmed_mean
-from comp_comm.calibrate.measuring.together import measure_together
-from comp_comm.calibrate.readers import read_log
+from comp_comm.calibration.measuring import collectives
+from comp_comm.calibration.measuring.run import measure_kernels
+from comp_comm.calibration.measuring.timer import LEAST, median_seconds, trimmed_mean
+from comp_comm.calibration.measuring.together import measure_together
+from comp_comm.calibration.readers import read_log
 
 
 class Recorded:

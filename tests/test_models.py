@@ -17,7 +17,7 @@ from comp_comm.configs.model_names import DIMENSIONS
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.work import model_parameters
 from comp_comm.errors import ConfigError
-from comp_comm.sweep.plan import make_plan
+from comp_comm.sweeps.plan import make_plan
 from comp_comm.transformer import Transformer, resolved
 
 NAMES = catalogue.names("model")
@@ -165,6 +165,7 @@ def test_a_file_in_the_way_hides_no_name(tmp_path, monkeypatch):
     assert load_model("gpt2").fields["hidden"] == 768
 
 
+@pytest.mark.slow
 def test_list_in_every_format(compcomm):
     code, out, _ = compcomm("models", "list", "--format", "json")
     rows = json.loads(out)["rows"]

@@ -16,7 +16,7 @@ from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
-from comp_comm.sweep.machines import BLANK_TIER, build_machines
+from comp_comm.sweeps.machines import BLANK_TIER, build_machines
 from comp_comm.timing.network import KINDS, available, blanks, collective_seconds
 from comp_comm.timing.paths import path_of
 
@@ -492,6 +492,7 @@ def test_profiles_as_rows_of_a_sweep():
         assert times[number] == pytest.approx(float(alone), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", catalogue.names("hardware"))
 def test_a_group_takes_as_long_alone_as_in_a_table(name):
     """What other groups cross is nobody else's business, whatever the message."""

@@ -15,8 +15,8 @@ from comp_comm.report import views
 from comp_comm.report.case_study_plot import PARTS, draw_case_study
 from comp_comm.report.picture import quantity, short
 from comp_comm.report.plot import check_plot, draw_plot, save_case_study, save_plot
-from comp_comm.sweep.plan import make_plan
-from comp_comm.sweep.result import as_study, sweep
+from comp_comm.sweeps.plan import make_plan
+from comp_comm.sweeps.result import as_study, sweep
 
 LINES = {"kind": "lines", "x": "tp", "y": "serialized_comm_fraction", "lines": ["hidden", "seq_len", "micro_batch"],
          "per": ["flop_vs_bw"]}  # fmt: skip
@@ -70,6 +70,7 @@ def data_lines(axes):
 # --- files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["png", "svg"])
 def test_the_same_rows_give_the_same_file(tmp_path, three_lines, scenarios, kind):
     rows, meta = small()
@@ -85,6 +86,7 @@ def test_the_same_rows_give_the_same_file(tmp_path, three_lines, scenarios, kind
     assert len(list(tmp_path.iterdir())) == 6  # no temporary file is left
 
 
+@pytest.mark.slow
 def test_a_picture_does_not_depend_on_the_users_settings_and_leaves_them_alone(tmp_path, three_lines):
     save_plot(str(tmp_path / "plain.png"), *three_lines)
     with matplotlib.rc_context({"axes.facecolor": "red", "font.size": 30, "savefig.bbox": "tight"}):
@@ -94,6 +96,7 @@ def test_a_picture_does_not_depend_on_the_users_settings_and_leaves_them_alone(t
     assert matplotlib.rcParams["svg.hashsalt"] is None
 
 
+@pytest.mark.slow
 def test_threads_draw_the_same(tmp_path, three_lines):
     paths = [tmp_path / f"{number}.svg" for number in range(4)]
     with ThreadPoolExecutor(4) as pool:
@@ -101,6 +104,7 @@ def test_threads_draw_the_same(tmp_path, three_lines):
     assert len({path.read_bytes() for path in paths}) == 1
 
 
+@pytest.mark.slow
 def test_matplotlib_is_loaded_only_to_draw_and_pyplot_never():
     code = (
         "import sys, comp_comm.report.plot as p; assert 'matplotlib' not in sys.modules; "
@@ -110,6 +114,7 @@ def test_matplotlib_is_loaded_only_to_draw_and_pyplot_never():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_odd_titles_are_drawn_as_they_are(tmp_path, three_lines):
     rows, view, meta = three_lines
     title = "a $x^2$ & <b> 中文 " + "very " * 60 + "long"
@@ -325,6 +330,7 @@ def test_several_rows_in_a_cell_are_refused(future):
         draw_plot(future[0], HEATMAP, future[1])
 
 
+@pytest.mark.slow
 def test_a_wide_or_a_constant_value_is_drawn(tmp_path):
     rows, meta = small(sweep={"hidden": ["1K", "64K"], "tp": [1, 256]})
     for value in ("compute_s", "slack_flop_per_byte", "exposed_comm_s"):

@@ -94,6 +94,7 @@ def test_the_input_of_the_project(compcomm):
     assert "hid\\x1b]0;pwn\\x07den: unknown key" in err
 
 
+@pytest.mark.slow
 def test_a_name_of_a_file_never_becomes_yaml(compcomm, tmp_path, monkeypatch):
     """A profile is called by its file, whatever that is called."""
     from comp_comm.configs.hardware_file import load_profile

@@ -19,8 +19,8 @@ from comp_comm.formulas import collectives, edges, transformer
 from comp_comm.hardware.evolution import evolve
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.layout import Layout
-from comp_comm.sweep import engine, make_plan, ranking, sweep
-from comp_comm.sweep.solve import ask, solve
+from comp_comm.sweeps import engine, make_plan, ranking, sweep
+from comp_comm.sweeps.solve import ask, solve
 from comp_comm.transformer import Transformer, gemm_count
 
 # The same examples in every run: a check in CI must not depend on luck. --hypothesis-profile many explores.
@@ -355,6 +355,7 @@ def passes(row, text):
     return bool(HOLDS[sign](row[left], row[right] if right in row else known[right]))
 
 
+@pytest.mark.slow
 @settings(FIXTURES, max_examples=examples(0.7))
 @given(study=studies(), tile=st.integers(1, 60), block=st.integers(1, 200), sample=st.sampled_from([1, 20, 2**14]),
        count=st.integers(1, 400), by=st.sampled_from(["serialized_comm_fraction", "overlap_ratio", "step_s", "tp",
@@ -420,6 +421,7 @@ def independently(hardware, timing, precision, point):
     return evaluate(scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hardware", "timing", "precision"), MACHINES)
 @pytest.mark.parametrize("field", FOR)
 @settings(FEW, max_examples=examples(0.15))
@@ -455,6 +457,7 @@ def test_solve_inverts_sweep(hardware, timing, precision, field, hidden, seq_len
         assert min(abs(value / point[field] - 1) for value in values) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hardware", "timing", "precision"), MACHINES)
 @pytest.mark.parametrize(
     ("column", "field", "value"),

@@ -10,7 +10,7 @@ import pytest
 from comp_comm.configs import catalogue
 from comp_comm.configs.strict_yaml import load
 from comp_comm.configs.study import study_from
-from comp_comm.sweep.plan import make_plan
+from comp_comm.sweeps.plan import make_plan
 
 HARDWARE, PEAK = "a100-sxm-80gb", 312e12
 HELD_OUT = ("Korthikanti", "2205.05198")

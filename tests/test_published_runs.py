@@ -13,7 +13,7 @@ from statistics import mean, median
 import pytest
 
 from comp_comm.configs.study import study_from
-from comp_comm.sweep.point import point_of
+from comp_comm.sweeps.point import point_of
 
 with open(Path(__file__).parent / "data" / "published_runs.csv", encoding="utf-8", newline="") as file:
     RUNS = list(csv.DictReader(file))

@@ -15,8 +15,8 @@ import pytest
 from waiting import computed, until
 
 from comp_comm.cli.main import run
-from comp_comm.sweep import engine, ranking, resume
-from comp_comm.sweep.parallel import Piece
+from comp_comm.sweeps import engine, ranking, resume
+from comp_comm.sweeps.parallel import Piece
 
 MAIN = [sys.executable, "-m", "comp_comm"]
 STUDY = """\
@@ -137,6 +137,7 @@ class StopError(Exception):
     """The power goes."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "text"), [
     ("rows.csv", TINY), ("rows.json", TINY), ("rows.parquet", TINY),
     *(pytest.param(name, SMALL, marks=pytest.mark.slow) for name in ("rows.csv", "rows.json", "rows.parquet")),
@@ -301,6 +302,7 @@ DAMAGES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_is_damaged_is_made_again(begun, damage):
     study, target, whole, partial, manifest = begun
@@ -314,12 +316,13 @@ def test_what_is_damaged_is_made_again(begun, damage):
 def test_done_blocks_are_not_made_again(begun, monkeypatch):
     study, target, whole, *_ = begun
     made, evaluate = [], engine.nth_rows
-    monkeypatch.setattr("comp_comm.sweep.parallel.nth_rows", lambda *a: made.append(a[2]) or evaluate(*a))
+    monkeypatch.setattr("comp_comm.sweeps.parallel.nth_rows", lambda *a: made.append(a[2]) or evaluate(*a))
     assert run(["sweep", study, "-o", str(target), "--resume", "-q"]) == 0
     assert made[0] == 5
     assert target.read_bytes() == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("more", "said"), [
     (("--set", "micro_batch=2"), "study_sha256 is"), (("--columns", "tp,step_s"), "columns is tp,step_s"),
     (("--format", "jsonl"), "format is jsonl, was csv"), (("--set", "tp=[1,2]"), "grid is 32,40,2"),
@@ -337,7 +340,7 @@ def test_another_run_is_refused(begun, more, said, capsys):
 
 def test_another_version_is_refused(begun, monkeypatch, capsys):
     study, target, *_ = begun
-    monkeypatch.setattr("comp_comm.__version__", "99.0")
+    monkeypatch.setattr("comp_comm.sweeps.result.__version__", "99.0")
     capsys.readouterr()
     assert run(["sweep", study, "-o", str(target), "--resume", "-q"]) == 2
     assert "version is 99.0" in capsys.readouterr().err

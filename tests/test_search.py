@@ -15,11 +15,11 @@ from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.layout_space import divisors
 from comp_comm.errors import CompcommError, ConfigError, InfeasibleError
-from comp_comm.search import make_space, result, run_search, search
-from comp_comm.search.objectives import OBJECTIVES
-from comp_comm.search.rows import first_names
-from comp_comm.sweep.blocks import extent
-from comp_comm.sweep.plan import make_plan
+from comp_comm.searches import make_space, result, run_search, search
+from comp_comm.searches.objectives import OBJECTIVES
+from comp_comm.searches.rows import first_names
+from comp_comm.sweeps.blocks import extent
+from comp_comm.sweeps.plan import make_plan
 
 SMALL = {"layers": 4, "hidden": 512, "heads": 4, "vocab": 1000, "seq_len": 256}
 
@@ -100,6 +100,7 @@ TABLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_what_layouts_share_is_what_each_has_alone(name):
     """Every point of a table with shared rows, against the same table without, and some of them against a point."""
@@ -133,6 +134,7 @@ TRIED = {"overlap_dp": ["on", "off"], "overlap_tp": ["on", "off"], "schedule": [
          "offload_optimizer": ["off", "on"], "kv_replication": ["off", "on"]}  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_what_a_search_says_of_its_best_is_so(seed):
     """Random searches: every layout named, fitting or not, has its score alone too, and keeps the rules."""
@@ -191,6 +193,7 @@ def best(**more):
     return search(study_from(given), 128)["rows"][0]["step_s"]
 
 
+@pytest.mark.slow
 def test_pinning_never_helps_and_memory_never_hurts():
     free = best()
     assert best(tp=8) >= free
@@ -220,6 +223,7 @@ def test_the_front_has_nothing_that_another_beats():
     assert front[-1]["memory_gib"] == pytest.approx(lean["memory_gib"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("objective", "column", "sign"), [
     ("step", "step_s", 1), ("tokens", "tokens_per_s", -1), ("mfu", "mfu", -1), ("memory", "memory_gib", 1),
     ("comm", "exposed_comm_fraction", 1), ("days", "days", 1), ("gpu-hours", "gpu_hours", 1),
@@ -276,6 +280,7 @@ def test_search_prints_rows_and_counts(capsys):
     assert answer["best"]["step_s"] == answer["rows"][0]["step_s"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "markdown", "csv", "jsonl"])
 def test_every_format(form, capsys):
     assert run([*CALL, "--format", form]) == 0

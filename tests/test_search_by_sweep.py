@@ -76,6 +76,7 @@ def found_in(name):
     return search_of(given, gpus, top=TOP)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPACES)
 def test_a_search_is_a_sweep_over_every_layout(name):
     model, gpus, tried, pinned = SPACES[name]
@@ -99,6 +100,7 @@ def test_a_search_is_a_sweep_over_every_layout(name):
     assert [row["step_s"] for row in found["near_misses"]] == pytest.approx(faster[:3], rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPACES)
 def test_rows_are_the_points_they_name(name):
     """And keep every rule: none of them is refused alone."""
@@ -116,6 +118,7 @@ def test_rows_are_the_points_they_name(name):
         assert {*DEGREES, *ALWAYS, *tried, *pinned, "placement"} - {"memory_capacity", "window"} <= set(row)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["schedules", "contexts", "little memory"])
 def test_workers_find_and_count_the_same(name):
     model, gpus, tried, pinned = SPACES[name]

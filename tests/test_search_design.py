@@ -14,9 +14,9 @@ from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.report.plot import MAX_PANELS
 from comp_comm.report.search_plot import design_view
-from comp_comm.search import search
-from comp_comm.search.design import FACTORS, make_design
-from comp_comm.sweep import sweep
+from comp_comm.searches import search
+from comp_comm.searches.design import FACTORS, make_design
+from comp_comm.sweeps import sweep
 
 LAYOUTS = {"cp": 1, "placement": "tp-cp-dp-pp", "recompute": "none", "zero": 1}
 SMALL = {"hardware": "h100-sxm", "model": "llama-3-8b", "set": {"global_batch": 64, **LAYOUTS}}
@@ -29,6 +29,7 @@ def rows_of(capsys, *more):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_each_point_is_a_search_of_its_own(capsys):
     found = rows_of(capsys, "--gpus", "16,32", "--network", "0.25,1", "--nvs", "4,8")
     places = [(row["gpus"], row["network"], row["nvs"]) for row in found["rows"]]
@@ -43,6 +44,7 @@ def test_each_point_is_a_search_of_its_own(capsys):
     assert len(found["meta"]["searches"]) == 8
 
 
+@pytest.mark.slow
 def test_more_of_anything_is_never_slower(capsys):
     for name in ("flops", "network", "memory_bandwidth", "memory_capacity"):
         rows = rows_of(capsys, "--gpus", "32", f"--{name.replace('_', '-')}", "0.5,1,2")["rows"]
@@ -102,10 +104,11 @@ def test_where_nothing_fits_a_row_stays_and_says_why(capsys):
     assert "nearest" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_killed_and_gone_on_with(tmp_path, capsys, monkeypatch):
     """A design space that ends half-way is gone on with from its last finished search."""
     from comp_comm.cli import search as command
-    from comp_comm.sweep import resume
+    from comp_comm.sweeps import resume
 
     monkeypatch.setattr(resume, "KEEP_SECONDS", 0.0)
     call = [*CALL, "--gpus", "16", "--network", "1,2,4", "-o"]
@@ -172,6 +175,7 @@ def test_which_picture():
     assert (heat["x"], heat["y"], heat["per"]) == ("flops", "nvs", ["hardware", "network"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [
     ["--network", "1,2"], ["--network", "1,2", "--flops", "1,2"], ["--network", "1,2", "--memory-capacity", "0.001,1"],
     ["--hardware", "h100-sxm,b200-sxm", "--network", "1,2", "--flops", "1,2"],

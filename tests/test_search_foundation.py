@@ -11,8 +11,8 @@ import pytest
 from comp_comm.cli.main import run
 from comp_comm.configs.study import load_study, study_from
 from comp_comm.errors import InfeasibleError
-from comp_comm.search import search
-from comp_comm.sweep import sweep
+from comp_comm.searches import search
+from comp_comm.sweeps import sweep
 
 PAPER = "papers/foundation-models-gpt3"
 FREE = {
@@ -46,6 +46,7 @@ def test_a_study_searched_is_the_study_swept():
     np.testing.assert_allclose([row["step_s"] for row in found["rows"]], np.sort(swept), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pinned", [
     {"tp1": 8}, {"pp": 8}, {"dp": 16}, {"micro_batch": 2}, {"nv_dp": 2}, {"strategy": "2d", "summa_panels": 8},
     {"strategy": "2d-seqp", "tp2": 4}, {"formulas": "corrected", "nv_pp": 2},
@@ -95,7 +96,7 @@ def test_a_design_space_of_the_paper(capsys):
 
 
 def test_costs_and_days():
-    from comp_comm.search.prices import Prices
+    from comp_comm.searches.prices import Prices
 
     study = study_from({**FREE, "set": {**FREE["set"], "tokens": 3e11}})
     row = search(study, 512, "days", prices=Prices(2.0, 400.0))["rows"][0]

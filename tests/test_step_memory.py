@@ -11,7 +11,7 @@ from state_dict import layers_of, of_experts, random_model, state_dict
 from comp_comm.configs import catalogue
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
-from comp_comm.sweep.point import explain, memory
+from comp_comm.sweeps.point import explain, memory
 
 GIB = 2**30
 GPT = {"layers": 12, "hidden": 1024, "heads": 16, "vocab": 51200, "seq_len": 1024, "framework_gib": 0}

@@ -8,7 +8,7 @@ import pytest
 
 from comp_comm.choices import GROUPS, Placement
 from comp_comm.configs.study import study_from
-from comp_comm.sweep.plan import make_plan
+from comp_comm.sweeps.plan import make_plan
 
 MODEL = {"layers": 24, "hidden": 2048, "heads": 16, "vocab": 51200, "seq_len": 1024}
 SIZES = {"tp": 2, "cp": 2, "dp": 4, "pp": 4}

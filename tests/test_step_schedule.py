@@ -12,9 +12,9 @@ from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import to_float
 from comp_comm.formulas.pipeline import in_flight
 from comp_comm.layers.stages import Stage, stage_layers
-from comp_comm.sweep import sweep
-from comp_comm.sweep.plan import make_plan
-from comp_comm.sweep.point import memory
+from comp_comm.sweeps import sweep
+from comp_comm.sweeps.plan import make_plan
+from comp_comm.sweeps.point import memory
 
 # No vocabulary and one device a stage: all stages are alike, and only they send.
 EVEN = {"layers": 24, "hidden": 2048, "heads": 16, "vocab": 0, "seq_len": 1024}

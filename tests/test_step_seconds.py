@@ -12,8 +12,8 @@ from comp_comm.configs.study import study_from
 from comp_comm.costmodels.complete.model import evaluate
 from comp_comm.hardware.numbers import Hardware, Timing
 from comp_comm.operations import Attention, Gemm
-from comp_comm.sweep.plan import make_plan
-from comp_comm.sweep.point import explain
+from comp_comm.sweeps.plan import make_plan
+from comp_comm.sweeps.point import explain
 from comp_comm.timing.kernels import Kernels
 
 GPT = {"layers": 8, "hidden": 2048, "heads": 16, "vocab": 51200, "seq_len": 1024}

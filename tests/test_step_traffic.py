@@ -12,7 +12,7 @@ import pytest
 from state_dict import of_experts, state_dict
 
 from comp_comm.configs.study import study_from
-from comp_comm.sweep.point import explain
+from comp_comm.sweeps.point import explain
 
 # No vocabulary: nothing beside the layers communicates, and all stages are alike.
 MODEL = {"layers": 8, "hidden": 1024, "heads": 16, "vocab": 0, "seq_len": 512}

@@ -72,6 +72,7 @@ def same(row, other, what):
         assert row[name] == pytest.approx(other[name], rel=1e-12), (name, what)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("base", "field"), TABLES)
 def test_a_field_that_moves_in_a_table(base, field):
     fixed = {name: value for name, value in BASES[base].items() if name != field}
@@ -95,6 +96,7 @@ def test_a_field_that_moves_alone(field, values, pp):
         same(row, alone("h100-sxm", fixed, {field: value}), value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_fields_that_move_together(seed):
     """Few distinct rows of everything but what layers, or states, do not depend on; and those at random."""
@@ -131,6 +133,7 @@ BESIDE = [{"flops": [1, 3]}, {"zero": [1, 2, 3]}, {"hidden": [1024, 2048], "netw
           {"placement": ["tp-cp-dp-pp", "dp-pp-tp-cp"]}, {"latency": [1, 9], "gpus": [64, 128]}]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beside", BESIDE, ids=lambda fields: "-".join(fields))
 @pytest.mark.parametrize(("base", "hardware"), [("dense", ["h100-sxm"]), ("experts", ["h100-sxm", "a100-sxm-80gb"])])
 def test_a_table_with_axes_beside_it(base, beside, hardware):

@@ -82,6 +82,7 @@ def errors_of(group):
     return found
 
 
+@pytest.mark.slow
 def test_what_was_run_is_a_layout():
     """All but a few: a source with a slip, heads with a dimension it does not say, stages that are not even."""
     assert len(RUNS) > 380
@@ -92,6 +93,7 @@ def test_what_was_run_is_a_layout():
     assert len(refused) <= 16
 
 
+@pytest.mark.slow
 def test_what_was_run_fits():
     """Nine of ten: of some the source does not say what was recomputed or sharded."""
     fits = [step["feasible"] for _, step, _ in answers() if step]

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from comp_comm.calibrate.readers.comms_logger import looks_like, read_summary
+from comp_comm.calibration.readers.comms_logger import looks_like, read_summary
 from comp_comm.cli.main import run
 from comp_comm.configs.study import load_study, study_from
 from comp_comm.errors import ConfigError
-from comp_comm.sweep.point import explain
-from comp_comm.sweep.volume import distribution, volume, volume_over
+from comp_comm.sweeps.point import explain
+from comp_comm.sweeps.volume import distribution, volume, volume_over
 
 # The 13B model of the paper's settings: 40 layers, H 5120, vocabulary padded to 50304, rotary, untied.
 NEOX_13B = {"layers": 40, "hidden": 5120, "heads": 40, "vocab": 50304, "seq_len": 2048, "micro_batch": 4,

@@ -10,8 +10,8 @@ import pytest
 from comp_comm.cli.main import run
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.collectives import all_reduce_memory_passes, fused_visible_seconds
-from comp_comm.sweep import sweep
-from comp_comm.sweep.what_if import TECHNIQUES, TOGETHER, what_if
+from comp_comm.sweeps import sweep
+from comp_comm.sweeps.what_if import TECHNIQUES, TOGETHER, what_if
 
 
 def rows_of(name, *overrides):

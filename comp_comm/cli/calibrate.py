@@ -8,11 +8,11 @@ from typing import IO, Any
 
 import click
 
-from comp_comm.calibrate.measurements import OPERATORS, Log
-from comp_comm.calibrate.profile_file import profile_text, source_texts
-from comp_comm.calibrate.readers import read_log
-from comp_comm.calibrate.readers.kernel_tables import KINDS, collective_kind
-from comp_comm.calibrate.run import Calibration, calibrate_logs, check_logs, number_rows, select
+from comp_comm.calibration.measurements import OPERATORS, Log
+from comp_comm.calibration.profile_file import profile_text, source_texts
+from comp_comm.calibration.readers import read_log
+from comp_comm.calibration.readers.kernel_tables import KINDS, collective_kind
+from comp_comm.calibration.run import Calibration, calibrate_logs, check_logs, number_rows, select
 from comp_comm.choices import Precision
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell

@@ -9,8 +9,8 @@ from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
 from comp_comm.report.answer import write_answer
 from comp_comm.report.table import setup_line
-from comp_comm.sweep.case_study import INTERFERENCE, SETTABLE, SLOWDOWN, case_study
-from comp_comm.sweep.what_if import TECHNIQUES, what_if
+from comp_comm.sweeps.case_study import INTERFERENCE, SETTABLE, SLOWDOWN, case_study
+from comp_comm.sweeps.what_if import TECHNIQUES, what_if
 
 SHOWN = (
     "scenario", "step_s", "compute_s", "serialized_comm_s", "overlappable_comm_s", "hidden_comm_s", "exposed_comm_s",

@@ -10,7 +10,7 @@ from comp_comm.cli import options
 from comp_comm.configs.study import load_study
 from comp_comm.records import Record
 from comp_comm.report.answer import basic_meta, write_answer
-from comp_comm.sweep.point import compare
+from comp_comm.sweeps.point import compare
 
 
 @click.command(epilog="Examples: compcomm compare llama-step llama-step --set-b tp=4 | "

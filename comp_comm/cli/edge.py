@@ -11,7 +11,7 @@ from comp_comm.cli import options
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
 from comp_comm.report.answer import basic_meta, write_answer
-from comp_comm.sweep.algorithmic import TABLE_4, edge_table
+from comp_comm.sweeps.algorithmic import TABLE_4, edge_table
 
 UNITS = {"edge_at_tp1_flop_per_byte": "FLOP/B", "amdahl_edge_flop_per_byte": "FLOP/B", "slack_flop_per_byte": "FLOP/B"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from comp_comm.cli import options
-from comp_comm.sweep.point import explain
+from comp_comm.sweeps.point import explain
 
 
 @click.command(epilog="Examples: compcomm explain llama-step | compcomm explain llama-step --tp 4 --format json | "

@@ -10,10 +10,10 @@ from importlib import import_module
 
 import click
 
-import comp_comm
 from comp_comm.cli.speech import tell
 from comp_comm.errors import CompcommError, nearest
 from comp_comm.printable import SPREADSHEET
+from comp_comm.version import __version__
 
 # Module and short help of each command: read without importing any of them, so that --help is fast.
 COMMANDS = {
@@ -72,7 +72,7 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Examples: compcomm sweep future | compcomm case-study | compcomm sweep future --set timing=C --top 5",
 )
-@click.version_option(comp_comm.__version__, "--version", prog_name="compcomm")
+@click.version_option(__version__, "--version", prog_name="compcomm")
 def cli() -> None:
     """How much of a transformer's training time goes to communication, today and on the hardware to come."""
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from comp_comm.calibrate.measuring.backends import NumpyBackend, TorchBackend
-from comp_comm.calibrate.measuring.run import FILES, collective_rows, measure_kernels, table_text
-from comp_comm.calibrate.measuring.together import measure_together
+from comp_comm.calibration.measuring.backends import NumpyBackend, TorchBackend
+from comp_comm.calibration.measuring.run import FILES, collective_rows, measure_kernels, table_text
+from comp_comm.calibration.measuring.together import measure_together
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
 from comp_comm.report import output

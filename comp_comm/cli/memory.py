@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from comp_comm.cli import options
-from comp_comm.sweep.point import memory
+from comp_comm.sweeps.point import memory
 
 
 @click.command(epilog="Examples: compcomm memory llama-step | compcomm memory llama-step --recompute full | "

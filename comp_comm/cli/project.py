@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import click
 
-from comp_comm.calibrate.projection import (
+from comp_comm.calibration.projection import (
     SIZES,
     Iteration,
     compare,
@@ -19,9 +19,9 @@ from comp_comm.calibrate.projection import (
     projection_notes,
     projection_rows,
 )
-from comp_comm.calibrate.readers import is_json, read_log
-from comp_comm.calibrate.readers.tables import header_of, parse
-from comp_comm.calibrate.readers.text import open_source
+from comp_comm.calibration.readers import is_json, read_log
+from comp_comm.calibration.readers.tables import header_of, parse
+from comp_comm.calibration.readers.text import open_source
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError, one_of

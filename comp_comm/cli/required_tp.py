@@ -7,7 +7,7 @@ import click
 from comp_comm.cli import options
 from comp_comm.formulas.scaling import BASE_PARAMETERS, BASE_TP
 from comp_comm.report.answer import basic_meta, write_answer
-from comp_comm.sweep.algorithmic import MEMORY_SCALINGS, SINCE_MEGATRON, required_tp_table
+from comp_comm.sweeps.algorithmic import MEMORY_SCALINGS, SINCE_MEGATRON, required_tp_table
 
 SIZE = click.FloatRange(min=1, max=1e16)
 RATIO = click.FloatRange(min=1e-6, max=1e6)

@@ -12,18 +12,18 @@ from comp_comm.cli.speech import tell
 from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.records import Record
-from comp_comm.search.design import FACTORS, WORK, Case, Design, make_design
-from comp_comm.search.objectives import OBJECTIVES
-from comp_comm.search.prices import Prices
-from comp_comm.search.result import SearchAnswer, answer, check_question, checked, side_by_side
-from comp_comm.search.run import run_search
-from comp_comm.search.space import make_space
+from comp_comm.searches.design import FACTORS, WORK, Case, Design, make_design
+from comp_comm.searches.objectives import OBJECTIVES
+from comp_comm.searches.prices import Prices
+from comp_comm.searches.result import SearchAnswer, answer, check_question, checked, side_by_side
+from comp_comm.searches.run import run_search
+from comp_comm.searches.space import make_space
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from comp_comm.search.run import Keeper
-    from comp_comm.sweep.resume import Checkpoint
+    from comp_comm.searches.run import Keeper
+    from comp_comm.sweeps.resume import Checkpoint
 
 OBJECTIVE_HELP = "; ".join(f"{name}: {aim.meaning}" for name, aim in OBJECTIVES.items())
 PAPER = ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "summa_panels")
@@ -138,10 +138,10 @@ def _note_nothing(design: Design, results: list[SearchAnswer]) -> None:
 
 def _checkpoint(path: str, design: Design, asked: Asked) -> Checkpoint:
     """Return what keeps how far the searches have come."""
-    import comp_comm
-    from comp_comm.sweep.resume import Checkpoint
+    from comp_comm.sweeps.resume import Checkpoint
+    from comp_comm.version import __version__
 
-    known = {"version": comp_comm.__version__, "study_sha256": [case.study.sha256() for case in design.cases],
+    known = {"version": __version__, "study_sha256": [case.study.sha256() for case in design.cases],
              "gpus": [case.gpus for case in design.cases], "objective": asked["objective"],
              "top": asked["top"]}  # fmt: skip
     return Checkpoint(resolved(path), known)

@@ -11,7 +11,7 @@ from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS, solvable
 from comp_comm.report.answer import write_answer
 from comp_comm.report.table import setup_line
-from comp_comm.sweep.solve import ask, solve
+from comp_comm.sweeps.solve import ask, solve
 
 FLAGS = ("hidden", "seq_len", "micro_batch", "tp", "dp", "flop_vs_bw", "flops", "network", "memory_bandwidth",
          "precision", "count", "timing")  # fmt: skip

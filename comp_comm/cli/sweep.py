@@ -17,12 +17,12 @@ from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.records import Record
 from comp_comm.report import output
-from comp_comm.sweep.plan import Plan, make_plan, notes
-from comp_comm.sweep.result import check_columns, meta, plain_columns, records, stream_rows
-from comp_comm.sweep.stream import Stream
+from comp_comm.sweeps.plan import Plan, make_plan, notes
+from comp_comm.sweeps.result import check_columns, meta, plain_columns, records, stream_rows
+from comp_comm.sweeps.stream import Stream
 
 if TYPE_CHECKING:
-    from comp_comm.sweep.resume import Checkpoint
+    from comp_comm.sweeps.resume import Checkpoint
 
 READ_BY_PEOPLE = ("table", "markdown")
 PARQUET = "parquet"
@@ -165,7 +165,7 @@ def _evaluated(plan: Plan, wanted: tuple[str, ...], pivot: Record | None, path: 
 def _checkpoint(plan: Plan, wanted: tuple[str, ...], path: str, given: Record) -> Checkpoint:
     """Return what keeps how far a ranking has come."""
     from comp_comm.cli import files
-    from comp_comm.sweep.resume import Checkpoint
+    from comp_comm.sweeps.resume import Checkpoint
 
     asked = {name: given[name] for name in ("top", "by", "ascending")}
     return Checkpoint(resolved(path), {**files.identity(plan, wanted), **asked})

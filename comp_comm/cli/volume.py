@@ -12,7 +12,7 @@ from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.report.answer import write_answer
 from comp_comm.report.table import setup_line
-from comp_comm.sweep.volume import beside_measured, volume, volume_over
+from comp_comm.sweeps.volume import beside_measured, volume, volume_over
 
 ANY_HARDWARE = "h100-sxm"  # bytes do not depend on it, but for which pipeline stage is the slowest
 SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", "volume_bytes", "wire_bytes")
@@ -61,8 +61,8 @@ def command(
 
 
 def _read(file: str, devices: int) -> Records:
-    from comp_comm.calibrate.readers.comms_logger import read_summary
-    from comp_comm.calibrate.readers.text import open_source
+    from comp_comm.calibration.readers.comms_logger import read_summary
+    from comp_comm.calibration.readers.text import open_source
 
     notes: list[str] = []
     rows = read_summary(open_source(file), file, devices, notes)

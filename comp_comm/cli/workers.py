@@ -42,7 +42,7 @@ def opened(name: str | None, jobs: int | None) -> Iterator[Executor | None]:
     if name is None and jobs in (None, 1):
         yield None
         return
-    from comp_comm.sweep.executors import open_executor
+    from comp_comm.sweeps.executors import open_executor
 
     with open_executor(name, jobs) as executor:
         yield executor

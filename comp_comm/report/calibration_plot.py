@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from comp_comm.calibrate.run import Calibration
+from comp_comm.calibration.run import Calibration
 from comp_comm.records import Record
 from comp_comm.report.picture import DPI, GREY, PALETTE, frame, picture_style, plain_numbers, write_figure
 

@@ -16,10 +16,10 @@ from typing import Any
 from comp_comm.errors import CompcommError, MissingExtraError
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
-from comp_comm.sweep.engine import Rows
-from comp_comm.sweep.plan import FEASIBLE, REASON
-from comp_comm.sweep.result import plain_columns
-from comp_comm.sweep.where import WORDS
+from comp_comm.sweeps.engine import Rows
+from comp_comm.sweeps.plan import FEASIBLE, REASON
+from comp_comm.sweeps.result import plain_columns
+from comp_comm.sweeps.where import WORDS
 
 KEY = b"compcomm"
 

@@ -15,9 +15,9 @@ from functools import partial
 from comp_comm.printable import SPREADSHEET, visible_bytes
 from comp_comm.records import Record
 from comp_comm.report import machine
-from comp_comm.sweep.engine import Rows
-from comp_comm.sweep.result import plain_columns
-from comp_comm.sweep.stream import Piece
+from comp_comm.sweeps.engine import Rows
+from comp_comm.sweeps.result import plain_columns
+from comp_comm.sweeps.stream import Piece
 
 Encode = Callable[[Rows], bytes]
 

@@ -11,8 +11,8 @@ from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.report import picture
 from comp_comm.report.plot import MAX_PANELS, check_plot, draw_plot
-from comp_comm.search.design import FACTORS, WORK
-from comp_comm.search.objectives import OBJECTIVES
+from comp_comm.searches.design import FACTORS, WORK
+from comp_comm.searches.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

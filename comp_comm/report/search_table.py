@@ -8,7 +8,7 @@ from typing import IO
 from comp_comm.records import Record
 from comp_comm.report import table
 from comp_comm.report.explain_table import write_memory
-from comp_comm.search.design import FACTORS, WORK
+from comp_comm.searches.design import FACTORS, WORK
 
 
 def write_search(out: IO[str], answer: Record, style: str, columns: Sequence[str]) -> None:

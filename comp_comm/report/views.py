@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from comp_comm.errors import nearest, one_of
 from comp_comm.fields import FIELDS, unknown_field
 from comp_comm.records import Record, Records
-from comp_comm.sweep.plan import Plan
+from comp_comm.sweeps.plan import Plan
 
 View = Record
 PLOT_KINDS = ("lines", "heatmap")

@@ -14,12 +14,12 @@ from comp_comm.formulas.arrays import to_float
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record, Records
 from comp_comm.reproduce.published import read_settings, read_table, relative_error
-from comp_comm.search.engine import point_of
-from comp_comm.search.objectives import OBJECTIVES
-from comp_comm.search.result import step_at
-from comp_comm.search.run import run_search
-from comp_comm.search.space import make_space
-from comp_comm.sweep.result import identity
+from comp_comm.searches.engine import point_of
+from comp_comm.searches.objectives import OBJECTIVES
+from comp_comm.searches.result import step_at
+from comp_comm.searches.run import run_search
+from comp_comm.searches.space import make_space
+from comp_comm.sweeps.result import identity
 
 TITLE = "Best layouts of the foundation-models paper (arXiv:2410.00273): ours beside the published ones"
 SOURCE = "the configurations stored with the code published with arXiv:2410.00273 (2024-10-02)"

@@ -13,8 +13,8 @@ import sys
 import time
 
 from comp_comm.configs.study import study_from
-from comp_comm.search import search
-from comp_comm.sweep.executors import processes
+from comp_comm.searches import search
+from comp_comm.sweeps.executors import processes
 
 GPUS = 4096
 MORE = {

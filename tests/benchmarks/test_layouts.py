@@ -12,9 +12,9 @@ import pytest
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import study_from
-from comp_comm.search import make_space, run_search
-from comp_comm.search.objectives import OBJECTIVES
-from comp_comm.sweep import make_plan, sweep
+from comp_comm.searches import make_space, run_search
+from comp_comm.searches.objectives import OBJECTIVES
+from comp_comm.sweeps import make_plan, sweep
 
 GPT3 = {"hardware": "a100-sxm-80gb", "model": "gpt3-175b"}
 BLOCK = 16384

@@ -17,15 +17,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from comp_comm.calibrate.measurements import CollectiveRow, KernelTime
-from comp_comm.calibrate.readers import read_log
-from comp_comm.calibrate.readers.comms_logger import read_summary
-from comp_comm.calibrate.readers.text import open_source
-from comp_comm.calibrate.samples import make_samples
+from comp_comm.calibration.measurements import CollectiveRow, KernelTime
+from comp_comm.calibration.readers import read_log
+from comp_comm.calibration.readers.comms_logger import read_summary
+from comp_comm.calibration.readers.text import open_source
+from comp_comm.calibration.samples import make_samples
 from comp_comm.cli.main import run
 from comp_comm.errors import CompcommError
 from comp_comm.printable import CONTROL
-from comp_comm.sweep import engine, ranking, resume
+from comp_comm.sweeps import engine, ranking, resume
 
 from .seeds import EVENTS, NASTY, SEEDS
 
@@ -176,6 +176,7 @@ def traces(draw):
     return json.dumps(draw(st.sampled_from(({"traceEvents": events}, events, {"a": events[0], "traceEvents": events}))))
 
 
+@pytest.mark.slow
 @given(traces())
 @settings(**FEW)
 def test_a_few_traces_of_anything(file, text):
@@ -245,6 +246,7 @@ def write_anything(capfd, tmp_path, title, form, key):
             assert not CONTROL.search((tmp_path / "answer").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @given(TITLES, FORMS, st.booleans())
 @settings(**{**FEW, "max_examples": 60})
 def test_a_few_titles_and_keys_of_anything(capfd, tmp_path, title, form, key):
@@ -300,6 +302,7 @@ def go_on_from_anything(half_done, capfd, changes, which):
     assert (code, target.read_bytes()) in ((0, answer), (2, b"old"))
 
 
+@pytest.mark.slow
 @given(damages(), st.sampled_from(("rows", "manifest", "both")))
 @settings(**FEW)
 def test_a_few_damages_of_what_is_gone_on_with(half_done, capfd, changes, which):

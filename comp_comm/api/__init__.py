@@ -1,0 +1,1 @@
+"""The door: what ``import comp_comm as cc`` offers."""

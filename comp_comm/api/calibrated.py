@@ -1,0 +1,53 @@
+"""A calibration as Python has it: errors by operator, the fitted profile, and the file it becomes."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from os import PathLike, fspath
+
+from comp_comm.api.answers import Table
+from comp_comm.calibration.profile_file import profile_text, source_texts
+from comp_comm.calibration.run import Calibration, number_rows
+from comp_comm.errors import ConfigError
+from comp_comm.hardware.profile import Profile
+from comp_comm.records import Records
+from comp_comm.report.answer import basic_meta
+from comp_comm.report.output import check_writable, open_output
+
+
+class CalibratedProfile(Table):
+    """Errors of a calibration, a row an operator, with the profile that was fitted."""
+
+    def __init__(self, calibration: Calibration, extends: str, logs: Sequence[str]) -> None:
+        """Hold a calibration, what it started from, and the files it read."""
+        super().__init__(calibration.rows, basic_meta("calibrate", **calibration.meta()))
+        self.calibration, self._extends, self._logs = calibration, extends, tuple(logs)
+
+    @property
+    def profile(self) -> Profile:
+        """The profile, with the fitted numbers in it."""
+        return self.calibration.fit.profile if self.calibration.fit else self.calibration.profile
+
+    @property
+    def numbers(self) -> Records:
+        """The fitted numbers: what each was, what it is, and how well it is known."""
+        return number_rows(self.calibration)
+
+    @property
+    def notes(self) -> list[str]:
+        """What there is to say of the rows."""
+        return list(self.calibration.notes)
+
+    def save(self, path: str | PathLike[str], date: str | None = None) -> None:
+        """Write the profile as YAML. Raises ``ConfigError`` where the name is of another kind of file."""
+        name = fspath(path)
+        if not name.endswith((".yaml", ".yml")):
+            raise ConfigError(f"{name}: a profile is YAML; the name must end in .yaml")
+        if self.calibration.fit is None:
+            raise ConfigError(f"{name}: nothing was fitted")
+        check_writable(name)
+        sources = source_texts(self._logs, self.calibration.rows, self.calibration.how)
+        day = date or datetime.date.today().isoformat()
+        with open_output(name) as out:
+            out.write(profile_text(self.calibration.fit, self._extends, name, sources, day))

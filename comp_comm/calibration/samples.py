@@ -1,0 +1,183 @@
+"""Measured rows as arrays that a profile's timing predicts: the same functions that time a training step."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.calibration.measurements import AttentionRow, CollectiveRow, ElementwiseRow, GemmRow, KernelTime, Row
+from comp_comm.calibration.placement import DomainTiers, place_rows
+from comp_comm.choices import AttentionKernel, Precision
+from comp_comm.errors import ConfigError
+from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.kernels import TILE
+from comp_comm.group import Group
+from comp_comm.hardware.numbers import Hardware
+from comp_comm.operations.shapes import Attention, Elementwise, Gemm
+from comp_comm.timing.kernels import Kernels
+from comp_comm.timing.network import collective_seconds
+
+HALVES = ("bf16", "fp16")
+# Tensors of the size of its argument that an element-wise kernel reads and writes.
+STREAMS = {
+    "add": 3, "mlp_act": 3, "swiglu": 3, "layernorm": 2, "rmsnorm": 2, "input_layernorm": 2,
+    "post_attention_layernorm": 2, "softmax": 2, "gelu": 2, "relu": 2, "silu": 2, "copy": 2,
+}  # fmt: skip
+# Further reads of the argument: after those for LayerNorm's statistics or softmax's maximum, those for softmax's sum
+# and for the results. PyTorch's softmax keeps rows of up to 1024 elements in registers.
+REREADS = {"layernorm": 1.0, "softmax": 2.0}
+SOFTMAX_IN_REGISTERS = 1024
+MIB = 2.0**20
+FLOP_SIZES = (
+    (0.0, 1e9, "< 1 GFLOP"), (1e9, 1e10, "1 to 10 GFLOP"), (1e10, 1e11, "10 to 100 GFLOP"),
+    (1e11, 1e12, "0.1 to 1 TFLOP"), (1e12, np.inf, ">= 1 TFLOP"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of one operator (and collective): their seconds, what predicts them, and by what they are grouped.
+
+    ``sizes`` names groups of rows and says which are in them; ``fitted`` says which rows a fit may use.
+    """
+
+    operator: str
+    collective: str
+    seconds: Array
+    predict: Callable[[Hardware], Array]
+    sizes: dict[str, NDArray[np.bool_]]
+    fitted: NDArray[np.bool_]
+    magnitude: Array
+
+
+def make_samples(
+    rows: Iterable[Row], precision: str, domain: float, tiers: DomainTiers | None = None, notes: list[str] | None = None
+) -> tuple[list[Sample], Counter[str]]:
+    """Return the rows as samples for a profile whose innermost domain has ``domain`` devices, and what was left out.
+
+    ``tiers`` are the bandwidths of its network, which tell where devices were; what to say of that is added to
+    ``notes``.
+    """
+    kinds: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    left: Counter[str] = Counter()
+    placed, said = place_rows(list(rows), tiers or DomainTiers(domain))
+    if notes is not None:
+        notes += said
+    for row in placed:
+        place = _place(row, precision, left)
+        if place is not None:
+            kinds[place].append(row)
+    order = sorted(kinds)
+    return [_MAKE[operator](name, kinds[operator, name], domain) for operator, name in order], left
+
+
+def _place(row: Row, precision: str, left: Counter[str]) -> tuple[str, str] | None:
+    if isinstance(row, KernelTime):
+        left["kernels without a shape (compcomm project uses them)"] += 1
+        return None
+    if isinstance(row, CollectiveRow):
+        return "collective", row.kind
+    if row.dtype and row.dtype != precision and not (row.dtype in HALVES and precision in HALVES):
+        left[f"{row.dtype} rows (--precision {row.dtype} takes them)"] += 1
+        return None
+    if isinstance(row, ElementwiseRow):
+        if row.op not in STREAMS:
+            left[f"element-wise '{row.op}': what it moves is not known"] += 1
+            return None
+        return "elementwise", row.op
+    return ("gemm" if isinstance(row, GemmRow) else "attention"), ""
+
+
+def _column(rows: Sequence[Row], name: str) -> Array:
+    return to_float([getattr(row, name) for row in rows])
+
+
+def _bytes(dtype: str) -> float:
+    return float(Precision.of(dtype).size) if dtype in Precision.words() else 2.0
+
+
+def _gemm(name: str, rows: Sequence[Row], domain: float) -> Sample:
+    m, n, k, batch = (_column(rows, part) for part in ("m", "n", "k", "batch"))
+    operand = to_float([_bytes(row.dtype) for row in rows])
+    output = to_float([_bytes(row.output or row.dtype) for row in rows if isinstance(row, GemmRow)])
+    product = Gemm("", "", 1, m, k, n, batch)
+    least, flops = np.minimum(np.minimum(m, n), k), product.flops
+    sizes = {"m, n, k >= 256": least >= 256, "128 to 255": (least >= 128) & (least < 256), "< 128": least < 128}
+    for low, high, words in FLOP_SIZES:
+        sizes[words] = (flops >= low) & (flops < high)
+
+    def predict(hardware: Hardware) -> Array:
+        kernels = Kernels(hardware, operand, output, sustained=1.0)
+        return kernels.product(flops, (m, n, k), product.moved(operand, output), batch)
+
+    # Less than a tile in some direction: predicted, but the form says nothing of it to fit.
+    return Sample("gemm", name, _column(rows, "seconds"), predict, sizes, least >= TILE, flops)
+
+
+def _attention(name: str, rows: Sequence[Row], domain: float) -> Sample:
+    batch, seq, heads, kv, dim = (_column(rows, p) for p in ("batch", "seq_len", "heads", "kv_heads", "head_dim"))
+    causal = np.array([isinstance(row, AttentionRow) and row.causal for row in rows])
+    op = Attention("", "", 1, batch, heads, seq, seq, np.where(causal, seq / 2, seq), dim, dim, kv)
+    codes = np.where(causal, AttentionKernel.FLASH_CAUSAL, AttentionKernel.FLASH)
+    usual = (dim == 64) | (dim == 128)
+    sizes = {"seq_len >= 1024, head_dim 64 and 128": usual & (seq >= 1024), "seq_len < 1024": seq < 1024,
+             "other head_dim": ~usual}  # fmt: skip
+
+    def predict(hardware: Hardware) -> Array:
+        return Kernels(hardware, sustained=1.0).attention(op, codes).forward
+
+    fitted = usual & (seq >= 512)
+    return Sample("attention", name, _column(rows, "seconds"), predict, sizes, fitted, op.seen_flops)
+
+
+def _elementwise(name: str, rows: Sequence[Row], domain: float) -> Sample:
+    width = to_float([_bytes(row.dtype) for row in rows])
+    count, columns = _column(rows, "rows"), _column(rows, "columns")
+    tensor = width * count * columns
+    moved = STREAMS[name] * tensor
+    sizes = {"< 1 MiB": moved < MIB, "1 to 64 MiB": (moved >= MIB) & (moved < 64 * MIB), ">= 64 MiB": moved >= 64 * MIB}
+    kept = (columns <= SOFTMAX_IN_REGISTERS) & (name == "softmax")
+    again, blocks = (np.where(kept, 0.0, numbers) for numbers in (REREADS.get(name, 0.0) * tensor, count))
+
+    def predict(hardware: Hardware) -> Array:
+        kernels = Kernels(hardware)
+        if name not in REREADS:
+            return kernels.elementwise(Elementwise(name, "", 1, moved, 0.0)).forward
+        return kernels.rowwise(moved, again, blocks, hardware.timing.norm_kernels if name == "layernorm" else 1.0)
+
+    return Sample("elementwise", name, _column(rows, "seconds"), predict, sizes, np.ones(len(rows), np.bool_), moved)
+
+
+def _collective(name: str, rows: Sequence[Row], domain: float) -> Sample:
+    size, devices, per_node = (_column(rows, part) for part in ("size", "devices", "per_node"))
+    if np.any(per_node > domain):
+        most = int(per_node.max())
+        raise ConfigError(
+            f"the logs have {most} devices to a node, the profile {domain:g} to its innermost domain: extend a profile "
+            "with network.*.domain set right, or give --gpus-per-node"
+        )
+    given = (per_node > 0) & (per_node < np.minimum(devices, domain))
+    stride = np.where(given & np.isfinite(domain), np.floor(domain / np.where(per_node > 0, per_node, 1)), 1.0)
+    group = Group(devices, stride)
+    inside = np.minimum(devices, np.maximum(np.floor(domain / stride), 1.0)) == devices
+    sizes = {}
+    for where, mask in (("in a domain", inside), ("across domains", ~inside)):
+        sizes[f">= 1 MiB {where}"] = mask & (size >= MIB)
+        sizes[f"< 1 MiB {where}"] = mask & (size < MIB)
+
+    def predict(hardware: Hardware) -> Array:
+        return collective_seconds(hardware, name, size, group)
+
+    return Sample("collective", name, _column(rows, "seconds"), predict, sizes, size >= 1024, size)
+
+
+_MAKE: dict[str, Callable[[str, Sequence[Row], float], Sample]] = {
+    "gemm": _gemm,
+    "attention": _attention,
+    "elementwise": _elementwise,
+    "collective": _collective,
+}

@@ -1,8 +1,0 @@
-"""The fastest layouts of a model on so many devices: every one of them is evaluated."""
-
-from comp_comm.search.engine import SearchState
-from comp_comm.search.result import search
-from comp_comm.search.run import run_search
-from comp_comm.search.space import SearchSpace, make_space
-
-__all__ = ["SearchSpace", "SearchState", "make_space", "run_search", "search"]

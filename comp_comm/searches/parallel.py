@@ -1,0 +1,95 @@
+"""A search in parts: a worker gets the study and two integers, a range of blocks; what each saw is put together.
+
+A block is a range of rows of the table. What is best does not depend on who looked where: equal scores
+are told apart by their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from comp_comm.records import Record
+from comp_comm.searches.engine import BestPoints, SearchState, block_count, keep_memory, search_block
+from comp_comm.searches.landscape import Landscape
+from comp_comm.searches.objectives import OBJECTIVES, Objective
+from comp_comm.searches.space import SearchSpace, make_space
+from comp_comm.sweeps.parallel import TASKS_EACH, Job, job_of, made_once, study_of
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+MOST_BLOCKS = 128  # of a task: short enough to stop after
+
+
+def search_blocks(
+    job: Job, gpus: int, objective: str, counts: tuple[int, int], bars: tuple[float, ...], first: int, last: int
+) -> tuple[SearchState, int]:
+    """Return what some blocks hold, and their points: a worker's task.
+
+    ``bars`` are the scores worth telling of, of those that fit and those that do not, and the best that was found.
+    """
+    keep_memory()
+    space = made_once((job.digest, gpus), lambda: make_space(study_of(job), gpus))
+    best, unfit = (BestPoints(count, bar) for count, bar in zip(counts, bars[:2], strict=True))
+    state = SearchState(best, unfit, landscape=Landscape(best=bars[2]))
+    points = sum(search_block(state, OBJECTIVES[objective], space, block) for block in range(first, last))
+    state.landscape.settle()
+    return state, points
+
+
+def steps(state: SearchState, space: SearchSpace, objective: Objective, executor: Executor) -> Iterator[int]:
+    """Let workers look at the blocks that are left; yield points done as what they found is added, in order."""
+    from comp_comm.sweeps.executors import in_order, workers_of
+
+    job, total = job_of(space.study), block_count(space)
+    size = min(max(1, (total - state.blocks) // (TASKS_EACH * workers_of(executor))), MOST_BLOCKS)
+    counts = (state.best.count, state.unfit.count)
+    # Calls are made as workers take them: a later one has a higher bar to pass.
+    calls = ((job, space.gpus, objective.name, counts,
+              (state.best.threshold, state.unfit.threshold, state.landscape.best),
+              first, min(first + size, total)) for first in range(state.blocks, total, size))  # fmt: skip
+    for part, points in in_order(executor, search_blocks, calls):
+        state.merge(part)
+        yield points
+
+
+def packed_state(state: SearchState) -> Record:
+    """Return what was seen, as it can be kept."""
+    from comp_comm.sweeps.resume import packed
+
+    state.landscape.settle()
+    land = state.landscape
+    return {
+        "blocks": state.blocks, "candidates": state.candidates, "feasible": state.feasible, "reasons": state.reasons,
+        "least_bytes": state.least_bytes, "leanest": state.leanest,
+        "best": _packed_best(state.best), "unfit": _packed_best(state.unfit),
+        "landscape": [packed(array) for array in (land.near_best, land.scores, land.memory)],
+    }  # fmt: skip
+
+
+def _packed_best(best: BestPoints) -> Record:
+    from comp_comm.sweeps.resume import packed
+
+    return {"count": best.count, "scores": packed(best.scores), "places": best.places}
+
+
+def unpacked_state(state: Record) -> SearchState:
+    """Return what was seen, of a state that was kept."""
+    from comp_comm.sweeps.resume import unpacked
+
+    near_best, scores, memory = (unpacked(text, "f8") for text in state["landscape"])
+    land = Landscape(near_best, scores, memory, float(near_best.min()) if near_best.size else np.inf)
+    counted = {name: state[name] for name in ("blocks", "candidates", "feasible", "reasons", "least_bytes")}
+    leanest = tuple(state["leanest"]) if state["leanest"] else None
+    best, unfit = (_unpacked_best(state[name]) for name in ("best", "unfit"))
+    return SearchState(best, unfit, landscape=land, leanest=leanest, **counted)
+
+
+def _unpacked_best(state: Record) -> BestPoints:
+    from comp_comm.sweeps.resume import unpacked
+
+    places = [tuple(place) for place in state["places"]]
+    return BestPoints(state["count"], scores=unpacked(state["scores"], "f8"), places=places)

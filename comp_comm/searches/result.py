@@ -1,0 +1,264 @@
+"""A search as records: the best layouts, how flat the top is, faster ones that do not fit, fronts, several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypedDict, cast
+
+import numpy as np
+
+from comp_comm.configs.study import Study
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, CostModel, phase_of
+from comp_comm.costmodels.layout_space import LayoutSpace, SearchableAnswer
+from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
+from comp_comm.field import Value
+from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.records import Record
+from comp_comm.searches.engine import Place, Progress, SearchState, point_of
+from comp_comm.searches.objectives import OBJECTIVES, Objective
+from comp_comm.searches.prices import FREE, Prices, costs
+from comp_comm.searches.run import run_search
+from comp_comm.searches.space import SearchSpace, make_space
+from comp_comm.sweeps.plan import notes
+from comp_comm.sweeps.result import as_study, identity
+from comp_comm.units import GIB
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+Row = Record
+FLAT = (1, 2, 5, 10)
+MAX_TOP = 10_000
+RUN = ("days", "gpu_hours")  # columns of a whole run, where its tokens are known
+
+
+class FrontPoint(TypedDict):
+    """A feasible layout that no other beats in both its score and its memory."""
+
+    score: float
+    memory_gib: float
+
+
+class BestRecord(TypedDict):
+    """Where the time and the memory of the best layout go."""
+
+    step_s: float
+    parts: dict[str, float]
+    memory: Mapping[str, object]
+
+
+class SearchAnswer(TypedDict):
+    """What a search answers: no rows, but a ``reason``, where nothing fits."""
+
+    meta: Record
+    rows: list[Row]
+    near_misses: list[Row]
+    front: list[FrontPoint]
+    reason: str | None
+    best: BestRecord | None
+
+
+def search(
+    study: str | Record | Study,
+    gpus: int,
+    objective: str = "step",
+    top: int = 10,
+    prices: Prices = FREE,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> SearchAnswer:
+    """Return the best layouts of a study's model on so many devices, on its hardware.
+
+    ``study`` is a path or catalogue name, a mapping of the same form, or one already read.
+
+    The cost model is one that says which layouts there are (`LayoutSpace`).
+
+    ``progress`` is told of points that are done, and stops the search by returning True; ``executor`` (any of
+    `concurrent.futures`) shares the work out, and changes nothing in the answer.
+
+    Returns
+    -------
+    dict
+        ``rows``: the best layouts with their results, best first; ``meta``: ``candidates`` (layouts that keep every
+        rule of divisibility and placement), ``feasible`` (those that fit), ``within_percent`` (how many are nearly as
+        good as the best); ``near_misses``: better ones that do not fit; ``front``: time against memory;
+        ``best``: where the time and the memory of the best go.
+
+    Raises
+    ------
+    ConfigError
+        Everything wrong with the study.
+    InfeasibleError
+        Where nothing fits, with the nearest miss.
+
+    Examples
+    --------
+    >>> given = {"hardware": "h100-sxm", "model": "llama-3-8b", "set": {"global_batch": 64}}
+    >>> best = search(given, 8)["rows"][0]
+    >>> best["gpus"], best["tp"] * best["pp"] * best["dp"]
+    (8, 8)
+    """
+    study = as_study(study)
+    aim = check_question(study, objective, top)
+    if not isinstance(gpus, int) or gpus < 1:
+        raise ConfigError(f"gpus must be a whole number of devices, not {gpus!r}; search each number by itself")
+    space = make_space(study, gpus)
+    state = run_search(space, aim, top, progress, executor)
+    return checked(answer(space, state, objective, prices))
+
+
+def checked(result: SearchAnswer) -> SearchAnswer:
+    """Return a result that has rows. Raises ``InfeasibleError`` where it has none."""
+    if result["reason"]:
+        raise InfeasibleError(result["reason"])
+    return result
+
+
+def answer(space: SearchSpace, state: SearchState, objective: str, prices: Prices = FREE) -> SearchAnswer:
+    """Return what was seen as `search` does; where nothing fits there are no rows, and ``reason`` says why."""
+    rows = [_row(space, place, prices) for place in state.best.places]
+    misses = [_row(space, place, prices) for place, score in zip(state.unfit.places, state.unfit.scores, strict=True)
+              if rows and score < state.best.scores[0]]  # fmt: skip
+    return {
+        "meta": _meta(space, state, objective), "rows": rows, "near_misses": misses, "front": front(state),
+        "reason": None if state.feasible else why_nothing(space, state),
+        "best": _best(space, state.best.places[0]) if rows else None,
+    }  # fmt: skip
+
+
+def check_question(study: Study, name: str, top: int) -> Objective:
+    """Return the objective of that name. Raises ``ConfigError`` where it, or ``top``, cannot be asked for."""
+    if not 1 <= top <= MAX_TOP:
+        raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
+    if name not in OBJECTIVES:
+        raise ConfigError(f"--objective: there is no '{name}'{nearest(name, OBJECTIVES)} ({one_of(list(OBJECTIVES))})")
+    study.problems.raise_if_any()
+    if name in ("days", "gpu-hours") and "tokens" not in study.fixed:
+        raise ConfigError(f"--objective {name} needs 'tokens', those of the whole run")
+    _check_model(study, name)
+    return OBJECTIVES[name]
+
+
+def _check_model(study: Study, objective: str) -> None:
+    """Raise ``ConfigError`` where there is no search of a cost model, or none for an objective."""
+    name = study.cost_model or DEFAULT_COST_MODEL
+    if name not in COST_MODELS:
+        return  # told when the plan is made
+    model = phase_of(COST_MODELS[name], study.fixed.get("phase"))
+    if model.space is None:
+        able = " and ".join(each.name for each in COST_MODELS.values() if each.space)
+        raise ConfigError(f"a search knows the layouts of {able}, not those of {model.name}; "
+                          "list them in a study and rank them: compcomm sweep STUDY --top N")  # fmt: skip
+    if objective not in model.space.objectives:
+        raise ConfigError(f"--objective {objective}: layouts of {model.name} are searched by time "
+                          f"({one_of(model.space.objectives)})")  # fmt: skip
+
+
+def step_at(space: SearchSpace, place: Place) -> SearchableAnswer:
+    """Return the step of one layout, alone: the evaluator of a single point."""
+    plan, point = space.plan, point_of(space, place)
+    fixed = {**plan.grid.fixed, **point}
+    return cast(SearchableAnswer, replace(plan, grid=replace(plan.grid, fixed=fixed, axes=())).evaluate(()))
+
+
+def _about(space: SearchSpace) -> tuple[CostModel, LayoutSpace]:
+    model = space.plan.model
+    if model.space is None:
+        raise TypeError(f"{model.name} has no layouts to search")
+    return model, model.space
+
+
+def _number(of: Array) -> float:
+    return float(to_float(of))
+
+
+def _row(space: SearchSpace, place: Place, prices: Prices) -> Row:
+    step, point, (model, about) = step_at(space, place), point_of(space, place), _about(space)
+    derived = {name: int(_number(of(step))) for name, of in model.derived.items() if name in about.layout}
+    known: dict[str, Value] = {"global_batch": space.plan.grid.fixed["global_batch"], **derived, **point}
+    row: Row = {
+        name: known[name] for name in (*about.layout, *(n for n in known if n not in about.layout)) if name in known
+    }
+    run = space.plan.grid.fixed.get("tokens")
+    names = (*about.results, *(RUN if run is not None else ()))
+    row |= {name: _number(model.columns[name].of(step)) for name in names}
+    step_tokens = row["tokens_per_s"] * row["step_s"]
+    return row | costs(prices, row["step_s"], row["gpus"], step_tokens, float(run) if run is not None else np.nan)
+
+
+def _best(space: SearchSpace, place: Place) -> BestRecord:
+    """Return the parts of a layout's step and memory."""
+    step, (model, about) = step_at(space, place), _about(space)
+    parts = {said: _number(model.columns[name].of(step)) for said, name in about.parts.items()}
+    return {"step_s": _number(step.step_s), "parts": parts, "memory": step.memory_record()}
+
+
+def _meta(space: SearchSpace, state: SearchState, objective: str) -> Record:
+    plan, study = space.plan, space.study
+    brought = {n: v for n, v in (study.model.fields if study.model else {}).items() if n in plan.model.fields}
+    best = float(state.best.scores[0]) if state.feasible else np.nan
+    within = {str(percent): state.landscape.within(best, percent) for percent in FLAT}
+    hardware = {profile.name: {"title": profile.title, "sha256": profile.sha256} for profile in plan.grid.profiles}
+    choices = {name: list(values) for name, values in space.choices.items() if len(values) > 1}
+    return {
+        **identity(), "command": "search", "title": study.title, "cost_model": plan.model.name,
+        "study_sha256": study.sha256(), "hardware": hardware, "model": study.model.name if study.model else None,
+        "model_fields": brought, "gpus": space.gpus, "objective": objective,
+        "fixed": {name: value for name, value in sorted(study.fixed.items()) if name in plan.model.fields},
+        "searched": {**space.tried, **choices, **({"placement": list(space.placements)} if space.placements else {})},
+        "candidates": state.candidates, "feasible": state.feasible, "within_percent": within,
+        "dropped": dict(sorted({**space.dropped, **state.reasons}.items())), "notes": notes(plan),
+        "interrupted": state.interrupted,
+    }  # fmt: skip
+
+
+def front(state: SearchState) -> list[FrontPoint]:
+    """Return the scores and memory of feasible layouts that no other beats in both, most memory first."""
+    land = state.landscape
+    return [{"score": float(score), "memory_gib": float(memory) / GIB}
+            for score, memory in zip(land.scores, land.memory, strict=True)]  # fmt: skip
+
+
+def why_nothing(space: SearchSpace, state: SearchState) -> str:
+    """Return why nothing fits, with the nearest miss and what would have to change."""
+    gpus = space.gpus
+    if not state.candidates or state.leanest is None:
+        broken = "; ".join(sorted({**space.dropped, **state.reasons}))
+        return f"no layout on {gpus:,} devices {_about(space)[1].why_none}{': ' if broken else ''}{broken}"
+    point, has = point_of(space, state.leanest), _number(step_at(space, state.leanest).memory_capacity) / GIB
+    layout = ", ".join(f"{name} {value}" for name, value in point.items() if name != "placement" and value != 1)
+    needs = state.least_bytes / GIB
+    return (f"none of {state.candidates:,} layouts on {gpus:,} devices fits: the nearest ({layout}) needs {needs:.1f} "
+            f"GiB of {has:.1f}; it would take {needs / has:.2f} times the memory, or more devices")  # fmt: skip
+
+
+def side_by_side(places: Sequence[Mapping[str, Value]], results: Sequence[SearchAnswer]) -> list[Row]:
+    """Return the best of several searches side by side, with the speed-up over the first that fits.
+
+    Efficiency is over the first on the same hardware: tokens a second and device beside those of it. ``places`` say
+    what each search is of: hardware, factors, devices. Where nothing fits there are no numbers, but a ``reason``.
+    Raises ``InfeasibleError`` where nothing fits anywhere.
+    """
+    first = next((result["rows"][0] for result in results if result["rows"]), None)
+    if first is None:
+        reasons = dict.fromkeys(str(result["reason"]) for result in results)
+        raise InfeasibleError("nothing fits anywhere:\n" + "\n".join(reasons))
+    rows = []
+    base: dict[tuple[Value, ...], float] = {}
+    for place, result in zip(places, results, strict=True):
+        meta = result["meta"]
+        best: Row = result["rows"][0] if result["rows"] else dict.fromkeys(first)
+        gpus = meta["gpus"]
+        speedup = best["tokens_per_s"] / first["tokens_per_s"] if result["rows"] else None
+        same = tuple(value for name, value in place.items() if name != "gpus")
+        each = best["tokens_per_s"] / gpus if result["rows"] else None
+        efficiency = each / base.setdefault(same, each) if each else None
+        known = {**place, "gpus": gpus}
+        others = {name: value for name, value in best.items() if name not in known}
+        rows.append({**known, **others, "speedup": speedup, "efficiency": efficiency, "candidates": meta["candidates"],
+                     "feasible": meta["feasible"], "reason": result["reason"]})  # fmt: skip
+    return rows
+
+
+__all__ = ["Prices", "SearchAnswer", "front", "search", "side_by_side"]

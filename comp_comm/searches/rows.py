@@ -1,0 +1,177 @@
+"""Rows of a search: degrees that keep every rule, joined with placements, in parts with the same choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.choices import GROUPS
+from comp_comm.configs.axes import Axis, AxisColumn
+from comp_comm.costmodels.layout_space import Columns, Degrees, SearchableAnswer, rows_of
+from comp_comm.errors import ConfigError
+from comp_comm.formulas.arrays import Index, to_float, unwarned
+from comp_comm.sweeps.plan import Plan
+
+RULED_ROWS = 2**15  # whose rules are looked at together
+MAX_PLACED = 100_000_000
+Mask = NDArray[np.bool_]
+Part = tuple[NDArray[np.intp], tuple[slice, ...]]  # rows, and the part of every axis of choices that has an effect
+
+
+def axis_of(degrees: Degrees) -> Axis:
+    """Return a table of degrees as an axis."""
+    rows = np.arange(rows_of(degrees.columns), dtype=np.int32)
+    return Axis({name: _column(degrees, name, rows) for name in degrees.columns})
+
+
+def _column(degrees: Degrees, name: str, rows: NDArray[np.int32]) -> AxisColumn:
+    return AxisColumn(to_float(degrees.columns[name]), rows, degrees.words.get(name, ()))
+
+
+@dataclass
+class LawfulRows:
+    """Rows that keep every rule, which values of each choice go with them, and whether more is to be looked at."""
+
+    rows: Mask
+    values: list[Mask]
+    ruled: bool = False
+
+    def add(self, broken: Mask, part: slice) -> int:
+        """Take away what breaks a rule, on a part of the rows; return how many rows are lost by it."""
+        named = [axis for axis, size in enumerate(broken.shape[:-1]) if size > 1]
+        if len(named) > 1:
+            self.ruled = True
+            return 0
+        if not named:
+            lost = np.broadcast_to(broken.reshape(-1), self.rows[part].shape)
+            self.rows[part] &= ~lost
+            return int(lost.sum())
+        values = self.values[named[0]][:, part]
+        values &= ~broken.reshape(broken.shape[named[0]], -1)
+        lost = self.rows[part] & ~values.any(axis=0)
+        self.rows[part] &= ~lost
+        return int(lost.sum())
+
+    def ranges(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Return from which value to which each choice goes, for each row; all of them where some between do not."""
+        ranges = []
+        for values in self.values:
+            begin, end = values.argmax(axis=0), len(values) - values[::-1].argmax(axis=0)
+            gaps = values.sum(axis=0) != end - begin
+            self.ruled = self.ruled or bool((gaps & self.rows).any())
+            ranges.append((np.where(gaps, 0, begin), np.where(gaps, len(values), end)))
+        return ranges
+
+
+def lawful_rows(plan: Plan, dropped: dict[str, int]) -> LawfulRows:
+    """Return the rows of a plan's last axis that keep every rule with some choices; others are counted in ``dropped``.
+
+    A rule about one choice says which of its values go with a row; one about several is left to be looked at later.
+    """
+    *choices, last = plan.grid.axes
+    lawful = LawfulRows(np.ones(len(last), bool), [np.ones((len(axis), len(last)), bool) for axis in choices])
+    for begin in range(0, len(last), RULED_ROWS):
+        part = slice(begin, begin + RULED_ROWS)
+        answer = cast(SearchableAnswer, plan.evaluate_alone((*(slice(None) for _ in choices), part)))
+        with unwarned():
+            rules = [rule for rule in answer.layout_violations if rule.wrong]
+        lawful.ruled = lawful.ruled or answer.may_lack
+        for rule in rules:
+            lost = lawful.add(
+                rule.broken.reshape((1,) * (len(plan.grid.axes) - rule.broken.ndim) + rule.broken.shape), part
+            )
+            if lost:
+                dropped[rule.reason] = dropped.get(rule.reason, 0) + lost
+    return lawful
+
+
+def all_rows(plan: Plan) -> LawfulRows:
+    """Return all rows of a plan's last axis, with all choices, where it is known that they keep every rule."""
+    *choices, last = plan.grid.axes
+    lawful = LawfulRows(np.ones(len(last), bool), [np.ones((len(axis), len(last)), bool) for axis in choices])
+    answer = cast(SearchableAnswer, plan.evaluate_alone(tuple(slice(0, 1) for _ in plan.grid.axes)))
+    return replace(lawful, ruled=answer.may_lack)
+
+
+def parts_of(plan: Plan, lawful: LawfulRows) -> list[Part]:
+    """Return rows of a plan's last axis in parts that go with the same values of the choices.
+
+    A choice without an effect would only name a layout again: of its values the first is enough.
+    """
+    *choices, _ = plan.grid.axes
+    rows = np.flatnonzero(lawful.rows)
+    if not choices:
+        return [(rows, ())] if rows.size else []
+    simplest: Index = (*(slice(0, 1) for _ in choices), rows)
+    idle = cast(SearchableAnswer, plan.evaluate_alone(simplest)).idle_choices()
+    code, ranges = np.zeros(rows.size, np.intp), []
+    for axis, (begin, end) in zip(choices, lawful.ranges(), strict=True):
+        begin, end = begin[rows], end[rows]
+        for name in idle.keys() & axis.values.keys():
+            end = np.where(idle[name].reshape(-1), begin + 1, end)
+        code = code * (len(axis) + 1) ** 2 + begin * (len(axis) + 1) + end
+        ranges.append((begin, end))
+    parts = []
+    for each in np.unique(code).tolist():
+        alike = np.flatnonzero(code == each)
+        used = (slice(int(begin[alike[0]]), int(end[alike[0]])) for begin, end in ranges)
+        parts.append((rows[alike], tuple(used)))
+    return parts
+
+
+def unplaced_rows(degrees: Degrees, parts: list[Part]) -> tuple[Axis, list[int]]:
+    """Return every row of every part as an axis, and where on it each part begins."""
+    kept = [rows.astype(np.int32) for rows, _ in parts]
+    rows = np.concatenate(kept) if kept else np.zeros(0, np.int32)
+    begins = np.cumsum([0, *(part.size for part in kept)])[:-1]
+    return Axis({name: _column(degrees, name, rows) for name in degrees.columns}), begins.tolist()
+
+
+def placed_rows(degrees: Degrees, gpus: int, parts: list[Part], placements: tuple[str, ...]) -> tuple[Axis, list[int]]:
+    """Return every row of every part with every placement, as an axis, and where on it each part begins.
+
+    Rows that a placement before it lays out alike are left out.
+    """
+    table = degrees.columns
+    many = _many(table, gpus)
+    firsts = first_names(placements)
+    kept = [rows[first[many[rows]]].astype(np.int32) for rows, _ in parts for first in firsts]
+    if sum(rows.size for rows in kept) > MAX_PLACED:
+        raise ConfigError(f"more than {MAX_PLACED:,} rows of degrees and placements: pin some of them")
+    lengths = [part.size for part in kept]
+    rows = np.concatenate(kept) if kept else np.zeros(0, np.int32)
+    codes = np.repeat(np.arange(len(kept), dtype=np.int32) % max(len(firsts), 1), lengths).astype(np.int8)
+    ends = np.cumsum([0, *lengths])[:: len(firsts)]
+    columns = {name: _column(degrees, name, rows) for name in table}
+    axis = Axis({**columns, "placement": AxisColumn(to_float(np.arange(len(placements))), codes, placements)})
+    return axis, ends[:-1].tolist()
+
+
+def _many(table: Columns, gpus: int) -> NDArray[np.intp]:
+    """Return which groups of each row have several devices, a bit each."""
+    tp, cp, pp = (table[name] for name in ("tp", "cp", "pp"))
+    sizes = {"tp": tp, "cp": cp, "dp": gpus // (tp * cp * pp), "pp": pp}
+    return sum(((sizes[name] > 1) << place for place, name in enumerate(GROUPS)), np.zeros(tp.size, np.intp))
+
+
+@cache
+def first_names(placements: tuple[str, ...]) -> NDArray[np.bool_]:
+    """Return for each placement, and each set of groups with several devices, whether it is the first of that order.
+
+    Groups of one device may stand anywhere: placements that differ only there are one.
+
+    >>> first_names(("tp-cp-dp-pp", "cp-tp-dp-pp"))[1, [0b0001, 0b0011]]  # TP alone; TP and CP
+    array([False,  True])
+    """
+    table = np.zeros((len(placements), 2 ** len(GROUPS)), bool)
+    for many in range(2 ** len(GROUPS)):
+        seen: set[tuple[str, ...]] = set()
+        for number, placement in enumerate(placements):
+            order = tuple(name for name in placement.split("-") if many >> GROUPS.index(name) & 1)
+            table[number, many] = order not in seen
+            seen.add(order)
+    return table

@@ -1,0 +1,69 @@
+"""A search, run by this process or shared out among workers; gone on with where it was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from comp_comm.records import Record
+from comp_comm.searches import parallel
+from comp_comm.searches.engine import (
+    NEAR_MISSES,
+    BestPoints,
+    Progress,
+    SearchState,
+    block_count,
+    keep_memory,
+    search_block,
+)
+from comp_comm.searches.objectives import Objective
+from comp_comm.searches.space import SearchSpace
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+
+class Keeper(Protocol):
+    """What keeps the state of a search, so that a killed one can be gone on with."""
+
+    @property
+    def state(self) -> Record | None:
+        """What was kept, None at the beginning."""
+
+    def keep(self, make: Callable[[], Record], now: bool = False) -> None:
+        """Keep the state that ``make`` returns, if it is time to, or ``now``."""
+
+
+def run_search(
+    space: SearchSpace,
+    objective: Objective,
+    top: int,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+    keeper: Keeper | None = None,
+    misses: int = NEAR_MISSES,
+) -> SearchState:
+    """Evaluate every layout of a space and return what was seen.
+
+    ``top`` best layouts are kept, and ``misses`` faster ones that do not fit: with none, these take no time.
+    ``executor`` shares the work out; ``keeper`` gives back what was seen before, and keeps what is.
+    """
+    keep_memory()
+    kept = parallel.unpacked_state(keeper.state) if keeper is not None and keeper.state is not None else None
+    state = kept or SearchState(BestPoints(top), BestPoints(misses))
+    steps = _steps if executor is None else partial(parallel.steps, executor=executor)
+    for points in steps(state, space, objective):
+        stop, complete = bool(progress and progress(points)), state.blocks == block_count(space)
+        state.interrupted = stop and not complete
+        if keeper is not None:
+            keeper.keep(partial(parallel.packed_state, state), now=stop or complete)
+        if stop:
+            break
+    return state
+
+
+def _steps(state: SearchState, space: SearchSpace, objective: Objective) -> Iterator[int]:
+    """Look at the blocks that are left; yield the points of each when it is done."""
+    while state.blocks < block_count(space):
+        yield search_block(state, objective, space, state.blocks)

@@ -1,0 +1,156 @@
+"""The layouts there are: a table of coupled degrees, joined divisor by divisor, beside the choices that go with any.
+
+Degrees and batches are tied by the number of devices, the layers, the heads and the batch: they are rows of one table.
+Choices (ZeRO, recompute, ...) are axes of their own before it. A choice without an effect (sequence parallelism without
+TP, say) would only name a layout twice: such points are no layouts, and are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from comp_comm.choices import Placement
+from comp_comm.configs.axes import Axis, AxisColumn
+from comp_comm.configs.study import Study
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
+from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, rows_of
+from comp_comm.errors import ConfigError
+from comp_comm.field import Value
+from comp_comm.formulas.arrays import to_float
+from comp_comm.searches.rows import all_rows, axis_of, lawful_rows, parts_of, placed_rows, unplaced_rows
+from comp_comm.sweeps.blocks import extent
+from comp_comm.sweeps.plan import Plan, make_plan
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """What is searched: a plan over choices and a table of degrees and placements; and why rows fell out.
+
+    ``table`` are the degrees alone: its rows are joined with each of the ``placements``, but for those that one before
+    it lays out alike. ``parts`` are rows that have the same choices: where each begins, and which part of every axis of
+    choices has an effect. ``ruled`` says whether some choices break a rule on some rows. ``dropped`` counts rows by the
+    rule that removed them.
+    """
+
+    study: Study
+    gpus: int
+    plan: Plan
+    table: Columns
+    placements: tuple[str, ...]
+    parts: tuple[tuple[int, tuple[slice, ...]], ...]
+    ruled: bool
+    choices: dict[str, tuple[Value, ...]]
+    dropped: dict[str, int]
+
+    @property
+    def tried(self) -> dict[str, list[Value]]:
+        """The values of each tied field that are tried."""
+        words = {name: values.words for name, values in self.plan.grid.axes[-1].values.items()
+                 if isinstance(values, AxisColumn)}  # fmt: skip
+        return {name: list(words[name]) if words.get(name) else sorted(set(column.tolist()))
+                for name, column in self.table.items()}  # fmt: skip
+
+    @property
+    def rows(self) -> int:
+        """Rows of degrees and placements."""
+        return len(self.plan.grid.axes[-1])
+
+    @property
+    def points(self) -> int:
+        """Points that are looked at: every choice that has an effect with every row."""
+        return sum((end - begin) * prod(extent(choices)) for begin, end, choices in self.spans())
+
+    def spans(self) -> Iterator[tuple[int, int, tuple[slice, ...]]]:
+        """Yield the parts: rows from one to another, and the choices that go with them."""
+        ends = [*(begin for begin, _ in self.parts), self.rows][1:]
+        for (begin, choices), end in zip(self.parts, ends, strict=True):
+            yield begin, end, choices
+
+
+def make_space(study: Study, gpus: int) -> SearchSpace:
+    """Return the layouts of a study's model on ``gpus`` devices.
+
+    A field of the layout that the study fixes is pinned; one with a list or a range takes only those values. Raises
+    ``ConfigError`` with everything wrong with the study.
+    """
+    about = _layout_space(study)
+    given = {name: tuple(values) for axis in study.axes for name, values in axis.values.items()}
+    choosable = (*about.open, *about.choices)
+    _check(study, about, set(given) - {*about.table, *choosable, "placement", "gpus"})
+    plan = _simplest(study, about)
+    listed = {name: given.get(name) or _fixed(study, name) for name in (*about.table, *choosable, "placement")}
+    hardware = plan.grid.scenario(())[0].hardware
+    question = LayoutQuestion(plan.grid.fixed, gpus, listed, float(to_float(hardware.tiers[0].domain)))
+    degrees = about.degrees(question)
+    if degrees.dropped and not rows_of(degrees.columns):
+        raise ConfigError(_no_degrees(gpus, degrees))
+    choices = {name: listed[name] or about.open.get(name, ()) for name in choosable}
+    choices = {name: values for name, values in choices.items() if values}
+    placements = tuple(dict.fromkeys(map(str, listed["placement"] or Placement.words()))) if about.placed else ()
+    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp")} | {
+        "gpus": gpus
+    }
+    fixed |= {name: study.fixed[name] for name in about.of_others if name in study.fixed}
+    fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
+    axes = [Axis({name: values}) for name, values in choices.items() if len(values) > 1]
+    return _placed(study, gpus, replace(plan, grid=replace(plan.grid, fixed=fixed, axes=(*axes, axis_of(degrees)))),
+                   degrees, placements, choices)  # fmt: skip
+
+
+def _placed(study: Study, gpus: int, plan: Plan, degrees: Degrees, placements: tuple[str, ...],
+            choices: dict[str, tuple[Value, ...]]) -> SearchSpace:  # fmt: skip
+    """Return the space of rows that keep every rule, with every placement."""
+    dropped, fixed = dict(degrees.dropped), plan.grid.fixed
+    if not rows_of(degrees.columns):
+        return SearchSpace(study, gpus, plan, degrees.columns, placements, (), False, choices, dropped)
+    one_place = {**fixed, "placement": placements[0]} if placements else fixed
+    first = replace(plan, grid=replace(plan.grid, fixed=one_place))
+    lawful = all_rows(first) if _layout_space(study).lawful else lawful_rows(first, dropped)
+    parts = parts_of(first, lawful)
+    rows = placed_rows(degrees, gpus, parts, placements) if placements else unplaced_rows(degrees, parts)
+    last, begins = rows
+    plan = replace(plan, grid=replace(plan.grid, axes=(*plan.grid.axes[:-1], last)))
+    used = tuple((begin, choice) for begin, (_, choice) in zip(begins, parts, strict=True))
+    return SearchSpace(study, gpus, plan, degrees.columns, placements, used, lawful.ruled, choices, dropped)
+
+
+def _layout_space(study: Study) -> LayoutSpace:
+    """Return what a search of a study's cost model tries."""
+    name = study.cost_model or DEFAULT_COST_MODEL
+    model = COST_MODELS.get(name, COST_MODELS[DEFAULT_COST_MODEL])  # an unknown one is told when the plan is made
+    space = phase_of(model, study.fixed.get("phase")).space or COST_MODELS[DEFAULT_COST_MODEL].space
+    if space is None:
+        raise ConfigError(f"a search does not know the layouts of {name}")
+    return space
+
+
+def _check(study: Study, about: LayoutSpace, others: set[str]) -> None:
+    """Note what a study asks for that is no part of a layout, or follows from others; and a batch that is missing."""
+    for name in sorted(others):
+        study.problem(name, f"{name} is no part of a layout to search; give it one value")
+    for name, instead in about.derived.items():
+        if name in study.origins:
+            study.problem(name, f"{name} follows from the others in a search; {instead}")
+    listed = {name: values for axis in study.axes for name, values in axis.values.items()}
+    for name, (other, word) in about.needs_word.items():
+        if name in study.origins and word not in (*listed.get(other, ()), study.fixed.get(other)):
+            study.problem(name, f"{name} is for {other} {word}")
+    if "global_batch" not in study.fixed:
+        study.problem("global_batch", "'global_batch' is missing: sequences in a step, over all replicas")
+
+
+def _simplest(study: Study, about: LayoutSpace) -> Plan:
+    """Return the plan of one simple layout of the study: what is wrong with the model or the hardware is said here."""
+    fixed = {name: value for name, value in study.fixed.items() if name not in (*about.table, "gpus", *about.of_others)}
+    return make_plan(replace(study, axes=(), fixed={**fixed, **about.alone}))
+
+
+def _no_degrees(gpus: int, degrees: Degrees) -> str:
+    why = "; ".join(f"{reason} ({count:,} tried)" for reason, count in degrees.dropped.items())
+    return f"no layout divides {gpus} devices, the batch and the model: {why}"
+
+
+def _fixed(study: Study, name: str) -> tuple[Value, ...]:
+    return (study.fixed[name],) if name in study.fixed else ()

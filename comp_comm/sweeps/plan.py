@@ -1,0 +1,264 @@
+"""From a study to a plan: its cost model, grid, columns and conditions, with everything wrong said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from comp_comm.configs.axes import Axis
+from comp_comm.configs.study import Study
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, MODELS, Answer, CostModel, phase_of
+from comp_comm.costmodels.answer import Columns
+from comp_comm.errors import nearest, one_of
+from comp_comm.fields import FIELDS, Value
+from comp_comm.formulas.arrays import Index, unwarned
+from comp_comm.hardware.numbers import Hardware, Timing
+from comp_comm.sweeps.grid import EVOLUTION, HARDWARE, Grid
+from comp_comm.sweeps.sharing import SharedRows
+from comp_comm.sweeps.where import Condition, parse_condition
+
+FEASIBLE, REASON = "feasible", "reason"
+NO_HARDWARE = "'hardware' is missing: give the name of a profile ('compcomm hardware list') or a path"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked study, ready to be evaluated."""
+
+    study: Study
+    model: CostModel
+    grid: Grid
+    where: tuple[Condition, ...]
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Input columns of a row: what moves, and what the cost model always shows."""
+        moving = self.grid.moving
+        named = sorted({*self.model.shown, *moving} - {HARDWARE}, key=list(FIELDS).index)
+        return (*((HARDWARE,) if HARDWARE in moving else ()), *named)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Output columns of a row, but for those made only where they are asked for."""
+        return tuple(name for name, column in self.made.items() if not column.extra)
+
+    @cached_property
+    def made(self) -> Columns[Any]:
+        """Output columns by name that the cost model can make of this study."""
+        known = self.grid.names
+        columns = self.model.columns.items()
+        return {name: column for name, column in columns if not column.needs or column.needs in known}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns of a row, in order."""
+        return (*self.inputs, *self.outputs, FEASIBLE, REASON)
+
+    def over(self, *axes: Axis) -> Plan:
+        """Return the plan over other axes; a field that moves along one of them is no longer fixed."""
+        return replace(self, grid=replace(self.grid, axes=axes))
+
+    def evaluate(self, index: Index) -> Answer:
+        """Return the cost model's answer for a block of the grid, with every broken rule.
+
+        What it makes only when asked (a column) may still divide by zero at points that break a rule.
+        """
+        scenario, violations = self.grid.scenario(index)
+        with unwarned():
+            return self.model.evaluate(replace(scenario, violations=violations), self._shared.parts(index))
+
+    def evaluate_alone(self, index: Index) -> Answer:
+        """Return the same answer, with nothing worked out for other points as well."""
+        scenario, violations = self.grid.scenario(index)
+        with unwarned():
+            return self.model.evaluate(replace(scenario, violations=violations), {})
+
+    def evaluate_on(self, hardware: Hardware) -> Answer:
+        """Return the answer at the one point of a plan without axes, on hardware whose numbers may have an axis."""
+        scenario, violations = self.grid.scenario(())
+        with unwarned():
+            return self.model.evaluate(replace(scenario, hardware=hardware, violations=violations), {})
+
+    @cached_property
+    def _shared(self) -> SharedRows:
+        return SharedRows(self.grid)
+
+
+def make_plan(study: Study, free: str | None = None) -> Plan:
+    """Return the plan of a study. Raises ``ConfigError`` with every problem of the study and of the plan.
+
+    ``free`` is a field that is still to be chosen: the rules about it are not checked.
+    """
+    model = _cost_model(study)
+    axes = study.axes
+    if study.hardware_axis:
+        axes = (Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}), *axes)
+    plan = Plan(study, model, Grid(study.profiles, _modelled(study, model), axes, model), ())
+    _check_fields(study, plan)
+    if not study.hardware_given and not model.own_hardware:
+        study.problem("hardware", NO_HARDWARE)
+    conditions = _conditions(study, plan)
+    if study.profiles and all(plan.grid.labels(name) for name in model.required):
+        _check_fixed_rules(study, plan, free)
+    study.problems.raise_if_any()
+    return replace(plan, where=conditions)
+
+
+def _modelled(study: Study, model: CostModel) -> dict[str, Value]:
+    """Return what is fixed and the cost model knows: a model's file says more than one of them needs."""
+    return {name: value for name, value in study.fixed.items() if name in model.fields}
+
+
+def _cost_model(study: Study) -> CostModel:
+    name = study.cost_model or DEFAULT_COST_MODEL
+    if name not in COST_MODELS:
+        message = f"no cost model is called '{name}'{nearest(name, COST_MODELS)} ({one_of(list(COST_MODELS))})"
+        study.problem("cost_model", message)
+        name = DEFAULT_COST_MODEL
+    if study.cost_model is None:
+        name = _claimed(study) or name
+    return phase_of(COST_MODELS[name], study.fixed.get("phase"))
+
+
+def _claimed(study: Study) -> str | None:
+    """Return the cost model of a study that names none, where what it gives is of another than the default one."""
+    values = {**{name: "" for axis in study.axes for name in axis.values}, **study.fixed}
+    stated, suffices = frozenset(set(study.origins) & set(FIELDS)), set(MODELS[0].required) <= values.keys()
+    return next((model.name for model in MODELS if model.claims(values, stated, suffices)), None)
+
+
+def _check_fields(study: Study, plan: Plan) -> None:
+    model, names = plan.model, set(plan.grid.names) - {HARDWARE}
+    for name in sorted(set(study.origins) & set(FIELDS) - set(model.fields)):
+        if name in {*study.fixed, *plan.grid.moving}:
+            study.problem(name, f"{model.name} does not model {name} ({_models_with(name)})")
+    _check_needs(study, plan)
+    if plan.grid.axis_of("phase") is not None:
+        study.problem("phase", "must be one value: training and inference have columns of their own")
+    missing = [name for name in model.required if name not in names and name not in study.origins]
+    if missing and not study.model_failed:
+        hint = _other_model(study, model, names)
+        for name in missing:
+            study.problem(name, f"'{name}' is missing: give it under 'set' or 'sweep' ({FIELDS[name].help}){hint}")
+    if plan.grid.derives_tp:
+        if not names & {"layers", "parameters"}:
+            study.problem("tp", "'tp: required' needs 'layers' or 'parameters' to know the size of the model")
+        for name, stronger in (("layers", "parameters"), ("memory_capacity", "memory_scaling")):
+            if {name, stronger} <= set(study.origins):
+                study.problem(name, f"{name} has no effect beside {stronger}; give one of them")
+        return
+    for name in model.for_required_tp:
+        if name in study.origins:
+            study.problem(name, f"{name} only matters with 'tp: required' in {model.name}, which times one layer")
+
+
+def _check_needs(study: Study, plan: Plan) -> None:
+    model, names = plan.model, plan.grid.names
+    for name, other in model.needs.items():
+        if name in study.origins and other not in names:
+            study.problem(name, f"{name} means nothing without {other}; give that too, or leave it out")
+    for name, (other, word) in model.needs_word.items():
+        if name in study.origins and word not in plan.grid.words(other):
+            study.problem(name, f"{name} means nothing unless {other} is {word}; leave it out")
+    if "tp" in names and plan.grid.derives_tp and "memory_scaling" not in model.fields:
+        able = one_of([other.name for other in MODELS if other.for_required_tp])
+        study.problem("tp", f"'tp: required' is for {able}; {model.name} needs a number")
+
+
+def _other_model(study: Study, model: CostModel, names: set[str]) -> str:
+    """Return a hint where a study says no cost model, and what it gives is all that another one needs."""
+    others = [other.name for other in COST_MODELS.values() if other is not model and set(other.required) <= names]
+    return f"; or did you mean 'cost_model: {others[0]}'?" if others and study.cost_model is None else ""
+
+
+def _models_with(name: str) -> str:
+    able = [model.name for model in COST_MODELS.values() if name in model.fields]
+    return f"{one_of(able)} does" if able else "no cost model does"
+
+
+def _conditions(study: Study, plan: Plan) -> tuple[Condition, ...]:
+    columns = [*plan.grid.names, *EVOLUTION, *plan.made, *plan.model.derived, FEASIBLE]
+    conditions = []
+    for index, text in enumerate(study.where):
+        path = ("where", index) if isinstance(study.document.data.get("where"), list) else ("where",)
+        try:
+            conditions.append(parse_condition(text, list(dict.fromkeys(columns))))
+        except ValueError as error:
+            study.problem_at(path, str(error))
+    return tuple(conditions)
+
+
+def _check_fixed_rules(study: Study, plan: Plan, free: str | None) -> None:
+    """A rule that fixed values break on their own is an error, not an infeasible point."""
+    first: Index = tuple(slice(0, 1) for _ in plan.grid.axes)
+    with unwarned():
+        violations = plan.evaluate(first).violations
+    for violation in violations:
+        fixed = violation.wrong and violation.broken.ndim == 0 and bool(violation.broken)
+        if fixed and free not in violation.fields:
+            known = [name for name in violation.fields if plan.grid.axis_of(name) is None and name in study.fixed]
+            values = ", ".join(f"{name} is {study.fixed[name]}" for name in known)
+            study.problem(known[0] if known else HARDWARE, violation.reason + (f": {values}" if len(known) > 1 else ""))
+
+
+@dataclass(frozen=True)
+class PlanAsked:
+    """A plan, as its cost model may ask about it to say what a reader should know."""
+
+    plan: Plan
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Fields that have a value."""
+        return self.plan.grid.names
+
+    @property
+    def given(self) -> Mapping[str, object]:
+        """Fields and keys that the study itself gives."""
+        return self.plan.study.origins
+
+    @property
+    def model_name(self) -> str | None:
+        """The name of the study's model, if it has one."""
+        return self.plan.study.model.name if self.plan.study.model else None
+
+    @property
+    def model_fields(self) -> Mapping[str, Value]:
+        """What that model says."""
+        return self.plan.study.model.fields if self.plan.study.model else {}
+
+    @property
+    def names_no_model(self) -> bool:
+        """Whether the study leaves it open which cost model is meant."""
+        return self.plan.study.cost_model is None
+
+    @property
+    def timings(self) -> tuple[Timing, ...]:
+        """How work becomes time on the study's devices."""
+        return tuple(row.timing for row in self.plan.grid.machines.rows)
+
+    @property
+    def memory_scalings(self) -> list[float]:
+        """Where TP is derived: the scalings of memory that it follows from."""
+        grid = self.plan.grid
+        if not grid.derives_tp:
+            return []
+        index: Index = tuple(slice(None) for _ in grid.axes)
+        return np.unique(grid.memory_scaling(index, grid.scenario(index)[0].hardware.memory_capacity)).tolist()  # type: ignore[no-any-return]
+
+
+def notes(plan: Plan) -> list[str]:
+    """Return what a reader should know that is no error: settings without effect, derived values."""
+    said = plan.model.notes(PlanAsked(plan))
+    model, given = plan.study.model, plan.study.origins
+    taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.fields and n != "seq_len"]
+    if model and taken:
+        said.append(f"{', '.join(taken)} are the study's, not those of {model.name}")
+    return said
+
+
+__all__ = ["FEASIBLE", "REASON", "Plan", "make_plan", "notes"]
