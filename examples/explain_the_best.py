@@ -5,9 +5,7 @@ Run it with: python examples/explain_the_best.py
 
 from pathlib import Path
 
-from comp_comm.configs.study import load_study
-from comp_comm.sweeps import sweep
-from comp_comm.sweeps.point import explain
+import comp_comm as cc
 
 STUDY = str(Path(__file__).with_name("layouts.yaml"))
 AXES = ("tp", "pp", "micro_batch")
@@ -16,12 +14,12 @@ PARTS = {"compute_s": "compute", "recompute_s": "recomputation", "serialized_com
 
 
 def main() -> None:
-    rows = sweep(STUDY, top=3, by="tokens_per_s").to_records()
+    rows = cc.sweep(STUDY, top=3, by="tokens_per_s").to_records()
     for row in rows:
         print(f"TP {row['tp']}, PP {row['pp']}, DP {row['dp']}, micro-batch {row['micro_batch']}:"
               f" {row['step_s']:.3f} s, {row['memory_gib']:.0f} GiB, {row['days']:.0f} days")  # fmt: skip
-    # The same study at one of its points: an override replaces an axis by one value, as --set does.
-    step = explain(load_study(STUDY, [f"{name}={rows[0][name]}" for name in AXES]))
+    # The same study at one of its points: a field that is given replaces its axis by one value, as --set does.
+    step = cc.explain(STUDY, **{name: rows[0][name] for name in AXES})
     print("the first:")
     for key, what in PARTS.items():
         print(f"  {what}: {100 * step[key] / step['step_s']:.1f} %")
