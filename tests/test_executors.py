@@ -323,7 +323,8 @@ def test_ctrl_c_with_workers_keeps_the_best_so_far(long):
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_ctrl_c_while_workers_start_is_no_traceback(long, count):
     """As soon as there are so many processes; the first is Python's own, which looks after the others."""
-    process = started(["sweep", long, "--format", "csv", "--jobs", 2])
+    nine_million_rows = "seq_len={from: 1, to: 70, step: 1}"
+    process = started(["sweep", long, "--set", nine_million_rows, "--format", "csv", "--jobs", 2])
     reader = threading.Thread(target=process.stdout.read, daemon=True)
     reader.start()
     assert until(lambda: len(children(process)) >= count, process)
