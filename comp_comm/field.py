@@ -24,7 +24,8 @@ class Field:
 
     ``low`` and ``high`` are inclusive; ``words`` are values that are not numbers (all of them, for a choice, where they
     are those of the class ``choice``); ``solve`` is the span `compcomm solve` searches. A text is ``checked`` by what
-    raises ``ValueError`` for one that says nothing.
+    raises ``ValueError`` for one that says nothing. ``essential`` fields say what a model is made of: a cost model that
+    does not take one refuses the models that have it.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Field:
     solve: tuple[float, float] | None = None
     choice: type[Choice] | None = None
     checked: Callable[[str], None] | None = None
+    essential: bool = False
 
     @property
     def flag(self) -> str:

@@ -53,8 +53,13 @@ def only(found):
 BROKEN = {
     "dense": ("peak: {dense: false}", "peak.dense", "is false"),
     "fp8-ratio": (f"peak: {{fp8: {number('3958 TFLOP/s')}}}", "peak.fp8", "4 times the 16-bit peak"),
+    "sixteen-bits": (
+        f"peak: {{bf16: {number('700 TFLOP/s')}}}",
+        "peak.bf16",
+        "700 TFLOP/s, and FP16 has 989.4 TFLOP/s",
+    ),
     "peak-twin": (
-        f"peak: {{bf16: {number('1978.9 TFLOP/s')}}}",
+        f"peak: {{fp16: {number('1978.9 TFLOP/s')}, bf16: {number('1978.9 TFLOP/s')}}}",
         "peak.bf16",
         "1978.9 TFLOP/s is twice the peak of h100-sxm",
     ),

@@ -332,6 +332,10 @@ def test_no_network_is_faster_than_its_links(hardware, kind, message, group, alg
             assert taken >= (start + leaving / fastest) * (1 - 1e-9)
 
 
+# Algorithms that no library takes by itself: only where they are asked for.
+FORCED = ()
+
+
 @given(machines(), MESSAGES, GROUPS)
 def test_best_is_the_best_available(hardware, message, group):
     times = {}
@@ -341,7 +345,7 @@ def test_best_is_the_best_available(hardware, message, group):
         assert exists == math.isfinite(taken)
         times[algorithm] = taken
     best = float(collective_seconds(hardware, "all_reduce", message, group))
-    assert best == pytest.approx(min(times.values()), rel=1e-12)
+    assert best == pytest.approx(min(times[name] for name in times if name not in FORCED), rel=1e-12)
 
 
 @given(machines(), KIND, st.floats(0, 1e11), CODE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from comp_comm.costmodels.model import Asked
 from comp_comm.field import Value
+from comp_comm.fields import FIELDS
 
 
 def unseen(asked: Asked, name: str, fields: tuple[str, ...]) -> list[str]:
@@ -11,8 +12,9 @@ def unseen(asked: Asked, name: str, fields: tuple[str, ...]) -> list[str]:
     f = asked.model_fields
     if asked.model_name is None:
         return []
-    plain: dict[str, Value | None] = {"kv_heads": f.get("heads"), "gated": "off", "experts": 0, "window": None,
-                                      "kv_lora_rank": None, "ffn_hidden": 4 * int(f.get("hidden", 0))}  # fmt: skip
+    plain: dict[str, Value | None] = {"kv_heads": f.get("heads"), "gated": "off",
+                                      "ffn_hidden": 4 * int(f.get("hidden", 0))}  # fmt: skip
+    plain |= {field.name: field.default for field in FIELDS.values() if field.essential}
     unlike = {field: f[field] for field, usual in plain.items() if field not in fields and f.get(field, usual) != usual}
     if not unlike:
         return []

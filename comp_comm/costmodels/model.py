@@ -84,9 +84,10 @@ class CostModel:
     ``ranking`` is the column rows are ranked by, ``headline`` the one a table shows, ``shown`` the inputs a row always
     has, ``derived`` those of them that the answer gives, since they follow from others. ``defaults`` are its own,
     ``needs`` names for a field the one without which it means nothing, and ``needs_word`` the one that must have a
-    certain word. ``for_required_tp`` are fields it reads only to derive ``tp: required``; ``base_timing`` says that
-    presets of a profile are not for it, ``own_hardware`` that it has a device where a study names none,
-    ``explains`` that its answers are `ExplainedAnswer`.
+    certain word. ``plain_gpt`` says that it takes any model for one, and that its notes say so; else a model with
+    an essential field that it does not take is refused. ``for_required_tp`` are fields it reads only to derive
+    ``tp: required``; ``base_timing`` says that presets of a profile are not for it, ``own_hardware`` that it has a
+    device where a study names none, ``explains`` that its answers are `ExplainedAnswer`.
 
     ``parts`` are the costly parts of its arithmetic that many layouts have in common, ``space`` the layouts that a
     search of it tries. ``phases`` are cost models of their own for a word of the field ``phase``. ``claims`` says of
@@ -108,6 +109,7 @@ class CostModel:
     needs: Mapping[str, str] = field(default_factory=dict)
     needs_word: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     for_required_tp: tuple[str, ...] = ()
+    plain_gpt: bool = False
     base_timing: bool = False
     own_hardware: bool = False
     explains: bool = False

@@ -21,6 +21,7 @@ from comp_comm.layout import Layout, resolved_layout
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Attention, Gemm, Operation
 from comp_comm.transformer import Transformer, resolved
+from comp_comm.violation import Violation
 
 PASSES = 3.0  # forward, and twice that backward
 ALONE = Layout(micro_batch=1, tp=1, dp=1, cp=1, pp=1, ep=1, etp=1, sp=0)
@@ -79,6 +80,14 @@ class Work:
     def pattern(self) -> Pattern:
         """Which layers the model has."""
         return pattern_of(self.transformer)
+
+    @property
+    def block_rules(self) -> list[Violation]:
+        """What the blocks of layers ask of model and layout, at points that have such layers."""
+        asked = [(number, rule) for number, kind in enumerate(self.pattern.kinds)
+                 for rule in kind.rules(kind.context(self.context))]  # fmt: skip
+        counts = self.pattern.totals if asked else []
+        return [replace(rule, broken=rule.broken & (counts[number] > 0)) for number, rule in asked]
 
     @cached_property
     def stages(self) -> Stages:

@@ -74,6 +74,13 @@ def _fp8_ratio(profile: Profile, _: Sequence[Profile]) -> Iterator[Suspicion]:
         yield "peak.fp8", f"is {times:.3g} times the 16-bit peak, not 1 or 2 times: a sparse peak beside a dense one?"
 
 
+def _sixteen_bits(profile: Profile, _: Sequence[Profile]) -> Iterator[Suspicion]:
+    """FP16 and BF16 run at one rate on nearly every part; where they differ, one is most likely another part's."""
+    fp16, bf16 = profile.value("peak.fp16"), profile.value("peak.bf16")
+    if not (math.isnan(fp16) or math.isnan(bf16) or _close(fp16, bf16)):
+        yield "peak.bf16", f"{_show(profile, 'peak.bf16')}, and FP16 has {_show(profile, 'peak.fp16')}: of one part?"
+
+
 def _peak_twin(profile: Profile, others: Sequence[Profile]) -> Iterator[Suspicion]:
     """Twice the FLOP/s of a part with the same memory and links is most likely its sparse peak, or FP8."""
     peak, key = sixteen_bit_peak(profile), _peak_key(profile)
@@ -172,6 +179,7 @@ def _waivers(profile: Profile, _: Sequence[Profile]) -> Iterator[Suspicion]:
 RULES: Mapping[str, Rule] = {
     "dense": _dense,
     "fp8-ratio": _fp8_ratio,
+    "sixteen-bits": _sixteen_bits,
     "peak-twin": _peak_twin,
     "memory-pair": _memory_pair,
     "memory-drain": _memory_drain,

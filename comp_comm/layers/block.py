@@ -16,6 +16,7 @@ from comp_comm.choices import Bias
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Collective, Elementwise, Operation
+from comp_comm.violation import Violation
 
 CORE_ATTENTION = "core_attn"  # Megatron-LM's name of the module that selective recomputation makes again
 
@@ -71,6 +72,10 @@ class Block(ABC):
     def splits(self, c: Context) -> Numeric:
         """Return how many of the layer's gathers and reductions over TP the block needs: 1, or none."""
         return 1.0
+
+    def rules(self, c: Context) -> Sequence[Violation]:
+        """Return what model and layout must keep together for the block; points that have no such layer are passed."""
+        return []
 
     def cache(self, c: Context, length: Array) -> Cache | None:
         """Return what is kept of ``length`` tokens while generating; None where nothing is.

@@ -8,12 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from comp_comm.choices import Norm, Switch
+from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layers.attention import MASK
 from comp_comm.layers.block import CORE_ATTENTION, Block, Cache, HeldParameters, Kept
 from comp_comm.layers.tensor_parallel import gathered_and_reduced
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Elementwise, Operation
+from comp_comm.violation import Violation
 
 # Elements of H a token moves: a norm reads and writes; a residual sum with dropout reads two and writes one, of both
 # blocks' outputs at once where they are side by side.
@@ -72,8 +74,18 @@ class LayerKind:
         return [Kept("layernorm", to_float(around)), *(kept for block in self.blocks for kept in block.kept(c))]
 
     def caches(self, c: Context, length: Array) -> list[Cache]:
-        """Return what the blocks keep of ``length`` tokens while generating."""
-        return [cache for block in self.blocks if (cache := block.cache(c, length)) is not None]
+        """Return what the blocks keep of ``length`` tokens while generating.
+
+        Raises ``ConfigError`` where that is not known of one of them.
+        """
+        try:
+            return [cache for block in self.blocks if (cache := block.cache(c, length)) is not None]
+        except NotImplementedError:
+            raise ConfigError(f"inference does not model what a {self.name} keeps of a token") from None
+
+    def rules(self, c: Context) -> list[Violation]:
+        """Return the rules of the blocks."""
+        return [rule for block in self.blocks for rule in block.rules(c)]
 
     def _norms(self, c: Context) -> Array:
         """Return how many norms there are: ``norms`` of a layer of two blocks, half of them of each block more."""

@@ -8,6 +8,7 @@ layers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntFlag
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,27 +32,44 @@ Counts = NDArray[np.int64]
 class PatternKey(NamedTuple):
     """What tells patterns: the distinct rows of what they are made of, the longest model, and whether any has MTP."""
 
-    rows: tuple[tuple[float, ...], ...]
+    rows: tuple[PatternRow, ...]
     longest: int
     has_mtp: bool
 
 
-class Place(NamedTuple):
-    """What tells a layer of a decoder (or of an encoder that is all there is) from others: True or False each."""
+class PatternRow(NamedTuple):
+    """What tells the pattern of one model from others."""
 
-    latent: bool
-    windowed: bool
-    experts: bool
-    cross: bool
+    latent: float
+    windowed: float
+    global_every: float
+    experts: float
+    dense_layers: float
+    moe_every: float
+    encoder_layers: float
+    cross: float
 
-    def kind(self, named: tuple[bool, bool]) -> LayerKind:
-        """Return the kind of layer; ``named`` says whether windows and experts tell it from others of the model."""
-        attention: Block = LatentAttention(self.windowed) if self.latent else SelfAttention(self.windowed)
-        words = [("window" if self.windowed else "global")] if named[0] else []
-        words += [("expert" if self.experts else "dense")] if named[1] else []
-        words += ["decoder"] if self.cross else []
-        cross = [CrossAttention()] if self.cross else []
-        return LayerKind(" ".join([*words, "layer"]), (attention, *cross, Experts() if self.experts else FeedForward()))
+
+class Place(IntFlag):
+    """What tells a layer of a decoder (or of an encoder that is all there is) from others.
+
+    A module of multi-token prediction is like the layer of its model with the largest value.
+    """
+
+    CROSS = 1
+    EXPERTS = 2
+    WINDOWED = 4
+    LATENT = 8
+
+    def kind(self, windows_differ: bool, networks_differ: bool) -> LayerKind:
+        """Return the kind of layer, named by what tells it from others of its model."""
+        windowed, experts, cross = (flag in self for flag in (Place.WINDOWED, Place.EXPERTS, Place.CROSS))
+        attention: Block = LatentAttention(windowed) if Place.LATENT in self else SelfAttention(windowed)
+        words = [("window" if windowed else "global")] if windows_differ else []
+        words += [("expert" if experts else "dense")] if networks_differ else []
+        words += ["decoder"] if cross else []
+        blocks = (attention, *([CrossAttention()] if cross else []), Experts() if experts else FeedForward())
+        return LayerKind(" ".join([*words, "layer"]), blocks)
 
 
 ENCODER_LAYER = LayerKind("encoder layer", (SelfAttention(), FeedForward()), of_encoder=True)
@@ -101,13 +119,13 @@ def pattern_of(t: Transformer) -> Pattern:
     return Pattern(counted_layers(key).kinds, key, row, to_float(t.all_layers), to_float(t.mtp_layers))
 
 
-def _distinct(numbers: list[Array]) -> tuple[tuple[tuple[float, ...], ...], NDArray[np.intp]]:
+def _distinct(numbers: list[Array]) -> tuple[tuple[PatternRow, ...], NDArray[np.intp]]:
     """Return the distinct rows of numbers that broadcast, and which of them each point has."""
     if all(number.size == 1 for number in numbers):
-        return (tuple(number.item() for number in numbers),), np.asarray(0, np.intp)
+        return (PatternRow(*(number.item() for number in numbers)),), np.asarray(0, np.intp)
     columns = np.broadcast_arrays(*numbers)
     table = distinct_rows([column.reshape(-1) for column in columns], columns[0].size)
-    rows = tuple(tuple(float(column.reshape(-1)[i]) for column in columns) for i in table.first)
+    rows = tuple(PatternRow(*(float(column.reshape(-1)[i]) for column in columns)) for i in table.first)
     return rows, table.row.reshape(columns[0].shape)
 
 
@@ -128,9 +146,9 @@ def counted_layers(key: PatternKey) -> CountedLayers:
     """Return the kinds of layers that patterns have, and where."""
     places = [_places(row, key.longest) for row in key.rows]
     codes = [int(code) for code in np.unique(np.concatenate([np.unique(each) for each in places]))]
-    known = {code: Place(bool(code & 8), bool(code & 4), bool(code & 2), bool(code & 1)) for code in codes if code >= 0}
-    named = (len({place.windowed for place in known.values()}) > 1, len({p.experts for p in known.values()}) > 1)
-    kinds = [ENCODER_LAYER if code < 0 else known[code].kind(named) for code in codes]
+    known = {code: Place(code) for code in codes if code >= 0}
+    differ = [len({place & flag for place in known.values()}) > 1 for flag in (Place.WINDOWED, Place.EXPERTS)]
+    kinds = [ENCODER_LAYER if code < 0 else known[code].kind(*differ) for code in codes]
     modules = np.full(len(places), -1)
     if key.has_mtp:
         # A module is a layer like the last ones of its model: those told by the largest code.
@@ -143,17 +161,17 @@ def counted_layers(key: PatternKey) -> CountedLayers:
     return CountedLayers(tuple(kinds), marks.cumsum(axis=-1), modules)
 
 
-def _places(row: tuple[float, ...], longest: int) -> NDArray[np.int8]:
-    """Return what each layer of one pattern is: a code of `Place`, or -1 in the encoder."""
-    latent, windowed, global_every, experts, dense_layers, moe_every, encoder_layers, cross = row
-    number = np.arange(longest) - encoder_layers + 1  # of the decoder's layers, from 1
-    window = np.full(longest, windowed > 0)
-    if global_every > 0:
-        window &= number % global_every != 0
-    moe = np.full(longest, experts > 0)
-    moe &= (number > dense_layers) & ((number - dense_layers) % max(moe_every, 1.0) == 0)
-    code = 8 * (latent > 0) + 4 * window + 2 * moe + (cross > 0)
-    return np.where(number > 0, code, -1).astype(np.int8)
+def _places(row: PatternRow, longest: int) -> NDArray[np.int64]:
+    """Return what each layer of one pattern is: a `Place`, or -1 in the encoder."""
+    number = np.arange(longest) - row.encoder_layers + 1  # of the decoder's layers, from 1
+    windowed = np.full(longest, row.windowed > 0)
+    if row.global_every > 0:
+        windowed &= number % row.global_every != 0
+    experts = np.full(longest, row.experts > 0)
+    experts &= (number > row.dense_layers) & ((number - row.dense_layers) % max(row.moe_every, 1.0) == 0)
+    told = {Place.LATENT: row.latent > 0, Place.WINDOWED: windowed, Place.EXPERTS: experts, Place.CROSS: row.cross > 0}
+    place = sum((int(flag) * np.asarray(holds, np.int64) for flag, holds in told.items()), np.zeros(longest, np.int64))
+    return np.where(number > 0, place, -1)
 
 
 def _prediction_module(last: Place, told: bool) -> LayerKind:
@@ -161,6 +179,6 @@ def _prediction_module(last: Place, told: bool) -> LayerKind:
 
     ``told`` says that the name must tell it from another one.
     """
-    name = f"MTP module {'with experts' if last.experts else 'without experts'}" if told else "MTP module"
-    blocks = last._replace(windowed=False).kind((False, False)).blocks
+    name = f"MTP module {'with experts' if Place.EXPERTS in last else 'without experts'}" if told else "MTP module"
+    blocks = (last & ~Place.WINDOWED).kind(False, False).blocks
     return LayerKind(name, (PredictionProjection(), *blocks), of_prediction=True)

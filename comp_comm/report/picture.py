@@ -17,7 +17,7 @@ from comp_comm.fields import FIELDS
 from comp_comm.printable import visible, visible_bytes
 from comp_comm.records import Record
 from comp_comm.report.output import save_bytes
-from comp_comm.report.table import BINARY_FIELDS, SCALES
+from comp_comm.report.table import BINARY_FIELDS, SCALES, in_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,12 +144,15 @@ def quantity(name: str, values: Iterable[float]) -> tuple[float, str]:
 
     >>> quantity("serialized_comm_fraction", [0.5])
     (0.01, 'serialized communication fraction (%)')
+    >>> quantity("tokens_per_s", [2.5e5])
+    (1.0, 'tokens per s (tokens/s)')
     """
-    words = name.removesuffix("_s").removesuffix("_flop_per_byte").replace("_comm", " communication")
-    words = words.replace("_", " ").replace("amdahl", "Amdahl")
+    seconds = in_seconds(name)
+    words = (name.removesuffix("_s") if seconds else name).removesuffix("_flop_per_byte")
+    words = words.replace("_comm", " communication").replace("_", " ").replace("amdahl", "Amdahl")
     if name.endswith("_fraction"):
         return 0.01, f"{words} (%)"
-    if name.endswith("_s"):
+    if seconds:
         positive = sorted(value for value in values if value > 0) or [0.0]
         scale, unit = next((item for item in SCALES if positive[len(positive) // 2] >= item[0]), SCALES[-1])
         return scale, f"{words} time ({unit})"

@@ -114,6 +114,15 @@ def write_line(out: IO[str], text: str, style: str = "table") -> None:
     out.write((textwrap.fill(text, LINE_WIDTH, subsequent_indent="  ") if style == "table" else text) + "\n")
 
 
+def in_seconds(name: str) -> bool:
+    """Return whether a column is seconds: by its unit, or by its name where no cost model has it.
+
+    >>> in_seconds("step_s"), in_seconds("tokens_per_s")
+    (True, False)
+    """
+    return name.endswith("_s") and (COLUMNS[name].unit == "s" if name in COLUMNS else not name.endswith("_per_s"))
+
+
 def column_format(name: str, values: Sequence[Any]) -> tuple[str, Callable[[Any], str]]:
     """Return a column's header, with its unit, and how its values are shown.
 
@@ -126,7 +135,7 @@ def column_format(name: str, values: Sequence[Any]) -> tuple[str, Callable[[Any]
     numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
     if name.endswith("_fraction") or name in SHARES:
         return f"{name} (%)", lambda v: _or_nothing(v, lambda x: f"{100 * x:.1f}")
-    if name.endswith("_s") and not name.endswith("_per_s"):
+    if in_seconds(name):
         scale, unit = _seconds_scale(numbers)
         return f"{name[:-2]} ({unit})", lambda v: _or_nothing(v, lambda x: f"{x / scale:.4g}")
     if name == "parameters":

@@ -136,6 +136,7 @@ def _check_fields(study: Study, plan: Plan) -> None:
     for name in sorted(set(study.origins) & set(FIELDS) - set(model.fields)):
         if name in {*study.fixed, *plan.grid.moving}:
             study.problem(name, f"{model.name} does not model {name} ({_models_with(name)})")
+    _check_essential(study, model)
     _check_needs(study, plan)
     if plan.grid.axis_of("phase") is not None:
         study.problem("phase", "must be one value: training and inference have columns of their own")
@@ -154,6 +155,13 @@ def _check_fields(study: Study, plan: Plan) -> None:
     for name in model.for_required_tp:
         if name in study.origins:
             study.problem(name, f"{name} only matters with 'tp: required' in {model.name}, which times one layer")
+
+
+def _check_essential(study: Study, model: CostModel) -> None:
+    """Refuse a model that is made of what the cost model does not know."""
+    for name in sorted(study.model.fields if study.model and not model.plain_gpt else ()):
+        if FIELDS[name].essential and name not in model.fields and study.fixed.get(name):
+            study.problem("model", f"{model.name} does not model {name}, which this model has ({_models_with(name)})")
 
 
 def _check_needs(study: Study, plan: Plan) -> None:

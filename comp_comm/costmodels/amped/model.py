@@ -49,4 +49,5 @@ MODEL = CostModel(
     defaults=fields.DEFAULTS,
     needs=fields.NEEDS,
     notes=partial(unseen, name="amped", fields=fields.FIELDS),
+    plain_gpt=True,
 )

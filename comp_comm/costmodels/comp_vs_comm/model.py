@@ -208,4 +208,5 @@ MODEL = CostModel(
     own_hardware=True,
     claims=_claims,
     notes=_notes,
+    plain_gpt=True,
 )

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from comp_comm.costmodels.field_groups import DEFAULTS, DEGREES, HARDWARE, KERNELS, MODEL, NEEDS, REQUIRED
+from comp_comm.fields import FIELDS as ALL_FIELDS
 
-FIELDS = (
+# Whatever a model may be made of: a field that is new goes to the end.
+_TRANSFORMER = tuple(
+    name for name, field in ALL_FIELDS.items() if field.group == "transformer" and name != "parameters"
+)
+FIELDS = tuple(dict.fromkeys((
     *MODEL, "encoder_layers", "encoder_seq_len", "patch_features", "classes", "mtp_layers", "dropout", *DEGREES,
     "global_batch", "accumulation", "sp", "cp", "cp_comm", "vpp", "schedule", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_tp", "overlap_pp",
     "overlap_ep", *HARDWARE, *KERNELS, "grad_precision", "accumulate_precision", "optimizer_precision", "interference",
-    "tokens",
-)  # fmt: skip
+    "tokens", *_TRANSFORMER,
+)))  # fmt: skip
 # A field that means nothing unless another one has this word.
 NEEDS_WORD = {
     "max_positions": ("position", "learned"), "encoder_seq_len": ("architecture", "encoder-decoder"),

@@ -94,7 +94,7 @@ class LayerCosts:
     @cached_property
     def rules(self) -> list[Violation]:
         """The rules of a layer that points break."""
-        return broken_rules(layer_rules(self.work.transformer, self.work.layout))
+        return broken_rules([*layer_rules(self.work.transformer, self.work.layout), *self.work.block_rules])
 
 
 def layer_costs(scenario: Scenario) -> LayerCosts:

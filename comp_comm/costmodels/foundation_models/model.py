@@ -61,4 +61,5 @@ MODEL = CostModel(
     },
     space=SPACE,
     notes=partial(unseen, name="foundation_models", fields=fields.FIELDS),
+    plain_gpt=True,
 )

@@ -262,5 +262,7 @@ class Serving(Answer):
                   for call, _ in (*self.prefill.calls, *self.decode.calls)}  # fmt: skip
         needed = ProfileRules(work, self.network).violations(list(groups.values()))
         over = no_room(self.memory_bytes, to_float(work.hardware.memory_capacity))
-        broken = broken_rules([*layout_violations(work, layer_rules(t, work.layout)), *own, *needed, over])
+        broken = broken_rules(
+            [*layout_violations(work, [*layer_rules(t, work.layout), *work.block_rules]), *own, *needed, over]
+        )
         return tuple({each.reason: each for each in broken}.values())
