@@ -60,7 +60,7 @@ BROKEN = {
     ),
     "peak-twin": (
         f"peak: {{fp16: {number('1978.9 TFLOP/s')}, bf16: {number('1978.9 TFLOP/s')}}}",
-        "peak.bf16",
+        "peak.fp16",
         "1978.9 TFLOP/s is twice the peak of h100-sxm",
     ),
     "memory-drain": (
@@ -155,7 +155,7 @@ def test_a_scale_up_that_is_not_twice_is_no_finding(bandwidth, findings):
 def test_a_twin_must_be_the_same_otherwise(findings):
     """Twice the FLOP/s behind other links, or twice the links of other FLOP/s, is another device."""
     links = f"network: {{scale-up: {{bandwidth: {number('600 GB/s')}}}}}"
-    assert findings(f"peak: {{bf16: {number('1978.9 TFLOP/s')}}}\n{links}") == []
+    assert findings(f"peak: {{fp16: {number('1978.9 TFLOP/s')}, bf16: {number('1978.9 TFLOP/s')}}}\n{links}") == []
     peak = f"peak: {{fp16: {number('1500 TFLOP/s')}, bf16: {number('1500 TFLOP/s')}, fp8: {number('3000 TFLOP/s')}}}"
     assert findings(f"{peak}\n{links.replace('600', '900')}") == []
 

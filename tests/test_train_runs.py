@@ -16,6 +16,7 @@ from face import explained
 
 from comp_comm.errors import ConfigError
 
+pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parent / "data"
 DEVICES = {
     "A100-80GB-SXM": "a100-sxm-80gb", "A100-80GB-SXM (inferred)": "a100-sxm-80gb", "A100": "a100-sxm-80gb",
