@@ -53,6 +53,8 @@ def every_layout(model, gpus, tried, pinned):
     if "experts" in model:
         numbers |= {"ep": model["experts"], "etp": gpus}
     degrees = {name: [n for n in range(1, number + 1) if number % n == 0] for name, number in numbers.items()}
+    # With more than one chunk a stage, the embedding and the loss may take the place of a layer each.
+    degrees["vpp"] = sorted({*degrees["vpp"], *(n for n in range(1, layers + 3) if (layers + 2) % n == 0)})
     axes = {**degrees, **ALWAYS, **tried}
     axes = {name: values for name, values in axes.items() if name not in pinned}
     fixed = {**model, **pinned, "gpus": gpus, "placement": "tp-cp-dp-pp", "memory_capacity": 1}
@@ -62,6 +64,9 @@ def every_layout(model, gpus, tried, pinned):
         at = {**fixed, **row}
         # A group inside an expert is a part of one that splits tensors: a search tries no others.
         if not row["feasible"] or at["tp"] % (at.get("etp") or 1):
+            continue
+        chunks = at["pp"] * at["vpp"]
+        if at["vpp"] > 1 and layers % chunks and (layers + 2) % chunks and "vpp" not in pinned:
             continue
         key = tuple(None if name in IDLE and IDLE[name](at) else row[name] for name in axes)
         found.setdefault(key, row)
@@ -132,8 +137,8 @@ def test_why_layouts_fell_out_is_counted():
     given = {**MODEL, "layers": 8, "global_batch": 3, "tp": 1, "cp": 1}
     assert search_of({"hardware": "h100-sxm", "set": given}, 2)["meta"]["dropped"] == {
         "dp does not divide global_batch": 1,  # two replicas
-        "pp x vpp exceeds the layers": 6,  # five, eight or ten chunks of the divisors of 8 and 8 + 2
-        "interleaving needs a multiple of pp micro-batches a replica": 4,  # two or four chunks: three, or one
+        "pp x vpp exceeds the layers": 4,  # eight or ten chunks of the divisors of 8 and 8 + 2
+        "interleaving needs a multiple of pp micro-batches a replica": 6,  # two, four or five chunks: three, or one
     }
     three = search_of({"hardware": "h100-sxm", "set": {**MODEL, "global_batch": 6, "cp": 1, "pp": 1}}, 3)["meta"]
     assert three["dropped"]["tp does not divide heads"] == 1  # three of four

@@ -11,6 +11,9 @@ from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
 from comp_comm.transformer import Transformer
 from comp_comm.violation import Violation, rule
 
+# The first chunk of an interleaved pipeline may have the embedding alone, the last the loss, in the place of a layer.
+ENDS = 2.0
+
 
 def layer_rules(t: Transformer, layout: Layout) -> list[Violation]:
     """Return the rules about what a layer of a resolved model is split into on a resolved layout."""
@@ -58,9 +61,9 @@ def stage_rules(t: Transformer, given: Layout, layout: Layout) -> list[Violation
     """Return the rules about stages of layers; ``given`` is the layout before it is resolved."""
     pp, chunks = to_float(layout.pp), to_float(layout.pp) * layout.vpp
     layers = to_float(t.all_layers)
-    full = to_float(given.recompute_layers)
+    full, most = to_float(given.recompute_layers), layers + np.where(to_float(layout.vpp) > 1, ENDS, 0.0)
     return [
-        rule(layers < chunks, "pp x vpp exceeds the layers", "pp", "vpp", "layers"),
+        rule(most < chunks, "pp x vpp exceeds the layers", "pp", "vpp", "layers"),
         rule(~np.isnan(full) & (full > np.ceil(layers / pp)), "recompute_layers exceeds the layers of a stage",
              "recompute_layers", "layers", "pp"),
         *_stated_stages(layout, layers, chunks),

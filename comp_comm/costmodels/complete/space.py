@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, Whole, divisors
 from comp_comm.errors import ConfigError
+from comp_comm.layers.rules import ENDS
 
 TABLE = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch")
 MAX_ROWS = 20_000_000
@@ -73,7 +74,7 @@ def _join_chunks(t: Joined, layers: int, batch: int, gpus: int) -> None:
     """Join the chunks a stage may have: those that divide the layers, or all layers with embedding and head."""
     t.join("vpp", np.union1d(divisors(layers), divisors(layers + 2)))
     t.keep((t["vpp"] == 1) | (t["pp"] > 1), "vpp above 1 needs pp above 1")
-    t.keep(t["pp"] * t["vpp"] <= layers, "pp x vpp exceeds the layers")
+    t.keep(t["pp"] * t["vpp"] <= layers + ENDS * (t["vpp"] > 1), "pp x vpp exceeds the layers")
     chunks = t["pp"] * t["vpp"]
     even = (layers % chunks == 0) | ((layers + 2) % chunks == 0)
     pinned = bool(t.question.allowed.get("vpp"))
