@@ -113,7 +113,7 @@ _LAYOUT = (
     _degree("vpp", "model chunks a pipeline stage holds (interleaving)", default=1),
     _word("schedule", "layout", choices.Schedule, "pipeline schedule; 1f1b with vpp above 1 is interleaved", "1f1b"),
     Field("pp_layout", "layout", "text", "layers of each chunk of the pipeline: '7|8*14|6', '7|...|6', or as "
-          "Megatron-LM writes it, 'Ett|(ttt|)*14|L'; 'torchtitan' is that framework's rule; if not given, evenly, or "
+          "Megatron-LM writes it, 'Ett|(ttt|)*14L'; 'torchtitan' is that framework's rule; if not given, evenly, or "
           "with embedding and head in the place of a layer each", checked=check_stage_layout),
     _degree("ep", "expert-parallel degree; divides dp x cp x tp, adds no devices", default=1),
     _degree("etp", "tensor-parallel degree inside an expert; tp if not given"),

@@ -57,8 +57,8 @@ def parse_stage_layout(text: str) -> StageLayout:
     >>> deepseek = parse_stage_layout("Et*3|(tt|)*29,m|L")
     >>> deepseek.chunks[:2], sum(deepseek.chunks), deepseek.mtp
     ((3, 2), 61, 1)
-    >>> parse_stage_layout("3|4*14|2").chunks[-2:]
-    (4, 2)
+    >>> parse_stage_layout("3|4*14|2").chunks[-2:], parse_stage_layout("Ett|(t|)*2ttL").chunks
+    ((4, 2), (2, 1, 1, 2))
     """
     tokens = _tokens(text)
     items, rest = _sequence(tokens, 0, text)
@@ -92,7 +92,7 @@ def check_stage_layout(text: str) -> None:
         parse_stage_layout(text)
     except ValueError as error:
         raise ValueError(f"{error}; layers of each chunk are written '7|8*14|6' or '7|...|6' or, as Megatron-LM does, "
-                         f"'Ett|(ttt|)*14|L'; '{TORCHTITAN}' is that framework's rule") from None  # fmt: skip
+                         f"'Ett|(ttt|)*14L'; '{TORCHTITAN}' is that framework's rule") from None  # fmt: skip
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
@@ -117,11 +117,14 @@ def _sequence(tokens: list[tuple[str, str]], at: int, text: str) -> tuple[list[I
     """Return layers and bars from a place on up to the end or a closing bracket, repetitions written out."""
     items: list[Item] = []
     last: list[Item] = []
+    numbered = False
     while at < len(tokens) and tokens[at][0] != "close":
         name, value = tokens[at]
         at += 1
         if name == "times":
             _repeat(items, last, int(value), text)
+            if numbered:
+                items.pop()  # numbers are separated by bars, and what follows has its own
             last = []
             continue
         if name == "open":
@@ -132,6 +135,7 @@ def _sequence(tokens: list[tuple[str, str]], at: int, text: str) -> tuple[list[I
         else:
             last = _single(tokens, at, name, value)
         items += last
+        numbered = name == "number"
     return items, at
 
 
@@ -151,5 +155,3 @@ def _repeat(items: list[Item], last: list[Item], times: int, text: str) -> None:
     if len(last) * times > 4 * MOST_CHUNKS:
         raise ValueError(f"more than {MOST_CHUNKS:,} chunks")
     items += last * (times - 1)
-    if len(last) == 2 and last[1] == "|" and isinstance(last[0], int):
-        items.pop()  # numbers are separated by bars, and what follows has its own

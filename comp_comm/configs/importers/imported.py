@@ -70,7 +70,7 @@ class Findings:
             return
         try:
             value = FIELDS[name].parse(raw)
-            if isinstance(value, str) and FIELDS[name].kind != "choice" and not self.ours:
+            if isinstance(value, str) and FIELDS[name].kind not in ("choice", "text") and not self.ours:
                 raise ValueError(f"{shown(raw)} is not a number")
         except ValueError as error:
             self.wrong(path, str(error))

@@ -2,91 +2,89 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
+from comp_comm.stage_layout import parse_stage_layout
 
-MOST = 10_000  # layers and stages that a layout is read for
-_PART = re.compile(r"\((?P<group>[^()]*)\)(?:\*(?P<times>\d{1,4}))?|(?P<one>[EtmLR|])(?:\*(?P<count>\d{1,4}))?|[,\s]")
+LAYOUT = "--pipeline-model-parallel-layout"
 FLAGS = {
     "first": ("--decoder-first-pipeline-num-layers", "--num-layers-in-first-pipeline-stage"),
     "last": ("--decoder-last-pipeline-num-layers", "--num-layers-in-last-pipeline-stage"),
 }
+COUNTED = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
+MOST_SHOWN = 8
 
 
 def read(keys: Keys, f: Findings) -> None:
-    """Set how many chunks a stage has, and whether stages differ, from a layout by hand."""
-    raw = keys.take("--pipeline-model-parallel-layout")
-    first, last = (keys.number(*FLAGS[end]) or 0 for end in ("first", "last"))
-    stages, layers = f.count("pp", 1), f.count("layers", 0)
+    """Set which layers each chunk of the pipeline has, where they are laid out by hand or not all as many."""
+    raw = keys.take(LAYOUT)
+    first, last = (int(keys.number(*FLAGS[end]) or 0) for end in ("first", "last"))
+    embedding, loss = (int(keys.truth(flag)) for flag in COUNTED)
     if not is_off(raw):
-        place: tuple[str, ...] = ("--pipeline-model-parallel-layout",)
-        chunks = layers_of(str(raw))
-        if chunks is None or sum(chunks) != layers or len(chunks) % stages:
-            held = "" if chunks is None else f" (it has {sum(chunks)} layers in {len(chunks)} parts)"
-            message = (
-                f"{shown(raw)} is not understood{held}; E, t, m and L for {layers} layers, cut by | into pp x vpp parts"
-            )
-            keys.wrong(place, message)
-            return
-        if len(chunks) > stages and "vpp" not in f.given:
-            f.set("vpp", len(chunks) // stages, place)
-    elif (first or last) and stages > 1:
-        place = FLAGS["first" if first else "last"]
-        between = stages - (first > 0) - (last > 0)
-        rest = layers - int(first) - int(last)
-        if rest < 0 or (between and rest % between):
-            keys.wrong(place, f"the other {between} stages cannot share {rest} layers evenly")
-            return
-        chunks = [
-            *[int(first)] * (first > 0),
-            *[rest // between if between else 0] * between,
-            *[int(last)] * (last > 0),
-        ]
-    else:
+        _by_hand(keys, f, str(raw))
+    elif f.count("pp", 1) == 1:
         return
-    _set(keys, f, chunks, place)
+    elif first or last:
+        _ends(keys, f, first, last)
+    elif embedding or loss:
+        _counted(keys, f, embedding, loss)
 
 
-def _set(keys: Keys, f: Findings, chunks: Sequence[int], place: tuple[str, ...]) -> None:
-    """Allow uneven stages, where the largest is what they are timed as; refuse them where one is larger."""
-    layers, dense = sum(chunks), f.count("dense_layers", 0)
-    even = len(set(chunks)) == 1
-    ends = [*chunks]
-    ends[0], ends[-1] = ends[0] + 1, ends[-1] + 1
-    if even or (len(set(ends)) == 1 and (layers + 2) % len(chunks) == 0):
+def _by_hand(keys: Keys, f: Findings, text: str) -> None:
+    """Set the layout that a script gives as Megatron-LM writes it."""
+    stages, layers, place = f.count("pp", 1), f.count("layers", 0), (LAYOUT,)
+    try:
+        counts = [count or 0 for count in parse_stage_layout(text).chunks]
+    except ValueError as error:
+        keys.wrong(place, str(error))
         return
-    most = math.ceil(layers / len(chunks))
-    costly = [chunks[0] - min(dense, chunks[0]), *chunks[1:]]
-    parts = ", ".join(map(str, chunks[:8])) + (", ..." if len(chunks) > 8 else "")
-    if max(costly) > most:
-        allowed = f"only as even as {layers} layers allow, {most} at most"
-        keys.wrong(place, f"is not understood: stages of {parts} layers are not modelled; {allowed}")
+    if sum(counts) != layers or len(counts) % stages:
+        keys.wrong(place, f"{shown(text)} is not understood (it has {sum(counts)} layers in {len(counts)} parts); "
+                          f"E, t, m and L for {layers} layers, cut by | into pp x vpp parts")  # fmt: skip
         return
-    f.set("uneven_stages", True)
-    f.note(f"stages of {parts} layers are counted as {most} each, fewest in the last")
+    if len(counts) > stages and "vpp" not in f.given:
+        f.set("vpp", len(counts) // stages, place)
+    if stages > 1 and (len(set(counts)) > 1 or parse_stage_layout(text).mtp):
+        f.set("pp_layout", text, place)
 
 
-def layers_of(layout: str) -> list[int] | None:
-    """Return how many layers each part of a layout has; None where it is none.
+def _ends(keys: Keys, f: Findings, first: int, last: int) -> None:
+    """Set the layers of the first and the last stage; the others share the rest evenly, chunk by chunk."""
+    stages, chunks, layers = f.count("pp", 1), f.count("vpp", 1), f.count("layers", 0)
+    place = FLAGS["first" if first else "last"]
+    between = stages - (first > 0) - (last > 0)
+    rest = layers - first - last
+    if rest < 0 or (not between and rest) or (between and rest % between):
+        keys.wrong(place, f"the other {between} stages cannot share {rest} layers evenly")
+        return
+    of_stages = [*[first] * (first > 0), *[rest // between if between else 0] * between, *[last] * (last > 0)]
+    if any(count % chunks for count in of_stages):
+        keys.wrong(place, f"stages of {_listed(of_stages)} layers cannot be cut into {chunks} chunks each")
+        return
+    _set(f, [count // chunks for count in of_stages] * chunks, place)
 
-    >>> layers_of("Et*2|(tt|)*2tmL"), layers_of("Ex|L")
-    ([2, 2, 2, 1], None)
-    """
-    text = ""
-    for _ in range(2):  # a group may not hold another
-        text, place = "", 0
-        while place < len(layout):
-            match = _PART.match(layout, place)
-            if match is None or len(text) > MOST:
-                return None
-            group, one = match["group"], match["one"]
-            if group is not None:
-                text += group * min(int(match["times"] or 1), MOST)
-            elif one:
-                text += one * min(int(match["count"] or 1), MOST)
-            place = match.end()
-        layout = text
-    return [part.count("t") for part in text.split("|")] if len(text) <= MOST else None
+
+def _counted(keys: Keys, f: Findings, embedding: int, loss: int) -> None:
+    """Set stages in which the embedding, the loss, or both take the place of a layer."""
+    chunks, layers = f.count("pp", 1) * f.count("vpp", 1), f.count("layers", 0)
+    each, left = divmod(layers + embedding + loss, chunks)
+    if left or each < 1:
+        ends = " and ".join(word for word, counted in (("embedding", embedding), ("loss", loss)) if counted)
+        told = f"{layers} layers with the {ends} in the place of a layer cannot be shared out to {chunks} chunks evenly"
+        keys.wrong(COUNTED[:1] if embedding else COUNTED[1:], told)
+        return
+    counts = [each] * chunks
+    counts[0], counts[-1] = counts[0] - embedding, counts[-1] - loss
+    if not (embedding and loss and layers % chunks):  # what is taken without a word is written without one
+        _set(f, counts, COUNTED[:1])
+
+
+def _set(f: Findings, counts: Sequence[int], place: Sequence[str]) -> None:
+    """Set a layout of so many layers a chunk, where they are not all as many."""
+    if len(set(counts)) > 1:
+        f.set("pp_layout", "|".join(map(str, counts)), tuple(place))
+
+
+def _listed(counts: Sequence[int]) -> str:
+    return ", ".join(map(str, counts[:MOST_SHOWN])) + (", ..." if len(counts) > MOST_SHOWN else "")
