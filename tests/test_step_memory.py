@@ -176,11 +176,44 @@ def test_an_expert_layer_keeps_what_its_tokens_need():
 
 
 def test_latent_attention_keeps_what_it_compresses_to():
-    """Queries and keys with their rotary part, values, the heads' output, and both compressed vectors."""
+    """Queries and keys with their rotary part, values, the heads' output; what is compressed before and after norms."""
     latent = {"q_lora_rank": 384, "kv_lora_rank": 128, "rope_head_dim": 32, "bias": "off", "dropout": "off"}
     a, d, rope = 16, 64, 32
-    attention = a * (d + rope + d) + a * (d + rope + d) + 384 + 128
-    assert a_layer(**latent) == 2 * 1024 * (4 * 1024 + attention + 2 * 4096)
+    heads, compressed = a * (d + rope + d) + a * (d + rope + d), 384 + (128 + rope) + 384 + 128
+    assert a_layer(**latent) == 2 * 1024 * (4 * 1024 + heads + compressed + 2 * 4096)
+    without = 2 * 1024 * ((4 * 1024 + compressed) / 2 + heads / 2 + 4096)
+    assert a_layer(**latent, tp=2) == without  # each device norms what it projected
+
+
+@pytest.mark.parametrize("whole", ["on", "whole"])
+def test_norms_of_queries_and_keys_keep_their_inputs(whole):
+    point = {"kv_heads": 4, "dropout": "off"}
+    assert a_layer(**point, qk_norm=whole) - a_layer(**point) == 2 * 1024 * (16 + 4) * 64
+    assert a_layer(**point, qk_norm=whole, tp=4) - a_layer(**point, tp=4) == 2 * 1024 * (16 + 4) * 64 / 4
+
+
+def test_kernels_one_by_one_keep_the_gate_after_its_nonlinearity():
+    plain, gated = {"dropout": "off"}, {"dropout": "off", "gated": "on"}
+    experts = {name: value for name, value in MOE.items() if name not in ("layers", "vocab")} | plain
+    for kernels, more in (("fused", 0), ("compiled", 0), ("eager", 1)):
+        assert a_layer(**gated, kernels=kernels) - a_layer(**gated) == more * 2 * 1024 * 4096
+        assert a_layer(**experts, kernels=kernels) - a_layer(**experts) == more * 2 * 1024 * 2 * 512
+        assert a_layer(**plain, kernels=kernels) == a_layer(**plain)  # GELU is one kernel
+
+
+def test_dropout_of_the_embedding_keeps_a_mask_a_micro_batch_in_flight():
+    """s b h / t: Korthikanti et al., section 4.3."""
+    point = {**GPT, "layers": 4, "vocab": 256}
+
+    def masks(**more):
+        with_words, without = (held(**{**point, **more, "vocab": vocab})["activations"] for vocab in (256, 0))
+        return with_words - without
+
+    assert masks() == masks(recompute="full") == 1024 * 1024
+    assert masks(tp=4) == 1024 * 1024 / 4
+    assert masks(tp=4, sp="off") == 1024 * 1024
+    assert masks(pp=4, accumulation=8) == 4 * 1024 * 1024
+    assert masks(dropout="off") == 0
 
 
 def test_a_decoder_layer_keeps_its_attention_to_the_encoder():
@@ -266,7 +299,7 @@ def test_the_stage_that_needs_most_of_all_stages(layers, pp, steps, vocab, tied)
     needs = []
     for i, count in enumerate(spread(layers, pp)):
         parameters = count * a_layer_has + (words if i == 0 else 0) + (words + norm if i == pp - 1 else 0)
-        activations = count * 34 * s * h * min(steps, pp - i)
+        activations = (count * 34 + (i == 0)) * s * h * min(steps, pp - i)  # the embedding's mask
         logits = 4 * s * (v + h) if i == pp - 1 else 0
         needs.append(16 * parameters + activations + logits)
     found = held(**p, pp=pp, accumulation=steps)

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import Architecture, ElementwiseKernels, Norm, Position
+from comp_comm.choices import Architecture, ElementwiseKernels, Norm, Position, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.layers.block import MASK
 from comp_comm.layers.stages import Stage
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Elementwise, Gemm, Operation
@@ -37,6 +38,16 @@ def embedding_operations(c: Context) -> list[Operation]:
         patches = _of_vit(c, c.t.patch_features)
         operations.append(Gemm("patch embedding", "2 T P H", patches, c.tokens, c.t.patch_features, c.t.hidden))
     return operations
+
+
+def embedding_kept(c: Context) -> Array:
+    """Return the bytes that the embedding keeps of a micro-batch: the masks of its dropout.
+
+    s b h / t with sequence parallelism (Korthikanti et al., arXiv:2205.05198, section 4.3).
+    """
+    dropped = Switch.ON.where(c.t.dropout) & ((to_float(c.t.vocab) > 0) | (to_float(c.t.patch_features) > 0))
+    tokens = c.split_tokens + np.where(c.t.encoder_decoder, c.of_encoder().split_tokens, 0.0)
+    return to_float(MASK * dropped * tokens * c.t.hidden)
 
 
 def head_operations(c: Context, vocab: Array) -> list[Operation]:

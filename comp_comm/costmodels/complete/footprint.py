@@ -15,6 +15,7 @@ from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, by_code, to_float
 from comp_comm.formulas.memory import StateBytes, state_bytes
 from comp_comm.formulas.pipeline import in_flight
+from comp_comm.layers.ends import embedding_kept
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.stages import Stage
 
@@ -153,8 +154,10 @@ class StageMemory:
 
     @cached_property
     def _activations(self) -> Array:
-        """What the layers keep of the micro-batches the stage holds, and what one made again needs beside that."""
-        return by_code(np.asarray(self.work.layout.recompute), self._kept)
+        """What layers and embedding keep of the micro-batches the stage holds, and what one made again needs beside."""
+        layers = by_code(np.asarray(self.work.layout.recompute), self._kept)
+        masks = embedding_kept(self.work.context)
+        return layers + self.stage.embedding * masks * self._micro_batches if masks.any() else layers
 
     def _kept(self, code: int) -> Array:
         kept = list(zip(self.stage.layers, self.stage.recomputed, self._of_kinds(self.costs.kept), strict=True))
