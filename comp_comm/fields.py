@@ -149,6 +149,10 @@ _LAYOUT = (
               "first, then DP") for name, group in INSIDE.items()),
     _word("kernels", "layout", choices.ElementwiseKernels,
           "element-wise kernels: fused, one by one (eager), or compiled", "fused"),
+    _word("cross_entropy", "layout", choices.CrossEntropy, "how the loss is made of logits: fused kernel, compiled, in "
+          "chunks of the tokens, as Megatron-LM does unfused, or as PyTorch does (eager); as 'kernels' if not given",
+          None),
+    _degree("loss_chunks", "parts of a micro-batch's tokens that a chunked loss is made of one by one", default=8),
 )  # fmt: skip
 
 _EVOLUTION = (

@@ -25,6 +25,7 @@ from comp_comm.texts import NO_TEXT, Texts
 from comp_comm.violation import Mask, Violation, rule
 
 UNKNOWN = float("nan")
+NOT_GIVEN = -1  # the code of a choice that is not given
 # INSIDE[p, i, j] is 1 where placement p has group j nearer the inside than group i.
 INSIDE = np.array(
     [[[place.groups.index(j) < place.groups.index(i) for j in GROUPS] for i in GROUPS] for place in Placement],
@@ -80,6 +81,15 @@ class Layout:
     collective_algorithm: Numeric = CollectiveAlgorithm.BEST
     attention_kernel: Numeric = AttentionKernel.FLASH_CAUSAL
     kernels: Numeric = ElementwiseKernels.FUSED
+    cross_entropy: Numeric = NOT_GIVEN
+    loss_chunks: Numeric = 8
+
+    @property
+    def loss(self) -> NDArray[np.intp]:
+        """How the loss is made, a code of `CrossEntropy`: where it is not given, as other kernels are."""
+        given = np.asarray(self.cross_entropy, np.intp)
+        with_kernels = ElementwiseKernels.look_up("loss", self.kernels).astype(np.intp)
+        return with_kernels if (given == NOT_GIVEN).all() else np.where(given == NOT_GIVEN, with_kernels, given)
 
     def stride(self, group: str) -> Array:
         """Return how far apart on the network two neighbours of a group are, in devices.

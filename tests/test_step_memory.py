@@ -253,6 +253,48 @@ def test_logits_are_kept_in_32_bit(t, b):
     assert held(**GPT, tp=t, micro_batch=b, mtp_layers=2)["logits"] == pytest.approx(3 * once)
 
 
+# Bytes of a logit that are kept, and that the backward pass needs beside: see docs/training-step.md.
+LOSSES = {"fused": (4, 0), "compiled": (2, 2), "unfused": (4, 2), "eager": (4, 8), "chunked": (0, 12 / 8)}
+
+
+@pytest.mark.parametrize("mtp", [0, 2])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_logits_of_each_loss(loss, mtp):
+    kept_bytes, beside = LOSSES[loss]
+    logits, inputs = 1024 * GPT["vocab"] / 2, 2 * 2 * 1024 * 1024 / 2
+    expected = (kept_bytes * logits + inputs) * (1 + mtp) + beside * logits
+    assert held(**GPT, tp=2, cross_entropy=loss, mtp_layers=mtp)["logits"] == pytest.approx(expected)
+
+
+def test_a_chunked_loss_needs_a_chunk():
+    inputs = 2 * 2 * 1024 * 1024
+    one, four = (held(**GPT, cross_entropy="chunked", loss_chunks=n)["logits"] - inputs for n in (1, 4))
+    assert one == 12 * 1024 * GPT["vocab"] == 4 * four
+    assert one == held(**GPT, cross_entropy="eager")["logits"] - inputs
+    with pytest.raises(ConfigError, match="loss_chunks means nothing unless cross_entropy is chunked"):
+        held(**GPT, loss_chunks=4)
+
+
+@pytest.mark.parametrize("kernels", ["fused", "eager", "compiled"])
+def test_a_loss_goes_with_the_kernels_unless_it_is_given(kernels):
+    """Its memory and its seconds are of one choice."""
+
+    def answer(**more):
+        found = explain(study_from({"hardware": "h100-sxm", "set": {**GPT, **more}}))
+        seconds = [op["seconds"] for op in found["operations"] if op["operation"] == "softmax and loss"]
+        return found["memory"]["logits_bytes"], sum(seconds)
+
+    assert answer(kernels=kernels) == answer(kernels=kernels, cross_entropy=kernels)
+    assert answer(kernels=kernels, cross_entropy="unfused")[0] == answer(cross_entropy="unfused")[0]
+    assert answer(cross_entropy="unfused")[1] > answer(cross_entropy="eager")[1] > answer()[1]
+
+
+def test_a_loss_needs_a_vocabulary():
+    vit = {"architecture": "vit", "vocab": 0, "classes": 1000, "patch_features": 768}
+    with pytest.raises(ConfigError, match="cross_entropy means nothing without a vocabulary"):
+        held(**{**GPT, **vit}, cross_entropy="fused")
+
+
 # -- buffers ----------------------------------------------------------------------------------------------------------
 
 

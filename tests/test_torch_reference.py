@@ -52,5 +52,17 @@ def test_what_a_layer_keeps(row):
     assert (deeper - deep) / 6 + beside(row) == pytest.approx(int(row["kept_layer"]), rel=0.01)
 
 
+@pytest.mark.parametrize("row", [row for row in ROWS if row["kept_ends"]], ids=lambda row: row["case"])
+def test_what_norm_and_logits_keep(row):
+    """PyTorch keeps its softmax alone: what is beside it is there in the backward pass."""
+    assert memory(row, cross_entropy="fused")["logits"] == pytest.approx(int(row["kept_ends"]), rel=0.01)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row["peak"]], ids=lambda row: row["fields"])
+def test_activations_and_temporaries_at_the_peak(row):
+    found = memory(row)
+    assert found["activations"] + found["logits"] == pytest.approx(int(row["peak"]), rel=0.01)
+
+
 def test_half_of_the_rows_keep_nothing_beside():
     assert sum(not row["beside"] for row in LAYERS) >= 10
