@@ -249,6 +249,16 @@ class Recompute(Choice):
     FULL = "full"
 
 
+class MasterWeights(Choice):
+    """Where the optimizer has weights in 32 bit: in a copy beside those of 16, or as the shards of ZeRO 3 themselves.
+
+    Shards in 32 bit are cast before they are gathered, and have gradients in 32 bit, whatever these were reduced in.
+    """
+
+    COPY = "copy"
+    SHARDS = "shards"
+
+
 class CollectiveAlgorithm(Choice):
     """Algorithms of an all-reduce; the best is the fastest of those that the network has."""
 

@@ -14,6 +14,7 @@ from comp_comm.choices import (
     CollectiveAlgorithm,
     ContextComm,
     ElementwiseKernels,
+    MasterWeights,
     Placement,
     Recompute,
     Schedule,
@@ -67,6 +68,7 @@ class Layout:
     etp: Numeric = UNKNOWN
     dp_shard: Numeric = UNKNOWN
     zero: Numeric = 1
+    master_weights: Numeric = MasterWeights.COPY
     bucket: Numeric = UNKNOWN
     recompute: Numeric = Recompute.NONE
     recompute_layers: Numeric = UNKNOWN
@@ -209,6 +211,8 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
               "dp_shard does not divide dp x cp", "dp_shard", "dp", "cp"),
         rule(~np.isnan(to_float(given.dp_shard)) & (to_float(layout.zero) == 0),
               "dp_shard shards nothing under zero 0", "dp_shard", "zero"),
+        rule(MasterWeights.SHARDS.where(layout.master_weights) & (to_float(layout.zero) < 3),
+              "master_weights: shards goes with zero 3", "master_weights", "zero"),
         rule(~np.isnan(to_float(given.recompute_layers)) & ~Recompute.FULL.where(layout.recompute),
               "recompute_layers goes with recompute: full", "recompute_layers", "recompute"),
     ]  # fmt: skip

@@ -75,6 +75,35 @@ def test_zero_shards_states_one_by_one(more_known, formats, each, zero):
     assert states(more_known, **GPT, dp=d, zero=zero, **formats) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize(("formats", "each"), [
+    ({"grad_precision": "fp32"}, (4, 4, 8)), ({}, (4, 4, 8)), ({"optimizer_precision": "bf16"}, (4, 4, 4)),
+    ({"grad_precision": "fp32", "accumulate_precision": "fp32"}, (4, 8, 8)),
+])  # fmt: skip
+def test_shards_in_32_bit_are_the_master_copy(formats, each):
+    psi, point = size(state_dict(GPT)), {**GPT, "dp": 16, "zero": 3, **formats}
+    found = states(**point, master_weights="shards")
+    assert found == pytest.approx(tuple(psi * b / 16 for b in each), rel=1e-12)
+    copied = states(**{**point, "grad_precision": "fp32"}, master_weights="copy")
+    assert sum(copied) - sum(states(**{**point, "grad_precision": "fp32"}, master_weights="shards")) == (
+        pytest.approx(2 * psi / 16)
+    )
+
+
+def test_shards_in_32_bit_send_what_others_do_and_cast_nothing_in_the_optimizer():
+    point = {**GPT, "dp": 16, "zero": 3, "grad_precision": "fp32"}
+    copy, shards = (explain(study_from({"hardware": "h100-sxm", "set": {**point, "master_weights": word}}))
+                    for word in ("copy", "shards"))  # fmt: skip
+    assert copy["comm"] == shards["comm"]
+    (one,), (other,) = ([op for op in e["operations"] if op["operation"] == "Adam"] for e in (copy, shards))
+    # Gradient in, weight and two moments in and out, each of 4 bytes; of a copy 2 of a weight out beside.
+    assert (one["hbm_bytes"], other["hbm_bytes"]) == pytest.approx([size(state_dict(GPT)) / 16 * n for n in (30, 28)])
+
+
+def test_only_zero_3_has_shards_of_weights():
+    with pytest.raises(ConfigError, match="master_weights: shards goes with zero 3"):
+        states(**GPT, dp=16, zero=2, master_weights="shards")
+
+
 def test_hsdp_shards_states_over_some_of_the_replicas_and_context_parallel_ones_count():
     psi = size(state_dict(GPT))
     assert states(**GPT, dp=16, zero=3, dp_shard=4) == pytest.approx((2 * psi / 4, 2 * psi / 4, 12 * psi / 4))

@@ -64,5 +64,13 @@ def test_activations_and_temporaries_at_the_peak(row):
     assert found["activations"] + found["logits"] == pytest.approx(int(row["peak"]), rel=0.01)
 
 
+@pytest.mark.parametrize("row", [row for row in ROWS if row["gradients"]], ids=lambda row: row["fields"])
+def test_states_of_fsdp(row):
+    """Weights and moments of 12 bytes a parameter and shard, gradients of 4: no weights of 16 bit beside."""
+    found = memory(row)
+    assert found["weights"] + found["optimizer"] == pytest.approx(int(row["weights_and_optimizer"]), rel=0.01)
+    assert found["gradients"] == pytest.approx(int(row["gradients"]), rel=0.01)
+
+
 def test_half_of_the_rows_keep_nothing_beside():
     assert sum(not row["beside"] for row in LAYERS) >= 10

@@ -14,7 +14,7 @@ FIELDS = tuple(dict.fromkeys((
     "global_batch", "accumulation", "sp", "cp", "cp_comm", "vpp", "schedule", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_tp", "overlap_pp",
     "overlap_ep", *HARDWARE, *KERNELS, "grad_precision", "accumulate_precision", "optimizer_precision", "interference",
-    "tokens", "cross_entropy", "loss_chunks", *_TRANSFORMER,
+    "tokens", "cross_entropy", "loss_chunks", "master_weights", *_TRANSFORMER,
 )))  # fmt: skip
 # A field that means nothing unless another one has this word.
 NEEDS_WORD = {
@@ -29,7 +29,7 @@ SHOWN = ("hidden", "layers", "seq_len", "gpus", "tp", "cp", "pp", "dp", "micro_b
 IGNORED_BY_LAYERS = (
     "gpus", "dp", "global_batch", "accumulation", "pp", "vpp", "schedule", "pp_layout", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
-    "memory_capacity", "framework_gib", "tokens", "loss_chunks",
+    "memory_capacity", "framework_gib", "tokens", "loss_chunks", "master_weights",
 )  # fmt: skip
 # Fields that the states of a stage's weights do not depend on, one micro-batch's worth of them.
 IGNORED_BY_STATES = (

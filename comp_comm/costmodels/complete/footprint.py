@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from comp_comm.choices import Recompute, Schedule, Switch
+from comp_comm.choices import MasterWeights, Recompute, Schedule, Switch
 from comp_comm.costmodels.complete.layer_costs import KeptOfLayer, LayerCosts
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, by_code, to_float
@@ -114,7 +114,8 @@ class StageMemory:
         return dense, experts
 
     def _states(self, zero: Numeric) -> StateBytes:
-        layout, f = self.work.layout, self.work.scenario.formats
+        layout = self.work.layout
+        f = self.work.scenario.formats.held(MasterWeights.SHARDS.where(layout.master_weights))
         dense, experts = self._held
         kept = 1 - to_float(Switch.ON.where(layout.offload_optimizer))
         sizes = (
