@@ -122,6 +122,8 @@ _LAYOUT = (
     _degree("dp_shard", "replicas that share states under ZeRO (HSDP); all of them if not given"),
     _degree("zero", "ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 (FSDP) weights too", 3, low=0,
             default=1),
+    _word("master_weights", "layout", choices.MasterWeights, "weights in 32 bit: a copy that the optimizer has beside "
+          "those of 16 bit (Megatron-LM, DeepSpeed), or the shards of ZeRO 3 themselves (FSDP)", "copy"),
     Field("bucket", "layout", "float", "elements of gradients (or weights) sent at once by data parallelism; a "
           "stage's whole, or under ZeRO 3 a layer's, if not given", low=1, high=1e12),
     _word("recompute", "layout", choices.Recompute, "activations computed again in the backward pass", "none"),
@@ -149,6 +151,10 @@ _LAYOUT = (
               "first, then DP") for name, group in INSIDE.items()),
     _word("kernels", "layout", choices.ElementwiseKernels,
           "element-wise kernels: fused, one by one (eager), or compiled", "fused"),
+    _word("cross_entropy", "layout", choices.CrossEntropy, "how the loss is made of logits: fused kernel, compiled, in "
+          "chunks of the tokens, as Megatron-LM does unfused, or as PyTorch does (eager); as 'kernels' if not given",
+          None),
+    _degree("loss_chunks", "parts of a micro-batch's tokens that a chunked loss is made of one by one", default=8),
 )  # fmt: skip
 
 _EVOLUTION = (

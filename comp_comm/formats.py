@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Precision
 from comp_comm.formulas.arrays import Array, Numeric
+from comp_comm.violation import Mask
 
 Code = int | NDArray[np.intp]
 NONE = -1  # the code of a format that is not given
@@ -29,6 +30,23 @@ class Formats:
     accumulate: Numeric = 0
     moment: Numeric = 4
     master: Numeric = 4
+
+    def held(self, shards: Mask) -> Formats:
+        """Return the formats of what a device holds, where the shards of weights are the optimizer's copy.
+
+        >>> held = BF16.held(np.asarray(True))
+        >>> float(held.weight), float(held.grad), float(held.master)
+        (4.0, 4.0, 0.0)
+        """
+        if not shards.any():
+            return self
+        full = np.maximum(self.weight, self.master)
+        return replace(
+            self,
+            weight=np.where(shards, full, self.weight),
+            grad=np.where(shards, np.maximum(self.grad, full), self.grad),
+            master=np.where(shards, 0.0, self.master),
+        )
 
 
 BF16 = Formats()

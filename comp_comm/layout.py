@@ -14,6 +14,7 @@ from comp_comm.choices import (
     CollectiveAlgorithm,
     ContextComm,
     ElementwiseKernels,
+    MasterWeights,
     Placement,
     Recompute,
     Schedule,
@@ -25,6 +26,7 @@ from comp_comm.texts import NO_TEXT, Texts
 from comp_comm.violation import Mask, Violation, rule
 
 UNKNOWN = float("nan")
+NOT_GIVEN = -1  # the code of a choice that is not given
 # INSIDE[p, i, j] is 1 where placement p has group j nearer the inside than group i.
 INSIDE = np.array(
     [[[place.groups.index(j) < place.groups.index(i) for j in GROUPS] for i in GROUPS] for place in Placement],
@@ -66,6 +68,7 @@ class Layout:
     etp: Numeric = UNKNOWN
     dp_shard: Numeric = UNKNOWN
     zero: Numeric = 1
+    master_weights: Numeric = MasterWeights.COPY
     bucket: Numeric = UNKNOWN
     recompute: Numeric = Recompute.NONE
     recompute_layers: Numeric = UNKNOWN
@@ -80,6 +83,15 @@ class Layout:
     collective_algorithm: Numeric = CollectiveAlgorithm.BEST
     attention_kernel: Numeric = AttentionKernel.FLASH_CAUSAL
     kernels: Numeric = ElementwiseKernels.FUSED
+    cross_entropy: Numeric = NOT_GIVEN
+    loss_chunks: Numeric = 8
+
+    @property
+    def loss(self) -> NDArray[np.intp]:
+        """How the loss is made, a code of `CrossEntropy`: where it is not given, as other kernels are."""
+        given = np.asarray(self.cross_entropy, np.intp)
+        with_kernels = ElementwiseKernels.look_up("loss", self.kernels).astype(np.intp)
+        return with_kernels if (given == NOT_GIVEN).all() else np.where(given == NOT_GIVEN, with_kernels, given)
 
     def stride(self, group: str) -> Array:
         """Return how far apart on the network two neighbours of a group are, in devices.
@@ -199,6 +211,8 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
               "dp_shard does not divide dp x cp", "dp_shard", "dp", "cp"),
         rule(~np.isnan(to_float(given.dp_shard)) & (to_float(layout.zero) == 0),
               "dp_shard shards nothing under zero 0", "dp_shard", "zero"),
+        rule(MasterWeights.SHARDS.where(layout.master_weights) & (to_float(layout.zero) < 3),
+              "master_weights: shards goes with zero 3", "master_weights", "zero"),
         rule(~np.isnan(to_float(given.recompute_layers)) & ~Recompute.FULL.where(layout.recompute),
               "recompute_layers goes with recompute: full", "recompute_layers", "recompute"),
     ]  # fmt: skip

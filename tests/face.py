@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from comp_comm.cli.main import run
+from comp_comm.configs import catalogue
 from comp_comm.configs.study import load_study, study_from
 from comp_comm.costmodels.work import model_parameters
 from comp_comm.fields import FIELDS
@@ -29,6 +30,11 @@ GIB = 2.0**30
 def named(name, *overrides):
     """Return a study of the catalogue, with fields of it set as ``--set`` does."""
     return load_study(name, overrides)
+
+
+def named_model(name):
+    """Return the fields of a model of the catalogue."""
+    return catalogue.read("model", name).data
 
 
 def rows_of(study, columns=(), **more):

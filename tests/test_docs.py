@@ -22,7 +22,7 @@ import pytest
 from docs_tables import TABLES, leaves
 from face import recorded
 
-from comp_comm.choices import ContextComm, ElementwiseKernels
+from comp_comm.choices import ContextComm, CrossEntropy, ElementwiseKernels
 from comp_comm.cli.main import run
 from comp_comm.configs import axes, catalogue, hardware_file, model_file, study
 from comp_comm.configs.hardware_file import load_profile
@@ -295,16 +295,15 @@ def test_every_operation_is_explained():
 def test_constants_in_words():
     """Numbers that training-step.md states are those of the code."""
     text = " ".join((DOCS / "training-step.md").read_text(encoding="utf-8").split())
-    score, loss, cost = (
+    score, cost = (
         kernels.SCORE_BYTES,
-        ElementwiseKernels.table("loss_bytes").tolist(),
         ElementwiseKernels.table("cost").tolist(),
     )
     said = [f"{score[0]:g} bytes a score forward and {score[1]:g} backward",
             f"takes {2.5} / {2.5 / kernels.BACKWARD_ATTENTION:g} times as long",
             f"two products at {kernels.UNFUSED_SHARE:g} of the rate of a GEMM",
             f"times {cost[0]:g} (`kernels: fused`), {cost[1]:g} (`eager`) or {cost[2]:g} (`compiled`)",
-            f"a logit's {loss[0]:g} bytes become {loss[1]:g} and {loss[2]:g}",
+            *(f"| `{way.word}` | {way.moved:g} | {way.kept:g} |" for way in CrossEntropy),
             f"| permute tokens | {PERMUTE_BYTES:g} bytes of each", f"{NORM_PASSES:g} elements of T_s H a norm",
             f"{2 * SUM_PASSES:g} for both sums ({2 * PARALLEL_SUM_PASSES:g} where blocks are parallel)",
             f"gradients under {USABLE:g} of the last", f"{100 * CONTENTION:g} % of what is hidden shows",

@@ -607,6 +607,17 @@ def test_a_torchtitan_file(runs, tmp_path):
     }  # fmt: skip
 
 
+def test_a_torchtitan_file_without_a_pipeline_has_its_master_weights_in_the_shards(runs, tmp_path):
+    path = tmp_path / "job.toml"
+    flat = TITAN.replace("pipeline_parallel_degree = 2", "").replace(
+        'pipeline_parallel_schedule = "Interleaved1F1B"', ""
+    )
+    for more, shards in (("", "shards"), ('\ndtype = "bfloat16"', None)):
+        path.write_text(flat.replace("[training]", f"[training]{more}"))
+        found = runs(path)["set"]
+        assert (found["zero"], found.get("master_weights")) == (3, shards)
+
+
 @pytest.mark.parametrize(("old", "new", "part"), [
     ('"8B"', '"9B"', "model.flavor: no model is called 'llama3' '9B'"),
     ("tensor_parallel_degree = 2", "tensor_paralel_degree = 2", ":14: parallelism.tensor_paralel_degree: '2'"),

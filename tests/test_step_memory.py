@@ -75,6 +75,35 @@ def test_zero_shards_states_one_by_one(more_known, formats, each, zero):
     assert states(more_known, **GPT, dp=d, zero=zero, **formats) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize(("formats", "each"), [
+    ({"grad_precision": "fp32"}, (4, 4, 8)), ({}, (4, 4, 8)), ({"optimizer_precision": "bf16"}, (4, 4, 4)),
+    ({"grad_precision": "fp32", "accumulate_precision": "fp32"}, (4, 8, 8)),
+])  # fmt: skip
+def test_shards_in_32_bit_are_the_master_copy(formats, each):
+    psi, point = size(state_dict(GPT)), {**GPT, "dp": 16, "zero": 3, **formats}
+    found = states(**point, master_weights="shards")
+    assert found == pytest.approx(tuple(psi * b / 16 for b in each), rel=1e-12)
+    copied = states(**{**point, "grad_precision": "fp32"}, master_weights="copy")
+    assert sum(copied) - sum(states(**{**point, "grad_precision": "fp32"}, master_weights="shards")) == (
+        pytest.approx(2 * psi / 16)
+    )
+
+
+def test_shards_in_32_bit_send_what_others_do_and_cast_nothing_in_the_optimizer():
+    point = {**GPT, "dp": 16, "zero": 3, "grad_precision": "fp32"}
+    copy, shards = (explain(study_from({"hardware": "h100-sxm", "set": {**point, "master_weights": word}}))
+                    for word in ("copy", "shards"))  # fmt: skip
+    assert copy["comm"] == shards["comm"]
+    (one,), (other,) = ([op for op in e["operations"] if op["operation"] == "Adam"] for e in (copy, shards))
+    # Gradient in, weight and two moments in and out, each of 4 bytes; of a copy 2 of a weight out beside.
+    assert (one["hbm_bytes"], other["hbm_bytes"]) == pytest.approx([size(state_dict(GPT)) / 16 * n for n in (30, 28)])
+
+
+def test_only_zero_3_has_shards_of_weights():
+    with pytest.raises(ConfigError, match="master_weights: shards goes with zero 3"):
+        states(**GPT, dp=16, zero=2, master_weights="shards")
+
+
 def test_hsdp_shards_states_over_some_of_the_replicas_and_context_parallel_ones_count():
     psi = size(state_dict(GPT))
     assert states(**GPT, dp=16, zero=3, dp_shard=4) == pytest.approx((2 * psi / 4, 2 * psi / 4, 12 * psi / 4))
@@ -176,11 +205,44 @@ def test_an_expert_layer_keeps_what_its_tokens_need():
 
 
 def test_latent_attention_keeps_what_it_compresses_to():
-    """Queries and keys with their rotary part, values, the heads' output, and both compressed vectors."""
+    """Queries and keys with their rotary part, values, the heads' output; what is compressed before and after norms."""
     latent = {"q_lora_rank": 384, "kv_lora_rank": 128, "rope_head_dim": 32, "bias": "off", "dropout": "off"}
     a, d, rope = 16, 64, 32
-    attention = a * (d + rope + d) + a * (d + rope + d) + 384 + 128
-    assert a_layer(**latent) == 2 * 1024 * (4 * 1024 + attention + 2 * 4096)
+    heads, compressed = a * (d + rope + d) + a * (d + rope + d), 384 + (128 + rope) + 384 + 128
+    assert a_layer(**latent) == 2 * 1024 * (4 * 1024 + heads + compressed + 2 * 4096)
+    without = 2 * 1024 * ((4 * 1024 + compressed) / 2 + heads / 2 + 4096)
+    assert a_layer(**latent, tp=2) == without  # each device norms what it projected
+
+
+@pytest.mark.parametrize("whole", ["on", "whole"])
+def test_norms_of_queries_and_keys_keep_their_inputs(whole):
+    point = {"kv_heads": 4, "dropout": "off"}
+    assert a_layer(**point, qk_norm=whole) - a_layer(**point) == 2 * 1024 * (16 + 4) * 64
+    assert a_layer(**point, qk_norm=whole, tp=4) - a_layer(**point, tp=4) == 2 * 1024 * (16 + 4) * 64 / 4
+
+
+def test_kernels_one_by_one_keep_the_gate_after_its_nonlinearity():
+    plain, gated = {"dropout": "off"}, {"dropout": "off", "gated": "on"}
+    experts = {name: value for name, value in MOE.items() if name not in ("layers", "vocab")} | plain
+    for kernels, more in (("fused", 0), ("compiled", 0), ("eager", 1)):
+        assert a_layer(**gated, kernels=kernels) - a_layer(**gated) == more * 2 * 1024 * 4096
+        assert a_layer(**experts, kernels=kernels) - a_layer(**experts) == more * 2 * 1024 * 2 * 512
+        assert a_layer(**plain, kernels=kernels) == a_layer(**plain)  # GELU is one kernel
+
+
+def test_dropout_of_the_embedding_keeps_a_mask_a_micro_batch_in_flight():
+    """s b h / t: Korthikanti et al., section 4.3."""
+    point = {**GPT, "layers": 4, "vocab": 256}
+
+    def masks(**more):
+        with_words, without = (held(**{**point, **more, "vocab": vocab})["activations"] for vocab in (256, 0))
+        return with_words - without
+
+    assert masks() == masks(recompute="full") == 1024 * 1024
+    assert masks(tp=4) == 1024 * 1024 / 4
+    assert masks(tp=4, sp="off") == 1024 * 1024
+    assert masks(pp=4, accumulation=8) == 4 * 1024 * 1024
+    assert masks(dropout="off") == 0
 
 
 def test_a_decoder_layer_keeps_its_attention_to_the_encoder():
@@ -218,6 +280,48 @@ def test_logits_are_kept_in_32_bit(t, b):
     once = 4 * 1024 * b * h / t * (1 + v / h)
     assert held(**GPT, tp=t, micro_batch=b)["logits"] == pytest.approx(once)
     assert held(**GPT, tp=t, micro_batch=b, mtp_layers=2)["logits"] == pytest.approx(3 * once)
+
+
+# Bytes of a logit that are kept, and that the backward pass needs beside: see docs/training-step.md.
+LOSSES = {"fused": (4, 0), "compiled": (2, 2), "unfused": (4, 2), "eager": (4, 8), "chunked": (0, 12 / 8)}
+
+
+@pytest.mark.parametrize("mtp", [0, 2])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_logits_of_each_loss(loss, mtp):
+    kept_bytes, beside = LOSSES[loss]
+    logits, inputs = 1024 * GPT["vocab"] / 2, 2 * 2 * 1024 * 1024 / 2
+    expected = (kept_bytes * logits + inputs) * (1 + mtp) + beside * logits
+    assert held(**GPT, tp=2, cross_entropy=loss, mtp_layers=mtp)["logits"] == pytest.approx(expected)
+
+
+def test_a_chunked_loss_needs_a_chunk():
+    inputs = 2 * 2 * 1024 * 1024
+    one, four = (held(**GPT, cross_entropy="chunked", loss_chunks=n)["logits"] - inputs for n in (1, 4))
+    assert one == 12 * 1024 * GPT["vocab"] == 4 * four
+    assert one == held(**GPT, cross_entropy="eager")["logits"] - inputs
+    with pytest.raises(ConfigError, match="loss_chunks means nothing unless cross_entropy is chunked"):
+        held(**GPT, loss_chunks=4)
+
+
+@pytest.mark.parametrize("kernels", ["fused", "eager", "compiled"])
+def test_a_loss_goes_with_the_kernels_unless_it_is_given(kernels):
+    """Its memory and its seconds are of one choice."""
+
+    def answer(**more):
+        found = explain(study_from({"hardware": "h100-sxm", "set": {**GPT, **more}}))
+        seconds = [op["seconds"] for op in found["operations"] if op["operation"] == "softmax and loss"]
+        return found["memory"]["logits_bytes"], sum(seconds)
+
+    assert answer(kernels=kernels) == answer(kernels=kernels, cross_entropy=kernels)
+    assert answer(kernels=kernels, cross_entropy="unfused")[0] == answer(cross_entropy="unfused")[0]
+    assert answer(cross_entropy="unfused")[1] > answer(cross_entropy="eager")[1] > answer()[1]
+
+
+def test_a_loss_needs_a_vocabulary():
+    vit = {"architecture": "vit", "vocab": 0, "classes": 1000, "patch_features": 768}
+    with pytest.raises(ConfigError, match="cross_entropy means nothing without a vocabulary"):
+        held(**{**GPT, **vit}, cross_entropy="fused")
 
 
 # -- buffers ----------------------------------------------------------------------------------------------------------
@@ -266,7 +370,7 @@ def test_the_stage_that_needs_most_of_all_stages(layers, pp, steps, vocab, tied)
     needs = []
     for i, count in enumerate(spread(layers, pp)):
         parameters = count * a_layer_has + (words if i == 0 else 0) + (words + norm if i == pp - 1 else 0)
-        activations = count * 34 * s * h * min(steps, pp - i)
+        activations = (count * 34 + (i == 0)) * s * h * min(steps, pp - i)  # the embedding's mask
         logits = 4 * s * (v + h) if i == pp - 1 else 0
         needs.append(16 * parameters + activations + logits)
     found = held(**p, pp=pp, accumulation=steps)

@@ -9,12 +9,10 @@ import numpy as np
 
 from comp_comm.choices import AttentionKernel, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.layers.block import CORE_ATTENTION, Block, Cache, HeldParameters, Kept, biased
+from comp_comm.layers.block import CORE_ATTENTION, MASK, Block, Cache, HeldParameters, Kept, biased
 from comp_comm.layers.context_parallel import exchanges
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
-
-MASK = 1.0  # bytes of a dropout mask's element
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,14 @@ class SelfAttention(Block):
         return HeldParameters(projection_parameters(c) + norms + c.heads * c.t.attention_sinks)
 
     def kept(self, c: Context) -> Sequence[Kept]:
-        """Return queries, keys, values, the input of the output projection, and scores where they are kept."""
+        """Return queries, keys, values, the input of the output projection, and scores where they are kept.
+
+        Where queries and keys are normalised, what they were before is the input of their norms.
+        """
         seq = to_float(c.t.seq_len)
         keys = np.minimum(c.t.window, seq) if self.windowed else seq
-        return [Kept("attention", projected(c)), Kept(CORE_ATTENTION, score_bytes(c, keys))]
+        before = normalised(c) * np.where(QkNorm.OFF.where(c.t.qk_norm), 0.0, 1.0)
+        return [Kept("attention", projected(c) + before), Kept(CORE_ATTENTION, score_bytes(c, keys))]
 
     def cache(self, c: Context, length: Array) -> Cache:
         """Return keys and values of every head, of which a window attends to the last."""
@@ -125,6 +127,11 @@ def projected(c: Context) -> Array:
     """Return the bytes of queries, keys, values, and the input of the output projection."""
     each = c.heads * (c.key_dim + c.t.v_head_dim) + c.kv_heads * (c.key_dim + c.t.v_head_dim)
     return to_float(c.formats.activation * c.tokens * each)
+
+
+def normalised(c: Context) -> Array:
+    """Return the bytes of queries and keys."""
+    return to_float(c.formats.activation * c.tokens * (c.heads + c.kv_heads) * c.key_dim)
 
 
 def score_bytes(c: Context, keys: Array) -> Array:

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import Bias
+from comp_comm.choices import Bias, ElementwiseKernels
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Collective, Elementwise, Operation
 from comp_comm.violation import Violation
 
+MASK = 1.0  # bytes of a dropout mask's element
 CORE_ATTENTION = "core_attn"  # Megatron-LM's name of the module that selective recomputation makes again
 
 
@@ -94,6 +95,16 @@ def activation(c: Context, name: str, elements: Array, count: Numeric = 1.0) -> 
     """Return the nonlinearity of a feed-forward network: it reads one or two inputs, and writes one."""
     moved = c.formats.activation * (1.0 + c.gates) * elements
     return Elementwise(name, "(2, gated 3) T F / tp elements", count, moved, 1.5 * moved, c.kernel_cost)
+
+
+def kept_numbers(c: Context) -> Array:
+    """Return what a feed-forward network keeps of each number of its width.
+
+    These are the inputs of its nonlinearity (two where it is gated) and of the matrix down, and where kernels run one
+    by one also the gate after its nonlinearity, an input of the product.
+    """
+    alone = ElementwiseKernels.look_up("gate_kept", c.layout.kernels)
+    return to_float(1.0 + c.gates + alone * (c.gates - 1.0))
 
 
 def mlp_parameters(c: Context, width: Array) -> Array:

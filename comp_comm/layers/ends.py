@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import Architecture, ElementwiseKernels, Norm, Position
+from comp_comm.choices import Architecture, CrossEntropy, Norm, Position, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.layers.block import MASK
 from comp_comm.layers.stages import Stage
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Elementwise, Gemm, Operation
@@ -39,6 +40,16 @@ def embedding_operations(c: Context) -> list[Operation]:
     return operations
 
 
+def embedding_kept(c: Context) -> Array:
+    """Return the bytes that the embedding keeps of a micro-batch: the masks of its dropout.
+
+    s b h / t with sequence parallelism (Korthikanti et al., arXiv:2205.05198, section 4.3).
+    """
+    dropped = Switch.ON.where(c.t.dropout) & ((to_float(c.t.vocab) > 0) | (to_float(c.t.patch_features) > 0))
+    tokens = c.split_tokens + np.where(c.t.encoder_decoder, c.of_encoder().split_tokens, 0.0)
+    return to_float(MASK * dropped * tokens * c.t.hidden)
+
+
 def head_operations(c: Context, vocab: Array) -> list[Operation]:
     """Return what the last stage does after its layers, over ``vocab`` entries split by TP.
 
@@ -48,13 +59,28 @@ def head_operations(c: Context, vocab: Array) -> list[Operation]:
     if c.has_vocab:
         times = (1.0 + to_float(c.t.mtp_layers)) * (to_float(c.t.vocab) > 0)
         columns = vocab / c.layout.tp
-        moved = ElementwiseKernels.look_up("loss_bytes", c.layout.kernels) * c.tokens * columns / 2
+        moved = CrossEntropy.look_up("moved", c.layout.loss) * c.tokens * columns / 2
         operations += [Gemm("logits", "2 T H V / tp", times, c.tokens, c.t.hidden, columns),
                        Elementwise("softmax and loss", "16 B (fused) T V / tp", times, moved, moved)]  # fmt: skip
     if c.is_vit and np.any(to_float(c.t.classes) > 0):
         head = _of_vit(c, c.t.classes)
         operations.append(Gemm("class head", "2 b H C", head, c.layout.micro_batch, c.t.hidden, c.t.classes))
     return operations
+
+
+def head_kept(c: Context, vocab: Array) -> Array:
+    """Return the bytes that logits and loss of ``vocab`` entries need, with the inputs of the last norm and GEMM.
+
+    Those of a fused loss are 4 s b h / t (1 + V / h) with sequence parallelism (Korthikanti et al., arXiv:2205.05198,
+    section 4.3). Modules of multi-token prediction keep as much each; what only its gradient needs is needed once.
+    """
+    loss, layout = c.layout.loss, c.layout
+    chunks = np.where(CrossEntropy.CHUNKED.where(loss), layout.loss_chunks, 1.0)
+    logits = c.tokens * vocab / layout.tp
+    inputs = 2.0 * to_float(c.formats.activation) * c.split_tokens * c.t.hidden * (to_float(c.t.vocab) > 0)
+    kept = (CrossEntropy.look_up("kept", loss) * logits + inputs) * (1 + to_float(c.t.mtp_layers))
+    beside = CrossEntropy.look_up("beside", loss)
+    return kept + beside / chunks * logits if beside.any() else kept
 
 
 def _of_vit(c: Context, size: Numeric) -> Array:

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.layers.block import Block, HeldParameters, Kept, activation, at_least_one, mlp_parameters
+from comp_comm.layers.block import (
+    Block,
+    HeldParameters,
+    Kept,
+    activation,
+    at_least_one,
+    kept_numbers,
+    mlp_parameters,
+)  # fmt: skip
 from comp_comm.layers.feed_forward import network_bytes, split_network
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation
@@ -72,7 +80,7 @@ class Experts(Block):
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return what the networks keep, and the tokens before and after sorting."""
-        size, kept = c.formats.activation, 1.0 + c.gates
+        size, kept = c.formats.activation, kept_numbers(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         experts = expert_tokens(c) * (kept * width + 2.0 * c.t.hidden)
         return [Kept("moe", to_float(size * experts) + network_bytes(c, _shared_width(c)))]

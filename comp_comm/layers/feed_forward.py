@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.layers.block import Block, HeldParameters, Kept, activation, mlp_parameters
+from comp_comm.layers.block import Block, HeldParameters, Kept, activation, kept_numbers, mlp_parameters
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Gemm, Operation
 
@@ -24,7 +24,7 @@ class FeedForward(Block):
         return HeldParameters(mlp_parameters(c, to_float(c.t.ffn_hidden) / c.layout.tp))
 
     def kept(self, c: Context) -> Sequence[Kept]:
-        """Return the inputs of the nonlinearity (two where it is gated), and of the matrix down."""
+        """Return what the nonlinearity keeps, and the input of the matrix down."""
         return [Kept("mlp", network_bytes(c, to_float(c.t.ffn_hidden)))]
 
 
@@ -40,4 +40,4 @@ def split_network(c: Context, name: str, width: Array, count: Numeric = 1.0) -> 
 
 def network_bytes(c: Context, width: Array) -> Array:
     """Return the bytes such a network keeps: the inputs of its nonlinearity, and of its matrix down."""
-    return to_float(c.formats.activation * (1.0 + c.gates) * (c.tokens * width / c.layout.tp))
+    return to_float(c.formats.activation * kept_numbers(c) * (c.tokens * width / c.layout.tp))

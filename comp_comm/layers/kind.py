@@ -10,8 +10,7 @@ import numpy as np
 from comp_comm.choices import Norm, Switch
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.layers.attention import MASK
-from comp_comm.layers.block import CORE_ATTENTION, Block, Cache, HeldParameters, Kept
+from comp_comm.layers.block import CORE_ATTENTION, MASK, Block, Cache, HeldParameters, Kept
 from comp_comm.layers.tensor_parallel import gathered_and_reduced
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Elementwise, Operation

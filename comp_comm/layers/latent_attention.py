@@ -48,9 +48,14 @@ class LatentAttention(SelfAttention):
         return HeldParameters(queries + keys + c.heads * t.v_head_dim * h + c.heads * t.attention_sinks)
 
     def kept(self, c: Context) -> Sequence[Kept]:
-        """Return what self-attention keeps, and what queries, keys and values are compressed to."""
-        ranks = to_float(c.t.q_lora_rank) + c.t.kv_lora_rank
-        latents = to_float(c.formats.activation * c.tokens * ranks)
+        """Return what self-attention keeps, and what queries, keys and values are compressed to, twice.
+
+        What comes of the projections down is the input of a norm (of keys with the rotary part, which is of the same
+        tensor), and what comes of that the input of the projections up. Under sequence parallelism a device keeps its
+        part of both, and gathers it again.
+        """
+        numbers = 2.0 * (to_float(c.t.q_lora_rank) + c.t.kv_lora_rank) + c.t.rope_head_dim
+        latents = to_float(c.formats.activation * c.split_tokens * numbers)
         _, scores = super().kept(c)
         return [Kept("attention", projected(c) + latents), scores]
 

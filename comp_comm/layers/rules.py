@@ -6,7 +6,7 @@ import numpy as np
 
 from comp_comm.choices import ContextComm, Switch
 from comp_comm.formulas.arrays import Numeric, to_float
-from comp_comm.layout import Layout
+from comp_comm.layout import NOT_GIVEN, Layout
 from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
 from comp_comm.transformer import Transformer
 from comp_comm.violation import Violation, rule
@@ -17,7 +17,13 @@ ENDS = 2.0
 
 def layer_rules(t: Transformer, layout: Layout) -> list[Violation]:
     """Return the rules about what a layer of a resolved model is split into on a resolved layout."""
-    return [*_tensor_parallel(t, layout), *_context_parallel(t, layout), *_experts(t, layout)]
+    return [*_tensor_parallel(t, layout), *_context_parallel(t, layout), *_experts(t, layout), *_loss(t, layout)]
+
+
+def _loss(t: Transformer, layout: Layout) -> list[Violation]:
+    given = np.asarray(np.asarray(layout.cross_entropy) != NOT_GIVEN)
+    return [rule(given & (to_float(t.vocab) == 0), "cross_entropy means nothing without a vocabulary", "cross_entropy",
+                 "vocab")]  # fmt: skip
 
 
 def _tensor_parallel(t: Transformer, layout: Layout) -> list[Violation]:

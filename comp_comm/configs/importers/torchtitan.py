@@ -55,6 +55,8 @@ def import_torchtitan(document: Document, given: Given = NOTHING, model: str = "
     compiled = training.truth("compile") | _compiled(top)
     f.fields.setdefault("kernels", "compiled" if compiled else "eager")
     torchtitan_layout.read(training, parallel, f)
+    if f.fields.get("zero") == 3 and f.fields.get("optimizer_precision") != "bf16":
+        f.set("master_weights", "shards")
     torchtitan_layout.recompute(top, f, _layers_of(named))
     _sections(top, f)
     training.ignore(TRAINING)

@@ -14,13 +14,13 @@ FIELDS = tuple(dict.fromkeys((
     "global_batch", "accumulation", "sp", "cp", "cp_comm", "vpp", "schedule", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_tp", "overlap_pp",
     "overlap_ep", *HARDWARE, *KERNELS, "grad_precision", "accumulate_precision", "optimizer_precision", "interference",
-    "tokens", *_TRANSFORMER,
+    "tokens", "cross_entropy", "loss_chunks", "master_weights", *_TRANSFORMER,
 )))  # fmt: skip
 # A field that means nothing unless another one has this word.
 NEEDS_WORD = {
     "max_positions": ("position", "learned"), "encoder_seq_len": ("architecture", "encoder-decoder"),
     "encoder_layers": ("architecture", "encoder-decoder"), "classes": ("architecture", "vit"),
-    "patch_features": ("architecture", "vit"),
+    "patch_features": ("architecture", "vit"), "loss_chunks": ("cross_entropy", "chunked"),
 }  # fmt: skip
 # Inputs a row always shows; those that follow from others are taken from the answer.
 SHOWN = ("hidden", "layers", "seq_len", "gpus", "tp", "cp", "pp", "dp", "micro_batch", "global_batch", "flop_vs_bw")
@@ -29,12 +29,12 @@ SHOWN = ("hidden", "layers", "seq_len", "gpus", "tp", "cp", "pp", "dp", "micro_b
 IGNORED_BY_LAYERS = (
     "gpus", "dp", "global_batch", "accumulation", "pp", "vpp", "schedule", "pp_layout", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
-    "memory_capacity", "framework_gib", "tokens",
+    "memory_capacity", "framework_gib", "tokens", "loss_chunks", "master_weights",
 )  # fmt: skip
 # Fields that the states of a stage's weights do not depend on, one micro-batch's worth of them.
 IGNORED_BY_STATES = (
     "micro_batch", "global_batch", "accumulation", "sp", "schedule", "recompute", "recompute_layers", "scatter_gather",
-    "overlap_pp", "memory_capacity", "framework_gib", "tokens",
+    "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks",
 )  # fmt: skip
 
 __all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_LAYERS", "IGNORED_BY_STATES", "NEEDS", "NEEDS_WORD", "REQUIRED", "SHOWN"]

@@ -9,17 +9,17 @@ from typing import TypeVar
 
 import numpy as np
 
-from comp_comm.choices import Recompute, Schedule, Switch
+from comp_comm.choices import MasterWeights, Recompute, Schedule, Switch
 from comp_comm.costmodels.complete.layer_costs import KeptOfLayer, LayerCosts
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, by_code, to_float
 from comp_comm.formulas.memory import StateBytes, state_bytes
 from comp_comm.formulas.pipeline import in_flight
+from comp_comm.layers.ends import embedding_kept, head_kept
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.stages import Stage
 
 Of = TypeVar("Of")
-FP32 = 4.0
 BUCKET = 40e6  # elements of gradients reduced at once (Megatron-LM's default)
 PREFETCHED = 2.0  # layers whose weights are gathered under ZeRO 3: the one that runs, and the next
 MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "framework")
@@ -114,7 +114,8 @@ class StageMemory:
         return dense, experts
 
     def _states(self, zero: Numeric) -> StateBytes:
-        layout, f = self.work.layout, self.work.scenario.formats
+        layout = self.work.layout
+        f = self.work.scenario.formats.held(MasterWeights.SHARDS.where(layout.master_weights))
         dense, experts = self._held
         kept = 1 - to_float(Switch.ON.where(layout.offload_optimizer))
         sizes = (
@@ -153,8 +154,10 @@ class StageMemory:
 
     @cached_property
     def _activations(self) -> Array:
-        """What the layers keep of the micro-batches the stage holds, and what one made again needs beside that."""
-        return by_code(np.asarray(self.work.layout.recompute), self._kept)
+        """What layers and embedding keep of the micro-batches the stage holds, and what one made again needs beside."""
+        layers = by_code(np.asarray(self.work.layout.recompute), self._kept)
+        masks = embedding_kept(self.work.context)
+        return layers + self.stage.embedding * masks * self._micro_batches if masks.any() else layers
 
     def _kept(self, code: int) -> Array:
         kept = list(zip(self.stage.layers, self.stage.recomputed, self._of_kinds(self.costs.kept), strict=True))
@@ -177,16 +180,9 @@ class StageMemory:
 
     @cached_property
     def _logits(self) -> Array:
-        """What the last stage keeps after its layers: logits in 32 bit, and the inputs of the last norm and GEMM.
-
-        4 s b h / t (1 + V / h) with sequence parallelism (Korthikanti et al., arXiv:2205.05198, section 4.3).
-        """
+        """What the last stage needs after its layers."""
         c = self.work.context
-        if not c.has_vocab:
-            return to_float(0.0)
-        ends = 2.0 * to_float(c.formats.activation) * c.split_tokens * c.t.hidden * (to_float(c.t.vocab) > 0)
-        logits = FP32 * c.tokens * self.work.vocab / c.layout.tp + ends
-        return self.stage.head * (logits * (1 + to_float(c.t.mtp_layers)))
+        return self.stage.head * head_kept(c, self.work.vocab) if c.has_vocab else to_float(0.0)
 
     @cached_property
     def _message_buffers(self) -> Array:

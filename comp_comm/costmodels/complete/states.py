@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import Switch
+from comp_comm.choices import MasterWeights, Switch
 from comp_comm.costmodels.complete.state_collectives import (
     SHARDED,
     StageParameters,
@@ -28,6 +28,7 @@ from comp_comm.layers.block import HeldParameters
 from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.stages import Stage
 from comp_comm.timing.kernels import Kernels
+from comp_comm.violation import Mask
 
 USABLE = 0.85  # of the compute beside which states are sent: before it begins and after it ends nothing overlaps
 CONTENTION = 0.1  # of hidden communication that shows all the same: it takes compute units and memory bandwidth
@@ -78,14 +79,20 @@ class StageStates:
     @cached_property
     def _gradient(self) -> Array:
         """Bytes of a gradient as the optimizer reads it."""
-        f = self.work.scenario.formats
+        f = self.work.scenario.formats.held(self._shards)
         return np.where(to_float(f.accumulate) > 0, f.accumulate, f.grad)
+
+    @property
+    def _shards(self) -> Mask:
+        """Where the shards of weights are the optimizer's copy of them."""
+        return MasterWeights.SHARDS.where(self.work.layout.master_weights)
 
     @cached_property
     def adam_s(self) -> Array:
         """Seconds of the optimizer's step."""
         f = self.work.scenario.formats
-        seconds = self._each * optimizer_traffic(self._gradient, f.master, f.moment, f.weight)
+        cast = np.where(self._shards, 0.0, f.weight)  # shards are cast when they are gathered
+        seconds = self._each * optimizer_traffic(self._gradient, f.master, f.moment, cast)
         seconds = seconds * self.kernels.per_streamed_byte
         offloaded = Switch.ON.where(self.work.layout.offload_optimizer)
         if not offloaded.any():
