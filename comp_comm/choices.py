@@ -233,12 +233,18 @@ class ContextComm(Choice):
 
 
 class Schedule(Choice):
-    """Pipeline schedules."""
+    """Pipeline schedules: how often a micro-batch passes a stage without interleaving, and copies of the model."""
 
-    ONE_F_ONE_B = "1f1b"
-    GPIPE = "gpipe"
-    INTERLEAVED = "interleaved"
-    ZERO_BUBBLE = "zero_bubble"
+    ONE_F_ONE_B = "1f1b", 1, 1
+    GPIPE = "gpipe", 1, 1
+    INTERLEAVED = "interleaved", 1, 1
+    ZERO_BUBBLE = "zero_bubble", 1, 1
+    ZB_H2 = "zb_h2", 1, 1
+    ZB_V = "zb_v", 2, 1
+    DUALPIPE = "dualpipe", 1, 2
+
+    def __init__(self, word: str, turns: float, copies: float) -> None:
+        self.turns, self.copies = turns, copies
 
 
 class Recompute(Choice):

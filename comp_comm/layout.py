@@ -120,6 +120,34 @@ class Layout:
                 stride = stride * (size if np.all(inside) else np.where(inside > 0, size, 1.0))
         return stride
 
+    @cached_property
+    def copies(self) -> Array:
+        """Copies of the model in a pipeline: two where micro-batches come from both of its ends."""
+        return Schedule.look_up("copies", self.schedule)
+
+    @cached_property
+    def model_chunks(self) -> Array:
+        """Parts of the model that a micro-batch passes one after the other, each on one stage."""
+        return to_float(self.pp) * self.vpp * Schedule.look_up("turns", self.schedule)
+
+    @cached_property
+    def stage_steps(self) -> Array:
+        """Micro-batches that a layer of a stage sees in a step: each of two copies sees half of them."""
+        steps = to_float(self.accumulation)
+        return steps / self.copies if np.any(self.copies != 1) else steps
+
+    @cached_property
+    def boundaries(self) -> Array:
+        """Sends of a stage, one way, while each of its layers sees a micro-batch: one after every chunk.
+
+        Where a micro-batch turns round (V-shaped) or the pipeline ends (bidirectional), nothing is sent: of two stages
+        each sends after one of its two chunks.
+        """
+        chunks = Schedule.look_up("turns", self.schedule) * self.copies
+        if np.any(chunks != 1):
+            chunks = np.where((chunks > 1) & (to_float(self.pp) == 2), 1.0, chunks)
+        return to_float(self.vpp) * chunks * (to_float(self.pp) > 1)
+
     @property
     def replicas(self) -> Array:
         """Devices that hold the same weights: those of DP and of CP."""
@@ -220,7 +248,8 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
 
 def _pipeline_rules(layout: Layout) -> list[Violation]:
     vpp, pp, scheduled = to_float(layout.vpp), to_float(layout.pp), Schedule.INTERLEAVED.where(layout.schedule)
-    interleaved = scheduled & (vpp > 1)
+    interleaved, steps = scheduled & (vpp > 1), to_float(layout.accumulation)
+    h2, v, both = (each.where(layout.schedule) for each in (Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE))
     return [
         rule((vpp > 1) & (pp == 1), "vpp above 1 needs pp above 1", "vpp", "pp"),
         rule(scheduled & (vpp == 1), "schedule: interleaved needs vpp above 1", "schedule", "vpp"),
@@ -228,6 +257,12 @@ def _pipeline_rules(layout: Layout) -> list[Violation]:
               "schedule", "vpp"),
         rule(interleaved & (pp > 1) & (layout.accumulation % pp != 0), "interleaving needs a multiple of pp "
               "micro-batches a replica (global_batch / (dp x micro_batch))", "pp", "vpp", "global_batch"),
+        rule(v & (pp == 1), "schedule: zb_v needs pp above 1", "schedule", "pp"),
+        rule((h2 | v) & (steps < 2 * pp - 1), "schedule zb_h2 and zb_v need at least 2 x pp - 1 micro-batches a "
+              "replica, which fill the pipeline", "schedule", "pp", "global_batch"),
+        rule(both & (pp % 2 != 0), "schedule: dualpipe needs an even pp: stages are pairs", "schedule", "pp"),
+        rule(both & ((steps % 2 != 0) | (steps < 2 * pp)), "schedule: dualpipe needs an even number of micro-batches "
+              "a replica, at least 2 x pp: half of them from each end", "schedule", "pp", "global_batch"),
     ]  # fmt: skip
 
 

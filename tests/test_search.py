@@ -129,7 +129,8 @@ MODELS = ("gpt2", "llama-3-8b", "mixtral-8x7b", "qwen3-30b-a3b", "bert-large", "
 MACHINES = ("a100-sxm-80gb", "h100-sxm", "mi300x", "gb200-nvl72", "tpu-v5p", "trainium2", "perlmutter", "mi210")
 PINS = {"dp_shard": [2, 4], "cp": [1, 2], "tp": [1, 2, 4], "pp": [1, 2, 3], "micro_batch": [1, 2], "bucket": [1e7],
         "recompute_layers": [2], "memory_capacity": [2, 5]}  # fmt: skip
-TRIED = {"overlap_dp": ["on", "off"], "overlap_tp": ["on", "off"], "schedule": ["1f1b", "gpipe", "zero_bubble"],
+TRIED = {"overlap_dp": ["on", "off"], "overlap_tp": ["on", "off"],
+         "schedule": ["1f1b", "gpipe", "zero_bubble", "zb_v", "dualpipe"],
          "collective_algorithm": ["best", "ring", "tree"], "kernels": ["fused", "eager"],
          "offload_optimizer": ["off", "on"], "kv_replication": ["off", "on"]}  # fmt: skip
 

@@ -29,7 +29,8 @@ def layouts(seed, count, model, hardware="h100-sxm", more=()):
     choices = {
         "tp": (1, 2, 4, 8), "sp": ("off", "on"), "pp": (1, 2, 3, 4), "vpp": (1, 2), "cp": (1, 2, 4),
         "zero": (0, 1, 2, 3), "micro_batch": (1, 2, 4), "recompute": ("none", "selective", "full"),
-        "schedule": ("1f1b", "gpipe", "zero_bubble"), "placement": ("tp-cp-dp-pp", "pp-dp-cp-tp", "dp-tp-pp-cp"),
+        "schedule": ("1f1b", "gpipe", "zero_bubble", "zb_h2", "zb_v", "dualpipe"),
+        "placement": ("tp-cp-dp-pp", "pp-dp-cp-tp", "dp-tp-pp-cp"),
         "cp_comm": ("p2p", "all_gather", "all_to_all"), "overlap_dp": ("on", "off"), **dict(more),
     }  # fmt: skip
     while len(found) < count:

@@ -33,7 +33,7 @@ BASES = {
 VALUES = {
     "gpus": [32, 64], "micro_batch": [1, 2, 4], "tp": [1, 2, 4], "sp": ["on", "off"],
     "cp": [1, 2, 4], "cp_comm": ["p2p", "all_gather", "all_to_all"],
-    "pp": [1, 2, 4, 8], "vpp": [1, 2], "schedule": ["1f1b", "gpipe", "zero_bubble"],
+    "pp": [1, 2, 4, 8], "vpp": [1, 2], "schedule": ["1f1b", "gpipe", "zero_bubble", "zb_v", "dualpipe"],
     "zero": [0, 1, 2, 3], "dp_shard": [2, 4], "bucket": [1e6, 1e7, 1e12], "recompute": ["none", "selective", "full"],
     "offload_optimizer": ["off", "on"], "scatter_gather": ["off", "on"], "overlap_dp": ["off", "on"],
     "overlap_tp": ["off", "on"], "overlap_pp": ["off", "on"], "overlap_ep": ["off", "on"],
@@ -76,7 +76,9 @@ def same(row, other, what):
 @pytest.mark.parametrize(("base", "field"), TABLES)
 def test_a_field_that_moves_in_a_table(base, field):
     fixed = {name: value for name, value in BASES[base].items() if name != field}
-    fixed |= {("experts", "sp"): {"tp": 1}, ("sharded", "vpp"): {"pp": 2}}.get((base, field), {})
+    fixed |= {("experts", "sp"): {"tp": 1}, ("sharded", "vpp"): {"pp": 2}, ("sharded", "schedule"): {"pp": 2}}.get(
+        (base, field), {}
+    )
     points = [{field: value, "global_batch": batch} for value in VALUES[field] for batch in BATCHES]
     rows = rows_of({"hardware": "h100-sxm", "set": fixed, "zip": points}, COLUMNS)
     assert len(rows) == len(points)

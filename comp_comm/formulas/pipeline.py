@@ -45,40 +45,6 @@ def bubble_seconds(pp: Numeric, vpp: Numeric, others: Numeric, sends: Numeric = 
     return (to_float(others) + (to_float(pp) - 1) * sends) / vpp
 
 
-def zero_bubble_seconds(pp: Numeric, others: Numeric, sends: Numeric, for_weights: Numeric) -> Array:
-    r"""Return how long the slowest stage waits under the zero-bubble schedule ZB-H1.
-
-    .. math:: t = \sum_{i \ne s} (t_i - 2 w_i) + (p - 1)\, t_c
-
-    with :math:`w_i` the part of the backward pass that makes gradients of weights, which is put where a stage would
-    wait. It holds as many activations as 1F1B. It never waits less than not at all.
-
-    Parameters
-    ----------
-    pp, others, sends : array_like
-        See `bubble_seconds`.
-    for_weights : array_like
-        Seconds of the gradients of weights of one micro-batch in all stages but the slowest, together.
-
-    Returns
-    -------
-    ndarray of float64
-        Seconds; a third of 1F1B's where the three parts of equal stages take equally long.
-
-    References
-    ----------
-    .. [1] P. Qi et al., "Zero Bubble Pipeline Parallelism", arXiv:2401.10241, Table 1 (T_F + T_B - T_W there, with T_B
-       the gradient of the input alone).
-
-    Examples
-    --------
-    >>> float(zero_bubble_seconds(8, 7 * 3.0, 0.0, 7 * 1.0))
-    7.0
-    """
-    waits = to_float(others) - 2 * to_float(for_weights) + (to_float(pp) - 1) * sends
-    return np.maximum(waits, 0.0)
-
-
 def in_flight(pp: Numeric, vpp: Numeric, stage: Numeric, steps: Numeric) -> Array:
     r"""Return how many micro-batches' activations a stage holds at most under 1F1B, interleaved or not.
 

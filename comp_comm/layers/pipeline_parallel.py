@@ -11,14 +11,14 @@ from comp_comm.operations.shapes import Collective
 
 
 def boundary_collectives(c: Context) -> list[Collective]:
-    """Return the sends over a boundary of two stages in a micro-batch: one of every chunk, forward and backward.
+    """Return the sends of a stage while its layers see a micro-batch: one after every chunk, forward and backward.
 
     Without sequence parallelism every device of a TP group has the whole message: each sends its part, and the parts
     are gathered on arrival (Megatron-LM's scatter-gather), unless ``scatter_gather`` is off.
     """
     if not any_of(to_float(c.layout.pp) - 1):
         return []
-    times = to_float(to_float(c.layout.vpp) * (to_float(c.layout.pp) > 1))
+    times = c.layout.boundaries
     message = c.split_tokens * c.t.hidden * c.formats.comm
     scattered = (to_float(c.layout.sp) == 0) & (to_float(c.layout.tp) > 1) & Switch.ON.where(c.layout.scatter_gather)
     sent = np.where(scattered, message / c.layout.tp, message) if scattered.any() else message

@@ -16,12 +16,9 @@ from numpy.typing import NDArray
 from comp_comm.distinct import distinct_rows
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.formulas.pipeline import chunk_boundaries
+from comp_comm.layers.dealing import ALL, BOTH_ENDS, Dealing, Whole, chunk_bounds, dealing_of, dealt, repeated, way_of
 from comp_comm.layers.pattern import Pattern, PatternKey, counted_layers
 from comp_comm.layout import Layout
-from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
-
-Whole = NDArray[np.int64]
-ALL = -1  # recompute_layers that is not given: full recomputation is for all layers
 
 
 class Stage(NamedTuple):
@@ -47,7 +44,8 @@ class Stage(NamedTuple):
 class Stages:
     """The stages that differ: the first, the last, and those between that no other one outdoes in any kind of layers.
 
-    ``recomputed`` are the layers of each kind, over all stages, that full recomputation is for.
+    ``recomputed`` are the layers of each kind, over all stages of one copy of the model, that full recomputation is
+    for.
     """
 
     distinct: tuple[Stage, ...]
@@ -66,7 +64,9 @@ def stages_of(pattern: Pattern, layout: Layout) -> Stages:
     """
     given = to_float(layout.recompute_layers)
     again = np.where(np.isnan(given), ALL, given)
-    numbers = [to_float(number) for number in (pattern.row, pattern.layers, pattern.mtp, layout.pp, layout.vpp, again)]
+    way = way_of(np.asarray(layout.schedule, np.intp))
+    given_numbers = (pattern.row, pattern.layers, pattern.mtp, layout.pp, layout.vpp, again, way)
+    numbers = [to_float(number) for number in given_numbers]
     codes = layout.pp_layout.codes if layout.pp_layout.given else np.asarray(0)
     rows, row = _distinct([*numbers, to_float(codes)])
     table = _stage_table(pattern.key, rows, layout.pp_layout.texts)
@@ -107,84 +107,32 @@ class StageTable(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _stage_table(key: PatternKey, rows: tuple[tuple[int, ...], ...], texts: tuple[str, ...]) -> StageTable:
-    pattern, layers, mtp, pp, vpp, again, code = (np.asarray(column, np.int64) for column in zip(*rows, strict=True))
-    # Points with more stages than layers break a rule; here they need only be something.
-    pp = np.clip(pp, 1, np.maximum(layers, 1))
-    vpp = np.clip(vpp, 1, np.maximum(layers // pp, 1))
-    bounds, mtp_chunk = _bounds(layers, pp * vpp, code, texts)
+    pattern, layers, mtp, pp, vpp, again, way, code = (
+        np.asarray(column, np.int64) for column in zip(*rows, strict=True)
+    )
+    dealing = dealing_of(pp, vpp, way, layers)
+    bounds, mtp_chunk = chunk_bounds(layers, dealing.chunks, code, texts)
     before = counted_layers(key).before
     held = before[pattern[:, None, None], np.arange(before.shape[1])[None, :, None], bounds[:, None, :]]
-    counts = _dealt(np.diff(held, axis=-1), pp, vpp)
-    repeated = counts if (again == ALL).all() else _repeated(before, pattern, bounds, pp, vpp, again)
-    rank, last = np.arange(len(pp)), np.where(pp > 1, pp - 1, 0)
+    counts = dealt(np.diff(held, axis=-1), dealing)
+    again_of = counts if (again == ALL).all() else repeated(before, pattern, bounds, dealing, again)
     if key.has_mtp:
-        where = (pp * vpp - 1 - mtp_chunk) % pp
-        module = counted_layers(key).modules[pattern]
-        counts[rank, module, where] = mtp
-        repeated[rank, module, where] = np.where(again == ALL, mtp, 0)
-    ends = np.zeros((2, *counts.shape[::2]), np.int64)
-    ends[0, :, 0] = 1
-    ends[1, rank, last] = 1
-    return _table(counts, repeated, ends, pp)
+        module, rank = counted_layers(key).modules[pattern], np.arange(len(pp))
+        there = dealing.marked((dealing.chunks - 1 - mtp_chunk) % dealing.chunks) * mtp[:, None]
+        counts[rank, module] = np.where(there > 0, there, counts[rank, module])
+        again_of[rank, module] = np.where(there > 0, np.where(again == ALL, mtp, 0)[:, None], again_of[rank, module])
+    first, last = np.zeros_like(dealing.chunks), dealing.chunks - 1
+    return _table(counts, again_of, np.stack([dealing.marked(first), dealing.marked(last)]), dealing)
 
 
-def _bounds(layers: Whole, chunks: Whole, code: Whole, texts: tuple[str, ...]) -> tuple[Whole, Whole]:
-    """Return where the chunks of each row begin and end, and how far from the end MTP modules are."""
-    most = int(chunks.max())
-    edges = np.arange(most + 1, dtype=np.float64)
-    bounds = chunk_boundaries(to_float(layers[:, None]), to_float(chunks[:, None]), edges).astype(np.int64)
-    mtp = np.zeros(len(chunks), np.int64)
-    for number in np.flatnonzero([bool(texts[i]) for i in code]):
-        text, count = texts[code[number]], int(chunks[number])
-        if text == TORCHTITAN:
-            bounds[number] = chunk_boundaries(float(layers[number]), count, edges, ends=True)
-            continue
-        stated = parse_stage_layout(text)
-        dealt = stated.layers(count, int(layers[number]))
-        if dealt is not None:  # else a rule is broken
-            bounds[number, : count + 1] = np.concatenate([[0], np.cumsum(dealt)])
-            mtp[number] = stated.mtp
-    return bounds, mtp
-
-
-def _dealt(chunks: Whole, pp: Whole, vpp: Whole) -> Whole:
-    """Return what each stage has of chunks (the last axis): every pp-th of them, as interleaving deals them out."""
-    stage = np.arange(int(pp.max()))
-    total = np.zeros((*chunks.shape[:-1], stage.size), np.int64)
-    for turn in range(int(vpp.max())):
-        chunk = turn * pp[:, None] + stage[None, :]
-        there = (stage[None, :] < pp[:, None]) & (turn < vpp[:, None])
-        place = np.minimum(chunk, chunks.shape[-1] - 1)[:, None, :]
-        total += np.take_along_axis(chunks, place, axis=-1) * there[:, None, :]
-    return total
-
-
-def _repeated(before: Whole, pattern: Whole, bounds: Whole, pp: Whole, vpp: Whole, again: Whole) -> Whole:
-    """Return the layers of each kind that are computed again: the first ``again`` of every stage."""
-    stage, kinds = np.arange(int(pp.max())), np.arange(before.shape[1])
-    left = np.repeat(np.where(again == ALL, np.iinfo(np.int32).max, again)[:, None], stage.size, axis=1)
-    total = np.zeros((len(pp), kinds.size, stage.size), np.int64)
-    for turn in range(int(vpp.max())):
-        there = (stage[None, :] < pp[:, None]) & (turn < vpp[:, None])
-        chunk = np.minimum(turn * pp[:, None] + stage[None, :], bounds.shape[1] - 2)
-        begin, end = (np.take_along_axis(bounds, chunk + i, axis=1) for i in range(2))
-        taken = np.where(there, np.minimum(end - begin, left), 0)
-        ends = (
-            before[pattern[:, None, None], kinds[None, :, None], place[:, None, :]] for place in (begin, begin + taken)
-        )
-        first, last = ends
-        total += last - first
-        left = left - taken
-    return total
-
-
-def _table(counts: Whole, repeated: Whole, ends: Whole, pp: Whole) -> StageTable:
+def _table(counts: Whole, again: Whole, ends: Whole, dealing: Dealing) -> StageTable:
     """Return the table of stages that differ, of layers by row, kind and stage, and of which has embedding and head."""
-    stage = _listed(np.concatenate([repeated, counts - repeated], axis=1), pp)
-    row = np.arange(len(pp))[None, :]
-    layers, again = (to_float(values[row, :, stage]) for values in (counts, repeated))
+    stage = _listed(np.concatenate([again, counts - again], axis=1), dealing.pp)
+    row = np.arange(len(dealing.pp))[None, :]
+    layers, recomputed = (to_float(values[row, :, stage]) for values in (counts, again))
     embedding, head = (to_float(each[row, stage]) for each in ends)
-    return StageTable(layers, again, embedding, head, to_float(stage), to_float(repeated.sum(axis=-1)))
+    copies = np.where(dealing.way == BOTH_ENDS, 2.0, 1.0)[:, None]
+    return StageTable(layers, recomputed, embedding, head, to_float(stage), again.sum(axis=-1) / copies)
 
 
 def _listed(held: Whole, pp: Whole) -> Whole:

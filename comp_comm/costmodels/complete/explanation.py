@@ -127,7 +127,7 @@ def operations(step: Step) -> list[OperationRecord]:
 
 
 def _phases(step: Step, part: StagePart, timed: TimedOperation) -> Iterator[OperationRecord]:
-    op, passes, steps = timed.op, timed.passes, to_float(step.work.layout.accumulation)
+    op, passes, steps = timed.op, timed.passes, step.work.layout.stage_steps
     recompute = np.asarray(step.work.layout.recompute)
     again = to_float(0.0)
     if part.layers is not None and recompute == Recompute.FULL:

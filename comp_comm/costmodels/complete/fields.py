@@ -33,7 +33,7 @@ IGNORED_BY_LAYERS = (
 )  # fmt: skip
 # Fields that the states of a stage's weights do not depend on, one micro-batch's worth of them.
 IGNORED_BY_STATES = (
-    "micro_batch", "global_batch", "accumulation", "sp", "schedule", "recompute", "recompute_layers", "scatter_gather",
+    "micro_batch", "global_batch", "accumulation", "sp", "recompute", "recompute_layers", "scatter_gather",
     "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks",
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, by_code, to_float
 from comp_comm.formulas.memory import StateBytes, state_bytes
 from comp_comm.formulas.pipeline import in_flight
+from comp_comm.formulas.zero_bubble import dualpipe_in_flight, zero_bubble_in_flight
 from comp_comm.layers.ends import embedding_kept, head_kept
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.stages import Stage
@@ -22,6 +23,8 @@ from comp_comm.layers.stages import Stage
 Of = TypeVar("Of")
 BUCKET = 40e6  # elements of gradients reduced at once (Megatron-LM's default)
 PREFETCHED = 2.0  # layers whose weights are gathered under ZeRO 3: the one that runs, and the next
+# Schedules whose stages hold another number of micro-batches than 1F1B's, interleaved or not.
+OTHER_SCHEDULES = (Schedule.GPIPE, Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
 MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "framework")
 
 
@@ -174,9 +177,20 @@ class StageMemory:
     def _micro_batches(self) -> Array:
         """Micro-batches that the stage holds the activations of; GPipe holds all of them."""
         layout = self.work.layout
-        held = np.maximum(in_flight(layout.pp, layout.vpp, self.stage.place, layout.accumulation), 0.0)
-        gpipe = Schedule.GPIPE.where(layout.schedule)
-        return np.where(gpipe, layout.accumulation, held) if gpipe.any() else held
+        pp, steps = layout.pp, to_float(layout.accumulation)
+        held = np.maximum(in_flight(pp, layout.vpp, self.stage.place, steps), 0.0)
+
+        def of(schedule: Schedule) -> Array:
+            if schedule is Schedule.GPIPE:
+                return steps
+            if schedule is Schedule.DUALPIPE:
+                return dualpipe_in_flight(pp)
+            return zero_bubble_in_flight(pp, steps, 2.0 if schedule is Schedule.ZB_H2 else 1.0)
+
+        for schedule in OTHER_SCHEDULES:
+            there = schedule.where(layout.schedule)
+            held = np.where(there, of(schedule), held) if there.any() else held
+        return held
 
     @cached_property
     def _logits(self) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,9 +14,13 @@ from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, LayerTimes
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, add_up, by_code, to_float
-from comp_comm.formulas.pipeline import bubble_seconds, zero_bubble_seconds
+from comp_comm.formulas.pipeline import bubble_seconds
+from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
+
+# Schedules that do gradients of weights apart from those of inputs.
+SPLIT = (Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +98,9 @@ class Pipeline:
 
     @cached_property
     def all_passes_s(self) -> Array:
-        """Seconds of both passes of one micro-batch through all stages together."""
-        return self.passes_s(self._model)
+        """Seconds of both passes through all stages together while every layer sees one micro-batch."""
+        once = self.passes_s(self._model)
+        return self.layout.copies * once if np.any(self.layout.copies != 1) else once
 
     @cached_property
     def _model(self) -> Stage:
@@ -107,14 +113,42 @@ class Pipeline:
         """Seconds a stage waits in a step, for other stages to begin or to end."""
         layout = self.layout
         others = self.all_passes_s - self.pace_s
-        sends = 2 * self.sends_s
-        normally = bubble_seconds(layout.pp, layout.vpp, others, sends)
-        zero = Schedule.ZERO_BUBBLE.where(layout.schedule)
-        if not zero.any():
+        normally = bubble_seconds(layout.pp, layout.vpp, others, 2 * self.sends_s)
+        schedule = np.asarray(layout.schedule)
+        split = [option for option in SPLIT if option.where(schedule).any()]
+        if not split:
             return normally
-        weights = [times.compute.for_weights for times in self.layers]
-        for_weights = _total(weights, tuple(self.work.pattern.totals)) - _total(weights, self.slowest.layers)
-        return np.where(zero, zero_bubble_seconds(layout.pp, others, sends, for_weights), normally)
+        passes = self._passes_of_others
+        for option in split:
+            normally = np.where(option.where(schedule), self._waits(option, passes), normally)
+        return normally
+
+    @cached_property
+    def _passes_of_others(self) -> tuple[Array, Array, Array]:
+        """F, B and W of a stage, the mean of all but the slowest: sends are in F and B, recomputation is in B."""
+        each, count = self._all, np.maximum(to_float(self.layout.pp) - 1, 1.0)
+
+        def mean(of_stage: Callable[[Stage], Array]) -> Array:
+            return (self.layout.copies * of_stage(self._model) - of_stage(self.slowest)) / count
+
+        forward = mean(lambda stage: each(stage, lambda times: times.forward_s))
+        weights = mean(lambda stage: _total([times.compute.for_weights for times in self.layers], stage.layers))
+        both = (self.all_passes_s - self.pace_s) / count
+        return forward + self.sends_s, both - forward - weights + self.sends_s, weights
+
+    def _all(self, stage: Stage, seconds: Callable[[LayerTimes], Array]) -> Array:
+        """Return seconds of all parts of a stage."""
+        return add_up(count * seconds(times) for times, count in self.parts(stage))
+
+    def _waits(self, schedule: Schedule, passes: tuple[Array, Array, Array]) -> Array:
+        """Return how long a stage waits under a schedule that splits the backward pass."""
+        pp = self.layout.pp
+        if schedule is Schedule.ZERO_BUBBLE:
+            return zero_bubble_seconds(pp, self.layout.accumulation, *passes)
+        if schedule is Schedule.ZB_H2:
+            return zb_h2_seconds(pp, *passes)
+        chunk = tuple(seconds / 2 for seconds in passes)
+        return zb_v_seconds(pp, *chunk) if schedule is Schedule.ZB_V else dualpipe_seconds(pp, *chunk)
 
     def again_comm(self, group: str, stage: Stage) -> CommSeconds:
         """Return the communication of a group that full recomputation repeats in a stage."""

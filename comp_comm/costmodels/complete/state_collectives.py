@@ -135,6 +135,30 @@ def _states(c: Context, name: str, parameters: Array, units: list[tuple[Array, A
     return collectives
 
 
+def copy_collectives(c: Context, held: StageParameters) -> list[Collective]:
+    """Return the all-reduces of gradients between the two stages that hold the same chunks, once a step.
+
+    A stage of a bidirectional pipeline has chunks of both copies of the model, and its mirror image has the same: that
+    of the first stage is the last one, which is taken for all. What is sharded over replicas is reduced by shards.
+    """
+    layout = c.layout
+    many = to_float(layout.copies > 1)
+    if not any_of(many):
+        return []
+    mirror = Group(layout.copies, layout.stride("pp") * np.maximum(to_float(layout.pp) - 1, 1.0))
+    sharded, shards = to_float(layout.zero) >= 1, to_float(layout.dp_shard)
+    parts = [("", held.dense, shards)]
+    if c.t.has_experts:
+        parts.append(("expert ", held.experts, np.minimum(shards, layout.expert_replicas)))
+    found = []
+    for name, parameters, over in parts:
+        calls, part = _bucketed(c, parameters)
+        size = part * c.formats.grad / np.where(sharded, over, 1.0)
+        title = f"{name}all-reduce over copies"
+        found.append(Collective(title, "p P", many * calls, "all_reduce", "dp", size, 0.0 * many, mirror))
+    return found
+
+
 def _bucketed(c: Context, parameters: Array) -> tuple[Array, Array]:
     """Return in how many equal parts parameters are sent, and the size of a part."""
     bucket = to_float(c.layout.bucket)

@@ -220,7 +220,7 @@ def state_comm(work: Work, costs: StateSeconds, windows: Sequence[Array]) -> Com
     the compute of a micro-batch forward, of one backward, and of all.
     """
     layout = work.layout
-    overlaps, zero, steps = Switch.ON.where(layout.overlap_dp), to_float(layout.zero), layout.accumulation
+    overlaps, zero, steps = Switch.ON.where(layout.overlap_dp), to_float(layout.zero), layout.stage_steps
     reduced = costs.repeated
     if (zero >= 2).any():
         reduced = reduced * np.where(zero >= 2, steps, 1.0)

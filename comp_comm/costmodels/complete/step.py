@@ -12,7 +12,7 @@ from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.footprint import Footprint
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.pipeline import Pipeline
-from comp_comm.costmodels.complete.state_collectives import counted, world_collectives
+from comp_comm.costmodels.complete.state_collectives import copy_collectives, counted, world_collectives
 from comp_comm.costmodels.complete.states import StageStates, StateCosts, StateSeconds, of_stage, state_comm
 from comp_comm.costmodels.complete.traffic import CountedCollective, Traffic, of_layers, of_sends, of_step, traffic
 from comp_comm.costmodels.layout_space import SearchableAnswer
@@ -77,13 +77,13 @@ class Step(SearchableAnswer):
     def forward_s(self) -> Array:
         """Seconds of forward compute in a step."""
         each = add_up(count * times.compute.forward for times, count in self.pipeline.parts(self.stage))
-        return self.work.layout.accumulation * each
+        return self.work.layout.stage_steps * each
 
     @cached_property
     def backward_s(self) -> Array:
         """Seconds of backward compute in a step."""
         each = add_up(count * times.compute.backward for times, count in self.pipeline.parts(self.stage))
-        return self.work.layout.accumulation * each
+        return self.work.layout.stage_steps * each
 
     @property
     def compute_s(self) -> Array:
@@ -93,7 +93,7 @@ class Step(SearchableAnswer):
     @cached_property
     def recompute_s(self) -> Array:
         """Seconds of compute that makes activations again."""
-        return self.work.layout.accumulation * self.pipeline.again(self.stage, "compute")
+        return self.work.layout.stage_steps * self.pipeline.again(self.stage, "compute")
 
     @property
     def optimizer_s(self) -> Array:
@@ -123,7 +123,7 @@ class Step(SearchableAnswer):
                 share = np.maximum(free, 0.0) / compute
                 forward, backward, step = windows
                 windows = share * forward, share * backward, share * step
-            spent["dp"] = state_comm(self.work, self.state_seconds, windows)
+            spent["dp"] = state_comm(self.work, self._states_of_copies, windows)
         if self.states.world_s is not ZERO:
             spent["world"] = CommSeconds(self.states.world_s, ZERO, ZERO)
         return spent
@@ -132,8 +132,24 @@ class Step(SearchableAnswer):
     def replicated(self) -> bool:
         """Whether any weights are held more than once."""
         layout = self.work.layout
-        many = np.any(layout.replicas > 1)
+        many = np.any(layout.replicas > 1) or np.any(layout.copies > 1)
         return bool(many or (self.work.transformer.has_experts and np.any(layout.expert_replicas > 1)))
+
+    @cached_property
+    def between_copies(self) -> list[TimedCollective]:
+        """Collectives of the gradients of two copies of the model in a pipeline."""
+        if not np.any(self.work.layout.copies > 1):
+            return []
+        return self.network.timed(copy_collectives(self.work.context, self.stage_states.held))
+
+    @property
+    def _states_of_copies(self) -> StateSeconds:
+        """Seconds of the slowest stage's states, with what is reduced once a step between copies."""
+        if not self.between_copies:
+            return self.state_seconds
+        slowed = np.where(Switch.ON.where(self.work.layout.overlap_dp), self.work.scenario.interference, 1.0)
+        seconds = slowed * add_up(call.collective.count * call.seconds for call in self.between_copies)
+        return self.state_seconds._replace(once=add_up((self.state_seconds.once, seconds)))
 
     @cached_property
     def _layer_groups(self) -> list[str]:
@@ -149,12 +165,12 @@ class Step(SearchableAnswer):
                 spent = spent.plus(times.forward[group].times(count)).plus(times.backward[group].times(count))
         if self.pipeline.recomputes:
             spent = self.pipeline.again_comm(group, self.stage).plus(spent)
-        return spent.times(self.work.layout.accumulation)
+        return spent.times(self.work.layout.stage_steps)
 
     def _of_sends(self, free: Array) -> CommSeconds:
         """Return the sends of the slowest stage: a micro-batch in and out, forward and backward."""
         overlaps = Switch.ON.where(self.work.layout.overlap_pp)
-        total = 2.0 * to_float(self.work.layout.accumulation) * self.pipeline.sends_s
+        total = 2.0 * self.work.layout.stage_steps * self.pipeline.sends_s
         if not overlaps.any():
             return CommSeconds(total, ZERO, ZERO)
         total = total * np.where(overlaps, self.work.scenario.interference, 1.0)
@@ -163,7 +179,7 @@ class Step(SearchableAnswer):
     @property
     def _windows(self) -> tuple[Array, Array, Array]:
         """The compute beside which states may be sent: a micro-batch forward, one backward, and all of them."""
-        steps = to_float(self.work.layout.accumulation)
+        steps = self.work.layout.stage_steps
         backward = self.backward_s + self.recompute_s
         return self.forward_s / steps, backward / steps, self.forward_s + backward
 
@@ -188,7 +204,7 @@ class Step(SearchableAnswer):
         # What ZeRO has a say in is the largest array of all: the rest is added up before it joins.
         states = self.comm.get("dp", NO_COMM)
         others = (spent.visible for group, spent in self.comm.items() if group in ("pp", "world"))
-        busy = self.work.layout.accumulation * self.pipeline.pace_s
+        busy = self.work.layout.stage_steps * self.pipeline.pace_s
         return add_up((busy, self.bubble_s, *others)) + add_up((self.optimizer_s, states.visible))
 
     # -- collectives --------------------------------------------------------------------------------------------------
@@ -207,10 +223,10 @@ class Step(SearchableAnswer):
     def counted(self) -> list[CountedCollective]:
         """Every collective of a device of the slowest stage, with its calls in a step."""
         work, layout = self.work, self.work.layout
-        states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.accumulation))
+        states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.stage_steps))
         return [*of_layers(work.pattern.kinds, self.layers, self.stage, layout),
-                *of_sends(self.sends, to_float(layout.accumulation)),
-                *of_step([*states, *self.own_states.world])]  # fmt: skip
+                *of_sends(self.sends, layout.stage_steps),
+                *of_step([*states, *self.between_copies, *self.own_states.world])]  # fmt: skip
 
     @cached_property
     def traffic(self) -> dict[str, Traffic]:
@@ -254,16 +270,18 @@ class Step(SearchableAnswer):
         layout = self.work.layout
         tp, cp, pp, ep = (to_float(size) == 1 for size in (layout.tp, layout.cp, layout.pp, layout.ep))
         alone = layout.replicas == 1  # experts may have replicas all the same, which ZeRO does not shard
+        reduced = ~alone | (layout.expert_replicas > 1) | (layout.copies > 1)
         return {"sp": tp, "overlap_tp": tp, "cp_comm": cp, "overlap_pp": pp, "schedule": pp, "zero": alone,
-                "overlap_dp": alone & (layout.expert_replicas <= 1), "overlap_ep": ep}  # fmt: skip
+                "overlap_dp": ~reduced, "overlap_ep": ep}  # fmt: skip
 
     def groups(self) -> list[tuple[str, Group]]:
         """Return every group that communicates, by what its collectives call it."""
         c = self.work.context
         layers = [each for kind in self.work.pattern.kinds for each in kind.collectives(kind.context(c))]
         states = [each.collective for each in self.stage_states.collectives]
+        copies = [call.collective for call in self.between_copies]
         collectives = [*layers, *embedding_collectives(c), *head_collectives(c), *boundary_collectives(c), *states,
-                       *world_collectives(c)]  # fmt: skip
+                       *copies, *world_collectives(c)]  # fmt: skip
         named: dict[Group, tuple[str, Group]] = {}
         for each in collectives:
             named.setdefault(each.group, (each.parallelism, each.group))

@@ -46,7 +46,7 @@ NO_TRAFFIC = Traffic(ZERO, ZERO, ZERO, ZERO)
 
 def of_layers(kinds: Sequence[LayerKind], costs: LayerCosts, stage: Stage, layout: Layout) -> list[CountedCollective]:
     """Return the collectives of the layers and ends of a stage."""
-    steps, full = to_float(layout.accumulation), Recompute.FULL.where(layout.recompute)
+    steps, full = layout.stage_steps, Recompute.FULL.where(layout.recompute)
     none = to_float(0.0)
     layers = [(kind.name, costs.layers[kind], count, again)
               for kind, count, again in zip(kinds, stage.layers, stage.recomputed, strict=True)]  # fmt: skip
