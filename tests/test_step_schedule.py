@@ -114,7 +114,8 @@ def most_held(schedule, p, v, m, rank):
 
 PIPELINES = [("1f1b", 4, 1, 8), ("1f1b", 8, 1, 8), ("1f1b", 8, 1, 3), ("gpipe", 4, 1, 8), ("gpipe", 2, 1, 5),
              ("interleaved", 4, 2, 8), ("interleaved", 4, 6, 16), ("interleaved", 2, 3, 4), ("interleaved", 8, 3, 32),
-             ("zero_bubble", 4, 1, 8), ("zero_bubble", 8, 1, 24)]  # fmt: skip
+             ("zero_bubble", 4, 1, 8), ("zero_bubble", 8, 1, 24), ("zero_bubble", 4, 1, 1), ("zero_bubble", 8, 1, 5),
+             ("zero_bubble", 2, 1, 2)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("schedule", "p", "v", "m"), PIPELINES)

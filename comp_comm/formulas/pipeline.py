@@ -45,13 +45,16 @@ def bubble_seconds(pp: Numeric, vpp: Numeric, others: Numeric, sends: Numeric = 
     return (to_float(others) + (to_float(pp) - 1) * sends) / vpp
 
 
-def zero_bubble_seconds(pp: Numeric, others: Numeric, sends: Numeric, for_weights: Numeric) -> Array:
+def zero_bubble_seconds(
+    pp: Numeric, others: Numeric, sends: Numeric, for_weights: Numeric, steps: Numeric = np.inf
+) -> Array:
     r"""Return how long the slowest stage waits under the zero-bubble schedule ZB-H1.
 
-    .. math:: t = \sum_{i \ne s} (t_i - 2 w_i) + (p - 1)\, t_c
+    .. math:: t = \sum_{i \ne s} \left(t_i - w_i - \frac{\min(m, p) - 1}{p - 1}\, w_i\right) + (p - 1)\, t_c
 
     with :math:`w_i` the part of the backward pass that makes gradients of weights, which is put where a stage would
-    wait. It holds as many activations as 1F1B. It never waits less than not at all.
+    wait: of all m micro-batches but the last, as long as there are places, of which 1F1B has p - 1. It holds as many
+    activations as 1F1B. It never waits less than not at all.
 
     Parameters
     ----------
@@ -59,11 +62,14 @@ def zero_bubble_seconds(pp: Numeric, others: Numeric, sends: Numeric, for_weight
         See `bubble_seconds`.
     for_weights : array_like
         Seconds of the gradients of weights of one micro-batch in all stages but the slowest, together.
+    steps : array_like
+        m micro-batches of a step.
 
     Returns
     -------
     ndarray of float64
-        Seconds; a third of 1F1B's where the three parts of equal stages take equally long.
+        Seconds; a third of 1F1B's where the three parts of equal stages take equally long and m is p or more. Exact
+        for equal stages whose gradients of weights take no longer than a forward pass or the rest of the backward one.
 
     References
     ----------
@@ -72,10 +78,12 @@ def zero_bubble_seconds(pp: Numeric, others: Numeric, sends: Numeric, for_weight
 
     Examples
     --------
-    >>> float(zero_bubble_seconds(8, 7 * 3.0, 0.0, 7 * 1.0))
-    7.0
+    >>> float(zero_bubble_seconds(8, 7 * 3.0, 0.0, 7 * 1.0)), float(zero_bubble_seconds(8, 7 * 3.0, 0.0, 7 * 1.0, 1))
+    (7.0, 14.0)
     """
-    waits = to_float(others) - 2 * to_float(for_weights) + (to_float(pp) - 1) * sends
+    stages, weights = to_float(pp), to_float(for_weights)
+    filled = (np.minimum(steps, stages) - 1) / np.maximum(stages - 1, 1)
+    waits = to_float(others) - (1 + filled) * weights + (stages - 1) * sends
     return np.maximum(waits, 0.0)
 
 

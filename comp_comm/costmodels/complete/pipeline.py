@@ -114,7 +114,8 @@ class Pipeline:
             return normally
         weights = [times.compute.for_weights for times in self.layers]
         for_weights = _total(weights, tuple(self.work.pattern.totals)) - _total(weights, self.slowest.layers)
-        return np.where(zero, zero_bubble_seconds(layout.pp, others, sends, for_weights), normally)
+        waits = zero_bubble_seconds(layout.pp, others, sends, for_weights, to_float(layout.accumulation))
+        return np.where(zero, waits, normally)
 
     def again_comm(self, group: str, stage: Stage) -> CommSeconds:
         """Return the communication of a group that full recomputation repeats in a stage."""
