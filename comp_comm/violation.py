@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,3 +67,17 @@ def blank_number(key: str, where: Mask, name: str, needs: str = "") -> Violation
 def broken_rules(rules: Iterable[Violation]) -> list[Violation]:
     """Return the rules that some points break."""
     return [rule for rule in rules if rule.broken.any()]
+
+
+def one_a_reason(rules: Iterable[Violation]) -> list[Violation]:
+    """Return rules that some points break, those of the same reason as one, broken wherever any of them is.
+
+    >>> one, = one_a_reason([rule(True, "no way", "ep"), rule(False, "no way", "ep"), rule(False, "other")])
+    >>> one.reason, bool(one.broken)
+    ('no way', True)
+    """
+    found: dict[str, Violation] = {}
+    for each in broken_rules(rules):
+        known = found.get(each.reason)
+        found[each.reason] = each if known is None else replace(known, broken=known.broken | each.broken)
+    return list(found.values())

@@ -602,7 +602,7 @@ def test_a_torchtitan_file(runs, tmp_path):
     assert study["model"] == "llama-3.1-8b"
     assert study["set"] == {
         "seq_len": 4096, "gpus": 64, "micro_batch": 1, "global_batch": 128, "tp": 2, "pp": 2, "vpp": 2,
-        "schedule": "interleaved", "dp_shard": 8, "zero": 2, "recompute": "full", "recompute_layers": 8,
+        "schedule": "interleaved", "dp_shard": 8, "zero": 1, "recompute": "full", "recompute_layers": 8,
         "kernels": "compiled", "precision": "bf16", "grad_precision": "fp32",
     }  # fmt: skip
 
@@ -616,6 +616,21 @@ def test_a_torchtitan_file_without_a_pipeline_has_its_master_weights_in_the_shar
         path.write_text(flat.replace("[training]", f"[training]{more}"))
         found = runs(path)["set"]
         assert (found["zero"], found.get("master_weights")) == (3, shards)
+
+
+@pytest.mark.parametrize(("pp", "policy", "zero"), [
+    (2, None, 1), (2, "default", 1), (2, "never", 1), (2, "always", 3),
+    (1, None, 3), (1, "default", 3), (1, "never", 2), (1, "always", 3),
+])  # fmt: skip
+def test_what_fsdp_is_beside_a_pipeline_and_without_one(pp, policy, zero, runs, tmp_path):
+    """A pipeline's stages reduce gradients with their last micro-batch alone, and keep what they have gathered."""
+    path, line = tmp_path / "job.toml", "pipeline_parallel_degree = 2"
+    assert line in TITAN
+    text = TITAN.replace(line, f"pipeline_parallel_degree = {pp}")
+    if policy:
+        text = text.replace("[parallelism]", f'[parallelism]\nfsdp_reshard_after_forward = "{policy}"')
+    path.write_text(text)
+    assert runs(path)["set"]["zero"] == zero
 
 
 @pytest.mark.parametrize(("old", "new", "part"), [

@@ -113,6 +113,17 @@ def test_a_blank_number_of_the_network_is_refused_where_it_is_needed(tmp_path):
         served(hardware, tp=16)
 
 
+def test_a_blank_number_is_told_of_every_point_that_needs_it_whichever_group_it_is_for():
+    """Experts of two points are two groups, which lack the same number: neither hides the other."""
+    point = {"tp": 1, "pp": 1, "micro_batch": 1, "gpus": 16, "ep": 8, "etp": 1}
+    points = [{**point, "gpus": 4, "ep": 4}, point, {**point, "tp": 8, "pp": 4, "gpus": 256, "ep": 2, "etp": 8}]
+    study = {"hardware": "mi210", "model": "mixtral-8x22b", "zip": points,
+             "set": {"phase": "inference", "seq_len": 256, "memory_capacity": 1000}}  # fmt: skip
+    fits, *others = rows_of(study)
+    assert fits["feasible"]
+    assert all("scale-out.bandwidth is blank" in row["reason"] for row in others)
+
+
 def test_a_latency_that_is_blank_is_refused_for_two(tmp_path):
     hardware = machine(tmp_path, timing={"collective_latency": None})
     assert served(hardware)["tpot_s"] > 0

@@ -56,6 +56,32 @@ def test_fused_shows_what_its_gemms_do_not_hide():
     assert row["serialized_after_s"] == pytest.approx(shown, rel=1e-9)
 
 
+@pytest.mark.parametrize("count", ["complete", "paper_exact"])
+@pytest.mark.parametrize("tiles", [1, 8, 1_000_000])
+def test_fused_communication_never_makes_more_flops_slower(count, tiles):
+    """What is not counted as compute hides nothing: else less compute would be less to hide under, for nothing."""
+    point = {"hidden": 4096, "seq_len": 2048, "micro_batch": 1, "dp": 8, "count": count, "fused_comm": "on"}
+    study = {
+        "cost_model": "comp_vs_comm", "hardware": "mi210", "set": {**point, "fused_tiles": tiles},
+        "sweep": {"tp": [8, 64], "flops": [1, 2, 4, 8, 32]},
+    }  # fmt: skip
+    for times in np.reshape(sweep(study).columns["step_s"], (2, 5)):
+        assert np.all(np.diff(times) <= 1e-12 * times[:-1])
+
+
+def test_as_the_paper_counts_only_the_backward_producers_hide():
+    """Eqs 1-3 count Q, K, V and one FC: of 21 H^2 T / TP multiplications, their input gradients do 7, at the end."""
+    point = {"hidden": 65536, "seq_len": 4096, "micro_batch": 1, "tp": 256, "count": "paper_exact"}
+    plain, fused = (
+        sweep({"cost_model": "comp_vs_comm", "hardware": "mi210", "set": {**point, "fused_comm": switch}}).to_records()
+        for switch in ("off", "on")
+    )
+    each, total = plain[0]["serialized_comm_s"] / 4, plain[0]["compute_s"]
+    linear = total * 21 * 65536 / (21 * 65536 + 3 * 4096)
+    shown = 2 * each + sum(max(0, each - g) + min(g, each) / 8 for g in (linear * w / 21 for w in (3, 4)))
+    assert fused[0]["serialized_comm_s"] == pytest.approx(shown, rel=1e-9)
+
+
 def test_half_the_bits_are_half_the_bytes():
     assert rows_of("fp8-messages")[0]["serialized_ratio"] == pytest.approx(0.5)
 

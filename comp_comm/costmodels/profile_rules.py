@@ -17,7 +17,7 @@ from comp_comm.layers.rules import stage_rules
 from comp_comm.layout import layout_rules
 from comp_comm.timing.network import available, blanks
 from comp_comm.transformer import transformer_rules
-from comp_comm.violation import Mask, Violation, blank_number, broken_rules
+from comp_comm.violation import Mask, Violation, blank_number, broken_rules, one_a_reason
 
 
 def layout_violations(work: Work, of_layers: Iterable[Violation]) -> tuple[Violation, ...]:
@@ -50,7 +50,7 @@ class ProfileRules:
             rules += [
                 blank_number(key, mask, name) for key, mask in blanks(self.work.hardware, self.network.path(group))
             ]
-        return list({rule.reason: rule for rule in broken_rules(rules)}.values())
+        return one_a_reason(rules)
 
     def _unavailable(self, groups: Iterable[tuple[str, Group]]) -> list[Violation]:
         algorithm = np.asarray(self.work.layout.collective_algorithm)

@@ -78,10 +78,9 @@ def _data_parallel(keys: Keys, f: Findings) -> None:
     if kind == "ddp":
         replicas, shards = shards, 1
     policy = keys.take("fsdp_reshard_after_forward", default="default")
-    gathered_once = policy == "never" or (policy == "default" and f.count("pp") != 1)
     if policy not in ("default", "always", "never"):
         keys.wrong(("fsdp_reshard_after_forward",), f"{shown(policy)} is not understood; only default, always, never")
-    f.set("zero", 0 if shards == 1 else 2 if gathered_once else 3)
+    f.set("zero", 0 if shards == 1 else _stage(policy, f))
     parts = f.count("tp", 1) * f.count("pp", 1) * f.count("cp", 1)
     if shards > 0 and replicas > 0:
         if replicas > 1 and shards > 1:
@@ -94,6 +93,21 @@ def _data_parallel(keys: Keys, f: Findings) -> None:
         fewest_devices(f, "data_parallel_shard_degree -1 takes all devices, whose number is not in the file")
     if replicas > 1 and shards == -1 and "gpus" in f.given:
         f.missing("data_parallel_shard_degree -1 of several replicas: give --set dp_shard=N too", "dp_shard")
+
+
+def _stage(policy: object, f: Findings) -> int:
+    """Return the ZeRO stage that FSDP2 comes to.
+
+    Within a pipeline the gradients of all micro-batches are added up whole and reduced once a step, and weights stay
+    gathered unless they are asked not to; elsewhere every micro-batch reduces its gradients.
+    """
+    pipelined = f.count("pp") != 1
+    if policy == "never" or (policy == "default" and pipelined):
+        return 1 if pipelined else 2
+    if pipelined:
+        f.note("in a pipeline gradients are reduced once a step; with fsdp_reshard_after_forward always they are "
+               "counted as reduced for each micro-batch, as weights are gathered")  # fmt: skip
+    return 3
 
 
 def _pipeline(keys: Keys, f: Findings) -> None:

@@ -29,9 +29,11 @@ from comp_comm.timing.compute import gemm_seconds_per_flop, memory_seconds
 PASSES = 3  # forward, and twice that backward
 BACKWARD_SHARE = 2 / 3
 ALL_REDUCES = 4  # two forward, two backward
-# GEMMs whose output is all-reduced, in units of H^2 weights: output projection and second FC, then the input gradients
-# of Q, K and V together and of the first FC.
-PRODUCERS = (1.0, 4.0, 3.0, 4.0)
+# GEMMs whose output is all-reduced: their kind, how many of it are counted before them, how many they are, and their
+# weights in H^2. Output projection and second FC, then the input gradients of Q, K and V together and of the first FC.
+# Eq 3 of the paper counts Q, K and V and Eq 1 one FC: there the two forward ones take no time, and hide nothing.
+LINEAR, FC = "linear_gemms", "fc_gemms"
+PRODUCERS = ((LINEAR, 3, 1, 1.0), (FC, 1, 1, 4.0), (LINEAR, 0, 3, 3.0), (FC, 0, 1, 4.0))
 
 
 def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> Breakdown:
@@ -107,7 +109,10 @@ def _interference(scenario: Scenario, group: Group) -> Array:
 
 
 def _fused(scenario: Scenario, each: Array, seconds_per_flop: Array) -> tuple[Array, Array]:
-    """Return what shows of the serialized all-reduces, and what their own GEMMs hide where both are fused."""
+    """Return what shows of the serialized all-reduces, and what their own GEMMs hide where both are fused.
+
+    Only a GEMM whose time is counted hides anything: what hides under no time would make slower compute faster.
+    """
     what_if, fused = scenario.what_if, to_float(scenario.what_if.fused_comm) > 0
     unfused = ALL_REDUCES * each
     if not fused.any():
@@ -115,8 +120,9 @@ def _fused(scenario: Scenario, each: Array, seconds_per_flop: Array) -> tuple[Ar
     hidden, layout = to_float(scenario.transformer.hidden), scenario.layout
     tokens = layer.tokens(scenario.transformer.seq_len, layout.micro_batch)
     shown = to_float(0.0)
-    for width in PRODUCERS:
-        gemm = 2 * width * hidden**2 * tokens / layout.tp * seconds_per_flop
+    for kind, before, gemms, width in PRODUCERS:
+        counted = np.clip((to_float(getattr(scenario.gemm_count, kind)) - before) / gemms, 0.0, 1.0)
+        gemm = counted * (2 * width * hidden**2 * tokens / layout.tp * seconds_per_flop)
         shown = shown + collectives.fused_visible_seconds(gemm, each, what_if.fused_tiles)
     shown = np.where(fused, shown, unfused)
     return shown, unfused - shown

@@ -28,7 +28,7 @@ from comp_comm.layers.tensor_parallel import LOSS, embedding_collectives, head_c
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Attention, Collective
 from comp_comm.timing.kernels import Kernels
-from comp_comm.violation import Violation, broken_rules, no_room, rule
+from comp_comm.violation import Violation, no_room, one_a_reason, rule
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,5 @@ class Serving(Answer):
                   for call, _ in (*self.prefill.calls, *self.decode.calls)}  # fmt: skip
         needed = ProfileRules(work, self.network).violations(list(groups.values()))
         over = no_room(self.memory_bytes, to_float(work.hardware.memory_capacity))
-        broken = broken_rules(
-            [*layout_violations(work, [*layer_rules(t, work.layout), *work.block_rules]), *own, *needed, over]
-        )
-        return tuple({each.reason: each for each in broken}.values())
+        layout = layout_violations(work, [*layer_rules(t, work.layout), *work.block_rules])
+        return tuple(one_a_reason([*layout, *own, *needed, over]))
