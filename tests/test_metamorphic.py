@@ -54,7 +54,7 @@ def drawn(cost_model, seed):
         return net._one_layer(draw)
     if cost_model in ("complete", "inference"):
         make = net._complete if cost_model == "complete" else net._inference
-        return make(draw, draw.choice(machines), usable)
+        return without(make(draw, draw.choice(machines), usable), "uneven_stages")  # a field of older revisions
     make, word = (net._amped, "amped") if cost_model == "amped" else (net._foundation, "foundation")
     return make(draw, [name for name in papers if word in name])
 
