@@ -9,10 +9,14 @@ import click
 
 from comp_comm.cli import options, workers
 from comp_comm.cli.speech import tell
+from comp_comm.configs import catalogue
+from comp_comm.configs.exporters.writing import FORMATS
 from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.records import Record
+from comp_comm.report import output
 from comp_comm.searches.design import FACTORS, WORK, Case, Design, make_design
+from comp_comm.searches.emitted import emitted
 from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.searches.prices import Prices
 from comp_comm.searches.result import SearchAnswer, answer, check_question, checked, side_by_side
@@ -35,6 +39,7 @@ SIDE = ("hardware", "gpus", *WORK, *FACTORS, "strategy", "tp", "tp1", "tp2", "cp
 
 LEAST_PRICE, MOST_PRICE = 1e-6, 1e6  # an hour, or watts
 Asked = Record
+ASKED = ("objective", "top", "picture", "quiet", "jobs", "executor", "resume", "emit")
 
 
 @click.command(epilog="Examples: compcomm search --model gpt3-175b --hardware a100-sxm-80gb --gpus 512 --global-batch "
@@ -48,6 +53,8 @@ Asked = Record
 @click.option("--watts", metavar="N[,N]", help="What a device draws; one for each hardware.")
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it: step time against memory; over devices or a "
               "factor; or as a heat map over two factors.")  # fmt: skip
+@click.option("--emit", type=click.Choice(FORMATS), help="Write the best layout alone, as a framework's flags or "
+              "configuration, or as a study; what that cannot say is refused.")  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="No progress on stderr.")
 @workers.options
 @options.format_options
@@ -59,8 +66,8 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     --hardware or factors on it (--flops, --network, --nvs and so on), batches, sequence lengths or precisions give the
     best at each. With --jobs or --executor the work is shared out; the answer is the same.
     """
-    form = options.prepare(form, path)
-    asked = {name: given.pop(name) for name in ("objective", "top", "picture", "quiet", "jobs", "executor", "resume")}
+    asked = {name: given.pop(name) for name in ASKED}
+    form = _format(asked, form, path)
     if asked["resume"]:
         workers.check_resume(path)
     prices = [given.pop(name) for name in ("price_per_gpu_hour", "watts")]
@@ -73,7 +80,12 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     if twice:
         raise ConfigError(f"--hardware: names {twice[0]} twice")
     names: list[str | None] = [*machines] or [None]
+    overrides = given["overrides"]
     design = make_design([options.point_study({**given, "hardware": name}) for name in names])
+    if asked["emit"] and len(design.cases) > 1:
+        raise ConfigError(f"--emit writes one layout, and this searches {len(design.cases)} times: give hardware, "
+                          "devices, batches and factors one value each")  # fmt: skip
+    asked["machine"] = _machine(machines, overrides, design.cases[0])
     costs = _prices(prices, list(dict.fromkeys(case.place["hardware"] for case in design.cases)))
     if asked["picture"]:
         from comp_comm.report.search_plot import check_design
@@ -97,6 +109,34 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
         if kept:
             kept.close()
     return code
+
+
+def _format(asked: Asked, form: str | None, path: str | None) -> str:
+    """Return the format of the answer; with ``--emit`` it has none of its own, and any file may hold it."""
+    if not asked["emit"]:
+        return options.prepare(form, path)
+    if form:
+        raise ConfigError("--emit has a format of its own: leave --format out")
+    catalogue.FILES_READ.clear()
+    output.check_writable(path)
+    return ""
+
+
+def _machine(flags: list[str], overrides: tuple[str, ...], case: Case) -> str:
+    """Return what the one device of a search is called where it was given: a name, or a path."""
+    of_set = [text.partition("=")[2].strip() for text in overrides if text.partition("=")[0].strip() == "hardware"]
+    of_study = case.study.document.data.get("hardware")
+    known = [*flags, *of_set, *([of_study] if isinstance(of_study, str) else []), str(case.place["hardware"])]
+    return known[0]
+
+
+def _emitted(kind: str, machine: str, case: Case, result: SearchAnswer) -> str:
+    """Return the best layout as a text; say what importing it again needs beside it."""
+    text = emitted(kind, case.study, result["rows"][0], machine)
+    if kind == "deepspeed":
+        tell(f"note: the model, and {case.gpus} devices, are not in a DeepSpeed JSON: start it on so many, and import "
+             f"it with --model NAME --set gpus={case.gpus}")  # fmt: skip
+    return text
 
 
 def _results(
@@ -193,7 +233,11 @@ def _answer(
             "meta": {**_meta_of_all(design, results), "interrupted": interrupted},
             "rows": side_by_side(places, results),
         }
-    code = options.write(path, lambda out: _write(out, shown, form, several), lambda: interrupted)
+    if asked["emit"]:
+        text = _emitted(asked["emit"], asked["machine"], design.cases[0], results[0])
+        code = options.write(path, lambda out: print(text, end="", file=out), lambda: interrupted)
+    else:
+        code = options.write(path, lambda out: _write(out, shown, form, several), lambda: interrupted)
     if asked["picture"] and code == 0:
         from comp_comm.report.search_plot import save_search
 

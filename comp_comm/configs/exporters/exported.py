@@ -1,0 +1,54 @@
+"""What every exporter is given: the fields of one point, and what is said of those that a framework cannot have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from comp_comm.errors import ConfigError
+from comp_comm.fields import FIELDS, Value
+
+Flags = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One point of a study: its fields, whether given or not (None: it follows from others), and its model's name."""
+
+    title: str
+    model: str
+    values: Mapping[str, Value | None]
+
+    def number(self, name: str, otherwise: int = 1) -> int:
+        """Return a field as a whole number; ``otherwise`` where there is none."""
+        value = self.values.get(name)
+        return otherwise if value is None or isinstance(value, str) else int(value)
+
+    def word(self, name: str) -> str:
+        """Return a field as a word; empty where there is none."""
+        value = self.values.get(name)
+        return "" if value is None else str(value)
+
+    def on(self, name: str) -> bool:
+        """Return whether a switch is on."""
+        return self.values.get(name) == "on"
+
+    @property
+    def replicas(self) -> int:
+        """Devices that hold the same weights, as devices have them that nothing else divides: of DP and CP."""
+        return self.number("gpus") // (self.number("tp") * self.number("pp"))
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of a stage; 1 where there is one stage."""
+        return self.number("vpp") if self.number("pp") > 1 else 1
+
+
+def cannot(kind: str, name: str, value: object, remedy: str = "") -> ConfigError:
+    """Return the error that a framework's configuration cannot say what a field is.
+
+    >>> str(cannot("deepspeed", "pp", 4, "give --pp 1"))
+    '--emit deepspeed: pp 4 cannot be said there; give --pp 1'
+    """
+    hint = remedy or f"give {FIELDS[name].flag} another value, or another format"
+    return ConfigError(f"--emit {kind}: {name} {value} cannot be said there; {hint}")

@@ -1,0 +1,101 @@
+"""A point as a torchtitan TOML: a model by name and flavor, and the layout."""
+
+from __future__ import annotations
+
+import json
+
+from comp_comm.configs.exporters.exported import Exported, Flags, cannot
+from comp_comm.configs.importers.torchtitan import MODELS
+from comp_comm.errors import ConfigError
+
+KIND = "torchtitan"
+FORMATS = {"bf16": "bfloat16", "fp32": "float32", "fp16": "float16", "fp8": "bfloat16"}
+ROTATIONS = {"all_gather": "allgather", "p2p": "alltoall"}
+SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
+
+
+def export(point: Exported) -> str:
+    """Return a TOML. Raises ``ConfigError`` where torchtitan has no key for a choice, or not the model."""
+    sections: dict[str, Flags] = {
+        "model": _model(point), "optimizer": {"name": "AdamW"}, "training": _training(point),
+        "parallelism": _parallelism(point), "activation_checkpoint": _recompute(point),
+        "compile": {"enable": point.word("kernels") == "compiled", "components": ["model", "loss"]},
+    }  # fmt: skip
+    lines = []
+    for name, keys in sections.items():
+        lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items() if value is not None)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _model(point: Exported) -> Flags:
+    name = next((pair for pair, known in MODELS.items() if known == point.model), None)
+    if name is None:
+        named = point.model or "a model without a name"
+        known = ", ".join(MODELS.values())
+        raise ConfigError(f"--emit {KIND}: torchtitan has no flavor that is {named}; give --model, one of {known}")
+    converters = ["float8"] if point.word("precision") == "fp8" else []
+    return {"name": name[0], "flavor": name[1].upper() if name[1][0].isdigit() else name[1], "converters": converters}
+
+
+def _training(point: Exported) -> Flags:
+    gradients = point.word("grad_precision") or "bf16"
+    precision = point.word("precision")
+    if precision not in FORMATS or gradients not in FORMATS:
+        raise cannot(KIND, "precision", precision, "give --precision bf16, fp16, fp32 or fp8")
+    replicas = point.number("dp")
+    batch = point.number("micro_batch")
+    if point.number("pp") > 1:  # a replica's batch, which the pipeline takes in pieces
+        batch = point.number("global_batch") // replicas
+    return {
+        "seq_len": point.values.get("seq_len"), "local_batch_size": batch,
+        "global_batch_size": point.values.get("global_batch"),
+        "mixed_precision_param": FORMATS[precision], "mixed_precision_reduce": FORMATS[gradients],
+        "dtype": "bfloat16" if point.word("optimizer_precision") == "bf16" else "float32",
+    }  # fmt: skip
+
+
+def _parallelism(point: Exported) -> Flags:
+    zero, pp, cp, dp = (point.number(name) for name in ("zero", "pp", "cp", "dp"))
+    sharded = (point.number("dp_shard", dp * cp) if zero else 1) // cp if zero else 1
+    policies = {3: "always" if pp > 1 else "default", 2: "never", 1: "never"}
+    if zero and zero not in ((1, 3) if pp > 1 else (2, 3)) and dp * cp > 1:
+        allowed = "1 or 3 with a pipeline" if pp > 1 else "0, 2 or 3 without a pipeline"
+        raise cannot(KIND, "zero", zero, f"FSDP2 is {allowed}: give one of them")
+    if not point.on("sp") and point.number("tp") > 1:
+        raise cannot(KIND, "sp", "off", "give --sp on")
+    keys: Flags = {
+        "data_parallel_replicate_degree": max(dp // max(sharded, 1), 1), "data_parallel_shard_degree": max(sharded, 1),
+        "fsdp_reshard_after_forward": policies.get(zero), "tensor_parallel_degree": point.number("tp"),
+        "context_parallel_degree": cp, "pipeline_parallel_degree": pp,
+        "enable_async_tensor_parallel": point.on("overlap_tp"),
+    }  # fmt: skip
+    if cp > 1:
+        way = point.word("cp_comm")
+        if way not in ROTATIONS:
+            raise cannot(KIND, "cp_comm", way, "give --cp-comm p2p or all_gather")
+        keys["context_parallel_rotate_method"] = ROTATIONS[way]
+    if point.number("ep") > 1:
+        keys |= {"expert_parallel_degree": point.number("ep"),
+                 "expert_tensor_parallel_degree": point.values.get("etp") or point.number("tp")}  # fmt: skip
+    return keys | (_pipeline(point) if pp > 1 else {})
+
+
+def _pipeline(point: Exported) -> Flags:
+    schedule = "interleaved" if point.chunks > 1 else point.word("schedule")
+    if schedule not in SCHEDULES:
+        raise cannot(KIND, "schedule", schedule, "give --schedule 1f1b or gpipe")
+    if point.chunks > 2:
+        raise cannot(KIND, "vpp", point.chunks, "give --vpp 1 or 2")
+    return {"pipeline_parallel_schedule": SCHEDULES[schedule],
+            "pipeline_parallel_microbatch_size": point.number("micro_batch")}  # fmt: skip
+
+
+def _recompute(point: Exported) -> Flags:
+    kind, layers = point.word("recompute"), point.number("recompute_layers", 0)
+    if kind == "selective":
+        return {"mode": kind, "selective_ac_option": "op"}
+    if kind == "full" and layers:
+        each = point.number("layers") // point.number("pp")
+        return {"mode": "selective", "selective_ac_option": str(max(each // layers, 1))}
+    return {"mode": kind}

@@ -1,0 +1,27 @@
+"""Every format that a layout can be written in, by its word; and a study as a YAML of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from comp_comm.configs.exporters import deepspeed, megatron, nemo, torchtitan
+from comp_comm.configs.exporters.exported import Exported
+from comp_comm.configs.importers.imported import Imported
+from comp_comm.configs.importers.study_text import study_text
+
+STUDY = "study"
+EXPORTERS: dict[str, Callable[[Exported], str]] = {
+    each.KIND: each.export for each in (megatron, torchtitan, nemo, deepspeed)
+}
+FORMATS = (*EXPORTERS, STUDY)
+
+
+def written_study(found: Imported) -> str:
+    """Return a study that has one point, the best of a search, as a YAML text.
+
+    >>> found = Imported("search", "best", "Best", "a search", {"tp": 8}, hardware="h100-sxm")
+    >>> print(written_study(found).splitlines()[0])
+    # The best layout of a search.
+    """
+    _, _, body = study_text(found).partition("\n")
+    return f"# The best layout of {found.source}.\n{body}"

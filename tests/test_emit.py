@@ -1,0 +1,206 @@
+"""Layouts written for a framework, and read again: the same layout, in the same time and memory, or a refusal."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+
+import pytest
+from face import machine, row_of
+
+from comp_comm.configs import strict_yaml
+from comp_comm.configs.exporters.writing import EXPORTERS
+from comp_comm.configs.study import study_from
+from comp_comm.errors import ConfigError
+from comp_comm.searches.emitted import emitted
+
+HARDWARE = "h100-sxm"
+SAME = ("gpus", "tp", "cp", "pp", "dp", "micro_batch", "global_batch", "step_s", "memory_gib", "parameters", "mfu")
+MODELS = {
+    "megatron": ("llama-3-8b", "llama-3.1-70b", "gpt3-13b", "mixtral-8x7b", "qwen2.5-7b", "deepseek-v3", "gpt2-xl"),
+    "torchtitan": ("llama-3.1-8b", "llama-3.1-70b", "deepseek-v3", "llama-2-13b"),
+    "nemo": ("llama-3-8b", "llama-3.1-70b", "gpt3-13b", "mixtral-8x7b", "qwen2.5-7b"),
+    "deepspeed": ("llama-3-8b", "gpt3-13b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b"),
+}  # fmt: skip
+# What a format has other values of: each draws from its own, and from all that there are now and then.
+CHOICES = {
+    "zero": (0, 1, 2, 3), "recompute": ("none", "selective", "full"), "overlap_dp": ("on", "off"),
+    "overlap_tp": ("off", "on"), "grad_precision": (None, "fp32", "bf16"), "optimizer_precision": ("fp32", "bf16"),
+    "precision": ("bf16", "bf16", "fp8"), "offload_optimizer": ("off", "off", "on"), "kernels": ("fused", "compiled"),
+    "cp_comm": ("p2p", "all_gather"), "placement": ("tp-cp-dp-pp", "tp-cp-dp-pp", "tp-cp-pp-dp"),
+    "schedule": ("1f1b", "1f1b", "zero_bubble"), "overlap_pp": ("off", "on"), "seq_len": (2048, 8192),
+    "attention_kernel": ("flash_causal", "flash_causal", "unfused"), "dp_shard": (None, None, 2),
+    "bucket": (None, 1e8), "recompute_layers": (None, 2),
+}  # fmt: skip
+USUAL = {
+    "megatron": {"kernels": ("fused",)},
+    "torchtitan": {
+        "kernels": ("compiled",), "zero": (1, 2, 3), "offload_optimizer": ("off",), "placement": ("tp-cp-dp-pp",),
+        "attention_kernel": ("flash_causal",), "schedule": ("1f1b",), "overlap_pp": ("off",), "bucket": (None,),
+        "overlap_dp": ("on",), "recompute_layers": (None,),
+    },
+    "nemo": {"kernels": ("fused",), "zero": (0, 1, 3), "offload_optimizer": ("off",), "schedule": ("1f1b",),
+             "bucket": (None,), "dp_shard": (None,), "cp_comm": ("p2p",)},
+    "deepspeed": {
+        "recompute": ("none",), "precision": ("bf16", "fp16", "fp32"), "optimizer_precision": ("fp32",),
+        "attention_kernel": ("flash_causal",), "overlap_tp": ("off",), "placement": ("tp-cp-dp-pp",),
+    },
+}  # fmt: skip
+LAYOUTS = 24
+
+
+def drawn(kind, seed):
+    """Return a study of one point whose layout is drawn, and the row that a search would have of it."""
+    draw = random.Random(f"{kind} {seed}")
+    model = draw.choice(MODELS[kind])
+    alone = kind == "deepspeed"
+    tp, pp, cp, dp = draw.choice((1, 2, 4)), draw.choice((1, 1, 2, 4)), draw.choice((1, 1, 2)), draw.choice((1, 2, 8))
+    pp, cp = (1, 1) if alone else (pp, cp)
+    point = {name: draw.choice({**CHOICES, **USUAL[kind]}[name]) for name in CHOICES}
+    if point["recompute"] != "full":
+        point["recompute_layers"] = None
+    if not point["zero"] or dp % 2:
+        point["dp_shard"] = None
+    if pp == 1:
+        point |= {"schedule": "1f1b", "overlap_pp": "off", "placement": "tp-cp-dp-pp"}
+    experts = not alone and model in ("mixtral-8x7b", "deepseek-v3")
+    vpp = draw.choice((1, 2)) if pp > 1 and point["schedule"] == "1f1b" else 1
+    steps = pp * draw.choice((1, 2, 4))
+    point |= {
+        "gpus": tp * pp * cp * dp, "tp": tp, "pp": pp, "cp": cp, "vpp": vpp, "micro_batch": draw.choice((1, 2)),
+        "sp": "on" if tp > 1 and kind != "deepspeed" else draw.choice(("on", "off")),
+        "ep": draw.choice((1, dp)) if experts else 1,
+    }  # fmt: skip
+    if experts:
+        point["etp"] = draw.choice((1, tp)) if point["ep"] > 1 else None
+    point["global_batch"] = steps * dp * point["micro_batch"]
+    given = {name: value for name, value in point.items() if value is not None}
+    study = {"title": f"layout {seed}", "hardware": HARDWARE, "model": model, "set": {**given, "memory_capacity": 1000}}
+    return study, {**given, "dp": dp}
+
+
+def read_again(kind, text, study, compcomm, tmp_path):
+    """Return the study that importing a text gives, with what is not in a file of its kind."""
+    suffix = {"megatron": "sh", "torchtitan": "toml", "nemo": "yaml", "deepspeed": "json"}[kind]
+    path, found = tmp_path / f"written.{suffix}", tmp_path / "study.yaml"
+    path.write_text(text)
+    beside = ("--model", study["model"], "--set", f"gpus={study['set']['gpus']}") if kind == "deepspeed" else ()
+    code, _, err = compcomm("import", path, "--hardware", HARDWARE, *beside, "-o", found)
+    assert code == 0, err + text
+    data = strict_yaml.load(found.read_bytes(), "study.yaml").data
+    more = {"memory_capacity": 1000, **({"seq_len": study["set"]["seq_len"]} if kind == "deepspeed" else {})}
+    return {**data, "set": {**data["set"], **more}}
+
+
+@pytest.mark.parametrize("kind", EXPORTERS)
+def test_what_is_written_is_read_as_the_same_layout(kind, compcomm, tmp_path):
+    round_trips(kind, LAYOUTS, compcomm, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", EXPORTERS)
+def test_what_is_written_is_read_as_the_same_layout_many_times(kind, compcomm, tmp_path):
+    round_trips(kind, 10 * LAYOUTS, compcomm, tmp_path)
+
+
+def round_trips(kind, layouts, compcomm, tmp_path):
+    """Write layouts and read them; refused where the framework has no word for a value, and then a field is named."""
+    written, reasons = 0, []
+    for seed in range(layouts):
+        study, row = drawn(kind, seed)
+        try:
+            expected = row_of(study)
+            text = emitted(kind, study_from(study), row, HARDWARE)
+        except ConfigError as error:
+            reasons.append(str(error))
+            continue
+        again = row_of(read_again(kind, text, study, compcomm, tmp_path))
+        assert [again[name] for name in SAME] == pytest.approx([expected[name] for name in SAME], rel=1e-12), text
+        written += 1
+    emitting = [reason for reason in reasons if reason.startswith("--emit")]
+    assert all(re.search(r"\b(?:give|would be)\b", reason) for reason in emitting), emitting
+    assert written >= layouts // 3, "\n".join(sorted(reasons))
+
+
+@pytest.mark.parametrize(("kind", "model", "more", "said"), [
+    ("megatron", "llama-3-8b", {"schedule": "gpipe", "pp": 2}, "schedule gpipe cannot be said there; give --schedule"),
+    ("megatron", "llama-3-8b", {"placement": "dp-tp-cp-pp"}, "placement dp-tp-cp-pp cannot be said there; give"),
+    ("megatron", "llama-3-8b", {"kernels": "compiled"}, "kernels compiled, and would be fused"),
+    ("megatron", "llama-3-8b", {"collective_algorithm": "ring", "tp": 2}, "collective_algorithm ring, and would be be"),
+    ("megatron", "llama-3-8b", {"comm_precision": "fp32", "tp": 2}, "comm_precision fp32, and would be not given"),
+    ("megatron", "falcon-7b", {}, "parallel_blocks on, and would be off"),
+    ("torchtitan", "gpt3-13b", {"kernels": "compiled"}, "no flavor that is gpt3-13b; give --model, one of llama-3.1"),
+    ("torchtitan", "llama-3.1-8b", {"zero": 3}, "kernels fused, and would be eager"),
+    ("torchtitan", "llama-3.1-8b", {"zero": 1, "kernels": "compiled"}, "zero 1 cannot be said there; FSDP2 is 0, 2"),
+    ("torchtitan", "llama-3.1-8b", {"vpp": 4, "pp": 2, "kernels": "compiled"}, "vpp 4 cannot be said there; give"),
+    ("nemo", "llama-3-8b", {"zero": 2}, "zero 2 cannot be said there; give --zero 0, 1 or 3"),
+    ("nemo", "deepseek-v3", {}, "kv_lora_rank 512, and would be not given"),
+    ("deepspeed", "llama-3-8b", {"pp": 2}, "pp 2 cannot be said there; give --pp 1"),
+    ("deepspeed", "llama-3-8b", {"recompute": "full"}, "recompute full cannot be said there; the program says so"),
+])  # fmt: skip
+def test_what_a_framework_cannot_say_is_refused(kind, model, more, said):
+    point = {"gpus": 16, "seq_len": 2048, "global_batch": 64, "memory_capacity": 1000, **more}
+    dp = 16 // (point.get("tp", 1) * point.get("pp", 1))
+    study = study_from({"title": "t", "hardware": HARDWARE, "model": model, "set": point})
+    with pytest.raises(ConfigError) as error:
+        emitted(kind, study, {**point, "dp": dp}, HARDWARE)
+    assert str(error.value).startswith(f"--emit {kind}: ")
+    assert said in str(error.value)
+
+
+ASKED = ("search", "--model", "llama-3-8b", "--hardware", HARDWARE, "--gpus", "16", "--global-batch", "64", "-q")
+
+
+@pytest.fixture
+def best(compcomm):
+    _, out, _ = compcomm(*ASKED, "--format", "json")
+    return json.loads(out)["rows"][0]
+
+
+@pytest.mark.parametrize("kind", ["megatron", "nemo", "deepspeed"])
+def test_the_best_of_a_search_is_written_to_a_file(kind, best, compcomm, tmp_path):
+    path = tmp_path / "best.any"
+    code, out, err = compcomm(*ASKED, "--emit", kind, "-o", path)
+    assert (code, out) == (0, ""), err
+    assert ("--set gpus=16" in err) == (kind == "deepspeed")
+    study = {"model": "llama-3-8b", "set": {"gpus": 16, "seq_len": 8192}}
+    again = read_again(kind, path.read_text(), study, compcomm, tmp_path)
+    assert row_of(again)["step_s"] == pytest.approx(best["step_s"], rel=1e-12)
+
+
+def test_the_best_of_a_search_as_a_study_is_explained(compcomm, tmp_path):
+    asked, path = (*ASKED, "--network", "2"), tmp_path / "best.yaml"
+    row = json.loads(compcomm(*asked, "--format", "json")[1])["rows"][0]
+    assert compcomm(*asked, "--emit", "study", "-o", path)[0] == 0
+    code, out, _ = compcomm("explain", path, "--format", "json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["step_s"] == pytest.approx(row["step_s"], rel=1e-12)
+    assert found["meta"]["fixed"]["network"] == 2
+
+
+@pytest.mark.parametrize("kind", ["study", "megatron"])
+def test_hardware_and_models_of_files(kind, compcomm, tmp_path):
+    profile, model = machine(tmp_path, outer=1e10, flops=1e14, memory=1e12), tmp_path / "model.yaml"
+    sizes = {"layers": 4, "hidden": 512, "heads": 8, "vocab": 32000, "seq_len": 1024}
+    model.write_text(json.dumps({"name": "own", "title": "Own", "year": 2026, "source": "made up", **sizes}))
+    asked = ("search", "--model", model, "--hardware", profile, "--gpus", "16", "--global-batch", "32", "-q")
+    path = tmp_path / "best.yaml"
+    code, _, err = compcomm(*asked, "--emit", kind, "-o", path)
+    assert code == 0, err
+    if kind == "study":
+        data = strict_yaml.load(path.read_bytes(), "best.yaml").data
+        assert data["hardware"] == profile
+        assert data["set"]["hidden"] == 512
+        assert row_of(data)["step_s"] > 0
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    (("--gpus", "8,16"), "--emit writes one layout, and this searches 2 times"),
+    (("--format", "csv"), "leave --format out"), (("--emit", "axolotl"), "'axolotl' is not one of"),
+])  # fmt: skip
+def test_questions_that_have_no_one_layout(more, said, compcomm):
+    code, out, err = compcomm(*ASKED, "--emit", "megatron", *more)
+    assert (code, out) == (2, "")
+    assert said in err
