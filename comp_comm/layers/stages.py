@@ -7,7 +7,7 @@ each distinct layout of a study, not for each of its points.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +50,19 @@ class Stages:
 
     distinct: tuple[Stage, ...]
     recomputed: tuple[Array, ...]
+    table: StageTable
+    row: NDArray[np.intp]
+
+    @cached_property
+    def runs(self) -> tuple[tuple[Stage, Array], ...]:
+        """The stages in order, each as often as it is repeated; where no chunk is like another, one run at least.
+
+        Only stages of one chunk are listed so; ``place`` is that of the first stage of a run.
+        """
+        return tuple(
+            (self.table.runs.stage(number, self.row), _each(count, self.row))
+            for number, count in enumerate(self.table.counts)
+        )
 
 
 def stages_of(pattern: Pattern, layout: Layout) -> Stages:
@@ -71,16 +84,13 @@ def stages_of(pattern: Pattern, layout: Layout) -> Stages:
     rows, row = _distinct([*numbers, to_float(codes)])
     table = _stage_table(pattern.key, rows, layout.pp_layout.texts)
 
-    def each(values: NDArray[np.float64]) -> Array:
-        return to_float(values[0]) if (values == values[0]).all() else values[row]
+    distinct = tuple(table.distinct.stage(number, row) for number in range(len(table.distinct.place)))
+    return Stages(distinct, tuple(_each(table.total[:, k], row) for k in range(len(pattern.kinds))), table, row)
 
-    kinds = range(len(pattern.kinds))
-    distinct = tuple(
-        Stage(tuple(each(table.layers[d, :, k]) for k in kinds), tuple(each(table.recomputed[d, :, k]) for k in kinds),
-              each(table.embedding[d]), each(table.head[d]), each(table.place[d]))
-        for d in range(len(table.place))
-    )  # fmt: skip
-    return Stages(distinct, tuple(each(table.total[:, k]) for k in kinds))
+
+def _each(values: NDArray[np.float64], row: NDArray[np.intp]) -> Array:
+    """Return what each point has of a column of a table; without an axis where all have the same."""
+    return to_float(values[0]) if (values == values[0]).all() else values[row]
 
 
 def _distinct(numbers: list[Array]) -> tuple[tuple[tuple[int, ...], ...], NDArray[np.intp]]:
@@ -94,14 +104,31 @@ def _distinct(numbers: list[Array]) -> tuple[tuple[tuple[int, ...], ...], NDArra
     return tuple(rows), table.row.reshape(columns[0].shape)
 
 
-class StageTable(NamedTuple):
-    """Stages that differ along the first axis, layouts along the next, kinds of layers along the last."""
+class ListedStages(NamedTuple):
+    """Some stages along the first axis, layouts along the next, kinds of layers along the last."""
 
     layers: NDArray[np.float64]
     recomputed: NDArray[np.float64]
     embedding: NDArray[np.float64]
     head: NDArray[np.float64]
     place: NDArray[np.float64]
+
+    def stage(self, number: int, row: NDArray[np.intp]) -> Stage:
+        """Return one of the stages, as the points see it."""
+        layers, recomputed = (
+            tuple(_each(column, row) for column in table[number].T) for table in (self.layers, self.recomputed)
+        )
+        ends = (_each(table[number], row) for table in (self.embedding, self.head, self.place))
+        return Stage(layers, recomputed, *ends)
+
+
+class StageTable(NamedTuple):
+    """The stages that differ, the first stages of runs of stages that are alike with how many there are, and the layers
+    of each kind that full recomputation is for."""
+
+    distinct: ListedStages
+    runs: ListedStages
+    counts: NDArray[np.float64]
     total: NDArray[np.float64]
 
 
@@ -127,12 +154,28 @@ def _stage_table(key: PatternKey, rows: tuple[tuple[int, ...], ...], texts: tupl
 
 def _table(counts: Whole, again: Whole, ends: Whole, dealing: Dealing) -> StageTable:
     """Return the table of stages that differ, of layers by row, kind and stage, and of which has embedding and head."""
-    stage = _listed(np.concatenate([again, counts - again], axis=1), dealing.pp)
     row = np.arange(len(dealing.pp))[None, :]
-    layers, recomputed = (to_float(values[row, :, stage]) for values in (counts, again))
-    embedding, head = (to_float(each[row, stage]) for each in ends)
+
+    def listed(stage: Whole) -> ListedStages:
+        layers, recomputed = (to_float(values[row, :, stage]) for values in (counts, again))
+        embedding, head = (to_float(each[row, stage]) for each in ends)
+        return ListedStages(layers, recomputed, embedding, head, to_float(stage))
+
+    held = np.concatenate([again, counts - again], axis=1)
+    first, repeats = _runs(np.concatenate([held, np.moveaxis(ends, 0, 1)], axis=1), dealing)
     copies = np.where(dealing.way == BOTH_ENDS, 2.0, 1.0)[:, None]
-    return StageTable(layers, recomputed, embedding, head, to_float(stage), again.sum(axis=-1) / copies)
+    unlike = listed(_listed(held, dealing.pp))
+    return StageTable(unlike, listed(first), to_float(repeats), again.sum(axis=-1) / copies)
+
+
+def _runs(held: Whole, dealing: Dealing) -> tuple[Whole, Whole]:
+    """Return for each row the first stage of each run of like stages of one chunk, and how many are in it."""
+    pp, stages = dealing.pp[:, None], dealing.stages[None, :]
+    change = np.any(held[:, :, 1:] != held[:, :, :-1], axis=1)
+    change &= (stages[:, 1:] < pp) & (dealing.held == 1)[:, None]
+    number = np.concatenate([np.zeros((len(pp), 1), np.int64), np.cumsum(change, axis=1)], axis=1)
+    members = [(number == run) & (stages < pp) for run in range(int(number.max()) + 1)]
+    return np.stack([each.argmax(axis=1) for each in members]), np.stack([each.sum(axis=1) for each in members])
 
 
 def _listed(held: Whole, pp: Whole) -> Whole:

@@ -15,6 +15,7 @@ from comp_comm.costmodels.timed import NO_COMM, CommSeconds, LayerTimes
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, add_up, by_code, to_float
 from comp_comm.formulas.pipeline import bubble_seconds
+from comp_comm.formulas.uneven import uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
@@ -111,10 +112,12 @@ class Pipeline:
     @cached_property
     def bubble_s(self) -> Array:
         """Seconds a stage waits in a step, for other stages to begin or to end."""
-        layout = self.layout
+        layout, schedule = self.layout, np.asarray(self.layout.schedule)
         others = self.all_passes_s - self.pace_s
         normally = bubble_seconds(layout.pp, layout.vpp, others, 2 * self.sends_s)
-        schedule = np.asarray(layout.schedule)
+        plain = Schedule.ONE_F_ONE_B.where(schedule) & (to_float(layout.pp) > 1)
+        if plain.any():
+            normally = np.where(plain, self._uneven_s, normally)
         split = [option for option in SPLIT if option.where(schedule).any()]
         if not split:
             return normally
@@ -122,6 +125,17 @@ class Pipeline:
         for option in split:
             normally = np.where(option.where(schedule), self._waits(option, passes), normally)
         return normally
+
+    @cached_property
+    def _uneven_s(self) -> Array:
+        """Seconds the slowest stage waits under 1F1B, where stages have one chunk each."""
+        stages, counts = zip(*self.work.stages.runs, strict=True)
+        forward = [self._all(stage, lambda times: times.forward_s) for stage in stages]
+        backward = [self.passes_s(stage) - seconds + self.sends_s
+                    for stage, seconds in zip(stages, forward, strict=True)]  # fmt: skip
+        return uneven_bubble_seconds(
+            [seconds + self.sends_s for seconds in forward], backward, counts, self.layout.accumulation
+        )
 
     @cached_property
     def _passes_of_others(self) -> tuple[Array, Array, Array]:

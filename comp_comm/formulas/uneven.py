@@ -1,0 +1,112 @@
+"""1F1B with stages that are not alike: the longest path through all passes of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+
+
+class _Place(NamedTuple):
+    """A stage at an end of a run: F and B of all stages up to it, paths down to it and up from it, how many stages are
+    behind it, its own F and B, and whether there is such a stage (None: at every point)."""
+
+    through: Array
+    down: Array
+    up: Array
+    left: Array
+    both: Array
+    there: NDArray[np.bool_] | None
+
+
+def uneven_bubble_seconds(
+    forward: Sequence[Numeric], backward: Sequence[Numeric], stages: Sequence[Numeric], steps: Numeric
+) -> Array:
+    r"""Return how long the slowest stage waits in a step of 1F1B, whatever each stage takes.
+
+    .. math::
+
+        T = \max_{s \ge p - m} \left( a_s + (m - p + s)\, t_s + e_s \right), \qquad
+        a_s = \max_{q \ge s} \left( \sum_{i \le q} F_i + (p - 1 - q) \max_{i \le q} F_i + \sum_{s < i \le q} B_i \right)
+
+    with :math:`t_s = F_s + B_s`, and :math:`e_s` as :math:`a_s` with F and B exchanged: the bubble is
+    :math:`T - m \max_s t_s`. Stage s sets the pace for m - p + s micro-batches; before that, forward passes of p - q
+    micro-batches run ahead to stage q, and the first backward pass comes back to s; after it the same the other way
+    round. Along stages that are alike the sum is convex in s and q, so that only the first and the last of them are
+    looked at, and stage p - m where there is one.
+
+    Parameters
+    ----------
+    forward, backward : sequence of array_like
+        F and B, seconds of the passes of one micro-batch (B with gradients of weights), each with the send that
+        follows it, of the stages of each run of stages that are alike, in order.
+    stages : sequence of array_like
+        How many stages are in each run, perhaps none; p in all.
+    steps : array_like
+        m micro-batches.
+
+    Returns
+    -------
+    ndarray of float64
+        Seconds.
+
+    References
+    ----------
+    .. [1] Derived here, for the order of passes of D. Narayanan et al., arXiv:2104.04473, figure 3.
+
+    Examples
+    --------
+    Eight equal stages wait for seven others; a last one of half the length is waited for less than that.
+
+    >>> float(uneven_bubble_seconds([1.0], [2.0], [8], 32))
+    21.0
+    >>> float(uneven_bubble_seconds([1.0, 0.5], [2.0, 1.0], [7, 1], 32))
+    18.5
+    """
+    pp = to_float(sum(map(to_float, stages), to_float(0.0)))
+    places, first, before = [], to_float(0.0), to_float(0.0)
+    slowest = to_float(0.0), to_float(0.0)
+    for f, b, count in zip(map(to_float, forward), map(to_float, backward), map(to_float, stages), strict=True):
+        there, both = None if (count > 0).all() else count > 0, f + b
+        slowest = _slower(slowest[0], f, there), _slower(slowest[1], b, there)
+        for inside in _looked_at(count, pp - first, to_float(steps)):
+            through, left = before + inside * both, pp - first - inside
+            down, up = (through + left * each for each in slowest)
+            places.append(_Place(through, down, up, left, both, there))
+        before, first = before + count * both, first + count
+    return _longest(places, to_float(steps))
+
+
+def _looked_at(count: Array, left: Array, steps: Array) -> list[Array]:
+    """Return which stages of a run of so many, counted from 1, the longest path may turn at: the first and the last.
+
+    With fewer micro-batches than stages also the first that has passes in turn, of the ``left`` from the run on.
+    """
+    one = to_float(1.0)
+    if not (count > 1).any():
+        return [one]
+    few = steps < left
+    return [one, np.clip(left - steps + 1, 1.0, np.maximum(count, 1.0)), count] if few.any() else [one, count]
+
+
+def _slower(seconds: Array, others: Array, there: NDArray[np.bool_] | None) -> Array:
+    return np.maximum(seconds, others if there is None else np.where(there, others, seconds))
+
+
+def _longest(places: Sequence[_Place], steps: Array) -> Array:
+    """Return by how much the longest path is longer than all micro-batches at the slowest stage."""
+    pace = to_float(0.0)
+    for place in places:
+        pace = _slower(pace, place.both, place.there)
+    down = up = bubble = to_float(-np.inf)
+    for place in reversed(places):
+        down, up = _slower(down, place.down, place.there), _slower(up, place.up, place.there)
+        waits = down + up - place.through - (place.left + 1) * place.both - steps * (pace - place.both)
+        early = place.left >= steps  # it never has a forward and a backward pass in turn
+        there = ~early if place.there is None else place.there & ~early
+        bubble = _slower(bubble, waits, None if there.all() else there)
+    return bubble
