@@ -181,8 +181,8 @@ _CONVENTIONS = (
     _word("count", "convention", choices.CountedGemms,
           "GEMMs counted: the whole layer, or as the paper's Eqs 1-3 print them",
           "complete"),
-    _word("count_attention", "convention", choices.AttentionCount, "attention FLOP counted in model and hardware "
-          "FLOP: all scores, or those a causal mask leaves", "full"),
+    _word("count_attention", "convention", choices.AttentionCount, "attention FLOP counted in model FLOP, and so in "
+          "MFU: all scores, or those a causal mask leaves", "full"),
     Field("timing", "convention", "choice", "a named timing preset of the hardware profile; its default if not given"),
     Field("memory_scaling", "convention", "float", "device memory over the base model's device, s of Eq 10; "
           "device memory over 32 GiB if not given", low=1e-6, high=1e6),

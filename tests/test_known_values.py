@@ -94,6 +94,7 @@ def check_training_flops(entry):
     point = {**MODELS[entry["model"]], "seq_len": entry.get("seq_len", entry.get("tokens"))}
     point |= {name: entry[name] for name in ("vocab", "recompute") if name in entry}
     point["global_batch"] = entry.get("batch", 1)
+    point["attention_kernel"] = "flash"  # published counts are those of all scores
     found = explain(study(**point))
     if "part" in entry:
         names = {"logits": ("logits",), "ffn": ("FFN up", "FFN down")}[entry["part"]]

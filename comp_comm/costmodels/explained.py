@@ -22,6 +22,10 @@ class ExplainedAnswer(SearchableAnswer):
     def record(self) -> StepRecord:
         """Return everything about the step."""
 
+    def notes(self) -> list[str]:
+        """Return what a reader should know of the numbers."""
+        return []
+
     @abstractmethod
     def memory_record(self) -> MemoryRecord:
         """Return the bytes of the stage that needs most, by part."""

@@ -15,6 +15,7 @@ from comp_comm.formulas.arrays import Array
 if TYPE_CHECKING:
     from comp_comm.costmodels.layout_space import LayoutSpace
     from comp_comm.hardware.numbers import Timing
+    from comp_comm.transformer import Transformer
 
 Parts = Mapping[str, object]
 NO_PARTS: Parts = {}
@@ -59,6 +60,13 @@ class Asked(Protocol):
     @property
     def names_no_model(self) -> bool:
         """Whether the study leaves it open which cost model is meant."""
+
+    def words(self, name: str) -> Sequence[str]:
+        """Return the words that a choice has in the study, its default where it is not given."""
+
+    @property
+    def transformer(self) -> Transformer:
+        """The study's transformer at the two ends of every axis."""
 
     @property
     def timings(self) -> Sequence[Timing]:

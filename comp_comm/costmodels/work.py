@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import AttentionCount
+from comp_comm.choices import AttentionCount, AttentionKernel
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import Array, Numeric, add_up, to_float
@@ -126,8 +126,13 @@ class Work:
 
     @cached_property
     def hardware_flops(self) -> Array:
-        """FLOP of a step with those of recomputation and of the padded vocabulary, over all devices."""
-        flops = forward_flops(self.transformer, self.vocab, self.scenario.count_attention)
+        """FLOP of a step that are executed, with recomputation and the padded vocabulary, over all devices.
+
+        A causal kernel does not execute the scores that a mask hides, whatever is counted for the model.
+        """
+        executed = AttentionKernel.FLASH_CAUSAL.where(self.layout.attention_kernel)
+        count = np.where(executed, int(AttentionCount.CAUSAL), int(AttentionCount.FULL))
+        flops = forward_flops(self.transformer, self.vocab, count)
         return to_float(self.layout.global_batch) * (PASSES * flops.total(self.pattern.totals) + self._repeated(flops))
 
     def _repeated(self, flops: ForwardFlops) -> Array:

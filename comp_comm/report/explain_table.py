@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO
 
+from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
 from comp_comm.report import table
 
@@ -49,7 +50,9 @@ def write_memory(out: IO[str], memory: Record, style: str) -> None:
 
 def _write_summary(out: IO[str], step: Record, style: str) -> None:
     used = step["active_parameters"]
-    rates = f"MFU {100 * step['mfu']:.1f} %, HFU {100 * step['hfu']:.1f} %"
+    # Which of attention's FLOP are model FLOP is said beside the share that they are.
+    counted = step["meta"]["fixed"].get("count_attention", FIELDS["count_attention"].default)
+    rates = f"MFU {100 * step['mfu']:.1f} % ({counted} attention), HFU {100 * step['hfu']:.1f} %"
     some = f", {used / 1e9:.4g} of them used by a token" if used != step["parameters"] else ""
     lines = [
         f"{step['step_s']:.4g} s a step; {step['tokens_per_s']:,.0f} tokens/s; "

@@ -20,6 +20,7 @@ from comp_comm.hardware.numbers import Hardware, Timing
 from comp_comm.sweeps.grid import EVOLUTION, HARDWARE, Grid
 from comp_comm.sweeps.sharing import SharedRows
 from comp_comm.sweeps.where import Condition, parse_condition
+from comp_comm.transformer import Transformer
 
 FEASIBLE, REASON = "feasible", "reason"
 NO_HARDWARE = "'hardware' is missing: give the name of a profile ('compcomm hardware list') or a path"
@@ -243,6 +244,16 @@ class PlanAsked:
     def names_no_model(self) -> bool:
         """Whether the study leaves it open which cost model is meant."""
         return self.plan.study.cost_model is None
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Return the words that a choice has in the study, its default where it is not given."""
+        return self.plan.grid.words(name)
+
+    @property
+    def transformer(self) -> Transformer:
+        """The study's transformer at the two ends of every axis."""
+        grid = self.plan.grid
+        return grid.noun(Transformer, tuple(slice(None, None, max(len(axis) - 1, 1)) for axis in grid.axes))
 
     @property
     def timings(self) -> tuple[Timing, ...]:

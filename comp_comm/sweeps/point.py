@@ -118,7 +118,8 @@ def explain(study: Given) -> Record:
     (profile,) = study.profiles
     bands = banded(record["operations"], profile)
     return {
-        "meta": point_meta(plan, "explain"), **_flat(record), "operations": bands, **verdict(step)._asdict(),
+        "meta": point_meta(plan, "explain", step.notes()), **_flat(record),
+        "operations": bands, **verdict(step)._asdict(),
         "collectives": certainties(record["operations"], profile), "sensitivity": sensitivity(plan, step),
     }  # fmt: skip
 
@@ -194,11 +195,11 @@ def verdict(step: ExplainedAnswer) -> Verdict:
     return Verdict(not reason, reason or None)
 
 
-def point_meta(plan: Plan, command: str) -> Record:
+def point_meta(plan: Plan, command: str, more: Sequence[str] = ()) -> Record:
     """Return the meta block of a command about one point."""
     about = meta(plan)
     return {name: value for name, value in about.items() if name not in ("axes", "where", "points")} | {
-        "command": command, "notes": notes(plan)
+        "command": command, "notes": [*notes(plan), *more]
     }  # fmt: skip
 
 

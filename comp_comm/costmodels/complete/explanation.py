@@ -7,11 +7,12 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from comp_comm.choices import Recompute
+from comp_comm.choices import AttentionCount, AttentionKernel, Recompute
 from comp_comm.costmodels.complete.columns import COLUMNS
 from comp_comm.costmodels.complete.footprint import MEMORY_PARTS
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.complete.traffic import CountedCollective
+from comp_comm.costmodels.complete.utilization import high_notes
 from comp_comm.costmodels.explained import ExplainedAnswer
 from comp_comm.costmodels.records import GroupRecord, MemoryRecord, MessageRecord, OperationRecord, StepRecord
 from comp_comm.costmodels.timed import LayerTimes, TimedOperation
@@ -45,6 +46,10 @@ class ExplainedStep(Step, ExplainedAnswer):
     def record(self) -> StepRecord:
         """Return everything about the step."""
         return step_record(self)
+
+    def notes(self) -> list[str]:
+        """Return what a reader should know of its MFU and HFU."""
+        return high_notes(self, AttentionCount.at(int(self.work.scenario.count_attention)).word)
 
     def memory_record(self) -> MemoryRecord:
         """Return the bytes of the stage that needs most, by part."""
@@ -157,7 +162,9 @@ def _done(step: Step, op: Operation) -> tuple[Done, Done]:
         return Done(op.flops, moved), Done(2 * op.flops, moved + weights)
     if isinstance(op, Attention):
         moved = op.moved(kernels.activation)
-        return Done(op.flops, moved), Done(2 * op.flops, 2 * moved)
+        skips = AttentionKernel.FLASH_CAUSAL.where(step.work.layout.attention_kernel)
+        flops = np.where(skips, op.seen_flops, op.flops)
+        return Done(flops, moved), Done(2 * flops, 2 * moved)
     if isinstance(op, Elementwise):
         factor = to_float(op.factor)
         return Done(none, op.forward_bytes * factor), Done(none, op.backward_bytes * factor)

@@ -13,11 +13,13 @@ from comp_comm.costmodels.complete.explanation import ExplainedStep
 from comp_comm.costmodels.complete.layer_costs import LayerCosts, layer_costs
 from comp_comm.costmodels.complete.space import SPACE
 from comp_comm.costmodels.complete.states import StateCosts, state_costs
+from comp_comm.costmodels.complete.utilization import convention_notes
 from comp_comm.costmodels.inference import MODEL as INFERENCE
 from comp_comm.costmodels.machine import in_training
 from comp_comm.costmodels.model import NO_PARTS, Asked, CostModel, Parts, SharedPart
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.work import work_of
+from comp_comm.transformer import resolved
 
 
 def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> ExplainedStep:
@@ -49,7 +51,8 @@ def _notes(asked: Asked) -> list[str]:
         notes.append("neither global_batch nor accumulation is given: a replica does one micro-batch a step")
     if "gpus" not in asked.names and "dp" not in asked.names:
         notes.append("neither gpus nor dp is given: there is one replica (tp x cp x pp devices)")
-    return notes
+    counts = asked.words("count_attention")
+    return [*notes, *(convention_notes(resolved(asked.transformer), counts[0]) if len(counts) == 1 else [])]
 
 
 MODEL = CostModel(
