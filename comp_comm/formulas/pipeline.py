@@ -8,14 +8,14 @@ from comp_comm.formulas.arrays import Array, Numeric, to_float
 
 
 def bubble_seconds(pp: Numeric, vpp: Numeric, others: Numeric, sends: Numeric = 0.0) -> Array:
-    r"""Return how long the slowest stage waits in a step of a GPipe or interleaved pipeline, or 1F1B of equal stages.
+    r"""Return how long the slowest stage waits in a step of an interleaved pipeline, or GPipe or 1F1B of equal stages.
 
     .. math:: t = \frac{1}{v} \left( \sum_{i \ne s} t_i + (p - 1)\, t_c \right)
 
     with :math:`t_i` both passes of one micro-batch through stage i, s the slowest of them: the first micro-batch has
     to go through all others before, and the last one after it. With m micro-batches the step takes
-    :math:`m\, t_s` and this; equal stages wait :math:`(p - 1) t_i / v`. For 1F1B of any stages there is
-    `comp_comm.formulas.uneven.uneven_bubble_seconds`.
+    :math:`m\, t_s` and this; equal stages wait :math:`(p - 1) t_i / v`. For 1F1B and GPipe of any stages see
+    `comp_comm.formulas.uneven`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""1F1B with stages that are not alike: the longest path through all passes of a step."""
+"""1F1B and GPipe with stages that are not alike: the longest path through all passes of a step."""
 
 from __future__ import annotations
 
@@ -79,6 +79,42 @@ def uneven_bubble_seconds(
             places.append(_Place(through, down, up, left, both, there))
         before, first = before + count * both, first + count
     return _longest(places, to_float(steps))
+
+
+def gpipe_bubble_seconds(
+    forward: Sequence[Numeric], backward: Sequence[Numeric], stages: Sequence[Numeric], steps: Numeric
+) -> Array:
+    r"""Return how long the slowest stage waits in a step of GPipe, whatever each stage takes.
+
+    .. math:: T = \sum_i (F_i + B_i) + (m - 1) \left( \max_i F_i + \max_i B_i \right)
+
+    All forward passes are done before the first backward one; the bubble is :math:`T - m \max_i (F_i + B_i)`.
+
+    Parameters
+    ----------
+    forward, backward, stages, steps : sequence of array_like
+        See `uneven_bubble_seconds`.
+
+    Returns
+    -------
+    ndarray of float64
+        Seconds.
+
+    References
+    ----------
+    .. [1] Y. Huang et al., "GPipe", arXiv:1811.06965, section 2.3, for stages that are not alike.
+
+    Examples
+    --------
+    >>> float(gpipe_bubble_seconds([1.0, 0.5], [2.0, 1.0], [7, 1], 32))
+    19.5
+    """
+    every = f = b = pace = to_float(0.0)
+    for each, other, count in zip(map(to_float, forward), map(to_float, backward), map(to_float, stages), strict=True):
+        there, both = count > 0, each + other
+        every = every + count * both
+        f, b, pace = _slower(f, each, there), _slower(b, other, there), _slower(pace, both, there)
+    return every - pace + (to_float(steps) - 1) * (f + b - pace)
 
 
 def _looked_at(count: Array, left: Array, steps: Array) -> list[Array]:

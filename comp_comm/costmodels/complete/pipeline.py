@@ -15,7 +15,7 @@ from comp_comm.costmodels.timed import NO_COMM, CommSeconds, LayerTimes
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, add_up, by_code, to_float
 from comp_comm.formulas.pipeline import bubble_seconds
-from comp_comm.formulas.uneven import uneven_bubble_seconds
+from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
@@ -115,9 +115,10 @@ class Pipeline:
         layout, schedule = self.layout, np.asarray(self.layout.schedule)
         others = self.all_passes_s - self.pace_s
         normally = bubble_seconds(layout.pp, layout.vpp, others, 2 * self.sends_s)
-        plain = Schedule.ONE_F_ONE_B.where(schedule) & (to_float(layout.pp) > 1)
-        if plain.any():
-            normally = np.where(plain, self._uneven_s, normally)
+        for option, waits in ((Schedule.ONE_F_ONE_B, uneven_bubble_seconds), (Schedule.GPIPE, gpipe_bubble_seconds)):
+            there = option.where(schedule) & (to_float(layout.pp) > 1)
+            if there.any():
+                normally = np.where(there, waits(*self._runs, layout.accumulation), normally)
         split = [option for option in SPLIT if option.where(schedule).any()]
         if not split:
             return normally
@@ -127,15 +128,13 @@ class Pipeline:
         return normally
 
     @cached_property
-    def _uneven_s(self) -> Array:
-        """Seconds the slowest stage waits under 1F1B, where stages have one chunk each."""
+    def _runs(self) -> tuple[list[Array], list[Array], tuple[Array, ...]]:
+        """F and B of the stages of each run of like stages with the sends that follow, and how many are in it."""
         stages, counts = zip(*self.work.stages.runs, strict=True)
         forward = [self._all(stage, lambda times: times.forward_s) for stage in stages]
         backward = [self.passes_s(stage) - seconds + self.sends_s
                     for stage, seconds in zip(stages, forward, strict=True)]  # fmt: skip
-        return uneven_bubble_seconds(
-            [seconds + self.sends_s for seconds in forward], backward, counts, self.layout.accumulation
-        )
+        return [seconds + self.sends_s for seconds in forward], backward, counts
 
     @cached_property
     def _passes_of_others(self) -> tuple[Array, Array, Array]:
