@@ -41,7 +41,7 @@ COMPLETE = [
     {"position": "learned", "max_positions": 2048}, {"precision": "fp8"}, {"tokens": 1e12}, SHARED,
     {"collective_algorithm": "ring", "tp": 4, "kv_heads": 2, "kv_replication": "on"}, {"offload_optimizer": "on"},
     {"pp": 4, "recompute": "full"}, {"gpus": None, "global_batch": None},
-    {"tp": 1, "pp": 1, "zero": 1, "overlap_dp": "off"},
+    {"tp": 1, "pp": 1, "zero": 1, "overlap_dp": "off"}, {"cross_entropy": "chunked"},
 ]  # fmt: skip
 SERVING = [
     {"tp": 1, "dp": 2, **EXPERTS}, {"pp": 2}, SHARED, {"dp": 2}, {"tp": 8, "pp": 2}, LATENT,

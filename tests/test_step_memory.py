@@ -6,6 +6,7 @@ import math
 import random
 
 import pytest
+from face import rows_of
 from state_dict import layers_of, of_experts, random_model, state_dict
 
 from comp_comm.configs import catalogue
@@ -97,6 +98,20 @@ def test_shards_in_32_bit_send_what_others_do_and_cast_nothing_in_the_optimizer(
     (one,), (other,) = ([op for op in e["operations"] if op["operation"] == "Adam"] for e in (copy, shards))
     # Gradient in, weight and two moments in and out, each of 4 bytes; of a copy 2 of a weight out beside.
     assert (one["hbm_bytes"], other["hbm_bytes"]) == pytest.approx([size(state_dict(GPT)) / 16 * n for n in (30, 28)])
+
+
+def test_master_weights_along_an_axis_are_those_of_points():
+    study = {
+        "hardware": "h100-sxm",
+        "set": {**GPT, "dp": 16},
+        "sweep": {"zero": [2, 3], "master_weights": ["copy", "shards"]},
+    }
+    rows = rows_of(study, ("weights_gib", "gradients_gib", "optimizer_gib", "step_s", "feasible", "reason"))
+    assert [row["feasible"] for row in rows] == [True, False, True, True]
+    assert rows[1]["reason"] == "master_weights: shards goes with zero 3"
+    for row, word in zip(rows[2:], ("copy", "shards"), strict=True):
+        found = [row[f"{part}_gib"] * GIB for part in ("weights", "gradients", "optimizer")]
+        assert found == pytest.approx(states(**GPT, dp=16, zero=3, master_weights=word))
 
 
 def test_only_zero_3_has_shards_of_weights():

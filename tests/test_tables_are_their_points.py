@@ -40,6 +40,7 @@ VALUES = {
     "placement": ["tp-cp-dp-pp", "pp-tp-cp-dp", "dp-tp-cp-pp", "tp-pp-cp-dp", "tp-dp-cp-pp", "cp-tp-dp-pp"],
     "kernels": ["fused", "eager"], "collective_algorithm": ["best", "ring", "tree"],
     "attention_kernel": ["flash", "unfused"],
+    "cross_entropy": ["fused", "chunked", "unfused", "eager", "compiled"],
     "hidden": [1024, 2048], "layers": [8, 16], "heads": [16, 8], "kv_heads": [8, 16], "head_dim": [64, 128],
     "ffn_hidden": [4096, 2048], "vocab": [32000, 64000], "vocab_multiple": [128, 1024], "seq_len": [1024, 2048],
     "tied": ["off", "on"], "bias": ["on", "off"], "norm": ["layernorm", "rmsnorm"], "norms": [2, 4],
