@@ -76,8 +76,8 @@ def one_a_reason(rules: Iterable[Violation]) -> list[Violation]:
     >>> one.reason, bool(one.broken)
     ('no way', True)
     """
-    found: dict[str, Violation] = {}
+    first: dict[str, Violation] = {}
     for each in broken_rules(rules):
-        known = found.get(each.reason)
-        found[each.reason] = each if known is None else replace(known, broken=known.broken | each.broken)
-    return list(found.values())
+        known = first.get(each.reason)
+        first[each.reason] = each if known is None else replace(known, broken=known.broken | each.broken)
+    return list(first.values())

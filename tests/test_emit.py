@@ -62,6 +62,8 @@ def drawn(kind, seed):
         point["recompute_layers"] = None
     if not point["zero"] or dp % 2:
         point["dp_shard"] = None
+    if kind == "torchtitan" and point["zero"] == 3 and point["optimizer_precision"] != "bf16":
+        point["master_weights"] = "shards"
     if pp == 1:
         point |= {"schedule": "1f1b", "overlap_pp": "off", "placement": "tp-cp-dp-pp"}
     experts = not alone and model in ("mixtral-8x7b", "deepseek-v3")

@@ -207,12 +207,12 @@ def search(
     >>> best["tp"] * best["pp"] * best["dp"]
     8
     """
-    found = _search(load_study(study, overrides, **fields), gpus, objective, top, prices, None, executor)
-    about = found["meta"]
+    answer = _search(load_study(study, overrides, **fields), gpus, objective, top, prices, None, executor)
+    about = answer["meta"]
     line = f"{about['feasible']:,} of {about['candidates']:,} layouts on {gpus:,} devices fit"
-    told = [name for name in LAYOUT_COLUMNS if any(row.get(name, 1) not in (1, "none") for row in found["rows"])]
+    told = [name for name in LAYOUT_COLUMNS if any(row.get(name, 1) not in (1, "none") for row in answer["rows"])]
     shown = [*told[:6], "step_s", "mfu", "memory_gib"]
-    return PointAnswer(found, "rows", Table(found["rows"], about, shown), [line])
+    return PointAnswer(answer, "rows", Table(answer["rows"], about, shown), [line])
 
 
 def solve(

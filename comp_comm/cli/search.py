@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,7 @@ from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.records import Record
 from comp_comm.report import output
-from comp_comm.searches.design import FACTORS, WORK, Case, Design, make_design
+from comp_comm.searches.design import Case, Design, make_design
 from comp_comm.searches.emitted import emitted
 from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.searches.prices import Prices
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
     from comp_comm.sweeps.resume import Checkpoint
 
 OBJECTIVE_HELP = "; ".join(f"{name}: {aim.meaning}" for name, aim in OBJECTIVES.items())
-PAPER = ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "summa_panels")
-SHOWN = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp", "micro_batch", "zero", "sp", "recompute",
-         "placement", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction")  # fmt: skip
-SIDE = ("hardware", "gpus", *WORK, *FACTORS, "strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp",
-        "micro_batch", "zero", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction", "speedup",
-        "efficiency")  # fmt: skip
 
 LEAST_PRICE, MOST_PRICE = 1e-6, 1e6  # an hour, or watts
 Asked = Record
@@ -237,7 +231,9 @@ def _answer(
         text = _emitted(asked["emit"], asked["machine"], design.cases[0], results[0])
         code = options.write(path, lambda out: print(text, end="", file=out), lambda: interrupted)
     else:
-        code = options.write(path, lambda out: _write(out, shown, form, several), lambda: interrupted)
+        from comp_comm.report.search_table import write_answer
+
+        code = options.write(path, lambda out: write_answer(out, shown, form, several), lambda: interrupted)
     if asked["picture"] and code == 0:
         from comp_comm.report.search_plot import save_search
 
@@ -259,15 +255,3 @@ def _meta_of_all(design: Design, results: list[SearchAnswer]) -> Record:
         "candidates": sum(meta["candidates"] for meta in metas), "feasible": sum(meta["feasible"] for meta in metas),
         "searches": metas,
     }  # fmt: skip
-
-
-def _write(out: IO[str], shown: Record, form: str, several: bool) -> None:
-    from comp_comm.report import machine
-    from comp_comm.report.search_table import write_search
-
-    if form == "json":
-        machine.write_record(out, shown)
-    elif form in machine.WRITERS:
-        machine.write_rows(out, shown["rows"], form)
-    else:
-        write_search(out, shown, form, SIDE if several else SHOWN)

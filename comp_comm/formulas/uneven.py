@@ -109,12 +109,12 @@ def gpipe_bubble_seconds(
     >>> float(gpipe_bubble_seconds([1.0, 0.5], [2.0, 1.0], [7, 1], 32))
     19.5
     """
-    every = f = b = pace = to_float(0.0)
+    total = f = b = pace = to_float(0.0)
     for each, other, count in zip(map(to_float, forward), map(to_float, backward), map(to_float, stages), strict=True):
         there, both = count > 0, each + other
-        every = every + count * both
+        total = total + count * both
         f, b, pace = _slower(f, each, there), _slower(b, other, there), _slower(pace, both, there)
-    return every - pace + (to_float(steps) - 1) * (f + b - pace)
+    return total - pace + (to_float(steps) - 1) * (f + b - pace)
 
 
 def _looked_at(count: Array, left: Array, steps: Array) -> list[Array]:

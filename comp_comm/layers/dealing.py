@@ -48,11 +48,11 @@ class Dealing(NamedTuple):
     def chunk(self, turn: int) -> Whole:
         """Return the number of the chunk that each stage (the last axis) has at its ``turn``."""
         pp, stage = self.pp[:, None], self.stages[None, :]
-        found: Whole = turn * pp + stage
+        chunk: Whole = turn * pp + stage
         if turn == 1:
             way = self.way[:, None]
-            found = np.where(way == V_SHAPED, 2 * pp - 1 - stage, np.where(way == BOTH_ENDS, pp - 1 - stage, found))
-        return found
+            chunk = np.where(way == V_SHAPED, 2 * pp - 1 - stage, np.where(way == BOTH_ENDS, pp - 1 - stage, chunk))
+        return chunk
 
     def has(self, turn: int) -> NDArray[np.bool_]:
         """Return which stages there are that have a chunk at this ``turn``."""

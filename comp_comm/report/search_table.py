@@ -6,9 +6,26 @@ from collections.abc import Sequence
 from typing import IO
 
 from comp_comm.records import Record
-from comp_comm.report import table
+from comp_comm.report import machine, table
 from comp_comm.report.explain_table import write_memory
 from comp_comm.searches.design import FACTORS, WORK
+
+PAPER = ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "summa_panels")
+SHOWN = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp", "micro_batch", "zero", "sp", "recompute",
+         "placement", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction")  # fmt: skip
+SIDE = ("hardware", "gpus", *WORK, *FACTORS, "strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp",
+        "micro_batch", "zero", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction", "speedup",
+        "efficiency")  # fmt: skip
+
+
+def write_answer(out: IO[str], answer: Record, form: str, several: bool) -> None:
+    """Write a search in any format; ``several`` says that it is the best of several, side by side."""
+    if form == "json":
+        machine.write_record(out, answer)
+    elif form in machine.WRITERS:
+        machine.write_rows(out, answer["rows"], form)
+    else:
+        write_search(out, answer, form, SIDE if several else SHOWN)
 
 
 def write_search(out: IO[str], answer: Record, style: str, columns: Sequence[str]) -> None:

@@ -51,11 +51,11 @@ def emitted(kind: str, study: Study, row: Mapping[str, object], machine: str) ->
 def _best(study: Study, row: Mapping[str, object], machine: str) -> Imported:
     """Return the one point of a study that a row is, with the fields that its model does not say."""
     results = [column for column in MODEL.columns if column not in FIELDS]
-    found = {name: _plain(value) for name, value in row.items() if name in FIELDS and name not in results}
+    chosen = {name: _plain(value) for name, value in row.items() if name in FIELDS and name not in results}
     known = study.model.name if study.model and study.model.name in catalogue.names("model") else ""
     brought = study.model.fields if study.model and known else {}
     fixed = {name: value for name, value in study.fixed.items() if brought.get(name) != value}
-    fields = {name: value for name, value in {**fixed, **found}.items() if name not in DERIVED}
+    fields = {name: value for name, value in {**fixed, **chosen}.items() if name not in DERIVED}
     title = study.title
     return Imported("search", "best", title, f"a search: {title}", fields, model=known, hardware=machine,
                     cost_model=study.cost_model or "")  # fmt: skip
@@ -93,20 +93,20 @@ def _differing(best: Imported, again: Imported, values: Mapping[str, Value | Non
     """Return which fields come back as something else, in words; of those, what alone makes another point of it."""
     back = _filled(study_from(study_of(again)).fixed)
     names = [name for name in MODEL.fields if values[name] != back[name] and name not in (*DERIVED, *AROUND)]
-    whole = replace(best, model="", fields=study_from(study_of(best)).fixed)
-    names = [name for name in names if _matters(whole, name, back[name])] or names
+    complete = replace(best, model="", fields=study_from(study_of(best)).fixed)
+    names = [name for name in names if _matters(complete, name, back[name])] or names
     parts = [f"{name} {'is not given' if values[name] is None else values[name]}, and would be "
              f"{'not given' if back[name] is None else back[name]}" for name in names[:MOST_NAMED]]  # fmt: skip
     more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return "; ".join(parts) + more + ". Give a value that it has (--set KEY=VALUE), or another format"
 
 
-def _matters(whole: Imported, name: str, value: Value | None) -> bool:
+def _matters(complete: Imported, name: str, value: Value | None) -> bool:
     """Return whether a point, with all that its model says, is another one, or none, where one field is another."""
-    others = {field: given for field, given in whole.fields.items() if field != name}
-    changed = replace(whole, fields=others if value is None else {**others, name: value})
+    others = {field: given for field, given in complete.fields.items() if field != name}
+    changed = replace(complete, fields=others if value is None else {**others, name: value})
     try:
-        return _differs(compare(study_from(study_of(whole)), study_from(study_of(changed))))
+        return _differs(compare(study_from(study_of(complete)), study_from(study_of(changed))))
     except ConfigError:
         return True
 

@@ -94,8 +94,8 @@ def _experts(point: Exported) -> Flags:
     if shared and not values.get("shared_ffn_hidden"):
         width = values.get("moe_ffn_hidden") or values.get("ffn_hidden")
         flags["--moe-shared-expert-intermediate-size"] = shared * int(width or 0)
-    every = point.number("moe_every")
-    frequency = f"([0]*{dense}+[1]*{layers - dense})" if dense else every if every > 1 else None
+    interval = point.number("moe_every")
+    frequency = f"([0]*{dense}+[1]*{layers - dense})" if dense else interval if interval > 1 else None
     return flags | {
         "--moe-layer-freq": frequency, "--moe-router-enable-expert-bias": point.on("router_bias"),
         "--expert-model-parallel-size": point.number("ep"),

@@ -62,6 +62,8 @@ def _parallelism(point: Exported) -> Flags:
     if zero and zero not in ((1, 3) if pp > 1 else (2, 3)) and dp * cp > 1:
         allowed = "1 or 3 with a pipeline" if pp > 1 else "0, 2 or 3 without a pipeline"
         raise cannot(KIND, "zero", zero, f"FSDP2 is {allowed}: give one of them")
+    if zero == 3 and point.word("optimizer_precision") != "bf16" and point.word("master_weights") != "shards":
+        raise cannot(KIND, "master_weights", "copy", "FSDP2's shards are the master copy: give --master-weights shards")
     if not point.on("sp") and point.number("tp") > 1:
         raise cannot(KIND, "sp", "off", "give --sp on")
     keys: Flags = {
@@ -87,7 +89,11 @@ def _pipeline(point: Exported) -> Flags:
         raise cannot(KIND, "schedule", schedule, "give --schedule 1f1b or gpipe")
     if point.chunks > 2:
         raise cannot(KIND, "vpp", point.chunks, "give --vpp 1 or 2")
+    even = point.number("layers") % (point.number("pp") * point.chunks) == 0
+    counted = 0 if even and not point.word("pp_layout") else 1  # embedding and loss, in the place of a layer each
     return {"pipeline_parallel_schedule": SCHEDULES[schedule],
+            "pipeline_parallel_first_stage_less_layers": counted,
+            "pipeline_parallel_last_stage_less_layers": counted,
             "pipeline_parallel_microbatch_size": point.number("micro_batch")}  # fmt: skip
 
 

@@ -16,12 +16,12 @@ EXPORTERS: dict[str, Callable[[Exported], str]] = {
 FORMATS = (*EXPORTERS, STUDY)
 
 
-def written_study(found: Imported) -> str:
+def written_study(imported: Imported) -> str:
     """Return a study that has one point, the best of a search, as a YAML text.
 
     >>> found = Imported("search", "best", "Best", "a search", {"tp": 8}, hardware="h100-sxm")
     >>> print(written_study(found).splitlines()[0])
     # The best layout of a search.
     """
-    _, _, body = study_text(found).partition("\n")
-    return f"# The best layout of {found.source}.\n{body}"
+    _, _, body = study_text(imported).partition("\n")
+    return f"# The best layout of {imported.source}.\n{body}"

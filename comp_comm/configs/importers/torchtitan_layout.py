@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
 from comp_comm.configs.importers.megatron_layout import fewest_devices
+from comp_comm.stage_layout import TORCHTITAN
 
 DEGREES = {
     "tp": "tensor_parallel_degree", "pp": "pipeline_parallel_degree", "cp": "context_parallel_degree",
@@ -15,6 +16,7 @@ EXPERIMENTAL = (
     "pipeline_parallel_split_points", "pipeline_parallel_schedule", "pipeline_parallel_microbatches",
     "enable_async_tensor_parallel", "pipeline_parallel_schedule_csv", "pipeline_parallel_layers_per_stage",
 )  # fmt: skip
+
 SCHEDULES = {"1f1b": ("1f1b", 1), "gpipe": ("gpipe", 1), "interleaved1f1b": ("interleaved", 2)}
 
 
@@ -116,8 +118,6 @@ def _pipeline(keys: Keys, f: Findings) -> None:
     pieces = keys.take("pipeline_parallel_microbatches")
     keys.ignore(("pipeline_parallel_schedule_csv",))
     ends = [keys.take(f"pipeline_parallel_{end}_stage_less_layers", default=1) for end in ("first", "last")]
-    if ends != [1, 1] and f.count("pp") != 1:
-        f.note("the first and the last stage are counted with a layer less where that makes stages even")
     for key in ("pipeline_parallel_split_points", "module_fqns_per_model_part"):
         if not is_off(keys.take(key)):
             keys.wrong((key,), "pipeline stages laid out by hand are not modelled; leave it out")
@@ -133,6 +133,11 @@ def _pipeline(keys: Keys, f: Findings) -> None:
     f.set("schedule", schedule)
     if chunks > 1:
         f.set("vpp", chunks)
+    even = f.count("layers", 0) % (f.count("pp") * chunks) == 0
+    if ends == [1, 1] and even:  # where chunks do not divide the layers, embedding and loss count as a layer anyway
+        f.set("pp_layout", TORCHTITAN)
+    elif ends != [1, 1] and (ends != [0, 0] or not even):
+        f.note("the first and the last stage are counted with a layer less where that makes stages even")
     if each is not None:
         keys.wrong(("pipeline_parallel_layers_per_stage",), "is not understood; give --set vpp=N, and leave it out")
     # A stage takes a replica's batch in pieces of this size.

@@ -150,13 +150,13 @@ def copy_collectives(c: Context, held: StageParameters) -> list[Collective]:
     parts = [("", held.dense, shards)]
     if c.t.has_experts:
         parts.append(("expert ", held.experts, np.minimum(shards, layout.expert_replicas)))
-    found = []
+    collectives = []
     for name, parameters, over in parts:
         calls, part = _bucketed(c, parameters)
         size = part * c.formats.grad / np.where(sharded, over, 1.0)
         title = f"{name}all-reduce over copies"
-        found.append(Collective(title, "p P", many * calls, "all_reduce", "dp", size, 0.0 * many, mirror))
-    return found
+        collectives.append(Collective(title, "p P", many * calls, "all_reduce", "dp", size, 0.0 * many, mirror))
+    return collectives
 
 
 def _bucketed(c: Context, parameters: Array) -> tuple[Array, Array]:

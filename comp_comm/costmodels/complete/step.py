@@ -279,13 +279,10 @@ class Step(SearchableAnswer):
         c = self.work.context
         layers = [each for kind in self.work.pattern.kinds for each in kind.collectives(kind.context(c))]
         states = [each.collective for each in self.stage_states.collectives]
-        copies = [call.collective for call in self.between_copies]
+        states += [call.collective for call in self.between_copies]
         collectives = [*layers, *embedding_collectives(c), *head_collectives(c), *boundary_collectives(c), *states,
-                       *copies, *world_collectives(c)]  # fmt: skip
-        named: dict[Group, tuple[str, Group]] = {}
-        for each in collectives:
-            named.setdefault(each.group, (each.parallelism, each.group))
-        return list(named.values())
+                       *world_collectives(c)]  # fmt: skip
+        return list({each.group: (each.parallelism, each.group) for each in reversed(collectives)}.values())
 
     @property
     def shape_violations(self) -> tuple[Violation, ...]:
