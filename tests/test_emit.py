@@ -133,7 +133,7 @@ def round_trips(kind, layouts, compcomm, tmp_path):
     ("megatron", "llama-3-8b", {"comm_precision": "fp32", "tp": 2}, "comm_precision fp32, and would be not given"),
     ("megatron", "falcon-7b", {}, "parallel_blocks on, and would be off"),
     ("torchtitan", "gpt3-13b", {"kernels": "compiled"}, "no flavor that is gpt3-13b; give --model, one of llama-3.1"),
-    ("torchtitan", "llama-3.1-8b", {"zero": 3}, "kernels fused, and would be eager"),
+    ("torchtitan", "llama-3.1-8b", {"zero": 3, "master_weights": "shards"}, "kernels fused, and would be eager"),
     ("torchtitan", "llama-3.1-8b", {"zero": 1, "kernels": "compiled"}, "zero 1 cannot be said there; FSDP2 is 0, 2"),
     ("torchtitan", "llama-3.1-8b", {"vpp": 4, "pp": 2, "kernels": "compiled"}, "vpp 4 cannot be said there; give"),
     ("nemo", "llama-3-8b", {"zero": 2}, "zero 2 cannot be said there; give --zero 0, 1 or 3"),
