@@ -271,14 +271,15 @@ class Step(SearchableAnswer):
         tp, cp, pp, ep = (to_float(size) == 1 for size in (layout.tp, layout.cp, layout.pp, layout.ep))
         alone = layout.replicas == 1  # experts may have replicas all the same, which ZeRO does not shard
         silent = alone & (layout.expert_replicas <= 1) & (layout.copies <= 1)
-        return {"sp": tp, "overlap_tp": tp, "cp_comm": cp, "overlap_pp": pp, "schedule": pp, "zero": alone, "overlap_dp":
-                silent, "overlap_ep": ep}  # fmt: skip
+        return {"sp": tp, "overlap_tp": tp, "cp_comm": cp, "overlap_pp": pp, "schedule": pp, "zero": alone,
+                "overlap_dp": silent, "overlap_ep": ep}  # fmt: skip
 
     def groups(self) -> list[tuple[str, Group]]:
         """Return every group that communicates, by what its collectives call it."""
         c = self.work.context
         layers = [each for kind in self.work.pattern.kinds for each in kind.collectives(kind.context(c))]
-        states = [call.collective for call in (*self.stage_states.collectives, *self.between_copies)]
+        states = [each.collective for each in self.stage_states.collectives]
+        states += [call.collective for call in self.between_copies]
         collectives = [*layers, *embedding_collectives(c), *head_collectives(c), *boundary_collectives(c), *states,
                        *world_collectives(c)]  # fmt: skip
         return list({each.group: (each.parallelism, each.group) for each in reversed(collectives)}.values())
