@@ -103,7 +103,7 @@ def test_what_is_written_is_read_as_the_same_layout(kind, compcomm, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", EXPORTERS)
 def test_what_is_written_is_read_as_the_same_layout_many_times(kind, compcomm, tmp_path):
-    round_trips(kind, 10 * LAYOUTS, compcomm, tmp_path)
+    round_trips(kind, 3 * LAYOUTS, compcomm, tmp_path)
 
 
 def round_trips(kind, layouts, compcomm, tmp_path):
