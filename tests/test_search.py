@@ -41,8 +41,11 @@ def one_by_one(model, gpus, placements):
     few = [n for n in range(1, 17) if gpus % n == 0]
     experts = [1, 2, 4] if "experts" in model else [1]
     inside = few if "experts" in model else [None]
-    for tp, pp, vpp, mb, ep, etp in itertools.product(few, few, (1, 2, 3, 6), (1, 2, 4), experts, inside):
-        if gpus % (tp * pp * model["cp"]):
+    layers = model["layers"] + model.get("encoder_layers", 0)
+    # Chunks that divide the layers, or the layers with the embedding and the loss in the place of two.
+    chunks = [n for n in range(1, layers + 3) if layers % n == 0 or (layers + 2) % n == 0]
+    for tp, pp, vpp, mb, ep, etp in itertools.product(few, few, chunks, (1, 2, 4), experts, inside):
+        if gpus % (tp * pp * model["cp"]) or (vpp > 1 and layers % (pp * vpp) and (layers + 2) % (pp * vpp)):
             continue
         dp = gpus // (tp * pp * model["cp"])
         sizes = dict(zip(GROUPS, (tp, model["cp"], dp, pp), strict=True))

@@ -287,8 +287,7 @@ class Step(SearchableAnswer):
     @property
     def shape_violations(self) -> tuple[Violation, ...]:
         """The rules that points break, but for that of memory."""
-        rules = self.profile_rules
-        return (*self.layout_violations, *(rules.violations(self.groups()) if rules.may_be_broken else []))
+        return (*self.layout_violations, *(self.profile_rules.violations(self.groups()) if self.may_lack else []))
 
     @cached_property
     def violations(self) -> tuple[Violation, ...]:  # type: ignore[override]
