@@ -63,7 +63,7 @@ class Table:
             import pandas
         except ImportError:
             raise MissingExtraError("a data frame", "pandas") from None
-        frame: pandas.DataFrame = pandas.DataFrame(self._records)
+        frame: pandas.DataFrame = pandas.DataFrame(self.to_records())
         frame.attrs["meta"] = self.meta
         return frame
 
@@ -130,10 +130,6 @@ class SweepTable(Table):
     def to_records(self) -> Records:
         """Return the rows as dictionaries of plain Python values, None where there is no number."""
         return self._result.to_records()
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the rows as a data frame (see `Table.to_pandas`)."""
-        return Table(self.to_records(), self.meta).to_pandas()
 
     def __len__(self) -> int:
         return len(self._result)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from os import PathLike, fspath
 
 from comp_comm.api.answers import Table
-from comp_comm.calibration.profile_file import profile_text, source_texts
 from comp_comm.calibration.run import Calibration, number_rows
 from comp_comm.errors import ConfigError
 from comp_comm.hardware.profile import Profile
@@ -44,10 +42,7 @@ class CalibratedProfile(Table):
         name = fspath(path)
         if not name.endswith((".yaml", ".yml")):
             raise ConfigError(f"{name}: a profile is YAML; the name must end in .yaml")
-        if self.calibration.fit is None:
-            raise ConfigError(f"{name}: nothing was fitted")
+        text = self.calibration.profile_file(name, self._extends, self._logs, date)
         check_writable(name)
-        sources = source_texts(self._logs, self.calibration.rows, self.calibration.how)
-        day = date or datetime.date.today().isoformat()
         with open_output(name) as out:
-            out.write(profile_text(self.calibration.fit, self._extends, name, sources, day))
+            out.write(text)

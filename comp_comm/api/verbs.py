@@ -24,7 +24,7 @@ from comp_comm.sweeps import case_study as _case_study
 from comp_comm.sweeps import point
 from comp_comm.sweeps import volume as _volume
 from comp_comm.sweeps.plan import FEASIBLE, REASON, make_plan
-from comp_comm.sweeps.result import sweep as _sweep
+from comp_comm.sweeps.result import swept
 from comp_comm.sweeps.solve import ask
 from comp_comm.sweeps.solve import solve as _solve
 from comp_comm.units import GIB
@@ -58,13 +58,18 @@ def load_study(study: StudyLike = "", overrides: Sequence[str] = (), **fields: A
     >>> load_study("llama-step", tp=4).fixed["tp"]
     4
     """
-    given = (*overrides, *(f"{name}={_text(value)}" for name, value in fields.items()))
+    given = _given(overrides, fields)
     if isinstance(study, Study):
         return read_study(study.document, given) if given else study
     if isinstance(study, Mapping):
         return study_from(dict(study), "study", given)
     name = fspath(study)
     return _load_study(name, given) if name else study_from({}, "study", given)
+
+
+def _given(overrides: Sequence[str], fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return overrides, and fields that were given by name, as ``--set`` takes them."""
+    return (*overrides, *(f"{name}={_text(value)}" for name, value in fields.items()))
 
 
 def _text(value: Any) -> str:
@@ -117,9 +122,8 @@ def sweep(
     >>> sweep(point, hidden=["16K", "64K"])["serialized_comm_fraction"].round(3).tolist()
     [0.78, 0.478]
     """
-    chosen = load_study(study, overrides, **fields)
-    result = _sweep(chosen, (), columns, top, by, ascending, executor)
-    plan = make_plan(chosen)
+    plan = make_plan(load_study(study, overrides, **fields))
+    result = swept(plan, columns, top, by, ascending, executor)
     shown = (*plan.grid.moving, *(name for name in result.columns if name not in plan.inputs))
     reasons = any(result.columns.get(REASON, ()))
     hidden = () if reasons else (FEASIBLE, REASON)
@@ -250,8 +254,7 @@ def case_study(
     >>> case_study()["exposed_comm_fraction"].round(3).tolist()
     [0.478, 0.618, 0.655]
     """
-    given = (*overrides, *(f"{name}={_text(value)}" for name, value in fields.items()))
-    return Table(*_case_study.case_study(tuple(given), inter_node_slowdown, interference))
+    return Table(*_case_study.case_study(_given(overrides, fields), inter_node_slowdown, interference))
 
 
 def calibrate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from comp_comm.calibration.check import error_rows, errors_by_size, predictions,
 from comp_comm.calibration.fit import FOLDS, Fit, fit_profile, held_out, split
 from comp_comm.calibration.measurements import OPERATORS, Log, operator_of
 from comp_comm.calibration.placement import tiers_of
+from comp_comm.calibration.profile_file import profile_text, source_texts
 from comp_comm.calibration.samples import HALVES, Sample, make_samples
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError, one_of
@@ -50,6 +52,16 @@ class Calibration:
             }  # fmt: skip
             about["left"] = dict(self.fit.left)
         return about
+
+    def profile_file(self, path: str, extends: str, logs: Sequence[str], date: str | None) -> str:
+        """Return the fitted profile as the YAML of a file at ``path``; ``date`` is that of the logs, today if None.
+
+        Raises ``ConfigError`` where nothing was fitted.
+        """
+        if self.fit is None:
+            raise ConfigError(f"{path}: nothing was fitted")
+        sources = source_texts(logs, self.rows, self.how)
+        return profile_text(self.fit, extends, path, sources, date or datetime.date.today().isoformat())
 
 
 def _unit(profile: Profile, key: str) -> str:

@@ -9,7 +9,6 @@ from typing import IO, Any
 import click
 
 from comp_comm.calibration.measurements import OPERATORS, Log
-from comp_comm.calibration.profile_file import profile_text, source_texts
 from comp_comm.calibration.readers import read_log
 from comp_comm.calibration.readers.kernel_tables import KINDS, collective_kind
 from comp_comm.calibration.run import Calibration, calibrate_logs, check_logs, number_rows, select
@@ -159,12 +158,7 @@ def _percent(row: Record) -> Record:
 
 
 def _save(path: str, calibration: Calibration, given: Record, logs: Sequence[str]) -> None:
-    if calibration.fit is None:
-        return
-    date = given["date"] or datetime.date.today().isoformat()
-    text = profile_text(
-        calibration.fit, given["extends"], path, source_texts(logs, calibration.rows, calibration.how), date
-    )
+    text = calibration.profile_file(path, given["extends"], logs, given["date"])
     with output.open_output(path) as out:
         out.write(text)
     tell(f"wrote {path}")

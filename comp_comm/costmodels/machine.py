@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import Network
-from comp_comm.costmodels.work import Work
+from comp_comm.costmodels.work import Work, work_of
 from comp_comm.formulas.arrays import to_float
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.timing.kernels import Kernels
@@ -19,6 +20,11 @@ def in_training(hardware: Hardware) -> Hardware:
     kept = hardware.timing.network_sustained
     slower = (replace(tier, bandwidth=to_float(tier.bandwidth) * kept) for tier in outer)
     return replace(hardware, tiers=(inner, *slower))
+
+
+def work_in_training(scenario: Scenario) -> Work:
+    """Return the work of a scenario on its hardware as whole steps find it."""
+    return work_of(scenario, in_training(scenario.hardware))
 
 
 def kernels_of(work: Work) -> Kernels:

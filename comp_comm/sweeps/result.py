@@ -122,7 +122,14 @@ def sweep(
     InfeasibleError
         If no row is feasible.
     """
-    plan = make_plan(as_study(study, overrides))
+    return swept(make_plan(as_study(study, overrides)), columns, top, by, ascending, executor)
+
+
+def swept(
+    plan: Plan, columns: Sequence[str] = (), top: int | None = None, by: str | None = None, ascending: bool = False,
+    executor: Executor | None = None,
+) -> Result:  # fmt: skip
+    """Evaluate a plan (see `sweep`)."""
     wanted = check_columns(plan, columns)
     stream = stream_rows(plan, wanted, top, by, ascending, executor=executor)
     parts = list(stream)

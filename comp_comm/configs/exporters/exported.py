@@ -9,6 +9,9 @@ from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS, Value
 
 Flags = dict[str, object]
+PER_NODE = 8
+# What Megatron-LM, and NeMo after it, call ways to tell positions.
+POSITIONS = {"rope": "rope", "learned": "learned_absolute", "none": "none"}
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,12 @@ class Exported:
     def on(self, name: str) -> bool:
         """Return whether a switch is on."""
         return self.values.get(name) == "on"
+
+    @property
+    def per_node(self) -> int:
+        """Devices of a node: as many of eight as divide all of them."""
+        gpus = self.number("gpus")
+        return next(n for n in range(min(PER_NODE, gpus), 0, -1) if gpus % n == 0)
 
     @property
     def replicas(self) -> int:

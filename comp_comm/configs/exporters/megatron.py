@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from comp_comm.configs.exporters.exported import Exported, Flags, cannot
+from comp_comm.configs.exporters.exported import POSITIONS, Exported, Flags, cannot
 
 KIND = "megatron"
-PER_NODE = 8
 # Numbers of a model that are an argument as they are, and of a layout those that are 1 where they are not said.
 MODEL = {
     "layers": "--num-layers", "hidden": "--hidden-size", "heads": "--num-attention-heads", "seq_len": "--seq-length",
@@ -24,7 +23,6 @@ DEGREES = {
 }  # fmt: skip
 STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 CONTEXT = {"p2p": "p2p", "all_gather": "all_gather", "all_to_all": "a2a"}
-POSITIONS = {"rope": "rope", "learned": "learned_absolute", "none": "none"}
 
 
 def export(point: Exported) -> str:
@@ -46,7 +44,7 @@ def _words(value: object) -> tuple[str, ...]:
 
 def _launcher(point: Exported) -> str:
     gpus = point.number("gpus")
-    each = next(n for n in range(min(PER_NODE, gpus), 0, -1) if gpus % n == 0)
+    each = point.per_node
     return f"torchrun --nproc-per-node {each} --nnodes {gpus // each} pretrain_gpt.py"
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-from comp_comm.configs.exporters.exported import Exported, Flags, cannot
+from comp_comm.configs.exporters.exported import POSITIONS, Exported, Flags, cannot
 
 KIND = "nemo"
-PER_NODE = 8
 NUMBERS = {
     "seq_len": "encoder_seq_length", "layers": "num_layers", "hidden": "hidden_size", "heads": "num_attention_heads",
     "kv_heads": "num_query_groups", "head_dim": "kv_channels", "ffn_hidden": "ffn_hidden_size", "vocab": "vocab_size",
@@ -20,14 +19,13 @@ EXPERTS = {
     "capacity_factor": "moe_expert_capacity_factor", "shared_ffn_hidden": "moe_shared_expert_intermediate_size",
     "ep": "expert_model_parallel_size",
 }  # fmt: skip
-POSITIONS = {"rope": "rope", "learned": "learned_absolute", "none": "none"}
 TRAINER = {"bf16": "bf16", "fp8": "bf16", "fp16": 16, "fp32": 32}
 
 
 def export(point: Exported) -> str:
     """Return a YAML. Raises ``ConfigError`` where NeMo has no key for a choice."""
     gpus = point.number("gpus")
-    each = next(n for n in range(min(PER_NODE, gpus), 0, -1) if gpus % n == 0)
+    each = point.per_node
     precision = point.word("precision")
     if precision not in TRAINER:
         raise cannot(KIND, "precision", precision, "give --precision bf16, fp16, fp32 or fp8")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from comp_comm.configs.importers.shell_letters import decoded, encoded
 from comp_comm.configs.importers.shell_nodes import Spot, spots_at
-from comp_comm.configs.importers.shell_scope import UNDECIDED, UNSET, ShellLimitError, unset
+from comp_comm.configs.importers.shell_scope import ShellLimitError, unset
 from comp_comm.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -129,11 +129,6 @@ class _Reader:
             raise ShellLimitError("takes long to be read as a script") from None
         root = _parser().parse(source).root_node
         return Script(root, tuple(_flaws(root)))
-
-
-def without_marks(text: str) -> str:
-    """Return a text without the characters that mark what has no value."""
-    return text.replace(UNSET, "?").replace(UNDECIDED, "?")
 
 
 def _is_unseen(spot: Spot | None, source: bytes, place: int) -> bool:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from comp_comm.costmodels.machine import in_training, kernels_of, network_of
+from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import LayerTimes, Network, time_operations
-from comp_comm.costmodels.work import Work, work_of
+from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layers.block import CORE_ATTENTION, HeldParameters, Kept
 from comp_comm.layers.ends import EndParameters, embedding_operations, end_parameters, head_operations
@@ -99,7 +99,7 @@ class LayerCosts:
 
 def layer_costs(scenario: Scenario) -> LayerCosts:
     """Return what layers cost in a scenario."""
-    return LayerCosts(work_of(scenario, in_training(scenario.hardware)))
+    return LayerCosts(work_in_training(scenario))
 
 
 def _kept(c: Context, kept: list[Kept]) -> KeptOfLayer:

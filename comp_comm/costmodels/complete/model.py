@@ -15,10 +15,9 @@ from comp_comm.costmodels.complete.space import SPACE
 from comp_comm.costmodels.complete.states import StateCosts, state_costs
 from comp_comm.costmodels.complete.utilization import convention_notes
 from comp_comm.costmodels.inference import MODEL as INFERENCE
-from comp_comm.costmodels.machine import in_training
+from comp_comm.costmodels.machine import work_in_training
 from comp_comm.costmodels.model import NO_PARTS, Asked, CostModel, Parts, SharedPart
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.costmodels.work import work_of
 from comp_comm.transformer import resolved
 
 
@@ -39,7 +38,7 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> ExplainedStep:
     >>> bool(abs(parts + step.serialized_comm_s + step.exposed_comm_s - step.step_s) < 1e-9)
     True
     """
-    work = work_of(scenario, in_training(scenario.hardware))
+    work = work_in_training(scenario)
     layers = cast(LayerCosts, parts.get("layers") or LayerCosts(work))
     states = cast(StateCosts, parts.get("states") or StateCosts(work))
     return ExplainedStep(work, layers, states)

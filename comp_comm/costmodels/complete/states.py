@@ -18,10 +18,10 @@ from comp_comm.costmodels.complete.state_collectives import (
     state_collectives,
     world_collectives,
 )  # fmt: skip
-from comp_comm.costmodels.machine import in_training, kernels_of, network_of
+from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import CommSeconds, Network, TimedCollective, overlapped
-from comp_comm.costmodels.work import Work, work_of
+from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, to_float
 from comp_comm.formulas.memory import optimizer_traffic
 from comp_comm.layers.block import HeldParameters
@@ -197,7 +197,7 @@ class StageStateSeconds:
 
 def state_costs(scenario: Scenario) -> StateCosts:
     """Return what states cost in a scenario."""
-    return StateCosts(work_of(scenario, in_training(scenario.hardware)))
+    return StateCosts(work_in_training(scenario))
 
 
 def of_stage(costs: StateCosts, number: NDArray[np.intp]) -> StateSeconds:

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from comp_comm.costmodels.inference import columns, fields
 from comp_comm.costmodels.inference.serving import Serving
-from comp_comm.costmodels.machine import in_training
+from comp_comm.costmodels.machine import work_in_training
 from comp_comm.costmodels.model import NO_PARTS, CostModel, Parts
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.costmodels.work import work_of
 from comp_comm.formulas.arrays import to_float
 
 
@@ -27,7 +26,7 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> Serving:
     >>> int(serving.cache_bytes_per_token)  # 2 (keys and values) x 32 layers x 8 heads x 128 x 2 bytes
     131072
     """
-    work = work_of(scenario, in_training(scenario.hardware))
+    work = work_in_training(scenario)
     return Serving(replace(work, layout=replace(work.layout, sp=to_float(0.0), scatter_gather=1)))
 
 
