@@ -224,6 +224,22 @@ class ElementwiseKernels(Choice):
         self.cost, self.loss, self.gate_kept = cost, loss, gate_kept
 
 
+class CudaGraph(Choice):
+    """What a CUDA graph launches at once: the share of its kernels that the host still launches one by one, of
+    attention, of an expert layer's router with the preparation of its dispatch, of the dispatch, and of all others.
+
+    A graph is launched too: some two launches of the fourteen or so that it replaces.
+    """
+
+    NONE = "none", 1.0, 1.0, 1.0, 1.0
+    ATTENTION = "attention", 0.15, 1.0, 1.0, 1.0
+    ATTENTION_ROUTER = "attention_router", 0.15, 0.15, 0.6, 1.0
+    FULL = "full", 0.0, 0.0, 0.0, 0.0
+
+    def __init__(self, word: str, attention: float, router: float, dispatch: float, others: float) -> None:
+        self.attention, self.router, self.dispatch, self.others = attention, router, dispatch, others
+
+
 class ContextComm(Choice):
     """Context parallelism: keys and values round a ring, gathered, or heads swapped for tokens (Ulysses)."""
 

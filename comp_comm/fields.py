@@ -154,6 +154,10 @@ _LAYOUT = (
     _word("cross_entropy", "layout", choices.CrossEntropy, "how the loss is made of logits: fused kernel, compiled, in "
           "chunks of the tokens, as Megatron-LM does unfused, or as PyTorch does (eager); as 'kernels' if not given",
           None),
+    _word("cuda_graph", "layout", choices.CudaGraph, "what is captured in CUDA graphs, which the host launches at "
+          "once: attention, attention with an expert layer's router, or the whole step", "none"),
+    _word("launch_blocking", "layout", Switch, "the host waits for each kernel before it launches the next "
+          "(CUDA_LAUNCH_BLOCKING)", "off"),
     _degree("loss_chunks", "parts of a micro-batch's tokens that a chunked loss is made of one by one", default=8),
 )  # fmt: skip
 

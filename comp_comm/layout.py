@@ -13,6 +13,7 @@ from comp_comm.choices import (
     AttentionKernel,
     CollectiveAlgorithm,
     ContextComm,
+    CudaGraph,
     ElementwiseKernels,
     MasterWeights,
     Placement,
@@ -85,6 +86,8 @@ class Layout:
     kernels: Numeric = ElementwiseKernels.FUSED
     cross_entropy: Numeric = NOT_GIVEN
     loss_chunks: Numeric = 8
+    cuda_graph: Numeric = CudaGraph.NONE
+    launch_blocking: Numeric = Switch.OFF
 
     @property
     def loss(self) -> NDArray[np.intp]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from comp_comm.choices import ContextComm, Switch
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
+from comp_comm.formulas.host import BACKWARD_LAUNCHES, host_wait_seconds
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import Layout
@@ -136,6 +137,23 @@ def visible(spent: dict[str, CommSeconds]) -> Array:
     return add_up(item.visible for item in spent.values())
 
 
+class Host(NamedTuple):
+    """Seconds in which the host launches a forward pass, whether it waits for a result in it, or for each kernel."""
+
+    launching: Array
+    synchronises: Mask
+    blocking: Mask
+
+    def waits(self, device: Array, launches: float = 1.0) -> Array:
+        """Return the seconds the device waits in a pass of so many times the launches of the forward pass."""
+        return host_wait_seconds(
+            device, launches * self.launching, to_float(self.synchronises), to_float(self.blocking)
+        )
+
+
+NO_HOST = Host(ZERO, np.asarray(False), np.asarray(False))
+
+
 @dataclass(frozen=True, eq=False)
 class LayerTimes:
     """A layer, or what is beside the layers: its operations and collectives, and what they come to by pass and group.
@@ -148,6 +166,7 @@ class LayerTimes:
     calls: Sequence[TimedCollective]
     interference: Numeric
     overlaps: bool = True
+    host: Host = NO_HOST
 
     @cached_property
     def compute(self) -> Passes:
@@ -181,12 +200,20 @@ class LayerTimes:
     @cached_property
     def forward_s(self) -> Array:
         """Seconds of the forward pass."""
-        return self.compute.forward + visible(self.forward)
+        return add_up((self.compute.forward, visible(self.forward), self.waits[0]))
 
     @cached_property
     def backward_s(self) -> Array:
         """Seconds of the backward pass."""
-        return self.compute.backward + visible(self.backward)
+        return add_up((self.compute.backward, visible(self.backward), self.waits[1]))
+
+    @cached_property
+    def waits(self) -> tuple[Array, Array]:
+        """Seconds the device waits for the host, forward and backward."""
+        if self.host is NO_HOST:
+            return ZERO, ZERO
+        forward, backward = self.compute.forward + visible(self.forward), self.compute.backward + visible(self.backward)
+        return self.host.waits(forward), self.host.waits(backward, BACKWARD_LAUNCHES)
 
     @cached_property
     def passes_s(self) -> Array:

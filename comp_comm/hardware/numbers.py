@@ -68,7 +68,8 @@ class Timing:
     cache keeps, the share of HBM bandwidth element-wise kernels stream at, their start and what rows of their own
     take, flash attention's share of the peak, its start, ramp in blocks of queries, share of HBM bandwidth and exponent
     of the head dimension, and what the network beyond the innermost tier keeps of its isolated bandwidth. Their
-    defaults are medians over published runs and kernels of several devices.
+    defaults are medians over published runs and kernels of several devices. ``launch_latency`` are the seconds in which
+    the host launches a kernel, framework included.
 
     ``vector_flops`` are the FLOP/s of element-wise work, which only the models of other papers ask for.
 
@@ -108,6 +109,7 @@ class Timing:
     collective_latency: Numeric = 9.5e-6
     own_shard: Numeric = 0.4
     vector_flops: Numeric = np.nan
+    launch_latency: Numeric = 30e-6
 
     @property
     def memory_bound(self) -> bool:

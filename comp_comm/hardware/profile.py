@@ -62,6 +62,7 @@ TIMING_KINDS = {
     "collective_latency": "seconds",
     "own_shard": "share",
     "vector_flops": "FLOP/s",
+    "launch_latency": "seconds",
 }
 BLANK = float("nan")
 BASE_TIMING = "base"  # asks for the profile's own timing, whatever preset is its default

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ class SelfAttention(Block):
     """Self-attention of as many heads of keys and values as the model has, over a window or over everything."""
 
     windowed: bool = False
+    kernels: ClassVar[float] = 10.0  # two projections, rotation of two, attention, and their copies and views
+    graph: ClassVar[str] = "attention"
 
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return projections, rotation, scores with softmax and weighted sum, and the output projection."""
@@ -72,6 +75,9 @@ class SelfAttention(Block):
 @dataclass(frozen=True)
 class CrossAttention(Block):
     """A decoder's attention to the encoder beside it: queries from the one, keys and values from the other."""
+
+    kernels: ClassVar[float] = 9.0
+    graph: ClassVar[str] = "attention"
 
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return both projections, scores over the encoder's sequence, and the output projection."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import Bias, ElementwiseKernels
+from comp_comm.choices import Bias, CudaGraph, ElementwiseKernels
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Collective, Elementwise, Operation
@@ -52,7 +52,10 @@ class Cache(NamedTuple):
 class Block(ABC):
     """A block of a layer. Those beside the residual stream say so with ``residual``: they add no sum and no norms."""
 
-    residual: bool = True
+    residual: ClassVar[bool] = True
+    kernels: ClassVar[float] = 4.0  # that the host launches in a forward pass
+    graph: ClassVar[str] = "others"  # which part of a layer it is for CUDA graphs
+    synchronises: ClassVar[bool] = False  # whether the host must know a result of the device before it goes on
 
     @abstractmethod
     def operations(self, c: Context) -> Sequence[Operation]:
@@ -69,6 +72,10 @@ class Block(ABC):
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the collectives of a block's own; those of tensor parallelism around it are the layer's."""
         return []
+
+    def launches(self, c: Context) -> Array:
+        """Return the kernels that the host launches one by one in a forward pass."""
+        return self.kernels * CudaGraph.look_up(self.graph, c.layout.cuda_graph)
 
     def splits(self, c: Context) -> Numeric:
         """Return how many of the layer's gathers and reductions over TP the block needs: 1, or none."""

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from comp_comm.choices import Norm, Switch
+from comp_comm.choices import CudaGraph, Norm, Switch
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layers.block import CORE_ATTENTION, MASK, Block, Cache, HeldParameters, Kept
@@ -52,6 +52,16 @@ class LayerKind:
         """Return the collectives of one layer and micro-batch."""
         own = [collective for block in self.blocks for collective in block.collectives(c)]
         return [*self._tensor_parallel(c), *own]
+
+    def launches(self, c: Context) -> Array:
+        """Return the kernels that the host launches one by one in a forward pass: the blocks', norms and sums."""
+        beside = CudaGraph.look_up("others", c.layout.cuda_graph) * (self._norms(c) + self._residuals)
+        return beside + to_float(sum((block.launches(c) for block in self.blocks), to_float(0.0)))
+
+    @property
+    def synchronises(self) -> bool:
+        """Whether the host must know a result of the device before it goes on."""
+        return any(block.synchronises for block in self.blocks)
 
     def parameters(self, c: Context) -> HeldParameters:
         """Return the parameters of one layer that a device holds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ class LatentAttention(SelfAttention):
 
     Where queries are not compressed (``q_lora_rank`` 0) they are projected at once.
     """
+
+    kernels: ClassVar[float] = 24.0  # three projections more, two norms, and what puts parts of heads together
 
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return projections down and up, rotation, scores with softmax and weighted sum, and the output projection."""

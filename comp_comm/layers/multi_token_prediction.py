@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from comp_comm.choices import Norm
 from comp_comm.formulas.arrays import Numeric, to_float
@@ -18,7 +19,7 @@ NORMS = 3  # of the hidden state, of the next token's embedding, and before the 
 class PredictionProjection(Block):
     """The hidden state and the embedding of the next token, normalised, side by side, projected to one hidden state."""
 
-    residual = False
+    residual: ClassVar[bool] = False
 
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return the projection of two hidden states to one."""

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from comp_comm.choices import CudaGraph, Switch
 from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.costmodels.timed import LayerTimes, Network, time_operations
+from comp_comm.costmodels.timed import Host, LayerTimes, Network, time_operations
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layers.block import CORE_ATTENTION, HeldParameters, Kept
@@ -58,9 +59,15 @@ class LayerCosts:
         layout, interference = self.work.layout, self.work.scenario.interference
         return {
             kind: LayerTimes(layout, time_operations(self.kernels, kind.operations(c), layout.attention_kernel),
-                             self.network.timed(kind.collectives(c)), interference)
+                             self.network.timed(kind.collectives(c)), interference, host=self._host(kind, c))
             for kind, c in self._contexts()
         }  # fmt: skip
+
+    def _host(self, kind: LayerKind, c: Context) -> Host:
+        """Return what launches a layer of a kind."""
+        latency = self.kernels.hardware.timing.launch_latency
+        synchronises = kind.synchronises & ~CudaGraph.FULL.where(c.layout.cuda_graph)
+        return Host(kind.launches(c) * latency, synchronises, Switch.ON.where(c.layout.launch_blocking))
 
     @cached_property
     def embedding(self) -> LayerTimes:

@@ -1,7 +1,8 @@
 """The cost model of a complete training step: every parallelism, every byte, memory.
 
 A step is a list of operations (`comp_comm.layers`), timed one by one (`comp_comm.timing`) on the slowest stage of a
-pipeline. Compute, recomputation, optimizer, visible communication and the bubble add up to the step exactly.
+pipeline. Compute, recomputation, optimizer, visible communication, waiting for the host and the bubble add up to the
+step exactly.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> ExplainedStep:
     >>> llama = Transformer(4096, 8192, layers=32, heads=32, kv_heads=8, ffn_hidden=14336, gated=1, vocab=128256)
     >>> step = evaluate(Scenario(llama, Layout(gpus=8, tp=8, global_batch=8), h100))
     >>> parts = step.compute_s + step.recompute_s + step.optimizer_s + step.bubble_s
+    >>> parts = parts + step.host_s
     >>> bool(abs(parts + step.serialized_comm_s + step.exposed_comm_s - step.step_s) < 1e-9)
     True
     """

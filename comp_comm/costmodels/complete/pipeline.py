@@ -20,6 +20,11 @@ from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 
+# What is done again in a layer, by what is asked for.
+PASSES: dict[str, Callable[[LayerTimes], Array]] = {
+    "forward_s": lambda times: times.forward_s, "compute": lambda times: times.compute.forward,
+    "host": lambda times: times.waits[0],
+}  # fmt: skip
 # Schedules that do gradients of weights apart from those of inputs.
 SPLIT = (Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
 
@@ -53,13 +58,12 @@ class Pipeline:
         return [*layers, (self.costs.embedding, stage.embedding), (self.costs.head, stage.head)]
 
     def again(self, stage: Stage, seconds: str) -> Array:
-        """Return the seconds of a stage's recomputation: ``forward_s`` of its layers, or ``compute`` of them alone."""
+        """Return the seconds of a stage's recomputation: ``forward_s`` of its layers, ``compute`` alone, or ``host``."""
 
         def option(code: int) -> Array:
             if code == Recompute.FULL:
-                each = [times.forward_s if seconds == "forward_s" else times.compute.forward for times in self.layers]
-                return _total(each, stage.recomputed)
-            if code == Recompute.SELECTIVE:
+                return _total([PASSES[seconds](times) for times in self.layers], stage.recomputed)
+            if code == Recompute.SELECTIVE and seconds != "host":
                 return _total([times.core_attention.forward for times in self.layers], stage.layers)
             return to_float(0.0)
 

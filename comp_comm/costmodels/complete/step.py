@@ -95,6 +95,12 @@ class Step(SearchableAnswer):
         """Seconds of compute that makes activations again."""
         return self.work.layout.stage_steps * self.pipeline.again(self.stage, "compute")
 
+    @cached_property
+    def host_s(self) -> Array:
+        """Seconds the slowest stage waits for the host to launch kernels."""
+        both = add_up(count * add_up(times.waits) for times, count in self.pipeline.parts(self.stage))
+        return self.work.layout.stage_steps * add_up((both, self.pipeline.again(self.stage, "host")))
+
     @property
     def optimizer_s(self) -> Array:
         """Seconds of the gradients' norm and the optimizer's step, and of states that go to the host and back."""
