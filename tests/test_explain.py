@@ -29,7 +29,7 @@ def test_explain_has_every_key_and_its_seconds_add_up(compcomm, more):
     assert set(KEYS) <= set(found)
     assert all(set(SPENT) <= set(group) for group in found["comm"].values())
     visible = sum(group["serialized_s"] + group["exposed_s"] for group in found["comm"].values())
-    parts = sum(found[name] for name in ("compute_s", "recompute_s", "optimizer_s", "bubble_s"))
+    parts = sum(found[name] for name in ("compute_s", "recompute_s", "optimizer_s", "host_s", "bubble_s"))
     assert parts + visible == pytest.approx(found["step_s"], rel=1e-9)
     assert found["exposed_comm_fraction"] == pytest.approx(visible / found["step_s"])
     assert found["bubble_fraction"] == pytest.approx(found["bubble_s"] / found["step_s"])

@@ -29,7 +29,7 @@ KEYS = (
     "optimizer_s", "bubble_s", "memory", "comm", "exposed_comm_fraction", "bubble_fraction", "operations",
 )  # fmt: skip
 OF_A_GROUP = {"serialized_s", "hidden_s", "exposed_s", "message_bytes", "volume_bytes", "wire_bytes", "calls"}
-PARTS = ("compute_s", "recompute_s", "optimizer_s", "bubble_s")
+PARTS = ("compute_s", "recompute_s", "optimizer_s", "host_s", "bubble_s")
 # Layouts in which every part of a step is there.
 LAYOUTS = {
     "plain": (),

@@ -146,9 +146,8 @@ class Host(NamedTuple):
 
     def waits(self, device: Array, launches: float = 1.0) -> Array:
         """Return the seconds the device waits in a pass of so many times the launches of the forward pass."""
-        return host_wait_seconds(
-            device, launches * self.launching, to_float(self.synchronises), to_float(self.blocking)
-        )
+        launching = launches * self.launching
+        return host_wait_seconds(device, launching, to_float(self.synchronises), to_float(self.blocking))
 
 
 NO_HOST = Host(ZERO, np.asarray(False), np.asarray(False))
@@ -213,7 +212,8 @@ class LayerTimes:
         if self.host is NO_HOST:
             return ZERO, ZERO
         forward, backward = self.compute.forward + visible(self.forward), self.compute.backward + visible(self.backward)
-        return self.host.waits(forward), self.host.waits(backward, BACKWARD_LAUNCHES)
+        waits = self.host.waits(forward), self.host.waits(backward, BACKWARD_LAUNCHES)
+        return waits if any(each.any() for each in waits) else (ZERO, ZERO)
 
     @cached_property
     def passes_s(self) -> Array:

@@ -96,8 +96,9 @@ def explain(study: Given) -> Record:
     Returns
     -------
     dict
-        Plain numbers in SI units; ``compute_s``, ``recompute_s``, ``optimizer_s``, ``bubble_s`` and the serialized and
-        exposed seconds of ``comm`` add up to ``step_s``. ``feasible`` is false where the memory does not hold it.
+        Plain numbers in SI units; ``compute_s``, ``recompute_s``, ``optimizer_s``, ``host_s``, ``bubble_s`` and the
+        serialized and exposed seconds of ``comm`` add up to ``step_s``. ``feasible`` is false where the memory does
+        not hold it.
 
     Raises
     ------

@@ -58,7 +58,7 @@ class Pipeline:
         return [*layers, (self.costs.embedding, stage.embedding), (self.costs.head, stage.head)]
 
     def again(self, stage: Stage, seconds: str) -> Array:
-        """Return the seconds of a stage's recomputation: ``forward_s`` of its layers, ``compute`` alone, or ``host``."""
+        """Return the seconds of a stage's recomputation: ``forward_s`` of layers, ``compute`` alone, ``host``."""
 
         def option(code: int) -> Array:
             if code == Recompute.FULL:

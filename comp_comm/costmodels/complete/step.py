@@ -98,8 +98,18 @@ class Step(SearchableAnswer):
     @cached_property
     def host_s(self) -> Array:
         """Seconds the slowest stage waits for the host to launch kernels."""
-        both = add_up(count * add_up(times.waits) for times, count in self.pipeline.parts(self.stage))
-        return self.work.layout.stage_steps * add_up((both, self.pipeline.again(self.stage, "host")))
+        return add_up(self._waits)
+
+    @cached_property
+    def _waits(self) -> tuple[Array, Array]:
+        """Seconds the slowest stage waits for the host: in forward passes, in backward ones with what they repeat."""
+        if all(times.waits[0] is ZERO for times in self.layers.layers.values()):
+            return ZERO, ZERO
+        steps, stage, pipeline = self.work.layout.stage_steps, self.stage, self.pipeline
+        forward, backward = (add_up(count * times.waits[number] for times, count in pipeline.parts(stage))
+                             for number in range(2))  # fmt: skip
+        again = pipeline.again(stage, "host") if pipeline.recomputes else ZERO
+        return steps * forward, steps * add_up((backward, again))
 
     @property
     def optimizer_s(self) -> Array:
@@ -118,7 +128,7 @@ class Step(SearchableAnswer):
         A second of compute hides one second of one group: the layers' first, then sends, then states.
         """
         spent = {group: self._in_layers(group) for group in GROUPS if group in self._layer_groups}
-        compute = self.compute_s + self.recompute_s
+        compute = add_up((self.compute_s + self.recompute_s, self.host_s))
         free = compute - add_up(each.hidden for each in spent.values())
         if self.sends:
             spent["pp"] = self._of_sends(np.maximum(free, 0.0))
@@ -184,10 +194,14 @@ class Step(SearchableAnswer):
 
     @property
     def _windows(self) -> tuple[Array, Array, Array]:
-        """The compute beside which states may be sent: a micro-batch forward, one backward, and all of them."""
-        steps = self.work.layout.stage_steps
-        backward = self.backward_s + self.recompute_s
-        return self.forward_s / steps, backward / steps, self.forward_s + backward
+        """The passes beside which states may be sent: a micro-batch forward, one backward, and all of them.
+
+        The network goes on while the device waits for the host.
+        """
+        steps, waits = self.work.layout.stage_steps, self._waits
+        forward = add_up((self.forward_s, waits[0]))
+        backward = add_up((self.backward_s + self.recompute_s, waits[1]))
+        return forward / steps, backward / steps, forward + backward
 
     @cached_property
     def serialized_comm_s(self) -> Array:
