@@ -93,9 +93,52 @@ class Precision(Choice):
     FP16 = "fp16", 2
     BF16 = "bf16", 2
     FP8 = "fp8", 1
+    NVFP4 = "nvfp4", 0.5 + 1 / 16  # four bits, and a byte of scale for each 16 numbers
 
     def __init__(self, word: str, size: float) -> None:
         self.size = size
+
+
+SIXTEEN_BIT_UP = ("fp32", "tf32", "fp16", "bf16", "fp8")  # formats that sums are kept in: fp4 is of GEMMs alone
+
+
+class Recipe(Choice):
+    """How GEMMs run in fewer than 16 bits, by Megatron-LM's words: what scales their operands, and what that moves.
+
+    - ``none``: GEMMs run in 16 bits.
+    - ``delayed``: a scale for a tensor, of the largest numbers of the last steps (Transformer Engine's DelayedScaling).
+    - ``tensorwise``: a scale for a tensor, of its own largest number: a pass over it before the cast (current scaling).
+    - ``blockwise``: a scale for each 128 numbers of an activation, 128 x 128 of a weight (DeepSeek-V3).
+    - ``mxfp8``: a scale for each 32 numbers, by the matrix units of Blackwell and later.
+    - ``nvfp4``: four bits, a scale for each 16 numbers and one for the tensor.
+
+    Bytes of an element: ``amax`` read to find the largest number, ``read`` by the cast, ``written`` by it for each of
+    the two orientations that training needs (forward and gradient of the input along rows, gradient of the weight along
+    columns); NVFP4 reads twice, as its columns are rotated first (Hadamard). ``amax_share`` and ``cast_share`` are shares
+    of the HBM bandwidth, relative to the profile's ``amax_efficiency`` and ``cast_efficiency``; ``start_s`` seconds of
+    the kernels' starts. Per-tensor casts write the second orientation only where ``transposed`` is set by the profile:
+    Hopper's fp8 GEMMs take operands along K only. Bytes are counted by us from Transformer Engine 2's kernels; shares
+    and starts are medians over H100, H200, B200, GB200, B300 and GB300 of the AIConfigurator database's tables of
+    quantising and of GEMMs that include it.
+    """
+
+    NONE = "none", 2.0, 0.0, 0.0, 0.0, 1.0, 0.0
+    DELAYED = "delayed", 1.0, 0.0, 2.0, 1.0, 1.0, 3e-6
+    TENSORWISE = "tensorwise", 1.0, 2.0, 2.0, 1.0, 1.0, 10e-6
+    BLOCKWISE = "blockwise", 1.0, 0.0, 2.0, 1.03, 0.7, 3e-6
+    MXFP8 = "mxfp8", 1.0, 0.0, 2.0, 1.03, 0.83, 3e-6
+    NVFP4 = "nvfp4", 0.5625, 0.0, 4.0, 0.5625, 0.7, 4e-6
+
+    def __init__(
+        self, word: str, size: float, amax: float, read: float, written: float, cast_share: float, start_s: float
+    ) -> None:
+        self.size, self.amax, self.read, self.written = size, amax, read, written
+        self.cast_share, self.start_s = cast_share, start_s
+
+    @property
+    def per_tensor(self) -> bool:
+        """Whether there is one scale for a tensor."""
+        return self in (Recipe.DELAYED, Recipe.TENSORWISE)
 
 
 class CountedGemms(Choice):
@@ -176,11 +219,40 @@ class AttentionCount(Choice):
 
 
 class AttentionKernel(Choice):
-    """Flash attention that skips what a causal mask hides, that computes everything, or attention by GEMMs."""
+    """What computes attention, and whether it skips what a causal mask hides.
 
-    FLASH_CAUSAL = "flash_causal"
-    FLASH = "flash"
-    UNFUSED = "unfused"
+    - ``flash_causal``: the fused kernel that training stacks use on the device, as its profile says
+      (``timing.attention_kernel``); ``flash``: the same, but it computes everything.
+    - ``unfused``: two batched GEMMs, with scores in memory between.
+    - ``flash_1``, ``flash_2``, ``flash_3``: FlashAttention's generations (arXiv:2205.14135 with its Triton kernel as in
+      llm-foundry, arXiv:2307.08691, arXiv:2407.08608).
+    - ``cudnn_2024``, ``cudnn``: cuDNN 9.0 as of 2024, and as of 2025 on (9.10 and later).
+    - ``triton``: the kernel of Triton's tutorial, which PyTorch's flex attention is near to.
+    - ``trtllm``: TensorRT-LLM's kernels for prefill, which have no backward pass.
+    """
+
+    FLASH_CAUSAL = "flash_causal", 1, 1, 1
+    FLASH = "flash", 0, 1, 1
+    UNFUSED = "unfused", 0, 1, 1
+    FLASH_1 = "flash_1", 1, 0, 0
+    FLASH_2 = "flash_2", 1, 1, 0
+    FLASH_3 = "flash_3", 1, 1, 1
+    CUDNN_2024 = "cudnn_2024", 1, 1, 0
+    CUDNN = "cudnn", 1, 1, 1
+    TRITON = "triton", 1, 1, 1
+    TRTLLM = "trtllm", 1, 1, 1
+
+    def __init__(self, word: str, skips: float, windows: float, sinks: float) -> None:
+        self.skips, self.windows, self.sinks = skips, windows, sinks
+
+    @classmethod
+    def skipping(cls, codes: ArrayLike) -> NDArray[np.bool_]:
+        """Return where the kernel does not compute what a causal mask hides.
+
+        >>> AttentionKernel.skipping([AttentionKernel.FLASH, AttentionKernel.CUDNN])
+        array([False,  True])
+        """
+        return cls.look_up("skips", codes) > 0
 
 
 class CrossEntropy(Choice):

@@ -23,10 +23,11 @@ def _degree(name: str, help_text: str, high: float = 2**24, low: float = 1, **mo
     return Field(name, "layout", "int", help_text, low=low, high=high, **more)  # type: ignore[arg-type]
 
 
-def _word(name: str, group: str, choice: type[Choice], help_text: str, default: str | None) -> Field:
+def _word(name: str, group: str, choice: type[Choice], help_text: str, default: str | None,
+          words: tuple[str, ...] = ()) -> Field:  # fmt: skip
     if default is not None:
         choice.of(default)
-    return Field(name, group, "choice", help_text, words=choice.words(), default=default, choice=choice)  # type: ignore[arg-type]
+    return Field(name, group, "choice", help_text, words=words or choice.words(), default=default, choice=choice)  # type: ignore[arg-type]
 
 
 def _factor(name: str, help_text: str) -> Field:
@@ -140,8 +141,9 @@ _LAYOUT = (
     _word("overlap_ep", "layout", Switch, "expert all-to-alls beside another micro-batch's compute", "off"),
     _word("collective_algorithm", "layout", choices.CollectiveAlgorithm, "algorithm of all-reduces; best: the fastest "
           "of those the network has", "best"),
-    _word("attention_kernel", "layout", choices.AttentionKernel, "flash_causal skips what a causal mask hides",
-          "flash_causal"),
+    _word("attention_kernel", "layout", choices.AttentionKernel, "what computes attention: flash_causal is the fused "
+          "kernel that training stacks use on the device (timing.attention_kernel of its profile), flash the same "
+          "without skipping what a causal mask hides; or one by name", "flash_causal"),
     _word("strategy", "layout", choices.Strategy, "how the foundation-models paper splits a layer: TP, SUMMA on a "
           "grid, or TP with the sequence split over a second group", "1d"),
     _degree("tp1", "tensor-parallel group that splits heads and hidden numbers", default=1),
@@ -177,11 +179,18 @@ _CONVENTIONS = (
           "comm_precision is given)", "fp16"),
     _word("comm_precision", "convention", choices.Precision, "number format of activations on the wire; that of "
           "compute, 16 bit for fp8, if not given", None),
+    _word("recipe", "convention", choices.Recipe, "how GEMMs run in fp8 or nvfp4, by Megatron-LM's words: a scale for a "
+          "tensor (delayed, or tensorwise: of its own largest number), for 128 numbers (blockwise), for 32 (mxfp8), for "
+          "16 (nvfp4); that of the device's profile for fp8 if not given", None),
+    _word("fp8_attention", "convention", Switch, "attention in fp8, where GEMMs are in fp8 or nvfp4", "off"),
+    _word("fp8_head", "convention", Switch, "the output layer by the recipe as well, not in 16 bits", "off"),
+    _word("fp8_param_gather", "convention", Switch, "weights are gathered in fp8, and kept in fp8 alone", "off"),
     _word("grad_precision", "convention", choices.Precision, "number format gradients are reduced in; that of the "
-          "weights if not given", None),
+          "weights if not given", None, choices.SIXTEEN_BIT_UP),
     _word("accumulate_precision", "convention", choices.Precision, "number format of a buffer that gradients are "
-          "added up in, beside those reduced; none if not given", None),
-    _word("optimizer_precision", "convention", choices.Precision, "number format of Adam's two moments", "fp32"),
+          "added up in, beside those reduced; none if not given", None, choices.SIXTEEN_BIT_UP),
+    _word("optimizer_precision", "convention", choices.Precision, "number format of Adam's two moments", "fp32",
+          choices.SIXTEEN_BIT_UP),
     _word("count", "convention", choices.CountedGemms,
           "GEMMs counted: the whole layer, or as the paper's Eqs 1-3 print them",
           "complete"),

@@ -9,7 +9,7 @@ from comp_comm.cli import options
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import SWITCH_KEYS, load_profile
-from comp_comm.configs.hardware_numbers import SWITCHES
+from comp_comm.configs.hardware_numbers import SWITCHES, switch_word
 from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.hardware.certainty import collective_certainty
 from comp_comm.hardware.lint import lint
@@ -93,7 +93,7 @@ def _number_row(key: str, number: Number) -> Record:
     if number.value is None:
         text = None
     elif name in SWITCHES:
-        text = SWITCHES[name][int(number.value)]
+        text = switch_word(name, number.value)
         key = f"{group}.{next(word for word, switch in SWITCH_KEYS.items() if switch == name)}"
     elif number.kind in PER_SI or number.kind == "seconds":
         text = format_quantity(number.value, number.kind)

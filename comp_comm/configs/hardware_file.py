@@ -18,8 +18,11 @@ from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.errors import ConfigError, Problems, nearest, one_of
 from comp_comm.hardware.profile import (
+    ATTENTION_KINDS,
     BASE_TIMING,
     CERTAINTIES,
+    FP8_KERNEL,
+    NAMED_KERNELS,
     TIER_KINDS,
     TIMING_KINDS,
     TOPOLOGIES,
@@ -30,11 +33,12 @@ from comp_comm.records import Record
 
 KEYS = (
     "name", "title", "vendor", "year", "extends", "devices_per_package", "sources", "peak", "memory", "network",
-    "timing", "presets", "default_timing", "waivers", "notes",
+    "timing", "attention", "presets", "default_timing", "waivers", "notes",
 )  # fmt: skip
 MEMORY_KINDS = {"capacity": "bytes", "bandwidth": "bytes/s", "host_bandwidth": "bytes/s"}
 NUMBER_KEYS = ("value", "source", "certainty")
-SWITCH_KEYS = {"tiers": "use_tiers", "ring": "ring_limit"}
+SWITCH_KEYS = {"tiers": "use_tiers", "ring": "ring_limit", "fp8_recipe": "fp8_recipe",
+               "attention_kernel": "attention_kernel"}  # fmt: skip
 # What decides who talks over what has to be known.
 NEVER_BLANK = {
     "domain": "give the devices it connects, or leave it out for the outermost tier",
@@ -42,6 +46,8 @@ NEVER_BLANK = {
     "exchange_latency": "leave it out for what is usual, or give 0",
     "use_tiers": "used or ignored",
     "ring_limit": "exact or limit",
+    "fp8_recipe": "give a recipe, or leave it out for tensorwise",
+    "attention_kernel": "give a kernel, or leave it out for that of the flash numbers",
 }
 MAX_EXTENDS = 8
 
@@ -92,6 +98,7 @@ class _Reader(Reader):
         for tier in self._mapping(("network",)):
             numbers |= self._block(f"network.{tier}", TIER_KINDS, skip=("topology",))
         numbers |= self._block("timing", TIMING_KINDS)
+        numbers |= self._kernels()
         presets, titles = self._presets(parent)
         for key in ("memory.capacity", "memory.bandwidth"):
             if key not in numbers:
@@ -202,6 +209,17 @@ class _Reader(Reader):
             self._problem((*path, "value") if isinstance(raw, dict) else path, str(error))
             return None
         return Number(value, kind, text, date, str(certainty))
+
+    def _kernels(self) -> dict[str, Number]:
+        """Return the numbers of fused attention kernels."""
+        allowed = [name for kernel in NAMED_KERNELS for name in (kernel.word, FP8_KERNEL.format(kernel.word))]
+        numbers: dict[str, Number] = {}
+        for name in self._mapping(("attention",)):
+            if name not in allowed:
+                self._problem(("attention", name), f"unknown key{nearest(name, allowed)} ({one_of(allowed)})")
+                continue
+            numbers |= self._block(f"attention.{name}", ATTENTION_KINDS)
+        return numbers
 
     def _presets(self, parent: Profile | None) -> tuple[dict[str, dict[str, Number]], dict[str, str]]:
         presets = {name: dict(numbers) for name, numbers in parent.presets.items()} if parent else {}

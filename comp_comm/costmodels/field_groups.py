@@ -14,7 +14,7 @@ MODEL = (
 DEGREES = ("gpus", "micro_batch", "tp", "pp", "pp_layout", "ep", "etp", "dp", "placement")
 HARDWARE = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "latency", "nvs")
 KERNELS = ("kv_replication", "collective_algorithm", "attention_kernel", "kernels", "precision", "comm_precision",
-           "count_attention", "sustained", "framework_gib", "phase")  # fmt: skip
+           "count_attention", "sustained", "framework_gib", "phase", "recipe", "fp8_attention", "fp8_head")  # fmt: skip
 REQUIRED = ("hidden", "layers", "heads", "vocab", "seq_len")
 DEFAULTS: dict[str, Value] = {"precision": "bf16", "micro_batch": 1, "tp": 1}
 # A field that means nothing without another one.

@@ -130,7 +130,7 @@ class Work:
 
         A causal kernel does not execute the scores that a mask hides, whatever is counted for the model.
         """
-        executed = AttentionKernel.FLASH_CAUSAL.where(self.layout.attention_kernel)
+        executed = AttentionKernel.skipping(self.layout.attention_kernel)
         count = np.where(executed, int(AttentionCount.CAUSAL), int(AttentionCount.FULL))
         flops = forward_flops(self.transformer, self.vocab, count)
         return to_float(self.layout.global_batch) * (PASSES * flops.total(self.pattern.totals) + self._repeated(flops))

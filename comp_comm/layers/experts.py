@@ -44,11 +44,11 @@ class Experts(Block):
         sent = PERMUTE_BYTES * c.split_tokens * top_k(c) * h
         shared = self.splits(c)
         return [
-            Gemm("router", "2 T_s H E", 1.0, c.split_tokens, h, at_least_one(c.t.experts)),
+            Gemm("router", "2 T_s H E", 1.0, c.split_tokens, h, at_least_one(c.t.experts), sixteen_bit=1),
             Elementwise("permute tokens", "16 B T_s k H", 1.0, sent, sent),
-            Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, h, c.gates * width, local),
+            Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, h, c.gates * width, local, grouped=True),
             activation(c, "experts activation", taken * width),
-            Gemm("experts down", "2 T k F_e H", 1.0, each, width, h, local),
+            Gemm("experts down", "2 T k F_e H", 1.0, each, width, h, local, grouped=True),
             *(split_network(c, "shared expert", _shared_width(c), shared) if any_of(shared) else []),
         ]
 

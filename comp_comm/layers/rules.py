@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.choices import ContextComm, Switch
+from comp_comm.choices import AttentionKernel, ContextComm, Switch
 from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.layout import NOT_GIVEN, Layout
 from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
@@ -17,7 +17,22 @@ ENDS = 2.0
 
 def layer_rules(t: Transformer, layout: Layout) -> list[Violation]:
     """Return the rules about what a layer of a resolved model is split into on a resolved layout."""
-    return [*_tensor_parallel(t, layout), *_context_parallel(t, layout), *_experts(t, layout), *_loss(t, layout)]
+    return [*_tensor_parallel(t, layout), *_context_parallel(t, layout), *_experts(t, layout), *_loss(t, layout),
+            *_kernel(t, layout)]  # fmt: skip
+
+
+def _kernel(t: Transformer, layout: Layout) -> list[Violation]:
+    """Return what attention of a model asks of the kernel that a study names."""
+    code = np.asarray(layout.attention_kernel)
+    if (code == AttentionKernel.FLASH_CAUSAL).all():
+        return []
+    named = [kernel.word for kernel in AttentionKernel if kernel.sinks]
+    return [
+        rule((AttentionKernel.look_up("windows", code) == 0) & (to_float(t.window) < np.inf), "this attention_kernel "
+             "has no sliding window; all but flash_1 do", "attention_kernel", "window"),
+        rule((AttentionKernel.look_up("sinks", code) == 0) & (to_float(t.attention_sinks) > 0), "this attention_kernel "
+             f"has no attention sinks; those that do: {', '.join(named)}", "attention_kernel", "attention_sinks"),
+    ]  # fmt: skip
 
 
 def _loss(t: Transformer, layout: Layout) -> list[Violation]:

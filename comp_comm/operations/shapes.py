@@ -25,17 +25,28 @@ class Operation:
 
 @dataclass(frozen=True)
 class Gemm(Operation):
-    """``groups`` matrix products of (m x k) by (k x n): m tokens, k inputs, n outputs."""
+    """``groups`` matrix products of (m x k) by (k x n): m tokens, k inputs, n outputs.
+
+    ``sixteen_bit`` is 1 where it stays in 16 bits whatever the recipe, ``grouped`` says that its products have rows of
+    their own (experts), which one kernel makes.
+    """
 
     m: Numeric
     k: Numeric
     n: Numeric
     groups: Numeric = 1
+    sixteen_bit: Numeric = 0
+    grouped: bool = False
 
     @property
     def flops(self) -> Array:
         """FLOP of the forward pass; the backward pass does this twice."""
         return gemm_flops(self.m, self.n, self.k, self.groups)
+
+    @property
+    def weights(self) -> Array:
+        """Weights of all products."""
+        return to_float(self.groups) * self.k * self.n
 
     def moved(self, operand: Numeric, output: Numeric) -> Array:
         """Return the bytes of memory the forward pass reads and writes."""

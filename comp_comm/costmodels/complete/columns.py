@@ -36,7 +36,7 @@ _COLUMNS: tuple[Column[Step], ...] = (
     Column("step_s", "s", "one training step", lambda b: b.step_s),
     Column("compute_s", "s", "forward and backward compute of the slowest stage", lambda b: b.compute_s),
     Column("recompute_s", "s", "compute that makes activations again", lambda b: b.recompute_s),
-    Column("optimizer_s", "s", "gradient norm and optimizer step", lambda b: b.optimizer_s),
+    Column("optimizer_s", "s", "gradient norm, optimizer step, and quantising of weights", lambda b: b.optimizer_s),
     Column("host_s", "s", "waiting for the host to launch kernels", lambda b: b.host_s),
     Column("bubble_s", "s", "waiting for other pipeline stages", lambda b: b.bubble_s),
     Column("serialized_comm_s", "s", "communication that cannot overlap", lambda b: b.serialized_comm_s),

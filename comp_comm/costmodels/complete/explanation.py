@@ -162,7 +162,7 @@ def _done(step: Step, op: Operation) -> tuple[Done, Done]:
         return Done(op.flops, moved), Done(2 * op.flops, moved + weights)
     if isinstance(op, Attention):
         moved = op.moved(kernels.activation)
-        skips = AttentionKernel.FLASH_CAUSAL.where(step.work.layout.attention_kernel)
+        skips = AttentionKernel.skipping(step.work.layout.attention_kernel)
         flops = np.where(skips, op.seen_flops, op.flops)
         return Done(flops, moved), Done(2 * flops, 2 * moved)
     if isinstance(op, Elementwise):
@@ -208,3 +208,7 @@ def _optimizer(step: Step) -> Iterator[OperationRecord]:
                                    ("Adam", "states in and out", states.adam_s)):  # fmt: skip
         op = Elementwise(name, f"{formula}, P / shards", 1.0, 0.0, 0.0)
         yield _record(op, part, "optimizer", 1.0, seconds, Done(to_float(0.0), to_float(float(seconds) / per_byte)))
+    if float(step.quantise_s):
+        op = Elementwise("weights quantised", "weights of GEMMs, by the recipe", 1.0, 0.0, 0.0)
+        none = to_float(0.0)
+        yield _record(op, part, "optimizer", 1.0, step.quantise_s, Done(none, none))

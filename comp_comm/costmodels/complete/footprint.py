@@ -127,10 +127,23 @@ class StageMemory:
             (to_float(f.master) + 2 * to_float(f.moment)) * kept,
         )
         states = state_bytes(dense, layout.dp_shard, zero, *sizes)
-        if experts is ZERO:
+        if experts is not ZERO:
+            more = state_bytes(experts, np.minimum(layout.dp_shard, layout.expert_replicas), zero, *sizes)
+            states = StateBytes(*(one + other for one, other in zip(states, more, strict=True)))
+        return self._with_copies(states, zero)
+
+    def _with_copies(self, states: StateBytes, zero: Numeric) -> StateBytes:
+        """Return the states with weights as the recipe keeps them: beside those of 16 bits, or instead of them.
+
+        Under ZeRO 3 they are made of gathered weights, and go with them.
+        """
+        copies = to_float(self.work.scenario.formats.copies)
+        if not copies.any():
             return states
-        more = state_bytes(experts, np.minimum(layout.dp_shard, layout.expert_replicas), zero, *sizes)
-        return StateBytes(*(one + other for one, other in zip(states, more, strict=True)))
+        dense, experts = self._held
+        beside = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
+        more = np.where(to_float(zero) < 3, copies * (add_up((dense, experts)) - beside), 0.0)
+        return states._replace(weights=states.weights + more)
 
     @cached_property
     def _states_with_buffers(self) -> Array:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import MasterWeights, Switch
+from comp_comm.choices import MasterWeights, Recipe, Switch
 from comp_comm.costmodels.complete.state_collectives import (
     SHARDED,
     StageParameters,
@@ -27,6 +27,7 @@ from comp_comm.formulas.memory import optimizer_traffic
 from comp_comm.layers.block import HeldParameters
 from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.stages import Stage
+from comp_comm.operations.shapes import Gemm
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Mask
 
@@ -101,17 +102,51 @@ class StageStates:
         return np.where(offloaded, sent / to_float(self.kernels.hardware.host_bandwidth), seconds)
 
 
+    @cached_property
+    def quantise_s(self) -> Array:
+        """Seconds of quantising the weights of the stage's GEMMs once, by the recipe.
+
+        Under ZeRO 3 the gathered weights of a layer are, forward and backward; where weights are gathered in fp8, each
+        device quantises its shards.
+        """
+        quantising = self.kernels.quantising
+        if not quantising.mask.any():
+            return ZERO
+        layout, f = self.work.layout, self.work.scenario.formats
+        gathered = Switch.ON.where(f.fp8_param_gather) & (to_float(layout.zero) >= 1)
+        shards = np.where(gathered, layout.dp_shard, 1.0)
+        times = np.where((to_float(layout.zero) >= 3) & ~gathered, 2.0, 1.0)
+        weights = add_up(
+            count * each for count, each in zip(self.stage.layers, self._quantised, strict=True)
+        )
+        tensors = add_up(self.stage.layers)  # a kernel's start a layer: tensors of a layer are cast together
+        start = tensors * Recipe.look_up("start_s", f.recipe)
+        return quantising.mask * times * (start + quantising.seconds(weights / shards))
+
+    @cached_property
+    def _quantised(self) -> list[Array]:
+        """Weights of a layer of each kind that GEMMs take in the recipe's format, on a device."""
+        c = self.work.context
+        return [
+            to_float(sum((to_float(op.count) * op.weights * (1 - to_float(op.sixteen_bit))
+                          for op in kind.operations(kind.context(c)) if isinstance(op, Gemm)), ZERO))
+            for kind in self.work.pattern.kinds
+        ]  # fmt: skip
+
+
 class StateSeconds(NamedTuple):
     """Seconds of a stage's states: of one occasion, of which ZeRO 2 and 3 have as many as micro-batches; and once.
 
     ``repeated`` are scatters of gradients, and under ZeRO 3 the gathers of weights; ``gathered`` are gathers that there
-    is one of in a step, ``once`` what is all-reduced once whatever the ZeRO stage; ``optimizer`` is Adam and its norm.
+    is one of in a step, ``once`` what is all-reduced once whatever the ZeRO stage; ``optimizer`` is Adam and its norm,
+    ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch.
     """
 
     repeated: Array
     gathered: Array
     once: Array
     optimizer: Array
+    quantise: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +227,7 @@ class StageStateSeconds:
             by_code(zero, lambda code: sent(("all_gather",), code) if code in SHARDED else ZERO),
             by_code(zero, lambda code: sent(("all_reduce",), code) if code else ZERO),
             self.states.norm_s + self.states.adam_s,
+            self.states.quantise_s,
         )
 
 

@@ -113,8 +113,19 @@ class Step(SearchableAnswer):
 
     @property
     def optimizer_s(self) -> Array:
-        """Seconds of the gradients' norm and the optimizer's step, and of states that go to the host and back."""
-        return self.state_seconds.optimizer
+        """Seconds of the gradients' norm and the optimizer's step, and of states that go to the host and back.
+
+        And of the weights that are quantised: once, or under ZeRO 3 with every micro-batch.
+        """
+        return add_up((self.state_seconds.optimizer, self.quantise_s))
+
+    @property
+    def quantise_s(self) -> Array:
+        """Seconds of quantising the weights of the slowest stage in a step."""
+        quantise, layout = self.state_seconds.quantise, self.work.layout
+        if quantise is ZERO:
+            return ZERO
+        return quantise * np.where(to_float(layout.zero) >= 3, layout.stage_steps, 1.0)
 
     @property
     def bubble_s(self) -> Array:

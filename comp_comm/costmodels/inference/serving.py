@@ -89,7 +89,8 @@ class Serving(Answer):
     def kernels(self) -> Kernels:
         """What times kernels."""
         f = self.work.scenario.formats
-        return Kernels(self.work.hardware, f.operand, f.activation, f.grad, self.work.scenario.sustained)
+        return Kernels(self.work.hardware, f.operand, f.activation, f.grad, self.work.scenario.sustained, f.recipe,
+                       f.fp8_attention)  # fmt: skip
 
     @cached_property
     def network(self) -> Network:
@@ -124,11 +125,11 @@ class Serving(Answer):
 
     def _cache_read_s(self, kind: LayerKind) -> Array:
         """Return the seconds of a layer's attention in a decode step: it computes, or it reads the cache."""
-        total, kernels = to_float(0.0), self.kernels
+        total, kernels, layout = to_float(0.0), self.kernels, self.work.layout
         for cache in kind.caches(self.work.context, self.length):
-            flops = self.batch * cache.flops * cache.attended / self.work.layout.tp
+            flops = self.batch * cache.flops * cache.attended / layout.tp
             read = self.batch * cache.attended * cache.held_numbers * self.work.scenario.kv_bytes
-            busy = np.maximum(flops * kernels.per_attention_flop, read * kernels.per_streamed_byte)
+            busy = np.maximum(flops * kernels.per_attention_flop(layout.attention_kernel), read * kernels.per_streamed_byte)
             total = total + to_float(self.work.hardware.timing.kernel_latency) + busy
         return total
 
@@ -260,7 +261,7 @@ class Serving(Answer):
         ]
         groups = {call.collective.group: (call.collective.parallelism, call.collective.group)
                   for call, _ in (*self.prefill.calls, *self.decode.calls)}  # fmt: skip
-        needed = ProfileRules(work, self.network).violations(list(groups.values()))
+        needed = ProfileRules(work, self.network, training=False).violations(list(groups.values()))
         over = no_room(self.memory_bytes, to_float(work.hardware.memory_capacity))
         layout = layout_violations(work, [*layer_rules(t, work.layout), *work.block_rules])
         return tuple(one_a_reason([*layout, *own, *needed, over]))
