@@ -19,7 +19,7 @@ NONE = -1  # the code of a format that is not given
 class Formats:
     """Bytes an element takes: as a GEMM's operand, as activation, on the wire, as weight, gradient and Adam moment.
 
-    ``accumulate`` is a second gradient buffer (0 for none), ``master`` the optimizer's copy of the weights.
+    ``dispatch`` and ``combine`` are those on the wire to experts and back (NaN: as others). ``accumulate`` is a second gradient buffer (0 for none), ``master`` the optimizer's copy of the weights.
     """
 
     operand: Numeric = 2
@@ -30,6 +30,18 @@ class Formats:
     accumulate: Numeric = 0
     moment: Numeric = 4
     master: Numeric = 4
+    dispatch: Numeric = np.nan
+    combine: Numeric = np.nan
+
+    def on_the_way(self, direction: str) -> Numeric:
+        """Return the bytes of a number on its way to an expert (``dispatch``) or back (``combine``).
+
+        >>> float(BF16.on_the_way("dispatch")), float(replace(BF16, dispatch=1).on_the_way("dispatch"))
+        (2.0, 1.0)
+        """
+        given = np.asarray(getattr(self, direction), np.float64)
+        blank = np.isnan(given)
+        return self.comm if blank.all() else np.where(blank, self.comm, given)
 
     def held(self, shards: Mask) -> Formats:
         """Return the formats of what a device holds, where the shards of weights are the optimizer's copy.
@@ -52,7 +64,9 @@ class Formats:
 BF16 = Formats()
 
 
-def make_formats(precision: Code, comm: Code, grad: Code, accumulate: Code, optimizer: Code) -> Formats:
+def make_formats(
+    precision: Code, comm: Code, grad: Code, accumulate: Code, optimizer: Code, dispatch: Code = NONE, combine: Code = NONE
+) -> Formats:
     """Return the bytes of a run in these formats, codes of `comp_comm.choices.Precision` (-1: not given).
 
     FP8 is a format of GEMM operands: what is kept and sent has 16 bits. 32-bit weights need no master copy.
@@ -72,6 +86,8 @@ def make_formats(precision: Code, comm: Code, grad: Code, accumulate: Code, opti
         accumulate=_given(accumulate, 0.0),
         moment=_given(optimizer, 4.0),
         master=np.where(kept < 4, 4.0, 0.0),
+        dispatch=_given(dispatch, np.nan),
+        combine=_given(combine, np.nan),
     )
 
 

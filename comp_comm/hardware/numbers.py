@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from comp_comm.formulas.arrays import Numeric, to_float
+from comp_comm.hardware.dispatch import DispatchTiming
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Tier:
 
 
 @dataclass(frozen=True)
-class Timing:
+class Timing(DispatchTiming):
     """How work becomes time on a device; every number may be an array.
 
     The names are the keys of a profile's ``timing`` block. ``network_efficiency`` and ``all_reduce_latency`` replace

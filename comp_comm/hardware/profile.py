@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from comp_comm.errors import ConfigError, nearest, one_of
+from comp_comm.hardware.dispatch import DISPATCH_KINDS
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 
 CERTAINTIES = ("high", "medium", "low", "calibrated", "assumed", "none")
@@ -62,6 +63,7 @@ TIMING_KINDS = {
     "collective_latency": "seconds",
     "own_shard": "share",
     "vector_flops": "FLOP/s",
+    **DISPATCH_KINDS,
 }
 BLANK = float("nan")
 BASE_TIMING = "base"  # asks for the profile's own timing, whatever preset is its default

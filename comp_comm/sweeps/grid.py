@@ -34,7 +34,8 @@ from comp_comm.violation import Violation
 EVOLUTION = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "latency")
 HARDWARE = "hardware"
 _MACHINE = frozenset((HARDWARE, "precision", "timing", "nvs", *EVOLUTION))  # what hardware depends on
-FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision")
+FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision",
+           "dispatch_precision", "combine_precision")  # fmt: skip
 # The base model of Eq 10 (Megatron-LM BERT 3.9B) ran on V100 with 32 GiB.
 BASE_MEMORY = 32 * 2**30
 
