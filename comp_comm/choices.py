@@ -242,11 +242,12 @@ class Dispatcher(Choice):
 
     Of DeepEP we fitted the two numbers on kernels inside one node of H100, H200 and B200, 4 to 24 multiprocessors and
     2048 to 7168 numbers a token (AIConfigurator database); of HybridEP on 16 multiprocessors of B200 in fp8 and bf16
-    (its README). Multiprocessors are what the libraries take unless told otherwise.
+    (its README). Multiprocessors are what the libraries take unless told otherwise: NCCL 16 on machines of eight adapters,
+    none of which it shares with compute (NVIDIA/nccl, issues 689 and 1598).
     """
 
-    ALL_TO_ALL = "all_to_all", 0, 0.0, 0.0, np.inf
-    ALL_GATHER = "all_gather", 0, 0.0, 0.0, np.inf
+    ALL_TO_ALL = "all_to_all", 0, 16.0, 0.0, np.inf
+    ALL_GATHER = "all_gather", 0, 16.0, 0.0, np.inf
     DEEPEP = "deepep", 1, 20.0, 150e-9, 26e9
     HYBRIDEP = "hybridep", 1, 16.0, 130e-9, 48e9
 

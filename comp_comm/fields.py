@@ -142,8 +142,7 @@ _LAYOUT = (
           "all devices, or once to each node (DeepEP, HybridEP)", "all_to_all"),
     _degree("ep_node_limit", "nodes that the experts of a token are chosen from (DeepSeek-V3: 4); all if not given",
             2**20),
-    _degree("ep_sms", "multiprocessors that dispatch kernels take from compute; 20 for deepep, 16 for hybridep if not "
-            "given", 1024),
+    _degree("ep_sms", "multiprocessors that exchanges with experts take from compute; 20 for deepep, else 16 if not given", 1024),
     _word("routing", "layout", choices.Routing, "how tokens fall on experts: on all alike, or at random, so that the "
           "fullest device has some more", "balanced"),
     Field("imbalance", "layout", "float", "tokens of the fullest device of an expert-parallel group over the mean; 1, or "

@@ -48,18 +48,13 @@ def exchange_seconds(hardware: Hardware, path: NetworkPath, exchange: TokenExcha
     ndarray of float64
         Seconds of one call; 0 for a group of one; NaN where a bandwidth is blank.
 
-    Notes
-    -----
-    Tiers beyond the innermost are taken as they are alone: ``network_sustained``, what collectives of whole steps keep
-    of them, is not of these kernels.
-
     Examples
     --------
     >>> from comp_comm.choices import Dispatcher
     >>> from comp_comm.group import Group
     >>> from comp_comm.hardware.numbers import Tier, Timing
     >>> from comp_comm.timing.paths import path_of
-    >>> h800 = Hardware(1, 1, 1, (Tier(8, 200e9, 0.0, 1.0), Tier(np.inf, 50e9, 0.0, 1.0)), Timing(network_sustained=1))
+    >>> h800 = Hardware(1, 1, 1, (Tier(8, 200e9, 0.0, 1.0), Tier(np.inf, 50e9, 0.0, 1.0)), Timing())
     >>> group, sent = Group(64), 4096 * 7168
     >>> calls = [TokenExchange("expert", "", 1, "all_to_all", "ep", 8 * sent * size, 1, group, Dispatcher.DEEPEP,
     ...                        sent * size, 7168 * size, 8, 4, 20, 1, True) for size in (1, 2)]
@@ -79,8 +74,8 @@ def exchange_seconds(hardware: Hardware, path: NetworkPath, exchange: TokenExcha
         inside_s = inside * sent * np.maximum(by_links, by_kernels) * (path.local > 1)
     across_s = to_float(0.0)
     for crossing, number in across:
-        alone = crossing.tier.bandwidth / to_float(timing.network_sustained) * timing.across(name)
-        across_s = np.maximum(across_s, crossing.where_crossed(number * sent / alone))
+        per_byte = 1 / (crossing.tier.bandwidth * to_float(timing.across(name)))
+        across_s = np.maximum(across_s, crossing.where_crossed(number * sent * per_byte))
     seconds = dispatch_seconds(inside_s * exchange.imbalance, across_s * exchange.imbalance, timing.dispatch_latency)
     return np.where((path.size > 1) & (sent > 0), seconds, 0.0)
 
