@@ -139,6 +139,16 @@ _LAYOUT = (
     _word("overlap_tp", "layout", Switch, "tensor-parallel communication beside its own split GEMMs", "off"),
     _word("overlap_pp", "layout", Switch, "pipeline sends beside compute", "off"),
     _word("overlap_ep", "layout", Switch, "expert all-to-alls beside another micro-batch's compute", "off"),
+    _word("ep_dispatch", "layout", choices.Dispatcher, "how tokens go to experts: a copy for each expert, all tokens to "
+          "all devices, or once to each node (DeepEP, HybridEP)", "all_to_all"),
+    _degree("ep_node_limit", "nodes that the experts of a token are chosen from (DeepSeek-V3: 4); all if not given",
+            2**20),
+    _degree("ep_sms", "multiprocessors that exchanges with experts take from compute; 20 for deepep, else 16 if not given", 1024),
+    _word("routing", "layout", choices.Routing, "how tokens fall on experts: on all alike, or at random, so that the "
+          "fullest device has some more", "balanced"),
+    Field("imbalance", "layout", "float", "tokens of the fullest device of an expert-parallel group over the mean; 1, or "
+          "what routing says, if not given", low=1, high=1e3),
+    _word("permute_fusion", "layout", choices.PermuteFusion, "sort tokens by expert in one kernel", "on"),
     _word("collective_algorithm", "layout", choices.CollectiveAlgorithm, "algorithm of all-reduces; best: the fastest "
           "of those the network has", "best"),
     _word("attention_kernel", "layout", choices.AttentionKernel, "what computes attention: flash_causal is the fused "
@@ -185,6 +195,10 @@ _CONVENTIONS = (
     _word("fp8_attention", "convention", Switch, "attention in fp8, where GEMMs are in fp8 or nvfp4", "off"),
     _word("fp8_head", "convention", Switch, "the output layer by the recipe as well, not in 16 bits", "off"),
     _word("fp8_param_gather", "convention", Switch, "weights are gathered in fp8, and kept in fp8 alone", "off"),
+    _word("dispatch_precision", "convention", choices.Precision, "number format of tokens on their way to experts; "
+          "comm_precision if not given", None),
+    _word("combine_precision", "convention", choices.Precision, "number format of what experts send back; "
+          "comm_precision if not given", None),
     _word("grad_precision", "convention", choices.Precision, "number format gradients are reduced in; that of the "
           "weights if not given", None, choices.SIXTEEN_BIT_UP),
     _word("accumulate_precision", "convention", choices.Precision, "number format of a buffer that gradients are "

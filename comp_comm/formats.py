@@ -20,10 +20,11 @@ NONE = -1  # the code of a format that is not given
 class Formats:
     """Bytes an element takes: as a GEMM's operand, as activation, on the wire, as weight, gradient and Adam moment.
 
-    ``accumulate`` is a second gradient buffer (0 for none), ``master`` the optimizer's copy of the weights. ``recipe``
-    is the code of what GEMMs run in; ``fp8_attention`` and ``fp8_head`` are 1 where attention and the output layer do,
-    too. ``gathered`` are the bytes of a layer's weight on the wire, and ``copies`` those it takes in memory beside
-    ``weight``, as the recipe has it.
+    ``dispatch`` and ``combine`` are those on the wire to experts and back (NaN: as others). ``accumulate`` is a second
+    gradient buffer (0 for none), ``master`` the optimizer's copy of the weights. ``recipe`` is the code of what GEMMs
+    run in; ``fp8_attention`` and ``fp8_head`` are 1 where attention and the output layer do, too. ``gathered`` are the
+    bytes of a layer's weight on the wire, and ``copies`` those it takes in memory beside ``weight``, as the recipe has
+    it.
     """
 
     operand: Numeric = 2
@@ -40,6 +41,18 @@ class Formats:
     fp8_param_gather: Numeric = 0
     gathered: Numeric = 2
     copies: Numeric = 0
+    dispatch: Numeric = np.nan
+    combine: Numeric = np.nan
+
+    def on_the_way(self, direction: str) -> Numeric:
+        """Return the bytes of a number on its way to an expert (``dispatch``) or back (``combine``).
+
+        >>> float(BF16.on_the_way("dispatch")), float(replace(BF16, dispatch=1).on_the_way("dispatch"))
+        (2.0, 1.0)
+        """
+        given = np.asarray(getattr(self, direction), np.float64)
+        blank = np.isnan(given)
+        return self.comm if blank.all() else np.where(blank, self.comm, given)
 
     def held(self, shards: Mask) -> Formats:
         """Return the formats of what a device holds, where the shards of weights are the optimizer's copy.
@@ -109,7 +122,8 @@ def format_rules(precision: Code, quantised: Quantised) -> list[Violation]:
 
 
 def make_formats(
-    precision: Code, comm: Code, grad: Code, accumulate: Code, optimizer: Code, quantised: Quantised = Quantised()
+    precision: Code, comm: Code, grad: Code, accumulate: Code, optimizer: Code, dispatch: Code = NONE,
+    combine: Code = NONE, quantised: Quantised = Quantised(),
 ) -> Formats:
     """Return the bytes of a run in these formats, codes of `comp_comm.choices.Precision` (-1: not given).
 
@@ -146,6 +160,8 @@ def make_formats(
         fp8_param_gather=np.asarray(quantised.fp8_param_gather),
         gathered=gathered,
         copies=copies,
+        dispatch=_given(dispatch, np.nan),
+        combine=_given(combine, np.nan),
     )
 
 

@@ -14,10 +14,13 @@ from comp_comm.choices import (
     CollectiveAlgorithm,
     ContextComm,
     CudaGraph,
+    Dispatcher,
     ElementwiseKernels,
     MasterWeights,
+    PermuteFusion,
     Placement,
     Recompute,
+    Routing,
     Schedule,
     Switch,
 )  # fmt: skip
@@ -81,6 +84,12 @@ class Layout:
     overlap_tp: Numeric = Switch.OFF
     overlap_pp: Numeric = Switch.OFF
     overlap_ep: Numeric = Switch.OFF
+    ep_dispatch: Numeric = Dispatcher.ALL_TO_ALL
+    ep_node_limit: Numeric = UNKNOWN
+    ep_sms: Numeric = UNKNOWN
+    routing: Numeric = Routing.BALANCED
+    imbalance: Numeric = UNKNOWN
+    permute_fusion: Numeric = PermuteFusion.ON
     collective_algorithm: Numeric = CollectiveAlgorithm.BEST
     attention_kernel: Numeric = AttentionKernel.FLASH_CAUSAL
     kernels: Numeric = ElementwiseKernels.FUSED

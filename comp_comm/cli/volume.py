@@ -15,7 +15,8 @@ from comp_comm.report.table import setup_line
 from comp_comm.sweeps.volume import beside_measured, volume, volume_over
 
 ANY_HARDWARE = "h100-sxm"  # bytes do not depend on it, but for which pipeline stage is the slowest
-SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", "volume_bytes", "wire_bytes")
+SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", "volume_bytes", "wire_bytes",
+         "inside_bytes", "across_bytes")  # fmt: skip
 
 
 @click.command(epilog="Examples: compcomm volume llama-step | compcomm volume demystifying | "

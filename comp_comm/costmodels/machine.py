@@ -37,4 +37,4 @@ def kernels_of(work: Work) -> Kernels:
 
 def network_of(work: Work) -> Network:
     """Return what times collectives on a work's hardware."""
-    return Network(work.hardware, work.layout.collective_algorithm)
+    return Network(work.hardware, work.layout.collective_algorithm, work.scenario.hardware)

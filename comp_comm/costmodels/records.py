@@ -23,7 +23,14 @@ class GroupRecord(TypedDict):
     calls: float
 
 
-class OperationRecord(TypedDict):
+class TierRecord(TypedDict):
+    """Bytes that a device sends inside its innermost domain and out of it, of exchanges with experts; else None."""
+
+    inside_bytes: float | None
+    across_bytes: float | None
+
+
+class OperationRecord(TierRecord):
     """An operation in one phase of a step: how often it is done, its work and bytes a call, its seconds of all calls.
 
     ``part`` is what it is of (a kind of layer, the embedding, the head, a stage's boundary, the whole step), of which
@@ -72,7 +79,7 @@ class StepRecord(TypedDict):
     operations: list[OperationRecord]
 
 
-class MessageRecord(TypedDict):
+class MessageRecord(TierRecord):
     """A collective of a step: its calls, the size of one message, and its bytes of all calls."""
 
     group: str

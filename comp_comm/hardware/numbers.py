@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import AttentionKernel, Recipe
 from comp_comm.formulas.arrays import Numeric, by_code, to_float
+from comp_comm.hardware.dispatch import DispatchTiming
 
 # Of its isolated speed a GEMM keeps this in a training step, once power is taken out: one number for all devices,
 # chosen on published runs. By machine it is .75 to .96, with a median of .84: machines differ by that much.
@@ -94,7 +95,7 @@ class FlashKernel:
 
 
 @dataclass(frozen=True)
-class Timing:
+class Timing(DispatchTiming):
     """How work becomes time on a device; every number may be an array.
 
     The names are the keys of a profile's ``timing`` block. ``network_efficiency`` and ``all_reduce_latency`` replace

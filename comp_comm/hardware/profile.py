@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from comp_comm.choices import AttentionKernel
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.formulas.arrays import to_float
+from comp_comm.hardware.dispatch import DISPATCH_KINDS
 from comp_comm.hardware.numbers import KEPT, POWER_RATIO, FlashKernel, Hardware, Tier, Timing, generic_kernel
 
 CERTAINTIES = ("high", "medium", "low", "calibrated", "assumed", "none")
@@ -77,6 +78,7 @@ TIMING_KINDS = {
     "own_shard": "share",
     "vector_flops": "FLOP/s",
     "launch_latency": "seconds",
+    **DISPATCH_KINDS,
 }
 # Kinds of the numbers of a fused attention kernel: shares are of the 16-bit peak, which fp8 may exceed.
 ATTENTION_KINDS = {

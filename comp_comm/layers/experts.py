@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from comp_comm.choices import CudaGraph
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.choices import CudaGraph, Dispatcher, PermuteFusion, Routing
+from comp_comm.formulas.arrays import Array, Numeric, by_code, to_float
+from comp_comm.formulas.dispatch import distinct_places, expected_imbalance
 from comp_comm.layers.block import (
     Block,
     HeldParameters,
@@ -21,13 +22,11 @@ from comp_comm.layers.block import (
 )  # fmt: skip
 from comp_comm.layers.feed_forward import network_bytes, split_network
 from comp_comm.operations.context import Context, any_of
-from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation
+from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation, TokenExchange
 
 # Kernels launched in a forward pass: NVIDIA counted 31 of a fused router with its all-to-all dispatch and 17 with one
 # in a kernel of its own (DeepSeek-V3, Megatron-LM discussions); Transformer Engine starts a product for each expert.
 KERNELS_OF_ROUTER, KERNELS_OF_DISPATCH, KERNELS_OF_EXPERTS, KERNELS_OF_SHARED = 12.0, 20.0, 8.0, 6.0
-PERMUTE_BYTES = 16  # a token and expert: tokens sorted by expert and back, read and written as 16-bit and indices
-
 
 @dataclass(frozen=True)
 class Experts(Block):
@@ -41,11 +40,11 @@ class Experts(Block):
         local = local_experts(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         each = taken / np.maximum(local, 1.0)
-        sent = PERMUTE_BYTES * c.split_tokens * top_k(c) * h
+        sent = PermuteFusion.look_up("moved", c.layout.permute_fusion) * c.split_tokens * top_k(c) * load(c) * h
         shared = self.splits(c)
         return [
             Gemm("router", "2 T_s H E", 1.0, c.split_tokens, h, at_least_one(c.t.experts), sixteen_bit=1),
-            Elementwise("permute tokens", "16 B T_s k H", 1.0, sent, sent),
+            Elementwise("permute tokens", "16 B (not fused 40 B) T_s k H", 1.0, sent, sent),
             Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, h, c.gates * width, local, grouped=True),
             activation(c, "experts activation", taken * width),
             Gemm("experts down", "2 T k F_e H", 1.0, each, width, h, local, grouped=True),
@@ -65,24 +64,7 @@ class Experts(Block):
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the exchange of tokens with their experts, and the gathers inside a split expert (ETP)."""
-        layout = c.layout
-        sent = c.split_tokens * top_k(c) * c.t.capacity_factor * c.t.hidden * c.formats.comm
-        spread, split = (to_float(to_float(size) > 1) for size in (layout.ep, layout.etp))
-        exchanged: list[Collective] = []
-        if any_of(spread):
-            exchanged += [
-                Collective(f"expert {way}", "k c T_s H", spread, "all_to_all", "ep", sent, spread, c.ep_group)
-                for way in ("dispatch", "combine")
-            ]
-        if any_of(split):
-            # Without expert parallelism each token is gathered once, before it is copied for its experts.
-            once = c.split_tokens * c.t.hidden * c.formats.comm
-            gathered = np.where(to_float(layout.ep) > 1, sent, once) * layout.etp
-            exchanged += [
-                Collective(f"expert {title}", "etp (k c) T_s H", split, kind, "ep", gathered, split, c.etp_group)
-                for kind, title in (("all_gather", "all-gather"), ("reduce_scatter", "reduce-scatter"))
-            ]
-        return exchanged
+        return [*exchanges(c), *_gathered(c)]
 
     def parameters(self, c: Context) -> HeldParameters:
         """Return router and shared experts, and apart from them the experts of this device."""
@@ -101,8 +83,21 @@ class Experts(Block):
 
 
 def expert_tokens(c: Context) -> Array:
-    """Return the tokens, one for each expert they are sent to, that a device's experts take in a micro-batch."""
-    return to_float(c.layout.etp) * c.split_tokens * top_k(c) * c.t.capacity_factor
+    """Return the tokens, one for each expert they are sent to, that the fullest device takes in a micro-batch."""
+    return to_float(c.layout.etp) * c.split_tokens * top_k(c) * c.t.capacity_factor * load(c)
+
+
+def load(c: Context) -> Array:
+    """Return the tokens of the fullest device of an expert-parallel group over the mean."""
+    layout = c.layout
+    given, random = to_float(layout.imbalance), Routing.RANDOM.where(layout.routing)
+    expected = to_float(1.0)
+    if random.any():
+        taken = to_float(layout.etp) * c.split_tokens * top_k(c)
+        expected = np.where(random, expected_imbalance(taken, layout.ep), expected)
+    blank = np.isnan(given)
+    uneven = expected if blank.all() else np.where(blank, expected, given)
+    return np.where(to_float(layout.ep) > 1, uneven, 1.0) if np.any(uneven != 1) else to_float(1.0)
 
 
 def local_experts(c: Context) -> Array:
@@ -113,6 +108,60 @@ def local_experts(c: Context) -> Array:
 def top_k(c: Context) -> Array:
     """Return the experts that a token is sent to."""
     return at_least_one(c.t.top_k)
+
+
+def exchanges(c: Context) -> list[TokenExchange]:
+    """Return the exchanges of tokens with their experts, by each way that any point has."""
+    spread, code = to_float(to_float(c.layout.ep) > 1), np.asarray(c.layout.ep_dispatch)
+    if not any_of(spread):
+        return []
+    return [exchange for option in Dispatcher if (chosen := option.where(code)).any()
+            for exchange in _exchanges(c, option, spread if chosen.all() else spread * chosen)]  # fmt: skip
+
+
+def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]:
+    """Return dispatch and combine: each is called once forward, and once backward to bring gradients the same way."""
+    layout, sms = c.layout, to_float(c.layout.ep_sms)
+    limit = to_float(layout.ep_node_limit)
+    formula = {Dispatcher.ALL_TO_ALL: "k c T_s H", Dispatcher.ALL_GATHER: "ep T_s H"}.get(way, "D T_s H")
+    kinds = ("all_gather", "reduce_scatter") if way is Dispatcher.ALL_GATHER else ("all_to_all", "all_to_all")
+    made = []
+    for name, kind, inward in zip(("dispatch", "combine"), kinds, (True, False), strict=True):
+        token = to_float(c.t.hidden) * c.formats.on_the_way(name)
+        made.append(TokenExchange(
+            f"expert {name}", formula, count, kind, "ep", c.split_tokens * copies(c, way) * token, count, c.ep_group,
+            way, c.split_tokens * np.minimum(c.t.capacity_factor, 1.0) * token, token, top_k(c),
+            np.where(np.isnan(limit), np.inf, limit), np.where(np.isnan(sms), way.sms, sms), load(c), inward,
+        ))  # fmt: skip
+    return made
+
+
+def copies(c: Context, way: Dispatcher) -> Array:
+    """Return how many copies of a token there are after its dispatch, on all devices together.
+
+    The sender's own are among them. A library that sends a token once to a device has no padding to send.
+    """
+    if way is Dispatcher.ALL_GATHER:
+        return to_float(c.layout.ep)
+    if way.once:
+        return distinct_places(c.layout.ep, top_k(c)) * np.minimum(c.t.capacity_factor, 1.0)
+    return top_k(c) * c.t.capacity_factor
+
+
+def _gathered(c: Context) -> list[Collective]:
+    """Return the gathers inside a split expert (ETP): without EP each token once, before it is copied for experts."""
+    layout = c.layout
+    split = to_float(to_float(layout.etp) > 1)
+    if not any_of(split):
+        return []
+    sent = by_code(np.asarray(layout.ep_dispatch), lambda code: copies(c, Dispatcher.at(code)))
+    once = np.where(to_float(layout.ep) > 1, sent, 1.0) * c.split_tokens * c.t.hidden * layout.etp
+    return [
+        Collective(f"expert {title}", "etp (k c) T_s H", split, kind, "ep", once * c.formats.on_the_way(way), split,
+                   c.etp_group)
+        for kind, title, way in (("all_gather", "all-gather", "dispatch"),
+                                 ("reduce_scatter", "reduce-scatter", "combine"))
+    ]  # fmt: skip
 
 
 def _shared_width(c: Context) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -45,8 +46,11 @@ class LayerKind:
 
     def operations(self, c: Context) -> list[Operation]:
         """Return the operations of a forward pass of one micro-batch, on one device."""
-        blocks = [operation for block in self.blocks for operation in block.operations(c)]
-        return [*blocks, self._norms_and_sums(c)]
+        return [operation for part in self.operations_by_block(c) for operation in part]
+
+    def operations_by_block(self, c: Context) -> list[Sequence[Operation]]:
+        """Return the operations of each block in order, and then those around them."""
+        return [*(block.operations(c) for block in self.blocks), [self._norms_and_sums(c)]]
 
     def collectives(self, c: Context) -> list[Collective]:
         """Return the collectives of one layer and micro-batch."""

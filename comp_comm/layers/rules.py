@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.choices import AttentionKernel, ContextComm, Switch
+from comp_comm.choices import AttentionKernel, ContextComm, Dispatcher, Routing, Switch
 from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.layout import NOT_GIVEN, Layout
 from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
@@ -17,8 +17,8 @@ ENDS = 2.0
 
 def layer_rules(t: Transformer, layout: Layout) -> list[Violation]:
     """Return the rules about what a layer of a resolved model is split into on a resolved layout."""
-    return [*_tensor_parallel(t, layout), *_context_parallel(t, layout), *_experts(t, layout), *_loss(t, layout),
-            *_kernel(t, layout)]  # fmt: skip
+    return [*_tensor_parallel(t, layout), *_context_parallel(t, layout), *_experts(t, layout), *_dispatch(t, layout),
+            *_loss(t, layout), *_kernel(t, layout)]  # fmt: skip
 
 
 def _kernel(t: Transformer, layout: Layout) -> list[Violation]:
@@ -32,6 +32,22 @@ def _kernel(t: Transformer, layout: Layout) -> list[Violation]:
              "has no sliding window; all but flash_1 do", "attention_kernel", "window"),
         rule((AttentionKernel.look_up("sinks", code) == 0) & (to_float(t.attention_sinks) > 0), "this attention_kernel "
              f"has no attention sinks; those that do: {', '.join(named)}", "attention_kernel", "attention_sinks"),
+    ]  # fmt: skip
+
+
+def _dispatch(t: Transformer, layout: Layout) -> list[Violation]:
+    """Return the rules about how tokens go to experts."""
+    none, way = to_float(t.experts) == 0, np.asarray(layout.ep_dispatch)
+    once = Dispatcher.look_up("once", way) > 0
+    limited, stated = ~np.isnan(to_float(layout.ep_node_limit)), ~np.isnan(to_float(layout.imbalance))
+    return [
+        rule(none & (way != Dispatcher.ALL_TO_ALL), "ep_dispatch means nothing without experts", "ep_dispatch", "experts"),
+        rule(limited & ~once, "ep_node_limit goes with ep_dispatch deepep or hybridep: others send every copy by itself",
+             "ep_node_limit", "ep_dispatch"),
+        rule(stated & (to_float(t.capacity_factor) != 1), "imbalance goes with capacity_factor 1: all experts take what "
+             "their capacity is", "imbalance", "capacity_factor"),
+        rule(stated & Routing.RANDOM.where(layout.routing), "imbalance is given, and follows from routing: random; give "
+             "one of them", "imbalance", "routing"),
     ]  # fmt: skip
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from comp_comm.choices import Dispatcher
 from comp_comm.formulas import collectives
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.dispatch import remote_copies
 from comp_comm.formulas.gemm import gemm_flops
 from comp_comm.group import Group
 
@@ -136,6 +138,38 @@ class Collective(Operation):
         if self.kind == "all_reduce":
             return collectives.all_reduce_volume_bytes(self.message_bytes)
         return to_float(self.message_bytes)
+
+
+@dataclass(frozen=True)
+class TokenExchange(Collective):
+    """Tokens of a device on their way to experts, or back.
+
+    ``one_copy`` are the bytes of all its tokens once, and ``token_bytes`` those of one. Of its ``copies``, one
+    for each expert, a ``dispatcher`` sends one to each node and device that has any of them, and no token to more than
+    ``node_limit`` nodes; ``sms`` are multiprocessors that its kernels take. The fullest device of the group gets
+    ``imbalance`` times the mean. ``inward`` are those to experts, in either pass.
+    """
+
+    dispatcher: Dispatcher
+    one_copy: Numeric
+    token_bytes: Numeric
+    copies: Numeric
+    node_limit: Numeric
+    sms: Numeric
+    imbalance: Numeric
+    inward: bool
+
+    @property
+    def once(self) -> bool:
+        """Whether a token is sent once to each place that needs it."""
+        return self.dispatcher.once > 0
+
+    @property
+    def wire_bytes(self) -> Array:
+        """What a device sends in one call: where it depends on the network, to other devices, whichever way."""
+        if not self.once:
+            return super().wire_bytes
+        return to_float(self.one_copy) * remote_copies(self.group.size, self.copies)
 
 
 WIRE_BYTES = {

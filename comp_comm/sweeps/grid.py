@@ -34,7 +34,8 @@ from comp_comm.violation import Violation, broken_rules
 EVOLUTION = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "latency")
 HARDWARE = "hardware"
 _MACHINE = frozenset((HARDWARE, "precision", "timing", "nvs", *EVOLUTION))  # what hardware depends on
-FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision")
+FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision",
+           "dispatch_precision", "combine_precision")  # fmt: skip
 RECIPE = ("recipe", "fp8_attention", "fp8_head", "fp8_param_gather")
 # The base model of Eq 10 (Megatron-LM BERT 3.9B) ran on V100 with 32 GiB.
 BASE_MEMORY = 32 * 2**30
@@ -172,7 +173,8 @@ class Grid:
         tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
         formats = {name: self.codes(name, index) for name in FORMATS}
         timing = hardware.timing
-        quantised = Quantised(*(self.codes(name, index) for name in RECIPE), timing.fp8_recipe, timing.fp8_transpose)
+        asked = {name: self.codes(name, index) for name in RECIPE}
+        quantised = Quantised(**asked, usual=timing.fp8_recipe, transposed=timing.fp8_transpose)
         broken = (*broken, *broken_rules(format_rules(formats["precision"], quantised)))
         scenario = Scenario(
             transformer=self.noun(Transformer, index),
@@ -182,7 +184,7 @@ class Grid:
             element_bytes=self._message_bytes(index),
             inter_node_slowdown=self.values("inter_node_slowdown", index),
             interference=self.values("interference", index),
-            formats=make_formats(*formats.values(), quantised),
+            formats=make_formats(*formats.values(), quantised=quantised),
             count_attention=self.codes("count_attention", index),
             sustained=self.values("sustained", index),
             framework_bytes=self.values("framework_gib", index) * GIB,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from comp_comm.configs.exporters.dispatch import dispatch_flags
 from comp_comm.configs.exporters.exported import POSITIONS, Exported, Flags, cannot
 
 KIND = "megatron"
@@ -98,7 +99,7 @@ def _experts(point: Exported) -> Flags:
         "--moe-layer-freq": frequency, "--moe-router-enable-expert-bias": point.on("router_bias"),
         "--expert-model-parallel-size": point.number("ep"),
         "--expert-tensor-parallel-size": values.get("etp") or point.number("tp"),
-        "--moe-token-dispatcher-type": "alltoall", "--overlap-moe-expert-parallel-comm": point.on("overlap_ep"),
+        "--overlap-moe-expert-parallel-comm": point.on("overlap_ep"), **dispatch_flags(point),
     }  # fmt: skip
 
 

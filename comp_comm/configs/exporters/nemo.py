@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from comp_comm.configs.exporters.dispatch import dispatch_keys
 from comp_comm.configs.exporters.exported import POSITIONS, Exported, Flags, cannot
 
 KIND = "nemo"
@@ -49,6 +50,7 @@ def _model(point: Exported) -> Flags:
     if point.number("experts", 0):
         keys |= {key: values.get(name) for name, key in EXPERTS.items()}
         keys["expert_tensor_parallel_size"] = values.get("etp") or point.number("tp")
+        keys |= dispatch_keys(point)
     return keys | {
         "activation": "fast-swiglu" if point.on("gated") else "gelu",
         "normalization": "rmsnorm" if values.get("norm") == "rmsnorm" else "layernorm",

@@ -25,7 +25,7 @@ _MODEL = """
     fp8_multi_head_attention reduce_amax ub_tp_comm_overlap_cfg tp_comm_atomic_ag tp_comm_atomic_rs
     tp_comm_overlap_ag tp_comm_overlap_rs use_emha custom scale_positional_embedding hidden_act rope_scaling
     attention_softmax_in_fp32 inference precision target nemo_version moe_aux_loss_coeff moe_z_loss_coeff
-    moe_router_load_balancing_type moe_grouped_gemm moe_permute_fusion moe_router_dtype moe_input_jitter_eps
+    moe_router_load_balancing_type moe_grouped_gemm moe_router_dtype moe_input_jitter_eps
     moe_pad_expert_input_to_capacity moe_token_drop_policy moe_token_dropping moe_frequency moe_dropout
     moe_router_pre_softmax dist_ckpt_format dist_ckpt_parallel_save dist_ckpt_load_on_device
     dist_ckpt_load_strictness dist_ckpt_parallel_load dist_ckpt_torch_dist_multiproc dist_ckpt_assume_constant_structure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from comp_comm.configs.importers.dispatch import read_dispatch
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
 from comp_comm.configs.importers.nemo_ignored import OFF, OPTIM
 
@@ -27,6 +28,7 @@ def read(keys: Keys, f: Findings) -> None:
     for name in ("ep", "etp"):
         if "experts" not in f.fields:
             f.fields.pop(name, None)
+    read_dispatch(keys, f, lambda name: name, "all_to_all")
     f.set("sp", keys.truth("sequence_parallel"))
     _recompute(keys, f)
     if keys.truth("ub_tp_comm_overlap"):

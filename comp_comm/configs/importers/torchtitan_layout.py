@@ -58,8 +58,10 @@ def read(training: Keys, keys: Keys, f: Findings) -> None:
     ):
         f.note("context parallelism without a load balancer is counted as balanced")
     keys.ignore(("context_parallel_load_balancer",))
-    if keys.take("expert_parallel_comm_backend", default="standard") != "standard":
-        f.note("the kernels of DeepEP are counted as all-to-alls of the network")
+    ways = {"standard": "all_to_all", "deepep": "deepep", "hybridep": "hybridep"}
+    way = keys.choice(("expert_parallel_comm_backend",), ways, "standard")
+    if f.count("ep", 1) != 1 and way is not None:
+        f.set("ep_dispatch", way)
     overlapped = keys.truth("pipeline_parallel_expert_parallel_overlap", default=True)
     _pipeline(keys, f)
     if overlapped and keys.has("pipeline_parallel_expert_parallel_overlap") and f.count("ep") > 1 and f.count("pp") > 1:

@@ -14,15 +14,25 @@ from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.complete.traffic import CountedCollective
 from comp_comm.costmodels.complete.utilization import high_notes
 from comp_comm.costmodels.explained import ExplainedAnswer
-from comp_comm.costmodels.records import GroupRecord, MemoryRecord, MessageRecord, OperationRecord, StepRecord
-from comp_comm.costmodels.timed import LayerTimes, TimedOperation
+from comp_comm.costmodels.records import (
+    GroupRecord,
+    MemoryRecord,
+    MessageRecord,
+    OperationRecord,
+    StepRecord,
+    TierRecord,
+)  # fmt: skip
+from comp_comm.costmodels.timed import LayerTimes, TimedCollective, TimedOperation
 from comp_comm.formulas.arrays import Array, Numeric, to_float, unwarned
 from comp_comm.hardware.numbers import Hardware
-from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
+from comp_comm.operations.shapes import Attention, Elementwise, Gemm, Operation
 
 PARAMETERS = ("parameters", "active_parameters", "mtp_parameters")
 # Of a step that follow from its layout and are good to see beside what was given.
 DERIVED = ("gpus", "dp", "global_batch", "accumulation")
+
+
+NO_TIERS: TierRecord = {"inside_bytes": None, "across_bytes": None}
 
 
 class StagePart(NamedTuple):
@@ -61,17 +71,27 @@ class ExplainedStep(Step, ExplainedAnswer):
 
     def message_records(self) -> list[MessageRecord]:
         """Return every collective of the slowest stage with its calls and bytes."""
-        return [_message(item.call.collective, float(item.calls)) for item in self.counted if float(item.calls)]
+        return [_message(item.call, float(item.calls)) for item in self.counted if float(item.calls)]
 
 
-def _message(collective: Collective, calls: float) -> MessageRecord:
+def _message(call: TimedCollective, calls: float) -> MessageRecord:
+    collective = call.collective
     each = float(collective.message_bytes)
     return {
         "group": collective.parallelism, "message": collective.name, "collective": collective.kind,
         "devices": float(collective.group.size), "calls": calls, "message_bytes": each,
         "total_message_bytes": calls * each, "volume_bytes": calls * float(collective.volume_bytes),
-        "wire_bytes": calls * float(collective.wire_bytes),
+        "wire_bytes": calls * float(call.wire_bytes),
+        **_by_tier(call, calls),
     }  # fmt: skip
+
+
+def _by_tier(call: TimedCollective, calls: float) -> TierRecord:
+    """Return the bytes that calls of an exchange with experts send inside a domain of the network and out of it."""
+    sent = call.sent
+    if sent is None:
+        return NO_TIERS
+    return {"inside_bytes": calls * float(sent.inside), "across_bytes": calls * float(sent.across)}
 
 
 def step_record(step: Step) -> StepRecord:
@@ -178,6 +198,7 @@ def _record(
         "operation": op.name, "part": part.name, "layers": part.layers, "phase": phase,
         "kind": type(op).__name__.lower(), "group": None, "calls": float(calls), "formula": op.formula,
         "flops": float(done.flops), "hbm_bytes": float(done.moved), "message_bytes": 0.0, "wire_bytes": 0.0,
+        **NO_TIERS,
         "seconds": float(to_float(calls) * seconds), "share": 0.0, "across_domains": False,
     }  # fmt: skip
 
@@ -195,7 +216,8 @@ def _collective(item: CountedCollective, phase: str, layers: int | None, across:
     return {
         "operation": collective.name, "part": item.part, "layers": layers, "phase": phase, "kind": collective.kind,
         "group": collective.parallelism, "calls": calls, "formula": collective.formula, "flops": 0.0, "hbm_bytes": 0.0,
-        "message_bytes": float(collective.message_bytes), "wire_bytes": float(collective.wire_bytes),
+        "message_bytes": float(collective.message_bytes), "wire_bytes": float(item.call.wire_bytes),
+        **_by_tier(item.call, 1.0),
         "seconds": calls * float(item.call.seconds), "share": 0.0, "across_domains": across,
     }  # fmt: skip
 

@@ -17,6 +17,7 @@ from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layers.block import CORE_ATTENTION, HeldParameters, Kept
 from comp_comm.layers.ends import EndParameters, embedding_operations, end_parameters, head_operations
+from comp_comm.layers.experts import Experts
 from comp_comm.layers.kind import LayerKind, kept_bytes
 from comp_comm.layers.rules import layer_rules
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
@@ -56,12 +57,15 @@ class LayerCosts:
     @cached_property
     def layers(self) -> dict[LayerKind, LayerTimes]:
         """Seconds of a layer of each kind."""
+        return {kind: self._layer(kind, c) for kind, c in self._contexts()}
+
+    def _layer(self, kind: LayerKind, c: Context) -> LayerTimes:
         layout, interference = self.work.layout, self.work.scenario.interference
-        return {
-            kind: LayerTimes(layout, time_operations(self.kernels, kind.operations(c), layout.attention_kernel),
-                             self.network.timed(kind.collectives(c)), interference, host=self._host(kind, c))
-            for kind, c in self._contexts()
-        }  # fmt: skip
+        timed = [time_operations(self.kernels, part, layout.attention_kernel) for part in kind.operations_by_block(c)]
+        experts = [op for block, ops in zip(kind.blocks, timed, strict=False) if isinstance(block, Experts) for op in ops]
+        calls = self.network.timed(kind.collectives(c))
+        return LayerTimes(layout, [op for ops in timed for op in ops], calls, interference, of_experts=experts,
+                          host=self._host(kind, c))  # fmt: skip
 
     def _host(self, kind: LayerKind, c: Context) -> Host:
         """Return what launches a layer of a kind."""

@@ -303,7 +303,7 @@ class Step(SearchableAnswer):
         alone = layout.replicas == 1  # experts may have replicas all the same, which ZeRO does not shard
         silent = alone & (layout.expert_replicas <= 1) & (layout.copies <= 1)
         return {"sp": tp, "overlap_tp": tp, "cp_comm": cp, "overlap_pp": pp, "schedule": pp, "zero": alone,
-                "overlap_dp": silent, "overlap_ep": ep}  # fmt: skip
+                "overlap_dp": silent, "overlap_ep": ep, "ep_dispatch": ep}  # fmt: skip
 
     def groups(self) -> list[tuple[str, Group]]:
         """Return every group that communicates, by what its collectives call it."""

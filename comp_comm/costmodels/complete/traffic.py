@@ -90,7 +90,7 @@ def traffic(counted: Sequence[CountedCollective]) -> dict[str, Traffic]:
         by_group[collective.parallelism] = Traffic(
             old.message_bytes + calls * collective.message_bytes,
             old.volume_bytes + calls * collective.volume_bytes,
-            old.wire_bytes + calls * collective.wire_bytes,
+            old.wire_bytes + calls * item.call.wire_bytes,
             old.calls + calls,
         )
     return by_group

@@ -56,7 +56,7 @@ class ForwardPass:
     @cached_property
     def wire_bytes(self) -> Array:
         """Bytes that a device sends, over all stages."""
-        return to_float(sum((times * call.collective.wire_bytes for call, times in self.calls), ZERO))
+        return to_float(sum((times * call.wire_bytes for call, times in self.calls), ZERO))
 
 
 @dataclass(frozen=True, eq=False)
