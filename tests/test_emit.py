@@ -76,6 +76,7 @@ def drawn(kind, seed):
     }  # fmt: skip
     if experts:
         point["etp"] = draw.choice((1, tp)) if point["ep"] > 1 else None
+        point["ep_dispatch"] = draw.choice(("all_to_all", "deepep", "hybridep")) if point["ep"] > 1 else None
     point["global_batch"] = steps * dp * point["micro_batch"]
     given = {name: value for name, value in point.items() if value is not None}
     study = {"title": f"layout {seed}", "hardware": HARDWARE, "model": model, "set": {**given, "memory_capacity": 1000}}
