@@ -122,8 +122,15 @@ def format_rules(precision: Code, quantised: Quantised) -> list[Violation]:
 
 
 def make_formats(
-    precision: Code, comm: Code, grad: Code, accumulate: Code, optimizer: Code, dispatch: Code = NONE,
-    combine: Code = NONE, quantised: Quantised = Quantised(),
+    precision: Code,
+    comm: Code,
+    grad: Code,
+    accumulate: Code,
+    optimizer: Code,
+    dispatch: Code = NONE,
+    combine: Code = NONE,
+    *,
+    quantised: Quantised = Quantised(),
 ) -> Formats:
     """Return the bytes of a run in these formats, codes of `comp_comm.choices.Precision` (-1: not given).
 

@@ -22,7 +22,6 @@ from comp_comm.timing.network import collective_seconds
 from comp_comm.timing.paths import NetworkPath, path_of
 from comp_comm.violation import Mask
 
-
 # Of an exchange that may run beside compute: the rest waits for kernels to begin, and for the slowest device. Fitted on
 # Qwen3-30B on 16 H100, by all-to-all and by HybridEP, with overlap and without (Megatron-LM's four published seconds).
 EXCHANGE_HIDDEN = 0.65
@@ -323,7 +322,9 @@ class LayerTimes:
         beside = {True: np.minimum(experts, free), False: np.maximum(free - experts, 0.0)}
         hidden = ZERO
         for inward in (True, False):
-            sent = add_up(self._hideable(call, seconds) for call, seconds in calls if _inward(call.collective) is inward)
+            sent = add_up(
+                self._hideable(call, seconds) for call, seconds in calls if _inward(call.collective) is inward
+            )
             # Tokens go to experts and back in turn; so do gradients, beside the other part of the compute.
             hidden = hidden + np.minimum(sent, beside[inward if number == 0 else not inward])
         slowed = total * np.where(overlaps, self.interference, 1.0)

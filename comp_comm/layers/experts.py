@@ -28,6 +28,7 @@ from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation
 # in a kernel of its own (DeepSeek-V3, Megatron-LM discussions); Transformer Engine starts a product for each expert.
 KERNELS_OF_ROUTER, KERNELS_OF_DISPATCH, KERNELS_OF_EXPERTS, KERNELS_OF_SHARED = 12.0, 20.0, 8.0, 6.0
 
+
 @dataclass(frozen=True)
 class Experts(Block):
     """A mixture of experts, with experts that every token goes through beside it where the model has any."""

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from comp_comm.choices import AttentionKernel, Recipe, Switch
@@ -22,7 +21,9 @@ from comp_comm.operations.shapes import Attention, Elementwise, Gemm
 
 BACKWARD_FLOPS = 2.5  # of flash attention over its forward FLOP: it makes the scores again
 FLASH_HEAD_DIM = 128.0  # the head dimension the efficiency is stated at
-WIDEST = 1.25  # times that: wider heads were measured forward only; backward they are taken to run as these (192 and 128)
+WIDEST = (
+    1.25  # times that: wider heads were measured forward only; backward they are taken to run as these (192 and 128)
+)
 SCORE_BYTES = (11.0, 19.0)  # of one score, unfused, forward and backward: scores, softmax, dropout and its mask
 UNFUSED_SHARE = 0.75  # of a GEMM's rate that the two small GEMMs of unfused attention reach at head dimension 128
 # Gradients of experts' weights in fewer than 16 bits take this much longer: MXFP8 on B200 .51 of its peak forward, .41

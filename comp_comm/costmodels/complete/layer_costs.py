@@ -62,7 +62,9 @@ class LayerCosts:
     def _layer(self, kind: LayerKind, c: Context) -> LayerTimes:
         layout, interference = self.work.layout, self.work.scenario.interference
         timed = [time_operations(self.kernels, part, layout.attention_kernel) for part in kind.operations_by_block(c)]
-        experts = [op for block, ops in zip(kind.blocks, timed, strict=False) if isinstance(block, Experts) for op in ops]
+        experts = [
+            op for block, ops in zip(kind.blocks, timed, strict=False) if isinstance(block, Experts) for op in ops
+        ]
         calls = self.network.timed(kind.collectives(c))
         return LayerTimes(layout, [op for ops in timed for op in ops], calls, interference, of_experts=experts,
                           host=self._host(kind, c))  # fmt: skip
