@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -153,6 +153,17 @@ class LayerTimes:
     def compute(self) -> Passes:
         """Seconds of compute."""
         return sum_passes(self.timed)
+
+    def part(self, operations: Mapping[str, Numeric], collectives: Mapping[str, Numeric]) -> LayerTimes:
+        """Return the times of a part: shares of the operations, and calls of the collectives forward, by name."""
+        timed = [TimedOperation(replace(item.op, count=to_float(item.op.count) * operations[item.op.name]), item.passes)
+                 for item in self.timed if item.op.name in operations]  # fmt: skip
+        calls = [
+            replace(call, collective=replace(call.collective, count=collectives[name], backward_count=to_float(0.0)))
+            for call in self.calls
+            if (name := call.collective.name) in collectives
+        ]
+        return LayerTimes(self.layout, timed, calls, self.interference, self.overlaps)
 
     @cached_property
     def core_attention(self) -> Passes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -9,19 +10,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import AttentionCount, AttentionKernel
+from comp_comm.choices import AttentionCount, AttentionKernel, Recompute, Switch
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formats import Formats
-from comp_comm.formulas.arrays import Array, Numeric, add_up, to_float
+from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, to_float
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
+from comp_comm.layers.module import Module, made_again
 from comp_comm.layers.pattern import Pattern, pattern_of
 from comp_comm.layers.stages import Stages, stages_of
 from comp_comm.layout import Layout, resolved_layout
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Attention, Gemm, Operation
 from comp_comm.transformer import Transformer, resolved
-from comp_comm.violation import Violation
+from comp_comm.violation import Mask, Violation
 
 PASSES = 3.0  # forward, and twice that backward
 ALONE = Layout(micro_batch=1, tp=1, dp=1, cp=1, pp=1, ep=1, etp=1, sp=0)
@@ -137,17 +139,28 @@ class Work:
 
     def _repeated(self, flops: ForwardFlops) -> Array:
         """Return the FLOP that recomputation adds for a sequence."""
-        from comp_comm.choices import Recompute
+        return by_code(np.asarray(self.layout.recompute), lambda code: self._repeated_by(code, flops))
 
-        full, some = (option.where(self.layout.recompute) for option in (Recompute.FULL, Recompute.SELECTIVE))
+    def _repeated_by(self, code: int, flops: ForwardFlops) -> Array:
+        """Return the FLOP that an option of recomputation adds for a sequence."""
         total = to_float(0.0)
-        if not (full | some).any():
-            return total
-        for count, again, gemms, attention in zip(
-            self.pattern.totals, self.stages.recomputed, flops.gemms, flops.attention, strict=True
-        ):
-            total = total + np.where(full, again * (gemms + attention), np.where(some, count * attention, 0.0))
+        early = Switch.ON.where(self.layout.recompute_early_stop)
+        c = Context(self.transformer, ALONE, Formats())
+        kinds = zip(self.pattern.kinds, self.pattern.totals, self.stages.recomputed, flops.operations, strict=True)
+        for kind, count, again, done in kinds:
+            of = kind.context(c)
+            if code == Recompute.FULL:
+                left_out = early * _flops_of(kind.left_out(of), done) if early.any() else 0.0
+                total = total + again * (add_up(done.values()) - left_out)
+            elif Recompute.at(code).modules:
+                modules = made_again((module for block in kind.modules(of) for module in block), code)
+                total = total + count * add_up(_flops_of(module, done) for module in modules)
         return total
+
+
+def _flops_of(module: Module, done: Mapping[str, Array]) -> Array:
+    """Return the FLOP of a module of the layer that does these by the name of each operation."""
+    return add_up(share * done[name] for name, share in module.operations.items() if name in done)
 
 
 def work_of(scenario: Scenario, hardware: Hardware) -> Work:
@@ -189,16 +202,15 @@ def model_parameters(t: Transformer) -> ModelParameters:
 
 
 class ForwardFlops(NamedTuple):
-    """FLOP of the forward pass of one sequence: GEMMs and attention of a layer of each kind, and of the ends."""
+    """FLOP of the forward pass of one sequence: of a layer of each kind by operation, and of the ends."""
 
-    gemms: list[Array]
-    attention: list[Array]
+    operations: list[dict[str, Array]]
     ends: Array
 
     def total(self, counts: list[Array]) -> Array:
         """Return the FLOP of so many layers of each kind, and of the ends."""
-        layers = zip(counts, self.gemms, self.attention, strict=True)
-        return to_float(sum((count * (gemms + attention) for count, gemms, attention in layers), self.ends))
+        layers = zip(counts, self.operations, strict=True)
+        return to_float(sum((count * add_up(done.values()) for count, done in layers), self.ends))
 
 
 def forward_flops(
@@ -218,15 +230,12 @@ def forward_flops(
     layers = [kind.operations(kind.context(c)) for kind in pattern_of(t).kinds]
     ends = [*embedding_operations(c), *head_operations(c, to_float(vocab))]
     causal = AttentionCount.CAUSAL.where(count)
-    attention = [
-        add_up(
-            to_float(op.count) * np.where(causal, op.seen_flops, op.flops) for op in ops if isinstance(op, Attention)
-        )
-        for ops in layers
-    ]
-    return ForwardFlops(list(map(_gemm_flops, layers)), attention, _gemm_flops(ends))
+    return ForwardFlops([_flops_by_name(each, causal) for each in layers], add_up(_flops_by_name(ends, causal).values()))
 
 
-def _gemm_flops(operations: list[Operation]) -> Array:
-    gemms = (op for op in operations if isinstance(op, Gemm))
-    return to_float(sum((to_float(op.count) * op.flops for op in gemms), to_float(0.0)))
+def _flops_by_name(operations: list[Operation], causal: Mask) -> dict[str, Array]:
+    """Return the FLOP of operations that have any, each as often as it is done."""
+    flops = {op.name: to_float(op.count) * op.flops for op in operations if isinstance(op, Gemm)}
+    scores = {op.name: to_float(op.count) * np.where(causal, op.seen_flops, op.flops)
+              for op in operations if isinstance(op, Attention)}  # fmt: skip
+    return flops | scores

@@ -25,12 +25,16 @@ class Operation:
 
 @dataclass(frozen=True)
 class Gemm(Operation):
-    """``groups`` matrix products of (m x k) by (k x n): m tokens, k inputs, n outputs."""
+    """``groups`` matrix products of (m x k) by (k x n): m tokens, k inputs, n outputs.
+
+    ``matrices`` are those side by side in n that PyTorch's own modules multiply one after the other.
+    """
 
     m: Numeric
     k: Numeric
     n: Numeric
     groups: Numeric = 1
+    matrices: Numeric = 1
 
     @property
     def flops(self) -> Array:

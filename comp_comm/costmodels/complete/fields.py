@@ -14,7 +14,8 @@ FIELDS = tuple(dict.fromkeys((
     "global_batch", "accumulation", "sp", "cp", "cp_comm", "vpp", "schedule", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_tp", "overlap_pp",
     "overlap_ep", *HARDWARE, *KERNELS, "grad_precision", "accumulate_precision", "optimizer_precision", "interference",
-    "tokens", "cross_entropy", "loss_chunks", "master_weights", *_TRANSFORMER,
+    "tokens", "cross_entropy", "loss_chunks", "master_weights", "recompute_early_stop", "offload_activations",
+    *_TRANSFORMER,
 )))  # fmt: skip
 # A field that means nothing unless another one has this word.
 NEEDS_WORD = {
@@ -29,12 +30,14 @@ SHOWN = ("hidden", "layers", "seq_len", "gpus", "tp", "cp", "pp", "dp", "micro_b
 IGNORED_BY_LAYERS = (
     "gpus", "dp", "global_batch", "accumulation", "pp", "vpp", "schedule", "pp_layout", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
-    "memory_capacity", "framework_gib", "tokens", "loss_chunks", "master_weights",
+    "memory_capacity", "framework_gib", "tokens", "loss_chunks", "master_weights", "recompute_early_stop",
+    "offload_activations",
 )  # fmt: skip
 # Fields that the states of a stage's weights do not depend on, one micro-batch's worth of them.
 IGNORED_BY_STATES = (
     "micro_batch", "global_batch", "accumulation", "sp", "recompute", "recompute_layers", "scatter_gather",
     "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks",
+    "recompute_early_stop", "offload_activations",
 )  # fmt: skip
 
 __all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_LAYERS", "IGNORED_BY_STATES", "NEEDS", "NEEDS_WORD", "REQUIRED", "SHOWN"]

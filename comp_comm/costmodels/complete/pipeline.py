@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import Recompute, Schedule
+from comp_comm.choices import Recompute, Schedule, Switch
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, LayerTimes
 from comp_comm.costmodels.work import Work
@@ -17,6 +17,8 @@ from comp_comm.formulas.arrays import Array, add_up, by_code, to_float
 from comp_comm.formulas.pipeline import bubble_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
+from comp_comm.layers.kind import LayerKind
+from comp_comm.layers.module import made_again
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 
@@ -56,14 +58,30 @@ class Pipeline:
         """Return the seconds of a stage's recomputation: ``forward_s`` of its layers, or ``compute`` of them alone."""
 
         def option(code: int) -> Array:
-            if code == Recompute.FULL:
-                each = [times.forward_s if seconds == "forward_s" else times.compute.forward for times in self.layers]
-                return _total(each, stage.recomputed)
-            if code == Recompute.SELECTIVE:
-                return _total([times.core_attention.forward for times in self.layers], stage.layers)
-            return to_float(0.0)
+            made = self.made_again(stage, code)
+            each = [times.forward_s if seconds == "forward_s" else times.compute.forward for _, times, _ in made]
+            return to_float(0.0) + add_up(
+                count * second for (_, _, count), second in zip(made, each, strict=True))  # fmt: skip
 
         return by_code(np.asarray(self.layout.recompute), option)
+
+    def made_again(self, stage: Stage, code: int) -> list[tuple[LayerKind, LayerTimes, Array]]:
+        """Return what an option of recomputation makes again in a stage: of which kind of layer, and how often."""
+        kinds = self.work.pattern.kinds
+        if code == Recompute.FULL:
+            made = list(zip(kinds, self.layers, stage.recomputed, strict=True))
+            early = Switch.ON.where(self.layout.recompute_early_stop)
+            if early.any():
+                made += [(kind, self.costs.left_out[kind], -to_float(early) * count) for kind, _, count in made]
+            return made
+        counts = zip(kinds, stage.layers, strict=True) if Recompute.at(code).modules else ()
+        return [(kind, part.times, count) for kind, count in counts for part in made_again(self.costs.again[kind], code)]
+
+    def made_again_anywhere(self, stage: Stage) -> list[tuple[LayerKind, LayerTimes, Array]]:
+        """Return what any point makes again in a stage, as often as each of them does."""
+        codes = np.asarray(self.layout.recompute)
+        return [(kind, times, (codes == code) * count)
+                for code in np.unique(codes).tolist() for kind, times, count in self.made_again(stage, code)]  # fmt: skip
 
     def passes_s(self, stage: Stage) -> Array:
         """Return the seconds of both passes of one micro-batch through a stage, recomputation in them."""
@@ -164,11 +182,11 @@ class Pipeline:
         return zb_v_seconds(pp, *chunk) if schedule is Schedule.ZB_V else dualpipe_seconds(pp, *chunk)
 
     def again_comm(self, group: str, stage: Stage) -> CommSeconds:
-        """Return the communication of a group that full recomputation repeats in a stage."""
-        full, spent = Recompute.FULL.where(self.layout.recompute), NO_COMM
-        for times, again in zip(self.layers, stage.recomputed, strict=True):
+        """Return the communication of a group that recomputation repeats in a stage."""
+        spent = NO_COMM
+        for _, times, count in self.made_again_anywhere(stage):
             if group in times.groups:
-                spent = spent.plus(times.forward[group].times(full * again))
+                spent = spent.plus(times.forward[group].times(count))
         return spent
 
 

@@ -222,9 +222,9 @@ class Step(SearchableAnswer):
     @cached_property
     def counted(self) -> list[CountedCollective]:
         """Every collective of a device of the slowest stage, with its calls in a step."""
-        work, layout = self.work, self.work.layout
+        layout = self.work.layout
         states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.stage_steps))
-        return [*of_layers(work.pattern.kinds, self.layers, self.stage, layout),
+        return [*of_layers(self.pipeline, self.stage),
                 *of_sends(self.sends, layout.stage_steps),
                 *of_step([*states, *self.between_copies, *self.own_states.world])]  # fmt: skip
 
