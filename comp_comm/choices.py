@@ -270,7 +270,7 @@ class Recompute(Choice):
     Named modules are an option for each set of them: ``mla_up_proj+mlp``.
     """
 
-    _ignore_ = ["option", "count", "names"]
+    _ignore_ = "option count names"
 
     NONE = "none", ()
     SELECTIVE = "selective", ("core_attn",)

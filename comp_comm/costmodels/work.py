@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import AttentionCount, AttentionKernel, Recompute, Switch
+from comp_comm.choices import MODULES, AttentionCount, AttentionKernel, Recompute, Switch
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, to_float
@@ -23,7 +23,7 @@ from comp_comm.layout import Layout, resolved_layout
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Attention, Gemm, Operation
 from comp_comm.transformer import Transformer, resolved
-from comp_comm.violation import Mask, Violation
+from comp_comm.violation import Violation, rule
 
 PASSES = 3.0  # forward, and twice that backward
 ALONE = Layout(micro_batch=1, tp=1, dp=1, cp=1, pp=1, ep=1, etp=1, sp=0)
@@ -91,6 +91,22 @@ class Work:
         counts = self.pattern.totals if asked else []
         return [replace(rule, broken=rule.broken & (counts[number] > 0)) for number, rule in asked]
 
+    @property
+    def module_rules(self) -> list[Violation]:
+        """Whether a layer of the model has each of the modules that are to be made again."""
+        codes = np.asarray(self.layout.recompute)
+        asked = [name for name in MODULES[1:] if any(name in Recompute.at(code).modules for code in np.unique(codes))]
+        if not asked:
+            return []
+        there = dict.fromkeys(asked, np.asarray(False))
+        for kind, count in zip(self.pattern.kinds, self.pattern.totals, strict=True):
+            for module in (module for block in kind.modules(kind.context(self.context)) for module in block):
+                if module.name in there:
+                    there[module.name] = there[module.name] | ((module.freed > 0) & (count > 0))
+        named = {name: np.isin(codes, [option for option in Recompute if name in option.modules]) for name in asked}
+        return [rule(named[name] & ~there[name], f"no layer has {name}, which recompute names", "recompute")
+                for name in asked]  # fmt: skip
+
     @cached_property
     def stages(self) -> Stages:
         """How they are dealt out to pipeline stages."""
@@ -146,7 +162,7 @@ class Work:
         total = to_float(0.0)
         early = Switch.ON.where(self.layout.recompute_early_stop)
         c = Context(self.transformer, ALONE, Formats())
-        kinds = zip(self.pattern.kinds, self.pattern.totals, self.stages.recomputed, flops.operations, strict=True)
+        kinds = zip(self.pattern.kinds, self.pattern.totals, self.stages.recomputed, flops.layers, strict=True)
         for kind, count, again, done in kinds:
             of = kind.context(c)
             if code == Recompute.FULL:
@@ -204,12 +220,18 @@ def model_parameters(t: Transformer) -> ModelParameters:
 class ForwardFlops(NamedTuple):
     """FLOP of the forward pass of one sequence: of a layer of each kind by operation, and of the ends."""
 
-    operations: list[dict[str, Array]]
+    gemms: list[dict[str, Array]]
+    attention: list[dict[str, Array]]
     ends: Array
+
+    @property
+    def layers(self) -> list[dict[str, Array]]:
+        """FLOP of a layer of each kind by operation."""
+        return [gemms | attention for gemms, attention in zip(self.gemms, self.attention, strict=True)]
 
     def total(self, counts: list[Array]) -> Array:
         """Return the FLOP of so many layers of each kind, and of the ends."""
-        layers = zip(counts, self.operations, strict=True)
+        layers = zip(counts, self.layers, strict=True)
         return to_float(sum((count * add_up(done.values()) for count, done in layers), self.ends))
 
 
@@ -230,12 +252,13 @@ def forward_flops(
     layers = [kind.operations(kind.context(c)) for kind in pattern_of(t).kinds]
     ends = [*embedding_operations(c), *head_operations(c, to_float(vocab))]
     causal = AttentionCount.CAUSAL.where(count)
-    return ForwardFlops([_flops_by_name(each, causal) for each in layers], add_up(_flops_by_name(ends, causal).values()))
+    attention = [
+        {op.name: to_float(op.count) * np.where(causal, op.seen_flops, op.flops)
+         for op in each if isinstance(op, Attention)} for each in layers
+    ]  # fmt: skip
+    return ForwardFlops(list(map(_gemm_flops, layers)), attention, add_up(_gemm_flops(ends).values()))
 
 
-def _flops_by_name(operations: list[Operation], causal: Mask) -> dict[str, Array]:
-    """Return the FLOP of operations that have any, each as often as it is done."""
-    flops = {op.name: to_float(op.count) * op.flops for op in operations if isinstance(op, Gemm)}
-    scores = {op.name: to_float(op.count) * np.where(causal, op.seen_flops, op.flops)
-              for op in operations if isinstance(op, Attention)}  # fmt: skip
-    return flops | scores
+def _gemm_flops(operations: list[Operation]) -> dict[str, Array]:
+    """Return the FLOP of matrix products by name, each as often as it is done."""
+    return {op.name: to_float(op.count) * op.flops for op in operations if isinstance(op, Gemm)}

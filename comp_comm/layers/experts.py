@@ -86,7 +86,6 @@ class Experts(Block):
         experts = expert_tokens(c) * (kept * width + 2.0 * c.t.hidden)
         return [Kept("moe", to_float(size * experts) + network_bytes(c, _shared_width(c)))]
 
-
     def modules(self, c: Context) -> Sequence[Module]:
         """Return all of the block, the nonlinearity of its experts, and the shared experts.
 
@@ -94,8 +93,8 @@ class Experts(Block):
         also the gate after its nonlinearity).
         """
         shared = self.splits(c)
-        made = kept_numbers(c) - c.gates
-        outputs = to_float(c.formats.activation * expert_tokens(c) * made * (to_float(c.t.moe_ffn_hidden) / c.layout.etp))
+        width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
+        outputs = to_float(c.formats.activation * expert_tokens(c) * (kept_numbers(c) - c.gates) * width)
         names = dict.fromkeys((operation.name for operation in self.operations(c)), 1.0)
         calls = {collective.name: collective.count for collective in self.collectives(c)}
         modules = [Module("moe", add_up(each.size for each in self.kept(c)), names, calls, shared),

@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from comp_comm.choices import MasterWeights, Recompute, Schedule, Switch
+from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, by_code, to_float
@@ -18,7 +19,6 @@ from comp_comm.formulas.pipeline import in_flight
 from comp_comm.formulas.zero_bubble import dualpipe_in_flight, zero_bubble_in_flight
 from comp_comm.layers.ends import embedding_kept, head_kept
 from comp_comm.layers.kind import LayerKind
-from comp_comm.layers.module import made_again
 from comp_comm.layers.stages import Stage
 
 Of = TypeVar("Of")
@@ -165,25 +165,17 @@ class StageMemory:
 
     def _kept(self, code: int) -> Array:
         kept = list(zip(self.stage.layers, self.stage.recomputed, self._of_kinds(self.costs.kept), strict=True))
-        held = self._micro_batches
+        held, host = self._micro_batches, HostMemory(self.work, self.costs)
         if code == Recompute.FULL:
             partly = add_up(again * layer.entry + (count - again) * layer.whole for count, again, layer in kept)
             return held * partly + _largest((again > 0) * layer.whole for _, again, layer in kept)
-        whole = add_up(count * layer.whole for count, _, layer in kept)
-        freed = [(count, self._freed(kind, code)) for count, kind in
-                 zip(self.stage.layers, self.work.pattern.kinds, strict=True)]  # fmt: skip
-        if not any(blocks for _, blocks in freed):
-            return held * whole
+        whole = held * add_up(count * size for count, size in zip(self.stage.layers, host.kept(code), strict=True))
         # What is made again of one block is there at once, while its gradients are made.
-        at_work = _largest(to_float(count > 0) * np.maximum(block, 0.0) for count, blocks in freed for block in blocks)
-        return held * (whole - add_up(count * block for count, blocks in freed for block in blocks)) + at_work
-
-    def _freed(self, kind: LayerKind, code: int) -> list[Array]:
-        """Return what an option of recomputation frees of a layer of a kind, for each of its blocks."""
-        blocks: dict[int, Array] = {}
-        for part in made_again(self.costs.again[kind], code) if Recompute.at(code).modules else ():
-            blocks[part.block] = blocks.get(part.block, ZERO) + part.freed
-        return list(blocks.values())
+        at_work = _largest(to_float(count > 0) * np.maximum(size, 0.0)
+                           for count, freed in zip(self.stage.layers, host.freed(code), strict=True)
+                           for size in freed)  # fmt: skip
+        there = add_up((whole, at_work))
+        return there - host.away(self.stage, held, code) if host.asked.any() else there
 
     @cached_property
     def _micro_batches(self) -> Array:

@@ -5,6 +5,7 @@ It depends on few numbers of a layout (TP and micro-batch, not the stages or rep
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -13,11 +14,11 @@ from comp_comm.costmodels.machine import kernels_of, network_of, work_in_trainin
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import LayerTimes, Network, time_operations
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import ZERO, Array, to_float
 from comp_comm.layers.block import HeldParameters, Kept
 from comp_comm.layers.ends import EndParameters, embedding_operations, end_parameters, head_operations
 from comp_comm.layers.kind import LayerKind
-from comp_comm.layers.module import Module
+from comp_comm.layers.module import Module, made_again
 from comp_comm.layers.rules import layer_rules
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
 from comp_comm.operations.context import Context
@@ -122,6 +123,14 @@ class LayerCosts:
     def rules(self) -> list[Violation]:
         """The rules of a layer that points break."""
         return broken_rules([*layer_rules(self.work.transformer, self.work.layout), *self.work.block_rules])
+
+
+def freed_by(parts: Iterable[AgainOfLayer], code: int) -> list[Array]:
+    """Return the bytes that an option of recomputation frees of a layer, for each of its blocks that it is about."""
+    blocks: dict[int, Array] = {}
+    for part in made_again(parts, code):
+        blocks[part.block] = blocks.get(part.block, ZERO) + part.freed
+    return list(blocks.values())
 
 
 def layer_costs(scenario: Scenario) -> LayerCosts:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Recompute, Schedule, Switch
+from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, LayerTimes
 from comp_comm.costmodels.work import Work
@@ -58,10 +59,9 @@ class Pipeline:
         """Return the seconds of a stage's recomputation: ``forward_s`` of its layers, or ``compute`` of them alone."""
 
         def option(code: int) -> Array:
-            made = self.made_again(stage, code)
-            each = [times.forward_s if seconds == "forward_s" else times.compute.forward for _, times, _ in made]
-            return to_float(0.0) + add_up(
-                count * second for (_, _, count), second in zip(made, each, strict=True))  # fmt: skip
+            parts = ((times.forward_s if seconds == "forward_s" else times.compute.forward, count)
+                     for _, times, count in self.made_again(stage, code))  # fmt: skip
+            return add_up((to_float(0.0), *(count * each for each, count in parts)))
 
         return by_code(np.asarray(self.layout.recompute), option)
 
@@ -75,18 +75,30 @@ class Pipeline:
                 made += [(kind, self.costs.left_out[kind], -to_float(early) * count) for kind, _, count in made]
             return made
         counts = zip(kinds, stage.layers, strict=True) if Recompute.at(code).modules else ()
-        return [(kind, part.times, count) for kind, count in counts for part in made_again(self.costs.again[kind], code)]
+        again = self.costs.again
+        return [(kind, part.times, count) for kind, count in counts for part in made_again(again[kind], code)]
 
     def made_again_anywhere(self, stage: Stage) -> list[tuple[LayerKind, LayerTimes, Array]]:
         """Return what any point makes again in a stage, as often as each of them does."""
         codes = np.asarray(self.layout.recompute)
-        return [(kind, times, (codes == code) * count)
-                for code in np.unique(codes).tolist() for kind, times, count in self.made_again(stage, code)]  # fmt: skip
+        options = ((codes == code, self.made_again(stage, code)) for code in np.unique(codes).tolist())
+        return [(kind, times, chosen * count) for chosen, made in options for kind, times, count in made]
 
     def passes_s(self, stage: Stage) -> Array:
         """Return the seconds of both passes of one micro-batch through a stage, recomputation in them."""
         both = add_up(count * times.passes_s for times, count in self.parts(stage))
-        return both + self.again(stage, "forward_s") if self.recomputes else both
+        both = both + self.again(stage, "forward_s") if self.recomputes else both
+        return both + self.of_host(stage).exposed if self.host.asked.any() else both
+
+    @cached_property
+    def host(self) -> HostMemory:
+        """Activations that are kept with the host."""
+        return HostMemory(self.work, self.costs)
+
+    def of_host(self, stage: Stage) -> CommSeconds:
+        """Return the seconds of the link to the host for one micro-batch, beside the compute of a stage."""
+        forward, backward = (add_up(count * times.compute[i] for times, count in self.parts(stage)) for i in range(2))
+        return self.host.spent(stage, forward, backward + self.again(stage, "compute"))
 
     @property
     def slowest(self) -> Stage:
