@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import cache
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import TypeVar
 
 import numpy as np
@@ -19,8 +19,8 @@ Option = TypeVar("Option", bound="Choice")
 class Choice(IntEnum):
     """The options of a field. A member is its code; ``word`` is what users write and read.
 
-    >>> Recompute.of("full") is Recompute.FULL, Recompute.words()
-    (True, ('none', 'selective', 'full'))
+    >>> Recompute.of("full") is Recompute.FULL, Recompute.words()[:5]
+    (True, ('none', 'selective', 'full', 'per_op', 'core_attn'))
     """
 
     word: str
@@ -49,6 +49,16 @@ class Choice(IntEnum):
     def at(cls: type[Option], code: int) -> Option:
         """Return the option of a code."""
         return list(cls)[code]
+
+    @classmethod
+    def spelled(cls, raw: object) -> object:
+        """Return the word that is meant by another spelling of it; what has none is returned as it is."""
+        return raw
+
+    @classmethod
+    def allowed(cls) -> str:
+        """Return what a value may be, in words; nothing where the words say it."""
+        return ""
 
     @classmethod
     def table(cls, coefficient: str) -> NDArray[np.float64]:
@@ -379,12 +389,57 @@ class Schedule(Choice):
         self.turns, self.copies = turns, copies
 
 
-class Recompute(Choice):
-    """Activations that are computed again in the backward pass."""
+# Megatron-LM's names of what selective recomputation makes again, in the order they are written in.
+MODULES = ("core_attn", "mla_up_proj", "layernorm", "moe_act", "mlp", "moe", "shared_experts")
+PER_OPERATOR = "per_op"
 
-    NONE = "none"
-    SELECTIVE = "selective"
-    FULL = "full"
+
+class Recompute(Choice):
+    """Activations that are computed again in the backward pass.
+
+    ``modules`` are the parts of a layer that an option makes again: what Megatron-LM does selectively (the core of
+    attention, unless modules are named), or what torchtitan's policy leaves out operator by operator (``per_op``).
+    Named modules are an option for each set of them: ``mla_up_proj+mlp``.
+    """
+
+    _ignore_ = "option count names"
+
+    NONE = "none", ()
+    SELECTIVE = "selective", ("core_attn",)
+    FULL = "full", ()
+    PER_OP = "per_op", (PER_OPERATOR,)
+    option = vars()
+    for count in range(1, len(MODULES) + 1):
+        for names in combinations(MODULES, count):
+            option["_".join(names).upper()] = "+".join(names), names
+
+    def __init__(self, word: str, modules: tuple[str, ...] = ()) -> None:
+        self.modules = modules
+
+    @classmethod
+    def spelled(cls, raw: object) -> object:
+        """Return the word of modules that are named in any order, with + between them or as a list.
+
+        Raises ``ValueError`` for a name that is no module, or is there twice.
+
+        >>> Recompute.spelled("mlp + mla_up_proj"), Recompute.spelled(["mlp"]), Recompute.spelled("full")
+        ('mla_up_proj+mlp', 'mlp', 'full')
+        """
+        if not isinstance(raw, list) and not (isinstance(raw, str) and "+" in raw):
+            return raw
+        names = [str(name).strip() for name in (raw.split("+") if isinstance(raw, str) else raw)]
+        for name in names:
+            if name not in MODULES:
+                raise ValueError(f"'{name}' is no module to compute again; modules are {', '.join(MODULES)}")
+        if len(set(names)) < len(names) or not names:
+            raise ValueError(f"names {'a module twice' if names else 'no module'}; modules are {', '.join(MODULES)}")
+        return "+".join(name for name in MODULES if name in names)
+
+    @classmethod
+    def allowed(cls) -> str:
+        """Return what a value may be, in words."""
+        words = ", ".join(option.word for option in (cls.NONE, cls.SELECTIVE, cls.FULL, cls.PER_OP))
+        return f"one of: {words}; or modules with + between them: {', '.join(MODULES)}"
 
 
 class MasterWeights(Choice):

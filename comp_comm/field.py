@@ -49,6 +49,8 @@ class Field:
 
     def allowed(self) -> str:
         """Return what a value may be, in words."""
+        if self.choice is not None and self.choice.allowed():
+            return self.choice.allowed()
         if self.kind == "choice":
             listed = self.words[:LISTED]
             more = f", ... ({len(self.words)} in all)" if len(self.words) > LISTED else ""
@@ -90,7 +92,7 @@ class Field:
         """Return the word that ``raw`` means: YAML's true and false are on and off, a whole number is its digits."""
         if isinstance(raw, bool) and "on" in self.words:
             return "on" if raw else "off"
-        return raw
+        return raw if self.choice is None else self.choice.spelled(raw)
 
     def check(self, number: float) -> int | float:
         """Return ``number`` if it is within this field's bounds, as int for a whole-number field."""

@@ -127,8 +127,13 @@ _LAYOUT = (
           "those of 16 bit (Megatron-LM, DeepSpeed), or the shards of ZeRO 3 themselves (FSDP)", "copy"),
     Field("bucket", "layout", "float", "elements of gradients (or weights) sent at once by data parallelism; a "
           "stage's whole, or under ZeRO 3 a layer's, if not given", low=1, high=1e12),
-    _word("recompute", "layout", choices.Recompute, "activations computed again in the backward pass", "none"),
+    _word("recompute", "layout", choices.Recompute, "activations computed again in the backward pass: of whole layers, "
+          "of the core of attention (selective), of the modules named, or of all but what torchtitan's policy keeps",
+          "none"),
     _degree("recompute_layers", "layers of a stage that full recompute is for; all if not given", 1e5),
+    _word("recompute_early_stop", "layout", Switch, "full recompute ends where all is there that the backward pass "
+          "needs, before a layer's last GEMM (PyTorch's non-reentrant checkpoints)", "off"),
+    _degree("offload_activations", "layers of a stage whose activations are kept in the host's memory", 1e5),
     _word("kv_replication", "layout", Switch, "allow tp above kv_heads: key and value heads are copied", "off"),
     _word("offload_optimizer", "layout", Switch, "keep optimizer states in the host's memory", "off"),
     _word("scatter_gather", "layout", Switch, "without sequence parallelism, TP devices send a part each over a "

@@ -76,6 +76,8 @@ class Layout:
     bucket: Numeric = UNKNOWN
     recompute: Numeric = Recompute.NONE
     recompute_layers: Numeric = UNKNOWN
+    recompute_early_stop: Numeric = Switch.OFF
+    offload_activations: Numeric = UNKNOWN
     kv_replication: Numeric = Switch.OFF
     offload_optimizer: Numeric = Switch.OFF
     scatter_gather: Numeric = Switch.ON
@@ -255,6 +257,10 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
               "master_weights: shards goes with zero 3", "master_weights", "zero"),
         rule(~np.isnan(to_float(given.recompute_layers)) & ~Recompute.FULL.where(layout.recompute),
               "recompute_layers goes with recompute: full", "recompute_layers", "recompute"),
+        rule(Switch.ON.where(layout.recompute_early_stop) & ~Recompute.FULL.where(layout.recompute),
+              "recompute_early_stop goes with recompute: full", "recompute_early_stop", "recompute"),
+        rule(~np.isnan(to_float(given.offload_activations)) & Recompute.FULL.where(layout.recompute),
+              "offload_activations and recompute: full exclude each other", "offload_activations", "recompute"),
     ]  # fmt: skip
 
 

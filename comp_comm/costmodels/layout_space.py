@@ -61,6 +61,9 @@ class SearchableAnswer(Answer):
         return {}
 
 
+Tried = Mapping[str, tuple[Value, ...]]
+
+
 class LayoutQuestion(NamedTuple):
     """What a search is about: fixed values, devices, the values allowed of each field (all where none), and domains.
 
@@ -92,7 +95,8 @@ class LayoutSpace:
     ``derived`` follow from others: a study that gives them is told what to pin instead. ``alone`` is the simplest
     layout, of which is said what is wrong with model or hardware. ``layout`` and ``results`` are the columns of a row,
     ``parts`` those that say where the time of the best goes; ``objectives`` can be asked for. ``needs_word`` names
-    for a field the one of which a certain word must be tried, so that it means something.
+    for a field the one of which a certain word must be tried, so that it means something. ``worthwhile`` leaves out of
+    the choices those that cost something, and change nothing else.
     """
 
     table: tuple[str, ...]
@@ -109,6 +113,7 @@ class LayoutSpace:
     of_others: tuple[str, ...] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
     needs_word: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    worthwhile: Callable[[Tried], Tried] | None = None
     why_none: str = "keeps every rule"
 
 

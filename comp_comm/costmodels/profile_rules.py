@@ -24,7 +24,12 @@ from comp_comm.violation import Mask, Violation, blank_number, broken_rules, one
 def layout_violations(work: Work, of_layers: Iterable[Violation]) -> tuple[Violation, ...]:
     """Return the rules of model and layout that points break; those of a layer are known."""
     given, layout, t = work.scenario.layout, work.layout, work.transformer
-    rules = [*transformer_rules(work.scenario.transformer, t), *layout_rules(given, layout), *of_layers]
+    rules = [
+        *transformer_rules(work.scenario.transformer, t),
+        *layout_rules(given, layout),
+        *of_layers,
+        *work.module_rules,
+    ]
     return (*work.scenario.violations, *broken_rules([*rules, *stage_rules(t, given, layout)]))
 
 
@@ -74,7 +79,8 @@ class ProfileRules:
                    "timing.memory_efficiency": timing.memory_efficiency,
                    "memory.host_bandwidth": hardware.host_bandwidth}  # fmt: skip
         blank = {key: np.isnan(to_float(number)) for key, number in numbers.items()}
-        offloaded = Switch.ON.where(self.work.layout.offload_optimizer)
+        layout = self.work.layout
+        offloaded = Switch.ON.where(layout.offload_optimizer) | ~np.isnan(to_float(layout.offload_activations))
         blank["memory.host_bandwidth"] = blank["memory.host_bandwidth"] & offloaded
         return {**blank, **self._blank_recipes(), **self._blank_kernels()}
 

@@ -6,7 +6,8 @@ from typing import TypedDict
 
 # Parallel groups that communicate, by the short names of columns.
 GROUPS = {"tp": "tensor parallelism", "cp": "context parallelism", "ep": "expert parallelism",
-          "pp": "pipeline stages", "dp": "data parallelism", "world": "all devices"}  # fmt: skip
+          "pp": "pipeline stages", "dp": "data parallelism", "world": "all devices",
+          "host": "the link to the host (activations)"}  # fmt: skip
 BYTES = {"message_bytes": "bytes of the messages", "volume_bytes": "bytes, those of an all-reduce twice",
          "wire_bytes": "bytes a device sends"}  # fmt: skip
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -37,29 +37,34 @@ class TimedOperation:
 
 @dataclass(frozen=True)
 class TimedCollective:
-    """A collective, with the seconds of one call alone on the network, and what its group crosses there."""
+    """A collective, with the seconds of one call alone on the network, and what its group crosses there.
+
+    What goes to the host crosses no network.
+    """
 
     collective: Collective
     seconds: Array
-    path: NetworkPath
+    path: NetworkPath | None = None
 
     @property
     def taken_share(self) -> Numeric:
         """The share of a device's multiprocessors that it takes from compute, where it is known."""
-        if isinstance(self.collective, TokenExchange):
+        if isinstance(self.collective, TokenExchange) and self.path:
             return np.minimum(to_float(self.collective.sms) / self.path.timing.multiprocessors, 1.0)
         return 0.0
 
     @property
     def sent(self) -> SentBytes | None:
         """Bytes that a device sends by tier, of exchanges of tokens with experts; of others nothing is said."""
-        return sent_bytes(self.path, self.collective) if isinstance(self.collective, TokenExchange) else None
+        if isinstance(self.collective, TokenExchange) and self.path:
+            return sent_bytes(self.path, self.collective)
+        return None
 
     @property
     def wire_bytes(self) -> Array:
         """What a device sends in one call; of tokens that go once to a node, over both tiers together."""
-        if isinstance(self.collective, TokenExchange) and self.collective.once:
-            return add_up(sent_bytes(self.path, self.collective))
+        if isinstance(self.collective, TokenExchange) and self.collective.once and self.sent:
+            return add_up(self.sent)
         return self.collective.wire_bytes
 
 
@@ -216,6 +221,17 @@ class LayerTimes:
     def compute(self) -> Passes:
         """Seconds of compute."""
         return sum_passes(self.timed)
+
+    def part(self, operations: Mapping[str, Numeric], collectives: Mapping[str, Numeric]) -> LayerTimes:
+        """Return the times of a part: shares of the operations, and calls of the collectives forward, by name."""
+        timed = [TimedOperation(replace(item.op, count=to_float(item.op.count) * operations[item.op.name]), item.passes)
+                 for item in self.timed if item.op.name in operations]  # fmt: skip
+        calls = [
+            replace(call, collective=replace(call.collective, count=collectives[name], backward_count=to_float(0.0)))
+            for call in self.calls
+            if (name := call.collective.name) in collectives
+        ]
+        return LayerTimes(self.layout, timed, calls, self.interference, self.overlaps)
 
     @cached_property
     def core_attention(self) -> Passes:

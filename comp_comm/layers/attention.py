@@ -10,8 +10,9 @@ import numpy as np
 
 from comp_comm.choices import AttentionKernel, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.layers.block import CORE_ATTENTION, MASK, Block, Cache, HeldParameters, Kept, biased
+from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, biased
 from comp_comm.layers.context_parallel import exchanges
+from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
 
@@ -63,7 +64,11 @@ class SelfAttention(Block):
         seq = to_float(c.t.seq_len)
         keys = np.minimum(c.t.window, seq) if self.windowed else seq
         before = normalised(c) * np.where(QkNorm.OFF.where(c.t.qk_norm), 0.0, 1.0)
-        return [Kept("attention", projected(c) + before), Kept(CORE_ATTENTION, score_bytes(c, keys))]
+        return [Kept("attention", projected(c) + before), Kept("core_attn", score_bytes(c, keys))]
+
+    def modules(self, c: Context) -> Sequence[Module]:
+        """Return the core: scores, softmax and weighted sum, with the exchange of context parallelism before them."""
+        return [core_module(self.kept(c), self.core(c), self.collectives(c))]
 
     def cache(self, c: Context, length: Array) -> Cache:
         """Return keys and values of every head, of which a window attends to the last."""
@@ -81,14 +86,19 @@ class CrossAttention(Block):
 
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return both projections, scores over the encoder's sequence, and the output projection."""
-        h, keys = c.t.hidden, to_float(c.t.encoder_seq_len)
+        h = c.t.hidden
         kv = c.kv_heads * (c.key_dim + c.t.v_head_dim)
         return [
             Gemm("cross-Q projection", "2 T H a d / tp", 1.0, c.tokens, h, c.heads * c.key_dim),
             Gemm("cross-KV projection", "2 T_enc H kv (d + d_v) / tp", 1.0, c.encoder_tokens, h, kv),
-            core(c, "cross-attention", c.t.seq_len, keys, keys),
+            self.core(c),
             Gemm("cross-attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
         ]
+
+    def core(self, c: Context) -> Attention:
+        """Return scores, softmax and weighted sum over the encoder's sequence."""
+        keys = to_float(c.t.encoder_seq_len)
+        return core(c, "cross-attention", c.t.seq_len, keys, keys)
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the exchange of the encoder's keys and values that context parallelism needs."""
@@ -101,7 +111,11 @@ class CrossAttention(Block):
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return queries, keys, values, the input of the output projection, and scores where they are kept."""
         scores = score_bytes(c, to_float(c.t.encoder_seq_len))
-        return [Kept("attention", projected(c)), Kept(CORE_ATTENTION, scores)]
+        return [Kept("attention", projected(c)), Kept("core_attn", scores)]
+
+    def modules(self, c: Context) -> Sequence[Module]:
+        """Return the core: scores, softmax and weighted sum, with the exchange of context parallelism before them."""
+        return [core_module(self.kept(c), self.core(c), self.collectives(c))]
 
 
 def rotary(c: Context) -> Sequence[Operation]:
@@ -119,6 +133,15 @@ def core(c: Context, name: str, queries: Numeric, keys: Numeric, seen: Numeric) 
     asked = to_float(queries) / c.layout.cp
     return Attention(name, "2 b (a / tp) s^2 (d + d_v) / cp", 1.0, c.layout.micro_batch, c.heads, asked, keys, seen,
                      c.key_dim, c.t.v_head_dim, c.kv_heads)  # fmt: skip
+
+
+def core_module(kept: Sequence[Kept], core: Attention, exchanged: Sequence[Collective]) -> Module:
+    """Return the core of attention as what can be made again of queries, keys and values.
+
+    Its output is kept, an input of the output projection; a fused kernel keeps nothing that making it again frees.
+    """
+    scores = [each.size for each in kept if each.module == "core_attn"]
+    return Module("core_attn", scores[0], {core.name: 1.0}, {each.name: each.count for each in exchanged})
 
 
 def projection_parameters(c: Context) -> Array:

@@ -14,12 +14,12 @@ import numpy as np
 
 from comp_comm.choices import Bias, CudaGraph, ElementwiseKernels
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Collective, Elementwise, Operation
 from comp_comm.violation import Violation
 
 MASK = 1.0  # bytes of a dropout mask's element
-CORE_ATTENTION = "core_attn"  # Megatron-LM's name of the module that selective recomputation makes again
 
 
 class HeldParameters(NamedTuple):
@@ -84,6 +84,14 @@ class Block(ABC):
     def rules(self, c: Context) -> Sequence[Violation]:
         """Return what model and layout must keep together for the block; points that have no such layer are passed."""
         return []
+
+    def modules(self, c: Context) -> Sequence[Module]:
+        """Return the parts of the block that the backward pass can make again, by Megatron-LM's names."""
+        return []
+
+    def last_gemm(self, c: Context) -> str:
+        """Return the name of the GEMM that ends the block, after which nothing is kept; empty where there is none."""
+        return ""
 
     def cache(self, c: Context, length: Array) -> Cache | None:
         """Return what is kept of ``length`` tokens while generating; None where nothing is.

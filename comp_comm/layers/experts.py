@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from comp_comm.choices import CudaGraph, Dispatcher, PermuteFusion, Routing
-from comp_comm.formulas.arrays import Array, Numeric, by_code, to_float
+from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, to_float
 from comp_comm.formulas.dispatch import distinct_places, expected_imbalance
 from comp_comm.layers.block import (
     Block,
@@ -20,7 +20,8 @@ from comp_comm.layers.block import (
     kept_numbers,
     mlp_parameters,
 )  # fmt: skip
-from comp_comm.layers.feed_forward import network_bytes, split_network
+from comp_comm.layers.feed_forward import network_bytes, network_names, split_network
+from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation, TokenExchange
 
@@ -46,7 +47,7 @@ class Experts(Block):
         return [
             Gemm("router", "2 T_s H E", 1.0, c.split_tokens, h, at_least_one(c.t.experts), sixteen_bit=1),
             Elementwise("permute tokens", "16 B (not fused 40 B) T_s k H", 1.0, sent, sent),
-            Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, h, c.gates * width, local, grouped=True),
+            Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, h, c.gates * width, local, c.gates, grouped=True),
             activation(c, "experts activation", taken * width),
             Gemm("experts down", "2 T k F_e H", 1.0, each, width, h, local, grouped=True),
             *(split_network(c, "shared expert", _shared_width(c), shared) if any_of(shared) else []),
@@ -81,6 +82,25 @@ class Experts(Block):
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         experts = expert_tokens(c) * (kept * width + 2.0 * c.t.hidden)
         return [Kept("moe", to_float(size * experts) + network_bytes(c, _shared_width(c)))]
+
+    def modules(self, c: Context) -> Sequence[Module]:
+        """Return all of the block, the nonlinearity of its experts, and the shared experts.
+
+        The nonlinearity is made again of what it kept, and frees the input of the matrix down (with kernels one by one
+        also the gate after its nonlinearity).
+        """
+        shared = self.splits(c)
+        width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
+        outputs = to_float(c.formats.activation * expert_tokens(c) * (kept_numbers(c) - c.gates) * width)
+        names = dict.fromkeys((operation.name for operation in self.operations(c)), 1.0)
+        calls = {collective.name: collective.count for collective in self.collectives(c)}
+        modules = [Module("moe", add_up(each.size for each in self.kept(c)), names, calls, shared),
+                   Module("moe_act", outputs, {"experts activation": 1.0}, within="moe")]  # fmt: skip
+        if any_of(shared):
+            again = dict.fromkeys(network_names("shared expert"), 1.0)
+            size = network_bytes(c, _shared_width(c))
+            modules.append(Module("shared_experts", size, again, splits=shared, within="moe"))
+        return modules
 
 
 def expert_tokens(c: Context) -> Array:

@@ -98,13 +98,16 @@ def stage_rules(t: Transformer, given: Layout, layout: Layout) -> list[Violation
     """Return the rules about stages of layers; ``given`` is the layout before it is resolved."""
     pp, vpp, chunks = to_float(layout.pp), to_float(layout.vpp), layout.model_chunks
     layers = to_float(t.all_layers)
-    full, most = to_float(given.recompute_layers), layers + np.where(to_float(layout.vpp) > 1, ENDS, 0.0)
+    full, away = to_float(given.recompute_layers), to_float(given.offload_activations)
+    most = layers + np.where(to_float(layout.vpp) > 1, ENDS, 0.0)
     return [
         rule(most < pp * vpp, "pp x vpp exceeds the layers", "pp", "vpp", "layers"),
         rule((layers < chunks) & (most >= pp * vpp) & (chunks > pp * vpp), "schedule: zb_v has two chunks a stage, and "
               "2 x pp exceeds the layers", "schedule", "pp", "layers"),
         rule(~np.isnan(full) & (full > np.ceil(layers / pp)), "recompute_layers exceeds the layers of a stage",
              "recompute_layers", "layers", "pp"),
+        rule(~np.isnan(away) & (away > np.ceil(layers / pp)), "offload_activations exceeds the layers of a stage",
+             "offload_activations", "layers", "pp"),
         *_stated_stages(layout, layers, chunks),
     ]  # fmt: skip
 

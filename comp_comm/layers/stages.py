@@ -22,7 +22,7 @@ from comp_comm.layout import Layout
 
 
 class Stage(NamedTuple):
-    """A stage: its layers of each kind, and of these those that full recomputation is for.
+    """A stage: its layers of each kind, and of these those that full recomputation, or the host's memory, is for.
 
     ``embedding`` and ``head`` are 1 where it has them, ``place`` is its number from 0: that of the first of those
     alike.
@@ -75,7 +75,9 @@ def stages_of(pattern: Pattern, layout: Layout) -> Stages:
     >>> [[int(count) for count in stage.layers] for stage in stages]  # dense layers and layers of experts
     [[3, 0], [0, 2], [0, 4]]
     """
-    given = to_float(layout.recompute_layers)
+    # Layers are made again whole, or kept in the host's memory, never both.
+    again, away = to_float(layout.recompute_layers), to_float(layout.offload_activations)
+    given = again if np.isnan(away).all() else np.where(np.isnan(away), again, away)
     again = np.where(np.isnan(given), ALL, given)
     way = way_of(np.asarray(layout.schedule, np.intp))
     given_numbers = (pattern.row, pattern.layers, pattern.mtp, layout.pp, layout.vpp, again, way)

@@ -29,6 +29,7 @@ class Operation:
 class Gemm(Operation):
     """``groups`` matrix products of (m x k) by (k x n): m tokens, k inputs, n outputs.
 
+    ``matrices`` are those side by side in n that PyTorch's own modules multiply one after the other.
     ``sixteen_bit`` is 1 where it stays in 16 bits whatever the recipe, ``grouped`` says that its products have rows of
     their own (experts), which one kernel makes.
     """
@@ -37,6 +38,7 @@ class Gemm(Operation):
     k: Numeric
     n: Numeric
     groups: Numeric = 1
+    matrices: Numeric = 1
     sixteen_bit: Numeric = 0
     grouped: bool = False
 

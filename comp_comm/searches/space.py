@@ -18,6 +18,7 @@ from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
 from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, rows_of
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
+from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import to_float
 from comp_comm.searches.rows import all_rows, axis_of, lawful_rows, parts_of, placed_rows, unplaced_rows
 from comp_comm.sweeps.blocks import extent
@@ -88,6 +89,9 @@ def make_space(study: Study, gpus: int) -> SearchSpace:
         raise ConfigError(_no_degrees(gpus, degrees))
     choices = {name: listed[name] or about.open.get(name, ()) for name in choosable}
     choices = {name: values for name, values in choices.items() if values}
+    if about.worthwhile is not None:
+        kernels = {name: plan.grid.words(name) for name in about.choices if FIELDS[name].choice and name not in choices}
+        choices = {name: values for name, values in about.worthwhile({**kernels, **choices}).items() if name in choices}
     placements = tuple(dict.fromkeys(map(str, listed["placement"] or Placement.words()))) if about.placed else ()
     fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp")} | {
         "gpus": gpus

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from comp_comm.configs.exporters.dispatch import dispatch_keys
-from comp_comm.configs.exporters.exported import POSITIONS, Exported, Flags, cannot
+from comp_comm.configs.exporters.exported import POSITIONS, Exported, Flags, cannot, refuse_what_pytorch_recomputes
 
 KIND = "nemo"
 NUMBERS = {
@@ -84,9 +84,13 @@ def _layout(point: Exported) -> Flags:
 
 def _recompute(point: Exported) -> Flags:
     kind, layers = point.word("recompute"), point.values.get("recompute_layers")
-    full = kind == "full"
+    full, offloaded = kind == "full", point.values.get("offload_activations")
+    refuse_what_pytorch_recomputes(KIND, point)
+    named = kind not in ("none", "selective", "full")
     return {
-        "activations_checkpoint_granularity": None if kind == "none" else kind,
+        "cpu_offloading": True if offloaded else None, "cpu_offloading_num_layers": offloaded,
+        "recompute_modules": kind.split("+") if named else None,
+        "activations_checkpoint_granularity": None if kind == "none" else "selective" if named else kind,
         "activations_checkpoint_method": ("block" if layers else "uniform") if full else None,
         "activations_checkpoint_num_layers": (layers or 1) if full else None,
     }  # fmt: skip

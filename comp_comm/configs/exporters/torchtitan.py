@@ -103,9 +103,12 @@ def _pipeline(point: Exported) -> Flags:
 
 def _recompute(point: Exported) -> Flags:
     kind, layers = point.word("recompute"), point.number("recompute_layers", 0)
-    if kind == "selective":
-        return {"mode": kind, "selective_ac_option": "op"}
+    early = {"early_stop": True} if point.on("recompute_early_stop") else {}
+    if kind == "per_op":
+        return {"mode": "selective", "selective_ac_option": "op"}
+    if kind not in ("none", "full"):
+        raise cannot(KIND, "recompute", kind, "give --recompute none, per_op or full")
     if kind == "full" and layers:
         each = point.number("layers") // point.number("pp")
-        return {"mode": "selective", "selective_ac_option": str(max(each // layers, 1))}
-    return {"mode": kind}
+        return {"mode": "selective", "selective_ac_option": str(max(each // layers, 1)), **early}
+    return {"mode": kind, **early}

@@ -10,6 +10,7 @@ from comp_comm.configs.importers.devices import devices_of
 from comp_comm.configs.importers.dispatch import read_dispatch
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
 from comp_comm.configs.importers.launch import Launch
+from comp_comm.configs.importers.recomputation import set_modules, set_offloading
 
 NUMBERS = {
     "--tensor-model-parallel-size": "tp", "--pipeline-model-parallel-size": "pp", "--context-parallel-size": "cp",
@@ -49,6 +50,7 @@ def read(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
     _formats(keys, f)
     megatron_sharding.read(keys, f, files)
     _recompute(keys, f)
+    set_offloading(keys, f, "--cpu-offloading-num-layers")
     _kernels(keys, f)
     _overlap(keys, f)
     _dispatch(keys, f)
@@ -115,10 +117,10 @@ def _recompute(keys: Keys, f: Findings) -> None:
     if kind not in ("selective", "full"):
         keys.wrong(("--recompute-granularity",), f"{shown(kind)} is not understood; only selective and full")
         return
-    f.set("recompute", kind, ("--recompute-granularity",))
-    named = modules if isinstance(modules, list) else [modules]
-    if kind == "selective" and named not in ([None], ["core_attn"]):
-        f.note(f"recomputing {', '.join(map(str, named))} is counted as Megatron-LM's default: the core of attention")
+    if kind == "selective":
+        set_modules(f, modules, ("--recompute-modules",))
+    else:
+        f.set("recompute", kind, ("--recompute-granularity",))
     if kind == "full" and method == "block" and count is not None:
         f.set("recompute_layers", count, ("--recompute-num-layers",))
     elif kind == "full" and count not in (None, 1):

@@ -11,8 +11,8 @@ _TRAINER = """
 """
 _MODEL = """
     layernorm_zero_centered_gamma get_attention_mask_from_fusion nccl_communicator_config_path name
-    enable_megatron_timers megatron_timer_kwargs cpu_offloading_num_layers cpu_offloading_activations
-    cpu_offloading_weights mcore_gpt mcore_t5 mcore_bert rampup_batch_size resume_from_checkpoint init_method_std
+    enable_megatron_timers megatron_timer_kwargs mcore_gpt mcore_t5 mcore_bert rampup_batch_size
+    resume_from_checkpoint init_method_std
     use_scaled_init_method apply_query_key_layer_scaling layernorm_epsilon do_layer_norm_weight_decay pre_process
     post_process persist_layer_norm gradient_as_bucket_view openai_gelu normalize_attention_scores rotary_percentage
     rotary_base rotary_interleaved seq_len_interpolation_factor apply_rope_fusion cross_entropy_loss_fusion
@@ -56,7 +56,7 @@ NOTED = (
 )  # fmt: skip
 # Features that are not understood where they are on.
 OFF = (
-    "fsdp_cpu_offload", "cpu_offloading", "use_fsdp2", "headscale", "expert_tensor_parallel",
+    "fsdp_cpu_offload", "use_fsdp2", "headscale", "expert_tensor_parallel",
     "num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage",
     "moe_extended_tp", "use_loss_mask_as_attention",
 )  # fmt: skip

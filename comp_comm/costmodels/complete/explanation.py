@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from comp_comm.choices import AttentionCount, AttentionKernel, Recompute
+from comp_comm.choices import AttentionCount, AttentionKernel
 from comp_comm.costmodels.complete.columns import COLUMNS
 from comp_comm.costmodels.complete.footprint import MEMORY_PARTS
 from comp_comm.costmodels.complete.step import Step
@@ -25,6 +25,7 @@ from comp_comm.costmodels.records import (
 from comp_comm.costmodels.timed import LayerTimes, TimedCollective, TimedOperation
 from comp_comm.formulas.arrays import Array, Numeric, to_float, unwarned
 from comp_comm.hardware.numbers import Hardware
+from comp_comm.layers.kind import LayerKind
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm, Operation
 
 PARAMETERS = ("parameters", "active_parameters", "mtp_parameters")
@@ -36,12 +37,12 @@ NO_TIERS: TierRecord = {"inside_bytes": None, "across_bytes": None}
 
 
 class StagePart(NamedTuple):
-    """A part of the slowest stage: its name, times, how many it has, and how many of those are computed again."""
+    """A part of the slowest stage: its name, times, how many it has, and how often operations are computed again."""
 
     name: str
     times: LayerTimes
     layer_count: Array
-    again: Array
+    again: dict[str, Array]
     layers: int | None
 
 
@@ -129,13 +130,18 @@ def communication(step: Step) -> dict[str, GroupRecord]:
 
 def parts_of(step: Step) -> list[StagePart]:
     """Return the parts of the slowest stage, in the order they are done."""
-    stage, none = step.stage, to_float(0.0)
+    stage = step.stage
+    again: dict[LayerKind, dict[str, Array]] = {}
+    for kind, times, count in step.pipeline.made_again_anywhere(stage):
+        for item in times.timed:
+            of_kind = again.setdefault(kind, {})
+            of_kind[item.op.name] = of_kind.get(item.op.name, to_float(0.0)) + count * item.op.count
     layers = [
-        StagePart(kind.name, step.layers.layers[kind], count, again, int(count))
-        for kind, count, again in zip(step.work.pattern.kinds, stage.layers, stage.recomputed, strict=True)
+        StagePart(kind.name, step.layers.layers[kind], count, again.get(kind, {}), int(count))
+        for kind, count in zip(step.work.pattern.kinds, stage.layers, strict=True)
     ]  # fmt: skip
-    return [StagePart("embedding", step.layers.embedding, stage.embedding, none, None), *layers,
-            StagePart("head", step.layers.head, stage.head, none, None)]  # fmt: skip
+    return [StagePart("embedding", step.layers.embedding, stage.embedding, {}, None), *layers,
+            StagePart("head", step.layers.head, stage.head, {}, None)]  # fmt: skip
 
 
 def operations(step: Step) -> list[OperationRecord]:
@@ -153,12 +159,7 @@ def operations(step: Step) -> list[OperationRecord]:
 
 def _phases(step: Step, part: StagePart, timed: TimedOperation) -> Iterator[OperationRecord]:
     op, passes, steps = timed.op, timed.passes, step.work.layout.stage_steps
-    recompute = np.asarray(step.work.layout.recompute)
-    again = to_float(0.0)
-    if part.layers is not None and recompute == Recompute.FULL:
-        again = steps * part.again * op.count
-    elif part.layers is not None and recompute == Recompute.SELECTIVE and isinstance(op, Attention):
-        again = steps * part.layer_count * op.count
+    again = steps * part.again.get(op.name, to_float(0.0))
     count = steps * part.layer_count * op.count
     forward, backward = _done(step, op)
     yield _record(op, part, "forward", count, passes.forward, forward)
@@ -225,7 +226,7 @@ def _collective(item: CountedCollective, phase: str, layers: int | None, across:
 def _optimizer(step: Step) -> Iterator[OperationRecord]:
     states = step.stage_states
     per_byte = float(states.kernels.per_streamed_byte)
-    part = StagePart("step", step.layers.embedding, to_float(1.0), to_float(0.0), None)
+    part = StagePart("step", step.layers.embedding, to_float(1.0), {}, None)
     for name, formula, seconds in (("gradient norm", "gradients read", states.norm_s),
                                    ("Adam", "states in and out", states.adam_s)):  # fmt: skip
         op = Elementwise(name, f"{formula}, P / shards", 1.0, 0.0, 0.0)

@@ -19,7 +19,7 @@ FIELDS = tuple(dict.fromkeys((
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_tp", "overlap_pp",
     "overlap_ep", *HARDWARE, *KERNELS, "grad_precision", "accumulate_precision", "optimizer_precision", "interference",
     "tokens", "cross_entropy", "loss_chunks", "master_weights", "cuda_graph", "launch_blocking", "fp8_param_gather",
-    *DISPATCH, *_TRANSFORMER,
+    *DISPATCH, "recompute_early_stop", "offload_activations", *_TRANSFORMER,
 )))  # fmt: skip
 # A field that means nothing without another one.
 NEEDS = {**field_groups.NEEDS, **dict.fromkeys(DISPATCH, "ep"), "permute_fusion": "experts"}
@@ -37,12 +37,14 @@ IGNORED_BY_LAYERS = (
     "gpus", "dp", "global_batch", "accumulation", "pp", "vpp", "schedule", "pp_layout", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
     "memory_capacity", "framework_gib", "tokens", "loss_chunks", "master_weights", "fp8_param_gather",
+    "recompute_early_stop", "offload_activations",
 )  # fmt: skip
 # Fields that the states of a stage's weights do not depend on, one micro-batch's worth of them.
 IGNORED_BY_STATES = (
     "micro_batch", "global_batch", "accumulation", "sp", "recompute", "recompute_layers", "scatter_gather",
     "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks", "cuda_graph",
-    "launch_blocking", "fp8_attention", "fp8_head", "attention_kernel", *DISPATCH,
+    "launch_blocking", "fp8_attention", "fp8_head", "attention_kernel", *DISPATCH, "recompute_early_stop",
+    "offload_activations",
 )  # fmt: skip
 
 __all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_LAYERS", "IGNORED_BY_STATES", "NEEDS", "NEEDS_WORD", "REQUIRED", "SHOWN"]

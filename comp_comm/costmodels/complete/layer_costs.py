@@ -5,6 +5,7 @@ It depends on few numbers of a layout (TP and micro-batch, not the stages or rep
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -14,11 +15,12 @@ from comp_comm.costmodels.machine import kernels_of, network_of, work_in_trainin
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import Host, LayerTimes, Network, time_operations
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import Array, to_float
-from comp_comm.layers.block import CORE_ATTENTION, HeldParameters, Kept
+from comp_comm.formulas.arrays import ZERO, Array, to_float
+from comp_comm.layers.block import HeldParameters, Kept
 from comp_comm.layers.ends import EndParameters, embedding_operations, end_parameters, head_operations
 from comp_comm.layers.experts import Experts
-from comp_comm.layers.kind import LayerKind, kept_bytes
+from comp_comm.layers.kind import LayerKind
+from comp_comm.layers.module import Module, made_again
 from comp_comm.layers.rules import layer_rules
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
 from comp_comm.operations.context import Context
@@ -27,11 +29,20 @@ from comp_comm.violation import Violation, broken_rules
 
 
 class KeptOfLayer(NamedTuple):
-    """Bytes a layer keeps of a micro-batch: without scores, of the scores, and of its input alone."""
+    """Bytes a layer keeps of a micro-batch: in all, and of its input alone."""
 
-    beside_scores: Array
-    scores: Array
+    whole: Array
     entry: Array
+
+
+class AgainOfLayer(NamedTuple):
+    """A module of a layer made again: the bytes it frees, its seconds, and which block of the layer it is of."""
+
+    name: str
+    within: str
+    block: int
+    freed: Array
+    times: LayerTimes
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +116,34 @@ class LayerCosts:
         return {kind: _kept(c, kind.kept(c)) for kind, c in self._contexts()}
 
     @cached_property
+    def again(self) -> dict[LayerKind, list[AgainOfLayer]]:
+        """What each module of a layer of each kind costs and frees where it is made again."""
+        return {
+            kind: [AgainOfLayer(module.name, module.within, block, module.freed, self._times(kind, module))
+                   for block, modules in enumerate(kind.modules(c)) for module in modules]
+            for kind, c in self._contexts()
+        }  # fmt: skip
+
+    @cached_property
+    def left_out(self) -> dict[LayerKind, LayerTimes]:
+        """What a layer of each kind leaves out that is made again whole, and stops early."""
+        return {kind: self._times(kind, kind.left_out(c)) for kind, c in self._contexts()}
+
+    def _times(self, kind: LayerKind, module: Module) -> LayerTimes:
+        return self.layers[kind].part(module.operations, module.collectives)
+
+    @cached_property
     def rules(self) -> list[Violation]:
         """The rules of a layer that points break."""
         return broken_rules([*layer_rules(self.work.transformer, self.work.layout), *self.work.block_rules])
+
+
+def freed_by(parts: Iterable[AgainOfLayer], code: int) -> list[Array]:
+    """Return the bytes that an option of recomputation frees of a layer, for each of its blocks that it is about."""
+    blocks: dict[int, Array] = {}
+    for part in made_again(parts, code):
+        blocks[part.block] = blocks.get(part.block, ZERO) + part.freed
+    return list(blocks.values())
 
 
 def layer_costs(scenario: Scenario) -> LayerCosts:
@@ -117,4 +153,4 @@ def layer_costs(scenario: Scenario) -> LayerCosts:
 
 def _kept(c: Context, kept: list[Kept]) -> KeptOfLayer:
     entry = c.split_tokens * c.t.hidden * to_float(c.formats.activation)
-    return KeptOfLayer(kept_bytes(kept), kept_bytes(kept, CORE_ATTENTION), entry)
+    return KeptOfLayer(to_float(sum((each.size for each in kept), to_float(0.0))), entry)

@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import Recompute, Schedule
+from comp_comm.choices import Recompute, Schedule, Switch
+from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, LayerTimes
 from comp_comm.costmodels.work import Work
@@ -17,6 +18,8 @@ from comp_comm.formulas.arrays import Array, add_up, by_code, to_float
 from comp_comm.formulas.pipeline import bubble_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
+from comp_comm.layers.kind import LayerKind
+from comp_comm.layers.module import made_again
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 
@@ -61,18 +64,45 @@ class Pipeline:
         """Return the seconds of a stage's recomputation: ``forward_s`` of layers, ``compute`` alone, ``host``."""
 
         def option(code: int) -> Array:
-            if code == Recompute.FULL:
-                return _total([PASSES[seconds](times) for times in self.layers], stage.recomputed)
-            if code == Recompute.SELECTIVE and seconds != "host":
-                return _total([times.core_attention.forward for times in self.layers], stage.layers)
-            return to_float(0.0)
+            parts = ((PASSES[seconds](times), count) for _, times, count in self.made_again(stage, code))
+            return add_up((to_float(0.0), *(count * each for each, count in parts)))
 
         return by_code(np.asarray(self.layout.recompute), option)
+
+    def made_again(self, stage: Stage, code: int) -> list[tuple[LayerKind, LayerTimes, Array]]:
+        """Return what an option of recomputation makes again in a stage: of which kind of layer, and how often."""
+        kinds = self.work.pattern.kinds
+        if code == Recompute.FULL:
+            made = list(zip(kinds, self.layers, stage.recomputed, strict=True))
+            early = Switch.ON.where(self.layout.recompute_early_stop)
+            if early.any():
+                made += [(kind, self.costs.left_out[kind], -to_float(early) * count) for kind, _, count in made]
+            return made
+        counts = zip(kinds, stage.layers, strict=True) if Recompute.at(code).modules else ()
+        again = self.costs.again
+        return [(kind, part.times, count) for kind, count in counts for part in made_again(again[kind], code)]
+
+    def made_again_anywhere(self, stage: Stage) -> list[tuple[LayerKind, LayerTimes, Array]]:
+        """Return what any point makes again in a stage, as often as each of them does."""
+        codes = np.asarray(self.layout.recompute)
+        options = ((codes == code, self.made_again(stage, code)) for code in np.unique(codes).tolist())
+        return [(kind, times, chosen * count) for chosen, made in options for kind, times, count in made]
 
     def passes_s(self, stage: Stage) -> Array:
         """Return the seconds of both passes of one micro-batch through a stage, recomputation in them."""
         both = add_up(count * times.passes_s for times, count in self.parts(stage))
-        return both + self.again(stage, "forward_s") if self.recomputes else both
+        both = both + self.again(stage, "forward_s") if self.recomputes else both
+        return both + self.of_host(stage).exposed if self.host.asked.any() else both
+
+    @cached_property
+    def host(self) -> HostMemory:
+        """Activations that are kept with the host."""
+        return HostMemory(self.work, self.costs)
+
+    def of_host(self, stage: Stage) -> CommSeconds:
+        """Return the seconds of the link to the host for one micro-batch, beside the compute of a stage."""
+        forward, backward = (add_up(count * times.compute[i] for times, count in self.parts(stage)) for i in range(2))
+        return self.host.spent(stage, forward, backward + self.again(stage, "compute"))
 
     @property
     def slowest(self) -> Stage:
@@ -168,11 +198,11 @@ class Pipeline:
         return zb_v_seconds(pp, *chunk) if schedule is Schedule.ZB_V else dualpipe_seconds(pp, *chunk)
 
     def again_comm(self, group: str, stage: Stage) -> CommSeconds:
-        """Return the communication of a group that full recomputation repeats in a stage."""
-        full, spent = Recompute.FULL.where(self.layout.recompute), NO_COMM
-        for times, again in zip(self.layers, stage.recomputed, strict=True):
+        """Return the communication of a group that recomputation repeats in a stage."""
+        spent = NO_COMM
+        for _, times, count in self.made_again_anywhere(stage):
             if group in times.groups:
-                spent = spent.plus(times.forward[group].times(full * again))
+                spent = spent.plus(times.forward[group].times(count))
         return spent
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, Whole, divisors
+from comp_comm.choices import AttentionKernel, Recompute
+from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, Tried, Whole, divisors
 from comp_comm.errors import ConfigError
 from comp_comm.layers.rules import ENDS
 
@@ -93,6 +94,25 @@ def _join_experts(t: Joined, experts: int, gpus: int) -> None:
         t.keep(gpus // t["pp"] % (t["ep"] * t["etp"]) == 0, "ep x etp does not divide dp x cp x tp")
 
 
+def worthwhile(choices: Tried) -> Tried:
+    """Return choices without recomputation of attention where flash kernels keep nothing of it.
+
+    >>> worthwhile({"attention_kernel": ("flash",), "recompute": ("none", "core_attn+mlp", "mlp")})["recompute"]
+    ('none', 'mlp')
+    """
+    if AttentionKernel.UNFUSED.word in choices.get("attention_kernel", ()) or "recompute" not in choices:
+        return choices
+    options = [Recompute.of(str(word)) for word in choices["recompute"]]
+    modules = {option.modules for option in options if option is not Recompute.FULL}
+
+    def pointless(option: Recompute) -> bool:
+        return (
+            "core_attn" in option.modules and tuple(each for each in option.modules if each != "core_attn") in modules
+        )
+
+    return {**choices, "recompute": tuple(option.word for option in options if not pointless(option))}
+
+
 SPACE = LayoutSpace(
     table=TABLE,
     degrees=degrees,
@@ -114,5 +134,6 @@ SPACE = LayoutSpace(
            "pipeline bubble": "bubble_s"},
     objectives=("step", "tokens", "mfu", "days", "gpu-hours", "memory", "comm"),
     placed=True,
-    of_others=("dp_shard", "recompute_layers", "pp_layout"),
+    worthwhile=worthwhile,
+    of_others=("dp_shard", "recompute_layers", "recompute_early_stop", "offload_activations", "pp_layout"),
 )  # fmt: skip

@@ -151,6 +151,8 @@ class Step(SearchableAnswer):
                 forward, backward, step = windows
                 windows = share * forward, share * backward, share * step
             spent["dp"] = state_comm(self.work, self._states_of_copies, windows)
+        if self.pipeline.host.asked.any():
+            spent["host"] = self.pipeline.of_host(self.stage).times(self.work.layout.stage_steps)
         if self.states.world_s is not ZERO:
             spent["world"] = CommSeconds(self.states.world_s, ZERO, ZERO)
         return spent
@@ -253,10 +255,10 @@ class Step(SearchableAnswer):
     @cached_property
     def counted(self) -> list[CountedCollective]:
         """Every collective of a device of the slowest stage, with its calls in a step."""
-        work, layout = self.work, self.work.layout
+        layout = self.work.layout
         states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.stage_steps))
-        return [*of_layers(work.pattern.kinds, self.layers, self.stage, layout),
-                *of_sends(self.sends, layout.stage_steps),
+        return [*of_layers(self.pipeline, self.stage),
+                *of_sends([*self.sends, *self.pipeline.host.transfers(self.stage)], layout.stage_steps),
                 *of_step([*states, *self.between_copies, *self.own_states.world])]  # fmt: skip
 
     @cached_property

@@ -17,7 +17,7 @@ from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
 from comp_comm.costmodels.timed import Network, TimedCollective, sum_passes, time_operations
 from comp_comm.costmodels.work import Work, forward_flops
-from comp_comm.formulas.arrays import ZERO, Array, to_float
+from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
 from comp_comm.layers.block import Cache
 from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
 from comp_comm.layers.kind import LayerKind
@@ -186,7 +186,7 @@ class Serving(Answer):
         one = forward_flops(self._decoding.t, self.work.transformer.vocab)
         layers = zip(one.gemms, self.work.pattern.totals, strict=True)
         attention = sum((count * cache.flops * cache.attended for cache, count in self._caches()), to_float(0.0))
-        return to_float(sum((count * gemms for gemms, count in layers), one.ends) + attention)
+        return to_float(sum((count * add_up(gemms.values()) for gemms, count in layers), one.ends) + attention)
 
     @cached_property
     def prefill_flops(self) -> Array:
