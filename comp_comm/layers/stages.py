@@ -53,6 +53,14 @@ class Stages:
     table: StageTable
     row: NDArray[np.intp]
 
+    @property
+    def last_has_most(self) -> bool:
+        """Whether the last stage has all that the first one has everywhere, but for an embedding where it has a head.
+
+        ``distinct`` has the first stage, then the last, then others.
+        """
+        return self.table.last_has_most
+
     @cached_property
     def runs(self) -> tuple[tuple[Stage, Array], ...]:
         """The stages in order, each as often as it is repeated; where no chunk is like another, one run at least.
@@ -132,6 +140,16 @@ class StageTable(NamedTuple):
     runs: ListedStages
     counts: NDArray[np.float64]
     total: NDArray[np.float64]
+
+    @property
+    def last_has_most(self) -> bool:
+        """Whether every layout's last stage has all that the first has, but for an embedding where it has a head."""
+        if len(self.distinct.place) == 1:
+            return False
+        (layers, more), (again, again_more) = self.distinct.layers[:2], self.distinct.recomputed[:2]
+        (embedding, other), (head, other_head) = self.distinct.embedding[:2], self.distinct.head[:2]
+        return bool(np.all(more >= layers) and np.all(again_more >= again)
+                    and np.all(other_head - head >= np.maximum(embedding - other, 0.0)))  # fmt: skip
 
 
 @lru_cache(maxsize=64)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from comp_comm.choices import CudaGraph, Switch
 from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
 from comp_comm.costmodels.scenario import Scenario
@@ -26,6 +28,8 @@ from comp_comm.layers.tensor_parallel import embedding_collectives, head_collect
 from comp_comm.operations.context import Context
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Violation, broken_rules
+
+ROUNDING = 1e-12  # equal seconds that were added up in another order
 
 
 class KeptOfLayer(NamedTuple):
@@ -99,6 +103,17 @@ class LayerCosts:
         c = self.work.context
         timed = time_operations(self.kernels, head_operations(c, self.work.vocab), 0)
         return LayerTimes(self.work.layout, timed, self.network.timed(head_collectives(c)), 1.0, overlaps=False)
+
+    @cached_property
+    def head_takes_longer(self) -> bool:
+        """Whether logits and loss take longer than the embedding everywhere, by compute and by what is seen of sends.
+
+        One answer for all points, however many see these costs.
+        """
+        first, last = self.embedding, self.head
+        seen = (part.passes_s - part.compute.forward - part.compute.backward for part in (first, last))
+        pairs = ((first.compute.forward, last.compute.forward), (first.compute.backward, last.compute.backward), seen)
+        return all(bool(np.all(more >= less * (1 - ROUNDING))) for less, more in pairs)
 
     @cached_property
     def parameters(self) -> dict[LayerKind, HeldParameters]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -104,32 +104,33 @@ class Pipeline:
         forward, backward = (add_up(count * times.compute[i] for times, count in self.parts(stage)) for i in range(2))
         return self.host.spent(stage, forward, backward + self.again(stage, "compute"))
 
-    @property
-    def slowest(self) -> Stage:
-        """The stage that sets the pace."""
-        return self._pace[0]
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that may be the slowest: not the first, where the last has as many layers, and more beside."""
+        stages = self.work.stages
+        outdone = stages.last_has_most and self.costs.head_takes_longer
+        return stages.distinct[1:] if outdone else stages.distinct
 
     @property
-    def slowest_number(self) -> NDArray[np.intp]:
-        """Which of the stages that differ it is."""
-        return self._pace[1]
+    def slowest(self) -> Stage:
+        """The stage whose passes take longest."""
+        return self._pace[0]
 
     @property
     def pace_s(self) -> Array:
         """Seconds of both passes of one micro-batch through the slowest stage."""
-        return self._pace[2]
+        return self._pace[1]
 
     @cached_property
-    def _pace(self) -> tuple[Stage, NDArray[np.intp], Array]:
-        first, *others = self.work.stages.distinct
-        slowest, number, pace = first, np.asarray(0, np.intp), self.passes_s(first)
-        for place, stage in enumerate(others, 1):
+    def _pace(self) -> tuple[Stage, Array]:
+        first, *others = self.stages
+        slowest, pace = first, self.passes_s(first)
+        for stage in others:
             seconds = self.passes_s(stage)
             slower = seconds > pace
             if slower.any():
-                pace = np.maximum(pace, seconds)
-                slowest, number = _choose(slower, stage, slowest), np.where(slower, place, number)
-        return slowest, number, pace
+                slowest, pace = _choose(slower, stage, slowest), np.maximum(pace, seconds)
+        return slowest, pace
 
     @cached_property
     def all_passes_s(self) -> Array:
@@ -208,6 +209,16 @@ class Pipeline:
 
 def _total(seconds: list[Array], counts: tuple[Array, ...]) -> Array:
     return add_up(count * each for each, count in zip(seconds, counts, strict=True))
+
+
+def chosen_stage(stages: Sequence[Stage], number: NDArray[np.intp]) -> Stage:
+    """Return at each point the stage of a number."""
+    chosen = stages[0]
+    for place, stage in enumerate(stages[1:], 1):
+        there = number == place
+        if there.any():
+            chosen = _choose(there, stage, chosen)
+    return chosen
 
 
 def _choose(where: NDArray[np.bool_], one: Stage, other: Stage) -> Stage:

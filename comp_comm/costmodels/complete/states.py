@@ -146,6 +146,13 @@ class StateSeconds(NamedTuple):
     quantise: Array
 
 
+class MostStates(NamedTuple):
+    """Which of the stages that differ has most states at each point, and their seconds."""
+
+    number: NDArray[np.intp]
+    seconds: StateSeconds
+
+
 @dataclass(frozen=True, eq=False)
 class StateCosts:
     """The states of every stage that differs, and what all devices send in a step."""
@@ -181,6 +188,20 @@ class StateCosts:
     def stages(self) -> tuple[StageStateSeconds, ...]:
         """The seconds of each stage that differs."""
         return tuple(StageStateSeconds(self.of(stage), self.network) for stage in self.work.stages.distinct)
+
+    @cached_property
+    def most(self) -> MostStates:
+        """The stage whose states take longest, with nothing beside them."""
+        first, *others = (stage.seconds for stage in self.stages)
+        chosen, longest, number = first, add_up(first), np.asarray(0, np.intp)
+        for place, other in enumerate(others, 1):
+            seconds = add_up(other)
+            longer = seconds > longest
+            if longer.any():
+                pairs = zip(chosen, other, strict=True)
+                chosen = StateSeconds(*(old if old is new else np.where(longer, new, old) for old, new in pairs))
+                longest, number = np.maximum(longest, seconds), np.where(longer, place, number)
+        return MostStates(number, chosen)
 
     @cached_property
     def world(self) -> list[TimedCollective]:
@@ -233,24 +254,12 @@ def state_costs(scenario: Scenario) -> StateCosts:
     return StateCosts(work_in_training(scenario))
 
 
-def of_stage(costs: StateCosts, number: NDArray[np.intp]) -> StateSeconds:
-    """Return the seconds of the states of one of the stages at each point, by its number."""
-    if not number.ndim:
-        return costs.stages[int(number)].seconds
-    first, *others = (stage.seconds for stage in costs.stages)
-    chosen = first
-    for place, other in enumerate(others, 1):
-        pairs = zip(chosen, other, strict=True)
-        chosen = StateSeconds(*(old if old is new else np.where(number == place, new, old) for old, new in pairs))
-    return chosen
-
-
-def state_comm(work: Work, costs: StateSeconds, windows: Sequence[Array]) -> CommSeconds:
+def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) -> CommSeconds:
     """Return the seconds of all collectives of states in a step, and what of them is hidden.
 
     Gradients are reduced while the last micro-batch goes backward, weights gathered while the first goes forward; ZeRO
     2 reduces after every micro-batch, beside its backward pass; under ZeRO 3 all goes on all the time. ``windows`` are
-    the compute of a micro-batch forward, of one backward, and of all.
+    the compute of all micro-batches forward, and of all backward.
     """
     layout = work.layout
     overlaps, zero, steps = Switch.ON.where(layout.overlap_dp), to_float(layout.zero), layout.stage_steps
@@ -261,8 +270,9 @@ def state_comm(work: Work, costs: StateSeconds, windows: Sequence[Array]) -> Com
     total = reduced + costs.gathered
     if not overlaps.any():
         return CommSeconds(total, ZERO, ZERO)
-    forward, window, step = (USABLE * each for each in windows)
+    all_forward, all_backward = (USABLE * each for each in windows)
+    forward, window = all_forward / steps, all_backward / steps
     if (zero >= 2).any():
-        window = np.where(zero >= 2, np.where(zero >= 3, step, window * steps), window)
+        window = np.where(zero >= 2, np.where(zero >= 3, all_forward + all_backward, all_backward), window)
     hidden = np.minimum(reduced, window) + np.minimum(costs.gathered, forward)
     return overlapped(total, (1 - CONTENTION) * hidden, overlaps)
