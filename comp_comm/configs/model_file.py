@@ -12,8 +12,9 @@ from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import ConfigError, Problem, Problems
 from comp_comm.fields import FIELDS, Value
+from comp_comm.model_rules import model_rules
 from comp_comm.records import Record
-from comp_comm.transformer import Transformer, resolved, transformer_rules
+from comp_comm.transformer import Transformer, resolved
 
 if TYPE_CHECKING:
     from comp_comm.configs.importers.imported import Imported
@@ -54,7 +55,7 @@ class Model:
             raise ConfigError(Problem(f"'{name}' is missing", file=self.name) for name in missing)
         given = _as_transformer(self.fields)
         complete = resolved(given)
-        broken = [rule for rule in transformer_rules(given, complete) if rule.broken.any()]
+        broken = [rule for rule in model_rules(given, complete) if rule.broken.any()]
         if broken:
             raise ConfigError(Problem(rule.reason, key=rule.fields[0], file=self.name) for rule in broken)
         return complete

@@ -19,6 +19,7 @@ from comp_comm.layers.pattern import Pattern, pattern_of
 from comp_comm.layers.stages import Stages, stages_of
 from comp_comm.layout import Layout, resolved_layout
 from comp_comm.operations.context import Context
+from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Gemm, Operation
 from comp_comm.transformer import Transformer, resolved
 from comp_comm.violation import Violation
@@ -228,5 +229,5 @@ def forward_flops(
 
 
 def _gemm_flops(operations: list[Operation]) -> Array:
-    gemms = (op for op in operations if isinstance(op, Gemm))
-    return to_float(sum((to_float(op.count) * op.flops for op in gemms), to_float(0.0)))
+    products = (op for op in operations if isinstance(op, (Gemm, FusedProducts)))
+    return to_float(sum((to_float(op.count) * op.flops for op in products), to_float(0.0)))
