@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from comp_comm.configs import catalogue, model_names, strict_yaml
 from comp_comm.configs.axes import read_value
 from comp_comm.configs.model_names import ABOUT, DIMENSIONS
@@ -14,6 +16,7 @@ from comp_comm.errors import ConfigError, Problem, Problems
 from comp_comm.fields import FIELDS, Value
 from comp_comm.model_rules import model_rules
 from comp_comm.records import Record
+from comp_comm.texts import Texts
 from comp_comm.transformer import Transformer, resolved
 
 if TYPE_CHECKING:
@@ -65,7 +68,9 @@ def _as_transformer(fields: dict[str, Value]) -> Transformer:
     """Return fields as the numbers and codes that a transformer has of them."""
     numbers: Record = {"seq_len": 1, "vocab": 0}
     for name, value in fields.items():
-        if name != "parameters":
+        if FIELDS[name].kind == "text":
+            numbers[name] = Texts(np.asarray(0, np.intp), (str(value),))
+        elif name != "parameters":
             numbers[name] = FIELDS[name].words.index(str(value)) if FIELDS[name].kind == "choice" else value
     return Transformer(**numbers)
 

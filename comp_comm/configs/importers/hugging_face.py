@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from comp_comm.configs.importers.hf_families import FAMILIES, TEXT_OF, Family
+from comp_comm.configs.importers.hf_families import FAMILIES, NOT_MODELLED, TEXT_OF, Family
+from comp_comm.configs.importers.hf_hybrid import with_layers
 from comp_comm.configs.importers.hf_ignored import (
     BESIDE_TEXT,
     BIAS_KEYS,
@@ -24,6 +25,7 @@ from comp_comm.records import Record
 KIND = "Hugging Face config.json"
 POSITIONS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx",
+    "model_max_length",
 )  # fmt: skip
 # The most positions of a family where its file does not say: the defaults of transformers.
 LONGEST = {
@@ -72,6 +74,7 @@ def import_config(document: Document, given: Given = NOTHING) -> Imported:
     f = Findings(document, given)
     data, path = _text_model(f, document.data)
     family = _family(f, data, path)
+    data = with_layers(data)
     defaults = family.defaults if family else {}
     if family and not any(data.get(name) for name in POSITIONS):
         defaults = {"max_position_embeddings": LONGEST.get(str(data.get("model_type"))), **defaults}
@@ -126,6 +129,9 @@ def _family(f: Findings, data: Record, path: Path) -> Family | None:
     name = data.get("model_type")
     if name is None:
         f.missing(f"'model_type' is missing ({one_of(sorted(FAMILIES))})")
+        return None
+    if isinstance(name, str) and name in NOT_MODELLED:
+        f.wrong((*path, "model_type"), f"{shown(name)} has {NOT_MODELLED[name]}, which is not modelled")
         return None
     if not isinstance(name, str) or name not in FAMILIES:
         message = f"{shown(name)} is not understood{nearest(str(name), FAMILIES)} ({one_of(sorted(FAMILIES), 99)})"
