@@ -52,6 +52,8 @@ def _pattern_rules(given: Transformer, t: Transformer) -> list[Violation]:
               "'experts' has none, or none where it has", "layer_pattern", "experts"),
         rule(listed & (has("W") != window), "layer_pattern has layers over a window (W) where 'window' is not given, "
               "or none where it is", "layer_pattern", "window"),
+        rule(has("T") & ~(to_float(t.index_heads) > 0), "layer_pattern has layers of sparse attention (T): it needs "
+              "index_heads", "layer_pattern", "index_heads"),
         rule(listed & has("W") & (to_float(t.kv_lora_rank) > 0), "a window in multi-head latent attention is not "
               "modelled beside layer_pattern", "layer_pattern", "kv_lora_rank"),
         rule(listed & Switch.ON.where(t.parallel_blocks), "parallel_blocks beside layer_pattern are not modelled",

@@ -75,8 +75,9 @@ class Place(IntFlag):
     DELTA = 128
     KIMI = 256
     LIGHTNING = 512
-    NO_MIXER = 1024
-    NO_NETWORK = 2048
+    TAKEN_OVER = 1024
+    NO_MIXER = 2048
+    NO_NETWORK = 4096
 
     @property
     def attends(self) -> bool:
@@ -90,6 +91,7 @@ class Place(IntFlag):
         words = [block.name for block in mixer if isinstance(block, StateMixer)]
         if self.attends:
             words += ["window" if Place.WINDOWED in self else "global"] if told.windows else []
+            words += ["index-sharing" if Place.TAKEN_OVER in self else "indexed"] if told.indexers else []
             words += ["attention"] if told.mixers else []
         words += ["expert" if experts else "dense"] if network and (told.networks or not mixer) else []
         words += ["decoder"] if cross else []
@@ -105,15 +107,19 @@ class Place(IntFlag):
         windowed = Place.WINDOWED in self
         if Place.LATENT not in self:
             return [SelfAttention(windowed)]
-        return [Indexer(), SparseLatentAttention()] if Place.SPARSE in self else [LatentAttention(windowed)]
+        if Place.SPARSE not in self:
+            return [LatentAttention(windowed)]
+        own: list[Block] = [] if Place.TAKEN_OVER in self else [Indexer()]
+        return [*own, SparseLatentAttention()]
 
 
 class Told(NamedTuple):
-    """What tells layers of a model from each other: windows, networks, and mixers of several kinds."""
+    """What tells layers of a model from each other: windows, networks, mixers of several kinds, indexers."""
 
     windows: bool = False
     networks: bool = False
     mixers: bool = False
+    indexers: bool = False
 
 
 MIXERS: dict[Place, StateMixer] = {
@@ -121,7 +127,7 @@ MIXERS: dict[Place, StateMixer] = {
     Place.LIGHTNING: LightningAttention(),
 }  # fmt: skip
 LETTERS = {"M": Place.MAMBA2, "S": Place.MAMBA1, "G": Place.DELTA, "K": Place.KIMI, "L": Place.LIGHTNING,
-           "*": Place(0), "W": Place.WINDOWED, "": Place.NO_MIXER}  # fmt: skip
+           "*": Place(0), "W": Place.WINDOWED, "T": Place.TAKEN_OVER, "": Place.NO_MIXER}  # fmt: skip
 NETWORK_LETTERS = {"E": Place.EXPERTS, "-": Place(0), "": Place.NO_NETWORK}
 STATES, NO_MIXER = Place(sum(MIXERS)), Place.NO_MIXER
 
@@ -220,7 +226,7 @@ def counted_layers(key: PatternKey) -> CountedLayers:
     return CountedLayers(tuple(kinds), marks.cumsum(axis=-1), modules)
 
 
-OF_NO_MODULE = int(STATES | Place.NO_MIXER | Place.NO_NETWORK)
+OF_NO_MODULE = int(STATES | Place.TAKEN_OVER | Place.NO_MIXER | Place.NO_NETWORK)
 
 
 def _told(places: Iterable[Place]) -> Told:
@@ -229,14 +235,15 @@ def _told(places: Iterable[Place]) -> Told:
     attending = [place for place in places if place.attends]
     networks = {place & Place.EXPERTS for place in places if Place.NO_NETWORK not in place}
     windows = {place & Place.WINDOWED for place in attending}
-    return Told(len(windows) > 1, len(networks) > 1, len(attending) < len(places))
+    indexers = {place & Place.TAKEN_OVER for place in attending}
+    return Told(len(windows) > 1, len(networks) > 1, len(attending) < len(places), len(indexers) > 1)
 
 
 def _listed(row: PatternRow, longest: int) -> NDArray[np.int64]:
     """Return what each layer of a pattern that is listed is; where there are others, they break a rule."""
     attention = Place.LATENT * (row.latent > 0) | Place.SPARSE * (row.sparse > 0)
     places = [
-        LETTERS[layer.mixer] | NETWORK_LETTERS[layer.network] | (attention if layer.mixer in ("*", "W") else 0)
+        LETTERS[layer.mixer] | NETWORK_LETTERS[layer.network] | (attention if layer.mixer in ("*", "W", "T") else 0)
         for layer in parse_layer_pattern(row.listed)[:longest]
     ]
     return np.asarray([*map(int, places), *[0] * (longest - len(places))], np.int64)

@@ -120,7 +120,8 @@ for _other, _known in {
     "llama4": "llama4_text", "gemma3": "gemma3_text", "mistral3": "mistral", "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon", "xlm-roberta": "roberta", "Yi": "llama", "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text", "minimax_text_01": "minimax", "MiniMaxText01": "minimax",
-    "minimax_m1": "minimax", "MiniMaxM1": "minimax", "kimi_k25": "deepseek_v3",
+    "minimax_m1": "minimax", "MiniMaxM1": "minimax", "kimi_k25": "deepseek_v3", "qwen3_vl_text": "qwen3",
+    "qwen3_vl_moe_text": "qwen3_moe",
 }.items():  # fmt: skip
     FAMILIES[_other] = FAMILIES[_known]
 # Families whose layers are of kinds that are not modelled, and which.
@@ -139,6 +140,11 @@ NOT_MODELLED = {
     "glm5_next": "hyper-connections and an indexer of pooled keys", "glm5_next_text": "hyper-connections",
     "mimo_v2_flash": "layers over a window with other heads than those that attend to everything",
     "step3p5": "layers over a window with other heads than those that attend to everything",
+    "step3p7": "layers over a window with other heads than those that attend to everything",
+    "gemma4": "layers that attend to everything with heads of another dimension",
+    "gemma4_text": "layers that attend to everything with heads of another dimension",
+    "kimi_k3": "gates of full rank in Kimi Delta Attention, a gate on latent attention, and residuals over blocks",
+    "minimax_m3": "attention to blocks of keys that an indexer chose",
     "minimax_m3_vl": "attention to blocks of keys that an indexer chose",
     "minicpm_sala": "attention to blocks of keys beside lightning attention",
 }  # fmt: skip

@@ -16,6 +16,7 @@ ATTENTION = ("full_attention", "attention", "global", "indexed_attention", "deep
 LINEAR = ("linear_attention", "mamba", "mamba2", "kda", "gated_deltanet", "lightning_attention")
 NETWORKS = {"mlp": "-", "dense": "-", "moe": "E", "sparse": "E"}
 MOST_WORDS = 100_000
+LONGEST_GROUP = 16  # layers of a group that is looked for
 SECTION = "linear_attn_config"
 
 
@@ -28,24 +29,36 @@ def with_layers(data: Record) -> Record:
 
 
 def pattern_text(words: Sequence[str]) -> str:
-    """Return layers, a word each, as ``layer_pattern`` has them: the shortest that repeats, else runs.
+    """Return layers, a word each, as ``layer_pattern`` has them: groups that are repeated once.
 
     >>> pattern_text(["GE", "GE", "GE", "*E"] * 12), pattern_text(list("M-M*")), pattern_text(["K-", "KE", "KE", "*E"])
     ('(GEx3 *E)x12', 'M-M*', 'K- KEx2 *E')
     """
     if all(len(word) == 1 for word in words) and len(set(words)) > 1:
         return "".join(words)
-    total = len(words)
-    period = next(n for n in range(1, total + 1) if total % n == 0 and list(words[:n]) * (total // n) == list(words))
-    runs: list[tuple[str, int]] = []
-    for word in words[:period]:
-        last, count = runs[-1] if runs else ("", 0)
-        runs[-1:] = [(word, count + 1)] if word == last else [*runs[-1:], (word, 1)]
-    text = " ".join(word if count == 1 else f"{word}x{count}" for word, count in runs)
-    times = total // period
-    if total == 1:
-        return f"{text}x1"
-    return text if times == 1 else f"{text}x{times}" if period == 1 else f"({text})x{times}"
+    return f"{words[0]}x1" if len(words) == 1 else _grouped(words)
+
+
+def _grouped(words: Sequence[str]) -> str:
+    parts, at = [], 0
+    while at < len(words):
+        period, times = _repetition(words, at)
+        group = _grouped(words[at : at + period]) if period > 1 else words[at]
+        parts.append(f"({group})x{times}" if period > 1 else f"{group}x{times}" if times > 1 else group)
+        at += period * times
+    return " ".join(parts)
+
+
+def _repetition(words: Sequence[str], at: int) -> tuple[int, int]:
+    """Return the group of words from a place on that is repeated for longest: how many words, and how often."""
+    best, longest = (1, 1), 1
+    for period in range(1, LONGEST_GROUP + 1):
+        times, group = 1, words[at : at + period]
+        while words[at + period * times : at + period * (times + 1)] == group:
+            times += 1
+        if times > 1 and period * times > longest:
+            best, longest = (period, times), period * times
+    return best
 
 
 def set_pattern(f: Findings, mixers: Sequence[str], networks: Sequence[str], place: tuple[str | int, ...]) -> None:
@@ -334,14 +347,29 @@ def indexer(keys: Keys, f: Findings) -> None:
     for name, key in (("index_heads", "index_n_heads"), ("index_dim", "index_head_dim"), ("index_topk", "index_topk")):
         if not keys.set(name, key):
             f.missing(f"'{key}' is missing", name)
-    types, frequency = keys.take("indexer_types"), keys.number("index_topk_freq", default=1)
-    pattern = keys.take("index_topk_pattern")
-    shared = (isinstance(types, list) and set(types) != {"full"}) or (isinstance(pattern, str) and set(pattern) != {"F"})
-    if shared or (frequency or 1) > 1:
-        keys.wrong(("indexer_types", "index_topk_pattern", "index_topk_freq"), "layers that take over what the indexer "
-                   "of another layer chose are not modelled; an indexer in each layer is")  # fmt: skip
+    _shared_indexers(keys, f)
     kinds = keys.take("layer_types")
     if isinstance(kinds, list) and set(map(str, kinds)) - set(ATTENTION):
         keys.wrong(("layer_types",), f"layers of {', '.join(sorted(set(map(str, kinds))))} are not understood")
-    keys.ignore(("indexer_rope_interleave", "index_skip_topk_offset", "index_share_for_mtp_iteration",
+    keys.ignore(("indexer_rope_interleave", "index_share_for_mtp_iteration",
                  "mlp_layer_types", "moe_router_dtype", "index_kpool"))  # fmt: skip
+
+
+def _shared_indexers(keys: Keys, f: Findings) -> None:
+    """Set layers that take over what the indexer of an earlier one chose (GLM-5.2): listed, or every how-manieth not."""
+    types, pattern, layers = keys.take("indexer_types"), keys.take("index_topk_pattern"), f.count("layers", 0)
+    frequency = int(keys.number("index_topk_freq", default=1) or 1)
+    offset = int(keys.number("index_skip_topk_offset", default=2) or 0)
+    own = [max(i - offset + 1, 0) % max(frequency, 1) == 0 for i in range(min(layers, MOST_WORDS))]
+    place = keys.place("indexer_types", "index_topk_pattern", "index_topk_freq")
+    if isinstance(types, list):
+        own = [kind == "full" for kind in types]
+    elif pattern is not None:
+        own = [kind in ("F", "full") for kind in pattern] if isinstance(pattern, (str, list)) else []
+    if len(own) != layers or not own or not own[0]:
+        f.wrong(place, f"must say of each of the {layers} layers whether it has an indexer, as the first one has")
+    elif not all(own):
+        first = f.count("dense_layers", 0)
+        networks = networks_of(f, lambda i: i >= first)
+        f.fields.pop("dense_layers", None)
+        set_pattern(f, ["*" if each else "T" for each in own], networks, place)
