@@ -206,6 +206,14 @@ class QkNorm(Choice):
     WHOLE = "whole"
 
 
+class AttentionGate(Choice):
+    """A gate on attention's output: none, one for each number of a head, or one for each head."""
+
+    OFF = "off"
+    ON = "on"
+    HEADWISE = "headwise"
+
+
 class Position(Choice):
     """Position embedding: rotary, learned, or none."""
 

@@ -12,6 +12,7 @@ from comp_comm import choices
 from comp_comm.choices import Choice, Switch
 from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field, Value
+from comp_comm.layer_fields import LAYER_FIELDS
 from comp_comm.stage_layout import check_stage_layout
 
 
@@ -96,6 +97,7 @@ _TRANSFORMER = (
     _size("mtp_layers", "multi-token prediction modules, a layer each", 100, low=0, default=0),
     _word("dropout", "transformer", Switch, "dropout in attention and after both blocks (its masks are kept)",
           "on"),
+    *LAYER_FIELDS,
 )  # fmt: skip
 
 _LAYOUT = (

@@ -25,10 +25,11 @@ from comp_comm.hardware.profile import TIMING_KINDS
 from comp_comm.hardware.ratio import ratio
 from comp_comm.layers.rules import layer_rules, stage_rules
 from comp_comm.layout import Layout, layout_rules, resolved_layout
+from comp_comm.model_rules import model_rules
 from comp_comm.sweeps import sweep
 from comp_comm.sweeps.case_study import case_study
 from comp_comm.sweeps.point import explain
-from comp_comm.transformer import Transformer, resolved, transformer_rules
+from comp_comm.transformer import Transformer, resolved
 from comp_comm.violation import NO_ROOM, blank_number
 
 
@@ -104,7 +105,7 @@ def layout_rules_table() -> str:
     """Return every rule about a model and its layout, in the words of its message."""
     t, given = resolved(SAMPLE_MODEL), Layout(gpus=8, tp=8)
     layout = resolved_layout(given)
-    rules = [*transformer_rules(SAMPLE_MODEL, t), *layout_rules(given, layout), *layer_rules(t, layout),
+    rules = [*model_rules(SAMPLE_MODEL, t), *layout_rules(given, layout), *layer_rules(t, layout),
              *stage_rules(t, given, layout)]  # fmt: skip
     rows = [(rule.reason, ", ".join(f"`{name}`" for name in rule.fields)) for rule in rules]
     known = {name for names in NEEDS.values() for name in names.split()}

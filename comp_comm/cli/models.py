@@ -60,6 +60,10 @@ def _short(count: int) -> str:
     return f"{count / 1e9:,.4g} B" if count >= 1e9 else f"{count / 1e6:.1f} M"
 
 
+# Dimensions that mean nothing where the model does not have another one.
+FOLLOWS = {"index_dim": "index_heads", "index_topk": "index_heads"}
+
+
 def _dimension(model: Model, transformer: Transformer, name: str) -> object:
     """Return a dimension as it follows from what is given: a word, a number, or None where there is none."""
     if name == "parameters" or (name == "seq_len" and name not in model.fields):
@@ -67,6 +71,10 @@ def _dimension(model: Model, transformer: Transformer, name: str) -> object:
     value = getattr(transformer, name)
     if FIELDS[name].kind == "choice":
         return FIELDS[name].words[int(value)]
+    if FIELDS[name].kind == "text":
+        return model.fields.get(name)
+    if name in FOLLOWS and FOLLOWS[name] not in model.fields:
+        return None
     number = float(np.asarray(value))
     if not np.isfinite(number):
         return None

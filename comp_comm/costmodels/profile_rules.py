@@ -16,8 +16,8 @@ from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import FP8_KERNEL, NAMED_KERNELS
 from comp_comm.layers.rules import stage_rules
 from comp_comm.layout import layout_rules
+from comp_comm.model_rules import model_rules
 from comp_comm.timing.network import available, blanks
-from comp_comm.transformer import transformer_rules
 from comp_comm.violation import Mask, Violation, blank_number, broken_rules, one_a_reason
 
 
@@ -25,7 +25,7 @@ def layout_violations(work: Work, of_layers: Iterable[Violation]) -> tuple[Viola
     """Return the rules of model and layout that points break; those of a layer are known."""
     given, layout, t = work.scenario.layout, work.layout, work.transformer
     rules = [
-        *transformer_rules(work.scenario.transformer, t),
+        *model_rules(work.scenario.transformer, t),
         *layout_rules(given, layout),
         *of_layers,
         *work.module_rules,

@@ -15,6 +15,7 @@ from comp_comm.formulas.host import BACKWARD_LAUNCHES, host_wait_seconds
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import Layout
+from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation, TokenExchange
 from comp_comm.timing.dispatch import SentBytes, exchange_seconds, sent_bytes
 from comp_comm.timing.kernels import Kernels, Passes
@@ -82,6 +83,8 @@ def _passes(kernels: Kernels, op: Operation, attention_kernel: Numeric) -> Passe
         return kernels.attention(op, attention_kernel)
     if isinstance(op, Elementwise):
         return kernels.elementwise(op)
+    if isinstance(op, FusedProducts):
+        return kernels.fused_products(op)
     raise TypeError(f"nothing times a {type(op).__name__}")
 
 

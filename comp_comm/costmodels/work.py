@@ -21,6 +21,7 @@ from comp_comm.layers.pattern import Pattern, pattern_of
 from comp_comm.layers.stages import Stages, stages_of
 from comp_comm.layout import Layout, resolved_layout
 from comp_comm.operations.context import Context
+from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Gemm, Operation
 from comp_comm.transformer import Transformer, resolved
 from comp_comm.violation import Violation, rule
@@ -261,4 +262,4 @@ def forward_flops(
 
 def _gemm_flops(operations: list[Operation]) -> dict[str, Array]:
     """Return the FLOP of matrix products by name, each as often as it is done."""
-    return {op.name: to_float(op.count) * op.flops for op in operations if isinstance(op, Gemm)}
+    return {op.name: to_float(op.count) * op.flops for op in operations if isinstance(op, (Gemm, FusedProducts))}

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from comp_comm.choices import AttentionKernel, Position, QkNorm, Switch
+from comp_comm.choices import AttentionGate, AttentionKernel, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, biased
 from comp_comm.layers.context_parallel import exchanges
@@ -28,11 +28,12 @@ class SelfAttention(Block):
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return projections, rotation, scores with softmax and weighted sum, and the output projection."""
         h, kv = c.t.hidden, c.kv_heads * (c.key_dim + c.t.v_head_dim)
-        qkv = c.heads * c.key_dim + kv
+        qkv = c.heads * c.key_dim + kv + gate_numbers(c)
         return [
             Gemm("QKV projection", "2 T H (a d + kv (d + d_v)) / tp", 1.0, c.tokens, h, qkv),
             *rotary(c),
             self.core(c),
+            *gated(c),
             Gemm("attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
         ]
 
@@ -54,7 +55,8 @@ class SelfAttention(Block):
         qk = np.asarray(c.t.qk_norm)
         each = np.where(QkNorm.WHOLE.where(qk), (c.heads + c.kv_heads) * c.key_dim, 2 * to_float(c.t.head_dim))
         norms = np.where(QkNorm.OFF.where(qk), 0.0, each)
-        return HeldParameters(projection_parameters(c) + norms + c.heads * c.t.attention_sinks)
+        gate = gate_numbers(c) * (c.t.hidden + biased(c, "qkv"))
+        return HeldParameters(projection_parameters(c) + norms + c.heads * c.t.attention_sinks + gate)
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return queries, keys, values, the input of the output projection, and scores where they are kept.
@@ -64,7 +66,7 @@ class SelfAttention(Block):
         seq = to_float(c.t.seq_len)
         keys = np.minimum(c.t.window, seq) if self.windowed else seq
         before = normalised(c) * np.where(QkNorm.OFF.where(c.t.qk_norm), 0.0, 1.0)
-        return [Kept("attention", projected(c) + before), Kept("core_attn", score_bytes(c, keys))]
+        return [Kept("attention", projected(c) + before + gate_bytes(c)), Kept("core_attn", score_bytes(c, keys))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the core: scores, softmax and weighted sum, with the exchange of context parallelism before them."""
@@ -126,6 +128,30 @@ def rotary(c: Context) -> Sequence[Operation]:
     moved = c.formats.activation * c.tokens * 2.0 * (c.heads * c.key_dim + c.kv_heads * c.key_dim)
     formula = "2 T (a + kv) d / tp elements"
     return [Elementwise("rotary embedding", formula, rotates, moved, 1.5 * moved, c.kernel_cost)]
+
+
+def gate_numbers(c: Context) -> Array:
+    """Return the numbers of a token of the gate on what comes out of this device's heads."""
+    gate = c.t.attention_gate
+    if AttentionGate.OFF.where(gate).all():
+        return to_float(0.0)
+    each = np.where(AttentionGate.ON.where(gate), c.t.v_head_dim, 1.0)
+    return np.where(AttentionGate.OFF.where(gate), 0.0, c.heads * each)
+
+
+def gated(c: Context) -> Sequence[Operation]:
+    """Return the product of what comes out of attention with the gate: two numbers read, one written."""
+    gates = to_float(~AttentionGate.OFF.where(c.t.attention_gate))
+    if not any_of(gates):
+        return []
+    moved = 3 * c.formats.activation * c.tokens * c.heads * c.t.v_head_dim
+    return [Elementwise("attention gate", "3 T a d_v / tp elements", gates, moved, 1.5 * moved, c.kernel_cost)]
+
+
+def gate_bytes(c: Context) -> Array:
+    """Return what the gate keeps: itself, and the output before it."""
+    numbers = gate_numbers(c)
+    return to_float(c.formats.activation * c.tokens * (numbers + (numbers > 0) * c.heads * c.t.v_head_dim))
 
 
 def core(c: Context, name: str, queries: Numeric, keys: Numeric, seen: Numeric) -> Attention:

@@ -40,13 +40,15 @@ class Cache(NamedTuple):
     """What a block keeps of every token while it generates: numbers of a token, and the work of attending to them.
 
     ``numbers`` are kept in all, ``held_numbers`` on one device; ``attended`` tokens are looked at in a step, at
-    ``flops`` for each of them and each sequence, over all devices.
+    ``flops`` for each of them and each sequence, over all devices. ``held_state`` are bytes on one device of a state
+    that does not grow with the sequence: read and written in every step.
     """
 
     numbers: Array
     held_numbers: Array
     attended: Array
     flops: Array
+    held_state: Array = to_float(0.0)
 
 
 class Block(ABC):

@@ -17,6 +17,7 @@ from comp_comm.layers.block import (
     Kept,
     activation,
     at_least_one,
+    biased,
     kept_numbers,
     mlp_parameters,
 )  # fmt: skip
@@ -38,18 +39,19 @@ class Experts(Block):
 
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return router, sorting, the experts of this device as grouped GEMMs, and the shared experts."""
-        h, taken = c.t.hidden, expert_tokens(c)
+        h, taken, inside = c.t.hidden, expert_tokens(c), expert_hidden(c)
         local = local_experts(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         each = taken / np.maximum(local, 1.0)
-        sent = PermuteFusion.look_up("moved", c.layout.permute_fusion) * c.split_tokens * top_k(c) * load(c) * h
+        sent = PermuteFusion.look_up("moved", c.layout.permute_fusion) * c.split_tokens * top_k(c) * load(c) * inside
         shared = self.splits(c)
         return [
             Gemm("router", "2 T_s H E", 1.0, c.split_tokens, h, at_least_one(c.t.experts), sixteen_bit=1),
+            *_latent(c),
             Elementwise("permute tokens", "16 B (not fused 40 B) T_s k H", 1.0, sent, sent),
-            Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, h, c.gates * width, local, c.gates, grouped=True),
+            Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, inside, c.gates * width, local, c.gates, grouped=True),
             activation(c, "experts activation", taken * width),
-            Gemm("experts down", "2 T k F_e H", 1.0, each, width, h, local, grouped=True),
+            Gemm("experts down", "2 T k F_e H", 1.0, each, width, inside, local, grouped=True),
             *(split_network(c, "shared expert", _shared_width(c), shared) if any_of(shared) else []),
         ]
 
@@ -74,14 +76,19 @@ class Experts(Block):
         extra = np.where(shared > 0, mlp_parameters(c, shared / c.layout.tp), 0.0)
         router = (to_float(c.t.hidden) + c.t.router_bias) * c.t.experts
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
-        return HeldParameters(router + extra, (to_float(c.t.experts) / c.layout.ep) * mlp_parameters(c, width))
+        inside, projected = expert_hidden(c), to_float(c.t.moe_latent_hidden)
+        latent = 2 * c.t.hidden * projected + biased(c, "ffn") * (projected > 0) * (inside + c.t.hidden)
+        each = (c.gates + 1) * inside * width + biased(c, "ffn") * (c.gates * width + inside)
+        return HeldParameters(router + extra + latent, (to_float(c.t.experts) / c.layout.ep) * each)
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return what the networks keep, and the tokens before and after sorting."""
         size, kept = c.formats.activation, kept_numbers(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
-        experts = expert_tokens(c) * (kept * width + 2.0 * c.t.hidden)
-        return [Kept("moe", to_float(size * experts) + network_bytes(c, _shared_width(c)))]
+        inside = expert_hidden(c)
+        experts = expert_tokens(c) * (kept * width + 2.0 * inside)
+        latent = c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside  # the input of the projection back
+        return [Kept("moe", to_float(size * (experts + latent)) + network_bytes(c, _shared_width(c)))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return all of the block, the nonlinearity of its experts, and the shared experts.
@@ -126,6 +133,23 @@ def local_experts(c: Context) -> Array:
     return at_least_one(c.t.experts) / c.layout.ep
 
 
+def expert_hidden(c: Context) -> Array:
+    """Return the dimension of a token in its experts: hidden, or that of a latent."""
+    latent = to_float(c.t.moe_latent_hidden)
+    return np.where(latent > 0, latent, c.t.hidden) if np.any(latent > 0) else to_float(c.t.hidden)
+
+
+def _latent(c: Context) -> list[Operation]:
+    """Return the projections to the latent of experts and back, where there is one (arXiv:2512.20848, LatentMoE)."""
+    latent = to_float(c.t.moe_latent_hidden)
+    times = to_float(latent > 0)
+    if not any_of(times):
+        return []
+    inside, h = at_least_one(latent), c.t.hidden
+    return [Gemm("experts' latent", "2 T_s H L", times, c.split_tokens, h, inside),
+            Gemm("experts' latent back", "2 T_s L H", times, c.split_tokens, inside, h)]  # fmt: skip
+
+
 def top_k(c: Context) -> Array:
     """Return the experts that a token is sent to."""
     return at_least_one(c.t.top_k)
@@ -148,7 +172,7 @@ def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]
     kinds = ("all_gather", "reduce_scatter") if way is Dispatcher.ALL_GATHER else ("all_to_all", "all_to_all")
     made = []
     for name, kind, inward in zip(("dispatch", "combine"), kinds, (True, False), strict=True):
-        token = to_float(c.t.hidden) * c.formats.on_the_way(name)
+        token = expert_hidden(c) * c.formats.on_the_way(name)
         made.append(TokenExchange(
             f"expert {name}", formula, count, kind, "ep", c.split_tokens * copies(c, way) * token, count, c.ep_group,
             way, c.split_tokens * np.minimum(c.t.capacity_factor, 1.0) * token, token, top_k(c),
@@ -176,7 +200,7 @@ def _gathered(c: Context) -> list[Collective]:
     if not any_of(split):
         return []
     sent = by_code(np.asarray(layout.ep_dispatch), lambda code: copies(c, Dispatcher.at(code)))
-    once = np.where(to_float(layout.ep) > 1, sent, 1.0) * c.split_tokens * c.t.hidden * layout.etp
+    once = np.where(to_float(layout.ep) > 1, sent, 1.0) * c.split_tokens * expert_hidden(c) * layout.etp
     return [
         Collective(f"expert {title}", "etp (k c) T_s H", split, kind, "ep", once * c.formats.on_the_way(way), split,
                    c.etp_group)

@@ -61,7 +61,7 @@ def _tensor_parallel(t: Transformer, layout: Layout) -> list[Violation]:
     tp, kv = to_float(layout.tp), to_float(t.kv_heads)
     uneven = (kv % tp != 0) & (tp % kv != 0)
     copied = (tp > kv) & (tp % kv == 0) & Switch.OFF.where(layout.kv_replication)
-    dense = (to_float(t.experts) == 0) | (t.moe_layers < t.layers)
+    dense = t.dense_networks
     share = to_float(t.seq_len) / layout.cp
     return [
         _uneven(t.heads, tp, "tp does not divide heads", "tp", "heads"),

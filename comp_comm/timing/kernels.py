@@ -17,6 +17,7 @@ from comp_comm.choices import AttentionKernel, Recipe, Switch
 from comp_comm.formulas.arrays import Array, Numeric, by_code, to_float
 from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
 from comp_comm.hardware.numbers import FlashKernel, Hardware, chosen_kernel, generic_kernel
+from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
 
 BACKWARD_FLOPS = 2.5  # of flash attention over its forward FLOP: it makes the scores again
@@ -317,6 +318,28 @@ class Kernels:
         each, start = self.per_streamed_byte * op.factor, self.hardware.timing.stream_latency
         forward = stream_seconds(op.forward_bytes, each, start)
         return Passes(forward, stream_seconds(op.backward_bytes, each, start), to_float(0.0))
+
+    def fused_products(self, op: FusedProducts) -> Passes:
+        r"""Return the seconds of small products in fused kernels, :math:`t = t_0 + F u / e + V v`.
+
+        u are the seconds of a FLOP of a large GEMM in 16 bit, e the share of that rate the kernels reach, v those of a
+        byte; as in attention, products and traffic add up.
+
+        Examples
+        --------
+        >>> from comp_comm.hardware.numbers import Timing
+        >>> timing = Timing(gemm_efficiency=0.5, stream_efficiency=1.0, sustained=1.0)
+        >>> kernels = Kernels(Hardware(1e12, 1e9, 1e9, (), timing, attention_peak_flops=1e12))
+        >>> op = FusedProducts("scan", "", 1, flops=1e9, backward_flops=2e9, forward_bytes=1e6, backward_bytes=2e6,
+        ...     share=0.5)
+        >>> [round(float(seconds), 6) for seconds in kernels.fused_products(op)[:2]]
+        [0.005, 0.01]
+        """
+        rate = to_float(self.hardware.attention_peak_flops) * self.hardware.timing.gemm_efficiency * self.derate
+        start, each = to_float(self.hardware.timing.kernel_latency), self.per_streamed_byte
+        forward, backward = (start + to_float(flops) / (rate * op.share) + to_float(moved) * each for flops, moved in
+                             ((op.flops, op.forward_bytes), (op.backward_flops, op.backward_bytes)))  # fmt: skip
+        return Passes(forward, backward, to_float(0.0))
 
     def rowwise(self, moved: Numeric, again: Numeric, rows: Numeric, kernels: Numeric = 1.0) -> Array:
         """Return the seconds of work on whole rows, in so many kernels: bytes moved, and bytes read a further time.

@@ -26,6 +26,7 @@ from comp_comm.costmodels.timed import LayerTimes, TimedCollective, TimedOperati
 from comp_comm.formulas.arrays import Array, Numeric, to_float, unwarned
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layers.kind import LayerKind
+from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm, Operation
 
 PARAMETERS = ("parameters", "active_parameters", "mtp_parameters")
@@ -189,6 +190,9 @@ def _done(step: Step, op: Operation) -> tuple[Done, Done]:
     if isinstance(op, Elementwise):
         factor = to_float(op.factor)
         return Done(none, op.forward_bytes * factor), Done(none, op.backward_bytes * factor)
+    if isinstance(op, FusedProducts):
+        forward, backward = ((op.flops, op.forward_bytes), (op.backward_flops, op.backward_bytes))
+        return Done(*map(to_float, forward)), Done(*map(to_float, backward))
     raise TypeError(f"the work of a {type(op).__name__} is not known")
 
 

@@ -26,6 +26,7 @@ from comp_comm.layers.rules import layer_rules
 from comp_comm.layers.stages import Stage
 from comp_comm.layers.tensor_parallel import LOSS, embedding_collectives, head_collectives
 from comp_comm.operations.context import Context
+from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Collective
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Violation, no_room, one_a_reason, rule
@@ -121,7 +122,7 @@ class Serving(Answer):
     def _layer_s(self, kind: LayerKind, c: Context, cached: bool = False) -> Array:
         """Return the forward seconds of a layer, without attention where it reads a cache."""
         timed = time_operations(self.kernels, kind.operations(c), self.work.layout.attention_kernel)
-        return sum_passes(item for item in timed if not (cached and isinstance(item.op, Attention))).forward
+        return sum_passes(item for item in timed if not (cached and isinstance(item.op, (Attention, FusedProducts)))).forward
 
     def _cache_read_s(self, kind: LayerKind) -> Array:
         """Return the seconds of a layer's attention in a decode step: it computes, or it reads the cache."""
@@ -129,6 +130,7 @@ class Serving(Answer):
         for cache in kind.caches(self.work.context, self.length):
             flops = self.batch * cache.flops * cache.attended / layout.tp
             read = self.batch * cache.attended * cache.held_numbers * self.work.scenario.kv_bytes
+            read = read + 2 * self.batch * cache.held_state  # and written
             busy = np.maximum(
                 flops * kernels.per_attention_flop(layout.attention_kernel), read * kernels.per_streamed_byte
             )
@@ -216,11 +218,13 @@ class Serving(Answer):
     def _cache(self, stage: Stage) -> Array:
         """Return the bytes of a stage's KV cache at the end of the answers, of a micro-batch for every stage."""
         work = self.work
-        tokens = self.batch * work.layout.pp * (to_float(work.transformer.seq_len) + work.scenario.output_len)
+        sequences = self.batch * work.layout.pp
+        length = to_float(work.transformer.seq_len) + work.scenario.output_len
         layers = zip(stage.layers, work.pattern.kinds, strict=True)
-        held = sum((count * cache.held_numbers for count, kind in layers
-                    for cache in kind.caches(work.context, self.length)), to_float(0.0))  # fmt: skip
-        return to_float(tokens * held * work.scenario.kv_bytes)
+        held = sum((count * (length * cache.held_numbers * work.scenario.kv_bytes + cache.held_state)
+                    for count, kind in layers for cache in kind.caches(work.context, self.length)),
+                   to_float(0.0))  # fmt: skip
+        return to_float(sequences * held)
 
     @cached_property
     def _fullest(self) -> tuple[Array, Array]:
