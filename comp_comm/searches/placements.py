@@ -8,7 +8,7 @@ placements under which every group of several devices is as far apart, as far as
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +34,15 @@ class PlacementClasses:
     code: NDArray[np.intp]
     named: NDArray[np.bool_]
 
-    def counts(self, placement: int) -> NDArray[np.uint8]:
-        """Return for each distinct (tp, cp, pp) how many layouts a placement stands for: 0 where one before it does."""
-        code = self.code[:, placement : placement + 1]
-        first = ~(self.code[:, :placement] == code).any(axis=1)
-        alike = ((self.code == code) & self.named).sum(axis=1)
-        counts: NDArray[np.uint8] = np.where(first, alike, 0).astype(np.uint8)
-        return counts
+    @cached_property
+    def counts(self) -> NDArray[np.uint8]:
+        """How many layouts each placement stands for at each (tp, cp, pp): 0 where one before it does."""
+        columns = []
+        for number in range(len(self.names)):
+            code = self.code[:, number : number + 1]
+            first = ~(self.code[:, :number] == code).any(axis=1)
+            columns.append(np.where(first, ((self.code == code) & self.named).sum(axis=1), 0))
+        return np.stack(columns, axis=1).astype(np.uint8)
 
     def alike(self, row: int, placement: int) -> tuple[str, ...]:
         """Return the placements that cost a row of the table the same as one of them does, that one among them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,9 +132,8 @@ class PlacedRows(NamedTuple):
 
 def unplaced_rows(degrees: Degrees, parts: list[Part]) -> PlacedRows:
     """Return every row of every part, each a layout."""
-    kept = [rows.astype(np.int32) for rows, _ in parts]
-    rows = np.concatenate(kept) if kept else np.zeros(0, np.int32)
-    begins = np.cumsum([0, *(part.size for part in kept)])[:-1]
+    rows = _joined([rows for rows, _ in parts], np.int32)
+    begins = np.cumsum([0, *(part.size for part, _ in parts)])[:-1]
     axis = Axis({name: _column(degrees, name, rows) for name in degrees.columns})
     return PlacedRows(axis, begins.tolist(), np.ones(rows.size, np.uint8))
 
@@ -142,15 +141,17 @@ def unplaced_rows(degrees: Degrees, parts: list[Part]) -> PlacedRows:
 def placed_rows(degrees: Degrees, parts: list[Part], classes: PlacementClasses) -> PlacedRows:
     """Return every row of every part with every placement that costs something of its own."""
     placements = classes.names
-    counts = [classes.counts(number)[classes.degrees] for number in range(len(placements))]
-    kept = [rows[count[rows] > 0].astype(np.int32) for rows, _ in parts for count in counts]
-    if sum(rows.size for rows in kept) > MAX_PLACED:
+    counts = classes.counts[classes.degrees]
+    kept = [np.nonzero(counts[rows]) for rows, _ in parts]
+    lengths = [rows.size for rows, _ in kept]
+    if sum(lengths) > MAX_PLACED:
         raise ConfigError(f"more than {MAX_PLACED:,} rows of degrees and placements: pin some of them")
-    lengths = [part.size for part in kept]
-    rows = np.concatenate(kept) if kept else np.zeros(0, np.int32)
-    codes = np.repeat(np.arange(len(kept), dtype=np.int32) % max(len(placements), 1), lengths).astype(np.int8)
-    ends = np.cumsum([0, *lengths])[:: len(placements)]
+    rows = _joined([part[row] for (part, _), (row, _) in zip(parts, kept, strict=True)], np.int32)
+    codes = _joined([placement for _, placement in kept], np.int8)
     columns = {name: _column(degrees, name, rows) for name in degrees.columns}
     axis = Axis({**columns, "placement": AxisColumn(to_float(np.arange(len(placements))), codes, placements)})
-    alike = [count[part] for part, count in zip(kept, counts * len(parts), strict=True)]
-    return PlacedRows(axis, ends[:-1].tolist(), np.concatenate(alike) if alike else np.zeros(0, np.uint8))
+    return PlacedRows(axis, np.cumsum([0, *lengths])[:-1].tolist(), counts[rows, codes])
+
+
+def _joined(arrays: list[NDArray[np.intp]], kind: type[np.signedinteger[Any]]) -> NDArray[Any]:
+    return np.concatenate([array.astype(kind) for array in arrays] or [np.zeros(0, kind)])

@@ -36,5 +36,11 @@ IGNORED_BY_STATES = (
     "micro_batch", "global_batch", "accumulation", "sp", "recompute", "recompute_layers", "scatter_gather",
     "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks",
 )  # fmt: skip
+# Fields that the memory of a stage does not depend on.
+IGNORED_BY_FOOTPRINT = (
+    "placement", "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "cp_comm", "collective_algorithm", "tokens",
+    "scatter_gather", "interference",
+)  # fmt: skip
 
-__all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_LAYERS", "IGNORED_BY_STATES", "NEEDS", "NEEDS_WORD", "REQUIRED", "SHOWN"]
+__all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_FOOTPRINT", "IGNORED_BY_LAYERS", "IGNORED_BY_STATES", "NEEDS",
+           "NEEDS_WORD", "REQUIRED", "SHOWN"]  # fmt: skip

@@ -14,11 +14,13 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import LayerTimes, Network, time_operations
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.group import Group
 from comp_comm.layers.block import CORE_ATTENTION, HeldParameters, Kept
 from comp_comm.layers.ends import EndParameters, embedding_operations, end_parameters, head_operations
 from comp_comm.layers.kind import LayerKind, kept_bytes
 from comp_comm.layers.rules import layer_rules
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
+from comp_comm.layout import Layout
 from comp_comm.operations.context import Context
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Violation, broken_rules
@@ -100,6 +102,12 @@ class LayerCosts:
 def layer_costs(scenario: Scenario) -> LayerCosts:
     """Return what layers cost in a scenario."""
     return LayerCosts(work_in_training(scenario))
+
+
+def layer_groups(layout: Layout, experts: bool) -> list[Group]:
+    """Return the groups that collectives within layers and at the ends are over."""
+    groups = [layout.group("tp"), layout.group("cp")]
+    return [*groups, layout.ep_group, layout.etp_group] if experts else groups
 
 
 def _kept(c: Context, kept: list[Kept]) -> KeptOfLayer:
