@@ -125,6 +125,16 @@ class Layout:
         """Return the devices of one of the groups."""
         return Group(getattr(self, name), self.stride(name))
 
+    @property
+    def ep_group(self) -> Group:
+        """Devices that share the experts out."""
+        return Group(self.ep, parts=self.spread(STAGE, self.ep, self.etp))
+
+    @property
+    def etp_group(self) -> Group:
+        """Devices that split an expert."""
+        return Group(self.etp, parts=self.spread(STAGE, self.etp))
+
     def _stride(self, group: str) -> Array:
         before = INSIDE[np.asarray(self.placement, np.intp), GROUPS.index(group)]
         stride = to_float(1.0)

@@ -17,7 +17,7 @@ from comp_comm.costmodels.layout_space import divisors
 from comp_comm.errors import CompcommError, ConfigError, InfeasibleError
 from comp_comm.searches import make_space, result, run_search, search
 from comp_comm.searches.objectives import OBJECTIVES
-from comp_comm.searches.rows import first_names
+from comp_comm.searches.placements import first_names
 from comp_comm.sweeps.blocks import extent
 from comp_comm.sweeps.plan import make_plan
 

@@ -17,7 +17,7 @@ from comp_comm.records import Record
 from comp_comm.report import output
 from comp_comm.searches.design import Case, Design, make_design
 from comp_comm.searches.emitted import emitted
-from comp_comm.searches.objectives import OBJECTIVES
+from comp_comm.searches.objectives import OBJECTIVES, Aim
 from comp_comm.searches.prices import Prices
 from comp_comm.searches.result import SearchAnswer, answer, check_question, checked, side_by_side
 from comp_comm.searches.run import run_search
@@ -209,7 +209,7 @@ def _searched(
     space = make_space(case.study, case.gpus)
     progress = options.Progress(space.points, asked["quiet"], label)
     with progress:
-        state = run_search(space, aim, asked["top"], progress, executor, keeper)
+        state = run_search(space, Aim(aim), asked["top"], progress, executor, keeper)
     progress.finish()
     if state.interrupted and not state.feasible:
         raise KeyboardInterrupt  # there is nothing to show

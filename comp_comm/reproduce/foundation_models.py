@@ -15,7 +15,7 @@ from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record, Records
 from comp_comm.reproduce.published import read_settings, read_table, relative_error
 from comp_comm.searches.engine import point_of
-from comp_comm.searches.objectives import OBJECTIVES
+from comp_comm.searches.objectives import OBJECTIVES, Aim
 from comp_comm.searches.result import step_at
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import make_space
@@ -124,10 +124,10 @@ def _study(cell: Mapping[str, str], given: Mapping[str, Value]) -> Study:
 
 def _best(study: Study, gpus: int) -> BestOfCell:
     space = make_space(study, gpus)
-    state = run_search(space, OBJECTIVES["step"], 1, misses=0)
-    if not state.best.places:
+    state = run_search(space, Aim(OBJECTIVES["step"]), 1, misses=0)
+    if not state.best.ties:
         return BestOfCell(None, None, None, state.candidates, state.feasible)
-    place = state.best.places[0]
+    place = state.best.ties[0].place
     step = step_at(space, place)
     seconds, memory = (float(to_float(number)) for number in (step.step_s, step.memory_bytes))
     return BestOfCell(point_of(space, place), seconds, memory, state.candidates, state.feasible)

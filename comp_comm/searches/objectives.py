@@ -40,3 +40,16 @@ OBJECTIVES = {
         Objective("comm", "exposed_comm_fraction", "share of the step that is visible communication", timed=False),
     )
 }
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a search looks for: the best by an objective, of those that leave a share of the memory free."""
+
+    objective: Objective
+    headroom: float = 0.0
+
+    @property
+    def usable(self) -> float:
+        """The share of the memory that may be filled."""
+        return 1 - self.headroom

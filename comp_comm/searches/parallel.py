@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from comp_comm.records import Record
-from comp_comm.searches.engine import BestPoints, SearchState, block_count, keep_memory, search_block
+from comp_comm.searches.best import BestPoints, Tie
+from comp_comm.searches.engine import SearchState, block_count, keep_memory, search_block
 from comp_comm.searches.landscape import Landscape
-from comp_comm.searches.objectives import OBJECTIVES, Objective
+from comp_comm.searches.objectives import Aim
 from comp_comm.searches.space import SearchSpace, make_space
 from comp_comm.sweeps.parallel import TASKS_EACH, Job, job_of, made_once, study_of
 
@@ -25,7 +26,7 @@ MOST_BLOCKS = 128  # of a task: short enough to stop after
 
 
 def search_blocks(
-    job: Job, gpus: int, objective: str, counts: tuple[int, int], bars: tuple[float, ...], first: int, last: int
+    job: Job, gpus: int, aim: Aim, counts: tuple[int, int], bars: tuple[float, ...], first: int, last: int
 ) -> tuple[SearchState, int]:
     """Return what some blocks hold, and their points: a worker's task.
 
@@ -35,12 +36,12 @@ def search_blocks(
     space = made_once((job.digest, gpus), lambda: make_space(study_of(job), gpus))
     best, unfit = (BestPoints(count, bar) for count, bar in zip(counts, bars[:2], strict=True))
     state = SearchState(best, unfit, landscape=Landscape(best=bars[2]))
-    points = sum(search_block(state, OBJECTIVES[objective], space, block) for block in range(first, last))
+    points = sum(search_block(state, aim, space, block) for block in range(first, last))
     state.landscape.settle()
     return state, points
 
 
-def steps(state: SearchState, space: SearchSpace, objective: Objective, executor: Executor) -> Iterator[int]:
+def steps(state: SearchState, space: SearchSpace, aim: Aim, executor: Executor) -> Iterator[int]:
     """Let workers look at the blocks that are left; yield points done as what they found is added, in order."""
     from comp_comm.sweeps.executors import in_order, workers_of
 
@@ -48,7 +49,7 @@ def steps(state: SearchState, space: SearchSpace, objective: Objective, executor
     size = min(max(1, (total - state.blocks) // (TASKS_EACH * workers_of(executor))), MOST_BLOCKS)
     counts = (state.best.count, state.unfit.count)
     # Calls are made as workers take them: a later one has a higher bar to pass.
-    calls = ((job, space.gpus, objective.name, counts,
+    calls = ((job, space.gpus, aim, counts,
               (state.best.threshold, state.unfit.threshold, state.landscape.best),
               first, min(first + size, total)) for first in range(state.blocks, total, size))  # fmt: skip
     for part, points in in_order(executor, search_blocks, calls):
@@ -71,9 +72,7 @@ def packed_state(state: SearchState) -> Record:
 
 
 def _packed_best(best: BestPoints) -> Record:
-    from comp_comm.sweeps.resume import packed
-
-    return {"count": best.count, "scores": packed(best.scores), "places": best.places}
+    return {"count": best.count, "ties": best.ties}
 
 
 def unpacked_state(state: Record) -> SearchState:
@@ -89,7 +88,5 @@ def unpacked_state(state: Record) -> SearchState:
 
 
 def _unpacked_best(state: Record) -> BestPoints:
-    from comp_comm.sweeps.resume import unpacked
-
-    places = [tuple(place) for place in state["places"]]
-    return BestPoints(state["count"], scores=unpacked(state["scores"], "f8"), places=places)
+    ties = [Tie(tuple(numbers), layouts, tuple(map(tuple, places))) for numbers, layouts, places in state["ties"]]
+    return BestPoints(state["count"], ties=ties)

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from comp_comm.choices import Placement
 from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.configs.study import Study
@@ -20,6 +23,7 @@ from comp_comm.errors import ConfigError
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import to_float
+from comp_comm.searches.placements import PlacementClasses, placement_classes
 from comp_comm.searches.rows import all_rows, axis_of, lawful_rows, parts_of, placed_rows, unplaced_rows
 from comp_comm.sweeps.blocks import extent
 from comp_comm.sweeps.plan import Plan, make_plan
@@ -29,8 +33,8 @@ from comp_comm.sweeps.plan import Plan, make_plan
 class SearchSpace:
     """What is searched: a plan over choices and a table of degrees and placements; and why rows fell out.
 
-    ``table`` are the degrees alone: its rows are joined with each of the ``placements``, but for those that one before
-    it lays out alike. ``parts`` are rows that have the same choices: where each begins, and which part of every axis of
+    ``table`` are the degrees alone: its rows are joined with each of the ``placements``, but for those that cost the
+    same as one before: ``counts`` says how many layouts each row is. ``parts`` are rows that have the same choices: where each begins, and which part of every axis of
     choices has an effect. ``ruled`` says whether some choices break a rule on some rows. ``dropped`` counts rows by the
     rule that removed them.
     """
@@ -39,7 +43,8 @@ class SearchSpace:
     gpus: int
     plan: Plan
     table: Columns
-    placements: tuple[str, ...]
+    classes: PlacementClasses | None
+    counts: NDArray[np.uint8]
     parts: tuple[tuple[int, tuple[slice, ...]], ...]
     ruled: bool
     choices: dict[str, tuple[Value, ...]]
@@ -52,6 +57,19 @@ class SearchSpace:
                  if isinstance(values, AxisColumn)}  # fmt: skip
         return {name: list(words[name]) if words.get(name) else sorted(set(column.tolist()))
                 for name, column in self.table.items()}  # fmt: skip
+
+    @property
+    def placements(self) -> tuple[str, ...]:
+        """The placements that are tried; none where the cost model has no such thing."""
+        return self.classes.names if self.classes else ()
+
+    def alike(self, row: int) -> tuple[str, ...]:
+        """Return the placements that a row stands for."""
+        placement = self.plan.grid.axes[-1].values.get("placement")
+        degrees = next(iter(self.plan.grid.axes[-1].values.values()))
+        if self.classes is None or not isinstance(placement, AxisColumn) or not isinstance(degrees, AxisColumn):
+            return ()
+        return self.classes.alike(int(degrees.rows[row]), int(placement.rows[row]))
 
     @property
     def rows(self) -> int:
@@ -108,16 +126,17 @@ def _placed(study: Study, gpus: int, plan: Plan, degrees: Degrees, placements: t
     """Return the space of rows that keep every rule, with every placement."""
     dropped, fixed = dict(degrees.dropped), plan.grid.fixed
     if not rows_of(degrees.columns):
-        return SearchSpace(study, gpus, plan, degrees.columns, placements, (), False, choices, dropped)
+        return SearchSpace(study, gpus, plan, degrees.columns, None, np.zeros(0, np.uint8), (), False, choices, dropped)
     one_place = {**fixed, "placement": placements[0]} if placements else fixed
     first = replace(plan, grid=replace(plan.grid, fixed=one_place))
     lawful = all_rows(first) if _layout_space(study).lawful else lawful_rows(first, dropped)
     parts = parts_of(first, lawful)
-    rows = placed_rows(degrees, gpus, parts, placements) if placements else unplaced_rows(degrees, parts)
-    last, begins = rows
-    plan = replace(plan, grid=replace(plan.grid, axes=(*plan.grid.axes[:-1], last)))
-    used = tuple((begin, choice) for begin, (_, choice) in zip(begins, parts, strict=True))
-    return SearchSpace(study, gpus, plan, degrees.columns, placements, used, lawful.ruled, choices, dropped)
+    hardware = plan.grid.hardware(tuple(slice(0, 1) for _ in plan.grid.axes))[0]
+    classes = placement_classes(degrees.columns, gpus, placements, hardware) if placements else None
+    rows = placed_rows(degrees, parts, classes) if classes else unplaced_rows(degrees, parts)
+    plan = replace(plan, grid=replace(plan.grid, axes=(*plan.grid.axes[:-1], rows.axis)))
+    used = tuple((begin, choice) for begin, (_, choice) in zip(rows.begins, parts, strict=True))
+    return SearchSpace(study, gpus, plan, degrees.columns, classes, rows.counts, used, lawful.ruled, choices, dropped)
 
 
 def _layout_space(study: Study) -> LayoutSpace:

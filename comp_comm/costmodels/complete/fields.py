@@ -46,5 +46,11 @@ IGNORED_BY_STATES = (
     "launch_blocking", "fp8_attention", "fp8_head", "attention_kernel", *DISPATCH, "recompute_early_stop",
     "offload_activations",
 )  # fmt: skip
+# Fields that the memory of a stage does not depend on.
+IGNORED_BY_FOOTPRINT = (
+    "placement", "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "cp_comm", "collective_algorithm", "tokens",
+    "scatter_gather", "interference",
+)  # fmt: skip
 
-__all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_LAYERS", "IGNORED_BY_STATES", "NEEDS", "NEEDS_WORD", "REQUIRED", "SHOWN"]
+__all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_FOOTPRINT", "IGNORED_BY_LAYERS", "IGNORED_BY_STATES", "NEEDS",
+           "NEEDS_WORD", "REQUIRED", "SHOWN"]  # fmt: skip

@@ -12,6 +12,8 @@ import numpy as np
 from comp_comm.choices import MasterWeights, Recompute, Schedule, Switch
 from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
+from comp_comm.costmodels.machine import work_in_training
+from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, by_code, to_float
 from comp_comm.formulas.memory import StateBytes, state_bytes
@@ -76,6 +78,12 @@ class Footprint:
     def total(self) -> Array:
         """Bytes of the stage that needs most."""
         return _largest(stage.total for stage in self.stages)
+
+
+def footprint(scenario: Scenario) -> Footprint:
+    """Return the memory of a scenario's stages."""
+    work = work_in_training(scenario)
+    return Footprint(work, LayerCosts(work))
 
 
 @dataclass(frozen=True, eq=False)

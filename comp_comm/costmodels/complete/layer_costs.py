@@ -18,6 +18,7 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import Host, LayerTimes, Network, time_operations
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, to_float
+from comp_comm.group import Group
 from comp_comm.layers.block import HeldParameters, Kept
 from comp_comm.layers.ends import EndParameters, embedding_operations, end_parameters, head_operations
 from comp_comm.layers.experts import Experts
@@ -25,6 +26,7 @@ from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.module import Module, made_again
 from comp_comm.layers.rules import layer_rules
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
+from comp_comm.layout import Layout
 from comp_comm.operations.context import Context
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Violation, broken_rules
@@ -164,6 +166,12 @@ def freed_by(parts: Iterable[AgainOfLayer], code: int) -> list[Array]:
 def layer_costs(scenario: Scenario) -> LayerCosts:
     """Return what layers cost in a scenario."""
     return LayerCosts(work_in_training(scenario))
+
+
+def layer_groups(layout: Layout, experts: bool) -> list[Group]:
+    """Return the groups that collectives within layers and at the ends are over."""
+    groups = [layout.group("tp"), layout.group("cp")]
+    return [*groups, layout.ep_group, layout.etp_group] if experts else groups
 
 
 def _kept(c: Context, kept: list[Kept]) -> KeptOfLayer:

@@ -11,8 +11,10 @@ from typing import cast
 
 from comp_comm.costmodels.complete import columns, fields
 from comp_comm.costmodels.complete.explanation import ExplainedStep
-from comp_comm.costmodels.complete.layer_costs import LayerCosts, layer_costs
+from comp_comm.costmodels.complete.footprint import Footprint, footprint
+from comp_comm.costmodels.complete.layer_costs import LayerCosts, layer_costs, layer_groups
 from comp_comm.costmodels.complete.space import SPACE
+from comp_comm.costmodels.complete.state_collectives import replica_groups
 from comp_comm.costmodels.complete.states import StateCosts, state_costs
 from comp_comm.costmodels.complete.utilization import convention_notes
 from comp_comm.costmodels.inference import MODEL as INFERENCE
@@ -25,7 +27,7 @@ from comp_comm.transformer import resolved
 def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> ExplainedStep:
     """Return the step of a scenario; broken rules are listed, not raised.
 
-    ``parts`` are layers and states that many points share, as these points see them.
+    ``parts`` are layers, states and memory that many points share, as these points see them.
 
     Examples
     --------
@@ -43,7 +45,8 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> ExplainedStep:
     work = work_in_training(scenario)
     layers = cast(LayerCosts, parts.get("layers") or LayerCosts(work))
     states = cast(StateCosts, parts.get("states") or StateCosts(work))
-    return ExplainedStep(work, layers, states)
+    held = cast(Footprint, parts.get("footprint") or Footprint(work, layers))
+    return ExplainedStep(work, layers, states, held)
 
 
 def _notes(asked: Asked) -> list[str]:
@@ -73,8 +76,9 @@ MODEL = CostModel(
     base_timing=True,
     explains=True,
     parts={
-        "layers": SharedPart(layer_costs, fields.IGNORED_BY_LAYERS, ("tp", "cp"), exchanges=True),
-        "states": SharedPart(state_costs, fields.IGNORED_BY_STATES, ("cp", "dp")),
+        "layers": SharedPart(layer_costs, fields.IGNORED_BY_LAYERS, layer_groups),
+        "states": SharedPart(state_costs, fields.IGNORED_BY_STATES, replica_groups),
+        "footprint": SharedPart(footprint, fields.IGNORED_BY_FOOTPRINT, by_block=True),
     },
     space=SPACE,
     phases={"inference": INFERENCE},

@@ -11,7 +11,7 @@ import numpy as np
 from comp_comm.formulas.arrays import Array, Numeric, add_up, to_float
 from comp_comm.group import Group
 from comp_comm.layers.block import HeldParameters
-from comp_comm.layout import REPLICAS, STAGE
+from comp_comm.layout import REPLICAS, STAGE, Layout
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
 
@@ -78,14 +78,31 @@ class Replicas:
     apart: Array
     over: tuple[str, ...]
 
-    def groups(self, c: Context) -> tuple[Group, Group, Group]:
+    def groups(self, layout: Layout) -> tuple[Group, Group, Group]:
         """Return all replicas, those that share a copy, and those that hold the same shard."""
         across = self.count / self.shards
 
         def group(size: Array, apart: Array) -> Group:
-            return Group(size, parts=c.layout.spread(self.over, size, apart))
+            return Group(size, parts=layout.spread(self.over, size, apart))
 
         return group(self.count, self.apart), group(self.shards, self.apart), group(across, self.apart * self.shards)
+
+
+def dense_replicas(layout: Layout) -> Replicas:
+    """Return who holds the same parameters that are no experts'."""
+    return Replicas(layout.replicas, to_float(layout.dp_shard), to_float(1.0), REPLICAS)
+
+
+def expert_replicas(layout: Layout) -> Replicas:
+    """Return who holds the same experts."""
+    shards = np.minimum(layout.dp_shard, layout.expert_replicas)
+    return Replicas(layout.expert_replicas, shards, to_float(layout.ep) * layout.etp, STAGE)
+
+
+def replica_groups(layout: Layout, experts: bool) -> list[Group]:
+    """Return the groups that collectives of states are over."""
+    replicas = [dense_replicas(layout), *([expert_replicas(layout)] if experts else [])]
+    return [group for each in replicas for group in each.groups(layout)]
 
 
 def state_collectives(c: Context, held: StageParameters) -> list[StateCollective]:
@@ -97,13 +114,12 @@ def state_collectives(c: Context, held: StageParameters) -> list[StateCollective
     over the others, once.
     """
     layout = c.layout
-    dense = Replicas(layout.replicas, to_float(layout.dp_shard), to_float(1.0), REPLICAS)
+    dense = dense_replicas(layout)
     gathered, weight = (to_float(size) for size in (c.formats.gathered, c.formats.weight))
     layers = [Unit(count, layer.dense, gathered) for count, layer in zip(held.counts, held.layers, strict=True)]
     collectives = _states(c, "", held.dense, [*layers, Unit(to_float(1.0), held.ends, weight)], dense)
     if c.t.has_experts:
-        shards = np.minimum(layout.dp_shard, layout.expert_replicas)
-        experts = Replicas(layout.expert_replicas, shards, to_float(layout.ep) * layout.etp, STAGE)
+        experts = expert_replicas(layout)
         layers = [Unit(count, layer.experts, gathered) for count, layer in zip(held.counts, held.layers, strict=True)]
         collectives += _states(c, "expert ", held.experts, layers, experts)
     return collectives
@@ -116,7 +132,7 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
     if not any_of(replicas.count - 1):
         return []
     zero = to_float(c.layout.zero)
-    everyone, sharing, others = replicas.groups(c)
+    everyone, sharing, others = replicas.groups(c.layout)
     many, sharded, several = (to_float(size > 1) for size in (replicas.count, replicas.shards, others.size))
     grad = to_float(c.formats.grad)
     calls, part = _bucketed(c, parameters)

@@ -33,12 +33,14 @@ from comp_comm.violation import Mask, Violation, no_room
 class Step(SearchableAnswer):
     """A step as arrays that are made when they are asked for; all seconds are those of a device of the slowest stage.
 
-    ``layers`` and ``states`` are what layers and states cost, each perhaps seen through what many points share.
+    ``layers`` and ``states`` are what layers and states cost, ``footprint`` is the memory of the stage that needs
+    most: each perhaps seen through what many points share.
     """
 
     work: Work
     layers: LayerCosts
     states: StateCosts
+    footprint: Footprint
 
     def arrays(self) -> Iterable[Array]:
         """Return what a sweep over steps holds."""
@@ -219,11 +221,6 @@ class Step(SearchableAnswer):
         return traffic(self.counted)
 
     # -- whether it fits ----------------------------------------------------------------------------------------------
-
-    @cached_property
-    def footprint(self) -> Footprint:
-        """Memory of the stage that needs most."""
-        return Footprint(self.work, self.layers)
 
     @property
     def memory_bytes(self) -> Array:
