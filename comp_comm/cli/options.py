@@ -91,7 +91,7 @@ def point_study(given: Record, hardware: str | None = None) -> Study:
     if hardware and not given["hardware"] and not study and not any(text.startswith("hardware=") for text in overrides):
         given["hardware"] = hardware
     flags = (*overrides, *given_flags(**given))
-    return load_study(study, flags) if study else study_from({"title": "Command line"}, overrides=flags)
+    return load_study(study, flags) if study else study_from({}, overrides=flags)
 
 
 def given_flags(**values: object) -> list[str]:

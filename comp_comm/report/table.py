@@ -21,7 +21,8 @@ BINARY_FIELDS = ("hidden", "seq_len")
 SCALES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 NOTHING = "-"
 SHARES = ("mfu", "hfu")
-ALWAYS_SAID = ("precision", "count", "timing", "memory_scaling")
+ALWAYS_SAID = ("global_batch", "micro_batch", "seq_len", "precision")
+CONVENTIONS_SAID = ("count", "timing", "memory_scaling")
 HEADER_WIDTH, LINE_WIDTH = 13, 118
 MAX_REASONS = 5  # below a pivot
 
@@ -95,18 +96,31 @@ def write_heading(out: IO[str], meta: Record, same: Record, style: str) -> None:
 
 
 def setup_line(meta: Record, same: Record | None = None, show: Callable[[Any], str] = str) -> str:
-    """Return hardware, cost model and fixed values in one line.
+    """Return model, devices, batch, sequence length and precision, then the cost model and other fixed values.
 
-    Conventions of number formats and counts are always said; what a model of the catalogue brings is said by its name,
-    and what is left at its default says nothing.
+    What a model of the catalogue brings is said by its name, and what is left at its default says nothing; of what is
+    always said, only what moves along an axis is not.
     """
-    given = {**meta.get("fixed", {}), **(same or {})}
+    given = {**meta.get("derived", {}), **meta.get("fixed", {}), **(same or {})}
     brought = meta.get("model_fields", {})
+    devices = ", ".join(meta.get("hardware", {}))
+    if "gpus" in given:
+        devices = f"{given['gpus']} {devices}" if len(meta.get("hardware", {})) < 2 else f"{given['gpus']} of {devices}"
+    said = [" on ".join(text for text in (meta.get("model") or "", devices) if text)]
+    said += [f"{name} {_amount(name, given[name], show)}" for name in ALWAYS_SAID if name in given]
     told = {name: value for name, value in given.items()
-            if (name in ALWAYS_SAID or value != FIELDS[name].default) and brought.get(name) != value}  # fmt: skip
-    said = [", ".join(meta.get("hardware", {})), meta.get("cost_model", ""), meta.get("model") or ""]
-    said += [f"{name} {show(value)}" for name, value in told.items()]
+            if name in meta.get("fixed", {}) or name in (same or {})
+            if name in CONVENTIONS_SAID or (value != FIELDS[name].default and brought.get(name) != value)}  # fmt: skip
+    said.append(meta.get("cost_model", ""))
+    said += [f"{name} {show(value)}" for name, value in told.items() if name not in (*ALWAYS_SAID, "gpus")]
     return "; ".join(text for text in said if text)
+
+
+def _amount(name: str, value: Any, show: Callable[[Any], str]) -> str:
+    """Return a value, of what is counted in 1024 (a sequence's tokens, say) as people write it."""
+    if name in BINARY_FIELDS and isinstance(value, int) and value % 1024 == 0:
+        return f"{value // 1024}K"
+    return show(value)
 
 
 def write_line(out: IO[str], text: str, style: str = "table") -> None:
