@@ -47,7 +47,7 @@ def short_names() -> dict[str, str]:
     >>> short_names()["a100"]
     'a100-sxm-80gb'
     """
-    known = {}
+    known: dict[str, str] = {}
     for name in names("hardware"):
         text = (root() / FOLDERS["hardware"] / f"{name}.yaml").read_bytes()
         if b"\naliases:" in text:

@@ -95,12 +95,13 @@ def write_heading(out: IO[str], meta: Record, same: Record, style: str) -> None:
     out.write("\n" if style == "markdown" else "")
 
 
-def setup_line(meta: Record, same: Record | None = None, show: Callable[[Any], str] = str) -> str:
+def setup_line(meta: Record, same: Record | None = None, show: Callable[[Any], str] | None = None) -> str:
     """Return model, devices, batch, sequence length and precision, then the cost model and other fixed values.
 
     What a model of the catalogue brings is said by its name, and what is left at its default says nothing; of what is
     always said, only what moves along an axis is not.
     """
+    show = show or _short
     given = {**meta.get("derived", {}), **meta.get("fixed", {}), **(same or {})}
     brought = meta.get("model_fields", {})
     devices = ", ".join(meta.get("hardware", {}))
@@ -112,7 +113,9 @@ def setup_line(meta: Record, same: Record | None = None, show: Callable[[Any], s
             if name in meta.get("fixed", {}) or name in (same or {})
             if name in CONVENTIONS_SAID or (value != FIELDS[name].default and brought.get(name) != value)}  # fmt: skip
     said.append(meta.get("cost_model", ""))
-    said += [f"{name} {show(value)}" for name, value in told.items() if name not in (*ALWAYS_SAID, "gpus")]
+    said += [
+        f"{name} {_amount(name, value, show)}" for name, value in told.items() if name not in (*ALWAYS_SAID, "gpus")
+    ]
     return "; ".join(text for text in said if text)
 
 
@@ -120,7 +123,7 @@ def _amount(name: str, value: Any, show: Callable[[Any], str]) -> str:
     """Return a value, of what is counted in 1024 (a sequence's tokens, say) as people write it."""
     if name in BINARY_FIELDS and isinstance(value, int) and value % 1024 == 0:
         return f"{value // 1024}K"
-    return show(value)
+    return f"{value / 1e12:.4g}T" if name == "tokens" else show(value)
 
 
 def write_line(out: IO[str], text: str, style: str = "table") -> None:
