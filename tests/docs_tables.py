@@ -168,7 +168,7 @@ def explain_reading() -> str:
     """Return what the sample of explain says, in words."""
     found = explain(load_study("llama-step"))
     faster = {row["number"]: -100 * row["change"] for row in found["sensitivity"] if row["factor"] == 2}
-    waits, tp = found["exposed_comm_fraction"], found["comm"]["tp"]["serialized_s"] / found["step_s"]
+    waits, tp = found["visible_comm_fraction"], found["comm"]["tp"]["serialized_s"] / found["step_s"]
     said = (f"Read it so: {100 * waits:.0f} % of the step is communication that nothing hides; tensor parallelism, "
             f"inside a node, is {100 * tp:.0f} %. Twice the FLOP/s would take {faster['flops']:.0f} % off the step, "
             f"twice the bandwidth inside a node {faster['bandwidth of scale-up']:.0f} %, twice that between nodes "
@@ -260,7 +260,7 @@ def comparison_table() -> str:
 
 
 def case_study_table() -> str:
-    names = ("serialized_comm_fraction", "hidden_comm_fraction", "exposed_comm_fraction")
+    names = ("serialized_comm_fraction", "hidden_comm_fraction", "visible_comm_fraction")
     rows = [(row["scenario"], row["source"], *(f"{100 * row[name]:.1f} %" for name in names))
             for row in case_study()[0]]  # fmt: skip
     return table(("scenario", "from", "serialized", "hidden", "serialized and exposed"), rows)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from comp_comm.cli import options
+from comp_comm.cli import help_text, options
 from comp_comm.sweeps.point import memory
 
 
-@click.command(epilog="Examples: compcomm memory llama-step | compcomm memory llama-step --recompute full | "
+@click.command(cls=help_text.Command,
+               epilog="Examples: compcomm memory llama-step | compcomm memory llama-step --recompute full | "
                "compcomm memory --hardware h100-sxm --model llama-3-8b --gpus 64 --micro-batch 2")  # fmt: skip
 @options.point_options
 @options.format_options

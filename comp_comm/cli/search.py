@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from comp_comm.cli import options, workers
+from comp_comm.cli import help_text, options, workers
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.exporters.writing import FORMATS
@@ -36,7 +36,8 @@ Asked = Record
 ASKED = ("objective", "top", "picture", "quiet", "jobs", "executor", "resume", "emit")
 
 
-@click.command(epilog="Examples: compcomm search --model gpt3-175b --hardware a100-sxm-80gb --gpus 512 --global-batch "
+@click.command(cls=help_text.Command,
+               epilog="Examples: compcomm search --model gpt3-175b --hardware a100-sxm-80gb --gpus 512 --global-batch "
                "1024 | compcomm search llama-search --gpus 256,512,1024 --tp 8 --plot scaling.png | "
                "compcomm search llama-search --network 0.5,1,2,4 --nvs 4,8,16,32 --plot heat.png | "
                "compcomm search llama-search --hardware h100-sxm,b200-sxm --price-per-gpu-hour 2.5,4")  # fmt: skip

@@ -6,7 +6,7 @@ from typing import IO
 
 import click
 
-from comp_comm.cli import options
+from comp_comm.cli import help_text, options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
@@ -19,7 +19,7 @@ SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", 
          "inside_bytes", "across_bytes")  # fmt: skip
 
 
-@click.command(epilog="Examples: compcomm volume llama-step | compcomm volume demystifying | "
+@click.command(cls=help_text.Command, epilog="Examples: compcomm volume llama-step | compcomm volume demystifying | "
                "compcomm volume demystifying --set zero=[1,3] --plot volume.png")  # fmt: skip
 @options.point_options
 @click.option("--log", metavar="FILE", help="A summary of DeepSpeed's comms_logger, shown beside what is predicted.")

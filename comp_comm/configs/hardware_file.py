@@ -33,7 +33,7 @@ from comp_comm.records import Record
 
 KEYS = (
     "name", "title", "vendor", "year", "extends", "devices_per_package", "sources", "peak", "memory", "network",
-    "timing", "attention", "presets", "default_timing", "waivers", "notes",
+    "timing", "attention", "presets", "default_timing", "waivers", "notes", "aliases",
 )  # fmt: skip
 MEMORY_KINDS = {"capacity": "bytes", "bandwidth": "bytes/s", "host_bandwidth": "bytes/s"}
 NUMBER_KEYS = ("value", "source", "certainty")
@@ -90,6 +90,7 @@ class _Reader(Reader):
     def profile(self, parent: Profile | None) -> Profile:
         data = self.document.data
         self._known((), data, KEYS)
+        self._texts("aliases")
         self._read_sources()
         tiers, topologies = self._tiers(parent)
         numbers = dict(parent.numbers) if parent else {}
@@ -122,7 +123,7 @@ class _Reader(Reader):
             default_timing=self._default_timing(base.default_timing, presets),
             waivers={**base.waivers, **self._texts("waivers")},
             notes=(*base.notes, *self._texts("notes").values()),
-            sha256=_digest(data, base.sha256),
+            sha256=_digest({key: value for key, value in data.items() if key != "aliases"}, base.sha256),
         )
 
     def _texts(self, key: str) -> dict[str, str]:

@@ -105,7 +105,7 @@ class SparseLatentAttention(LatentAttention):
         up = c.kv_heads * (c.key_dim + t.v_head_dim)
         latent = c.heads * (2 * to_float(t.kv_lora_rank) + t.rope_head_dim)
         more = c.formats.activation * c.tokens * (latent - up)
-        return [Kept(around.module, around.size + more), Kept(0.0 * scores.size)]
+        return [Kept(around.module, around.size + more), Kept("core_attn", 0.0 * scores.size)]
 
     def rules(self, c: Context) -> Sequence[Violation]:
         """Return that keys are gathered: chosen tokens may be anywhere."""

@@ -37,7 +37,7 @@ OBJECTIVES = {
         Objective("days", "days", "days of the whole run (needs tokens)"),
         Objective("gpu-hours", "gpu_hours", "GPU-hours of the whole run (needs tokens)"),
         Objective("memory", "memory_gib", "memory of a device", timed=False),
-        Objective("comm", "exposed_comm_fraction", "share of the step that is visible communication", timed=False),
+        Objective("comm", "visible_comm_fraction", "share of the step that is visible communication", timed=False),
     )
 }
 

@@ -46,7 +46,7 @@ _COLUMNS: tuple[Column[Step], ...] = (
            lambda b: b.serialized_comm_s / (busy_s(b) + b.serialized_comm_s)),
     Column("overlap_ratio", "", "overlappable communication / the compute that may hide it",
            lambda b: (b.hidden_comm_s + b.exposed_comm_s) / busy_s(b)),
-    Column("exposed_comm_fraction", "", "(serialized + exposed communication) / step time",
+    Column("visible_comm_fraction", "", "(serialized + exposed communication) / step time",
            lambda b: visible_comm_s(b) / b.step_s),
     Column("bubble_fraction", "", "waiting for other stages / step time", lambda b: b.bubble_s / b.step_s),
     Column("mfu", "", "model FLOP, attention as count_attention says / what all devices could do at their peak",

@@ -125,7 +125,7 @@ SPACE = LayoutSpace(
     derived=dict.fromkeys(("dp", "accumulation"), "pin tp, cp, pp or micro_batch instead"),
     layout=("gpus", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "micro_batch", "accumulation", "zero", "sp",
             "recompute", "placement"),
-    results=("step_s", "tokens_per_s", "mfu", "hfu", "memory_gib", "exposed_comm_fraction", "bubble_fraction",
+    results=("step_s", "tokens_per_s", "mfu", "hfu", "memory_gib", "visible_comm_fraction", "bubble_fraction",
              "compute_s", "recompute_s", "bubble_s", "serialized_comm_s", "hidden_comm_s", "exposed_comm_s",
              "host_s"),
     parts={"forward compute": "forward_s", "backward compute": "backward_s", "recomputation": "recompute_s",
