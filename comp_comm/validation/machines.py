@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -28,16 +27,17 @@ NETWORKS = (
 )  # fmt: skip
 NODE = 8  # devices of a node, where a run does not say
 RACK = 16  # a domain of more devices than this is a rack's, whatever a host holds of it
-OUTER = "scale-out"
+ADAPTERS = "network.scale-out.bandwidth"
+AS_SAID = "as the run says"
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A profile as a run's machine has it: ``reference`` and what differs, by which machines are told apart."""
+    """A profile as a run's machine has it: ``reference``, and the numbers and the domain that differ."""
 
     reference: str
     beside: str = ""
-    adapters: float | None = None
+    numbers: tuple[tuple[str, float], ...] = ()
     domain: int | None = None
 
     def profile(self) -> Profile:
@@ -53,16 +53,11 @@ class Machine:
 @cache
 def _profile(machine: Machine) -> Profile:
     profile = load_profile(machine.reference, machine.beside)
-    key = f"network.{OUTER}.bandwidth"
-    if machine.adapters is None or OUTER not in profile.tiers:
-        return profile
-    known = profile.numbers.get(key)
-    if known is not None and known.value is not None and abs(known.value / machine.adapters - 1) < 1e-6:
-        return profile
-    numbers: Mapping[str, Number] = {
-        **profile.numbers, key: Number(machine.adapters, "bytes/s", "the adapters of a node, as the run says", "", "high")
-    }  # fmt: skip
-    return replace(profile, numbers=numbers)
+    known: dict[str, Number] = {}
+    for key, value in machine.numbers:
+        number = profile.numbers.get(key, Number(None, "share", AS_SAID))
+        known[key] = replace(number, value=value, source=AS_SAID, certainty="high")
+    return replace(profile, numbers={**profile.numbers, **known})
 
 
 def device_profile(name: str) -> str:
@@ -111,9 +106,12 @@ def words_of_network(text: str) -> float | None:
 def machine_of(run: Run) -> Machine:
     """Return the machine of a run. Raises ``ValueError`` or ``ConfigError`` where it has no profile."""
     own = run["machine"]
-    reference, beside = (own, run.file) if own else (device_profile(run["gpu"]), run.file)
-    machine = Machine(reference, beside if "/" in reference or reference.endswith((".yaml", ".yml")) else "",
-                      None if own else node_adapters(run))  # fmt: skip
+    reference = own or device_profile(run["gpu"])
+    is_file = "/" in reference or reference.endswith((".yaml", ".yml"))
+    machine = Machine(reference, run.file if is_file else "")
+    adapters = None if own else node_adapters(run)
+    if adapters is not None and machine.profile().value(ADAPTERS) != adapters:
+        machine = replace(machine, numbers=((ADAPTERS, adapters),))
     profile = machine.profile()
     devices = run.number("gpus_per_node")
     inner = profile.value(f"network.{profile.tiers[0]}.domain")

@@ -39,6 +39,11 @@ class Point:
     fields: dict[str, Value]
     assumed: tuple[str, ...] = ()
 
+    def on(self, reference: str) -> Point:
+        """Return the point on another machine: a profile, as it is."""
+        beside = self.run.file if "/" not in reference else ""
+        return replace(self, machine=replace(self.machine, reference=reference, beside=beside, numbers=()))
+
     def study(self) -> Study:
         """Return the study of this run alone."""
         return _study(self.machine, {"set": dict(self.fields)}, self.run.run_id)
@@ -53,6 +58,7 @@ class Prediction:
     measured_s: float | None = None
     predicted_s: float | None = None
     memory_bytes: float | None = None
+    parameters: float = 0.0
     terms: dict[str, float] = field(default_factory=dict)
     reason: str = ""
 
@@ -107,39 +113,59 @@ def _settle(run: Run, fields: dict[str, Value]) -> None:
         fields["count_attention"] = "causal"
 
 
-def predict(runs: Sequence[Run], silent: Silent | None = None) -> list[Prediction]:
+def points_of(runs: Sequence[Run], silent: Silent) -> tuple[list[Point], dict[str, str]]:
+    """Return runs as studies have them, and by run the reasons of those that are none."""
+    points: list[Point] = []
+    reasons: dict[str, str] = {}
+    for run in runs:
+        try:
+            points.append(point_of(run, silent))
+        except (ValueError, CompcommError) as error:
+            reasons[run.run_id] = _words(error)
+    return points, reasons
+
+
+def predict(runs: Sequence[Run], silent: Silent | None = None, machine: str = "") -> list[Prediction]:
     """Return every run predicted, in their order; one that cannot be has a reason.
+
+    ``machine`` is the profile to predict all of them on, whatever their own.
 
     >>> from comp_comm.validation.table import read_runs
     >>> found = predict(read_runs()[:10])
     >>> len(found), all(one.counted for one in found)
     (10, True)
     """
-    silent = silent or Silent()
-    found: dict[str, Prediction] = {}
-    points = []
-    for run in runs:
-        try:
-            points.append(point_of(run, silent))
-        except (ValueError, CompcommError) as error:
-            found[run.run_id] = Prediction(run, reason=_words(error))
-    for batch in _batches(points):
-        found |= {one.run.run_id: one for one in _predict_batch(batch)}
-    return [found[run.run_id] for run in runs]
+    points, reasons = points_of(runs, silent or Silent())
+    if machine:
+        points = [point.on(machine) for point in points]
+    found = {one.run.run_id: one for one in predict_points(points)}
+    return [found.get(run.run_id) or Prediction(run, reason=reasons[run.run_id]) for run in runs]
 
 
-def _batches(points: Sequence[Point]) -> list[list[Point]]:
-    """Return points of a machine that give the same fields together; a default is given where another point differs."""
-    machines: dict[Machine, list[Point]] = {}
-    for point in points:
-        machines.setdefault(point.machine, []).append(point)
-    batches: dict[tuple[Machine, tuple[str, ...]], list[Point]] = {}
+def predict_points(points: Sequence[Point]) -> list[Prediction]:
+    """Return predictions of points, in their order."""
+    found: dict[int, Prediction] = {}
+    for places in _batches(points):
+        batch = [point for _, point in places]
+        found |= dict(zip([place for place, _ in places], _predict_batch(batch), strict=True))
+    return [found[place] for place in range(len(points))]
+
+
+def _batches(points: Sequence[Point]) -> list[list[tuple[int, Point]]]:
+    """Return points of a machine that give the same fields together, with their places in the list.
+
+    A field that only some points of a machine give has its default in the others: fewer tables, the same answers.
+    """
+    machines: dict[Machine, list[tuple[int, Point]]] = {}
+    for place, point in enumerate(points):
+        machines.setdefault(point.machine, []).append((place, point))
+    batches: dict[tuple[Machine, tuple[str, ...]], list[tuple[int, Point]]] = {}
     for machine, here in machines.items():
-        usual = {name: MODELS[0].default(name) for point in here for name in point.fields}
+        usual = {name: MODELS[0].default(name) for _, point in here for name in point.fields}
         given = {name: value for name, value in usual.items() if value is not None}
-        for point in here:
+        for place, point in here:
             fields = dict(sorted((given | point.fields).items()))
-            batches.setdefault((machine, tuple(fields)), []).append(replace(point, fields=fields))
+            batches.setdefault((machine, tuple(fields)), []).append((place, replace(point, fields=fields)))
     return list(batches.values())
 
 
@@ -180,6 +206,7 @@ class _Answers:
         with unwarned():
             columns = plan.model.columns
             self.step_s, self.memory = self._each(step.step_s), self._each(step.memory_bytes)
+            self.parameters = self._each(step.work.parameters)
             self.terms = {name: self._each(columns[name].of(step)) for name in TERMS}
             for group in GROUPS:
                 spent = step.comm.get(group)
@@ -202,7 +229,8 @@ class _Answers:
         except ValueError as error:
             return Prediction(run, point, reason=str(error))
         terms = {name: float(values[at]) for name, values in self.terms.items()}
-        return Prediction(run, point, measured, float(self.step_s[at]), float(self.memory[at]), terms, run["excluded"])
+        numbers = (float(values[at]) for values in (self.step_s, self.memory, self.parameters))
+        return Prediction(run, point, measured, *numbers, terms, run["excluded"])
 
 
-__all__ = ["Point", "Prediction", "point_of", "predict"]
+__all__ = ["Point", "Prediction", "point_of", "points_of", "predict", "predict_points"]
