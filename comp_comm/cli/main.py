@@ -29,6 +29,7 @@ COMMANDS = {
     "solve": ("comp_comm.cli.solve", "The inverse question: the value of a field at which a column meets a target."),
     "reproduce": ("comp_comm.cli.reproduce", "Other papers' published values beside ours, by their own models."),
     "calibrate": ("comp_comm.cli.calibrate", "A profile's timing from logs of kernels and collectives; its error."),
+    "validate": ("comp_comm.cli.validate", "Published training runs, or your own, predicted and compared."),
     "measure": ("comp_comm.cli.measure", "Time kernels and collectives of this machine, for calibrate."),
     "project": ("comp_comm.cli.project", "Other sizes from one measured iteration: each operator by its own law."),
     "hardware": ("comp_comm.cli.hardware", "List, show, check and compare hardware profiles."),

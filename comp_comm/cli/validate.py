@@ -1,0 +1,118 @@
+"""``compcomm validate``: published runs, and a user's own, predicted and compared with what was measured."""
+
+from __future__ import annotations
+
+from typing import IO
+
+import click
+
+from comp_comm.cli import options
+from comp_comm.cli.speech import tell
+from comp_comm.errors import CheckFailedError, ConfigError
+from comp_comm.records import Record, Records
+from comp_comm.report import machine, table
+from comp_comm.report.answer import basic_meta
+from comp_comm.validation.run import Validation, validate
+
+SIGNED, SIZES = ("error", "bias"), ("median_abs_error", "mean_abs_error", "p90_abs_error")
+
+
+@click.command(epilog="Examples: compcomm validate | compcomm validate --gpu h100 --format json | "
+               "compcomm validate --runs my_runs.csv --max-error 0.1 | compcomm validate --explain r0032")  # fmt: skip
+@click.option("--runs", metavar="FILE", help="Measured runs, as CSV with the columns of the published ones.")
+@click.option("--gpu", "gpus", multiple=True, metavar="WORD", help="Only runs on a device with this in its name.")
+@click.option("--group", "groups", multiple=True, metavar="WORD", help="Only runs of a group with this in its name.")
+@click.option("--max-error", type=float, metavar="SHARE",
+              help="Exit 1 where the median size of the errors is above this (0.1 for 10 %).")  # fmt: skip
+@click.option("--worst", type=click.IntRange(0, 10_000), default=12, show_default=True,
+              help="Rows shown with the largest errors.")  # fmt: skip
+@click.option("--explain", "run_id", metavar="RUN", help="Explain one run: every term of its step.")
+@click.option("--plot", "picture", metavar="FILE", help="Also draw predicted against measured (.png or .svg).")
+@options.format_options
+def command(
+    runs: str | None, gpus: tuple[str, ...], groups: tuple[str, ...], max_error: float | None, worst: int,
+    run_id: str | None, picture: str | None, path: str | None, form: str | None,
+) -> int:  # fmt: skip
+    """Predict every published run, or those of a table of your own, and compare with what was measured.
+
+    An error is predicted over measured seconds of a step, less 1, whatever the source gives; the bias is the median
+    with its sign (negative: predicted too fast). csv and jsonl give the runs, json their summary as well.
+    """
+    form = options.prepare(form, path)
+    if max_error is not None and not max_error > 0:
+        raise ConfigError(f"--max-error must be above 0, not {max_error:g}")
+    if picture:
+        from comp_comm.report.plot import check_plot
+
+        check_plot(picture)
+    found = validate(runs, gpus, groups)
+    if run_id is not None:
+        return _explain(found, run_id, form, path)
+    if not found.counted:
+        reasons = dict.fromkeys(one.reason for one in found.predictions)
+        raise ConfigError("no run could be predicted: " + "; ".join(list(reasons)[:5]))
+    options.note(found.notes())
+    code = options.write(path, lambda out: _write(out, form, found, worst))
+    if picture:
+        from comp_comm.report.validation_plot import save_validation
+
+        save_validation(picture, found, _meta(found))
+        tell(f"wrote {picture}")
+    if max_error is not None and found.largest() > max_error:
+        raise CheckFailedError(f"the median error is {100 * found.largest():.1f} %, above {100 * max_error:g} %")
+    return code
+
+
+def _meta(found: Validation) -> Record:
+    return basic_meta("validate", runs=len(found.predictions), counted=len(found.counted), notes=found.notes())
+
+
+def _write(out: IO[str], form: str, found: Validation, worst: int) -> None:
+    if form in machine.WRITERS:
+        ending = {"summary": found.summary, "memory": found.memory, "worst": found.worst(worst)}
+        machine.WRITERS[form](
+            out, [machine.as_columns(found.rows)], list(found.rows[0]), _meta(found), lambda: ending
+        )
+        return
+    table.write_line(out, f"{len(found.counted)} of {len(found.predictions)} runs: predicted over measured seconds of a "
+                     "step, less 1; the bias is the median", form)  # fmt: skip
+    _section(out, [_shown(row) for row in found.summary], form)
+    if found.memory:
+        _section(out, [_shown(row) for row in found.memory], form)
+    if worst:
+        _section(out, [_shown(row) for row in found.worst(worst)], form)
+
+
+def _section(out: IO[str], rows: Records, form: str) -> None:
+    out.write("\n")
+    table.write_records(out, rows, list(rows[0]), form)
+
+
+def _shown(row: Record) -> Record:
+    return {
+        name: f"{100 * value:+.1f} %" if name in SIGNED else f"{100 * value:.1f} %" if name in SIZES else value
+        for name, value in row.items()
+    }  # fmt: skip
+
+
+def _explain(found: Validation, run_id: str, form: str, path: str | None) -> int:
+    from comp_comm.report import explain_table
+    from comp_comm.sweeps.point import explain
+
+    one = found.one(run_id)
+    if one.point is None:
+        raise ConfigError(f"{run_id}: {one.reason}")
+    explanation = explain(one.point.study())
+    options.note(explanation["meta"]["notes"])
+    if one.error is not None:
+        options.note([f"{run_id}: measured {one.measured_s:.4g} s, predicted {one.predicted_s:.4g} s: "
+                      f"{100 * one.error:+.1f} %"])  # fmt: skip
+    if form == "json":
+        more = {"run_id": run_id, "measured_step_s": one.measured_s, "error": one.error, "assumed": one.point.assumed}
+        return options.write(path, lambda out: machine.write_record(out, {**more, **explanation}))
+    if form in machine.WRITERS:
+        return options.write(path, lambda out: machine.write_rows(out, explanation["operations"], form))
+    return options.write(path, lambda out: explain_table.write_explanation(out, explanation, form))
+
+
+

@@ -1,0 +1,155 @@
+"""A machine's own numbers from a few measured runs, shrunk towards what its profile says.
+
+A run's step was measured ``exp(y)`` times as long as predicted. Of the machine, ``sustained`` (what a GEMM keeps of its
+isolated speed) may differ, and the network's share beyond a node. A run says little by itself: runs of one machine
+scatter by ``sigma`` about its mean, machines by ``tau`` about the profile, and the mean of k runs is moved by
+k / (k + lambda) of the way, lambda = (sigma / tau)^2. lambda is 2 for dense models and 4 for mixtures of experts, which
+say less about other models (of 400 published runs: with it no number of runs makes the tail of the errors longer).
+
+Both numbers are the maximum a posteriori of the linear model y_i = -(a_i x + b_i z) + noise, x and z the logarithms of
+their factors, a_i and b_i how a step answers to each, evaluated at the step itself and repeated until it settles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from comp_comm.errors import ConfigError
+from comp_comm.formulas.arrays import Array
+from comp_comm.hardware.profile import Profile
+from comp_comm.records import Record
+from comp_comm.validation.machines import Machine
+from comp_comm.validation.predict import Point, Prediction, predict_points
+from comp_comm.validation.summary import arch_of
+
+SUSTAINED, NETWORK = "timing.sustained", "timing.network_sustained"
+LAMBDA = {"dense": 2.0, "moe": 4.0}
+# Standard deviation of runs of one machine about its mean, in the logarithm of a step (dense runs that were seen).
+SIGMA = 0.08
+# And of what the network keeps, about its default; beyond this many sigma a mixture of shares tells the two apart.
+NETWORK_SPREAD = 0.25
+TELLS = 1.0
+LOW, HIGH = 0.05, 1.5  # of sustained
+NUDGE = 0.05
+ROUNDS = 4
+WITHIN_80 = 1.2816  # standard deviations either way that hold 80 % of a normal distribution
+
+
+@dataclass(frozen=True)
+class FittedNumber:
+    """A number of a profile that runs changed: what it was, what it is, and the range that holds it at 80 %."""
+
+    key: str
+    before: float
+    value: float
+    low: float
+    high: float
+
+    def record(self) -> Record:
+        """Return it as a row of an answer."""
+        return {"number": self.key, "before": self.before, "value": self.value, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True)
+class MachineFit:
+    """Numbers found, why others were left, and the runs as they are predicted before and after."""
+
+    numbers: tuple[FittedNumber, ...]
+    left: dict[str, str]
+    before: list[Prediction]
+    after: list[Prediction]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many runs of each kind it is from."""
+        kinds = [arch_of(one) for one in self.after]
+        return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+
+
+def fit_machine(points: Sequence[Point], profile: Profile) -> MachineFit:
+    """Return the numbers of a machine that runs on it ask for.
+
+    ``points`` are on the machine as ``profile`` has it. Raises ``ConfigError`` where no run can be predicted.
+    """
+    before = predict_points(points)
+    usable = [point for point, one in zip(points, before, strict=True) if one.error is not None]
+    if not usable:
+        reasons = dict.fromkeys(one.reason for one in before)
+        raise ConfigError("no run can be predicted, so there is nothing to calibrate on: " + "; ".join(reasons))
+    hardware = profile.hardware(profile.precisions[0])
+    start = np.log([float(np.max(hardware.timing.sustained)), float(np.max(hardware.timing.network_sustained))])
+    weights = np.asarray([1 / np.sqrt(LAMBDA[arch_of(one)] / LAMBDA["dense"]) for one in before if one.error is not None])
+    state = _State(usable, start, weights)
+    told = state.tells_apart()
+    x = state.solve(told)
+    numbers = [_number(key, start[i], x[i], state.spread[i]) for i, key in enumerate((SUSTAINED, NETWORK)) if told[i]]
+    left = {} if told[1] else {NETWORK: "the runs do not tell the network from the kernels: it takes several, of which "
+                                        "some communicate across nodes far more than others"}  # fmt: skip
+    return MachineFit(tuple(numbers), left, [one for one in before if one.error is not None],
+                      predict_points(state.points_at(x)))  # fmt: skip
+
+
+def _number(key: str, start: float, x: float, spread: float) -> FittedNumber:
+    value = float(np.exp(start + x))
+    factor = float(np.exp(WITHIN_80 * spread))
+    return FittedNumber(key, float(np.exp(start)), value, value / factor, value * factor)
+
+
+class _State:
+    """Runs, and how their steps answer to the two numbers: ``x`` are the logarithms of their factors."""
+
+    def __init__(self, points: Sequence[Point], start: Array, weights: Array) -> None:
+        self.points, self.start, self.weights = points, start, weights
+        self.measured = np.log([one.measured_s or np.nan for one in predict_points(points)])
+        self.spread = np.zeros(2)
+
+    def points_at(self, x: Array) -> list[Point]:
+        """Return the runs with other numbers."""
+        sustained, network = np.exp(self.start + x)
+        return [
+            replace(point, fields={**point.fields, "sustained": float(np.clip(sustained, LOW, HIGH))},
+                    machine=_with_network(point, float(network)) if x[1] else point.machine)
+            for point in self.points
+        ]  # fmt: skip
+
+    def log_steps(self, at: Sequence[Array]) -> list[Array]:
+        """Return the logarithm of every run's step at each of some numbers."""
+        found = predict_points([point for x in at for point in self.points_at(x)])
+        steps = np.log([one.predicted_s or np.nan for one in found])
+        return list(steps.reshape(len(at), len(self.points)))
+
+    def slopes(self, x: Array) -> tuple[Array, Array]:
+        """Return the logarithms of the steps, and by how much they fall with each number, a column a number."""
+        nudges = [x + NUDGE * np.eye(2)[i] for i in range(2)]
+        here, *moved = self.log_steps([x, *nudges])
+        return here, np.stack([(here - steps) / NUDGE for steps in moved], axis=1)
+
+    def tells_apart(self) -> tuple[bool, bool]:
+        """Return which numbers the runs tell: the network where its share differs among them, and not as GEMMs' does."""
+        _, slopes = self.slopes(np.zeros(2))
+        gemm, network = (self.weights * slopes[:, i] for i in range(2))
+        left = network - gemm * (gemm @ network) / max(float(gemm @ gemm), 1e-12)
+        information = float(left @ left) * (NETWORK_SPREAD / SIGMA) ** 2
+        return True, len(self.points) > 2 and information > TELLS
+
+    def solve(self, told: tuple[bool, bool]) -> Array:
+        """Return the two logarithms, of those that the runs tell."""
+        x = np.zeros(2)
+        for _ in range(ROUNDS):
+            here, slopes = self.slopes(x)
+            mean = max(float(np.average(slopes[:, 0], weights=self.weights)), 1e-3)
+            prior = np.asarray([SIGMA / np.sqrt(LAMBDA["dense"]) / mean, NETWORK_SPREAD])
+            a = slopes * self.weights[:, None] / SIGMA * np.asarray(told)
+            y = self.weights * (here - self.measured + slopes @ x) / SIGMA
+            precision = a.T @ a + np.diag(prior**-2)
+            x = np.linalg.solve(precision, a.T @ y) * np.asarray(told)
+            x[0] = np.clip(x[0], np.log(LOW) - self.start[0], np.log(HIGH) - self.start[0])
+            self.spread = np.sqrt(np.diag(np.linalg.inv(precision)))
+        return x
+
+
+def _with_network(point: Point, value: float) -> Machine:
+    return replace(point.machine, numbers=(*point.machine.numbers, (NETWORK, value)))

@@ -1,0 +1,122 @@
+"""The machine of a run: the hardware profile of its device, with the network and the domain that the run says it had."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+
+from comp_comm.configs import catalogue
+from comp_comm.configs.hardware_file import load_profile
+from comp_comm.hardware.profile import Number, Profile
+from comp_comm.validation.table import Run
+
+# Words of a device's name, and its profile; the first that fits.
+DEVICES = (
+    (r"gb300", "gb300-nvl72"), (r"gb200", "gb200-nvl72"), (r"b300", "b300-sxm"), (r"b200", "b200-sxm"),
+    (r"h200", "h200-sxm"), (r"h100.*96", "h100-96gb"), (r"h100", "h100-sxm"),
+    (r"a100.*40", "a100-sxm-40gb"), (r"a100", "a100-sxm-80gb"),
+    (r"v100.*32", "v100-sxm-32gb"), (r"v100", "v100-sxm-16gb"), (r"p100", "p100-sxm"),
+    (r"mi250", "mi250x"), (r"mi(100|210|300x|325x|355x|455x|50|60)\b", ""),
+    (r"gaudi ?([23])", ""), (r"tpu ?-?v([3-7])([ep]?)", ""), (r"trainium ?([123])", ""),
+)  # fmt: skip
+# Adapters of a node, in words of notes: their Gbit/s together.
+NETWORKS = (
+    r"(?P<many>\d+)x ?(?:Omni-Path )?(?P<each>\d+) ?Gb", r"(?P<all>\d+) ?Gbps (?:per node|node-node)",
+    r"(?P<all>\d+) Gb/s (?:a node|inter-node)", r"RoCE (?P<each>\d+)Gb/s per GPU",
+)  # fmt: skip
+NODE = 8  # devices of a node, where a run does not say
+RACK = 16  # a domain of more devices than this is a rack's, whatever a host holds of it
+ADAPTERS = "network.scale-out.bandwidth"
+AS_SAID = "as the run says"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A profile as a run's machine has it: ``reference``, and the numbers and the domain that differ."""
+
+    reference: str
+    beside: str = ""
+    numbers: tuple[tuple[str, float], ...] = ()
+    domain: int | None = None
+
+    def profile(self) -> Profile:
+        """Return the profile. Raises ``ConfigError`` where there is none."""
+        return _profile(self)
+
+    @property
+    def fields(self) -> dict[str, int]:
+        """What differs and is a field of a study."""
+        return {"nvs": self.domain} if self.domain else {}
+
+
+@cache
+def _profile(machine: Machine) -> Profile:
+    profile = load_profile(machine.reference, machine.beside)
+    known: dict[str, Number] = {}
+    for key, value in machine.numbers:
+        number = profile.numbers.get(key, Number(None, "share", AS_SAID))
+        known[key] = replace(number, value=value, source=AS_SAID, certainty="high")
+    return replace(profile, numbers={**profile.numbers, **known})
+
+
+def device_profile(name: str) -> str:
+    """Return the profile of a device by what a table calls it. Raises ``ValueError`` for one that has none.
+
+    >>> device_profile("H100-80GB-SXM"), device_profile("MI300X"), device_profile("TPU v5p"), device_profile("B300")
+    ('h100-sxm', 'mi300x', 'tpu-v5p', 'b300-sxm')
+    """
+    known = catalogue.names("hardware")
+    lower = name.lower()
+    if lower in known or "/" in name or lower.endswith((".yaml", ".yml")):
+        return name
+    for pattern, profile in DEVICES:
+        found = re.search(pattern, lower)
+        if found:
+            reference = profile or re.sub(r"tpu ?-?", "tpu-", found[0]).replace(" ", "")
+            if reference in known:
+                return reference
+    raise ValueError(f"no profile for '{name}': give one in the column 'machine' (a name of 'compcomm hardware list', "
+                     "or a path)")  # fmt: skip
+
+
+def node_adapters(run: Run) -> float | None:
+    """Return the bytes/s of a device's share of its node's adapters, None where the run does not say."""
+    devices = run.number("gpus_per_node") or NODE
+    stated = run.number("node_gbit_s")
+    if stated is None:
+        stated = words_of_network(f"{run['notes']}; {run['software_other']}")
+    return None if stated is None else stated * 1e9 / 8 / devices
+
+
+def words_of_network(text: str) -> float | None:
+    """Return the Gbit/s of a node's adapters that a text says.
+
+    >>> words_of_network("4x Omni-Path 100Gb per node"), words_of_network("1600 Gbps node-node"), words_of_network("")
+    (400.0, 1600.0, None)
+    """
+    for pattern in NETWORKS:
+        found = re.search(pattern, text)
+        if found:
+            parts = found.groupdict()
+            return float(parts.get("all") or 0) or float(parts["each"]) * float(parts.get("many") or NODE)
+    return None
+
+
+def machine_of(run: Run) -> Machine:
+    """Return the machine of a run. Raises ``ValueError`` or ``ConfigError`` where it has no profile."""
+    own = run["machine"]
+    reference = own or device_profile(run["gpu"])
+    is_file = "/" in reference or reference.endswith((".yaml", ".yml"))
+    machine = Machine(reference, run.file if is_file else "")
+    adapters = None if own else node_adapters(run)
+    if adapters is not None and machine.profile().value(ADAPTERS) != adapters:
+        machine = replace(machine, numbers=((ADAPTERS, adapters),))
+    profile = machine.profile()
+    devices = run.number("gpus_per_node")
+    inner = profile.value(f"network.{profile.tiers[0]}.domain")
+    differs = not own and devices is not None and profile.vendor == "nvidia" and inner <= RACK and devices != inner
+    return replace(machine, domain=int(devices)) if differs and devices else machine
+
+
+__all__ = ["Machine", "device_profile", "machine_of", "node_adapters", "words_of_network"]

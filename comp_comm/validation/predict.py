@@ -1,0 +1,236 @@
+"""Every run predicted: runs that give the same fields on the same machine are one table, the axis of one plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import numpy as np
+
+from comp_comm.configs.study import Study, study_from
+from comp_comm.costmodels import MODELS
+from comp_comm.costmodels.complete.step import Step
+from comp_comm.errors import CompcommError, ConfigError
+from comp_comm.fields import Value
+from comp_comm.formulas.arrays import Array, Index, unwarned
+from comp_comm.records import Record
+from comp_comm.sweeps.plan import Plan, make_plan
+from comp_comm.validation.machines import Machine, machine_of
+from comp_comm.validation.measured import counts_causal, step_seconds
+from comp_comm.validation.model import transformer_fields
+from comp_comm.validation.readings import Silent, read_software
+from comp_comm.validation.table import NEEDED, Run, field_value
+from comp_comm.violation import NO_ROOM
+
+DIRECT = {"n_gpus": "gpus"} | {name: name for name in ("tp", "cp", "pp", "vpp", "ep", "micro_batch", "global_batch")}
+# Parts of a step that add up to it, by column of the cost model.
+TERMS = ("compute_s", "recompute_s", "optimizer_s", "bubble_s")
+GROUPS = ("tp", "cp", "ep", "pp", "dp", "world")
+FROZEN = "LoRA: most weights are frozen, which is not modelled"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A run as a study has it: its machine, the fields that are set, and those columns that were assumed."""
+
+    run: Run
+    machine: Machine
+    fields: dict[str, Value]
+    assumed: tuple[str, ...] = ()
+
+    def on(self, reference: str) -> Point:
+        """Return the point on another machine: a profile, as it is."""
+        beside = self.run.file if "/" not in reference else ""
+        return replace(self, machine=replace(self.machine, reference=reference, beside=beside, numbers=()))
+
+    def study(self) -> Study:
+        """Return the study of this run alone."""
+        return _study(self.machine, {"set": dict(self.fields)}, self.run.run_id)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A run with its measured and predicted step, or the reason why there is none."""
+
+    run: Run
+    point: Point | None = None
+    measured_s: float | None = None
+    predicted_s: float | None = None
+    memory_bytes: float | None = None
+    parameters: float = 0.0
+    terms: dict[str, float] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured seconds, less 1."""
+        return None if self.predicted_s is None or self.measured_s is None else self.predicted_s / self.measured_s - 1
+
+    @property
+    def counted(self) -> bool:
+        """Whether the errors count it: it was predicted, and its source is not known to be wrong."""
+        return self.error is not None and not self.run["excluded"]
+
+
+def point_of(run: Run, silent: Silent) -> Point:
+    """Return a run as a study has it. Raises ``ValueError`` or ``ConfigError`` where it is none."""
+    if "LoRA" in run["notes"] or "LoRA" in run["software_other"]:
+        raise ValueError(FROZEN)
+    silent_about = [name for name in NEEDED if not run[name]]
+    if silent_about:
+        raise ValueError(f"{', '.join(silent_about)} not stated")
+    machine = machine_of(run)
+    model, assumed = transformer_fields(run)
+    software = read_software(run, silent)
+    layout = {name: int(float(run[column])) for column, name in DIRECT.items() if run[column]}
+    own = {name: field_value(name, text) for name, text in run.fields.items()}
+    fields: dict[str, Value] = {**model, **layout, **software, **machine.fields, **own}  # type: ignore[dict-item]
+    _settle(run, fields)
+    missing = [name for name in ("micro_batch", "precision") if name not in fields]
+    return Point(run, machine, fields, (*assumed, *missing))
+
+
+def _settle(run: Run, fields: dict[str, Value]) -> None:
+    """Take out what means nothing beside the rest, and add what follows from the run."""
+    if fields.get("pp", 1) == 1:
+        for name in ("vpp", "pp_layout", "overlap_pp", "schedule"):
+            fields.pop(name, None)
+    if fields.get("tp", 1) == 1:
+        fields.pop("sp", None)
+        fields.pop("overlap_tp", None)
+    if not fields.get("experts"):
+        for name in ("capacity_factor", "overlap_ep", "mtp_layers"):
+            fields.pop(name, None)
+    elif int(fields.get("tp", 1)) > 1:
+        fields.setdefault("etp", 1)  # what recipes of mixtures set, whatever Megatron-LM does without one
+    if fields.get("zero") != 3:
+        fields.pop("master_weights", None)
+    heads = int(fields.get("kv_heads", fields["heads"]))
+    if int(fields.get("tp", 1)) > heads:
+        fields["kv_replication"] = "on"
+    if counts_causal(run):
+        fields["count_attention"] = "causal"
+
+
+def points_of(runs: Sequence[Run], silent: Silent) -> tuple[list[Point], dict[str, str]]:
+    """Return runs as studies have them, and by run the reasons of those that are none."""
+    points: list[Point] = []
+    reasons: dict[str, str] = {}
+    for run in runs:
+        try:
+            points.append(point_of(run, silent))
+        except (ValueError, CompcommError) as error:
+            reasons[run.run_id] = _words(error)
+    return points, reasons
+
+
+def predict(runs: Sequence[Run], silent: Silent | None = None, machine: str = "") -> list[Prediction]:
+    """Return every run predicted, in their order; one that cannot be has a reason.
+
+    ``machine`` is the profile to predict all of them on, whatever their own.
+
+    >>> from comp_comm.validation.table import read_runs
+    >>> found = predict(read_runs()[:10])
+    >>> len(found), all(one.counted for one in found)
+    (10, True)
+    """
+    points, reasons = points_of(runs, silent or Silent())
+    if machine:
+        points = [point.on(machine) for point in points]
+    found = {one.run.run_id: one for one in predict_points(points)}
+    return [found.get(run.run_id) or Prediction(run, reason=reasons[run.run_id]) for run in runs]
+
+
+def predict_points(points: Sequence[Point]) -> list[Prediction]:
+    """Return predictions of points, in their order."""
+    found: dict[int, Prediction] = {}
+    for places in _batches(points):
+        batch = [point for _, point in places]
+        found |= dict(zip([place for place, _ in places], _predict_batch(batch), strict=True))
+    return [found[place] for place in range(len(points))]
+
+
+def _batches(points: Sequence[Point]) -> list[list[tuple[int, Point]]]:
+    """Return points of a machine that give the same fields together, with their places in the list.
+
+    A field that only some points of a machine give has its default in the others: fewer tables, the same answers.
+    """
+    machines: dict[Machine, list[tuple[int, Point]]] = {}
+    for place, point in enumerate(points):
+        machines.setdefault(point.machine, []).append((place, point))
+    batches: dict[tuple[Machine, tuple[str, ...]], list[tuple[int, Point]]] = {}
+    for machine, here in machines.items():
+        usual = {name: MODELS[0].default(name) for _, point in here for name in point.fields}
+        given = {name: value for name, value in usual.items() if value is not None}
+        for place, point in here:
+            fields = dict(sorted((given | point.fields).items()))
+            batches.setdefault((machine, tuple(fields)), []).append((place, replace(point, fields=fields)))
+    return list(batches.values())
+
+
+def _words(error: Exception) -> str:
+    return "; ".join(problem.message for problem in error.problems) if isinstance(error, ConfigError) else str(error)
+
+
+def _study(machine: Machine, data: Record, title: str) -> Study:
+    study = study_from({"title": title, "cost_model": MODELS[0].name, "hardware": machine.reference, **data},
+                       machine.beside or "runs")  # fmt: skip
+    if study.profiles:
+        study.profiles = (machine.profile(),)
+    return study
+
+
+def _predict_batch(points: list[Point]) -> list[Prediction]:
+    """Return predictions of points with the same fields: a table of them is the axis of one plan."""
+    rows: dict[tuple[Value, ...], int] = {}
+    places = [rows.setdefault(tuple(point.fields.values()), len(rows)) for point in points]
+    table = [dict(zip(points[0].fields, row, strict=True)) for row in rows]
+    try:
+        plan = make_plan(_study(points[0].machine, {"zip": table}, "runs"))
+    except CompcommError as error:
+        if len(points) == 1:
+            return [Prediction(points[0].run, points[0], reason=_words(error))]
+        return [one for point in points for one in _predict_batch([point])]
+    index: Index = tuple(slice(None) for _ in plan.grid.axes)
+    step = cast(Step, plan.evaluate(index))
+    answers = _Answers(plan, step, len(rows))
+    return [answers.prediction(point, at) for point, at in zip(points, places, strict=True)]
+
+
+class _Answers:
+    """The steps of a table of points, a number a point."""
+
+    def __init__(self, plan: Plan, step: Step, count: int) -> None:
+        self.step, self.count = step, count
+        with unwarned():
+            columns = plan.model.columns
+            self.step_s, self.memory = self._each(step.step_s), self._each(step.memory_bytes)
+            self.parameters = self._each(step.work.parameters)
+            self.terms = {name: self._each(columns[name].of(step)) for name in TERMS}
+            for group in GROUPS:
+                spent = step.comm.get(group)
+                if spent is not None:
+                    self.terms[f"{group}_comm_s"] = self._each(spent.visible)
+            rules = [rule for rule in step.violations if rule.reason != NO_ROOM]
+        self.broken = [(rule.reason, np.broadcast_to(rule.broken, (count,))) for rule in rules]
+
+    def _each(self, numbers: Array) -> Array:
+        return np.broadcast_to(np.asarray(numbers, np.float64), (self.count,))
+
+    def prediction(self, point: Point, at: int) -> Prediction:
+        """Return the prediction of one point."""
+        run = point.run
+        reasons = [reason for reason, broken in self.broken if broken[at]]
+        if reasons or not np.isfinite(self.step_s[at]):
+            return Prediction(run, point, reason="; ".join(reasons) or "the step is no finite number")
+        try:
+            measured = step_seconds(run, self.step.work, at)
+        except ValueError as error:
+            return Prediction(run, point, reason=str(error))
+        terms = {name: float(values[at]) for name, values in self.terms.items()}
+        numbers = (float(values[at]) for values in (self.step_s, self.memory, self.parameters))
+        return Prediction(run, point, measured, *numbers, terms, run["excluded"])
+
+
+__all__ = ["Point", "Prediction", "point_of", "points_of", "predict", "predict_points"]

@@ -1,0 +1,153 @@
+"""What the columns of a run say about its study: one table, from a column's words to a field's value.
+
+A line of ``READINGS`` is a column, the field it sets, and what its words mean: the first pattern that a cell has in it
+decides. A column may say several things (several lines); a field may be said by several columns: the first that says
+something counts. ``NOTHING`` is for words that are known to say nothing of the field, so that its default, what the
+common stack does, stands. A cell whose words are not known is named in the answer, never passed over in silence.
+
+To read another column, add a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from comp_comm.costmodels import MODELS
+from comp_comm.fields import FIELDS, Value
+from comp_comm.validation.table import SOFTWARE, Run
+
+NOTHING = ""
+Meaning = Value | Callable[[re.Match[str]], Value]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A column, the field it says something about, and what its words mean, whatever their case."""
+
+    column: str
+    field: str
+    meanings: tuple[tuple[str, Meaning], ...]
+
+
+ON_OFF = ((r"^(yes|on)\b|^1$", "on"), (r"^(no|off)\b|^0$", "off"), (r"^n/a", NOTHING))
+READINGS = (
+    Reading("sequence_parallel", "sp", ON_OFF),
+    # Sharding: what FSDP or DeepSpeed is said to do goes before the stage that the table has.
+    Reading("fsdp", "zero", ((r"shard_grad_op|zero-2|no reshard", 2), (r"zero-3|fsdp|hsdp", 3), (r"zero-1", 1),
+                             (r"dist(ributed)?[ -]optim", 1), (r"^no", NOTHING))),
+    Reading("zero_stage", "zero", ((r"^[0-3]$", lambda found: int(found[0])), (r"fsdp|hsdp", 3),
+                                   (r"dist-opt", 1), (r"^ddp", 0))),
+    Reading("optimizer_kind", "zero", ((r"dist(-|ributed_)", 1), (r"", NOTHING))),
+    Reading("fsdp", "zero", ((r"^no$", 0), (r"", NOTHING))),
+    Reading("fsdp", "master_weights", ((r"megatron|bf16 params", NOTHING), (r"fsdp1|fsdp2", "shards"), (r"", NOTHING))),
+    Reading("optimizer_kind", "optimizer_precision", ((r"bf16 moments", "bf16"), (r"", NOTHING))),
+    Reading("recompute", "recompute", ((r"^(none|selective|full)$", lambda found: found[1].lower()),)),
+    Reading("recompute_modules", "recompute", ((r"^none", "none"), (r"^full", "full"),
+                                               (r"selective|core.att", "selective"), (r"", NOTHING))),
+    Reading("attention_kernel", "attention_kernel", ((r"unfused", "unfused"), (r"", NOTHING))),
+    Reading("software_other", "kernels", ((r"no torch\.compile|\beager\b", "eager"), (r"torch\.compile", "compiled"),
+                                          (r"", NOTHING))),
+    Reading("software_other", "cp_comm", ((r"cp a2a|ulysses", "all_to_all"), (r"cp .*ring", "p2p"), (r"", NOTHING))),
+    Reading("ce_fusion", "cross_entropy", (
+        (r"chunk", "chunked"), (r"unfused|vocab-parallel native|fusion flag false", "unfused"),
+        (r"compiled\b(?! autograd)|, compiled", "compiled"), (r"f\.cross_entropy|eager", "eager"),
+        (r"fused|xentropy", "fused"))),
+    Reading("dp_overlap", "overlap_dp", ON_OFF),
+    Reading("tp_overlap", "overlap_tp", ((r"user buffer|async", "on"), (r"off|^no", "off"), (r"n/a", NOTHING))),
+    Reading("p2p_overlap", "overlap_pp", ((r"^yes", "on"), (r"^no|false", "off"), (r"^n/a", NOTHING))),
+    Reading("ep_overlap", "overlap_ep", ((r"1f1b|overlap \+", "on"), (r"none|shared-expert", "off"))),
+    Reading("grad_precision", "grad_precision", ((r"^(bf16|fp16|fp32)", lambda found: found[1].lower()),)),
+    Reading("grad_precision", "accumulate_precision", ((r"fp32 (accum|main)", "fp32"), (r"", NOTHING))),
+    Reading("token_drop", "capacity_factor", ((r"^capacity factor ([\d.]+)", lambda found: float(found[1])),
+                                              (r"dropless", NOTHING))),
+    Reading("mtp", "mtp_layers", ((r"^(\d)", lambda found: int(found[1])),)),
+    Reading("pp_layout", "pp_layout", (
+        (r"(?-i:^E[tmL|*()\d]+(?= |$))", lambda found: found[0]),
+        (r"units per stage.*5,4x14,3|embed\+4 layers, 4 layers x14, 1 layer", "Etttt|(tttt|)*14tmL"),
+        (r"5, ?4x14, ?2", "Etttt|(tttt|)*14tL"), (r"\(7 a stage, last stage 1\)", "7*11|1"),
+        (r"", NOTHING))),
+    Reading("precision", "precision", (
+        (r"nvfp4|fp4", "nvfp4"), (r"fp8|float8", "fp8"), (r"bf16", "bf16"), (r"fp16", "fp16"), (r"tf32", "tf32"),
+        (r"fp32", "fp32"))),
+    Reading("fp8_recipe", "recipe", (
+        (r"nvfp4|fp4", NOTHING), (r"mxfp8", "mxfp8"), (r"block", "block"), (r"delayed", "delayed"),
+        (r"current|tensorwise", "current"), (r"rowwise", "rowwise"), (r"", NOTHING))),
+)  # fmt: skip
+# Read elsewhere: the model (`model`), the machine (`machines`); with nothing in them that time or memory depends on.
+ELSEWHERE = ("gated_mlp", "window_sinks", "force_balance")
+
+
+@dataclass
+class Silent:
+    """What runs say that a prediction does not use: fields that do not exist, and words that are not known."""
+
+    not_modelled: Counter[str] = field(default_factory=Counter)
+    not_understood: dict[str, list[str]] = field(default_factory=dict)
+
+    def notes(self) -> list[str]:
+        """Return what to say of both."""
+        said = [f"{column}: said by {count} rows, and not modelled" for column, count in
+                sorted(self.not_modelled.items())]  # fmt: skip
+        for column, texts in sorted(self.not_understood.items()):
+            shown = ", ".join(f"'{text[:60]}'" for text in dict.fromkeys(texts))
+            said.append(f"{column}: not understood, the default stands: {shown}")
+        return said
+
+
+def takes(name: str, value: Value) -> bool:
+    """Return whether the cost model has a field, with this word if it has words.
+
+    >>> takes("zero", 3), takes("precision", "fp8"), takes("colour", "red")
+    (True, True, False)
+    """
+    known = FIELDS.get(name)
+    if known is None or name not in MODELS[0].fields:
+        return False
+    return known.kind != "choice" or str(value) in known.words
+
+
+def read_software(run: Run, silent: Silent) -> dict[str, Value]:
+    """Return the fields that the software columns of a run say, and note what they say in vain.
+
+    Raises ``ValueError`` where a run had what no prediction can do without, and the cost model does not take it.
+    """
+    said: dict[str, Value] = {}
+    understood: dict[str, bool] = {}
+    for reading in READINGS:
+        text = run[reading.column]
+        if not text:
+            continue
+        value = _meaning(reading, text)
+        understood[reading.column] = understood.get(reading.column, False) or value is not None
+        if value is None or value == NOTHING or reading.field in said:
+            continue
+        if takes(reading.field, value):
+            said[reading.field] = value
+        elif reading.field == "precision":
+            raise ValueError(f"precision {value} is not modelled")
+        else:
+            silent.not_modelled[f"{reading.column} ({reading.field} {value})"] += 1
+    _note_silent(run, understood, silent)
+    return said
+
+
+def _meaning(reading: Reading, text: str) -> Value | None:
+    """Return what a text means by the first pattern that it has, None where it has none."""
+    for pattern, meaning in reading.meanings:
+        found = re.search(pattern, text, re.IGNORECASE)
+        if found:
+            return meaning(found) if callable(meaning) else meaning
+    return None
+
+
+def _note_silent(run: Run, understood: dict[str, bool], silent: Silent) -> None:
+    for column, known in understood.items():
+        if not known:
+            silent.not_understood.setdefault(column, []).append(run[column])
+    for column in SOFTWARE:
+        says = not re.match(r"none|n/a|no$|^$", run[column])
+        if says and column not in understood and column not in ELSEWHERE:
+            silent.not_modelled[column] += 1

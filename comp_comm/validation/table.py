@@ -1,0 +1,190 @@
+"""A table of measured training runs: a row a run, read from CSV with every problem's file, line and column.
+
+The columns are those of the table that is shipped (``configs/validation/runs.csv``). Few of them have to be there: the
+device, the devices' number, the sequence, the batch, the model's name or dimensions, and what was measured. A column
+named after a field of a study sets that field.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+from comp_comm.configs import catalogue
+from comp_comm.errors import ConfigError, Problem, Problems, nearest, one_of
+from comp_comm.fields import FIELDS
+
+FOLDER = "validation"
+MOST_BYTES = 64 * 2**20
+METRICS = ("iter_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu")
+ARCHES = ("dense", "moe")
+COUNTS = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len", "gpus_per_node", "n_gpus", "tp",
+          "cp", "pp", "vpp", "ep", "dp", "micro_batch", "global_batch")  # fmt: skip
+NUMBERS = ("measured_value", "peak_mem_GiB", "node_gbit_s")
+# What the software of a run is read from (see `readings`), and what is only said about a run.
+SOFTWARE = (
+    "zero_stage", "sequence_parallel", "recompute", "precision", "gated_mlp", "attention_kernel", "moe_dispatcher",
+    "ep_overlap", "recompute_modules", "cuda_graph", "fp8_recipe", "tp_overlap", "pp_layout", "p2p_overlap",
+    "dp_overlap", "param_gather_overlap", "grad_precision", "ce_fusion", "permute_fusion", "router_fusion",
+    "grouped_gemm", "offload", "token_drop", "force_balance", "window_sinks", "mtp", "optimizer_kind", "fsdp",
+    "software_other",
+)  # fmt: skip
+ABOUT = (
+    "run_id", "group", "source", "model_name", "arch", "gpu", "machine", "measured_metric", "flops_convention",
+    "metric2", "value2", "notes", "release", "attention_version", "layout_check", "software_source",
+    "software_certainty", "not_stated", "corrected", "excluded", "sanity", "implied_model_tflops",
+)  # fmt: skip
+COLUMNS = (*ABOUT, *COUNTS, *NUMBERS, *SOFTWARE)
+NEEDED = ("gpu", "n_gpus", "measured_metric", "measured_value")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A measured run: the text of every column, empty where it is not stated, and the line it stands on."""
+
+    run_id: str
+    cells: Mapping[str, str]
+    file: str
+    line: int
+
+    def __getitem__(self, column: str) -> str:
+        return self.cells.get(column, "")
+
+    def number(self, column: str) -> float | None:
+        """Return a column of numbers, None where it is not stated."""
+        return float(self[column]) if self[column] else None
+
+    def problem(self, column: str, message: str) -> Problem:
+        """Return a problem with a column of this run."""
+        return Problem(message, key=column, file=self.file, line=self.line)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Columns that are named after fields of a study, and nothing else."""
+        return {name: text for name, text in self.cells.items() if name not in COLUMNS and text}
+
+
+def shipped(name: str = "runs.csv") -> Path:
+    """Return a table of the shipped data.
+
+    >>> shipped().is_file()
+    True
+    """
+    return catalogue.root() / FOLDER / name
+
+
+def read_runs(path: str | Path | None = None) -> list[Run]:
+    """Return the runs of a table, the shipped one if none is named.
+
+    Raises ``ConfigError`` with every problem's line and column: a file that is no such table, an unknown column, a cell
+    that is no number, a metric that is none.
+
+    >>> len(read_runs())
+    516
+    """
+    place = shipped() if path is None else Path(path)
+    shown = place.name if path is None else str(path)
+    rows = csv.DictReader(StringIO(_text(place, shown), newline=""), restkey="")
+    problems = Problems()
+    _check_head(rows.fieldnames or [], shown, problems)
+    problems.raise_if_any()
+    runs = []
+    try:
+        for row in rows:
+            runs.append(_run(row, rows.line_num, shown, problems))
+    except csv.Error as error:
+        problems.add(Problem(f"is no CSV: {error}", file=shown, line=rows.line_num))
+    _check_ids(runs, problems)
+    if not runs:
+        problems.add(Problem("has no rows", file=shown))
+    problems.raise_if_any()
+    return runs
+
+
+def _text(place: Path, shown: str) -> str:
+    try:
+        content = place.read_bytes()
+        if len(content) > MOST_BYTES:
+            raise ConfigError([Problem(f"is larger than {MOST_BYTES // 2**20} MiB", file=shown)])
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError([Problem(f"cannot be read: {error.strerror}", file=shown)]) from None
+    except UnicodeDecodeError:
+        raise ConfigError([Problem("is not text in UTF-8", file=shown)]) from None
+
+
+def _check_head(names: list[str] | tuple[str, ...], file: str, problems: Problems) -> None:
+    known = (*COLUMNS, *FIELDS)
+    for name in names:
+        if name not in known:
+            problems.add(Problem(f"unknown column{nearest(name, known)} ({one_of(COLUMNS, 12)}, or a field of a study)",
+                                 key=name, file=file, line=1))  # fmt: skip
+        elif names.count(name) > 1:
+            problems.add(Problem("stands twice", key=name, file=file, line=1))
+    for name in NEEDED:
+        if name not in names:
+            problems.add(Problem(f"the column is missing (needed: {', '.join(NEEDED)}; all: {one_of(COLUMNS, 12)})",
+                                 key=name, file=file, line=1))  # fmt: skip
+
+
+def _run(row: Mapping[str, str | None], line: int, file: str, problems: Problems) -> Run:
+    cells = {name: (text or "").strip() for name, text in row.items() if isinstance(text, str) and name}
+    run = Run(cells.get("run_id", "") or f"line {line}", cells, file, line)
+    if "" in row:
+        problems.add(Problem("has more cells than the head has columns", file=file, line=line))
+    for name in (*COUNTS, *NUMBERS):
+        _check_number(run, name, problems)
+    for name, allowed in (("measured_metric", METRICS), ("arch", ARCHES)):
+        if run[name] and run[name] not in allowed:
+            problems.add(run.problem(name, f"'{run[name]}' is not known{nearest(run[name], allowed)} "
+                                     f"({one_of(allowed)})"))  # fmt: skip
+    for name, text in run.fields.items():
+        try:
+            FIELDS[name].parse(_parsed(text))
+        except ValueError as error:
+            problems.add(run.problem(name, str(error)))
+    return run
+
+
+def _check_number(run: Run, name: str, problems: Problems) -> None:
+    text = run[name]
+    if not text:
+        return
+    try:
+        number = float(text)
+    except ValueError:
+        problems.add(run.problem(name, f"'{text}' is not a number"))
+        return
+    if not 0 < number < float("inf"):
+        problems.add(run.problem(name, f"must be above 0, not {text}"))
+    elif name in COUNTS and number != int(number):
+        problems.add(run.problem(name, f"must be a whole number, not {text}"))
+
+
+def _check_ids(runs: list[Run], problems: Problems) -> None:
+    first: dict[str, Run] = {}
+    for run in runs:
+        other = first.setdefault(run.run_id, run)
+        if other is not run:
+            problems.add(run.problem("run_id", f"'{run.run_id}' is that of line {other.line} as well"))
+
+
+def _parsed(text: str) -> object:
+    """Return a cell as YAML would have it: a number where it is one."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if number == int(number) and abs(number) < 2**53 else number
+
+
+def field_value(name: str, text: str) -> object:
+    """Return a cell of a column that is named after a field, as that field's value.
+
+    >>> field_value("sustained", "0.8"), field_value("schedule", "gpipe")
+    (0.8, 'gpipe')
+    """
+    return FIELDS[name].parse(_parsed(text))
