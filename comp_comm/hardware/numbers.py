@@ -75,8 +75,9 @@ class FlashKernel:
     long sequences at head dimension 128, forward, and ``backward_efficiency`` backward; ``latency`` its start,
     ``memory_efficiency`` the share of HBM bandwidth its operands are read at. ``ramp_keys`` are keys a query that its
     own start and the edges of blocks take, beside those it sees, so that it reaches half of its efficiency where it
-    sees as many; ``ramp_blocks`` blocks of 128 queries that wait for the longest. Efficiency grows with the head
-    dimension to the power ``head_exponent`` below 128, and ``wide_exponent`` above; backward by its own ones. It is
+    sees as many, and ``window_keys`` what a window's edges take beside; ``backward_windows`` is 0 where the backward
+    pass computes what a window hides. ``ramp_blocks`` are blocks of 128 queries that wait for the longest. Efficiency
+    grows with the head dimension to the power ``head_exponent`` below 128, and ``wide_exponent`` above; backward by its own ones. It is
     divided by ``power_ratio`` from 128 on where a machine runs for hours.
     """
 
@@ -84,6 +85,8 @@ class FlashKernel:
     latency: Numeric = 9e-6
     memory_efficiency: Numeric = 0.5
     ramp_keys: Numeric = 0.0
+    window_keys: Numeric = 0.0
+    backward_windows: Numeric = 1.0
     ramp_blocks: Numeric = 0.0
     head_exponent: Numeric = 0.5
     wide_exponent: Numeric = 0.0
@@ -113,8 +116,8 @@ class Timing(DispatchTiming):
     not given follows from ``gemm_efficiency`` (`FP8_EFFICIENCY` and so on: medians over six devices). ``fp8_recipe`` is
     the code of the recipe that the device's stacks use, ``fp8_transpose`` 1 where per-tensor recipes write operands in
     both orientations, ``amax_efficiency`` and ``cast_efficiency`` shares of HBM bandwidth at which quantising kernels
-    read for the largest number, and cast. ``grouped_ramp_rows`` and ``grouped_fp8_ramp_rows`` are the tokens an expert
-    at which its GEMMs reach half of their efficiency.
+    read for the largest number, and cast. ``grouped_ramp_rows`` are the tokens an expert at which its
+    GEMMs reach half of their rate: half a tile, which padding takes of random loads.
 
     ``power_ratio`` is how many times longer a GEMM takes on a machine that is warm than in a short burst; ``sustained``
     is `KEPT` over that unless a profile says otherwise. ``attention_kernel`` is the code of the kernel that the device's
@@ -144,12 +147,13 @@ class Timing(DispatchTiming):
     mxfp8_efficiency: Numeric = np.nan
     fp8_block_efficiency: Numeric = np.nan
     nvfp4_efficiency: Numeric = np.nan
+    nvfp4_ramp_k: Numeric = np.nan
+    nvfp4_ramp_tiles: Numeric = np.nan
     fp8_recipe: Numeric = Recipe.TENSORWISE
     fp8_transpose: Numeric = 1.0
     amax_efficiency: Numeric = 0.42
     cast_efficiency: Numeric = 0.84
-    grouped_ramp_rows: Numeric = 150.0
-    grouped_fp8_ramp_rows: Numeric = 400.0
+    grouped_ramp_rows: Numeric = 64.0
     attention_kernel: Numeric = AttentionKernel.FLASH_CAUSAL
     gemm_ramp_k: Numeric = 100.0
     gemm_ramp_tiles: Numeric = 45.0
@@ -182,8 +186,10 @@ def generic_kernel(timing: Timing) -> FlashKernel:
     """Return the fused kernel that a profile's ``flash`` numbers are of, which says nothing of its backward pass."""
     exponent = to_float(timing.flash_head_exponent)
     return FlashKernel(
-        timing.flash_efficiency, timing.flash_latency, timing.flash_memory_efficiency, 0.0, timing.flash_ramp_blocks,
-        exponent, exponent, BACKWARD_RATE * to_float(timing.flash_efficiency), 0.0, exponent, exponent,
+        timing.flash_efficiency, timing.flash_latency, timing.flash_memory_efficiency,
+        ramp_blocks=timing.flash_ramp_blocks, head_exponent=exponent, wide_exponent=exponent,
+        backward_efficiency=BACKWARD_RATE * to_float(timing.flash_efficiency), backward_head_exponent=exponent,
+        backward_wide_exponent=exponent,
     )  # fmt: skip
 
 

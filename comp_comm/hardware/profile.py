@@ -51,12 +51,13 @@ TIMING_KINDS = {
     "mxfp8_efficiency": "share",
     "fp8_block_efficiency": "share",
     "nvfp4_efficiency": "share",
+    "nvfp4_ramp_k": "count",
+    "nvfp4_ramp_tiles": "count",
     "fp8_recipe": "switch",
     "fp8_transpose": "count",
     "amax_efficiency": "share",
     "cast_efficiency": "share",
     "grouped_ramp_rows": "count",
-    "grouped_fp8_ramp_rows": "count",
     "attention_kernel": "switch",
     "gemm_ramp_k": "count",
     "gemm_ramp_tiles": "count",
@@ -83,7 +84,7 @@ TIMING_KINDS = {
 # Kinds of the numbers of a fused attention kernel: shares are of the 16-bit peak, which fp8 may exceed.
 ATTENTION_KINDS = {
     "efficiency": "ratio", "latency": "seconds", "memory_efficiency": "ratio", "ramp_keys": "count",
-    "ramp_blocks": "count", "head_exponent": "exponent", "wide_exponent": "exponent", "backward_efficiency": "ratio",
+    "window_keys": "count", "backward_windows": "count", "ramp_blocks": "count", "head_exponent": "exponent", "wide_exponent": "exponent", "backward_efficiency": "ratio",
     "backward_ramp_keys": "count", "backward_head_exponent": "exponent", "backward_wide_exponent": "exponent",
     "power_ratio": "ratio",
 }  # fmt: skip

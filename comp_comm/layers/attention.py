@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -40,11 +40,13 @@ class SelfAttention(Block):
     def core(self, c: Context) -> Attention:
         """Return scores, softmax and weighted sum."""
         seq = to_float(c.t.seq_len)
+        everything = np.where(c.t.causal, seq / 2, seq)
         if not self.windowed:
-            return core(c, "attention", seq, seq, np.where(c.t.causal, seq / 2, seq))
+            return core(c, "attention", seq, seq, everything)
         window = np.minimum(c.t.window, seq)
         # The first `window` queries of a causal sequence see fewer: w - w^2 / (2 s) of them on average.
-        return core(c, "window attention", seq, window, np.where(c.t.causal, window - window**2 / (2 * seq), window))
+        seen = np.where(c.t.causal, window - window**2 / (2 * seq), window)
+        return replace(core(c, "window attention", seq, window, seen), unwindowed=everything)
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the exchange of keys and values that context parallelism needs."""

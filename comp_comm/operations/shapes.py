@@ -69,7 +69,8 @@ class Attention(Operation):
 
     ``queries`` tokens of a sequence ask here (its share under context parallelism), ``keys`` are there in all, and
     each query sees ``seen`` of them on average; dimensions are those of a head. ``key_heads`` are the heads of keys
-    and values on this device, as many as those of queries unless given.
+    and values on this device, as many as those of queries unless given. Where they are those of a window, a query
+    would see ``unwindowed`` keys on average without one.
     """
 
     sequences: Numeric
@@ -80,6 +81,7 @@ class Attention(Operation):
     key_dim: Numeric
     value_dim: Numeric
     key_heads: Numeric | None = None
+    unwindowed: Numeric | None = None
 
     @property
     def scores(self) -> Array:

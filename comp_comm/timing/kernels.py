@@ -34,11 +34,16 @@ HALF = 2.0  # bytes of a number in 16 bits
 
 
 class Run(NamedTuple):
-    """How a GEMM runs: seconds of a FLOP, bytes of an operand's element, and 1 where its operands are quantised."""
+    """How a GEMM runs: seconds of a FLOP, bytes of an operand's element, 1 where operands are quantised, and ramps.
+
+    What a tile takes to start and to end does not shrink with its format, so that ramps in fewer bits are longer.
+    """
 
     per_flop: Array
     operand: Numeric
     quantised: Array
+    ramp_k: Numeric
+    ramp_tiles: Numeric
 
 
 @dataclass(frozen=True)
@@ -68,16 +73,29 @@ class Quantising:
         return by_code(self.recipe, lambda code: to_float(efficiencies[Recipe.at(code)]))
 
     @cached_property
+    def ramps(self) -> tuple[Array, Array]:
+        """Steps in K that starting and ending a tile take, and tiles below which a product takes no less time."""
+        timing, fp4 = self.hardware.timing, Recipe.NVFP4.where(self.recipe)
+        k, tiles = to_float(timing.gemm_ramp_k), to_float(timing.gemm_ramp_tiles)
+        faster = np.where(self.mask, to_float(self.hardware.peak_flops) / self.hardware.attention_peak_flops, 1.0)
+        tiles = tiles * faster
+        if not fp4.any():
+            return k, tiles
+        own_k, own = to_float(timing.nvfp4_ramp_k), to_float(timing.nvfp4_ramp_tiles)
+        return np.where(fp4 & ~np.isnan(own_k), own_k, k), np.where(fp4 & ~np.isnan(own), own, tiles)
+
+    @cached_property
     def _per_element(self) -> tuple[Array, Array]:
         """Seconds an element takes in one orientation, and in both: its largest number found, read, and written."""
         timing, bandwidth = self.hardware.timing, to_float(self.hardware.memory_bandwidth)
-        amax, read, written, share = (
-            Recipe.look_up(name, self.recipe) for name in ("amax", "read", "written", "cast_share")
+        amax, read, again, written, share = (
+            Recipe.look_up(name, self.recipe) for name in ("amax", "read", "again", "written", "cast_share")
         )
         single = Recipe.look_up("per_tensor", self.recipe) * (1 - to_float(timing.fp8_transpose))
         found = amax / (bandwidth * timing.amax_efficiency)
         per_byte = 1 / (bandwidth * timing.cast_efficiency * share)
-        return found + (read + written) * per_byte, found + (read + written * (2 - single)) * per_byte
+        one = found + (read + written) * per_byte
+        return one, one + (again + written * (1 - single)) * per_byte
 
     def seconds(self, elements: Numeric, orientations: int = 2) -> Array:
         r"""Return the seconds of quantising so many numbers, for GEMMs of one orientation or of both.
@@ -176,12 +194,12 @@ class Kernels:
         >>> round(float(kernels.gemm(Gemm("up", "2 m k n", 1, 1000, 1000, 1000)).forward), 6)
         0.004
         """
-        run = self._run(op)
+        run = self.run(op)
         m, k, n, flops = op.m, op.k, op.n, op.flops
         moved = op.moved(run.operand, self.activation)
         stored = op.moved_for_weights(run.operand, self.gradient)
         if op.grouped:
-            flops = flops * self._few_rows(op)
+            flops = flops * self.few_rows(op)
         forward = self.product(flops, (m, n, k), moved, op.groups, run)
         for_input = self.product(flops, (m, k, n), moved, op.groups, run)
         for_weights = self.product(flops, (n, k, m), stored, op.groups, run)
@@ -193,29 +211,36 @@ class Kernels:
         inputs, gradients = (run.quantised * self.quantising.seconds(rows * size) for size in (k, n))
         return Passes(forward + inputs, for_input + for_weights + gradients, for_weights)
 
-    def _run(self, op: Gemm) -> Run:
+    def run(self, op: Gemm) -> Run:
         """Return how a GEMM runs: by the recipe where there is one and it does not stay in 16 bits."""
-        mask = self.quantising.mask
+        mask, plain = self.quantising.mask, self._plain
         if not mask.any():
-            return Run(self.per_flop, self.operand, to_float(0.0))
+            return plain
         quantised = mask * (1 - to_float(op.sixteen_bit))
         by_recipe, half = self._per_flop_by_recipe
+        ramp_k, ramp_tiles = self.quantising.ramps
         if not np.any(op.sixteen_bit):
-            return Run(by_recipe, self.operand, quantised)
+            return Run(by_recipe, self.operand, quantised, ramp_k, ramp_tiles)
+        there = quantised > 0
         wide = np.where(mask, HALF, self.operand)
-        return Run(np.where(quantised > 0, by_recipe, half), np.where(quantised > 0, self.operand, wide), quantised)
+        return Run(np.where(there, by_recipe, half), np.where(there, self.operand, wide), quantised,
+                   np.where(there, ramp_k, plain.ramp_k), np.where(there, ramp_tiles, plain.ramp_tiles))  # fmt: skip
 
-    def _few_rows(self, op: Gemm) -> Array:
+    @cached_property
+    def _plain(self) -> Run:
+        """How a GEMM runs in 16 bits or more."""
+        timing = self.hardware.timing
+        return Run(self.per_flop, self.operand, to_float(0.0), timing.gemm_ramp_k, timing.gemm_ramp_tiles)
+
+    def few_rows(self, op: Gemm) -> Array:
         """Return how many times longer experts' GEMMs take for having few tokens each, :math:`1 + m_0 / m`.
 
-        Fitted on layers of experts of the AIConfigurator database, whose products have rows of their own.
+        What else slows them, the weights that few tokens are read for, is in the bytes they move: with both, layers of
+        experts of 64 tokens each and more are within 5 to 10 % of the AIConfigurator database's, at m_0 of 0 (Blackwell)
+        to 110 (Hopper).
         """
-        timing = self.hardware.timing
-        ramp = timing.grouped_ramp_rows
-        if self.quantising.mask.any():
-            ramp = np.where(self.quantising.mask, timing.grouped_fp8_ramp_rows, ramp)
         rows = to_float(op.m)
-        return 1 + ramp / np.where(rows > 0, rows, np.inf)
+        return 1 + self.hardware.timing.grouped_ramp_rows / np.where(rows > 0, rows, np.inf)
 
     @cached_property
     def cache(self) -> Array | None:
@@ -229,12 +254,12 @@ class Kernels:
     ) -> Array:  # fmt: skip
         """Return the seconds of products: FLOP, rows, columns and inner dimension, bytes moved if each is read once."""
         timing, (rows, columns, inner) = self.hardware.timing, shape
-        run = run or Run(self.per_flop, self.operand, to_float(0.0))
+        run = run or self._plain
         if self.cache is not None:
             moved = moved + groups * reread_bytes(rows, columns, inner, run.operand, self.cache)
         return gemm_seconds(
             flops, inner, moved, run.per_flop, self.per_byte, timing.kernel_latency,
-            timing.gemm_ramp_k, timing.gemm_ramp_tiles, timing.gemm_split_k, timing.gemm_wave,
+            run.ramp_k, run.ramp_tiles, timing.gemm_split_k, timing.gemm_wave,
         )  # fmt: skip
 
     def attention(self, op: Attention, kernel: Numeric) -> Passes:
@@ -273,8 +298,8 @@ class Kernels:
     def _flash(self, op: Attention, code: Numeric) -> Passes:
         """Fused attention: longer sequences and larger heads come nearer to its peak rate.
 
-        t = t_0 + (C (1 + k_0 / s) + F C_b) u + V v, with s the keys that a query sees; backward 2.5 times that, at its
-        own rate (see `FlashKernel` and `comp_comm.formulas.kernels.fused_attention_seconds`).
+        t = t_0 + (C (1 + (k_0 + k_w) / s) + F C_b) u + V v, with s the keys that a query sees, k_0 of a start and k_w of
+        a window's edges; backward 2.5 times that, at its own rate (see `FlashKernel` and `comp_comm.formulas.kernels.fused_attention_seconds`).
         """
         kernel = self.flash_kernel(code)
         skipping = AttentionKernel.skipping(code)
@@ -287,16 +312,21 @@ class Kernels:
         seen = np.where(to_float(op.seen) > 0, op.seen, np.inf)
         power = to_float(1.0) if self.alone else np.where(width >= 1, kernel.power_ratio, 1.0)
 
-        def seconds(efficiency: Numeric, ramp: Numeric, below: Numeric, above: Numeric, wide: Array) -> Array:
+        def seconds(done: Array, efficiency: Numeric, below: Numeric, above: Numeric, wide: Array) -> Array:
             rate = to_float(self.hardware.attention_peak_flops) * efficiency / power
             per_flop = np.where(wide < 1, wide ** -to_float(below), wide ** -to_float(above)) / rate
             return fused_attention_seconds(
-                flops * (1 + ramp / seen), longest, moved, per_flop, per_byte, kernel.latency, kernel.ramp_blocks
+                done, longest, moved, per_flop, per_byte, kernel.latency, kernel.ramp_blocks
             )
 
-        forward = seconds(kernel.efficiency, kernel.ramp_keys, kernel.head_exponent, kernel.wide_exponent, width)
+        edges: Numeric = 0.0 if op.unwindowed is None else kernel.window_keys
+        forward = seconds(flops * (1 + (to_float(kernel.ramp_keys) + edges) / seen), kernel.efficiency,
+                          kernel.head_exponent, kernel.wide_exponent, width)  # fmt: skip
+        extra = to_float(kernel.backward_ramp_keys) + edges
+        if op.unwindowed is not None:
+            extra = extra + (1 - to_float(kernel.backward_windows)) * (to_float(op.unwindowed) - op.seen)
         backward = BACKWARD_FLOPS * seconds(
-            kernel.backward_efficiency, kernel.backward_ramp_keys, kernel.backward_head_exponent,
+            flops * (1 + extra / seen), kernel.backward_efficiency, kernel.backward_head_exponent,
             kernel.backward_wide_exponent, np.minimum(width, WIDEST),
         )  # fmt: skip
         return Passes(forward, backward, to_float(0.0))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from comp_comm.configs import catalogue
 from comp_comm.configs.model_file import load_model
 from comp_comm.configs.model_names import aliases, catalogue_name
-from comp_comm.configs import catalogue
 from comp_comm.fields import Value
 from comp_comm.validation.table import Run
 
