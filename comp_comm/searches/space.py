@@ -96,7 +96,7 @@ def make_space(study: Study, gpus: int) -> SearchSpace:
     """
     about = _layout_space(study)
     given = {name: tuple(values) for axis in study.axes for name, values in axis.values.items()}
-    choosable = (*about.open, *about.choices)
+    choosable = (*about.open, *about.of_mixtures, *about.choices)
     _check(study, about, set(given) - {*about.table, *choosable, "placement", "gpus"})
     plan = _simplest(study, about)
     listed = {name: given.get(name) or _fixed(study, name) for name in (*about.table, *choosable, "placement")}
@@ -105,7 +105,8 @@ def make_space(study: Study, gpus: int) -> SearchSpace:
     degrees = about.degrees(question)
     if degrees.dropped and not rows_of(degrees.columns):
         raise ConfigError(_no_degrees(gpus, degrees))
-    choices = {name: listed[name] or about.open.get(name, ()) for name in choosable}
+    tried = {**about.open, **(about.of_mixtures if plan.grid.fixed.get("experts") else {})}
+    choices = {name: listed[name] or tried.get(name, ()) for name in choosable}
     choices = {name: values for name, values in choices.items() if values}
     if about.worthwhile is not None:
         kernels = {name: plan.grid.words(name) for name in about.choices if FIELDS[name].choice and name not in choices}

@@ -117,7 +117,9 @@ SPACE = LayoutSpace(
     table=TABLE,
     degrees=degrees,
     open={"zero": (0, 1, 2, 3), "recompute": ("none", "selective", "full"), "sp": ("off", "on")},
-    choices=("overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "ep_dispatch", "schedule", "cp_comm", "kv_replication",
+    # What stacks use across nodes; inside one, an all-to-all is about as fast.
+    of_mixtures={"ep_dispatch": ("deepep",)},
+    choices=("overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "schedule", "cp_comm", "kv_replication",
              "offload_optimizer", "master_weights", "kernels", "cross_entropy", "attention_kernel",
              "cuda_graph", "launch_blocking",
              "collective_algorithm"),
