@@ -25,9 +25,10 @@ MODELS = {
 }  # fmt: skip
 # What a format has other values of: each draws from its own, and from all that there are now and then.
 CHOICES = {
-    "zero": (0, 1, 2, 3), "overlap_dp": ("on", "off"), "recompute": ("none", "selective", "full", "mlp", "core_attn+layernorm"),
-    "overlap_tp": ("off", "on"), "grad_precision": (None, "fp32", "bf16"), "optimizer_precision": ("fp32", "bf16"),
-    "precision": ("bf16", "bf16", "fp8"), "offload_optimizer": ("off", "off", "on"), "kernels": ("fused", "compiled"),
+    "zero": (0, 1, 2, 3), "recompute": ("none", "selective", "full", "mlp", "core_attn+layernorm"),
+    "overlap_dp": ("on", "off"), "overlap_tp": ("off", "on"), "grad_precision": (None, "fp32", "bf16"),
+    "optimizer_precision": ("fp32", "bf16"), "precision": ("bf16", "bf16", "fp8"),
+    "offload_optimizer": ("off", "off", "on"), "kernels": ("fused", "compiled"),
     "cp_comm": ("p2p", "all_gather"), "placement": ("tp-cp-dp-pp", "tp-cp-dp-pp", "tp-cp-pp-dp"),
     "schedule": ("1f1b", "1f1b", "zero_bubble"), "overlap_pp": ("off", "on"), "seq_len": (2048, 8192),
     "attention_kernel": ("flash_causal", "flash_causal", "unfused"), "dp_shard": (None, None, 2),
