@@ -16,6 +16,7 @@ from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import AnyArray, Array, Index, unwarned
 from comp_comm.searches.best import BestPoints, Place
+from comp_comm.searches.each import BestOfEach, BlockGroups
 from comp_comm.searches.landscape import Landscape
 from comp_comm.searches.objectives import Aim
 from comp_comm.searches.space import SearchSpace
@@ -48,6 +49,7 @@ class SearchState:
     reasons: dict[str, int] = field(default_factory=dict)
     least_bytes: float = np.inf
     leanest: Place | None = None
+    each: BestOfEach | None = None
     interrupted: bool = False
 
     def merge(self, other: SearchState) -> None:
@@ -62,6 +64,8 @@ class SearchState:
             self.reasons[reason] = self.reasons.get(reason, 0) + count
         if other.least_bytes < self.least_bytes:
             self.least_bytes, self.leanest = other.least_bytes, other.leanest
+        if self.each and other.each:
+            self.each.merge(other.each)
 
 
 def keep_memory() -> None:
@@ -134,6 +138,12 @@ class RowBlock:
         """Return the block of some of its rows."""
         return RowBlock(self.choices, self.rows[rows], self.counts[rows])
 
+    def grouped(self, space: SearchSpace) -> BlockGroups:
+        """Return its points by the groups whose best are asked for."""
+        if space.groups is None:
+            raise TypeError("no groups are asked for")
+        return BlockGroups(space.groups, self.choices, self.rows, self.counts)
+
     def layouts(self, mask: Mask) -> int:
         """Return how many layouts the points of a mask are."""
         if self.alone:
@@ -172,6 +182,8 @@ def _search_rows(state: SearchState, aim: Aim, space: SearchSpace, block: RowBlo
             fits = (needed <= aim.usable * answer.memory_capacity) & layouts
             state.feasible += block.layouts(fits)
             _note_least(state, needed, valid, block.place)
+            if state.each:
+                block.grouped(space).count(state.each, valid, fits)
             _rank_block(state, aim, space, block, answer, RowMemory(needed, valid, fits))
     return prod(block.shape)
 
@@ -199,10 +211,10 @@ def _rank_block(state: SearchState, aim: Aim, space: SearchSpace, block: RowBloc
             block, memory = block.of_rows(fitting), memory.of_rows(fitting)
             answer = cast(SearchableAnswer, space.plan.evaluate(block.index))
     score = block.broadcast(aim.objective.score(space.plan.model, answer)).reshape(-1)
-    _rank(state, aim, score, memory, block, lambda: block.broadcast(answer.step_s).reshape(-1))
+    _rank(state, aim, space, score, memory, block, lambda: block.broadcast(answer.step_s).reshape(-1))
 
 
-def _rank(state: SearchState, aim: Aim, scores: Array, memory: RowMemory, block: RowBlock,
+def _rank(state: SearchState, aim: Aim, space: SearchSpace, scores: Array, memory: RowMemory, block: RowBlock,
           seconds: Callable[[], Array]) -> None:  # fmt: skip
     """Add the points of a block to the best, to the better ones that do not fit, and to the landscape."""
     needed, fits = memory.needed.reshape(-1), memory.fits.reshape(-1)
@@ -215,6 +227,8 @@ def _rank(state: SearchState, aim: Aim, scores: Array, memory: RowMemory, block:
         if points.size:
             numbers = [scores[points], needed[points], *([] if timed else [seconds()[points]])]
             best.add(np.stack(numbers), block.layouts_of(points), points, block.place)
+    if state.each:
+        block.grouped(space).improve(state.each, scores, fits)
     keep = np.flatnonzero(fits)
     state.landscape.add(scores[keep], needed[keep], block.layouts_of(keep))
 

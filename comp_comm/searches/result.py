@@ -17,7 +17,7 @@ from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, to_float, unwarned
 from comp_comm.records import Record
 from comp_comm.searches.best import Place, Tie
-from comp_comm.searches.engine import Progress, SearchState, point_of
+from comp_comm.searches.engine import Point, Progress, SearchState, point_of
 from comp_comm.searches.objectives import OBJECTIVES, Aim, Objective
 from comp_comm.searches.prices import FREE, Prices, costs
 from comp_comm.searches.run import run_search
@@ -175,14 +175,19 @@ def _number(of: Array) -> float:
     return float(to_float(of))
 
 
+def steps_at(space: SearchSpace, points: Sequence[Point]) -> SearchableAnswer:
+    """Return the steps of some layouts, evaluated as one table."""
+    axis = Axis({name: tuple(point[name] for point in points) for name in points[0]})
+    return cast(SearchableAnswer, space.plan.over(axis).evaluate_alone((slice(None),)))
+
+
 def _rows(space: SearchSpace, ties: Sequence[Tie], prices: Prices) -> list[Row]:
     """Return the rows of some ties, all of them evaluated as one table."""
     if not ties:
         return []
     points = [point_of(space, tie.place) for tie in ties]
     plan, (model, about) = space.plan, _about(space)
-    axis = Axis({name: tuple(point[name] for point in points) for name in points[0]})
-    step = cast(SearchableAnswer, plan.over(axis).evaluate_alone((slice(None),)))
+    step = steps_at(space, points)
 
     def of(column: Array) -> list[float]:
         numbers: list[float] = np.broadcast_to(to_float(column), len(ties)).tolist()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from comp_comm.records import Record
 from comp_comm.searches import parallel
 from comp_comm.searches.best import BestPoints
+from comp_comm.searches.each import BestOfEach
 from comp_comm.searches.engine import (
     NEAR_MISSES,
     Progress,
@@ -51,7 +52,8 @@ def run_search(
     """
     keep_memory()
     kept = parallel.unpacked_state(keeper.state) if keeper is not None and keeper.state is not None else None
-    state = kept or SearchState(BestPoints(top), BestPoints(misses))
+    each = BestOfEach.of(len(space.groups.values)) if space.groups else None
+    state = kept or SearchState(BestPoints(top), BestPoints(misses), each=each)
     steps = _steps if executor is None else partial(parallel.steps, executor=executor)
     for points in steps(state, space, aim):
         stop, complete = bool(progress and progress(points)), state.blocks == block_count(space)

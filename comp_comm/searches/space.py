@@ -7,7 +7,7 @@ TP, say) would only name a layout twice: such points are no layouts, and are not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -23,10 +23,14 @@ from comp_comm.errors import ConfigError
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import to_float
+from comp_comm.searches.each import Groups, groups_of
 from comp_comm.searches.placements import PlacementClasses, placement_classes
 from comp_comm.searches.rows import all_rows, axis_of, lawful_rows, parts_of, placed_rows, unplaced_rows
 from comp_comm.sweeps.blocks import extent
+from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import Plan, make_plan
+
+GPUS = "gpus"
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,14 @@ class SearchSpace:
     ruled: bool
     choices: dict[str, tuple[Value, ...]]
     dropped: dict[str, int]
+    groups: Groups | None = None
+
+    def grouped(self, fields: Sequence[str]) -> SearchSpace:
+        """Return the space with its points told apart by the values of some fields."""
+        if not fields or not self.rows:
+            return self
+        known = {**self.plan.grid.fixed, **{name: values[0] for name, values in self.choices.items()}}
+        return replace(self, groups=groups_of(self.plan.grid, fields, known))
 
     @property
     def tried(self) -> dict[str, list[Value]]:
@@ -94,6 +106,14 @@ def make_space(study: Study, gpus: int) -> SearchSpace:
     A field of the layout that the study fixes is pinned; one with a list or a range takes only those values. Raises
     ``ConfigError`` with everything wrong with the study.
     """
+    return joint_space(study, [{GPUS: gpus}])
+
+
+def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpace:
+    """Return the layouts of a study's model in several cases at once: devices, and perhaps domains and batches of each.
+
+    All devices that the study names are tried with every layout; the best of each are told apart by `grouped`.
+    """
     about = _layout_space(study)
     given = {name: tuple(values) for axis in study.axes for name, values in axis.values.items()}
     choosable = (*about.open, *about.of_mixtures, *about.choices)
@@ -101,8 +121,11 @@ def make_space(study: Study, gpus: int) -> SearchSpace:
     plan = _simplest(study, about)
     listed = {name: given.get(name) or _fixed(study, name) for name in (*about.table, *choosable, "placement")}
     hardware = plan.grid.scenario(())[0].hardware
-    question = LayoutQuestion(plan.grid.fixed, gpus, listed, float(to_float(hardware.tiers[0].domain)))
-    degrees = about.degrees(question)
+    domain = float(to_float(hardware.tiers[0].domain))
+    tables = [about.degrees(LayoutQuestion({**plan.grid.fixed, **case}, int(case[GPUS]), listed,
+                                           float(case.get("nvs", domain)))) for case in cases]  # fmt: skip
+    degrees = tables[0] if len(cases) == 1 else _joined(tables, cases)
+    gpus = int(cases[0][GPUS])
     if degrees.dropped and not rows_of(degrees.columns):
         raise ConfigError(_no_degrees(gpus, degrees))
     tried = {**about.open, **(about.of_mixtures if plan.grid.fixed.get("experts") else {})}
@@ -112,13 +135,14 @@ def make_space(study: Study, gpus: int) -> SearchSpace:
         kernels = {name: plan.grid.words(name) for name in about.choices if FIELDS[name].choice and name not in choices}
         choices = {name: values for name, values in about.worthwhile({**kernels, **choices}).items() if name in choices}
     placements = tuple(dict.fromkeys(map(str, listed["placement"] or Placement.words()))) if about.placed else ()
-    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp")} | {
-        "gpus": gpus
-    }
+    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp")} | cases[0]
     fixed |= {name: study.fixed[name] for name in about.of_others if name in study.fixed}
     fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
     axes = [Axis({name: values}) for name, values in choices.items() if len(values) > 1]
-    return _placed(study, gpus, replace(plan, grid=replace(plan.grid, fixed=fixed, axes=(*axes, axis_of(degrees)))),
+    if len(study.profiles) > 1:
+        axes.append(Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}))
+    return _placed(study, gpus, replace(plan, grid=replace(plan.grid, profiles=study.profiles, fixed=fixed,
+                   axes=(*axes, axis_of(degrees)))),
                    degrees, placements, choices)  # fmt: skip
 
 
@@ -138,6 +162,18 @@ def _placed(study: Study, gpus: int, plan: Plan, degrees: Degrees, placements: t
     plan = replace(plan, grid=replace(plan.grid, axes=(*plan.grid.axes[:-1], rows.axis)))
     used = tuple((begin, choice) for begin, (_, choice) in zip(rows.begins, parts, strict=True))
     return SearchSpace(study, gpus, plan, degrees.columns, classes, rows.counts, used, lawful.ruled, choices, dropped)
+
+
+def _joined(tables: Sequence[Degrees], cases: Sequence[Mapping[str, Value]]) -> Degrees:
+    """Return tables of degrees as one, each row with what is of its case."""
+    sizes = [rows_of(table.columns) for table in tables]
+    columns = {name: np.concatenate([table.columns[name] for table in tables]) for name in tables[0].columns}
+    columns |= {name: np.repeat([int(case[name]) for case in cases], sizes) for name in cases[0]}
+    dropped: dict[str, int] = {}
+    for table in tables:
+        for reason, count in table.dropped.items():
+            dropped[reason] = dropped.get(reason, 0) + count
+    return Degrees(columns, dropped, tables[0].words)
 
 
 def _layout_space(study: Study) -> LayoutSpace:
@@ -168,7 +204,7 @@ def _check(study: Study, about: LayoutSpace, others: set[str]) -> None:
 def _simplest(study: Study, about: LayoutSpace) -> Plan:
     """Return the plan of one simple layout of the study: what is wrong with the model or the hardware is said here."""
     fixed = {name: value for name, value in study.fixed.items() if name not in (*about.table, "gpus", *about.of_others)}
-    return make_plan(replace(study, axes=(), fixed={**fixed, **about.alone}))
+    return make_plan(replace(study, axes=(), profiles=study.profiles[:1], hardware_axis=False, fixed={**fixed, **about.alone}))
 
 
 def _no_degrees(gpus: int, degrees: Degrees) -> str:
