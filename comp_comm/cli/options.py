@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,6 +23,9 @@ from comp_comm.fields import FIELDS
 from comp_comm.printable import SPREADSHEET
 from comp_comm.records import Record, Records
 from comp_comm.report import output
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 INTERRUPTED = 130
@@ -115,6 +118,34 @@ def hardware_override(text: str | None) -> list[str]:
         return []
     names = [part.strip() for part in text.strip("[] ").split(",")]
     return [f"--hardware={text if len(names) == 1 and '[' not in text else '[' + ', '.join(names) + ']'}"]
+
+
+def plot_option(what: str, flag: str = "--plot", name: str = "picture") -> Callable[[Command], Command]:
+    """Add ``--plot FILE`` to a command; ``what`` says what is drawn."""
+    text = f"Also draw {what} into FILE (.png, .svg or .pdf), or with - below the table, in characters."
+    return click.option(flag, name, metavar="FILE|-", help=text)
+
+
+def check_picture(picture: str | None, form: str) -> bool:
+    """Return whether a picture goes into a file; refuse, before the work, one that cannot be made or written."""
+    if picture is None:
+        return False
+    if picture == "-":
+        if form != "table":
+            raise ConfigError(f"--plot - draws below a table, not in {form}; give a file (.png, .svg, .pdf)")
+        return False
+    from comp_comm.report.plot import check_plot
+
+    check_plot(picture)
+    return True
+
+
+def draw(picture: str, figure: Figure, meta: Record) -> None:
+    """Write a picture into its file, and say so."""
+    from comp_comm.report.picture import write_figure
+
+    write_figure(picture, figure, meta)
+    tell(f"wrote {picture}")
 
 
 def with_word(rows: Records, word: str | None, names: Sequence[str]) -> Records:

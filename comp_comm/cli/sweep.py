@@ -15,7 +15,7 @@ from comp_comm.costmodels import COST_MODELS
 from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.fields import FIELDS
-from comp_comm.records import Record
+from comp_comm.records import Record, Records
 from comp_comm.report import output
 from comp_comm.sweeps.plan import Plan, make_plan, notes
 from comp_comm.sweeps.result import check_columns, meta, plain_columns, records, stream_rows
@@ -62,10 +62,7 @@ def command(path: str | None, form: str | None, quiet: bool, **given: Any) -> in
     form = options.prepare(form, path, (PARQUET,))
     _check_flags(given, form)
     _check_file(given, path, form)
-    if given["plot"]:
-        from comp_comm.report.plot import check_plot
-
-        check_plot(given["plot"])
+    in_file = options.check_picture(given["plot"], form)
     loaded = options.point_study({name: given.pop(name) for name in (*FIELDS, *options.STUDY_OPTIONS)})
     for target in (path, given["plot"]):
         output.check_not_read(target)  # before the work, which may be long
@@ -80,7 +77,7 @@ def command(path: str | None, form: str | None, quiet: bool, **given: Any) -> in
     if (shown > MAX_SHOWN and form in READ_BY_PEOPLE) or (plan.grid.points > MAX_SHOWN and given["plot"]):
         raise ConfigError(f"{shown:,} rows of {plan.grid.points:,} points are more than the {MAX_SHOWN:,} that a "
                           "table or plot shows; ask for fewer (--top N) or for another --format")  # fmt: skip
-    save = _draw(plan, given["plot"], views.plot_view(plan)) if given["plot"] else None
+    save = _draw(plan, given["plot"], views.plot_view(plan)) if in_file else None
     options.note([] if quiet else notes(plan))
     code = _answer(plan, wanted, pivot, path, form, quiet, given)
     if save and code == 0:
@@ -160,6 +157,8 @@ def _evaluated(plan: Plan, wanted: tuple[str, ...], pivot: Record | None, path: 
                 else:
                     _write(out, stream, plan, pivot, form, timed)
             progress.finish()
+            if given["plot"] == "-":
+                _draw_below(out, plan)
             stream.check()
 
         return options.write(path, writer, lambda: stream.interrupted)
@@ -195,16 +194,28 @@ def _ending(stream: Stream) -> Record:
     return {"interrupted": True} if stream.interrupted else {}
 
 
+def _plotted(plan: Plan, view: Record) -> Records:
+    from comp_comm.report import views
+
+    wanted = tuple(dict.fromkeys((*plan.columns, view["y"], view.get("value", view["y"]))))
+    return views.plotted_rows(plan, [row for block in stream_rows(plan, wanted) for row in records(block)])
+
+
+def _draw_below(out: IO[str], plan: Plan) -> None:
+    from comp_comm.report import views
+    from comp_comm.report.terminal_plot import write_plot
+
+    view = views.plot_view(plan)
+    write_plot(out, _plotted(plan, view), view)
+
+
 def _draw(plan: Plan, path: str, view: Record) -> Callable[[], None]:
     """Draw the study's plot; return what saves it. What cannot be drawn is refused before anything is written."""
-    from comp_comm.report import picture, views
+    from comp_comm.report import picture
     from comp_comm.report.plot import draw_plot
 
-    shown = (view["y"], view.get("value", view["y"]))
-    wanted = tuple(dict.fromkeys((*plan.columns, *shown)))
-    rows = [record for block in stream_rows(plan, wanted) for record in records(block)]
     about = meta(plan)
-    figure = draw_plot(views.plotted_rows(plan, rows), view, about)
+    figure = draw_plot(_plotted(plan, view), view, about)
 
     def save() -> None:
         picture.write_figure(path, figure, about)

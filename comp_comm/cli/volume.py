@@ -30,7 +30,7 @@ SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", 
     show_default=True,
     help="With --log: the steps that it counts.",
 )
-@click.option("--plot", "picture", metavar="FILE", help="Also draw it (.png or .svg), over the axes if there are any.")
+@options.plot_option("it, over the axes if there are any,")
 @options.format_options
 def command(
     path: str | None, form: str | None, log: str | None, steps: int, picture: str | None, **given: object
@@ -41,10 +41,7 @@ def command(
     what leaves the device. A study with axes gives a row a point and group. Hardware may be left out.
     """
     form = options.prepare(form, path)
-    if picture:
-        from comp_comm.report.plot import check_plot
-
-        check_plot(picture)
+    options.check_picture(picture, form)
     study = options.point_study(given, ANY_HARDWARE)
     if study.axes or study.hardware_axis:
         if log:

@@ -122,6 +122,8 @@ def explain(study: Given) -> Record:
         "meta": point_meta(plan, "explain", step.notes()), **_flat(record),
         "operations": bands, **verdict(step)._asdict(),
         "collectives": certainties(record["operations"], profile), "sensitivity": sensitivity(plan, step),
+        "roofs": {"flops": float(step.hardware.peak_flops),
+                  "memory_bytes_per_s": float(step.hardware.memory_bandwidth)},
     }  # fmt: skip
 
 
