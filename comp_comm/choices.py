@@ -326,6 +326,7 @@ class CudaGraph(Choice):
 
     NONE = "none", 1.0, 1.0, 1.0, 1.0
     ATTENTION = "attention", 0.15, 1.0, 1.0, 1.0
+    ROUTER = "router", 1.0, 0.15, 0.6, 1.0
     ATTENTION_ROUTER = "attention_router", 0.15, 0.15, 0.6, 1.0
     FULL = "full", 0.0, 0.0, 0.0, 0.0
 

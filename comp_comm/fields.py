@@ -174,7 +174,7 @@ _LAYOUT = (
           "chunks of the tokens, as Megatron-LM does unfused, or as PyTorch does (eager); as 'kernels' if not given",
           None),
     _word("cuda_graph", "layout", choices.CudaGraph, "what is captured in CUDA graphs, which the host launches at "
-          "once: attention, attention with an expert layer's router, or the whole step", "none"),
+          "once: attention, an expert layer's router with what prepares its dispatch, both, or the whole step", "none"),
     _word("launch_blocking", "layout", Switch, "the host waits for each kernel before it launches the next "
           "(CUDA_LAUNCH_BLOCKING)", "off"),
     _degree("loss_chunks", "parts of a micro-batch's tokens that a chunked loss is made of one by one", default=8),
