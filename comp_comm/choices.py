@@ -386,6 +386,37 @@ class PermuteFusion(Choice):
         self.moved = moved
 
 
+class TensorOverlap(Choice):
+    """Tensor-parallel communication beside its own split GEMMs, with the share that it gains of what it could hide.
+
+    - ``on``: Transformer Engine's user buffers, and libraries like it.
+    - ``async``: PyTorch's asynchronous tensor parallelism: 0.4 and 0.5 in torchtitan's pairs of Llama 3 8B on 64 H100
+      with it and without, in bf16 and in fp8 (June 2025).
+    """
+
+    OFF = "off", 0.0
+    ON = "on", 1.0
+    ASYNC = "async", 0.45
+
+    def __init__(self, word: str, gained: float) -> None:
+        self.gained = gained
+
+
+class ExpertKernels(Choice):
+    """How the network of the experts of a device is computed: kernels that the host launches for each of them, and
+    whether a nonlinearity that is not plain SwiGLU is done in operations of its own.
+
+    - ``separate``: a product for each expert (Transformer Engine's grouped linear layers), the nonlinearity between.
+    - ``fused``: all products of a matrix in one kernel, with biases and nonlinearity in it (cuteDSL, cuDNN).
+    """
+
+    SEPARATE = "separate", 2.0, 1.0
+    FUSED = "fused", 0.0, 0.0
+
+    def __init__(self, word: str, launches: float, apart: float) -> None:
+        self.launches, self.apart = launches, apart
+
+
 class Schedule(Choice):
     """Pipeline schedules: how often a micro-batch passes a stage without interleaving, and copies of the model."""
 

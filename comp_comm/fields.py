@@ -95,6 +95,8 @@ _TRANSFORMER = (
     _size("rope_head_dim", "rotary part of a head, in multi-head latent attention", 2**16),
     _size("v_head_dim", "dimension of a head's values; head_dim if not given", 2**16),
     _size("mtp_layers", "multi-token prediction modules, a layer each", 100, low=0, default=0),
+    _word("clamped_glu", "transformer", Switch, "experts' SwiGLU is clamped and offset, with biases around it "
+          "(gpt-oss): no plain kernel has it", "off"),
     _word("dropout", "transformer", Switch, "dropout in attention and after both blocks (its masks are kept)",
           "on"),
     *LAYER_FIELDS,
@@ -143,7 +145,8 @@ _LAYOUT = (
     _word("placement", "layout", choices.Placement, "order of the groups on the network, neighbours first",
           "tp-cp-dp-pp"),
     _word("overlap_dp", "layout", Switch, "data-parallel communication runs beside compute", "on"),
-    _word("overlap_tp", "layout", Switch, "tensor-parallel communication beside its own split GEMMs", "off"),
+    _word("overlap_tp", "layout", choices.TensorOverlap, "tensor-parallel communication beside its own split GEMMs: by "
+          "user buffers (on), or by PyTorch (async)", "off"),
     _word("overlap_pp", "layout", Switch, "pipeline sends beside compute", "off"),
     _word("overlap_ep", "layout", Switch, "expert all-to-alls beside another micro-batch's compute", "off"),
     _word("ep_dispatch", "layout", choices.Dispatcher, "how tokens go to experts: a copy for each expert, all tokens to "
@@ -173,6 +176,8 @@ _LAYOUT = (
     _word("cross_entropy", "layout", choices.CrossEntropy, "how the loss is made of logits: fused kernel, compiled, in "
           "chunks of the tokens, as Megatron-LM does unfused, or as PyTorch does (eager); as 'kernels' if not given",
           None),
+    _word("expert_kernels", "layout", choices.ExpertKernels, "products of a device's experts one by one, or all with "
+          "their nonlinearity in one kernel (cuteDSL)", "separate"),
     _word("cuda_graph", "layout", choices.CudaGraph, "what is captured in CUDA graphs, which the host launches at "
           "once: attention, an expert layer's router with what prepares its dispatch, both, or the whole step", "none"),
     _word("launch_blocking", "layout", Switch, "the host waits for each kernel before it launches the next "

@@ -16,6 +16,7 @@ from comp_comm.choices import (
     CudaGraph,
     Dispatcher,
     ElementwiseKernels,
+    ExpertKernels,
     MasterWeights,
     PermuteFusion,
     Placement,
@@ -23,6 +24,7 @@ from comp_comm.choices import (
     Routing,
     Schedule,
     Switch,
+    TensorOverlap,
 )  # fmt: skip
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.group import Group
@@ -83,7 +85,7 @@ class Layout:
     scatter_gather: Numeric = Switch.ON
     placement: Numeric = 0
     overlap_dp: Numeric = Switch.ON
-    overlap_tp: Numeric = Switch.OFF
+    overlap_tp: Numeric = TensorOverlap.OFF
     overlap_pp: Numeric = Switch.OFF
     overlap_ep: Numeric = Switch.OFF
     ep_dispatch: Numeric = Dispatcher.ALL_TO_ALL
@@ -98,6 +100,7 @@ class Layout:
     cross_entropy: Numeric = NOT_GIVEN
     loss_chunks: Numeric = 8
     cuda_graph: Numeric = CudaGraph.NONE
+    expert_kernels: Numeric = ExpertKernels.SEPARATE
     launch_blocking: Numeric = Switch.OFF
 
     @property

@@ -37,7 +37,7 @@ CHOICES = {
 USUAL = {
     "megatron": {"kernels": ("fused",)},
     "torchtitan": {
-        "kernels": ("compiled",), "zero": (1, 2, 3), "offload_optimizer": ("off",), "placement": ("tp-cp-dp-pp",),
+        "kernels": ("compiled",), "overlap_tp": ("off", "async"), "zero": (1, 2, 3), "offload_optimizer": ("off",), "placement": ("tp-cp-dp-pp",),
         "attention_kernel": ("flash_causal",), "schedule": ("1f1b",), "overlap_pp": ("off",), "bucket": (None,),
         "overlap_dp": ("on",), "recompute_layers": (None,), "recompute": ("none", "per_op", "full"),
         "offload_activations": (None,),

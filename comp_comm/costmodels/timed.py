@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import ContextComm, Switch
+from comp_comm.choices import ContextComm, Switch, TensorOverlap
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
 from comp_comm.formulas.host import BACKWARD_LAUNCHES, host_wait_seconds
 from comp_comm.group import Group
@@ -319,7 +319,8 @@ class LayerTimes:
             return CommSeconds(total, ZERO, ZERO)
         slowed = total * np.where(overlaps, self.interference, 1.0)
         # A GEMM split over its TP group waits for the first of its parts.
-        able = slowed * (1 - 1 / to_float(self.layout.tp)) if group == "tp" else slowed
+        gained = TensorOverlap.look_up("gained", self.layout.overlap_tp)
+        able = slowed * gained * (1 - 1 / to_float(self.layout.tp)) if group == "tp" else slowed
         return overlapped(slowed, np.minimum(able, np.minimum(window, free)), overlaps)
 
     def _exchanged(self, number: int, taken: Sequence[Array]) -> CommSeconds:
@@ -364,7 +365,7 @@ class LayerTimes:
             return ContextComm.P2P.where(layout.cp_comm), self.core_attention[number]
         if not self.overlaps:
             return np.asarray(False), ZERO
-        return Switch.ON.where(layout.overlap_tp), self._gemms[number]
+        return np.asarray(layout.overlap_tp) != TensorOverlap.OFF, self._gemms[number]
 
 
 def _inward(collective: Collective) -> bool:

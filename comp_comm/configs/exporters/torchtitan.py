@@ -67,11 +67,13 @@ def _parallelism(point: Exported) -> Flags:
         raise cannot(KIND, "master_weights", "copy", "FSDP2's shards are the master copy: give --master-weights shards")
     if not point.on("sp") and point.number("tp") > 1:
         raise cannot(KIND, "sp", "off", "give --sp on")
+    if point.on("overlap_tp") and point.number("tp") > 1:
+        raise cannot(KIND, "overlap_tp", "on", "give --overlap-tp async, or off")
     keys: Flags = {
         "data_parallel_replicate_degree": max(dp // max(sharded, 1), 1), "data_parallel_shard_degree": max(sharded, 1),
         "fsdp_reshard_after_forward": policies.get(zero), "tensor_parallel_degree": point.number("tp"),
         "context_parallel_degree": cp, "pipeline_parallel_degree": pp,
-        "enable_async_tensor_parallel": point.on("overlap_tp"),
+        "enable_async_tensor_parallel": point.word("overlap_tp") == "async",
     }  # fmt: skip
     if cp > 1:
         way = point.word("cp_comm")

@@ -53,7 +53,7 @@ FAMILIES: dict[str, Family] = {
     "kimi_k2": Family(_LLAMA, (*_DEEPSEEK, parts.router_bias)),
     "glm4_moe": Family(_LLAMA, (parts.qkv_bias, older.optional_qk_norm, parts.experts, parts.deepseek_layers,
                                 parts.next_tokens, parts.router_bias)),
-    "gpt_oss": Family({**_LLAMA, "attention_sinks": "on", "router_bias": "on"},
+    "gpt_oss": Family({**_LLAMA, "attention_sinks": "on", "router_bias": "on", "clamped_glu": "on"},
                       (older.gpt_oss_bias, parts.window, parts.experts)),
     "gemma": Family(_LLAMA, (parts.biases,), _GEMMA, tied=True),
     "gemma2": Family({**_LLAMA, "norms": 4}, (parts.biases, parts.window), {**_GEMMA, "sliding_window_pattern": 2},

@@ -47,7 +47,7 @@ def read(training: Keys, keys: Keys, f: Findings) -> None:
     keys.truth("disable_loss_parallel")
     keys.ignore(("enable_loss_parallel",))
     if keys.truth("enable_async_tensor_parallel"):
-        f.set("overlap_tp", True)
+        f.set("overlap_tp", "async")
     _data_parallel(keys, f)
     way = keys.choice(("context_parallel_rotate_method",), {"allgather": "all_gather", "alltoall": "p2p"}, "allgather")
     if f.count("cp") != 1 and way is not None:
