@@ -41,8 +41,8 @@ class Point:
 
     def on(self, reference: str) -> Point:
         """Return the point on another machine: a profile, as it is."""
-        beside = self.run.file if "/" not in reference else ""
-        return replace(self, machine=replace(self.machine, reference=reference, beside=beside, numbers=()))
+        fields = {name: value for name, value in self.fields.items() if name not in self.machine.fields}
+        return replace(self, machine=Machine(reference), fields=fields)
 
     def study(self) -> Study:
         """Return the study of this run alone."""
