@@ -107,7 +107,9 @@ def _check_source(logs: Sequence[str], runs: str | None, check: bool, given: Rec
             raise ConfigError("give LOGs of kernels or collectives, or --runs FILE with measured training steps")
         return
     if logs:
-        raise ConfigError("give LOGs or --runs, not both: a profile that was fitted to logs can be extended with --runs")
+        raise ConfigError(
+            "give LOGs or --runs, not both: a profile that was fitted to logs can be extended with --runs"
+        )
     if check:
         raise ConfigError("--check is for LOGs; 'compcomm validate --runs' measures the error on runs")
     for flag in ("precision", "operators", "only", "collective", "devices", "per_node", "train", "picture"):

@@ -6,7 +6,8 @@ import datetime
 from pathlib import Path
 from typing import IO
 
-from comp_comm.calibration.fit import Fit, Fitted, with_numbers
+from comp_comm.calibration.fit import Fit, Fitted
+from comp_comm.calibration.parameters import with_numbers
 from comp_comm.calibration.profile_file import profile_text
 from comp_comm.cli import options
 from comp_comm.cli.speech import tell
@@ -30,41 +31,43 @@ def calibrate_runs(runs: str, extends: str, path: str | None, form: str, date: s
     if not points:
         raise ConfigError("no run can be predicted: " + "; ".join(dict.fromkeys(reasons.values())))
     profile = load_profile(extends)
-    found = fit_machine([point.on(extends) for point in points], profile)
+    result = fit_machine([point.on(extends) for point in points], profile)
     options.note([*(f"{run}: {why}" for run, why in reasons.items()), *silent.notes()])
     output.check_not_read(path)
-    options.write(None, lambda out: _write(out, form, found, profile.name))
+    options.write(None, lambda out: _write(out, form, result, profile.name))
     if path:
-        numbers = {each.key: each.value for each in found.numbers}
-        fitted = {each.key: Fitted(each.value, each.value / each.low, OPERATOR) for each in found.numbers}
-        fit = Fit(with_numbers(profile, numbers), fitted, dict(found.left))
-        text = profile_text(fit, extends, path, {OPERATOR: _source(found, runs)}, date or
+        numbers = {each.key: each.value for each in result.numbers}
+        fitted = {each.key: Fitted(each.value, each.value / each.low, OPERATOR) for each in result.numbers}
+        fit = Fit(with_numbers(profile, numbers), fitted, dict(result.left))
+        text = profile_text(fit, extends, path, {OPERATOR: _source(result, runs)}, date or
                             datetime.date.today().isoformat())  # fmt: skip
-        kinds = ", ".join(f"{kind}: {count}" for kind, count in found.counts.items())
+        kinds = ", ".join(f"{kind}: {count}" for kind, count in result.counts.items())
         with output.open_output(path) as out:
             out.write(f"{text}calibrated_on: {{{kinds}}}\n")
         tell(f"wrote {path}")
     return 0
 
 
-def _source(found: MachineFit, runs: str) -> str:
-    ranges = "; ".join(f"{each.key.split('.')[-1]} {each.low:.3g} to {each.high:.3g} at 80 %" for each in found.numbers)
-    count = len(found.after)
-    return (f"compcomm calibrate on {count} measured run{'s' if count > 1 else ''} of {Path(runs).name}, shrunk towards "
-            f"the profile it extends ({ranges})")  # fmt: skip
+def _source(result: MachineFit, runs: str) -> str:
+    ranges = "; ".join(
+        f"{each.key.split('.')[-1]} {each.low:.3g} to {each.high:.3g} at 80 %" for each in result.numbers
+    )
+    count = len(result.after)
+    many = f"{count} measured run{'s' if count > 1 else ''} of {Path(runs).name}"
+    return f"compcomm calibrate on {many}, shrunk towards the profile it extends ({ranges})"
 
 
-def _rows(found: MachineFit) -> Records:
+def _rows(result: MachineFit) -> Records:
     return [
         {"run_id": old.run.run_id, "measured_step_s": old.measured_s, "predicted_step_s": new.predicted_s,
          "error_before": old.error, "error": new.error}
-        for old, new in zip(found.before, found.after, strict=True)
+        for old, new in zip(result.before, result.after, strict=True)
     ]  # fmt: skip
 
 
-def _write(out: IO[str], form: str, found: MachineFit, name: str) -> None:
-    rows, numbers = _rows(found), [each.record() for each in found.numbers]
-    meta = basic_meta("calibrate", hardware=name, runs=len(rows), left=found.left)
+def _write(out: IO[str], form: str, result: MachineFit, name: str) -> None:
+    rows, numbers = _rows(result), [each.record() for each in result.numbers]
+    meta = basic_meta("calibrate", hardware=name, runs=len(rows), left=result.left)
     if form in machine.WRITERS:
         machine.WRITERS[form](out, [machine.as_columns(rows)], list(rows[0]), meta, lambda: {"numbers": numbers})
         return
@@ -72,7 +75,7 @@ def _write(out: IO[str], form: str, found: MachineFit, name: str) -> None:
     for records in (numbers, [_shown(row) for row in rows]):
         out.write("\n")
         table.write_records(out, records, list(records[0]), form)
-    out.write("\n" + "".join(f"left as it is: {key}: {why}\n" for key, why in found.left.items()))
+    out.write("\n" + "".join(f"left as it is: {key}: {why}\n" for key, why in result.left.items()))
 
 
 def _shown(row: Record) -> Record:

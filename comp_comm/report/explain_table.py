@@ -63,9 +63,9 @@ def _write_summary(out: IO[str], step: Record, style: str) -> None:
         f"{step['accumulation']} micro-batches a replica",
     ]  # fmt: skip
     if step.get("interval"):
-        near = step["interval"]
-        lines.insert(1, f"between {near['low_s']:.4g} and {near['high_s']:.4g} s for {100 * near['share']:.0f} % of "
-                        f"{near['words']}")  # fmt: skip
+        span = step["interval"]
+        lines.insert(1, f"between {span['low_s']:.4g} and {span['high_s']:.4g} s for {100 * span['share']:.0f} % of "
+                        f"{span['words']}")  # fmt: skip
     if "days" in step:
         lines.append(f"the whole run: {step['days']:.4g} days, {step['gpu_hours']:,.0f} GPU-hours")
     for line in lines:

@@ -49,9 +49,9 @@ def known_intervals() -> dict[tuple[str, str], StepInterval]:
     """
     with catalogue.root().joinpath(*TABLE).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    found = (StepInterval(row["arch"], row["machine"], float(row["low"]), float(row["high"]),
+    known = (StepInterval(row["arch"], row["machine"], float(row["low"]), float(row["high"]),
                           tuple(row["devices"].split())) for row in rows)  # fmt: skip
-    return {(each.arch, each.machine): each for each in found}
+    return {(each.arch, each.machine): each for each in known}
 
 
 def step_interval(profile: Profile, arch: str) -> StepInterval | None:

@@ -87,8 +87,8 @@ def held_out_interval(
 
 
 def _widened(ratios: Array, owners: list[str]) -> tuple[float, float]:
-    found = [(share, _held(ratios, owners, share)) for share in np.arange(SHARE, 0.981, 0.02)]
-    return min(found, key=lambda each: abs(each[1] - SHARE))
+    collected = [(share, _held(ratios, owners, share)) for share in np.arange(SHARE, 0.981, 0.02)]
+    return min(collected, key=lambda each: abs(each[1] - SHARE))
 
 
 def _held(ratios: Array, owners: list[str], share: float) -> float:
@@ -96,11 +96,11 @@ def _held(ratios: Array, owners: list[str], share: float) -> float:
     names = np.asarray(owners)
     inside = np.zeros(len(owners))
     for name in set(owners):
-        here = names == name
-        if here.all():
+        members = names == name
+        if members.all():
             return float("nan")
-        low, high = interval(ratios[~here], list(names[~here]), share)
-        inside[here] = (ratios[here] >= low) & (ratios[here] <= high)
+        low, high = interval(ratios[~members], list(names[~members]), share)
+        inside[members] = (ratios[members] >= low) & (ratios[members] <= high)
     return float(inside.mean())
 
 
@@ -123,24 +123,24 @@ class Responses:
     @cached_property
     def machines(self) -> dict[tuple[str, str], list[int]]:
         """Runs of one group on one device, which is one machine as far as sources say."""
-        found: dict[tuple[str, str], list[int]] = {}
+        collected: dict[tuple[str, str], list[int]] = {}
         for place, one in enumerate(self.predictions):
-            found.setdefault((one.run["group"], one.run["gpu"]), []).append(place)
-        return found
+            collected.setdefault((one.run["group"], one.run["gpu"]), []).append(place)
+        return collected
 
     def calibrated(self, count: int, arch: str) -> list[tuple[float, str]]:
-        """Return log ratios of runs after calibration on ``count`` others of the machine, and the machines they are of."""
-        found = []
+        """Return log ratios of runs after calibration on ``count`` others of their machine, and what machines."""
+        collected = []
         for (group, gpu), places in self.machines.items():
-            here = [place for place in places if arch_of(self.predictions[place]) == arch]
-            if len(here) <= MOST_RUNS:
+            members = [place for place in places if arch_of(self.predictions[place]) == arch]
+            if len(members) <= MOST_RUNS:
                 continue
-            for drawn in _draws(here, count):
-                found += [(ratio, f"{group} {gpu}") for ratio in self._after(here, drawn, arch)]
-        return found
+            for drawn in _draws(members, count):
+                collected += [(ratio, f"{group} {gpu}") for ratio in self._after(members, drawn, arch)]
+        return collected
 
-    def _after(self, here: list[int], drawn: tuple[int, ...], arch: str) -> Iterator[float]:
-        ratios = {place: log_ratio(self.predictions[place]) for place in here}
+    def _after(self, members: list[int], drawn: tuple[int, ...], arch: str) -> Iterator[float]:
+        ratios = {place: log_ratio(self.predictions[place]) for place in members}
         if not drawn:
             yield from ratios.values()
             return
@@ -148,7 +148,7 @@ class Responses:
         mean = self.changes[list(drawn)].mean(axis=0)
         # Steps fall as a machine sustains more: np.interp wants them rising.
         at = float(np.interp(wanted, mean[::-1], np.log(FACTORS)[::-1]))
-        for place in here:
+        for place in members:
             if place not in drawn:
                 yield ratios[place] - float(np.interp(at, np.log(FACTORS), self.changes[place]))
 
@@ -164,31 +164,31 @@ def _draws(places: list[int], count: int) -> list[tuple[int, ...]]:
 
 
 def calibration_records(responses: Responses) -> Records:
-    """Return errors with no run of the machine, and after calibration on one and on three of them, on the same machines."""
+    """Return errors of the same machines with none of their runs, and calibrated on one and on three of them."""
     records = []
     for arch in LAMBDA:
         for count in (0, 1, 3):
-            found = responses.calibrated(count, arch)
-            if found:
-                records.append(error_record(arch, f"{count} runs", [float(np.expm1(-ratio)) for ratio, _ in found]))
+            collected = responses.calibrated(count, arch)
+            if collected:
+                records.append(error_record(arch, f"{count} runs", [float(np.expm1(-ratio)) for ratio, _ in collected]))
     return records
 
 
 def intervals(predictions: Sequence[Prediction], responses: Responses) -> list[Interval]:
     """Return the intervals of dense models and mixtures: of devices with published runs, without, and calibrated."""
-    found = []
+    collected = []
     for arch in LAMBDA:
-        here = [one for one in predictions if one.counted and arch_of(one) == arch]
-        if not here:
+        members = [one for one in predictions if one.counted and arch_of(one) == arch]
+        if not members:
             continue
-        devices = tuple(sorted({one.point.machine.reference for one in here if one.point}))
-        known = held_out_interval(arch, "published", here, lambda one: f"{one.run['group']} {one.run['release']}")
-        found.append(replace(known, devices=devices))
-        found.append(held_out_interval(arch, "unknown", here, lambda one: one.run["gpu"]))
+        devices = tuple(sorted({one.point.machine.reference for one in members if one.point}))
+        known = held_out_interval(arch, "published", members, lambda one: f"{one.run['group']} {one.run['release']}")
+        collected.append(replace(known, devices=devices))
+        collected.append(held_out_interval(arch, "unknown", members, lambda one: one.run["gpu"]))
         after = responses.calibrated(1, arch)
         ratios, owners = np.asarray([ratio for ratio, _ in after]), [owner for _, owner in after]
         share, held = _widened(ratios, owners)
         low, high = interval(ratios, owners, share)
-        found.append(Interval(arch, "calibrated", float(np.exp(low)), float(np.exp(high)), len(after),
+        collected.append(Interval(arch, "calibrated", float(np.exp(low)), float(np.exp(high)), len(after),
                               len(set(owners)), held))  # fmt: skip
-    return found
+    return collected
