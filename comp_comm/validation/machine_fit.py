@@ -130,7 +130,7 @@ class _State:
         return members, np.stack([(members - steps) / NUDGE for steps in moved], axis=1)
 
     def tells_apart(self) -> tuple[bool, bool]:
-        """Return which numbers the runs tell: the network where its share differs among them, other than GEMMs' does."""
+        """Return which numbers the runs tell: the network where its share differs among them unlike that of GEMMs."""
         _, slopes = self.slopes(np.zeros(2))
         gemm, network = (self.weights * slopes[:, i] for i in range(2))
         left = network - gemm * (gemm @ network) / max(float(gemm @ gemm), 1e-12)
