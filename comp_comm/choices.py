@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import cache
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import TypeVar
 
 import numpy as np
@@ -19,8 +19,8 @@ Option = TypeVar("Option", bound="Choice")
 class Choice(IntEnum):
     """The options of a field. A member is its code; ``word`` is what users write and read.
 
-    >>> Recompute.of("full") is Recompute.FULL, Recompute.words()
-    (True, ('none', 'selective', 'full'))
+    >>> Recompute.of("full") is Recompute.FULL, Recompute.words()[:5]
+    (True, ('none', 'selective', 'full', 'per_op', 'core_attn'))
     """
 
     word: str
@@ -49,6 +49,16 @@ class Choice(IntEnum):
     def at(cls: type[Option], code: int) -> Option:
         """Return the option of a code."""
         return list(cls)[code]
+
+    @classmethod
+    def spelled(cls, raw: object) -> object:
+        """Return the word that is meant by another spelling of it; what has none is returned as it is."""
+        return raw
+
+    @classmethod
+    def allowed(cls) -> str:
+        """Return what a value may be, in words; nothing where the words say it."""
+        return ""
 
     @classmethod
     def table(cls, coefficient: str) -> NDArray[np.float64]:
@@ -93,9 +103,53 @@ class Precision(Choice):
     FP16 = "fp16", 2
     BF16 = "bf16", 2
     FP8 = "fp8", 1
+    NVFP4 = "nvfp4", 0.5 + 1 / 16  # four bits, and a byte of scale for each 16 numbers
 
     def __init__(self, word: str, size: float) -> None:
         self.size = size
+
+
+SIXTEEN_BIT_UP = ("fp32", "tf32", "fp16", "bf16", "fp8")  # formats that sums are kept in: fp4 is of GEMMs alone
+
+
+class Recipe(Choice):
+    """How GEMMs run in fewer than 16 bits, by Megatron-LM's words: what scales their operands, and what that moves.
+
+    - ``none``: GEMMs run in 16 bits.
+    - ``delayed``: a scale for a tensor, of the largest numbers of the last steps (Transformer Engine's DelayedScaling).
+    - ``tensorwise``: a scale for a tensor, of its own largest number: a pass over it before the cast (current scaling).
+    - ``blockwise``: a scale for each 128 numbers of an activation, 128 x 128 of a weight (DeepSeek-V3).
+    - ``mxfp8``: a scale for each 32 numbers, by the matrix units of Blackwell and later.
+    - ``nvfp4``: four bits, a scale for each 16 numbers and one for the tensor.
+
+    Bytes of an element: ``amax`` read to find the largest number, ``read`` by the cast, ``again`` by that of the second
+    of the two orientations that training needs (forward and gradient of the input along rows, gradient of the weight
+    along columns; NVFP4 rotates its columns first), ``written`` for each of the two. ``cast_share`` is what the cast
+    has of the profile's ``cast_efficiency``, ``start_s`` the seconds of the kernels' starts. Per-tensor casts write
+    the second orientation only where ``fp8_transpose`` of the profile says so: Hopper's fp8 GEMMs take operands along K
+    only. Bytes are counted by us from Transformer Engine 2's kernels; shares and starts are medians of fits to GEMMs
+    that include quantising (AIConfigurator database, TensorRT-LLM on H100, H200, B200, GB200, B300 and GB300); those
+    of MXFP8 and delayed scaling are those of a fidelity study on published runs.
+    """
+
+    NONE = "none", 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0
+    DELAYED = "delayed", 1.0, 0.0, 2.0, 0.0, 1.0, 1.0, 3e-6
+    TENSORWISE = "tensorwise", 1.0, 2.0, 2.0, 0.0, 1.0, 1.0, 11e-6
+    BLOCKWISE = "blockwise", 1.0, 0.0, 2.0, 0.0, 1.03, 0.75, 3.5e-6
+    MXFP8 = "mxfp8", 1.03125, 0.0, 2.0, 0.0, 1.03125, 0.83, 3.5e-6
+    NVFP4 = "nvfp4", 0.5625, 0.0, 2.0, 2.0, 0.5625, 0.62, 5e-6
+
+    def __init__(
+        self, word: str, size: float, amax: float, read: float, again: float, written: float, cast_share: float,
+        start_s: float,
+    ) -> None:  # fmt: skip
+        self.size, self.amax, self.read, self.again, self.written = size, amax, read, again, written
+        self.cast_share, self.start_s = cast_share, start_s
+
+    @property
+    def per_tensor(self) -> bool:
+        """Whether there is one scale for a tensor."""
+        return self in (Recipe.DELAYED, Recipe.TENSORWISE)
 
 
 class CountedGemms(Choice):
@@ -153,6 +207,14 @@ class QkNorm(Choice):
     WHOLE = "whole"
 
 
+class AttentionGate(Choice):
+    """A gate on attention's output: none, one for each number of a head, or one for each head."""
+
+    OFF = "off"
+    ON = "on"
+    HEADWISE = "headwise"
+
+
 class Position(Choice):
     """Position embedding: rotary, learned, or none."""
 
@@ -176,11 +238,42 @@ class AttentionCount(Choice):
 
 
 class AttentionKernel(Choice):
-    """Flash attention that skips what a causal mask hides, that computes everything, or attention by GEMMs."""
+    """What computes attention, and whether it skips what a causal mask hides.
 
-    FLASH_CAUSAL = "flash_causal"
-    FLASH = "flash"
-    UNFUSED = "unfused"
+    - ``flash_causal``: the fused kernel that training stacks use on the device, as its profile says
+      (``timing.attention_kernel``); ``flash``: the same, but it computes everything.
+    - ``unfused``: two batched GEMMs, with scores in memory between.
+    - ``flash_1``, ``flash_2``, ``flash_3``: FlashAttention's generations (arXiv:2205.14135 with its Triton kernel as in
+      llm-foundry, arXiv:2307.08691, arXiv:2407.08608).
+    - ``cudnn_2024``, ``cudnn``: cuDNN 9.0 as of 2024, and as of 2025 on (9.10 and later).
+    - ``triton``: the kernel of Triton's tutorial, which PyTorch's flex attention is near to.
+    - ``trtllm``: TensorRT-LLM's kernels for prefill, which have no backward pass.
+    - ``ck``: AMD's Composable Kernel and AITER.
+    """
+
+    FLASH_CAUSAL = "flash_causal", 1, 1, 1
+    FLASH = "flash", 0, 1, 1
+    UNFUSED = "unfused", 0, 1, 1
+    FLASH_1 = "flash_1", 1, 0, 0
+    FLASH_2 = "flash_2", 1, 1, 0
+    FLASH_3 = "flash_3", 1, 1, 1
+    CUDNN_2024 = "cudnn_2024", 1, 1, 0
+    CUDNN = "cudnn", 1, 1, 1
+    TRITON = "triton", 1, 1, 1
+    TRTLLM = "trtllm", 1, 1, 1
+    CK = "ck", 1, 1, 1
+
+    def __init__(self, word: str, skips: float, windows: float, sinks: float) -> None:
+        self.skips, self.windows, self.sinks = skips, windows, sinks
+
+    @classmethod
+    def skipping(cls, codes: ArrayLike) -> NDArray[np.bool_]:
+        """Return where the kernel does not compute what a causal mask hides.
+
+        >>> AttentionKernel.skipping([AttentionKernel.FLASH, AttentionKernel.CUDNN])
+        array([False,  True])
+        """
+        return cls.look_up("skips", codes) > 0
 
 
 class CrossEntropy(Choice):
@@ -224,12 +317,73 @@ class ElementwiseKernels(Choice):
         self.cost, self.loss, self.gate_kept = cost, loss, gate_kept
 
 
+class CudaGraph(Choice):
+    """What a CUDA graph launches at once: the share of its kernels that the host still launches one by one, of
+    attention, of an expert layer's router with the preparation of its dispatch, of the dispatch, and of all others.
+
+    A graph is launched too: some two launches of the fourteen or so that it replaces.
+    """
+
+    NONE = "none", 1.0, 1.0, 1.0, 1.0
+    ATTENTION = "attention", 0.15, 1.0, 1.0, 1.0
+    ROUTER = "router", 1.0, 0.15, 0.6, 1.0
+    ATTENTION_ROUTER = "attention_router", 0.15, 0.15, 0.6, 1.0
+    FULL = "full", 0.0, 0.0, 0.0, 0.0
+
+    def __init__(self, word: str, attention: float, router: float, dispatch: float, others: float) -> None:
+        self.attention, self.router, self.dispatch, self.others = attention, router, dispatch, others
+
+
 class ContextComm(Choice):
     """Context parallelism: keys and values round a ring, gathered, or heads swapped for tokens (Ulysses)."""
 
     P2P = "p2p"
     ALL_GATHER = "all_gather"
     ALL_TO_ALL = "all_to_all"
+
+
+class Dispatcher(Choice):
+    """How tokens go to their experts: whether a token is sent once to a node, whatever experts it has there, and the
+    kernels of that: multiprocessors they take, seconds that one of these needs for a copy, and bytes/s it moves.
+
+    - ``all_gather``: every device gets all tokens of the group, and keeps what its experts need.
+    - ``all_to_all``: each copy of a token is sent by itself, by the library of collectives (NCCL).
+    - ``deepep``, ``hybridep``: a token goes once to each node over the network, and copies go on inside.
+
+    Of DeepEP we fitted the two numbers on kernels inside one node of H100, H200 and B200, 4 to 24 multiprocessors and
+    2048 to 7168 numbers a token (AIConfigurator database); of HybridEP on 16 multiprocessors of B200 in fp8 and bf16
+    (its README). Multiprocessors are what the libraries take unless told otherwise: NCCL 16 on machines of eight adapters,
+    none of which it shares with compute (NVIDIA/nccl, issues 689 and 1598).
+    """
+
+    ALL_TO_ALL = "all_to_all", 0, 16.0, 0.0, np.inf
+    ALL_GATHER = "all_gather", 0, 16.0, 0.0, np.inf
+    DEEPEP = "deepep", 1, 20.0, 150e-9, 26e9
+    HYBRIDEP = "hybridep", 1, 16.0, 130e-9, 48e9
+
+    def __init__(self, word: str, once: float, sms: float, copy_s: float, sm_bandwidth: float) -> None:
+        self.once, self.sms, self.copy_s, self.sm_bandwidth = once, sms, copy_s, sm_bandwidth
+
+
+class Routing(Choice):
+    """How tokens fall on experts: on all alike (forced, or balanced by a loss), or at random."""
+
+    BALANCED = "balanced"
+    RANDOM = "random"
+
+
+class PermuteFusion(Choice):
+    """Whether tokens are sorted by expert in one kernel or in several: bytes of a token's number and expert that move.
+
+    Fused: read and written forward and backward as 16-bit numbers, with indices. Unfused: as much more as fusion saved
+    NVIDIA's DeepSeek-V3 on 256 GB200, 494.5 to 529.6 TFLOP/s (Megatron-LM's guide), some of it time of the host.
+    """
+
+    OFF = "off", 40.0
+    ON = "on", 16.0
+
+    def __init__(self, word: str, moved: float) -> None:
+        self.moved = moved
 
 
 class Schedule(Choice):
@@ -247,12 +401,57 @@ class Schedule(Choice):
         self.turns, self.copies = turns, copies
 
 
-class Recompute(Choice):
-    """Activations that are computed again in the backward pass."""
+# Megatron-LM's names of what selective recomputation makes again, in the order they are written in.
+MODULES = ("core_attn", "mla_up_proj", "layernorm", "moe_act", "mlp", "moe", "shared_experts")
+PER_OPERATOR = "per_op"
 
-    NONE = "none"
-    SELECTIVE = "selective"
-    FULL = "full"
+
+class Recompute(Choice):
+    """Activations that are computed again in the backward pass.
+
+    ``modules`` are the parts of a layer that an option makes again: what Megatron-LM does selectively (the core of
+    attention, unless modules are named), or what torchtitan's policy leaves out operator by operator (``per_op``).
+    Named modules are an option for each set of them: ``mla_up_proj+mlp``.
+    """
+
+    _ignore_ = "option count names"
+
+    NONE = "none", ()
+    SELECTIVE = "selective", ("core_attn",)
+    FULL = "full", ()
+    PER_OP = "per_op", (PER_OPERATOR,)
+    option = vars()
+    for count in range(1, len(MODULES) + 1):
+        for names in combinations(MODULES, count):
+            option["_".join(names).upper()] = "+".join(names), names
+
+    def __init__(self, word: str, modules: tuple[str, ...] = ()) -> None:
+        self.modules = modules
+
+    @classmethod
+    def spelled(cls, raw: object) -> object:
+        """Return the word of modules that are named in any order, with + between them or as a list.
+
+        Raises ``ValueError`` for a name that is no module, or is there twice.
+
+        >>> Recompute.spelled("mlp + mla_up_proj"), Recompute.spelled(["mlp"]), Recompute.spelled("full")
+        ('mla_up_proj+mlp', 'mlp', 'full')
+        """
+        if not isinstance(raw, list) and not (isinstance(raw, str) and "+" in raw):
+            return raw
+        names = [str(name).strip() for name in (raw.split("+") if isinstance(raw, str) else raw)]
+        for name in names:
+            if name not in MODULES:
+                raise ValueError(f"'{name}' is no module to compute again; modules are {', '.join(MODULES)}")
+        if len(set(names)) < len(names) or not names:
+            raise ValueError(f"names {'a module twice' if names else 'no module'}; modules are {', '.join(MODULES)}")
+        return "+".join(name for name in MODULES if name in names)
+
+    @classmethod
+    def allowed(cls) -> str:
+        """Return what a value may be, in words."""
+        words = ", ".join(option.word for option in (cls.NONE, cls.SELECTIVE, cls.FULL, cls.PER_OP))
+        return f"one of: {words}; or modules with + between them: {', '.join(MODULES)}"
 
 
 class MasterWeights(Choice):

@@ -13,9 +13,11 @@ from comp_comm.choices import Choice
 
 Value = int | float | str
 
-_SUFFIX = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([KM])$")
+_SUFFIX = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([KMBGT%])$")
+COUNTED = 1e12  # what may be so many is a count, and may be written 2T
 LISTED = 8  # of more words only so many are listed
 _BINARY_SUFFIX = {"K": 1024, "M": 1024**2}
+_DECIMAL_SUFFIX = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}  # of what is no whole number: tokens, parameters
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Field:
 
     def allowed(self) -> str:
         """Return what a value may be, in words."""
+        if self.choice is not None and self.choice.allowed():
+            return self.choice.allowed()
         if self.kind == "choice":
             listed = self.words[:LISTED]
             more = f", ... ({len(self.words)} in all)" if len(self.words) > LISTED else ""
@@ -57,7 +61,7 @@ class Field:
             return "a text"
         number = "a whole number" if self.kind == "int" else "a number"
         extra = f", or '{self.words[0]}'" if self.words else ""
-        suffix = " (1K = 1024)" if self.kind == "int" else ""
+        suffix = " (1K = 1024)" if self.kind == "int" else " (1T = 1e12)" if self.high >= COUNTED else ""
         return f"{number} from {_short(self.low)} to {_short(self.high)}{suffix}{extra}"
 
     def parse(self, raw: object) -> Value:
@@ -90,7 +94,9 @@ class Field:
         """Return the word that ``raw`` means: YAML's true and false are on and off, a whole number is its digits."""
         if isinstance(raw, bool) and "on" in self.words:
             return "on" if raw else "off"
-        return raw
+        if isinstance(raw, str) and raw not in self.words:  # FP8, BF16, as data sheets write them
+            raw = next((word for word in self.words if word.lower() == raw.lower()), raw)
+        return raw if self.choice is None else self.choice.spelled(raw)
 
     def check(self, number: float) -> int | float:
         """Return ``number`` if it is within this field's bounds, as int for a whole-number field."""
@@ -106,8 +112,11 @@ class Field:
         """Return ``raw`` as a number, its suffix counted, its bounds not checked; ``ValueError`` where it is none."""
         if isinstance(raw, str):
             match = _SUFFIX.match(raw.strip())
-            if match and self.kind == "int":
-                return float(match.group(1)) * _BINARY_SUFFIX[match.group(2)]
+            scales = _BINARY_SUFFIX if self.kind == "int" else _DECIMAL_SUFFIX if self.high >= COUNTED else {}
+            if match and match.group(2) in scales:
+                return float(match.group(1)) * scales[match.group(2)]
+            if match and match.group(2) == "%" and self.kind == "float":
+                return float(match.group(1)) / 100
         elif isinstance(raw, Real) and not isinstance(raw, bool):
             try:
                 return float(raw)

@@ -12,6 +12,7 @@ from comp_comm import choices
 from comp_comm.choices import Choice, Switch
 from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field, Value
+from comp_comm.layer_fields import LAYER_FIELDS
 from comp_comm.stage_layout import check_stage_layout
 
 
@@ -23,10 +24,11 @@ def _degree(name: str, help_text: str, high: float = 2**24, low: float = 1, **mo
     return Field(name, "layout", "int", help_text, low=low, high=high, **more)  # type: ignore[arg-type]
 
 
-def _word(name: str, group: str, choice: type[Choice], help_text: str, default: str | None) -> Field:
+def _word(name: str, group: str, choice: type[Choice], help_text: str, default: str | None,
+          words: tuple[str, ...] = ()) -> Field:  # fmt: skip
     if default is not None:
         choice.of(default)
-    return Field(name, group, "choice", help_text, words=choice.words(), default=default, choice=choice)  # type: ignore[arg-type]
+    return Field(name, group, "choice", help_text, words=words or choice.words(), default=default, choice=choice)  # type: ignore[arg-type]
 
 
 def _factor(name: str, help_text: str) -> Field:
@@ -95,6 +97,7 @@ _TRANSFORMER = (
     _size("mtp_layers", "multi-token prediction modules, a layer each", 100, low=0, default=0),
     _word("dropout", "transformer", Switch, "dropout in attention and after both blocks (its masks are kept)",
           "on"),
+    *LAYER_FIELDS,
 )  # fmt: skip
 
 _LAYOUT = (
@@ -126,8 +129,13 @@ _LAYOUT = (
           "those of 16 bit (Megatron-LM, DeepSpeed), or the shards of ZeRO 3 themselves (FSDP)", "copy"),
     Field("bucket", "layout", "float", "elements of gradients (or weights) sent at once by data parallelism; a "
           "stage's whole, or under ZeRO 3 a layer's, if not given", low=1, high=1e12),
-    _word("recompute", "layout", choices.Recompute, "activations computed again in the backward pass", "none"),
+    _word("recompute", "layout", choices.Recompute, "activations computed again in the backward pass: of whole layers, "
+          "of the core of attention (selective), of the modules named, or of all but what torchtitan's policy keeps",
+          "none"),
     _degree("recompute_layers", "layers of a stage that full recompute is for; all if not given", 1e5),
+    _word("recompute_early_stop", "layout", Switch, "full recompute ends where all is there that the backward pass "
+          "needs, before a layer's last GEMM (PyTorch's non-reentrant checkpoints)", "off"),
+    _degree("offload_activations", "layers of a stage whose activations are kept in the host's memory", 1e5),
     _word("kv_replication", "layout", Switch, "allow tp above kv_heads: key and value heads are copied", "off"),
     _word("offload_optimizer", "layout", Switch, "keep optimizer states in the host's memory", "off"),
     _word("scatter_gather", "layout", Switch, "without sequence parallelism, TP devices send a part each over a "
@@ -138,10 +146,21 @@ _LAYOUT = (
     _word("overlap_tp", "layout", Switch, "tensor-parallel communication beside its own split GEMMs", "off"),
     _word("overlap_pp", "layout", Switch, "pipeline sends beside compute", "off"),
     _word("overlap_ep", "layout", Switch, "expert all-to-alls beside another micro-batch's compute", "off"),
+    _word("ep_dispatch", "layout", choices.Dispatcher, "how tokens go to experts: a copy for each expert, all tokens to "
+          "all devices, or once to each node (DeepEP, HybridEP)", "all_to_all"),
+    _degree("ep_node_limit", "nodes that the experts of a token are chosen from (DeepSeek-V3: 4); all if not given",
+            2**20),
+    _degree("ep_sms", "multiprocessors that exchanges with experts take from compute; 20 for deepep, else 16 if not given", 1024),
+    _word("routing", "layout", choices.Routing, "how tokens fall on experts: on all alike, or at random, so that the "
+          "fullest device has some more", "balanced"),
+    Field("imbalance", "layout", "float", "tokens of the fullest device of an expert-parallel group over the mean; 1, or "
+          "what routing says, if not given", low=1, high=1e3),
+    _word("permute_fusion", "layout", choices.PermuteFusion, "sort tokens by expert in one kernel", "on"),
     _word("collective_algorithm", "layout", choices.CollectiveAlgorithm, "algorithm of all-reduces; best: the fastest "
           "of those the network has", "best"),
-    _word("attention_kernel", "layout", choices.AttentionKernel, "flash_causal skips what a causal mask hides",
-          "flash_causal"),
+    _word("attention_kernel", "layout", choices.AttentionKernel, "what computes attention: flash_causal is the fused "
+          "kernel that training stacks use on the device (timing.attention_kernel of its profile), flash the same "
+          "without skipping what a causal mask hides; or one by name", "flash_causal"),
     _word("strategy", "layout", choices.Strategy, "how the foundation-models paper splits a layer: TP, SUMMA on a "
           "grid, or TP with the sequence split over a second group", "1d"),
     _degree("tp1", "tensor-parallel group that splits heads and hidden numbers", default=1),
@@ -154,6 +173,10 @@ _LAYOUT = (
     _word("cross_entropy", "layout", choices.CrossEntropy, "how the loss is made of logits: fused kernel, compiled, in "
           "chunks of the tokens, as Megatron-LM does unfused, or as PyTorch does (eager); as 'kernels' if not given",
           None),
+    _word("cuda_graph", "layout", choices.CudaGraph, "what is captured in CUDA graphs, which the host launches at "
+          "once: attention, an expert layer's router with what prepares its dispatch, both, or the whole step", "none"),
+    _word("launch_blocking", "layout", Switch, "the host waits for each kernel before it launches the next "
+          "(CUDA_LAUNCH_BLOCKING)", "off"),
     _degree("loss_chunks", "parts of a micro-batch's tokens that a chunked loss is made of one by one", default=8),
 )  # fmt: skip
 
@@ -173,11 +196,22 @@ _CONVENTIONS = (
           "comm_precision is given)", "fp16"),
     _word("comm_precision", "convention", choices.Precision, "number format of activations on the wire; that of "
           "compute, 16 bit for fp8, if not given", None),
+    _word("recipe", "convention", choices.Recipe, "how GEMMs run in fp8 or nvfp4, by Megatron-LM's words: a scale for a "
+          "tensor (delayed, or tensorwise: of its own largest number), for 128 numbers (blockwise), for 32 (mxfp8), for "
+          "16 (nvfp4); that of the device's profile for fp8 if not given", None),
+    _word("fp8_attention", "convention", Switch, "attention in fp8, where GEMMs are in fp8 or nvfp4", "off"),
+    _word("fp8_head", "convention", Switch, "the output layer by the recipe as well, not in 16 bits", "off"),
+    _word("fp8_param_gather", "convention", Switch, "weights are gathered in fp8, and kept in fp8 alone", "off"),
+    _word("dispatch_precision", "convention", choices.Precision, "number format of tokens on their way to experts; "
+          "comm_precision if not given", None),
+    _word("combine_precision", "convention", choices.Precision, "number format of what experts send back; "
+          "comm_precision if not given", None),
     _word("grad_precision", "convention", choices.Precision, "number format gradients are reduced in; that of the "
-          "weights if not given", None),
+          "weights if not given", None, choices.SIXTEEN_BIT_UP),
     _word("accumulate_precision", "convention", choices.Precision, "number format of a buffer that gradients are "
-          "added up in, beside those reduced; none if not given", None),
-    _word("optimizer_precision", "convention", choices.Precision, "number format of Adam's two moments", "fp32"),
+          "added up in, beside those reduced; none if not given", None, choices.SIXTEEN_BIT_UP),
+    _word("optimizer_precision", "convention", choices.Precision, "number format of Adam's two moments", "fp32",
+          choices.SIXTEEN_BIT_UP),
     _word("count", "convention", choices.CountedGemms,
           "GEMMs counted: the whole layer, or as the paper's Eqs 1-3 print them",
           "complete"),

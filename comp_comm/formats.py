@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import Precision
-from comp_comm.formulas.arrays import Array, Numeric
-from comp_comm.violation import Mask
+from comp_comm.choices import Precision, Recipe, Switch
+from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.violation import Mask, Violation, rule
 
 Code = int | NDArray[np.intp]
 NONE = -1  # the code of a format that is not given
@@ -19,7 +20,11 @@ NONE = -1  # the code of a format that is not given
 class Formats:
     """Bytes an element takes: as a GEMM's operand, as activation, on the wire, as weight, gradient and Adam moment.
 
-    ``accumulate`` is a second gradient buffer (0 for none), ``master`` the optimizer's copy of the weights.
+    ``dispatch`` and ``combine`` are those on the wire to experts and back (NaN: as others). ``accumulate`` is a second
+    gradient buffer (0 for none), ``master`` the optimizer's copy of the weights. ``recipe`` is the code of what GEMMs
+    run in; ``fp8_attention`` and ``fp8_head`` are 1 where attention and the output layer do, too. ``gathered`` are the
+    bytes of a layer's weight on the wire, and ``copies`` those it takes in memory beside ``weight``, as the recipe has
+    it.
     """
 
     operand: Numeric = 2
@@ -30,6 +35,24 @@ class Formats:
     accumulate: Numeric = 0
     moment: Numeric = 4
     master: Numeric = 4
+    recipe: Numeric = Recipe.NONE
+    fp8_attention: Numeric = 0
+    fp8_head: Numeric = 0
+    fp8_param_gather: Numeric = 0
+    gathered: Numeric = 2
+    copies: Numeric = 0
+    dispatch: Numeric = np.nan
+    combine: Numeric = np.nan
+
+    def on_the_way(self, direction: str) -> Numeric:
+        """Return the bytes of a number on its way to an expert (``dispatch``) or back (``combine``).
+
+        >>> float(BF16.on_the_way("dispatch")), float(replace(BF16, dispatch=1).on_the_way("dispatch"))
+        (2.0, 1.0)
+        """
+        given = np.asarray(getattr(self, direction), np.float64)
+        blank = np.isnan(given)
+        return self.comm if blank.all() else np.where(blank, self.comm, given)
 
     def held(self, shards: Mask) -> Formats:
         """Return the formats of what a device holds, where the shards of weights are the optimizer's copy.
@@ -52,10 +75,68 @@ class Formats:
 BF16 = Formats()
 
 
-def make_formats(precision: Code, comm: Code, grad: Code, accumulate: Code, optimizer: Code) -> Formats:
+class Quantised(NamedTuple):
+    """Codes of what GEMMs in fewer than 16 bits do, and whether the device wants operands in both orientations.
+
+    ``usual`` is the code of the recipe that the device's stacks use in fp8, ``recipe`` that of a study (-1: not given).
+    """
+
+    recipe: Code = NONE
+    fp8_attention: Code = Switch.OFF
+    fp8_head: Code = Switch.OFF
+    fp8_param_gather: Code = Switch.OFF
+    usual: Numeric = Recipe.TENSORWISE
+    transposed: Numeric = 1.0
+
+
+def recipe_of(precision: Code, recipe: Code, usual: Numeric) -> NDArray[np.intp]:
+    """Return the codes of the recipes that GEMMs run by: those given, or the usual one of a precision.
+
+    >>> int(recipe_of(Precision.FP8, NONE, Recipe.MXFP8)) == Recipe.MXFP8
+    True
+    """
+    of_precision = np.where(Precision.FP8.where(precision), np.asarray(usual, np.intp), int(Recipe.NONE))
+    of_precision = np.where(Precision.NVFP4.where(precision), int(Recipe.NVFP4), of_precision)
+    given = np.asarray(recipe, np.intp)
+    return np.where(given == NONE, of_precision, given)
+
+
+def format_rules(precision: Code, quantised: Quantised) -> list[Violation]:
+    """Return the rules that a precision, a recipe and its switches must keep together."""
+    code, given = np.asarray(precision), np.asarray(quantised.recipe)
+    fp8, fp4 = Precision.FP8.where(code), Precision.NVFP4.where(code)
+    by_fp4, none = Recipe.NVFP4.where(given), Recipe.NONE.where(given)
+    by_fp8 = (given != NONE) & ~none & ~by_fp4
+    few = fp8 | fp4
+    switches = (("fp8_attention", quantised.fp8_attention), ("fp8_head", quantised.fp8_head),
+                ("fp8_param_gather", quantised.fp8_param_gather))  # fmt: skip
+    return [
+        rule(by_fp8 & ~fp8, "this recipe goes with precision: fp8", "recipe", "precision"),
+        rule(by_fp4 & ~fp4, "recipe: nvfp4 goes with precision: nvfp4", "recipe", "precision"),
+        rule(none & few, "recipe: none goes with a precision of 16 bits or more", "recipe", "precision"),
+        *(rule(Switch.ON.where(on) & ~few, f"{name} goes with precision fp8 or nvfp4", name, "precision")
+          for name, on in switches),
+        rule(Switch.ON.where(quantised.fp8_param_gather) & fp4, "fp8_param_gather goes with precision: fp8; weights in "
+             "nvfp4 are gathered in 16 bits", "fp8_param_gather", "precision"),
+    ]  # fmt: skip
+
+
+def make_formats(
+    precision: Code,
+    comm: Code,
+    grad: Code,
+    accumulate: Code,
+    optimizer: Code,
+    dispatch: Code = NONE,
+    combine: Code = NONE,
+    *,
+    quantised: Quantised = Quantised(),
+) -> Formats:
     """Return the bytes of a run in these formats, codes of `comp_comm.choices.Precision` (-1: not given).
 
-    FP8 is a format of GEMM operands: what is kept and sent has 16 bits. 32-bit weights need no master copy.
+    FP8 and NVFP4 are formats of GEMM operands: what is kept and sent has 16 bits. 32-bit weights need no master copy.
+    Quantised weights are kept beside those of 16 bits, in both orientations but for per-tensor ones that need only one;
+    with ``fp8_param_gather`` they are all there is.
 
     >>> fp8 = make_formats(Precision.FP8, NONE, Precision.FP32, NONE, Precision.FP32)
     >>> float(fp8.weight), float(fp8.grad)
@@ -63,6 +144,14 @@ def make_formats(precision: Code, comm: Code, grad: Code, accumulate: Code, opti
     """
     operand = Precision.look_up("size", precision)
     kept = np.maximum(operand, 2.0)
+    recipe = recipe_of(precision, quantised.recipe, quantised.usual)
+    size, copies, gathered = to_float(0.0), to_float(0.0), kept
+    if (recipe != Recipe.NONE).any():
+        size = np.where(recipe != Recipe.NONE, Recipe.look_up("size", recipe), 0.0)
+        single = Recipe.look_up("per_tensor", recipe) * (1 - to_float(quantised.transposed))
+        gathers = to_float(Switch.ON.where(quantised.fp8_param_gather))
+        copies = size * (2.0 - single) - gathers * kept
+        gathered = np.where(gathers > 0, size, kept)
     return Formats(
         operand=operand,
         activation=kept,
@@ -72,6 +161,14 @@ def make_formats(precision: Code, comm: Code, grad: Code, accumulate: Code, opti
         accumulate=_given(accumulate, 0.0),
         moment=_given(optimizer, 4.0),
         master=np.where(kept < 4, 4.0, 0.0),
+        recipe=recipe,
+        fp8_attention=np.asarray(quantised.fp8_attention),
+        fp8_head=np.asarray(quantised.fp8_head),
+        fp8_param_gather=np.asarray(quantised.fp8_param_gather),
+        gathered=gathered,
+        copies=copies,
+        dispatch=_given(dispatch, np.nan),
+        combine=_given(combine, np.nan),
     )
 
 

@@ -13,10 +13,14 @@ from comp_comm.choices import (
     AttentionKernel,
     CollectiveAlgorithm,
     ContextComm,
+    CudaGraph,
+    Dispatcher,
     ElementwiseKernels,
     MasterWeights,
+    PermuteFusion,
     Placement,
     Recompute,
+    Routing,
     Schedule,
     Switch,
 )  # fmt: skip
@@ -72,6 +76,8 @@ class Layout:
     bucket: Numeric = UNKNOWN
     recompute: Numeric = Recompute.NONE
     recompute_layers: Numeric = UNKNOWN
+    recompute_early_stop: Numeric = Switch.OFF
+    offload_activations: Numeric = UNKNOWN
     kv_replication: Numeric = Switch.OFF
     offload_optimizer: Numeric = Switch.OFF
     scatter_gather: Numeric = Switch.ON
@@ -80,11 +86,19 @@ class Layout:
     overlap_tp: Numeric = Switch.OFF
     overlap_pp: Numeric = Switch.OFF
     overlap_ep: Numeric = Switch.OFF
+    ep_dispatch: Numeric = Dispatcher.ALL_TO_ALL
+    ep_node_limit: Numeric = UNKNOWN
+    ep_sms: Numeric = UNKNOWN
+    routing: Numeric = Routing.BALANCED
+    imbalance: Numeric = UNKNOWN
+    permute_fusion: Numeric = PermuteFusion.ON
     collective_algorithm: Numeric = CollectiveAlgorithm.BEST
     attention_kernel: Numeric = AttentionKernel.FLASH_CAUSAL
     kernels: Numeric = ElementwiseKernels.FUSED
     cross_entropy: Numeric = NOT_GIVEN
     loss_chunks: Numeric = 8
+    cuda_graph: Numeric = CudaGraph.NONE
+    launch_blocking: Numeric = Switch.OFF
 
     @property
     def loss(self) -> NDArray[np.intp]:
@@ -110,6 +124,16 @@ class Layout:
     def group(self, name: str) -> Group:
         """Return the devices of one of the groups."""
         return Group(getattr(self, name), self.stride(name))
+
+    @property
+    def ep_group(self) -> Group:
+        """Devices that share the experts out."""
+        return Group(self.ep, parts=self.spread(STAGE, self.ep, self.etp))
+
+    @property
+    def etp_group(self) -> Group:
+        """Devices that split an expert."""
+        return Group(self.etp, parts=self.spread(STAGE, self.etp))
 
     def _stride(self, group: str) -> Array:
         before = INSIDE[np.asarray(self.placement, np.intp), GROUPS.index(group)]
@@ -243,6 +267,10 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
               "master_weights: shards goes with zero 3", "master_weights", "zero"),
         rule(~np.isnan(to_float(given.recompute_layers)) & ~Recompute.FULL.where(layout.recompute),
               "recompute_layers goes with recompute: full", "recompute_layers", "recompute"),
+        rule(Switch.ON.where(layout.recompute_early_stop) & ~Recompute.FULL.where(layout.recompute),
+              "recompute_early_stop goes with recompute: full", "recompute_early_stop", "recompute"),
+        rule(~np.isnan(to_float(given.offload_activations)) & Recompute.FULL.where(layout.recompute),
+              "offload_activations and recompute: full exclude each other", "offload_activations", "recompute"),
     ]  # fmt: skip
 
 

@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import Architecture, Bias, CountedGemms, Norm, Position, QkNorm, Switch
+from comp_comm.choices import Architecture, AttentionGate, Bias, CountedGemms, Norm, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.layer_pattern import count_of, layers_of
+from comp_comm.texts import NO_TEXT, Texts
 from comp_comm.violation import Mask, Violation, divides, rule
 
 UNKNOWN = float("nan")
@@ -66,6 +68,20 @@ class Transformer:
     v_head_dim: Numeric = UNKNOWN
     mtp_layers: Numeric = 0
     dropout: Numeric = Switch.ON
+    layer_pattern: Texts = NO_TEXT
+    ssm_heads: Numeric = UNKNOWN
+    ssm_head_dim: Numeric = UNKNOWN
+    ssm_groups: Numeric = UNKNOWN
+    ssm_state: Numeric = UNKNOWN
+    ssm_conv: Numeric = UNKNOWN
+    ssm_dt_rank: Numeric = UNKNOWN
+    ssm_chunk: Numeric = UNKNOWN
+    ssm_norm: Numeric = Switch.ON
+    attention_gate: Numeric = AttentionGate.OFF
+    index_heads: Numeric = UNKNOWN
+    index_dim: Numeric = UNKNOWN
+    index_topk: Numeric = UNKNOWN
+    moe_latent_hidden: Numeric = UNKNOWN
 
     @property
     def has_experts(self) -> bool:
@@ -89,7 +105,23 @@ class Transformer:
 
     @property
     def moe_layers(self) -> Array:
-        """Layers that are a mixture of experts: every ``moe_every``-th after the ``dense_layers``."""
+        """Layers that are a mixture of experts: every ``moe_every``-th after the ``dense_layers``, or as a pattern says."""
+        if self.layer_pattern.given:
+            listed = ~np.isnan(layers_of(self.layer_pattern))
+            return np.where(listed, count_of(self.layer_pattern, "E"), self._periodic_moe_layers)
+        return self._periodic_moe_layers
+
+    @property
+    def dense_networks(self) -> Mask:
+        """Where some layers have a dense feed-forward network."""
+        periodic = np.asarray((to_float(self.experts) == 0) | (self._periodic_moe_layers < self.layers))
+        if self.layer_pattern.given:
+            listed = ~np.isnan(layers_of(self.layer_pattern))
+            return np.where(listed, count_of(self.layer_pattern, "-") > 0, periodic)
+        return periodic
+
+    @property
+    def _periodic_moe_layers(self) -> Array:
         after = np.maximum(to_float(self.layers) - self.dense_layers, 0)
         return np.where(to_float(self.experts) > 0, np.floor(after / self.moe_every), 0.0)
 
@@ -138,7 +170,27 @@ def resolved(given: Transformer) -> Transformer:
         kv_lora_rank=_or(t.kv_lora_rank, 0),
         rope_head_dim=_or(t.rope_head_dim, 0),
         v_head_dim=_or(t.v_head_dim, head_dim),
+        index_heads=_or(t.index_heads, 0),
+        index_dim=_or(t.index_dim, 128),
+        index_topk=_or(t.index_topk, 2048),
+        moe_latent_hidden=_or(t.moe_latent_hidden, 0),
+        **(_states(t) if t.layer_pattern.given else {}),
     )
+
+
+def _states(t: Transformer) -> dict[str, Array]:
+    """Return the numbers of mixers with a state, as they follow from each other."""
+    mamba = count_of(t.layer_pattern, "MS") > 0
+    heads, head_dim = _or(t.ssm_heads, 1), _or(t.ssm_head_dim, 1)
+    return {
+        "ssm_heads": heads,
+        "ssm_head_dim": head_dim,
+        "ssm_groups": _or(t.ssm_groups, np.where(mamba, 1.0, heads)),
+        "ssm_state": _or(t.ssm_state, head_dim),
+        "ssm_conv": _or(t.ssm_conv, 4),
+        "ssm_dt_rank": _or(t.ssm_dt_rank, np.ceil(to_float(t.hidden) / 16)),
+        "ssm_chunk": _or(t.ssm_chunk, np.where(count_of(t.layer_pattern, "GK") > 0, 64.0, 256.0)),
+    }
 
 
 def _or(given: Numeric, otherwise: Numeric) -> Array:

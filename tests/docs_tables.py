@@ -25,10 +25,11 @@ from comp_comm.hardware.profile import TIMING_KINDS
 from comp_comm.hardware.ratio import ratio
 from comp_comm.layers.rules import layer_rules, stage_rules
 from comp_comm.layout import Layout, layout_rules, resolved_layout
+from comp_comm.model_rules import model_rules
 from comp_comm.sweeps import sweep
 from comp_comm.sweeps.case_study import case_study
 from comp_comm.sweeps.point import explain
-from comp_comm.transformer import Transformer, resolved, transformer_rules
+from comp_comm.transformer import Transformer, resolved
 from comp_comm.violation import NO_ROOM, blank_number
 
 
@@ -104,7 +105,7 @@ def layout_rules_table() -> str:
     """Return every rule about a model and its layout, in the words of its message."""
     t, given = resolved(SAMPLE_MODEL), Layout(gpus=8, tp=8)
     layout = resolved_layout(given)
-    rules = [*transformer_rules(SAMPLE_MODEL, t), *layout_rules(given, layout), *layer_rules(t, layout),
+    rules = [*model_rules(SAMPLE_MODEL, t), *layout_rules(given, layout), *layer_rules(t, layout),
              *stage_rules(t, given, layout)]  # fmt: skip
     rows = [(rule.reason, ", ".join(f"`{name}`" for name in rule.fields)) for rule in rules]
     known = {name for names in NEEDS.values() for name in names.split()}
@@ -167,7 +168,7 @@ def explain_reading() -> str:
     """Return what the sample of explain says, in words."""
     found = explain(load_study("llama-step"))
     faster = {row["number"]: -100 * row["change"] for row in found["sensitivity"] if row["factor"] == 2}
-    waits, tp = found["exposed_comm_fraction"], found["comm"]["tp"]["serialized_s"] / found["step_s"]
+    waits, tp = found["visible_comm_fraction"], found["comm"]["tp"]["serialized_s"] / found["step_s"]
     said = (f"Read it so: {100 * waits:.0f} % of the step is communication that nothing hides; tensor parallelism, "
             f"inside a node, is {100 * tp:.0f} %. Twice the FLOP/s would take {faster['flops']:.0f} % off the step, "
             f"twice the bandwidth inside a node {faster['bandwidth of scale-up']:.0f} %, twice that between nodes "
@@ -259,7 +260,7 @@ def comparison_table() -> str:
 
 
 def case_study_table() -> str:
-    names = ("serialized_comm_fraction", "hidden_comm_fraction", "exposed_comm_fraction")
+    names = ("serialized_comm_fraction", "hidden_comm_fraction", "visible_comm_fraction")
     rows = [(row["scenario"], row["source"], *(f"{100 * row[name]:.1f} %" for name in names))
             for row in case_study()[0]]  # fmt: skip
     return table(("scenario", "from", "serialized", "hidden", "serialized and exposed"), rows)

@@ -114,7 +114,7 @@ def test_columns_are_shares_of_what_they_say():
     assert row["days"] == pytest.approx(1e12 / row["tokens_per_s"] / 86400)
     assert row["gpu_hours"] == pytest.approx(row["days"] * 24 * 1024)
     parts = ("tp_comm_s", "pp_comm_s", "ep_comm_s", "dp_comm_s")
-    assert sum(row[name] for name in parts) == pytest.approx(row["exposed_comm_fraction"] * row["step_s"])
+    assert sum(row[name] for name in parts) == pytest.approx(row["visible_comm_fraction"] * row["step_s"])
     assert sum(row[name] for name in (*parts, "compute_s", "bubble_s")) == pytest.approx(row["step_s"])
     assert row["bubble_fraction"] == row["bubble_s"] / row["step_s"]
     weights = sweep(study(tp=8), columns=["parameters"]).columns["parameters"]
@@ -213,7 +213,7 @@ def test_optical_links_help_most_where_most_is_sent():
     wires, light = ([row for row in rows if row["hardware"] == name] for name in ("amped-h100", "amped-h100-optical"))
     pairs = [(a, b) for a, b in zip(wires, light, strict=True) if a["feasible"]]
     gain = np.array([a["step_s"] / b["step_s"] for a, b in pairs])
-    share = np.array([a["exposed_comm_fraction"] for a, _ in pairs])
+    share = np.array([a["visible_comm_fraction"] for a, _ in pairs])
     assert gain.max() == gain[share.argmax()]
     assert 4.0 < gain.max() < 4.5
     assert all(a["compute_s"] == b["compute_s"] for a, b in pairs)  # the peak is the same

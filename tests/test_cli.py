@@ -118,7 +118,7 @@ def test_the_same_study_gives_the_same_bytes(compcomm, study):
 def test_timing_puts_seconds_into_meta_only_when_asked(compcomm, study):
     path = study(STUDY)
     assert "seconds" not in json.loads(compcomm("sweep", path, "--format", "json")[1])["meta"]
-    assert json.loads(compcomm("sweep", path, "--format", "json", "--timing")[1])["meta"]["seconds"] > 0
+    assert json.loads(compcomm("sweep", path, "--format", "json", "--elapsed")[1])["meta"]["seconds"] > 0
 
 
 def test_top_gives_the_largest_first_and_ascending_the_smallest(compcomm):
@@ -197,7 +197,7 @@ def test_case_study_rows(compcomm):
     code, out, _ = compcomm("case-study", "--format", "json")
     rows = rows_of(out)
     assert code == 0
-    shares = [[row[f"{name}_comm_fraction"] for name in ("serialized", "hidden", "exposed")] for row in rows]
+    shares = [[row[f"{name}_comm_fraction"] for name in ("serialized", "hidden", "visible")] for row in rows]
     assert shares[0] == pytest.approx([0.478, 0.090, 0.478], abs=0.003)
     assert shares[1] == pytest.approx([0.349, 0.254, 0.618], abs=0.003)
     assert shares[2][2] == pytest.approx(0.655, abs=0.003)
@@ -221,7 +221,7 @@ def test_case_study_is_the_sweep_of_its_study(compcomm):
     _, swept, _ = compcomm("sweep", "case-study", "--format", "json")
     for a, b in zip(rows_of(case), rows_of(swept), strict=True):
         assert a["step_s"] == b["step_s"]
-        assert a["exposed_comm_fraction"] == b["exposed_comm_fraction"]
+        assert a["visible_comm_fraction"] == b["visible_comm_fraction"]
 
 
 def test_case_study_takes_every_parameter(compcomm):
@@ -336,7 +336,7 @@ def test_every_command_has_help_with_an_example_and_the_short_help_of_its_own(co
         code, out, _ = compcomm(name, "--help")
         assert code == 0
         assert "Example" in out, name
-        assert f"compcomm {name}" in " ".join(out.split()), name
+        assert f"\n  compcomm {name}" in out, name  # an example a line, to be copied
         assert name in listed
 
 
@@ -413,7 +413,7 @@ BAD_CALLS = {
     "a directory": (["sweep", "."], "directory"),
     "unknown study": (["sweep", "futur"], "did you mean 'future'"),
     "unknown command": (["swep"], "did you mean 'sweep'"),
-    "unknown flag": (["sweep", "future", "--tp", "4"], "--tp"),
+    "unknown flag": (["sweep", "future", "--tpp", "4"], "--tp"),
     "unknown set": (["sweep", "future", "--set", "tpp=4"], "did you mean 'tp'"),
     "set without a value": (["sweep", "future", "--set", "tp"], "key=value"),
     "set twice": (["sweep", "future", "--set", "tp=4", "--set", "tp=8"], "twice"),
@@ -436,7 +436,7 @@ BAD_CALLS = {
     "solve: unknown field": (["solve", "--target", "overlap_ratio=1", "--for", "tpp"], "'tp'"),
     "solve: a word": (["solve", "--target", "overlap_ratio=1", "--for", "count"], "count"),
     "solve: given": (["solve", "--target", "overlap_ratio=1", "--for", "tp", "--tp", "4"], "--tp"),
-    "hardware: unknown": (["hardware", "show", "h100"], "h100-sxm"),
+    "hardware: unknown": (["hardware", "show", "h10"], "h100-sxm"),
     "hardware: ratio of one": (["hardware", "ratio", "mi210"], "NEW"),
     "hardware: precision it lacks": (["hardware", "ratio", "mi50", "mi60", "--precision", "fp8"], "fp8"),
 }  # fmt: skip
@@ -738,12 +738,12 @@ def test_a_terminated_run_leaves_no_file(study, tmp_path):
 
 @pytest.mark.parametrize(("arguments", "remedy"), [
     (["edge", "--tp", "8", "--memory-scaling", "4"], "--tp required"),
-    (["sweep", "future", "--timing"], "--format json"),
+    (["sweep", "future", "--elapsed"], "--format json"),
     (["sweep", "future", "--plot", ""], "empty"),
     (["sweep", "future", "--columns", ""], "empty"),
     (["sweep", "future", "--set", "hardware="], "empty"),
     (["sweep", "future", "--set", "cost_model=complet"], "--set cost_model"),
-    (["hardware", "show", "h100"], "did you mean 'h100-"),
+    (["hardware", "show", "h10"], "did you mean 'h100-"),
 ])  # fmt: skip
 def test_what_would_be_ignored_is_refused(compcomm, arguments, remedy):
     code, out, err = compcomm(*arguments)

@@ -120,7 +120,7 @@ def test_every_number_of_a_valid_point_is_finite_and_adds_up(name, count):
         alone = make_plan(study_from({"hardware": "h100-sxm", "set": {**model, **fixed}})).evaluate(())
         found = recorded(alone)
         visible = sum(c["serialized_s"] + c["exposed_s"] for c in found["comm"].values())
-        parts = sum(found[key] for key in ("compute_s", "recompute_s", "optimizer_s", "bubble_s"))
+        parts = sum(found[key] for key in ("compute_s", "recompute_s", "optimizer_s", "host_s", "bubble_s"))
         assert parts + visible == pytest.approx(found["step_s"], rel=1e-12)
         ops = found["operations"]
         spent = sum(op["seconds"] for op in ops if op["group"] is None)

@@ -25,25 +25,28 @@ MODELS = {
 }  # fmt: skip
 # What a format has other values of: each draws from its own, and from all that there are now and then.
 CHOICES = {
-    "zero": (0, 1, 2, 3), "recompute": ("none", "selective", "full"), "overlap_dp": ("on", "off"),
-    "overlap_tp": ("off", "on"), "grad_precision": (None, "fp32", "bf16"), "optimizer_precision": ("fp32", "bf16"),
-    "precision": ("bf16", "bf16", "fp8"), "offload_optimizer": ("off", "off", "on"), "kernels": ("fused", "compiled"),
+    "zero": (0, 1, 2, 3), "recompute": ("none", "selective", "full", "mlp", "core_attn+layernorm"),
+    "overlap_dp": ("on", "off"), "overlap_tp": ("off", "on"), "grad_precision": (None, "fp32", "bf16"),
+    "optimizer_precision": ("fp32", "bf16"), "precision": ("bf16", "bf16", "fp8"),
+    "offload_optimizer": ("off", "off", "on"), "kernels": ("fused", "compiled"),
     "cp_comm": ("p2p", "all_gather"), "placement": ("tp-cp-dp-pp", "tp-cp-dp-pp", "tp-cp-pp-dp"),
     "schedule": ("1f1b", "1f1b", "zero_bubble"), "overlap_pp": ("off", "on"), "seq_len": (2048, 8192),
     "attention_kernel": ("flash_causal", "flash_causal", "unfused"), "dp_shard": (None, None, 2),
-    "bucket": (None, 1e8), "recompute_layers": (None, 2),
+    "bucket": (None, 1e8), "recompute_layers": (None, 2), "offload_activations": (None, None, 1),
 }  # fmt: skip
 USUAL = {
     "megatron": {"kernels": ("fused",)},
     "torchtitan": {
         "kernels": ("compiled",), "zero": (1, 2, 3), "offload_optimizer": ("off",), "placement": ("tp-cp-dp-pp",),
         "attention_kernel": ("flash_causal",), "schedule": ("1f1b",), "overlap_pp": ("off",), "bucket": (None,),
-        "overlap_dp": ("on",), "recompute_layers": (None,),
+        "overlap_dp": ("on",), "recompute_layers": (None,), "recompute": ("none", "per_op", "full"),
+        "offload_activations": (None,),
     },
     "nemo": {"kernels": ("fused",), "zero": (0, 1, 3), "offload_optimizer": ("off",), "schedule": ("1f1b",),
              "bucket": (None,), "dp_shard": (None,), "cp_comm": ("p2p",)},
     "deepspeed": {
-        "recompute": ("none",), "precision": ("bf16", "fp16", "fp32"), "optimizer_precision": ("fp32",),
+        "recompute": ("none",), "offload_activations": (None,), "precision": ("bf16", "fp16", "fp32"),
+        "optimizer_precision": ("fp32",),
         "attention_kernel": ("flash_causal",), "overlap_tp": ("off",), "placement": ("tp-cp-dp-pp",),
     },
 }  # fmt: skip
@@ -60,6 +63,10 @@ def drawn(kind, seed):
     point = {name: draw.choice({**CHOICES, **USUAL[kind]}[name]) for name in CHOICES}
     if point["recompute"] != "full":
         point["recompute_layers"] = None
+    elif kind == "torchtitan" and not point["recompute_layers"]:
+        point["recompute_early_stop"] = draw.choice(("off", "on"))
+    if point["recompute"] == "full":
+        point["offload_activations"] = None
     if not point["zero"] or dp % 2:
         point["dp_shard"] = None
     if kind == "torchtitan" and point["zero"] == 3 and point["optimizer_precision"] != "bf16":
@@ -76,6 +83,7 @@ def drawn(kind, seed):
     }  # fmt: skip
     if experts:
         point["etp"] = draw.choice((1, tp)) if point["ep"] > 1 else None
+        point["ep_dispatch"] = draw.choice(("all_to_all", "deepep", "hybridep")) if point["ep"] > 1 else None
     point["global_batch"] = steps * dp * point["micro_batch"]
     given = {name: value for name, value in point.items() if value is not None}
     study = {"title": f"layout {seed}", "hardware": HARDWARE, "model": model, "set": {**given, "memory_capacity": 1000}}
@@ -136,6 +144,9 @@ def round_trips(kind, layouts, compcomm, tmp_path):
     ("torchtitan", "llama-3.1-8b", {"zero": 3, "master_weights": "shards"}, "kernels fused, and would be eager"),
     ("torchtitan", "llama-3.1-8b", {"zero": 1, "kernels": "compiled"}, "zero 1 cannot be said there; FSDP2 is 0, 2"),
     ("torchtitan", "llama-3.1-8b", {"vpp": 4, "pp": 2, "kernels": "compiled"}, "vpp 4 cannot be said there; give"),
+    ("torchtitan", "llama-3.1-8b", {"zero": 2, "recompute": "mlp"}, "recompute mlp cannot be said there; give"),
+    ("megatron", "llama-3-8b", {"recompute": "per_op"}, "recompute per_op cannot be said there; give --recompute"),
+    ("nemo", "llama-3-8b", {"recompute": "full", "recompute_early_stop": "on"}, "recompute_early_stop on cannot be"),
     ("nemo", "llama-3-8b", {"zero": 2}, "zero 2 cannot be said there; give --zero 0, 1 or 3"),
     ("nemo", "deepseek-v3", {}, "kv_lora_rank 512, and would be not given"),
     ("deepspeed", "llama-3-8b", {"pp": 2}, "pp 2 cannot be said there; give --pp 1"),

@@ -42,6 +42,7 @@ COMPLETE = [
     {"collective_algorithm": "ring", "tp": 4, "kv_heads": 2, "kv_replication": "on"}, {"offload_optimizer": "on"},
     {"pp": 4, "recompute": "full"}, {"gpus": None, "global_batch": None},
     {"tp": 1, "pp": 1, "zero": 1, "overlap_dp": "off"}, {"cross_entropy": "chunked"},
+    {**EXPERTS, "ep": 32, "experts": 32, "etp": 1, "tp": 1, "ep_dispatch": "deepep", "overlap_ep": "on"},
 ]  # fmt: skip
 SERVING = [
     {"tp": 1, "dp": 2, **EXPERTS}, {"pp": 2}, SHARED, {"dp": 2}, {"tp": 8, "pp": 2}, LATENT,

@@ -45,7 +45,7 @@ def test_evolve_hardware(tmp_path, monkeypatch):
     assert [round(row["flop_vs_bw"], 3) for row in rows[:5]] == [1.0, 1.414, 2.0, 2.828, 4.0]
     by_device = {name: [r for r in rows if r["hardware"] == name] for name in ("h100-sxm", "my-cluster")}
     for slow, fast in zip(by_device["h100-sxm"], by_device["my-cluster"], strict=True):
-        assert fast["exposed_comm_fraction"] < slow["exposed_comm_fraction"]
+        assert fast["visible_comm_fraction"] < slow["visible_comm_fraction"]
 
 
 def test_layouts():

@@ -70,7 +70,7 @@ def test_what_is_no_whole_number(name, raw, said):
     ("raw", "said"),
     [(-1, "out of range"), (0, "out of range"), (1e19, "out of range"), (10**400, "out of range"),
      (math.nan, "finite"), (math.inf, "finite"),
-     (True, "'true' is not a number"), (None, "an empty value"), ("", "''"), ("2K", "'2K' is not a number"),
+     (True, "'true' is not a number"), (None, "an empty value"), ("", "''"), ("2k", "'2k' is not a number"),
      ("1", "'1'"),
      ([], "a list"), ({}, "a mapping")],
 )  # fmt: skip
@@ -119,7 +119,7 @@ def test_words():
 
 
 @pytest.mark.parametrize("name", ["precision", "count"])
-@pytest.mark.parametrize("raw", ["FP16", "fp12", "", "Complete", 16, 1.0, True, None, ["fp16"], {}])
+@pytest.mark.parametrize("raw", ["FP17", "fp12", "", "Completed", 16, 1.0, True, None, ["fp16"], {}])
 def test_what_is_no_choice(name, raw):
     message = refusal(name, raw)
     for word in FIELDS[name].words:

@@ -105,16 +105,18 @@ OF_SCRIPT = {
     "norm": "layernorm", "bias": "on", "tied": "on", "position": "learned", "dropout": "on", "sp": "off",
     "precision": "bf16", "grad_precision": "fp32", "zero": 0, "overlap_dp": "off",
 }  # fmt: skip
+MIXTURE = {"experts": 8, "top_k": 2, "permute_fusion": "off"}
 FLAGS = {
     "": {},
-    "--num-experts 8": {"experts": 8, "top_k": 2},
-    "--num-experts 8 --moe-router-enable-expert-bias": {"experts": 8, "top_k": 2, "router_bias": "on"},
+    "--num-experts 8": {**MIXTURE},
+    "--num-experts 8 --moe-router-enable-expert-bias": {**MIXTURE, "router_bias": "on"},
     "--num-experts 1 --moe-router-enable-expert-bias": {},
     "--num-experts 8 --moe-router-topk 4 --moe-ffn-hidden-size 96 --moe-shared-expert-intermediate-size 64": {
-        "experts": 8, "top_k": 4, "moe_ffn_hidden": 96, "shared_experts": 1, "shared_ffn_hidden": 64},
-    "--num-experts 8 --moe-layer-freq '([0]*2+[1]*4)'": {"experts": 8, "top_k": 2, "dense_layers": 2},
-    "--num-experts 8 --moe-layer-freq '([0,1]*3)'": {"experts": 8, "top_k": 2, "moe_every": 2},
-    "--num-experts 8 --expert-interval 3": {"experts": 8, "top_k": 2, "moe_every": 3},
+        **MIXTURE, "top_k": 4, "moe_ffn_hidden": 96, "shared_experts": 1, "shared_ffn_hidden": 64},
+    "--num-experts 8 --moe-permute-fusion": {**MIXTURE, "permute_fusion": "on"},
+    "--num-experts 8 --moe-layer-freq '([0]*2+[1]*4)'": {**MIXTURE, "dense_layers": 2},
+    "--num-experts 8 --moe-layer-freq '([0,1]*3)'": {**MIXTURE, "moe_every": 2},
+    "--num-experts 8 --expert-interval 3": {**MIXTURE, "moe_every": 3},
     "--num-experts 8 --deepspeed --topk 1": {  # of before Transformer Engine
         "experts": 8, "top_k": 1, "moe_every": 2, "attention_kernel": "unfused"},
     "--window-size 64,0": {"window": 64},

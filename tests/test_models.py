@@ -39,10 +39,12 @@ PUBLISHED = {
     "mpt-7b": 6649286656, "pythia-70m": 70426624, "pythia-6.9b": 6857302016, "pythia-12b": 11846072320,
     "gpt-neox-20b": 20554567680, "gpt-j-6b": 6050882784, "bert-base": 109482240, "bert-large": 335141888,
     "t5-small": 60506624, "t5-11b": 11307321344, "vit-b-16": 86567656, "vit-l-16": 304326632, "phi-2": 2779683840,
-    "dbrx-132b": 131596523520, "olmo-2-7b": 7298617344,
+    "dbrx-132b": 131596523520, "olmo-2-7b": 7298617344, "qwen3-next-80b-a3b": 79674391296,
+    "nemotron-3-super-120b-a12b": 120668687360, "jamba-v0.1": 51570323328, "minimax-text-01": 456089655296,
 }  # fmt: skip
 ACTIVE = {"mixtral-8x7b": 12.9e9, "deepseek-v2": 21e9, "deepseek-v3": 37e9, "qwen3-30b-a3b": 3.3e9, "kimi-k2": 32e9,
-          "qwen3-235b-a22b": 22e9, "llama-4-scout": 17e9, "dbrx-132b": 36e9}  # fmt: skip
+          "qwen3-235b-a22b": 22e9, "llama-4-scout": 17e9, "dbrx-132b": 36e9, "nemotron-3-super-120b-a12b": 12.77e9,
+          "jamba-1.5-large": 94e9, "qwen3-next-80b-a3b": 3.87e9}  # fmt: skip
 # Named by their size without embeddings, or by that of a model with tied ones (arXiv:2408.10197).
 OF_THE_STUDY = {"neox-19m": 18.9e6, "neox-49m": 49.2e6, "neox-1.3b": 1.21e9, "neox-13b": 12.6e9}
 TABLE_4 = (
@@ -118,7 +120,20 @@ def test_multi_token_prediction_is_counted_apart():
     assert (total, active) == (671026419200, 37552297472)
     # A projection of two hidden states, three norms, and a layer of 256 experts.
     assert apart == 11610068224
-    assert all(counts(name)[2] == 0 for name in NAMES if name != "deepseek-v3")
+    assert all((counts(name)[2] > 0) == ("mtp_layers" in load_model(name).fields) for name in NAMES)
+
+
+# Published with the module of multi-token prediction: of all tensors, or (GLM-4.5) with copies of embedding and head.
+WITH_MODULES = {"glm-5": 753864139008, "nemotron-3-super-120b-a12b": 123611012096}
+WITH_COPIES = {"glm-4.5": 358337791296, "glm-4.5-air": 110468824832}
+
+
+@pytest.mark.parametrize("name", [*WITH_MODULES, *WITH_COPIES])
+def test_a_count_with_its_modules_is_the_published_one(name):
+    total, _, apart = counts(name)
+    f = load_model(name).fields
+    copies = 2 * f["vocab"] * f["hidden"] if name in WITH_COPIES else 0
+    assert total + apart + copies == {**WITH_MODULES, **WITH_COPIES}[name]
 
 
 @pytest.mark.parametrize("name", NAMES)

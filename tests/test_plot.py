@@ -360,7 +360,7 @@ def test_bars_say_shares_length_and_communication(scenarios):
     said = [text.get_text() for text in axes.texts]
     for row in rows:
         assert f"\N{MULTIPLICATION SIGN}{row['step_s'] / rows[0]['step_s']:.2f}" in said
-        assert f"{100 * row['exposed_comm_fraction']:.0f} % communication on the critical path" in said
+        assert f"{100 * row['visible_comm_fraction']:.0f} % communication on the critical path" in said
         assert f"{100 * row['serialized_comm_s'] / row['step_s']:.0f} %" in said
     assert "0 %" not in said  # no room, no label
     names = [tick.get_text() for tick in axes.get_yticklabels()]

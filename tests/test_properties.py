@@ -28,7 +28,7 @@ FEW = settings(max_examples=examples(), deadline=None, derandomize=True)
 FIXTURES = settings(FEW, suppress_health_check=[HealthCheck.function_scoped_fixture])
 ONE_LAYER = {"cost_model": "comp_vs_comm"}
 NUMBERS = [name for name, column in MODEL.columns.items()]
-FRACTIONS = ("serialized_comm_fraction", "exposed_comm_fraction")
+FRACTIONS = ("serialized_comm_fraction", "visible_comm_fraction")
 
 hidden_sizes = st.sampled_from([2**i for i in range(8, 18)]) | st.integers(1, 400).map(lambda n: 256 * n)
 sequences = st.integers(1, 65536)
@@ -138,7 +138,7 @@ def test_parts_make_the_whole(scenario):
     assert b["step_s"] == pytest.approx(b["compute_s"] + b["serialized_comm_s"] + b["exposed_comm_s"], rel=1e-12)
     f = b["serialized_comm_fraction"]
     assert f * (b["compute_s"] + b["serialized_comm_s"]) == pytest.approx(b["serialized_comm_s"], rel=1e-12)
-    exposed = b["exposed_comm_fraction"]
+    exposed = b["visible_comm_fraction"]
     assert (1 - exposed) * b["step_s"] == pytest.approx(b["compute_s"], rel=1e-9)
     for name in FRACTIONS:
         assert 0 <= b[name] <= 1
@@ -154,7 +154,7 @@ def test_no_tensor_parallelism_no_serialized_communication(scenario):
     alone = replace(scenario, layout=replace(scenario.layout, tp=1))
     assert columns(alone)["serialized_comm_s"] == columns(alone)["serialized_comm_fraction"] == 0
     single = columns(replace(scenario, layout=replace(scenario.layout, tp=1, dp=1)))
-    for name in ("overlapped_comm_s", "overlap_ratio", "exposed_comm_s", "hidden_comm_s", "exposed_comm_fraction"):
+    for name in ("overlapped_comm_s", "overlap_ratio", "exposed_comm_s", "hidden_comm_s", "visible_comm_fraction"):
         assert single[name] == 0
     assert single["step_s"] == single["compute_s"] > 0
 
@@ -463,7 +463,7 @@ def test_solve_inverts_sweep(hardware, timing, precision, field, hidden, seq_len
     ("column", "field", "value"),
     [("overlap_ratio", "seq_len", 3000), ("overlap_ratio", "network", 0.7), ("compute_s", "tp", 16),
      ("step_s", "flops", 1.3),
-     ("exposed_comm_fraction", "interference", 70.5), ("amdahl_edge_flop_per_byte", "hidden", 5000),
+     ("visible_comm_fraction", "interference", 70.5), ("amdahl_edge_flop_per_byte", "hidden", 5000),
      ("slack_flop_per_byte", "micro_batch", 24), ("serialized_comm_s", "network", 20.5)],
 )  # fmt: skip
 def test_solve_other_columns(hardware, timing, precision, column, field, value):

@@ -414,7 +414,7 @@ def test_ctrl_c_is_gone_on_with(study, tmp_path):
 @pytest.mark.parametrize(("arguments", "said"), [
     (["sweep", "future", "--resume"], "--resume goes with -o FILE"),
     (["sweep", "future", "--resume", "-o", "rows.md"], "goes on with rows, not a markdown"),
-    (["sweep", "future", "--resume", "-o", "rows.json", "--timing"], "--timing"),
+    (["sweep", "future", "--resume", "-o", "rows.json", "--elapsed"], "--elapsed"),
     (["sweep", "future", "--resume", "-o", "/dev/null", "--format", "csv"], "--resume goes with -o FILE"),
     ([*SEARCH, "--resume"], "--resume goes with -o FILE"),
 ])  # fmt: skip

@@ -17,7 +17,7 @@ from comp_comm.costmodels.layout_space import divisors
 from comp_comm.errors import CompcommError, ConfigError, InfeasibleError
 from comp_comm.searches import make_space, result, run_search, search
 from comp_comm.searches.objectives import OBJECTIVES
-from comp_comm.searches.rows import first_names
+from comp_comm.searches.placements import first_names
 from comp_comm.sweeps.blocks import extent
 from comp_comm.sweeps.plan import make_plan
 
@@ -230,7 +230,7 @@ def test_the_front_has_nothing_that_another_beats():
 @pytest.mark.slow
 @pytest.mark.parametrize(("objective", "column", "sign"), [
     ("step", "step_s", 1), ("tokens", "tokens_per_s", -1), ("mfu", "mfu", -1), ("memory", "memory_gib", 1),
-    ("comm", "exposed_comm_fraction", 1), ("days", "days", 1), ("gpu-hours", "gpu_hours", 1),
+    ("comm", "visible_comm_fraction", 1), ("days", "days", 1), ("gpu-hours", "gpu_hours", 1),
 ])  # fmt: skip
 def test_objectives_order_rows(objective, column, sign):
     given = {**BASE, "set": {**BASE["set"], "placement": "tp-cp-dp-pp", "cp": 1, "tokens": 3e11}}
@@ -279,7 +279,7 @@ def test_search_prints_rows_and_counts(capsys):
     assert run([*CALL, "--top", "3", "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert len(answer["rows"]) == 3
-    assert {"tp", "pp", "dp", "zero", "step_s", "mfu", "memory_gib", "exposed_comm_fraction"} <= set(answer["rows"][0])
+    assert {"tp", "pp", "dp", "zero", "step_s", "mfu", "memory_gib", "visible_comm_fraction"} <= set(answer["rows"][0])
     assert 0 < answer["meta"]["feasible"] <= answer["meta"]["candidates"]
     assert answer["best"]["step_s"] == answer["rows"][0]["step_s"]
 

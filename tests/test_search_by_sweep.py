@@ -116,7 +116,7 @@ def test_rows_are_the_points_they_name(name):
         point = {key: row[key] for key in names if key in row and (key != "etp" or "experts" in model)}
         alone = row_of({"hardware": "h100-sxm", "set": {**model, **pinned, **point}})
         assert alone["feasible"]
-        for column in ("step_s", "memory_gib", "mfu", "tokens_per_s", "exposed_comm_fraction"):
+        for column in ("step_s", "memory_gib", "mfu", "tokens_per_s", "visible_comm_fraction"):
             assert row[column] == pytest.approx(alone[column], rel=1e-12), column
         assert row["dp"] * row["tp"] * row["cp"] * row["pp"] == gpus
         assert row["global_batch"] == row["accumulation"] * row["micro_batch"] * row["dp"] == model["global_batch"]

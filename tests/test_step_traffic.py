@@ -48,8 +48,7 @@ def held(tp=1, ep=1, etp=1, layers=MODEL["layers"], **point):
 # -- gradients and weights --------------------------------------------------------------------------------------------
 
 
-def final_norm(point):
-    return 0 if point.get("pp", 1) > 1 else 2 * MODEL["hidden"]
+FINAL_NORM = 2 * MODEL["hidden"]  # states are those of the stage that has most: the last one
 
 
 @pytest.mark.parametrize("point", [{}, {"tp": 4}, {"tp": 4, "pp": 4}, {"pp": 2, "vpp": 2}, {"kv_heads": 4, "tp": 4}],
@@ -59,19 +58,19 @@ def test_states_move_what_their_zero_stage_says(point, steps):
     d = 8
     layers = MODEL["layers"] // point.get("pp", 1)
     own = {name: point[name] for name in ("tp", "kv_heads") if name in point}
-    psi = held(layers=layers, **own)[0] + final_norm(point)
+    psi = held(layers=layers, **own)[0] + FINAL_NORM
     expected = {0: 2, 1: 2, 2: steps + 1, 3: 3 * steps}  # in units of p Psi
     for zero, times in expected.items():
         dp = comm(**point, dp=d, zero=zero, accumulation=steps)["dp"]
         assert dp["volume_bytes"] == pytest.approx(times * 2 * psi, rel=1e-12)
         assert dp["wire_bytes"] == pytest.approx(times * 2 * psi * (d - 1) / d, rel=1e-12)
-        units = layers + (final_norm(point) > 0)  # ZeRO 3 goes layer by layer, and by what is beside them
+        units = layers + 1  # ZeRO 3 goes layer by layer, and by what is beside them
         alike = {0: 1, 1: 2, 2: steps + 1, 3: 3 * steps * units}
         assert dp["calls"] == alike[zero]
 
 
 def test_gradients_have_a_format_of_their_own():
-    psi, d = held()[0] + final_norm({}), 4
+    psi, d = held()[0] + FINAL_NORM, 4
     for zero, volume in ((0, 2 * 4), (1, 4 + 2), (2, 3 * 4 + 2), (3, 3 * (2 * 2 + 4))):
         dp = comm(dp=d, zero=zero, accumulation=3, grad_precision="fp32")["dp"]
         assert dp["volume_bytes"] == pytest.approx(volume * psi, rel=1e-12)
@@ -79,7 +78,7 @@ def test_gradients_have_a_format_of_their_own():
 
 @pytest.mark.parametrize(("shard", "zero"), list(itertools.product((2, 4, 8), (1, 2, 3))))
 def test_hsdp_shards_inside_and_reduces_shards_outside(shard, zero):
-    psi, d, steps = held()[0] + final_norm({}), 16, 3
+    psi, d, steps = held()[0] + FINAL_NORM, 16, 3
     inside = {1: 2, 2: steps + 1, 3: 3 * steps}[zero] * 2 * psi
     outside = 2 * (2 * psi / shard)  # once, of the shard
     dp = comm(dp=d, zero=zero, dp_shard=shard, accumulation=steps)["dp"]
@@ -97,7 +96,7 @@ def test_a_shard_of_all_replicas_is_no_hsdp_and_of_one_is_ddp():
 
 
 def test_context_parallel_devices_are_replicas_too():
-    psi = held()[0] + final_norm({})
+    psi = held()[0] + FINAL_NORM
     dp = comm(dp=2, cp=4, zero=0)["dp"]
     assert dp["wire_bytes"] == pytest.approx(2 * 2 * psi * 7 / 8, rel=1e-12)
 

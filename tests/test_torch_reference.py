@@ -27,23 +27,23 @@ def memory(row, **more):
 def beside(row):
     """Return the bytes that a library keeps of a layer beside."""
     model, fields = named_model(row["model"]), fields_of(row)
-    tokens, hidden, heads = fields["seq_len"], model["hidden"], model["heads"]
+    tokens, hidden, heads, tp = fields["seq_len"], model["hidden"], model["heads"], fields.get("tp", 1)
     normed = model.get("norms", 2) * hidden
     if "qk_norm" in model:
         normed += (heads + model.get("kv_heads", heads)) * model.get("head_dim", hidden // heads)
-    return (
-        tokens
-        * {
-            "": 0,
-            # DTensor gathers the sequence before both blocks, and keeps it whole.
-            "gathered inputs": 2 * 2 * hidden * (1 - 1 / fields.get("tp", 1)),
-            # A norm written out keeps its input in 32 bit beside, and in some what it is before the weight as well.
-            "norms, 4 bytes": 4 * normed,
-            "norms, 6 bytes": 6 * normed,
-            # GELU in four operations keeps three more numbers of each; dropout on a CPU has masks of 16 bits.
-            "GELU by hand": 2 * 3 * 4 * hidden + 2 * hidden,
-        }[row["beside"]]
-    )
+    kinds = {
+        "": 0,
+        # DTensor gathers the sequence before both blocks, and keeps it whole.
+        "gathered inputs": 2 * 2 * hidden * (1 - 1 / tp),
+        # A norm written out keeps its input in 32 bit beside, and in some what it is before the weight as well.
+        "norms, 4 bytes": 4 * normed / tp,
+        "norms, 6 bytes": 6 * normed / tp,
+        # The table of rotations, complex numbers of 8 bytes: one layer was measured, and all of them share it.
+        "rotations": 8 * model.get("head_dim", hidden // heads) / 2,
+        # GELU in four operations keeps three more numbers of each; dropout on a CPU has masks of 16 bits.
+        "GELU by hand": 2 * 3 * 4 * hidden + 2 * hidden,
+    }
+    return tokens * sum(kinds[kind] for kind in row["beside"].split("; "))
 
 
 @pytest.mark.parametrize("row", LAYERS, ids=lambda row: f"{row['case']}, {row['model']}, {row['fields']}")

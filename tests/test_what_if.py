@@ -37,7 +37,7 @@ def test_a_co_processor_removes_interference_and_nothing_else():
     intra, inter, slowed = rows_of("offload")
     assert intra["speedup"] == inter["speedup"] == 1
     assert slowed["step_after_s"] == inter["step_before_s"]
-    assert slowed["exposed_after_fraction"] == pytest.approx(0.618, abs=0.003)  # the second scenario's share
+    assert slowed["visible_after_fraction"] == pytest.approx(0.618, abs=0.003)  # the second scenario's share
 
 
 def test_memory_that_adds_lessens_interference_by_a_fifth():

@@ -253,7 +253,7 @@ def case_study(
 ) -> Table:  # fmt: skip
     """Return the three scenarios of the comp-vs-comm paper's case study (Fig. 12).
 
-    >>> case_study()["exposed_comm_fraction"].round(3).tolist()
+    >>> case_study()["visible_comm_fraction"].round(3).tolist()
     [0.478, 0.618, 0.655]
     """
     return Table(*_case_study.case_study(_given(overrides, fields), inter_node_slowdown, interference))

@@ -111,7 +111,7 @@ def _gemm(name: str, rows: Sequence[Row], domain: float) -> Sample:
         sizes[words] = (flops >= low) & (flops < high)
 
     def predict(hardware: Hardware) -> Array:
-        kernels = Kernels(hardware, operand, output, sustained=1.0)
+        kernels = Kernels(hardware, operand, output, alone=True)
         return kernels.product(flops, (m, n, k), product.moved(operand, output), batch)
 
     # Less than a tile in some direction: predicted, but the form says nothing of it to fit.
@@ -128,7 +128,7 @@ def _attention(name: str, rows: Sequence[Row], domain: float) -> Sample:
              "other head_dim": ~usual}  # fmt: skip
 
     def predict(hardware: Hardware) -> Array:
-        return Kernels(hardware, sustained=1.0).attention(op, codes).forward
+        return Kernels(hardware, alone=True).attention(op, codes).forward
 
     fitted = usual & (seq >= 512)
     return Sample("attention", name, _column(rows, "seconds"), predict, sizes, fitted, op.seen_flops)

@@ -13,7 +13,7 @@ from comp_comm.calibration.readers import read_log
 from comp_comm.calibration.readers.kernel_tables import KINDS, collective_kind
 from comp_comm.calibration.run import Calibration, calibrate_logs, check_logs, number_rows, select
 from comp_comm.choices import Precision
-from comp_comm.cli import options
+from comp_comm.cli import completion, help_text, options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError, one_of
 from comp_comm.records import Record
@@ -29,15 +29,15 @@ MOST_DEVICES = 10_000_000
 FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=help_text.Command, epilog=EXAMPLES)
 @click.argument("logs", nargs=-1, metavar="[LOG...]")
 @click.option("--runs", metavar="FILE", help="Instead of logs: measured training steps, in the columns of 'compcomm "
               "validate'; fits what the machine sustains, shrunk towards the profile.")  # fmt: skip
 @click.option("--extends", metavar="NAME|FILE", help="The profile to start from: what is not fitted stays as it is.",
-              shell_complete=options.complete_names("hardware"))  # fmt: skip
+              shell_complete=completion.names("hardware"))  # fmt: skip
 @click.option("--check", is_flag=True, help="Only measure the error of --hardware, fit nothing.")
 @click.option("--hardware", metavar="NAME|FILE", help="With --check: the profile to measure.",
-              shell_complete=options.complete_names("hardware"))  # fmt: skip
+              shell_complete=completion.names("hardware"))  # fmt: skip
 @click.option("-o", "--output", "path", metavar="FILE",
               help="The profile, as YAML (with --check: the answer, in the format of its extension).")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(output.FORMATS), help="Of the errors. [default: table]")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from comp_comm.cli import options
+from comp_comm.cli import completion, help_text, options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
 from comp_comm.report.answer import write_answer
@@ -14,14 +14,15 @@ from comp_comm.sweeps.what_if import TECHNIQUES, what_if
 
 SHOWN = (
     "scenario", "step_s", "compute_s", "serialized_comm_s", "overlappable_comm_s", "hidden_comm_s", "exposed_comm_s",
-    "serialized_comm_fraction", "hidden_comm_fraction", "exposed_comm_fraction",
+    "serialized_comm_fraction", "hidden_comm_fraction", "visible_comm_fraction",
 )  # fmt: skip
 
 
-@click.command(epilog="Examples: compcomm case-study | compcomm case-study --interference 1.5 --plot fig12.png | "
+@click.command(cls=help_text.Command,
+               epilog="Examples: compcomm case-study | compcomm case-study --interference 1.5 --plot fig12.png | "
                "compcomm case-study --what-if all")  # fmt: skip
 @click.option("--hardware", metavar="NAME|FILE", help="Hardware profile. [default: mi210]",
-              shell_complete=options.complete_names("hardware"))  # fmt: skip
+              shell_complete=completion.names("hardware"))  # fmt: skip
 @options.field_options(SETTABLE)
 @click.option("--inter-node-slowdown", type=float, default=SLOWDOWN, show_default=True,
               help="How much slower the inter-node links are that data parallelism uses.")  # fmt: skip
@@ -64,7 +65,7 @@ def command(
         return _what_if(path, form, techniques, overrides, inter_node_slowdown, interference)
     rows, meta = case_study(overrides, inter_node_slowdown, interference)
     heading = [meta["title"], setup_line(meta), f"set-up {meta['setup']}"]
-    heading.append("fractions are of each scenario's own step; exposed_comm_fraction is serialized + exposed")
+    heading.append("fractions are of each scenario's own step; visible_comm_fraction is serialized + exposed")
     notes = [f"note: {text}" for text in meta["notes"]]
     code = options.write(path, lambda out: write_answer(out, form, rows, meta, SHOWN, heading, notes))
     if picture:
@@ -81,7 +82,7 @@ def _what_if(
     rows, meta = what_if(techniques, overrides, slowdown, slower)
     heading = [meta["title"], setup_line(meta), f"set-up {meta['setup']}", "fractions are of each step: serialized and "
                "exposed communication over all of it"]  # fmt: skip
-    shown = ["what_if", "scenario", "step_before_s", "step_after_s", "exposed_before_fraction",
-             "exposed_after_fraction", "speedup"]  # fmt: skip
+    shown = ["what_if", "scenario", "step_before_s", "step_after_s", "visible_before_fraction",
+             "visible_after_fraction", "speedup"]  # fmt: skip
     notes = [f"note: {text}" for text in meta["notes"]]
     return options.write(path, lambda out: write_answer(out, form, rows, meta, shown, heading, notes))

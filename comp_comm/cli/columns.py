@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import click
 
-from comp_comm.cli import options
+from comp_comm.cli import help_text, options
 from comp_comm.costmodels import COST_MODELS
 from comp_comm.fields import FIELDS
 from comp_comm.report.answer import basic_meta, write_answer
 
 
-@click.command(epilog="Example: compcomm columns --format markdown")
+@click.command(cls=help_text.Command, epilog="Examples: compcomm columns memory | compcomm columns --format markdown")
+@click.argument("word", required=False)
 @options.format_options
-def command(path: str | None, form: str | None) -> int:
-    """What may be set or swept (fields), and what comes out (columns): units, bounds, meaning."""
+def command(word: str | None, path: str | None, form: str | None) -> int:
+    """What may be set or swept (fields), and what comes out (columns): units, bounds, meaning.
+
+    With WORD only those whose name or meaning has it.
+    """
     form = options.prepare(form, path)
     fields = [
         {"name": f.name, "kind": f.group, "unit": f.unit, "allowed": f.allowed(),
@@ -25,5 +29,5 @@ def command(path: str | None, form: str | None) -> int:
          "meaning": c.help}
         for model in COST_MODELS.values() for c in model.columns.values()
     ]  # fmt: skip
-    meta = basic_meta("columns")
-    return options.write(path, lambda out: write_answer(out, form, [*fields, *outputs], meta))
+    rows = options.with_word([*fields, *outputs], word, ("name", "kind", "meaning"))
+    return options.write(path, lambda out: write_answer(out, form, rows, basic_meta("columns")))

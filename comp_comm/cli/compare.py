@@ -2,39 +2,90 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import IO, Any
 
 import click
 
-from comp_comm.cli import options
-from comp_comm.configs.study import load_study
+from comp_comm.cli import completion, help_text, options
+from comp_comm.configs.study import Study, load_study
 from comp_comm.records import Record
+from comp_comm.report import output
 from comp_comm.report.answer import basic_meta, write_answer
-from comp_comm.sweeps.point import compare
+from comp_comm.report.stacks import Stacks, memory_stacks, step_stacks
+from comp_comm.report.table import write_line, write_records
+from comp_comm.sweeps.point import ComparedTerm, compare
+from comp_comm.sweeps.sides import differing, sides
 
 
-@click.command(epilog="Examples: compcomm compare llama-step llama-step --set-b tp=4 | "
-               "compcomm compare a.yaml b.yaml --set hardware=b200-sxm --format json")  # fmt: skip
-@click.argument("a", shell_complete=options.complete_names("study"))
-@click.argument("b", shell_complete=options.complete_names("study"))
+@click.command(cls=help_text.Command, epilog="Examples: compcomm compare llama-step --set-b tp=4 | "
+               "compcomm compare llama-step --set-b hardware=b200 | compcomm compare llama-step --set-b zero=3 --plot sides.png")  # fmt: skip
+@click.argument("a", shell_complete=completion.names("study"))
+@click.argument("b", required=False, shell_complete=completion.names("study"))
 @options.set_option
-@click.option("--set-a", multiple=True, metavar="KEY=VALUE", help="As --set, for the first only. May be repeated.")
-@click.option("--set-b", multiple=True, metavar="KEY=VALUE", help="As --set, for the second only. May be repeated.")
+@click.option("--set-a", multiple=True, metavar="KEY=VALUE", help="As --set, for the first only. May be repeated.",
+              shell_complete=completion.settings)  # fmt: skip
+@click.option("--set-b", multiple=True, metavar="KEY=VALUE", help="As --set, for the second only. May be repeated.",
+              shell_complete=completion.settings)  # fmt: skip
+@options.plot_option("both steps and what their devices hold, as stacked bars,")
 @options.format_options
-def command(a: str, b: str, overrides: tuple[str, ...], path: str | None, form: str | None, **given: Any) -> int:
+def command(a: str, b: str | None, overrides: tuple[str, ...], path: str | None, form: str | None, picture: str | None,
+            **given: Any) -> int:  # fmt: skip
     """Two studies of one point each, A and B, side by side: every term of the step, its memory and communication.
 
-    B may be the same study as A, with another value (--set-b).
+    B may be left out: it is A with other values (--set-b). The sides are named by the fields in which they differ.
     """
     form = options.prepare(form, path)
-    left, right = load_study(a, (*overrides, *given["set_a"])), load_study(b, (*overrides, *given["set_b"]))
-    rows = compare(left, right)
-    meta = basic_meta("compare", a=_about(left), b=_about(right))
-    heading = [f"A: {left.title}", f"B: {right.title}"]
-    return options.write(path, lambda out: write_answer(out, form, rows, meta, heading=heading))
+    in_file = options.check_picture(picture, form)
+    if b is None and not (given["set_a"] or given["set_b"]):
+        raise click.UsageError("B is missing: another study, or --set-b KEY=VALUE", click.get_current_context())
+    left = load_study(a, (*overrides, *given["set_a"]))
+    right = load_study(b or a, (*overrides, *given["set_b"]))
+    rows, changed = compare(left, right), differing(left, right)
+    names = sides(left, right, changed)
+    meta = basic_meta("compare", a=_about(left), b=_about(right), differs=changed)
+    for target in (path, picture):
+        output.check_not_read(target)
+
+    def write(out: IO[str]) -> None:
+        if form not in ("table", "markdown"):
+            write_answer(out, form, rows, meta)
+            return
+        for name, study in zip(names, (left, right), strict=True):
+            write_line(out, f"{name}: {study.title}", form)
+        out.write("\n" if changed else "\nThe two are the same.\n")
+        if changed:
+            write_records(out, [_named(row, names) for row in changed], ["differs", *names], form)
+        out.write("\n")
+        write_records(out, [_named({**row}, names) for row in rows], ["term", *names, "difference", "ratio"], form)
+        if picture == "-":
+            from comp_comm.report.terminal_plot import write_stacks
+
+            write_stacks(out, _stacks(names, rows))
+
+    code = options.write(path, write)
+    if in_file:
+        from comp_comm.report.stacks_plot import draw_stacks
+
+        drawn = {"title": " and ".join(names)}
+        options.draw(str(picture), draw_stacks(_stacks(names, rows), drawn, [left.title, right.title]), drawn)
+    return code
 
 
-def _about(study: Any) -> Record:
+def _stacks(names: tuple[str, str], rows: Sequence[ComparedTerm]) -> list[Stacks]:
+    """Return the bars of both steps, and those of their memory."""
+    terms = [{row["term"]: row["a"] for row in rows}, {row["term"]: row["b"] for row in rows}]
+    memory = [{name.removeprefix("memory."): value for name, value in side.items() if name.startswith("memory.")}
+              for side in terms]  # fmt: skip
+    return [step_stacks(names, terms), memory_stacks(names, memory)]
+
+
+def _named(row: Record, names: tuple[str, str]) -> Record:
+    """Return a row whose two sides go by their names."""
+    return {names[0] if name == "a" else names[1] if name == "b" else name: value for name, value in row.items()}
+
+
+def _about(study: Study) -> Record:
     hardware = {profile.name: {"sha256": profile.sha256} for profile in study.profiles}
     return {"title": study.title, "study_sha256": study.sha256(), "hardware": hardware,
             "fixed": dict(sorted(study.fixed.items()))}  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from comp_comm.choices import CountedGemms, Precision
-from comp_comm.cli import options
+from comp_comm.cli import completion, help_text, options
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
 from comp_comm.report.answer import basic_meta, write_answer
@@ -16,11 +16,11 @@ from comp_comm.sweeps.algorithmic import TABLE_4, edge_table
 UNITS = {"edge_at_tp1_flop_per_byte": "FLOP/B", "amdahl_edge_flop_per_byte": "FLOP/B", "slack_flop_per_byte": "FLOP/B"}
 
 
-@click.command(epilog="Examples: compcomm edge | compcomm edge --tp 8 --count paper_exact | "
+@click.command(cls=help_text.Command, epilog="Examples: compcomm edge | compcomm edge --tp 8 --count paper_exact | "
                "compcomm edge --model bert-large --model palm-540b --format json")  # fmt: skip
 @click.option("--model", "models", multiple=True, metavar="NAME|FILE", default=TABLE_4,
               help="A model; may be repeated. [default: the eight of the paper's Table 4]",
-              shell_complete=options.complete_names("model"))  # fmt: skip
+              shell_complete=completion.names("model"))  # fmt: skip
 @click.option("--tp", metavar="N|required", default="required", show_default=True,
               help="Tensor-parallel degree of every model, or each model's own by Eq 10.")  # fmt: skip
 @click.option("--memory-scaling", metavar="VALUE",

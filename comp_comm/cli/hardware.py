@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from comp_comm.choices import Precision
-from comp_comm.cli import options
+from comp_comm.cli import completion, help_text, options
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import SWITCH_KEYS, load_profile
-from comp_comm.configs.hardware_numbers import SWITCHES
+from comp_comm.configs.hardware_numbers import SWITCHES, switch_word
 from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.hardware.certainty import collective_certainty
 from comp_comm.hardware.lint import lint
@@ -20,10 +20,13 @@ from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.units import format_quantity
 
 PER_SI = {"FLOP/s": 1e12, "bytes": 2.0**30, "bytes/s": 1e9}
-names = options.complete_names("hardware")
+names = completion.names("hardware")
 
 
-@click.group(epilog="Examples: compcomm hardware show mi210 | compcomm hardware ratio a100-sxm-80gb h100-sxm")
+@click.group(
+    cls=help_text.Group,
+    epilog="Examples: compcomm hardware show mi210 | compcomm hardware ratio a100-sxm-80gb h100-sxm",
+)
 def command() -> None:
     """Hardware profiles: what is known of a device, where from, and how sure it is."""
 
@@ -32,10 +35,14 @@ def _catalogue() -> list[Profile]:
     return [load_profile(name) for name in catalogue.names("hardware")]
 
 
-@command.command("list", epilog="Example: compcomm hardware list --format csv")
+@command.command("list", epilog="Examples: compcomm hardware list a100 | compcomm hardware list --format csv")
+@click.argument("word", required=False)
 @options.format_options
-def list_command(path: str | None, form: str | None) -> int:
-    """List the catalogue: dense 16-bit peak, memory, and bandwidth per device and direction."""
+def list_command(word: str | None, path: str | None, form: str | None) -> int:
+    """List the catalogue: dense 16-bit peak, memory, and bandwidth per device and direction.
+
+    With WORD only profiles whose name or title has it.
+    """
     form = options.prepare(form, path)
     rows = [
         {"name": p.name, "title": p.title, "year": p.year,
@@ -46,6 +53,7 @@ def list_command(path: str | None, form: str | None) -> int:
          "presets": " ".join(p.presets)}
         for p in _catalogue()
     ]  # fmt: skip
+    rows = options.with_word(rows, word, ("name", "title"))
     meta = basic_meta("hardware list", units={
         "peak_tflops": "TFLOP/s, dense, 16 bit", "memory_gib": "GiB", "memory_gbps": "GB/s",
         "scale_up_gbps": "GB/s per device and direction",
@@ -93,7 +101,7 @@ def _number_row(key: str, number: Number) -> Record:
     if number.value is None:
         text = None
     elif name in SWITCHES:
-        text = SWITCHES[name][int(number.value)]
+        text = switch_word(name, number.value)
         key = f"{group}.{next(word for word, switch in SWITCH_KEYS.items() if switch == name)}"
     elif number.kind in PER_SI or number.kind == "seconds":
         text = format_quantity(number.value, number.kind)

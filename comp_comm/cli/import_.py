@@ -7,7 +7,7 @@ from typing import IO
 
 import click
 
-from comp_comm.cli import options
+from comp_comm.cli import completion, help_text, options
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.importers.imported import Imported
@@ -20,13 +20,14 @@ from comp_comm.fields import FIELDS, Value
 from comp_comm.report import output
 
 
-@click.command(epilog="Examples: compcomm import config.json --hardware h100-sxm -o study.yaml | compcomm import "
+@click.command(cls=help_text.Command,
+               epilog="Examples: compcomm import config.json --hardware h100-sxm -o study.yaml | compcomm import "
                "pretrain.sh --set gpus=1024 | compcomm import ds_config.json --model llama-2-7b")  # fmt: skip
 @click.argument("file")
 @click.option("--hardware", metavar="NAME|FILE", help="Hardware profile of the study.",
-              shell_complete=options.complete_names("hardware"))  # fmt: skip
+              shell_complete=completion.names("hardware"))  # fmt: skip
 @click.option("--model", metavar="NAME|FILE", help="Model of the study, for a file that has none.",
-              shell_complete=options.complete_names("model"))  # fmt: skip
+              shell_complete=completion.names("model"))  # fmt: skip
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE",
               help="Give a field that the file leaves open, or another value. May be repeated.")  # fmt: skip
 @click.option("-o", "--output", "path", metavar="FILE", help="Write the study to FILE, whole or not at all.")

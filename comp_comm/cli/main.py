@@ -38,9 +38,20 @@ COMMANDS = {
         "comp_comm.cli.import_",
         "Make a study of a file you hold: config.json, launch script, NeMo, torchtitan...",
     ),
+    "studies": ("comp_comm.cli.studies", "List the catalogue's studies: what each is about."),
+    "init": ("comp_comm.cli.init", "Write a study with a comment at every line, to begin with."),
     "columns": ("comp_comm.cli.columns", "What every field and every column means."),
+    "completion": ("comp_comm.cli.completion_script", "What makes your shell complete names, flags and values."),
 }
 
+
+EXAMPLES = (
+    "compcomm explain --model llama-3-8b --hardware h100 --gpus 64 --tp 8 --global-batch 256",
+    "compcomm search --model llama-3-70b --hardware b200 --gpus 512 --global-batch 1024",
+    "compcomm sweep --model llama-3-8b --hardware h100 --gpus 64 --global-batch 256 --tp 1..8*2",
+    "compcomm solve llama-step --target mfu=0.5 --for network",
+    "compcomm case-study",
+)
 
 # A group without a command: click 8.2 and later raise this, earlier ones print the help themselves.
 NO_ARGUMENTS: tuple[type[click.ClickException], ...] = tuple(
@@ -62,6 +73,10 @@ class LazyGroup(click.Group):
         command: click.Command = import_module(COMMANDS[cmd_name][0]).command
         return command
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one example a line (see `comp_comm.cli.help_text`, which is not imported for this: --help is fast)."""
+        formatter.write("\nExamples:\n" + "".join(f"  {line}\n" for line in EXAMPLES))
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands' short helps without importing them."""
         with formatter.section("Commands"):
@@ -71,7 +86,6 @@ class LazyGroup(click.Group):
 @click.command(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Examples: compcomm sweep future | compcomm case-study | compcomm sweep future --set timing=C --top 5",
 )
 @click.version_option(__version__, "--version", prog_name="compcomm")
 def cli() -> None:

@@ -10,6 +10,7 @@ import click
 from comp_comm.calibration.measuring.backends import NumpyBackend, TorchBackend
 from comp_comm.calibration.measuring.run import FILES, collective_rows, measure_kernels, table_text
 from comp_comm.calibration.measuring.together import measure_together
+from comp_comm.cli import help_text
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
 from comp_comm.report import output
@@ -17,7 +18,8 @@ from comp_comm.report import output
 KERNELS = ("gemm", "elementwise", "attention")
 
 
-@click.command(epilog="Examples: compcomm measure -o here | compcomm measure --backend torch --device cuda "
+@click.command(cls=help_text.Command,
+               epilog="Examples: compcomm measure -o here | compcomm measure --backend torch --device cuda "
                "-o here | compcomm measure --collectives --processes 2 -o here")  # fmt: skip
 @click.option("-o", "--output", "path", metavar="FOLDER", required=True, help="Where the tables go; made if missing.")
 @click.option("--backend", type=click.Choice(("numpy", "torch")), default="numpy", show_default=True,

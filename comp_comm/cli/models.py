@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import numpy as np
 
-from comp_comm.cli import options
+from comp_comm.cli import completion, help_text, options
 from comp_comm.configs import catalogue
 from comp_comm.configs.model_file import Model, load_any, load_model
 from comp_comm.configs.model_names import DIMENSIONS
@@ -16,7 +16,7 @@ from comp_comm.report import machine
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.transformer import Transformer
 
-names = options.complete_names("model")
+names = completion.names("model")
 SHAPE = ("architecture", "layers", "hidden", "heads", "kv_heads", "ffn_hidden", "experts", "top_k", "vocab", "seq_len")
 IN_TABLE = ("name", "title", "year", "parameters", "active (1e9)", *SHAPE[1:])
 # Dimensions that a table shows though nobody gave them; the others follow, or are off.
@@ -24,18 +24,21 @@ ALWAYS = ("architecture", "kv_heads", "head_dim", "ffn_hidden", "gated", "norm",
 
 
 @click.group(
-    epilog="Examples: compcomm models list | compcomm models show llama-3-8b | compcomm models show config.json"
+    cls=help_text.Group,
+    epilog="Examples: compcomm models list | compcomm models show llama-3-8b | compcomm models show config.json",
 )
 def command() -> None:
     """Models: their dimensions, parameters and where these are from; a file of your own is shown as well."""
 
 
-@command.command("list", epilog="Example: compcomm models list --format csv")
+@command.command("list", epilog="Examples: compcomm models list llama | compcomm models list --format csv")
+@click.argument("word", required=False)
 @options.format_options
-def list_command(path: str | None, form: str | None) -> int:
-    """List the catalogue: parameters, those a token uses, and dimensions."""
+def list_command(word: str | None, path: str | None, form: str | None) -> int:
+    """List the catalogue: parameters, those a token uses, and dimensions. With WORD only models whose name has it."""
     form = options.prepare(form, path)
     rows = [_row(load_model(name)) for name in catalogue.names("model")]
+    rows = options.with_word(rows, word, ("name", "title"))
     meta = basic_meta("models list")
     if form in machine.WRITERS:
         return options.write(path, lambda out: write_answer(out, form, rows, meta))
@@ -60,6 +63,10 @@ def _short(count: int) -> str:
     return f"{count / 1e9:,.4g} B" if count >= 1e9 else f"{count / 1e6:.1f} M"
 
 
+# Dimensions that mean nothing where the model does not have another one.
+FOLLOWS = {"index_dim": "index_heads", "index_topk": "index_heads"}
+
+
 def _dimension(model: Model, transformer: Transformer, name: str) -> object:
     """Return a dimension as it follows from what is given: a word, a number, or None where there is none."""
     if name == "parameters" or (name == "seq_len" and name not in model.fields):
@@ -67,6 +74,10 @@ def _dimension(model: Model, transformer: Transformer, name: str) -> object:
     value = getattr(transformer, name)
     if FIELDS[name].kind == "choice":
         return FIELDS[name].words[int(value)]
+    if FIELDS[name].kind == "text":
+        return model.fields.get(name)
+    if name in FOLLOWS and FOLLOWS[name] not in model.fields:
+        return None
     number = float(np.asarray(value))
     if not np.isfinite(number):
         return None

@@ -8,23 +8,28 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from comp_comm.cli import completion, help_text
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.strict_yaml import load_value
 from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.costmodels import MODELS
-from comp_comm.errors import ConfigError
+from comp_comm.errors import ConfigError, nearest
 from comp_comm.fields import FIELDS
 from comp_comm.printable import SPREADSHEET
-from comp_comm.records import Record
+from comp_comm.records import Record, Records
 from comp_comm.report import output
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 INTERRUPTED = 130
+STUDY_OPTIONS = ("study", "overrides", "hardware", "model")  # what `point_options` adds beside fields
 SPREADSHEET_HELP = "In CSV, put an apostrophe before text that a spreadsheet would run (=, +, -, @ first)."
 
 
@@ -55,31 +60,34 @@ def prepare(form: str | None, path: str | None, more: Sequence[str] = ()) -> str
 def set_option(command: Command) -> Command:
     """Add ``--set KEY=VALUE`` to a command."""
     help_text = "Give a field a value, or an axis ([4, 8]); also hardware, model, cost_model. May be repeated."
-    return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=help_text)(command)
+    return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=help_text,
+                        shell_complete=completion.settings)(command)  # fmt: skip
 
 
-def field_options(names: Sequence[str]) -> Callable[[Command], Command]:
+def field_options(names: Iterable[str]) -> Callable[[Command], Command]:
     """Add a flag for each field, read and checked by the field table."""
 
     def add(command: Command) -> Command:
-        for name in reversed(names):
+        for name in reversed(list(names)):
             field = FIELDS[name]
-            command = click.option(field.flag, name, metavar="VALUE", help=field.help + ".")(command)
+            shown, said = help_text.placeholder(field), help_text.meaning(field)
+            add_flag = click.option(field.flag, name, metavar=shown, help=said, shell_complete=completion.words(name))
+            command = add_flag(command)
         return command
 
     return add
 
 
-def point_options(command: Command) -> Command:
-    """Add a study and a flag for each field of the cost model `complete`: what one point is given by."""
+def point_options(command: Command, fields: Iterable[str] = MODELS[0].fields) -> Command:
+    """Add a study and a flag for each field of a cost model, `complete` if not said: what a point is given by."""
     for decorate in (
         set_option,
-        field_options(MODELS[0].fields),
+        field_options(fields),
         click.option("--model", metavar="NAME|FILE", help="A model; its dimensions may be changed by other flags.",
-                     shell_complete=complete_names("model")),
-        click.option("--hardware", metavar="NAME|FILE", help="Hardware profile.",
-                     shell_complete=complete_names("hardware")),
-        click.argument("study", required=False, shell_complete=complete_names("study")),
+                     shell_complete=completion.names("model")),
+        click.option("--hardware", metavar="NAME|FILE", help="Hardware profile; several with commas are an axis.",
+                     shell_complete=completion.names("hardware")),
+        click.argument("study", required=False, shell_complete=completion.names("study")),
     ):  # fmt: skip
         command = decorate(command)
     return command
@@ -87,11 +95,16 @@ def point_options(command: Command) -> Command:
 
 def point_study(given: Record, hardware: str | None = None) -> Study:
     """Return the study that the options of `point_options` mean; ``hardware`` is what it is on if nothing says so."""
+    given = dict(given)
     study, overrides = given.pop("study"), given.pop("overrides")
-    if hardware and not given["hardware"] and not study and not any(text.startswith("hardware=") for text in overrides):
-        given["hardware"] = hardware
-    flags = (*overrides, *given_flags(**given))
-    return load_study(study, flags) if study else study_from({"title": "Command line"}, overrides=flags)
+    said = hardware_override(given.pop("hardware"))
+    if hardware and not said and not study and not any(text.startswith("hardware=") for text in overrides):
+        said = [f"--hardware={hardware}"]
+    flags = (*overrides, *given_flags(**given), *said)
+    if not study and not flags:
+        raise click.UsageError("nothing is asked: give a STUDY ('compcomm studies' lists them), or flags such as "
+                               "--model llama-3-8b --hardware h100 --gpus 64", click.get_current_context())  # fmt: skip
+    return load_study(study, flags) if study else study_from({}, overrides=flags)
 
 
 def given_flags(**values: object) -> list[str]:
@@ -107,13 +120,47 @@ def hardware_override(text: str | None) -> list[str]:
     return [f"--hardware={text if len(names) == 1 and '[' not in text else '[' + ', '.join(names) + ']'}"]
 
 
-def complete_names(kind: str) -> Callable[..., list[str]]:
-    """Return a shell completion of the catalogue's names of a kind."""
+def plot_option(what: str, flag: str = "--plot", name: str = "picture") -> Callable[[Command], Command]:
+    """Add ``--plot FILE`` to a command; ``what`` says what is drawn."""
+    text = f"Also draw {what} into FILE (.png, .svg or .pdf), or with - below the table, in characters."
+    return click.option(flag, name, metavar="FILE|-", help=text)
 
-    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-        return [name for name in catalogue.names(kind) if name.startswith(incomplete)]
 
-    return complete
+def check_picture(picture: str | None, form: str) -> bool:
+    """Return whether a picture goes into a file; refuse, before the work, one that cannot be made or written."""
+    if picture is None:
+        return False
+    if picture == "-":
+        if form != "table":
+            raise ConfigError(f"--plot - draws below a table, not in {form}; give a file (.png, .svg, .pdf)")
+        return False
+    from comp_comm.report.plot import check_plot
+
+    check_plot(picture)
+    return True
+
+
+def draw(picture: str, figure: Figure, meta: Record) -> None:
+    """Write a picture into its file, and say so."""
+    from comp_comm.report.picture import write_figure
+
+    write_figure(picture, figure, meta)
+    tell(f"wrote {picture}")
+
+
+def with_word(rows: Records, word: str | None, names: Sequence[str]) -> Records:
+    """Return the rows in which one of some columns has a word; raise ``ConfigError`` where none has.
+
+    >>> with_word([{"name": "gpt2"}, {"name": "llama-7b"}], "LLaMA", ["name"])
+    [{'name': 'llama-7b'}]
+    """
+    if word is None:
+        return rows
+    chosen = [row for row in rows if any(word.lower() in str(row[name]).lower() for name in names)]
+    if not chosen:
+        known = list(dict.fromkeys(str(row["name"]) for row in rows))
+        raise ConfigError(f"nothing has '{word}' in its {' or '.join(names)}{nearest(word, known)}")
+    return chosen
 
 
 class Progress:

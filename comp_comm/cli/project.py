@@ -22,7 +22,7 @@ from comp_comm.calibration.projection import (
 from comp_comm.calibration.readers import is_json, read_log
 from comp_comm.calibration.readers.tables import header_of, parse
 from comp_comm.calibration.readers.text import open_source
-from comp_comm.cli import options
+from comp_comm.cli import help_text, options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError, one_of
 from comp_comm.fields import FIELDS
@@ -34,7 +34,8 @@ MOST = 100_000
 TABLE = {"operator", *SIZES}
 
 
-@click.command(epilog="Examples: compcomm project trace.json.gz --baseline hidden=1024,seq_len=512,micro_batch=4,tp=2 "
+@click.command(cls=help_text.Command,
+               epilog="Examples: compcomm project trace.json.gz --baseline hidden=1024,seq_len=512,micro_batch=4,tp=2 "
                "--hidden 4K --hidden 16K --tp 8 | compcomm project iterations.csv --format json")  # fmt: skip
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 @click.option("--baseline", metavar="NAME=SIZE,...", help="Sizes of the measured iteration: hidden, seq_len, "

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from comp_comm.cli import options
+from comp_comm.cli import help_text, options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.report.answer import write_answer
@@ -21,7 +21,10 @@ SHOWN = ("strategy", "model", "gpu", "nvs", "n_gpus", "published_iter_time_s", "
          "same_layout")  # fmt: skip
 
 
-@click.group(epilog="Examples: compcomm reproduce foundation-models | compcomm reproduce amped --format json")
+@click.group(
+    cls=help_text.Group,
+    epilog="Examples: compcomm reproduce foundation-models | compcomm reproduce amped --format json",
+)
 def command() -> None:
     """Published values of other papers beside ours: made by their models as we wrote them, nothing looked up.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from comp_comm.cli import options
+from comp_comm.cli import completion, help_text, options
 from comp_comm.formulas.scaling import BASE_PARAMETERS, BASE_TP
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.sweeps.algorithmic import MEMORY_SCALINGS, SINCE_MEGATRON, required_tp_table
@@ -13,10 +13,13 @@ SIZE = click.FloatRange(min=1, max=1e16)
 RATIO = click.FloatRange(min=1e-6, max=1e6)
 
 
-@click.command(epilog="Examples: compcomm required-tp | compcomm required-tp --parameters 1e12 --memory-scaling 6")
+@click.command(
+    cls=help_text.Command,
+    epilog="Examples: compcomm required-tp | compcomm required-tp --parameters 1e12 --memory-scaling 6",
+)
 @click.option("--model", "models", multiple=True, metavar="NAME|FILE",
               help="A model; may be repeated. [default: those since Megatron-LM in the paper's Table 4]",
-              shell_complete=options.complete_names("model"))  # fmt: skip
+              shell_complete=completion.names("model"))  # fmt: skip
 @click.option("--parameters", multiple=True, type=SIZE, help="A bare number of parameters; may be repeated.")
 @click.option("--memory-scaling", "scalings", multiple=True, type=RATIO, default=MEMORY_SCALINGS, show_default=True,
               help="Device memory over the base model's device; may be repeated.")  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from comp_comm.cli import options, workers
+from comp_comm.cli import help_text, options, workers
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.exporters.writing import FORMATS
@@ -17,7 +17,7 @@ from comp_comm.records import Record
 from comp_comm.report import output
 from comp_comm.searches.design import Case, Design, make_design
 from comp_comm.searches.emitted import emitted
-from comp_comm.searches.objectives import OBJECTIVES
+from comp_comm.searches.objectives import OBJECTIVES, Aim
 from comp_comm.searches.prices import Prices
 from comp_comm.searches.result import SearchAnswer, answer, check_question, checked, side_by_side
 from comp_comm.searches.run import run_search
@@ -36,7 +36,8 @@ Asked = Record
 ASKED = ("objective", "top", "picture", "quiet", "jobs", "executor", "resume", "emit")
 
 
-@click.command(epilog="Examples: compcomm search --model gpt3-175b --hardware a100-sxm-80gb --gpus 512 --global-batch "
+@click.command(cls=help_text.Command,
+               epilog="Examples: compcomm search --model gpt3-175b --hardware a100-sxm-80gb --gpus 512 --global-batch "
                "1024 | compcomm search llama-search --gpus 256,512,1024 --tp 8 --plot scaling.png | "
                "compcomm search llama-search --network 0.5,1,2,4 --nvs 4,8,16,32 --plot heat.png | "
                "compcomm search llama-search --hardware h100-sxm,b200-sxm --price-per-gpu-hour 2.5,4")  # fmt: skip
@@ -209,7 +210,7 @@ def _searched(
     space = make_space(case.study, case.gpus)
     progress = options.Progress(space.points, asked["quiet"], label)
     with progress:
-        state = run_search(space, aim, asked["top"], progress, executor, keeper)
+        state = run_search(space, Aim(aim), asked["top"], progress, executor, keeper)
     progress.finish()
     if state.interrupted and not state.feasible:
         raise KeyboardInterrupt  # there is nothing to show

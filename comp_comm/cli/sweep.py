@@ -9,13 +9,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from comp_comm.cli import options, workers
+from comp_comm.cli import completion, help_text, options, workers
 from comp_comm.cli.speech import tell
-from comp_comm.configs.study import load_study
 from comp_comm.costmodels import COST_MODELS
 from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
-from comp_comm.records import Record
+from comp_comm.fields import FIELDS
+from comp_comm.records import Record, Records
 from comp_comm.report import output
 from comp_comm.sweeps.plan import Plan, make_plan, notes
 from comp_comm.sweeps.result import check_columns, meta, plain_columns, records, stream_rows
@@ -30,26 +30,29 @@ MAX_SHOWN = 100_000
 RANKINGS = ", ".join(f"{model.ranking} in {name}" for name, model in COST_MODELS.items())
 
 
-@click.command(epilog="Examples: compcomm sweep future | compcomm sweep configs/future.yaml --set hardware=h100-sxm "
-               "--format csv -o rows.csv | compcomm sweep future --top 5 --by overlap_ratio")  # fmt: skip
-@click.argument("study", shell_complete=options.complete_names("study"))
-@click.option("--hardware", metavar="NAME[,NAME]", help="On this hardware instead; several are an axis.",
-              shell_complete=options.complete_names("hardware"))  # fmt: skip
-@options.set_option
+@click.command(cls=help_text.Command,
+               epilog="Examples: compcomm sweep future | compcomm sweep --model llama-3-8b --hardware "
+               "h100 --gpus 64 --global-batch 256 --tp 1..8*2 | compcomm sweep llama-step --tp 2,4,8 --columns "
+               "tp,step_s,mfu,memory_gib | compcomm sweep future --hardware h100 --format csv -o rows.csv | compcomm "
+               "sweep future --top 5 --by overlap_ratio")  # fmt: skip
+@partial(options.point_options, fields=FIELDS)
 @click.option("--top", type=int, metavar="N", help="Only the N rows with the largest value of --by.")
-@click.option("--by", metavar="COLUMN", help=f"What --top ranks by. [default: the cost model's: {RANKINGS}]")
+@click.option("--by", metavar="COLUMN", help=f"What --top ranks by. [default: the cost model's: {RANKINGS}]",
+              shell_complete=completion.columns)  # fmt: skip
 @click.option("--ascending", is_flag=True, help="With --top: the smallest first.")
-@click.option("--columns", metavar="A,B", help="Only these columns (see 'compcomm columns').")
+@click.option("--columns", metavar="A,B", help="Only these columns (see 'compcomm columns').",
+              shell_complete=completion.columns)  # fmt: skip
 @click.option("--long", "long_form", is_flag=True, help="A table with one row a point, not a pivot.")
-@click.option("--plot", metavar="FILE", help="Also draw the study's plot (.png or .svg).")
-@click.option("--timing", "with_timing", is_flag=True, help="Put the seconds it took into the meta block.")
+@click.option("--plot", metavar="FILE", help="Also draw the study's plot (.png, .svg or .pdf; - is the terminal).")
+@click.option("--elapsed", is_flag=True, help="Put the seconds it took into the meta block of JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="No notes and no progress on stderr.")
 @workers.options
 @partial(options.format_options, more=(PARQUET,))
-def command(
-    study: str, overrides: tuple[str, ...], path: str | None, form: str | None, quiet: bool, **given: Any
-) -> int:
-    """Evaluate STUDY (a YAML file, a name of the catalogue, or - for standard input): its communication shares.
+def command(path: str | None, form: str | None, quiet: bool, **given: Any) -> int:
+    """Evaluate a study over every axis it names: a STUDY, flags, or both; a flag with several values is an axis.
+
+    STUDY is a YAML file, a name of the catalogue ('compcomm studies'), or - for standard input. Values are one
+    (--tp 8), several (--tp 2,4,8) or a range (1..64*2 doubles, 1..9+2 adds): --seq-len 128K, --tokens 2T.
 
     The table is a pivot that the study describes; --long and every other format give one row a point. With --jobs or
     --executor the work is shared out; the answer is the same, to the last byte.
@@ -59,11 +62,8 @@ def command(
     form = options.prepare(form, path, (PARQUET,))
     _check_flags(given, form)
     _check_file(given, path, form)
-    if given["plot"]:
-        from comp_comm.report.plot import check_plot
-
-        check_plot(given["plot"])
-    loaded = load_study(study, (*overrides, *options.hardware_override(given["hardware"])))
+    in_file = options.check_picture(given["plot"], form)
+    loaded = options.point_study({name: given.pop(name) for name in (*FIELDS, *options.STUDY_OPTIONS)})
     for target in (path, given["plot"]):
         output.check_not_read(target)  # before the work, which may be long
     plan = make_plan(loaded)
@@ -77,7 +77,7 @@ def command(
     if (shown > MAX_SHOWN and form in READ_BY_PEOPLE) or (plan.grid.points > MAX_SHOWN and given["plot"]):
         raise ConfigError(f"{shown:,} rows of {plan.grid.points:,} points are more than the {MAX_SHOWN:,} that a "
                           "table or plot shows; ask for fewer (--top N) or for another --format")  # fmt: skip
-    save = _draw(plan, given["plot"], views.plot_view(plan)) if given["plot"] else None
+    save = _draw(plan, given["plot"], views.plot_view(plan)) if in_file else None
     options.note([] if quiet else notes(plan))
     code = _answer(plan, wanted, pivot, path, form, quiet, given)
     if save and code == 0:
@@ -91,8 +91,8 @@ def _check_flags(given: Record, form: str) -> None:
             raise ConfigError(f"--{flag} is empty")
     if given["top"] is None and (given["by"] or given["ascending"]):
         raise ConfigError("--by and --ascending go with --top N")
-    if given["with_timing"] and form != "json":
-        raise ConfigError("--timing goes with --format json, whose meta block holds the seconds")
+    if given["elapsed"] and form != "json":
+        raise ConfigError("--elapsed goes with --format json, whose meta block holds the seconds")
 
 
 def _check_file(given: Record, path: str | None, form: str) -> None:
@@ -106,8 +106,8 @@ def _check_file(given: Record, path: str | None, form: str) -> None:
         workers.check_resume(path)
         if given["top"] is None and form in READ_BY_PEOPLE:
             raise ConfigError(f"--resume goes on with rows, not a {form}; give -o FILE.csv, .jsonl, .json or .parquet")
-        if given["with_timing"]:
-            raise ConfigError("--timing is of one run, and --resume makes an answer of several; give one of them")
+        if given["elapsed"]:
+            raise ConfigError("--elapsed is of one run, and --resume makes an answer of several; give one of them")
 
 
 def _split(columns: str | None) -> list[str]:
@@ -135,7 +135,7 @@ def _answer(plan: Plan, wanted: tuple[str, ...], pivot: Record | None, path: str
 def _evaluated(plan: Plan, wanted: tuple[str, ...], pivot: Record | None, path: str | None, form: str,
                quiet: bool, given: Record, kept: Checkpoint | None = None) -> int:  # fmt: skip
     progress = options.Progress(plan.grid.points, quiet)
-    top, timed = given["top"], given["with_timing"]
+    top, timed = given["top"], given["elapsed"]
     with workers.opened(given["executor"], given["jobs"]) as executor:
         stream = stream_rows(plan, wanted, top, given["by"], given["ascending"], progress, executor, kept)
         if kept:
@@ -157,6 +157,8 @@ def _evaluated(plan: Plan, wanted: tuple[str, ...], pivot: Record | None, path: 
                 else:
                     _write(out, stream, plan, pivot, form, timed)
             progress.finish()
+            if given["plot"] == "-":
+                _draw_below(out, plan)
             stream.check()
 
         return options.write(path, writer, lambda: stream.interrupted)
@@ -192,16 +194,28 @@ def _ending(stream: Stream) -> Record:
     return {"interrupted": True} if stream.interrupted else {}
 
 
+def _plotted(plan: Plan, view: Record) -> Records:
+    from comp_comm.report import views
+
+    wanted = tuple(dict.fromkeys((*plan.columns, view["y"], view.get("value", view["y"]))))
+    return views.plotted_rows(plan, [row for block in stream_rows(plan, wanted) for row in records(block)])
+
+
+def _draw_below(out: IO[str], plan: Plan) -> None:
+    from comp_comm.report import views
+    from comp_comm.report.terminal_plot import write_plot
+
+    view = views.plot_view(plan)
+    write_plot(out, _plotted(plan, view), view)
+
+
 def _draw(plan: Plan, path: str, view: Record) -> Callable[[], None]:
     """Draw the study's plot; return what saves it. What cannot be drawn is refused before anything is written."""
-    from comp_comm.report import picture, views
+    from comp_comm.report import picture
     from comp_comm.report.plot import draw_plot
 
-    shown = (view["y"], view.get("value", view["y"]))
-    wanted = tuple(dict.fromkeys((*plan.columns, *shown)))
-    rows = [record for block in stream_rows(plan, wanted) for record in records(block)]
     about = meta(plan)
-    figure = draw_plot(views.plotted_rows(plan, rows), view, about)
+    figure = draw_plot(_plotted(plan, view), view, about)
 
     def save() -> None:
         picture.write_figure(path, figure, about)

@@ -6,7 +6,7 @@ from typing import IO
 
 import click
 
-from comp_comm.cli import options
+from comp_comm.cli import completion, help_text, options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.records import Record, Records
@@ -17,11 +17,11 @@ from comp_comm.validation.run import Validation, validate
 SIGNED, SIZES = ("error", "bias"), ("median_abs_error", "mean_abs_error", "p90_abs_error")
 
 
-@click.command(epilog="Examples: compcomm validate | compcomm validate --gpu h100 --format json | "
+@click.command(cls=help_text.Command, epilog="Examples: compcomm validate | compcomm validate --gpu h100 --format json | "
                "compcomm validate --runs my_runs.csv --max-error 0.1 | compcomm validate --explain r0032")  # fmt: skip
 @click.option("--runs", metavar="FILE", help="Measured runs, as CSV with the columns of the published ones.")
 @click.option("--hardware", metavar="NAME|FILE", help="Predict all runs on this profile: their machine's own.",
-              shell_complete=options.complete_names("hardware"))  # fmt: skip
+              shell_complete=completion.names("hardware"))  # fmt: skip
 @click.option("--gpu", "gpus", multiple=True, metavar="WORD", help="Only runs on a device with this in its name.")
 @click.option("--group", "groups", multiple=True, metavar="WORD", help="Only runs of a group with this in its name.")
 @click.option("--max-error", type=float, metavar="SHARE",

@@ -6,7 +6,7 @@ from typing import IO
 
 import click
 
-from comp_comm.cli import options
+from comp_comm.cli import help_text, options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
@@ -15,10 +15,11 @@ from comp_comm.report.table import setup_line
 from comp_comm.sweeps.volume import beside_measured, volume, volume_over
 
 ANY_HARDWARE = "h100-sxm"  # bytes do not depend on it, but for which pipeline stage is the slowest
-SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", "volume_bytes", "wire_bytes")
+SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", "volume_bytes", "wire_bytes",
+         "inside_bytes", "across_bytes")  # fmt: skip
 
 
-@click.command(epilog="Examples: compcomm volume llama-step | compcomm volume demystifying | "
+@click.command(cls=help_text.Command, epilog="Examples: compcomm volume llama-step | compcomm volume demystifying | "
                "compcomm volume demystifying --set zero=[1,3] --plot volume.png")  # fmt: skip
 @options.point_options
 @click.option("--log", metavar="FILE", help="A summary of DeepSpeed's comms_logger, shown beside what is predicted.")
@@ -29,7 +30,7 @@ SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", 
     show_default=True,
     help="With --log: the steps that it counts.",
 )
-@click.option("--plot", "picture", metavar="FILE", help="Also draw it (.png or .svg), over the axes if there are any.")
+@options.plot_option("it, over the axes if there are any,")
 @options.format_options
 def command(
     path: str | None, form: str | None, log: str | None, steps: int, picture: str | None, **given: object
@@ -40,10 +41,7 @@ def command(
     what leaves the device. A study with axes gives a row a point and group. Hardware may be left out.
     """
     form = options.prepare(form, path)
-    if picture:
-        from comp_comm.report.plot import check_plot
-
-        check_plot(picture)
+    options.check_picture(picture, form)
     study = options.point_study(given, ANY_HARDWARE)
     if study.axes or study.hardware_axis:
         if log:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.configs.strict_yaml import Document, Path
+from comp_comm.configs.strict_yaml import Document, Path, resolve_scalar
 from comp_comm.errors import Problems, nearest, one_of
 from comp_comm.fields import FIELDS, Field, Value
 from comp_comm.formulas.arrays import WholeArray
@@ -18,6 +20,7 @@ from comp_comm.records import Record
 MAX_AXIS = 1_000_000
 RANGE_KEYS = ("from", "to", "steps", "step", "scale", "round_to")
 SCALES = ("linear", "log")
+SPAN = re.compile(r"\s*([^.].*?)\.\.([^*+]+?)(?:([*+])(.+))?")  # 1..64*2, 1..9+2, 1..8
 
 
 class AxisColumn(Sequence[Value]):
@@ -69,6 +72,8 @@ def read_axis(document: Document, path: Path, raw: object, field: Field, problem
     """Return the values a list or a range means; on a problem note it and return none."""
     if isinstance(raw, dict):
         return _read_range(document, path, raw, field, problems)
+    if is_range(raw, field):
+        return _span(document, path, str(raw), field, problems)
     if not isinstance(raw, list):
         problems.add(document.problem(path, "must be a list or a range {from, to, steps}; one value goes under 'set'"))
         return ()
@@ -77,6 +82,9 @@ def read_axis(document: Document, path: Path, raw: object, field: Field, problem
     values: list[Value] = []
     for index, item in enumerate(raw):
         place: Path = (*path, index)
+        if is_range(item, field):
+            values += _span(document, place, str(item), field, problems)
+            continue
         value = read_value(document, place, item, field, problems)
         if value == "required":
             problems.add(document.problem(place, "'required' derives tp from the other fields; put it under 'set'"))
@@ -86,6 +94,54 @@ def read_axis(document: Document, path: Path, raw: object, field: Field, problem
     if repeated:
         problems.add(document.problem(path, f"lists {', '.join(map(str, sorted(repeated, key=str)))} twice"))
     return tuple(values)
+
+
+def is_range(raw: object, field: Field) -> bool:
+    """Return whether a text is a short range of numbers: ``1..64*2``, ``1..9+2``, ``1..8``.
+
+    >>> is_range("1..64*2", FIELDS["tp"]), is_range("1.5", FIELDS["tp"]), is_range("7|...|6", FIELDS["pp_layout"])
+    (True, False, False)
+    """
+    return isinstance(raw, str) and field.kind in ("int", "float") and ".." in raw
+
+
+def _span(document: Document, path: Path, text: str, field: Field, problems: Problems) -> tuple[Value, ...]:
+    try:
+        return span(text, field)
+    except ValueError as error:
+        problems.add(document.problem(path, str(error)))
+        return ()
+
+
+def span(text: str, field: Field) -> tuple[Value, ...]:
+    """Return the values of a short range: from, to, and what one value is multiplied by, or is added to it.
+
+    Raises ``ValueError`` for anything else. The last value does not exceed what is after the dots.
+
+    >>> span("1..64*2", FIELDS["tp"]), span("1K..4K+1K", FIELDS["seq_len"]), span("1..3", FIELDS["pp"])
+    ((1, 2, 4, 8, 16, 32, 64), (1024, 2048, 3072, 4096), (1, 2, 3))
+    """
+    match = SPAN.fullmatch(text)
+    if match is None:
+        raise ValueError(f"'{text}' is no range; write it as 1..64*2 (times 2), 1..9+2 (2 more) or 1..8")
+    low, high = (float(field.check(field.number(resolve_scalar(match[i].strip())))) for i in (1, 2))
+    if low > high:
+        raise ValueError(f"goes from {low:g} down to {high:g}; write the smaller one first")
+    if match[3] is None and field.kind != "int":
+        raise ValueError(f"'{text}' says not how far apart its values are: write it as {text}*2 or {text}+0.5")
+    step = field.number(resolve_scalar((match[4] or "1").strip()))
+    if match[3] == "*":
+        if not (low > 0 and step > 1):
+            raise ValueError(f"'{text}': the first value must be above 0, and what it is multiplied by above 1")
+        count = math.floor(math.log(high / low) / math.log(step) * (1 + 1e-12) + 1e-12) + 1
+    elif step > 0:
+        count = math.floor((high - low) / step * (1 + 1e-12)) + 1
+    else:
+        raise ValueError(f"'{text}': its values must be more than 0 apart")
+    if count > MAX_AXIS:
+        raise ValueError(f"has {count:,} points; at most {MAX_AXIS:,}")
+    points = [low * step**i if match[3] == "*" else low + i * step for i in range(count)]
+    return tuple(field.check(min(point, high)) for point in points)
 
 
 def read_value(document: Document, path: Path, raw: object, field: Field, problems: Problems) -> Value | None:

@@ -40,6 +40,34 @@ def names(kind: str) -> list[str]:
     return sorted(stems)
 
 
+@cache
+def short_names() -> dict[str, str]:
+    """Return the profile that a device's short name is taken for: the files' ``aliases``.
+
+    >>> short_names()["a100"]
+    'a100-sxm-80gb'
+    """
+    known: dict[str, str] = {}
+    for name in names("hardware"):
+        text = (root() / FOLDERS["hardware"] / f"{name}.yaml").read_bytes()
+        if b"\naliases:" in text:
+            known |= dict.fromkeys(map(str, strict_yaml.load(text, name).data["aliases"]), name)
+    return known
+
+
+def variants(reference: str) -> list[str]:
+    """Return the other devices that a short name may stand for, none where it is no short name.
+
+    >>> variants("A100"), variants("a100-sxm-40gb")
+    (['a100-sxm-40gb'], [])
+    """
+    short = reference.lower()
+    known = names("hardware")
+    if short in known or short not in short_names():
+        return []
+    return [name for name in known if name.startswith(f"{short}-") and name != short_names()[short]]
+
+
 def locate(kind: str, reference: str, beside: str = "") -> Path:
     """Return the file a reference means: a path, or a catalogue name.
 
@@ -63,6 +91,8 @@ def locate(kind: str, reference: str, beside: str = "") -> Path:
         return path
     if path.is_dir():
         raise ConfigError([Problem(f"is a directory, not a {kind} file", file=str(reference))])
+    if kind == "hardware" and reference.lower() in short_names():
+        return root() / FOLDERS[kind] / f"{short_names()[reference.lower()]}.yaml"
     known = names(kind)
     raise ConfigError(f"no {kind} is called '{reference}'{nearest(reference, known)} ({one_of(known)}, or a path)")
 

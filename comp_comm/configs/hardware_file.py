@@ -18,8 +18,11 @@ from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.errors import ConfigError, Problems, nearest, one_of
 from comp_comm.hardware.profile import (
+    ATTENTION_KINDS,
     BASE_TIMING,
     CERTAINTIES,
+    FP8_KERNEL,
+    NAMED_KERNELS,
     TIER_KINDS,
     TIMING_KINDS,
     TOPOLOGIES,
@@ -30,11 +33,13 @@ from comp_comm.records import Record
 
 KEYS = (
     "name", "title", "vendor", "year", "extends", "devices_per_package", "sources", "peak", "memory", "network",
-    "timing", "presets", "default_timing", "waivers", "notes", "calibrated_on",
+    "timing", "attention", "presets", "default_timing", "waivers", "notes", "aliases",
+    "calibrated_on",
 )  # fmt: skip
 MEMORY_KINDS = {"capacity": "bytes", "bandwidth": "bytes/s", "host_bandwidth": "bytes/s"}
 NUMBER_KEYS = ("value", "source", "certainty")
-SWITCH_KEYS = {"tiers": "use_tiers", "ring": "ring_limit"}
+SWITCH_KEYS = {"tiers": "use_tiers", "ring": "ring_limit", "fp8_recipe": "fp8_recipe",
+               "attention_kernel": "attention_kernel"}  # fmt: skip
 # What decides who talks over what has to be known.
 NEVER_BLANK = {
     "domain": "give the devices it connects, or leave it out for the outermost tier",
@@ -42,6 +47,8 @@ NEVER_BLANK = {
     "exchange_latency": "leave it out for what is usual, or give 0",
     "use_tiers": "used or ignored",
     "ring_limit": "exact or limit",
+    "fp8_recipe": "give a recipe, or leave it out for tensorwise",
+    "attention_kernel": "give a kernel, or leave it out for that of the flash numbers",
 }
 MAX_EXTENDS = 8
 RUN_KINDS = ("dense", "moe")
@@ -85,6 +92,7 @@ class _Reader(Reader):
     def profile(self, parent: Profile | None) -> Profile:
         data = self.document.data
         self._known((), data, KEYS)
+        self._texts("aliases")
         self._read_sources()
         tiers, topologies = self._tiers(parent)
         numbers = dict(parent.numbers) if parent else {}
@@ -93,6 +101,7 @@ class _Reader(Reader):
         for tier in self._mapping(("network",)):
             numbers |= self._block(f"network.{tier}", TIER_KINDS, skip=("topology",))
         numbers |= self._block("timing", TIMING_KINDS)
+        numbers |= self._kernels()
         presets, titles = self._presets(parent)
         for key in ("memory.capacity", "memory.bandwidth"):
             if key not in numbers:
@@ -116,7 +125,7 @@ class _Reader(Reader):
             default_timing=self._default_timing(base.default_timing, presets),
             waivers={**base.waivers, **self._texts("waivers")},
             notes=(*base.notes, *self._texts("notes").values()),
-            sha256=_digest(data, base.sha256),
+            sha256=_digest({key: value for key, value in data.items() if key != "aliases"}, base.sha256),
             lineage=(base.name, *base.lineage) if parent else (),
             calibrated_on={**base.calibrated_on, **self._calibrated_on()},
         )
@@ -214,6 +223,17 @@ class _Reader(Reader):
             self._problem((*path, "value") if isinstance(raw, dict) else path, str(error))
             return None
         return Number(value, kind, text, date, str(certainty))
+
+    def _kernels(self) -> dict[str, Number]:
+        """Return the numbers of fused attention kernels."""
+        allowed = [name for kernel in NAMED_KERNELS for name in (kernel.word, FP8_KERNEL.format(kernel.word))]
+        numbers: dict[str, Number] = {}
+        for name in self._mapping(("attention",)):
+            if name not in allowed:
+                self._problem(("attention", name), f"unknown key{nearest(name, allowed)} ({one_of(allowed)})")
+                continue
+            numbers |= self._block(f"attention.{name}", ATTENTION_KINDS)
+        return numbers
 
     def _presets(self, parent: Profile | None) -> tuple[dict[str, dict[str, Number]], dict[str, str]]:
         presets = {name: dict(numbers) for name, numbers in parent.presets.items()} if parent else {}

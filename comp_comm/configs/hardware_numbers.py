@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from comp_comm.choices import AttentionKernel, Recipe
+from comp_comm.hardware.profile import NAMED_KERNELS
 from comp_comm.units import UNITS, format_quantity, parse_quantity
 
-# Numbers that are words in a file: what each of its words means is its place.
-SWITCHES = {"use_tiers": ("ignored", "used"), "ring_limit": ("exact", "limit")}
+# Numbers that are words in a file, and what each of its words means.
+SWITCHES: dict[str, dict[str, int]] = {
+    "use_tiers": {"ignored": 0, "used": 1},
+    "ring_limit": {"exact": 0, "limit": 1},
+    "fp8_recipe": {recipe.word: int(recipe) for recipe in Recipe if recipe not in (Recipe.NONE, Recipe.NVFP4)},
+    "attention_kernel": {kernel.word: int(kernel) for kernel in (AttentionKernel.FLASH_CAUSAL, *NAMED_KERNELS)},
+}
 WHOLE_NUMBERS = ("domain", "axes", "score_head_dim", "reduction_members")
 # What a number of a kind may be: far wider than any device, narrow enough that no time overflows.
 PLAUSIBLE = {
     "FLOP/s": (1e6, 1e24), "bytes": (1e6, 1e18), "bytes/s": (1e3, 1e21), "seconds": (0.0, 1e3), "share": (1e-6, 1.0),
-    "count": (0.0, 1e12), "switch_size": (1.0, 1e12), "chunk_size": (1.0, 1e12),
+    "count": (0.0, 1e12), "ratio": (1e-6, 100.0), "exponent": (-5.0, 5.0), "switch_size": (1.0, 1e12), "chunk_size": (1.0, 1e12),
 }  # fmt: skip
+
+
+def switch_word(name: str, code: float) -> str:
+    """Return the word that a number stands for which is a word in a file.
+
+    >>> switch_word("fp8_recipe", parse_number("mxfp8", "fp8_recipe", "switch"))
+    'mxfp8'
+    """
+    return next(word for word, number in SWITCHES[name].items() if number == int(code))
 
 
 def parse_number(raw: Any, name: str, kind: str) -> float | None:
@@ -23,8 +39,8 @@ def parse_number(raw: Any, name: str, kind: str) -> float | None:
     if kind == "switch":
         if raw not in SWITCHES[name]:
             raise ValueError(f"must be one of: {', '.join(SWITCHES[name])}")
-        return float(SWITCHES[name].index(raw))
-    if kind in ("share", "count"):
+        return float(SWITCHES[name][raw])
+    if kind in ("share", "count", "ratio", "exponent"):
         if isinstance(raw, bool) or not isinstance(raw, (int, float)):
             raise ValueError("must be a plain number")
         value = float(raw)

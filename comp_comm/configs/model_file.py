@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from comp_comm.configs import catalogue, model_names, strict_yaml
 from comp_comm.configs.axes import read_value
 from comp_comm.configs.model_names import ABOUT, DIMENSIONS
@@ -12,8 +14,10 @@ from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import ConfigError, Problem, Problems
 from comp_comm.fields import FIELDS, Value
+from comp_comm.model_rules import model_rules
 from comp_comm.records import Record
-from comp_comm.transformer import Transformer, resolved, transformer_rules
+from comp_comm.texts import Texts
+from comp_comm.transformer import Transformer, resolved
 
 if TYPE_CHECKING:
     from comp_comm.configs.importers.imported import Imported
@@ -54,7 +58,7 @@ class Model:
             raise ConfigError(Problem(f"'{name}' is missing", file=self.name) for name in missing)
         given = _as_transformer(self.fields)
         complete = resolved(given)
-        broken = [rule for rule in transformer_rules(given, complete) if rule.broken.any()]
+        broken = [rule for rule in model_rules(given, complete) if rule.broken.any()]
         if broken:
             raise ConfigError(Problem(rule.reason, key=rule.fields[0], file=self.name) for rule in broken)
         return complete
@@ -64,7 +68,9 @@ def _as_transformer(fields: dict[str, Value]) -> Transformer:
     """Return fields as the numbers and codes that a transformer has of them."""
     numbers: Record = {"seq_len": 1, "vocab": 0}
     for name, value in fields.items():
-        if name != "parameters":
+        if FIELDS[name].kind == "text":
+            numbers[name] = Texts(np.asarray(0, np.intp), (str(value),))
+        elif name != "parameters":
             numbers[name] = FIELDS[name].words.index(str(value)) if FIELDS[name].kind == "choice" else value
     return Transformer(**numbers)
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comp_comm.configs import catalogue
-from comp_comm.configs.axes import Axis, read_axis, read_table, read_value
+from comp_comm.configs.axes import Axis, is_range, read_axis, read_table, read_value
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import Model, load_model
 from comp_comm.configs.overrides import TOP_LEVEL_SETS, read_overrides
 from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path
+from comp_comm.configs.study_title import COMMAND_LINE, changed_title, plain_title
 from comp_comm.errors import ConfigError, Problem, Problems
 from comp_comm.fields import FIELDS, Value, unknown_field
 from comp_comm.hardware.profile import Profile
@@ -34,7 +35,8 @@ DEFAULT_HARDWARE = "mi210"
 class Study:
     """A study as read. ``fixed`` and ``axes`` hold parsed values; ``origins`` says where each field was given.
 
-    ``problems`` is what was wrong so far: planning adds to it and raises everything together.
+    ``problems`` is what was wrong so far: planning adds to it and raises everything together. ``notes`` are what a
+    reader should know of how it was read: which device a short name was taken for, what a new model left behind.
     """
 
     title: str
@@ -52,6 +54,7 @@ class Study:
     origins: dict[str, tuple[Document, Path]]
     document: Document
     problems: Problems = field(default_factory=Problems)
+    notes: tuple[str, ...] = ()
 
     def problem(self, name: str, message: str) -> None:
         """Note a problem with a field, at the place where it was given."""
@@ -87,7 +90,7 @@ def load_study(reference: str, overrides: Sequence[str] = ()) -> Study:
     return read_study(catalogue.read("study", reference), overrides)
 
 
-def study_from(data: Record, name: str = "command line", overrides: Sequence[str] = ()) -> Study:
+def study_from(data: Record, name: str = COMMAND_LINE, overrides: Sequence[str] = ()) -> Study:
     """Return the study that a mapping of the same form means."""
     return read_study(Document(data, name), overrides)
 
@@ -104,6 +107,7 @@ class _Reader(Reader):
         self.overrides = read_overrides(overrides)
         self.fixed: dict[str, Value] = {}
         self.axes: list[Axis] = []
+        self.notes: list[str] = []
 
     def study(self) -> Study:
         data = self.document.data
@@ -123,7 +127,7 @@ class _Reader(Reader):
             for name in axis.values:
                 self.fixed.pop(name, None)
         return Study(
-            title=self._text("title", self.document.file) or self.document.file,
+            title=self._title(model, profiles),
             cost_model=self._cost_model(),
             profiles=profiles,
             hardware_axis=many,
@@ -138,7 +142,14 @@ class _Reader(Reader):
             origins=self.origins,
             document=self.document,
             problems=self.problems,
+            notes=tuple(self.notes),
         )
+
+    def _title(self, model: Model | None, profiles: Sequence[Profile]) -> str:
+        given, file = self._text("title", ""), self.document.file
+        if not given and file == COMMAND_LINE:
+            return plain_title(model, profiles, self.fixed)
+        return changed_title(file, self.overrides) if self.overrides else given or file
 
     def _given(self, key: str) -> tuple[Any, Document]:
         """Return a top-level value and the document it is from, ``--set`` first."""
@@ -170,6 +181,9 @@ class _Reader(Reader):
             profile = self._from_file(document, path, load_profile, reference)
             if profile is not None:
                 profiles.append(profile)
+                others = catalogue.variants(reference)
+                if others:
+                    self.notes.append(f"{reference} is {profile.name} (others: {', '.join(others)})")
         if not references:
             self.problems.add(document.problem(("hardware",), "is empty: an axis needs at least one value"))
         if len({profile.name for profile in profiles}) < len(profiles):
@@ -226,13 +240,16 @@ class _Reader(Reader):
             self.axes.append(Axis(columns))
 
     def _apply_overrides(self) -> None:
+        if {"model", "tokens"} & set(self.overrides) == {"model"} and self.fixed.pop("tokens", None) is not None:
+            self.origins.pop("tokens")
+            self.notes.append("the study's tokens are of another model's run, and left out (--tokens gives them)")
         for name, document in self.overrides.items():
             if name in TOP_LEVEL_SETS:
                 continue
             self._forget(name)
             self.origins[name] = (document, (name,))
             raw = document.data[name]
-            if isinstance(raw, (list, dict)):
+            if isinstance(raw, (list, dict)) or is_range(raw, FIELDS[name]):
                 values = read_axis(document, (name,), raw, FIELDS[name], self.problems)
                 if values:
                     self.axes.append(Axis({name: values}))

@@ -7,7 +7,7 @@ them, say) joins them, and only when it is asked for: that is what makes a sweep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Generic, TypeVar
 
@@ -62,12 +62,22 @@ class Column(Generic[AnswerT]):
     extra: bool = False
 
 
+# Columns under their names of the release before: exposed_comm_s is a part only of what the share counts.
+OLD_NAMES = {"visible_comm_fraction": "exposed_comm_fraction"}
 Columns = dict[str, Column[AnswerT]]
 
 
 def table_of(columns: Iterable[Column[AnswerT]]) -> Columns[AnswerT]:
-    """Return columns by name."""
-    return {column.name: column for column in columns}
+    """Return columns by name; one that was renamed is made under its old name too, where that is asked for.
+
+    >>> list(table_of([Column("visible_comm_fraction", "", "", lambda answer: answer)]))
+    ['visible_comm_fraction', 'exposed_comm_fraction']
+    """
+    known = {column.name: column for column in columns}
+    for new, old in OLD_NAMES.items():
+        if new in known:
+            known[old] = replace(known[new], name=old, help=f"the old name of {new}, for one release", extra=True)
+    return known
 
 
 __all__ = ["DAY_S", "GIB", "HOUR_S", "Answer", "AnswerT", "Column", "Columns", "table_of"]

@@ -31,9 +31,10 @@ def kernels_of(work: Work) -> Kernels:
     """Return what times kernels on a work's hardware; gradients of weights are added to what holds them."""
     f = work.scenario.formats
     held = np.where(to_float(f.accumulate) > 0, f.accumulate, f.grad)
-    return Kernels(work.hardware, f.operand, f.activation, held, work.scenario.sustained)
+    return Kernels(work.hardware, f.operand, f.activation, held, work.scenario.sustained, f.recipe,
+                   f.fp8_attention)  # fmt: skip
 
 
 def network_of(work: Work) -> Network:
     """Return what times collectives on a work's hardware."""
-    return Network(work.hardware, work.layout.collective_algorithm)
+    return Network(work.hardware, work.layout.collective_algorithm, work.scenario.hardware)

@@ -14,7 +14,9 @@ from comp_comm.formulas.arrays import Array
 
 if TYPE_CHECKING:
     from comp_comm.costmodels.layout_space import LayoutSpace
+    from comp_comm.group import Group
     from comp_comm.hardware.numbers import Timing
+    from comp_comm.layout import Layout
     from comp_comm.transformer import Transformer
 
 Parts = Mapping[str, object]
@@ -26,16 +28,16 @@ class SharedPart:
     """A part of a cost model's arithmetic that many layouts of a table have in common.
 
     It is made of a scenario alone, and does not depend on the fields it ``ignores``. Of where devices are on the
-    network it depends on how far apart those of some ``groups`` are; and of experts, which are spread over all groups
-    of a stage, on those their exchanges need (``exchanges``) or on all. It is shared where the fields it ``needs``
-    are given.
+    network it depends on how many members of some ``groups`` share a domain: those of a resolved layout, of a model
+    that has experts or not. It is shared where the fields it ``needs`` are given; ``by_block`` says to make it for the
+    points of a block alone, where those that share it are near each other and it is large.
     """
 
     make: Callable[[Scenario], object]
     ignores: tuple[str, ...]
-    groups: tuple[str, ...] = ()
-    exchanges: bool = False
+    groups: Callable[[Layout, bool], Sequence[Group]] | None = None
     needs: tuple[str, ...] = ()
+    by_block: bool = False
 
 
 class Asked(Protocol):

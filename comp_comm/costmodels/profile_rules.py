@@ -7,23 +7,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from comp_comm.choices import CollectiveAlgorithm, Switch
+from comp_comm.choices import AttentionKernel, CollectiveAlgorithm, Recipe, Switch
 from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import to_float
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
+from comp_comm.hardware.profile import FP8_KERNEL, NAMED_KERNELS
 from comp_comm.layers.rules import stage_rules
 from comp_comm.layout import layout_rules
+from comp_comm.model_rules import model_rules
 from comp_comm.timing.network import available, blanks
-from comp_comm.transformer import transformer_rules
 from comp_comm.violation import Mask, Violation, blank_number, broken_rules, one_a_reason
 
 
 def layout_violations(work: Work, of_layers: Iterable[Violation]) -> tuple[Violation, ...]:
     """Return the rules of model and layout that points break; those of a layer are known."""
     given, layout, t = work.scenario.layout, work.layout, work.transformer
-    rules = [*transformer_rules(work.scenario.transformer, t), *layout_rules(given, layout), *of_layers]
+    rules = [
+        *model_rules(work.scenario.transformer, t),
+        *layout_rules(given, layout),
+        *of_layers,
+        *work.module_rules,
+    ]
     return (*work.scenario.violations, *broken_rules([*rules, *stage_rules(t, given, layout)]))
 
 
@@ -33,6 +39,7 @@ class ProfileRules:
 
     work: Work
     network: Network
+    training: bool = True
 
     @property
     def may_be_broken(self) -> bool:
@@ -72,9 +79,39 @@ class ProfileRules:
                    "timing.memory_efficiency": timing.memory_efficiency,
                    "memory.host_bandwidth": hardware.host_bandwidth}  # fmt: skip
         blank = {key: np.isnan(to_float(number)) for key, number in numbers.items()}
-        offloaded = Switch.ON.where(self.work.layout.offload_optimizer)
+        layout = self.work.layout
+        offloaded = Switch.ON.where(layout.offload_optimizer) | ~np.isnan(to_float(layout.offload_activations))
         blank["memory.host_bandwidth"] = blank["memory.host_bandwidth"] & offloaded
-        return blank
+        return {**blank, **self._blank_recipes(), **self._blank_kernels()}
+
+    def _blank_recipes(self) -> dict[str, Mask]:
+        """Return where GEMMs run by a recipe that the device has not."""
+        recipe, timing = np.asarray(self.work.scenario.formats.recipe), self.work.hardware.timing
+        numbers = {Recipe.MXFP8: "mxfp8_efficiency", Recipe.BLOCKWISE: "fp8_block_efficiency",
+                   Recipe.DELAYED: "fp8_efficiency", Recipe.TENSORWISE: "fp8_efficiency"}  # fmt: skip
+        return {f"timing.{name}": (recipe == code) & np.isnan(to_float(getattr(timing, name)))
+                for code, name in numbers.items() if (recipe == code).any()}  # fmt: skip
+
+    def _blank_kernels(self) -> dict[str, Mask]:
+        """Return where attention runs by a kernel whose speed on the device is not known."""
+        hardware, code = self.work.hardware, np.asarray(self.work.layout.attention_kernel)
+        eight = Switch.ON.where(self.work.scenario.formats.fp8_attention)
+        if not hardware.attention or (not eight.any() and (code <= AttentionKernel.UNFUSED).all()):
+            return {}
+        usual = AttentionKernel.at(int(to_float(hardware.timing.attention_kernel).flat[0])).word
+        parts = ("efficiency", "backward_efficiency") if self.training else ("efficiency",)
+        blank: dict[str, Mask] = {}
+        for kernel in AttentionKernel:
+            there = kernel.where(code)
+            if kernel is AttentionKernel.UNFUSED or not there.any():
+                continue
+            word = kernel.word if kernel in NAMED_KERNELS else usual
+            for kernels, name, used in ((hardware.attention, word, ~eight),
+                                        (hardware.fp8_attention, FP8_KERNEL.format(word), eight)):  # fmt: skip
+                for part in parts:
+                    missing = there & used & np.isnan(to_float(getattr(kernels[kernel], part)))
+                    blank[f"attention.{name}.{part}"] = missing
+        return {key: mask for key, mask in blank.items() if mask.any()}
 
     @property
     def _known_network(self) -> bool:

@@ -6,7 +6,8 @@ from typing import TypedDict
 
 # Parallel groups that communicate, by the short names of columns.
 GROUPS = {"tp": "tensor parallelism", "cp": "context parallelism", "ep": "expert parallelism",
-          "pp": "pipeline stages", "dp": "data parallelism", "world": "all devices"}  # fmt: skip
+          "pp": "pipeline stages", "dp": "data parallelism", "world": "all devices",
+          "host": "the link to the host (activations)"}  # fmt: skip
 BYTES = {"message_bytes": "bytes of the messages", "volume_bytes": "bytes, those of an all-reduce twice",
          "wire_bytes": "bytes a device sends"}  # fmt: skip
 
@@ -23,7 +24,14 @@ class GroupRecord(TypedDict):
     calls: float
 
 
-class OperationRecord(TypedDict):
+class TierRecord(TypedDict):
+    """Bytes that a device sends inside its innermost domain and out of it, of exchanges with experts; else None."""
+
+    inside_bytes: float | None
+    across_bytes: float | None
+
+
+class OperationRecord(TierRecord):
     """An operation in one phase of a step: how often it is done, its work and bytes a call, its seconds of all calls.
 
     ``part`` is what it is of (a kind of layer, the embedding, the head, a stage's boundary, the whole step), of which
@@ -72,7 +80,7 @@ class StepRecord(TypedDict):
     operations: list[OperationRecord]
 
 
-class MessageRecord(TypedDict):
+class MessageRecord(TierRecord):
     """A collective of a step: its calls, the size of one message, and its bytes of all calls."""
 
     group: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -9,19 +10,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import AttentionCount, AttentionKernel
+from comp_comm.choices import MODULES, AttentionCount, AttentionKernel, Recompute, Switch
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formats import Formats
-from comp_comm.formulas.arrays import Array, Numeric, add_up, to_float
+from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, to_float
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
+from comp_comm.layers.module import Module, made_again
 from comp_comm.layers.pattern import Pattern, pattern_of
 from comp_comm.layers.stages import Stages, stages_of
 from comp_comm.layout import Layout, resolved_layout
 from comp_comm.operations.context import Context
+from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Gemm, Operation
 from comp_comm.transformer import Transformer, resolved
-from comp_comm.violation import Violation
+from comp_comm.violation import Violation, rule
 
 PASSES = 3.0  # forward, and twice that backward
 ALONE = Layout(micro_batch=1, tp=1, dp=1, cp=1, pp=1, ep=1, etp=1, sp=0)
@@ -89,6 +92,22 @@ class Work:
         counts = self.pattern.totals if asked else []
         return [replace(rule, broken=rule.broken & (counts[number] > 0)) for number, rule in asked]
 
+    @property
+    def module_rules(self) -> list[Violation]:
+        """Whether a layer of the model has each of the modules that are to be made again."""
+        codes = np.asarray(self.layout.recompute)
+        asked = [name for name in MODULES[1:] if any(name in Recompute.at(code).modules for code in np.unique(codes))]
+        if not asked:
+            return []
+        there = dict.fromkeys(asked, np.asarray(False))
+        for kind, count in zip(self.pattern.kinds, self.pattern.totals, strict=True):
+            for module in (module for block in kind.modules(kind.context(self.context)) for module in block):
+                if module.name in there:
+                    there[module.name] = there[module.name] | ((module.freed > 0) & (count > 0))
+        named = {name: np.isin(codes, [option for option in Recompute if name in option.modules]) for name in asked}
+        return [rule(named[name] & ~there[name], f"no layer has {name}, which recompute names", "recompute")
+                for name in asked]  # fmt: skip
+
     @cached_property
     def stages(self) -> Stages:
         """How they are dealt out to pipeline stages."""
@@ -130,24 +149,35 @@ class Work:
 
         A causal kernel does not execute the scores that a mask hides, whatever is counted for the model.
         """
-        executed = AttentionKernel.FLASH_CAUSAL.where(self.layout.attention_kernel)
+        executed = AttentionKernel.skipping(self.layout.attention_kernel)
         count = np.where(executed, int(AttentionCount.CAUSAL), int(AttentionCount.FULL))
         flops = forward_flops(self.transformer, self.vocab, count)
         return to_float(self.layout.global_batch) * (PASSES * flops.total(self.pattern.totals) + self._repeated(flops))
 
     def _repeated(self, flops: ForwardFlops) -> Array:
         """Return the FLOP that recomputation adds for a sequence."""
-        from comp_comm.choices import Recompute
+        return by_code(np.asarray(self.layout.recompute), lambda code: self._repeated_by(code, flops))
 
-        full, some = (option.where(self.layout.recompute) for option in (Recompute.FULL, Recompute.SELECTIVE))
+    def _repeated_by(self, code: int, flops: ForwardFlops) -> Array:
+        """Return the FLOP that an option of recomputation adds for a sequence."""
         total = to_float(0.0)
-        if not (full | some).any():
-            return total
-        for count, again, gemms, attention in zip(
-            self.pattern.totals, self.stages.recomputed, flops.gemms, flops.attention, strict=True
-        ):
-            total = total + np.where(full, again * (gemms + attention), np.where(some, count * attention, 0.0))
+        early = Switch.ON.where(self.layout.recompute_early_stop)
+        c = Context(self.transformer, ALONE, Formats())
+        kinds = zip(self.pattern.kinds, self.pattern.totals, self.stages.recomputed, flops.layers, strict=True)
+        for kind, count, again, done in kinds:
+            of = kind.context(c)
+            if code == Recompute.FULL:
+                left_out = early * _flops_of(kind.left_out(of), done) if early.any() else 0.0
+                total = total + again * (add_up(done.values()) - left_out)
+            elif Recompute.at(code).modules:
+                modules = made_again((module for block in kind.modules(of) for module in block), code)
+                total = total + count * add_up(_flops_of(module, done) for module in modules)
         return total
+
+
+def _flops_of(module: Module, done: Mapping[str, Array]) -> Array:
+    """Return the FLOP of a module of the layer that does these by the name of each operation."""
+    return add_up(share * done[name] for name, share in module.operations.items() if name in done)
 
 
 def work_of(scenario: Scenario, hardware: Hardware) -> Work:
@@ -189,16 +219,21 @@ def model_parameters(t: Transformer) -> ModelParameters:
 
 
 class ForwardFlops(NamedTuple):
-    """FLOP of the forward pass of one sequence: GEMMs and attention of a layer of each kind, and of the ends."""
+    """FLOP of the forward pass of one sequence: of a layer of each kind by operation, and of the ends."""
 
-    gemms: list[Array]
-    attention: list[Array]
+    gemms: list[dict[str, Array]]
+    attention: list[dict[str, Array]]
     ends: Array
+
+    @property
+    def layers(self) -> list[dict[str, Array]]:
+        """FLOP of a layer of each kind by operation."""
+        return [gemms | attention for gemms, attention in zip(self.gemms, self.attention, strict=True)]
 
     def total(self, counts: list[Array]) -> Array:
         """Return the FLOP of so many layers of each kind, and of the ends."""
-        layers = zip(counts, self.gemms, self.attention, strict=True)
-        return to_float(sum((count * (gemms + attention) for count, gemms, attention in layers), self.ends))
+        layers = zip(counts, self.layers, strict=True)
+        return to_float(sum((count * add_up(done.values()) for count, done in layers), self.ends))
 
 
 def forward_flops(
@@ -219,14 +254,12 @@ def forward_flops(
     ends = [*embedding_operations(c), *head_operations(c, to_float(vocab))]
     causal = AttentionCount.CAUSAL.where(count)
     attention = [
-        add_up(
-            to_float(op.count) * np.where(causal, op.seen_flops, op.flops) for op in ops if isinstance(op, Attention)
-        )
-        for ops in layers
-    ]
-    return ForwardFlops(list(map(_gemm_flops, layers)), attention, _gemm_flops(ends))
+        {op.name: to_float(op.count) * np.where(causal, op.seen_flops, op.flops)
+         for op in each if isinstance(op, Attention)} for each in layers
+    ]  # fmt: skip
+    return ForwardFlops(list(map(_gemm_flops, layers)), attention, add_up(_gemm_flops(ends).values()))
 
 
-def _gemm_flops(operations: list[Operation]) -> Array:
-    gemms = (op for op in operations if isinstance(op, Gemm))
-    return to_float(sum((to_float(op.count) * op.flops for op in gemms), to_float(0.0)))
+def _gemm_flops(operations: list[Operation]) -> dict[str, Array]:
+    """Return the FLOP of matrix products by name, each as often as it is done."""
+    return {op.name: to_float(op.count) * op.flops for op in operations if isinstance(op, (Gemm, FusedProducts))}

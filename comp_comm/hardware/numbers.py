@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Numeric, to_float
+from comp_comm.choices import AttentionKernel, Recipe
+from comp_comm.formulas.arrays import Numeric, by_code, to_float
+from comp_comm.hardware.dispatch import DispatchTiming
+
+# Of its isolated speed a GEMM keeps this in a training step, once power is taken out: one number for all devices,
+# chosen on published runs. By machine it is .75 to .96, with a median of .84: machines differ by that much.
+KEPT = 0.87
+# Warm over burst seconds of GEMMs at the power limit, median over sizes: H200 1.06 to 1.17, B200 1.06 to 1.14, GB200 1.05
+# to 1.20 (AIConfigurator database, 2026-11-28).
+POWER_RATIO = 1.08
+BACKWARD_RATE = 0.8  # of its forward rate that a fused kernel reaches backward, where a profile says nothing of it
 
 
 @dataclass(frozen=True)
@@ -57,7 +68,37 @@ class Tier:
 
 
 @dataclass(frozen=True)
-class Timing:
+class FlashKernel:
+    """A fused attention kernel on a device (see `comp_comm.timing.kernels`); every number may be an array.
+
+    ``efficiency`` is the share of the 16-bit peak (also of a kernel in fp8, which may so exceed 1) that it reaches over
+    long sequences at head dimension 128, forward, and ``backward_efficiency`` backward; ``latency`` its start,
+    ``memory_efficiency`` the share of HBM bandwidth its operands are read at. ``ramp_keys`` are keys a query that its
+    own start and the edges of blocks take, beside those it sees, so that it reaches half of its efficiency where it
+    sees as many, and ``window_keys`` what a window's edges take beside; ``backward_windows`` is 0 where the backward
+    pass computes what a window hides. ``ramp_blocks`` are blocks of 128 queries that wait for the longest. Efficiency
+    grows with the head dimension to the power ``head_exponent`` below 128, and ``wide_exponent`` above; backward by its own ones. It is
+    divided by ``power_ratio`` from 128 on where a machine runs for hours.
+    """
+
+    efficiency: Numeric = np.nan
+    latency: Numeric = 9e-6
+    memory_efficiency: Numeric = 0.5
+    ramp_keys: Numeric = 0.0
+    window_keys: Numeric = 0.0
+    backward_windows: Numeric = 1.0
+    ramp_blocks: Numeric = 0.0
+    head_exponent: Numeric = 0.5
+    wide_exponent: Numeric = 0.0
+    backward_efficiency: Numeric = np.nan
+    backward_ramp_keys: Numeric = 0.0
+    backward_head_exponent: Numeric = 0.5
+    backward_wide_exponent: Numeric = 0.0
+    power_ratio: Numeric = 1.0
+
+
+@dataclass(frozen=True)
+class Timing(DispatchTiming):
     """How work becomes time on a device; every number may be an array.
 
     The names are the keys of a profile's ``timing`` block. ``network_efficiency`` and ``all_reduce_latency`` replace
@@ -68,7 +109,19 @@ class Timing:
     cache keeps, the share of HBM bandwidth element-wise kernels stream at, their start and what rows of their own
     take, flash attention's share of the peak, its start, ramp in blocks of queries, share of HBM bandwidth and exponent
     of the head dimension, and what the network beyond the innermost tier keeps of its isolated bandwidth. Their
-    defaults are medians over published runs and kernels of several devices.
+    defaults are medians over published runs and kernels of several devices. ``launch_latency`` are the seconds in which
+    the host launches a kernel, framework included.
+
+    In fp8 and nvfp4 GEMMs have an efficiency of their own, by recipe, relative to the peak of their format; one that is
+    not given follows from ``gemm_efficiency`` (`FP8_EFFICIENCY` and so on: medians over six devices). ``fp8_recipe`` is
+    the code of the recipe that the device's stacks use, ``fp8_transpose`` 1 where per-tensor recipes write operands in
+    both orientations, ``amax_efficiency`` and ``cast_efficiency`` shares of HBM bandwidth at which quantising kernels
+    read for the largest number, and cast. ``grouped_ramp_rows`` are the tokens an expert at which its
+    GEMMs reach half of their rate: half a tile, which padding takes of random loads.
+
+    ``power_ratio`` is how many times longer a GEMM takes on a machine that is warm than in a short burst; ``sustained``
+    is `KEPT` over that unless a profile says otherwise. ``attention_kernel`` is the code of the kernel that the device's
+    training stacks use (flash_causal: that of the ``flash`` numbers here).
 
     ``vector_flops`` are the FLOP/s of element-wise work, which only the models of other papers ask for.
 
@@ -88,7 +141,20 @@ class Timing:
     ring_limit: Numeric = 0.0
     network_efficiency: Numeric = np.nan
     all_reduce_latency: Numeric = 0.0
-    sustained: Numeric = 0.8
+    power_ratio: Numeric = POWER_RATIO
+    sustained: Numeric = KEPT / POWER_RATIO
+    fp8_efficiency: Numeric = np.nan
+    mxfp8_efficiency: Numeric = np.nan
+    fp8_block_efficiency: Numeric = np.nan
+    nvfp4_efficiency: Numeric = np.nan
+    nvfp4_ramp_k: Numeric = np.nan
+    nvfp4_ramp_tiles: Numeric = np.nan
+    fp8_recipe: Numeric = Recipe.TENSORWISE
+    fp8_transpose: Numeric = 1.0
+    amax_efficiency: Numeric = 0.42
+    cast_efficiency: Numeric = 0.84
+    grouped_ramp_rows: Numeric = 64.0
+    attention_kernel: Numeric = AttentionKernel.FLASH_CAUSAL
     gemm_ramp_k: Numeric = 100.0
     gemm_ramp_tiles: Numeric = 45.0
     gemm_split_k: Numeric = 1000.0
@@ -108,6 +174,7 @@ class Timing:
     collective_latency: Numeric = 9.5e-6
     own_shard: Numeric = 0.4
     vector_flops: Numeric = np.nan
+    launch_latency: Numeric = 30e-6
 
     @property
     def memory_bound(self) -> bool:
@@ -115,12 +182,34 @@ class Timing:
         return bool(np.any(to_float(self.activation_passes) != 0) or np.any(to_float(self.score_passes) != 0))
 
 
+def generic_kernel(timing: Timing) -> FlashKernel:
+    """Return the fused kernel that a profile's ``flash`` numbers are of, which says nothing of its backward pass."""
+    exponent = to_float(timing.flash_head_exponent)
+    return FlashKernel(
+        timing.flash_efficiency, timing.flash_latency, timing.flash_memory_efficiency,
+        ramp_blocks=timing.flash_ramp_blocks, head_exponent=exponent, wide_exponent=exponent,
+        backward_efficiency=BACKWARD_RATE * to_float(timing.flash_efficiency), backward_head_exponent=exponent,
+        backward_wide_exponent=exponent,
+    )  # fmt: skip
+
+
+def chosen_kernel(kernels: tuple[FlashKernel, ...], codes: NDArray[np.intp]) -> FlashKernel:
+    """Return the fused kernel of each code, as numbers with the codes' shape where they differ."""
+    used = np.unique(codes)
+    if used.size == 1:
+        return kernels[int(used[0])]
+    names = [item.name for item in fields(FlashKernel)]
+    return FlashKernel(**{name: by_code(codes, lambda code, n=name: to_float(getattr(kernels[code], n)))
+                          for name in names})  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Hardware:
     """A device and its network as numbers: FLOP/s (dense, of one precision), bytes, bytes/s, tiers, timing.
 
-    ``attention_peak_flops`` is the peak attention runs at: that of 16 bit where the precision is fp8.
-    ``host_bandwidth`` is that of the link to the host, one direction.
+    ``attention_peak_flops`` is the peak of what stays in 16 bits where the precision is fp8 or nvfp4, else that of the
+    precision. ``host_bandwidth`` is that of the link to the host, one direction. ``attention`` and ``fp8_attention`` are
+    fused kernels by the codes of `AttentionKernel`; none: those of ``timing``.
     """
 
     peak_flops: Numeric
@@ -130,3 +219,5 @@ class Hardware:
     timing: Timing
     attention_peak_flops: Numeric = np.nan
     host_bandwidth: Numeric = np.nan
+    attention: tuple[FlashKernel, ...] = ()
+    fp8_attention: tuple[FlashKernel, ...] = ()

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from comp_comm.choices import AttentionKernel
 from comp_comm.errors import ConfigError, nearest, one_of
-from comp_comm.hardware.numbers import Hardware, Tier, Timing
+from comp_comm.formulas.arrays import to_float
+from comp_comm.hardware.dispatch import DISPATCH_KINDS
+from comp_comm.hardware.numbers import KEPT, POWER_RATIO, FlashKernel, Hardware, Tier, Timing, generic_kernel
 
 CERTAINTIES = ("high", "medium", "low", "calibrated", "assumed", "none")
 TOPOLOGIES = ("switch", "mesh", "torus")
@@ -42,7 +45,20 @@ TIMING_KINDS = {
     "ring_limit": "switch",
     "network_efficiency": "share",
     "all_reduce_latency": "seconds",
+    "power_ratio": "ratio",
     "sustained": "share",
+    "fp8_efficiency": "share",
+    "mxfp8_efficiency": "share",
+    "fp8_block_efficiency": "share",
+    "nvfp4_efficiency": "share",
+    "nvfp4_ramp_k": "count",
+    "nvfp4_ramp_tiles": "count",
+    "fp8_recipe": "switch",
+    "fp8_transpose": "count",
+    "amax_efficiency": "share",
+    "cast_efficiency": "share",
+    "grouped_ramp_rows": "count",
+    "attention_kernel": "switch",
     "gemm_ramp_k": "count",
     "gemm_ramp_tiles": "count",
     "gemm_split_k": "count",
@@ -62,7 +78,22 @@ TIMING_KINDS = {
     "collective_latency": "seconds",
     "own_shard": "share",
     "vector_flops": "FLOP/s",
+    "launch_latency": "seconds",
+    **DISPATCH_KINDS,
 }
+# Kinds of the numbers of a fused attention kernel: shares are of the 16-bit peak, which fp8 may exceed.
+ATTENTION_KINDS = {
+    "efficiency": "ratio", "latency": "seconds", "memory_efficiency": "ratio", "ramp_keys": "count",
+    "window_keys": "count", "backward_windows": "count", "ramp_blocks": "count", "head_exponent": "exponent", "wide_exponent": "exponent", "backward_efficiency": "ratio",
+    "backward_ramp_keys": "count", "backward_head_exponent": "exponent", "backward_wide_exponent": "exponent",
+    "power_ratio": "ratio",
+}  # fmt: skip
+# Kernels that a profile may have numbers of, and what they are called in fp8.
+NAMED_KERNELS = tuple(kernel for kernel in AttentionKernel if kernel > AttentionKernel.UNFUSED)
+FP8_KERNEL = "{}_fp8"
+# Efficiency of GEMMs by recipe over that in 16 bits where a profile has none of its own: medians over H100, H200, B200,
+# GB200, B300 and GB300; nvfp4 (of B200 and GB200) relative to its own peak.
+FP8_EFFICIENCY, FP8_BLOCK_EFFICIENCY, NVFP4_EFFICIENCY = 0.96, 0.9, 0.75
 BLANK = float("nan")
 BASE_TIMING = "base"  # asks for the profile's own timing, whatever preset is its default
 
@@ -120,21 +151,39 @@ class Profile:
         Raises ``ConfigError`` where the profile has no such peak or preset.
         """
         self.check_precision(precision)
+        numbers = self._timing(self.timing_name(timing))
         return Hardware(
             peak_flops=self.value(f"peak.{precision}"),
             memory_capacity=self.value("memory.capacity"),
             memory_bandwidth=self.value("memory.bandwidth"),
             tiers=tuple(self._tier(name) for name in self.tiers),
-            timing=self._timing(self.timing_name(timing)),
-            attention_peak_flops=self._attention_peak(precision),
+            timing=numbers,
+            attention_peak_flops=self._sixteen_bit_peak(precision),
             host_bandwidth=self.value("memory.host_bandwidth"),
+            attention=self._attention(numbers, "{}"),
+            fp8_attention=self._attention(numbers, FP8_KERNEL),
         )
 
-    def _attention_peak(self, precision: str) -> float:
-        """Return the peak attention runs at: its scores stay in 16 bit where GEMMs are in fp8."""
-        if precision != "fp8":
+    def _sixteen_bit_peak(self, precision: str) -> float:
+        """Return the peak of what stays in 16 bits where GEMMs are in fp8 or nvfp4, else that of the precision."""
+        if precision not in ("fp8", "nvfp4"):
             return self.value(f"peak.{precision}")
         return max(self.value("peak.bf16", 0.0), self.value("peak.fp16", 0.0)) or BLANK
+
+    def _attention(self, timing: Timing, name: str) -> tuple[FlashKernel, ...]:
+        """Return fused kernels by the codes of `AttentionKernel`, called ``name`` in the profile."""
+        used = AttentionKernel.at(int(to_float(timing.attention_kernel)))
+        usual = generic_kernel(timing) if name == "{}" else FlashKernel()
+        if used in NAMED_KERNELS:
+            usual = self._kernel(name.format(used.word))
+        return tuple(self._kernel(name.format(kernel.word)) if kernel in NAMED_KERNELS else usual
+                     for kernel in AttentionKernel)  # fmt: skip
+
+    def _kernel(self, name: str) -> FlashKernel:
+        """Return the numbers of one fused kernel, blank where the profile has none."""
+        known = {part: self.value(f"attention.{name}.{part}") for part in ATTENTION_KINDS
+                 if f"attention.{name}.{part}" in self.numbers}  # fmt: skip
+        return FlashKernel(**known)
 
     def check_precision(self, precision: str) -> None:
         """Raise ``ConfigError`` where the profile has no peak of a precision."""
@@ -189,5 +238,11 @@ class Profile:
         numbers |= self.presets[preset] if preset else {}
         known = {name: BLANK if n.value is None else n.value for name, n in numbers.items()}
         # Attention runs as the other GEMMs do unless the profile says otherwise.
-        known.setdefault("attention_efficiency", known.get("gemm_efficiency", BLANK))
+        gemm = known.get("gemm_efficiency", BLANK)
+        known.setdefault("attention_efficiency", gemm)
+        known.setdefault("fp8_efficiency", min(FP8_EFFICIENCY * gemm, 1.0))
+        known.setdefault("mxfp8_efficiency", known["fp8_efficiency"])
+        known.setdefault("fp8_block_efficiency", min(FP8_BLOCK_EFFICIENCY * gemm, 1.0))
+        known.setdefault("nvfp4_efficiency", min(NVFP4_EFFICIENCY * gemm, 1.0))
+        known.setdefault("sustained", KEPT / known.get("power_ratio", POWER_RATIO))
         return Timing(**{item.name: known[item.name] for item in fields(Timing) if item.name in known})

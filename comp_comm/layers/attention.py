@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from comp_comm.choices import AttentionKernel, Position, QkNorm, Switch
+from comp_comm.choices import AttentionGate, AttentionKernel, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.layers.block import CORE_ATTENTION, MASK, Block, Cache, HeldParameters, Kept, biased
+from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, biased
 from comp_comm.layers.context_parallel import exchanges
+from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
 
@@ -20,26 +22,31 @@ class SelfAttention(Block):
     """Self-attention of as many heads of keys and values as the model has, over a window or over everything."""
 
     windowed: bool = False
+    kernels: ClassVar[float] = 10.0  # two projections, rotation of two, attention, and their copies and views
+    graph: ClassVar[str] = "attention"
 
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return projections, rotation, scores with softmax and weighted sum, and the output projection."""
         h, kv = c.t.hidden, c.kv_heads * (c.key_dim + c.t.v_head_dim)
-        qkv = c.heads * c.key_dim + kv
+        qkv = c.heads * c.key_dim + kv + gate_numbers(c)
         return [
             Gemm("QKV projection", "2 T H (a d + kv (d + d_v)) / tp", 1.0, c.tokens, h, qkv),
             *rotary(c),
             self.core(c),
+            *gated(c),
             Gemm("attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
         ]
 
     def core(self, c: Context) -> Attention:
         """Return scores, softmax and weighted sum."""
         seq = to_float(c.t.seq_len)
+        everything = np.where(c.t.causal, seq / 2, seq)
         if not self.windowed:
-            return core(c, "attention", seq, seq, np.where(c.t.causal, seq / 2, seq))
+            return core(c, "attention", seq, seq, everything)
         window = np.minimum(c.t.window, seq)
         # The first `window` queries of a causal sequence see fewer: w - w^2 / (2 s) of them on average.
-        return core(c, "window attention", seq, window, np.where(c.t.causal, window - window**2 / (2 * seq), window))
+        seen = np.where(c.t.causal, window - window**2 / (2 * seq), window)
+        return replace(core(c, "window attention", seq, window, seen), unwindowed=everything)
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the exchange of keys and values that context parallelism needs."""
@@ -50,7 +57,8 @@ class SelfAttention(Block):
         qk = np.asarray(c.t.qk_norm)
         each = np.where(QkNorm.WHOLE.where(qk), (c.heads + c.kv_heads) * c.key_dim, 2 * to_float(c.t.head_dim))
         norms = np.where(QkNorm.OFF.where(qk), 0.0, each)
-        return HeldParameters(projection_parameters(c) + norms + c.heads * c.t.attention_sinks)
+        gate = gate_numbers(c) * (c.t.hidden + biased(c, "qkv"))
+        return HeldParameters(projection_parameters(c) + norms + c.heads * c.t.attention_sinks + gate)
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return queries, keys, values, the input of the output projection, and scores where they are kept.
@@ -60,7 +68,11 @@ class SelfAttention(Block):
         seq = to_float(c.t.seq_len)
         keys = np.minimum(c.t.window, seq) if self.windowed else seq
         before = normalised(c) * np.where(QkNorm.OFF.where(c.t.qk_norm), 0.0, 1.0)
-        return [Kept("attention", projected(c) + before), Kept(CORE_ATTENTION, score_bytes(c, keys))]
+        return [Kept("attention", projected(c) + before + gate_bytes(c)), Kept("core_attn", score_bytes(c, keys))]
+
+    def modules(self, c: Context) -> Sequence[Module]:
+        """Return the core: scores, softmax and weighted sum, with the exchange of context parallelism before them."""
+        return [core_module(self.kept(c), self.core(c), self.collectives(c))]
 
     def cache(self, c: Context, length: Array) -> Cache:
         """Return keys and values of every head, of which a window attends to the last."""
@@ -73,16 +85,24 @@ class SelfAttention(Block):
 class CrossAttention(Block):
     """A decoder's attention to the encoder beside it: queries from the one, keys and values from the other."""
 
+    kernels: ClassVar[float] = 9.0
+    graph: ClassVar[str] = "attention"
+
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return both projections, scores over the encoder's sequence, and the output projection."""
-        h, keys = c.t.hidden, to_float(c.t.encoder_seq_len)
+        h = c.t.hidden
         kv = c.kv_heads * (c.key_dim + c.t.v_head_dim)
         return [
             Gemm("cross-Q projection", "2 T H a d / tp", 1.0, c.tokens, h, c.heads * c.key_dim),
             Gemm("cross-KV projection", "2 T_enc H kv (d + d_v) / tp", 1.0, c.encoder_tokens, h, kv),
-            core(c, "cross-attention", c.t.seq_len, keys, keys),
+            self.core(c),
             Gemm("cross-attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
         ]
+
+    def core(self, c: Context) -> Attention:
+        """Return scores, softmax and weighted sum over the encoder's sequence."""
+        keys = to_float(c.t.encoder_seq_len)
+        return core(c, "cross-attention", c.t.seq_len, keys, keys)
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the exchange of the encoder's keys and values that context parallelism needs."""
@@ -95,7 +115,11 @@ class CrossAttention(Block):
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return queries, keys, values, the input of the output projection, and scores where they are kept."""
         scores = score_bytes(c, to_float(c.t.encoder_seq_len))
-        return [Kept("attention", projected(c)), Kept(CORE_ATTENTION, scores)]
+        return [Kept("attention", projected(c)), Kept("core_attn", scores)]
+
+    def modules(self, c: Context) -> Sequence[Module]:
+        """Return the core: scores, softmax and weighted sum, with the exchange of context parallelism before them."""
+        return [core_module(self.kept(c), self.core(c), self.collectives(c))]
 
 
 def rotary(c: Context) -> Sequence[Operation]:
@@ -108,11 +132,44 @@ def rotary(c: Context) -> Sequence[Operation]:
     return [Elementwise("rotary embedding", formula, rotates, moved, 1.5 * moved, c.kernel_cost)]
 
 
+def gate_numbers(c: Context) -> Array:
+    """Return the numbers of a token of the gate on what comes out of this device's heads."""
+    gate = c.t.attention_gate
+    if AttentionGate.OFF.where(gate).all():
+        return to_float(0.0)
+    each = np.where(AttentionGate.ON.where(gate), c.t.v_head_dim, 1.0)
+    return np.where(AttentionGate.OFF.where(gate), 0.0, c.heads * each)
+
+
+def gated(c: Context) -> Sequence[Operation]:
+    """Return the product of what comes out of attention with the gate: two numbers read, one written."""
+    gates = to_float(~AttentionGate.OFF.where(c.t.attention_gate))
+    if not any_of(gates):
+        return []
+    moved = 3 * c.formats.activation * c.tokens * c.heads * c.t.v_head_dim
+    return [Elementwise("attention gate", "3 T a d_v / tp elements", gates, moved, 1.5 * moved, c.kernel_cost)]
+
+
+def gate_bytes(c: Context) -> Array:
+    """Return what the gate keeps: itself, and the output before it."""
+    numbers = gate_numbers(c)
+    return to_float(c.formats.activation * c.tokens * (numbers + (numbers > 0) * c.heads * c.t.v_head_dim))
+
+
 def core(c: Context, name: str, queries: Numeric, keys: Numeric, seen: Numeric) -> Attention:
     """Return scores, softmax and weighted sum over so many keys, of which a query sees ``seen`` on average."""
     asked = to_float(queries) / c.layout.cp
     return Attention(name, "2 b (a / tp) s^2 (d + d_v) / cp", 1.0, c.layout.micro_batch, c.heads, asked, keys, seen,
                      c.key_dim, c.t.v_head_dim, c.kv_heads)  # fmt: skip
+
+
+def core_module(kept: Sequence[Kept], core: Attention, exchanged: Sequence[Collective]) -> Module:
+    """Return the core of attention as what can be made again of queries, keys and values.
+
+    Its output is kept, an input of the output projection; a fused kernel keeps nothing that making it again frees.
+    """
+    scores = [each.size for each in kept if each.module == "core_attn"]
+    return Module("core_attn", scores[0], {core.name: 1.0}, {each.name: each.count for each in exchanged})
 
 
 def projection_parameters(c: Context) -> Array:

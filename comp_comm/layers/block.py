@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import Bias, ElementwiseKernels
+from comp_comm.choices import Bias, CudaGraph, ElementwiseKernels
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Collective, Elementwise, Operation
 from comp_comm.violation import Violation
 
 MASK = 1.0  # bytes of a dropout mask's element
-CORE_ATTENTION = "core_attn"  # Megatron-LM's name of the module that selective recomputation makes again
 
 
 class HeldParameters(NamedTuple):
@@ -40,19 +40,24 @@ class Cache(NamedTuple):
     """What a block keeps of every token while it generates: numbers of a token, and the work of attending to them.
 
     ``numbers`` are kept in all, ``held_numbers`` on one device; ``attended`` tokens are looked at in a step, at
-    ``flops`` for each of them and each sequence, over all devices.
+    ``flops`` for each of them and each sequence, over all devices. ``held_state`` are bytes on one device of a state
+    that does not grow with the sequence: read and written in every step.
     """
 
     numbers: Array
     held_numbers: Array
     attended: Array
     flops: Array
+    held_state: Array = to_float(0.0)
 
 
 class Block(ABC):
     """A block of a layer. Those beside the residual stream say so with ``residual``: they add no sum and no norms."""
 
-    residual: bool = True
+    residual: ClassVar[bool] = True
+    kernels: ClassVar[float] = 4.0  # that the host launches in a forward pass
+    graph: ClassVar[str] = "others"  # which part of a layer it is for CUDA graphs
+    synchronises: ClassVar[bool] = False  # whether the host must know a result of the device before it goes on
 
     @abstractmethod
     def operations(self, c: Context) -> Sequence[Operation]:
@@ -70,6 +75,10 @@ class Block(ABC):
         """Return the collectives of a block's own; those of tensor parallelism around it are the layer's."""
         return []
 
+    def launches(self, c: Context) -> Array:
+        """Return the kernels that the host launches one by one in a forward pass."""
+        return self.kernels * CudaGraph.look_up(self.graph, c.layout.cuda_graph)
+
     def splits(self, c: Context) -> Numeric:
         """Return how many of the layer's gathers and reductions over TP the block needs: 1, or none."""
         return 1.0
@@ -77,6 +86,14 @@ class Block(ABC):
     def rules(self, c: Context) -> Sequence[Violation]:
         """Return what model and layout must keep together for the block; points that have no such layer are passed."""
         return []
+
+    def modules(self, c: Context) -> Sequence[Module]:
+        """Return the parts of the block that the backward pass can make again, by Megatron-LM's names."""
+        return []
+
+    def last_gemm(self, c: Context) -> str:
+        """Return the name of the GEMM that ends the block, after which nothing is kept; empty where there is none."""
+        return ""
 
     def cache(self, c: Context, length: Array) -> Cache | None:
         """Return what is kept of ``length`` tokens while generating; None where nothing is.

@@ -47,3 +47,37 @@ FORMULAS = {"send": "T kv (d + d_v) / tp", "all_gather": "s b kv (d + d_v) / tp"
 
 def _collective(c: Context, name: str, kind: str, size: Array, forward: Array, backward: Array) -> Collective:
     return Collective(name, FORMULAS[kind], forward, kind, "cp", size, backward, c.cp_group)
+
+
+STATE_BYTES = 4.0  # of a number of a state: 32 bit
+
+
+def state_exchanges(c: Context, state: Array, channels: Array, outputs: Array, before: Array) -> Sequence[Collective]:
+    """Return the exchange of a mixer that carries a state of so many numbers along the sequence.
+
+    The state is handed on from piece to piece of the sequence (LASP, arXiv:2404.02882), as the ring goes: each device
+    has a piece from the front and one from the back, so 2 (cp - 1) times; or all pieces' states are gathered (LASP-2,
+    arXiv:2502.07563); or ``channels`` are swapped for tokens, and ``outputs`` back (Megatron-LM's Mamba). A
+    convolution needs the ``before`` last numbers of the piece before it.
+    """
+    cp, way = to_float(c.layout.cp), c.layout.cp_comm
+    if not any_of(cp - 1):
+        return []
+    many = to_float(cp > 1)
+    ring, gather, swap = (many * option.where(way) for option in ContextComm)
+    batch = to_float(c.layout.micro_batch)
+    states, formula = STATE_BYTES * batch * state, "4 B b n_h d N / tp"
+
+    def exchanged(name: str, formula: str, kind: str, size: Array, times: Array) -> Collective:
+        return Collective(name, formula, times, kind, "cp", size, times, c.cp_group)
+
+    rows = [
+        exchanged("pass states", formula, "send", states, ring * 2 * (cp - 1)),
+        exchanged("gather states", "2 cp 4 B b n_h d N / tp", "all_gather", 2 * cp * states, gather),
+        exchanged("pass the convolution's inputs", "b (w - 1) channels", "send", batch * before * c.formats.comm,
+                  2 * (ring + gather) * to_float(before > 0)),
+        exchanged("swap channels for tokens", "T channels / tp", "all_to_all", c.tokens * channels * c.formats.comm,
+                  swap),
+        exchanged("swap tokens for channels", "T n_h d / tp", "all_to_all", c.tokens * outputs * c.formats.comm, swap),
+    ]  # fmt: skip
+    return [each for each in rows if any_of(each.count)]

@@ -4,46 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.choices import CudaGraph, Dispatcher, PermuteFusion, Routing
+from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, to_float
+from comp_comm.formulas.dispatch import distinct_places, expected_imbalance
 from comp_comm.layers.block import (
     Block,
     HeldParameters,
     Kept,
     activation,
     at_least_one,
+    biased,
     kept_numbers,
     mlp_parameters,
 )  # fmt: skip
-from comp_comm.layers.feed_forward import network_bytes, split_network
+from comp_comm.layers.feed_forward import network_bytes, network_names, split_network
+from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
-from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation
+from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation, TokenExchange
 
-PERMUTE_BYTES = 16  # a token and expert: tokens sorted by expert and back, read and written as 16-bit and indices
+# Kernels launched in a forward pass: NVIDIA counted 31 of a fused router with its all-to-all dispatch and 17 with one
+# in a kernel of its own (DeepSeek-V3, Megatron-LM discussions); Transformer Engine starts a product for each expert.
+KERNELS_OF_ROUTER, KERNELS_OF_DISPATCH, KERNELS_OF_EXPERTS, KERNELS_OF_SHARED = 12.0, 20.0, 8.0, 6.0
 
 
 @dataclass(frozen=True)
 class Experts(Block):
     """A mixture of experts, with experts that every token goes through beside it where the model has any."""
 
+    synchronises: ClassVar[bool] = True  # how many tokens each expert got sizes what comes after
+
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return router, sorting, the experts of this device as grouped GEMMs, and the shared experts."""
-        h, taken = c.t.hidden, expert_tokens(c)
+        h, taken, inside = c.t.hidden, expert_tokens(c), expert_hidden(c)
         local = local_experts(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         each = taken / np.maximum(local, 1.0)
-        sent = PERMUTE_BYTES * c.split_tokens * top_k(c) * h
+        sent = PermuteFusion.look_up("moved", c.layout.permute_fusion) * c.split_tokens * top_k(c) * load(c) * inside
         shared = self.splits(c)
         return [
-            Gemm("router", "2 T_s H E", 1.0, c.split_tokens, h, at_least_one(c.t.experts)),
-            Elementwise("permute tokens", "16 B T_s k H", 1.0, sent, sent),
-            Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, h, c.gates * width, local),
+            Gemm("router", "2 T_s H E", 1.0, c.split_tokens, h, at_least_one(c.t.experts), sixteen_bit=1),
+            *_latent(c),
+            Elementwise("permute tokens", "16 B (not fused 40 B) T_s k H", 1.0, sent, sent),
+            Gemm(
+                "experts up", "2 T k H (1 or 2) F_e", 1.0, each, inside, c.gates * width, local, c.gates, grouped=True
+            ),
             activation(c, "experts activation", taken * width),
-            Gemm("experts down", "2 T k F_e H", 1.0, each, width, h, local),
+            Gemm("experts down", "2 T k F_e H", 1.0, each, width, inside, local, grouped=True),
             *(split_network(c, "shared expert", _shared_width(c), shared) if any_of(shared) else []),
         ]
+
+    def launches(self, c: Context) -> Array:
+        """Return the kernels of router, dispatch and combination, products of each expert, and shared experts."""
+        router, dispatch, others = (CudaGraph.look_up(part, c.layout.cuda_graph) for part in
+                                    ("router", "dispatch", "others"))  # fmt: skip
+        products = KERNELS_OF_EXPERTS + 2.0 * local_experts(c) + KERNELS_OF_SHARED * self.splits(c)
+        return KERNELS_OF_ROUTER * router + KERNELS_OF_DISPATCH * dispatch + products * others
 
     def splits(self, c: Context) -> Numeric:
         """Return 1 where shared experts are split over TP; the others are not."""
@@ -51,24 +70,7 @@ class Experts(Block):
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the exchange of tokens with their experts, and the gathers inside a split expert (ETP)."""
-        layout = c.layout
-        sent = c.split_tokens * top_k(c) * c.t.capacity_factor * c.t.hidden * c.formats.comm
-        spread, split = (to_float(to_float(size) > 1) for size in (layout.ep, layout.etp))
-        exchanged: list[Collective] = []
-        if any_of(spread):
-            exchanged += [
-                Collective(f"expert {way}", "k c T_s H", spread, "all_to_all", "ep", sent, spread, c.ep_group)
-                for way in ("dispatch", "combine")
-            ]
-        if any_of(split):
-            # Without expert parallelism each token is gathered once, before it is copied for its experts.
-            once = c.split_tokens * c.t.hidden * c.formats.comm
-            gathered = np.where(to_float(layout.ep) > 1, sent, once) * layout.etp
-            exchanged += [
-                Collective(f"expert {title}", "etp (k c) T_s H", split, kind, "ep", gathered, split, c.etp_group)
-                for kind, title in (("all_gather", "all-gather"), ("reduce_scatter", "reduce-scatter"))
-            ]
-        return exchanged
+        return [*exchanges(c), *_gathered(c)]
 
     def parameters(self, c: Context) -> HeldParameters:
         """Return router and shared experts, and apart from them the experts of this device."""
@@ -76,19 +78,56 @@ class Experts(Block):
         extra = np.where(shared > 0, mlp_parameters(c, shared / c.layout.tp), 0.0)
         router = (to_float(c.t.hidden) + c.t.router_bias) * c.t.experts
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
-        return HeldParameters(router + extra, (to_float(c.t.experts) / c.layout.ep) * mlp_parameters(c, width))
+        inside, projected = expert_hidden(c), to_float(c.t.moe_latent_hidden)
+        latent = 2 * c.t.hidden * projected + biased(c, "ffn") * (projected > 0) * (inside + c.t.hidden)
+        each = (c.gates + 1) * inside * width + biased(c, "ffn") * (c.gates * width + inside)
+        return HeldParameters(router + extra + latent, (to_float(c.t.experts) / c.layout.ep) * each)
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return what the networks keep, and the tokens before and after sorting."""
         size, kept = c.formats.activation, kept_numbers(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
-        experts = expert_tokens(c) * (kept * width + 2.0 * c.t.hidden)
-        return [Kept("moe", to_float(size * experts) + network_bytes(c, _shared_width(c)))]
+        inside = expert_hidden(c)
+        experts = expert_tokens(c) * (kept * width + 2.0 * inside)
+        latent = c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside  # the input of the projection back
+        return [Kept("moe", to_float(size * (experts + latent)) + network_bytes(c, _shared_width(c)))]
+
+    def modules(self, c: Context) -> Sequence[Module]:
+        """Return all of the block, the nonlinearity of its experts, and the shared experts.
+
+        The nonlinearity is made again of what it kept, and frees the input of the matrix down (with kernels one by one
+        also the gate after its nonlinearity).
+        """
+        shared = self.splits(c)
+        width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
+        outputs = to_float(c.formats.activation * expert_tokens(c) * (kept_numbers(c) - c.gates) * width)
+        names = dict.fromkeys((operation.name for operation in self.operations(c)), 1.0)
+        calls = {collective.name: collective.count for collective in self.collectives(c)}
+        modules = [Module("moe", add_up(each.size for each in self.kept(c)), names, calls, shared),
+                   Module("moe_act", outputs, {"experts activation": 1.0}, within="moe")]  # fmt: skip
+        if any_of(shared):
+            again = dict.fromkeys(network_names("shared expert"), 1.0)
+            size = network_bytes(c, _shared_width(c))
+            modules.append(Module("shared_experts", size, again, splits=shared, within="moe"))
+        return modules
 
 
 def expert_tokens(c: Context) -> Array:
-    """Return the tokens, one for each expert they are sent to, that a device's experts take in a micro-batch."""
-    return to_float(c.layout.etp) * c.split_tokens * top_k(c) * c.t.capacity_factor
+    """Return the tokens, one for each expert they are sent to, that the fullest device takes in a micro-batch."""
+    return to_float(c.layout.etp) * c.split_tokens * top_k(c) * c.t.capacity_factor * load(c)
+
+
+def load(c: Context) -> Array:
+    """Return the tokens of the fullest device of an expert-parallel group over the mean."""
+    layout = c.layout
+    given, random = to_float(layout.imbalance), Routing.RANDOM.where(layout.routing)
+    expected = to_float(1.0)
+    if random.any():
+        taken = to_float(layout.etp) * c.split_tokens * top_k(c)
+        expected = np.where(random, expected_imbalance(taken, layout.ep), expected)
+    blank = np.isnan(given)
+    uneven = expected if blank.all() else np.where(blank, expected, given)
+    return np.where(to_float(layout.ep) > 1, uneven, 1.0) if np.any(uneven != 1) else to_float(1.0)
 
 
 def local_experts(c: Context) -> Array:
@@ -96,9 +135,80 @@ def local_experts(c: Context) -> Array:
     return at_least_one(c.t.experts) / c.layout.ep
 
 
+def expert_hidden(c: Context) -> Array:
+    """Return the dimension of a token in its experts: hidden, or that of a latent."""
+    latent = to_float(c.t.moe_latent_hidden)
+    return np.where(latent > 0, latent, c.t.hidden) if np.any(latent > 0) else to_float(c.t.hidden)
+
+
+def _latent(c: Context) -> list[Operation]:
+    """Return the projections to the latent of experts and back, where there is one (arXiv:2512.20848, LatentMoE)."""
+    latent = to_float(c.t.moe_latent_hidden)
+    times = to_float(latent > 0)
+    if not any_of(times):
+        return []
+    inside, h = at_least_one(latent), c.t.hidden
+    return [Gemm("experts' latent", "2 T_s H L", times, c.split_tokens, h, inside),
+            Gemm("experts' latent back", "2 T_s L H", times, c.split_tokens, inside, h)]  # fmt: skip
+
+
 def top_k(c: Context) -> Array:
     """Return the experts that a token is sent to."""
     return at_least_one(c.t.top_k)
+
+
+def exchanges(c: Context) -> list[TokenExchange]:
+    """Return the exchanges of tokens with their experts, by each way that any point has."""
+    spread, code = to_float(to_float(c.layout.ep) > 1), np.asarray(c.layout.ep_dispatch)
+    if not any_of(spread):
+        return []
+    return [exchange for option in Dispatcher if (chosen := option.where(code)).any()
+            for exchange in _exchanges(c, option, spread if chosen.all() else spread * chosen)]  # fmt: skip
+
+
+def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]:
+    """Return dispatch and combine: each is called once forward, and once backward to bring gradients the same way."""
+    layout, sms = c.layout, to_float(c.layout.ep_sms)
+    limit = to_float(layout.ep_node_limit)
+    formula = {Dispatcher.ALL_TO_ALL: "k c T_s H", Dispatcher.ALL_GATHER: "ep T_s H"}.get(way, "D T_s H")
+    kinds = ("all_gather", "reduce_scatter") if way is Dispatcher.ALL_GATHER else ("all_to_all", "all_to_all")
+    made = []
+    for name, kind, inward in zip(("dispatch", "combine"), kinds, (True, False), strict=True):
+        token = expert_hidden(c) * c.formats.on_the_way(name)
+        made.append(TokenExchange(
+            f"expert {name}", formula, count, kind, "ep", c.split_tokens * copies(c, way) * token, count, c.ep_group,
+            way, c.split_tokens * np.minimum(c.t.capacity_factor, 1.0) * token, token, top_k(c),
+            np.where(np.isnan(limit), np.inf, limit), np.where(np.isnan(sms), way.sms, sms), load(c), inward,
+        ))  # fmt: skip
+    return made
+
+
+def copies(c: Context, way: Dispatcher) -> Array:
+    """Return how many copies of a token there are after its dispatch, on all devices together.
+
+    The sender's own are among them. A library that sends a token once to a device has no padding to send.
+    """
+    if way is Dispatcher.ALL_GATHER:
+        return to_float(c.layout.ep)
+    if way.once:
+        return distinct_places(c.layout.ep, top_k(c)) * np.minimum(c.t.capacity_factor, 1.0)
+    return top_k(c) * c.t.capacity_factor
+
+
+def _gathered(c: Context) -> list[Collective]:
+    """Return the gathers inside a split expert (ETP): without EP each token once, before it is copied for experts."""
+    layout = c.layout
+    split = to_float(to_float(layout.etp) > 1)
+    if not any_of(split):
+        return []
+    sent = by_code(np.asarray(layout.ep_dispatch), lambda code: copies(c, Dispatcher.at(code)))
+    once = np.where(to_float(layout.ep) > 1, sent, 1.0) * c.split_tokens * expert_hidden(c) * layout.etp
+    return [
+        Collective(f"expert {title}", "etp (k c) T_s H", split, kind, "ep", once * c.formats.on_the_way(way), split,
+                   c.etp_group)
+        for kind, title, way in (("all_gather", "all-gather", "dispatch"),
+                                 ("reduce_scatter", "reduce-scatter", "combine"))
+    ]  # fmt: skip
 
 
 def _shared_width(c: Context) -> Array:

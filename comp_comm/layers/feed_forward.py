@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layers.block import Block, HeldParameters, Kept, activation, kept_numbers, mlp_parameters
+from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Gemm, Operation
 
@@ -27,14 +28,29 @@ class FeedForward(Block):
         """Return what the nonlinearity keeps, and the input of the matrix down."""
         return [Kept("mlp", network_bytes(c, to_float(c.t.ffn_hidden)))]
 
+    def modules(self, c: Context) -> Sequence[Module]:
+        """Return the network: all it keeps is made again of its input, with the gather and the reduction of TP."""
+        (kept,) = self.kept(c)
+        return [Module("mlp", kept.size, dict.fromkeys(network_names("FFN"), 1.0), splits=1.0)]
+
+    def last_gemm(self, c: Context) -> str:
+        """Return the matrix down."""
+        return network_names("FFN")[-1]
+
+
+def network_names(name: str) -> tuple[str, str, str]:
+    """Return what the operations of a feed-forward network are called."""
+    return f"{name} up", f"{name} activation", f"{name} down"
+
 
 def split_network(c: Context, name: str, width: Array, count: Numeric = 1.0) -> list[Operation]:
     """Return a feed-forward network of that width, split over TP."""
     h, columns = c.t.hidden, width / c.layout.tp
+    up, nonlinearity, down = network_names(name)
     return [
-        Gemm(f"{name} up", "2 T H (1 or 2) F / tp", count, c.tokens, h, c.gates * columns),
-        activation(c, f"{name} activation", c.tokens * columns, count),
-        Gemm(f"{name} down", "2 T F H / tp", count, c.tokens, columns, h),
+        Gemm(up, "2 T H (1 or 2) F / tp", count, c.tokens, h, c.gates * columns, matrices=c.gates),
+        activation(c, nonlinearity, c.tokens * columns, count),
+        Gemm(down, "2 T F H / tp", count, c.tokens, columns, h),
     ]
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from comp_comm.choices import Norm, Switch
+from comp_comm.choices import CudaGraph, Norm, Switch
 from comp_comm.errors import ConfigError
-from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.layers.block import CORE_ATTENTION, MASK, Block, Cache, HeldParameters, Kept
-from comp_comm.layers.tensor_parallel import gathered_and_reduced
+from comp_comm.formulas.arrays import Array, Numeric, add_up, to_float
+from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept
+from comp_comm.layers.module import Module
+from comp_comm.layers.per_operator import saved_outputs
+from comp_comm.layers.tensor_parallel import ALL_REDUCE, GATHER, SCATTER, gathered_and_reduced
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Elementwise, Operation
 from comp_comm.violation import Violation
@@ -19,6 +22,7 @@ from comp_comm.violation import Violation
 # Elements of H a token moves: a norm reads and writes; a residual sum with dropout reads two and writes one, of both
 # blocks' outputs at once where they are side by side.
 NORM_PASSES, SUM_PASSES, PARALLEL_SUM_PASSES = 2.0, 3.0, 2.0
+NORMS_AND_SUMS = "norms, residuals, dropout"
 
 
 @dataclass(frozen=True)
@@ -45,13 +49,26 @@ class LayerKind:
 
     def operations(self, c: Context) -> list[Operation]:
         """Return the operations of a forward pass of one micro-batch, on one device."""
-        blocks = [operation for block in self.blocks for operation in block.operations(c)]
-        return [*blocks, self._norms_and_sums(c)]
+        return [operation for part in self.operations_by_block(c) for operation in part]
+
+    def operations_by_block(self, c: Context) -> list[Sequence[Operation]]:
+        """Return the operations of each block in order, and then those around them."""
+        return [*(block.operations(c) for block in self.blocks), [self._norms_and_sums(c)]]
 
     def collectives(self, c: Context) -> list[Collective]:
         """Return the collectives of one layer and micro-batch."""
         own = [collective for block in self.blocks for collective in block.collectives(c)]
         return [*self._tensor_parallel(c), *own]
+
+    def launches(self, c: Context) -> Array:
+        """Return the kernels that the host launches one by one in a forward pass: the blocks', norms and sums."""
+        beside = CudaGraph.look_up("others", c.layout.cuda_graph) * (self._norms(c) + self._residuals)
+        return beside + to_float(sum((block.launches(c) for block in self.blocks), to_float(0.0)))
+
+    @property
+    def synchronises(self) -> bool:
+        """Whether the host must know a result of the device before it goes on."""
+        return any(block.synchronises for block in self.blocks)
 
     def parameters(self, c: Context) -> HeldParameters:
         """Return the parameters of one layer that a device holds."""
@@ -72,6 +89,43 @@ class LayerKind:
         around = c.split_tokens * c.t.hidden * (inputs * size + self._residuals * MASK * drop)
         return [Kept("layernorm", to_float(around)), *(kept for block in self.blocks for kept in block.kept(c))]
 
+    def modules(self, c: Context) -> list[list[Module]]:
+        """Return what can be made again of the layer: of its norms, of each block, and by torchtitan's policy."""
+        inputs = self._residuals - Switch.ON.where(c.t.parallel_blocks)
+        before = np.minimum(self._norms(c), inputs)
+        passes = before * NORM_PASSES / np.maximum(self._passes(c), 1.0)
+        freed = to_float(c.formats.activation * c.split_tokens * c.t.hidden * before)
+        norms = Module("layernorm", freed, {NORMS_AND_SUMS: passes})
+        each = [[self._with_tensor_parallel(c, module) for module in block.modules(c)] for block in self.blocks]
+        return [[norms], *each, [self._per_operator(c)]]
+
+    def left_out(self, c: Context) -> Module:
+        """Return what full recomputation need not do once all is there that the backward pass needs (early stop).
+
+        That is the layer's last GEMM and its reduction, where no norm after it, nor dropout, keeps what it makes.
+        """
+        name = self.blocks[-1].last_gemm(c)
+        last = to_float((to_float(c.t.norms) <= 2) & Switch.OFF.where(c.t.dropout)) * bool(name)
+        reduced = last * (to_float(c.layout.tp) > 1)
+        calls = {SCATTER: reduced * c.layout.sp, ALL_REDUCE: reduced * (1.0 - to_float(c.layout.sp))}
+        return Module("last GEMM", to_float(0.0), {name: last}, calls)
+
+    def _with_tensor_parallel(self, c: Context, module: Module) -> Module:
+        """Return a module of a block with the gathers and reductions of TP by name."""
+        split = to_float(module.splits) * (to_float(c.layout.tp) > 1)
+        if not any_of(split):
+            return module
+        scattered = split * c.layout.sp
+        calls = {GATHER: scattered, SCATTER: scattered, ALL_REDUCE: split - scattered}
+        return replace(module, collectives={**module.collectives, **calls})
+
+    def _per_operator(self, c: Context) -> Module:
+        """Return what torchtitan's policy makes again: all but the outputs that it keeps, and the layer's input."""
+        saved = saved_outputs(c, self.operations(c), self.collectives(c))
+        entry = c.formats.activation * c.split_tokens * c.t.hidden
+        freed = add_up(each.size for each in self.kept(c)) - (entry + saved.size)
+        return Module("per_op", to_float(freed), saved.operations, saved.collectives)
+
     def caches(self, c: Context, length: Array) -> list[Cache]:
         """Return what the blocks keep of ``length`` tokens while generating.
 
@@ -90,11 +144,15 @@ class LayerKind:
         """Return how many norms there are: ``norms`` of a layer of two blocks, half of them of each block more."""
         return np.ceil(to_float(c.t.norms) * self._residuals / 2)
 
-    def _norms_and_sums(self, c: Context) -> Operation:
+    def _passes(self, c: Context) -> Array:
+        """Return how many times H elements of a token norms and residual sums move."""
         sums = np.where(Switch.ON.where(c.t.parallel_blocks), PARALLEL_SUM_PASSES, SUM_PASSES) * self._residuals
-        moved = c.formats.activation * (NORM_PASSES * self._norms(c) + sums) * c.split_tokens * c.t.hidden
+        return to_float(NORM_PASSES * self._norms(c) + sums)
+
+    def _norms_and_sums(self, c: Context) -> Operation:
+        moved = c.formats.activation * self._passes(c) * c.split_tokens * c.t.hidden
         formula = "(2 norms + 6) T_s H elements"
-        return Elementwise("norms, residuals, dropout", formula, 1.0, moved, 1.5 * moved, c.kernel_cost)
+        return Elementwise(NORMS_AND_SUMS, formula, 1.0, moved, 1.5 * moved, c.kernel_cost)
 
     def _tensor_parallel(self, c: Context) -> list[Collective]:
         """Return TP's: an all-reduce after each block, or a gather before and a scatter after it (SP).
@@ -108,13 +166,3 @@ class LayerKind:
         times: Numeric = sum((block.splits(c) for block in self.blocks), to_float(0.0))
         message = c.tokens * c.t.hidden * c.formats.comm
         return gathered_and_reduced(c, "layer", message, (times - to_float(c.t.parallel_blocks)) * many)
-
-
-def kept_bytes(kept: list[Kept], module: str | None = None) -> Array:
-    """Return the bytes kept of one module, or where none is named of all but core attention.
-
-    >>> float(kept_bytes([Kept("mlp", to_float(2.0)), Kept(CORE_ATTENTION, to_float(5.0))]))
-    2.0
-    """
-    sizes = [each.size for each in kept if (each.module == module if module else each.module != CORE_ATTENTION)]
-    return to_float(sum(sizes, to_float(0.0)))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layers.attention import SelfAttention, projected, rotary
 from comp_comm.layers.block import Cache, HeldParameters, Kept, at_least_one
+from comp_comm.layers.module import Module
+from comp_comm.layers.tensor_parallel import GATHER
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Gemm, Operation
 
@@ -20,6 +23,8 @@ class LatentAttention(SelfAttention):
 
     Where queries are not compressed (``q_lora_rank`` 0) they are projected at once.
     """
+
+    kernels: ClassVar[float] = 24.0  # three projections more, two norms, and what puts parts of heads together
 
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return projections down and up, rotation, scores with softmax and weighted sum, and the output projection."""
@@ -58,6 +63,19 @@ class LatentAttention(SelfAttention):
         latents = to_float(c.formats.activation * c.split_tokens * numbers)
         _, scores = super().kept(c)
         return [Kept("attention", projected(c) + latents), scores]
+
+    def modules(self, c: Context) -> Sequence[Module]:
+        """Return the core, and the projections up with the rotation: they make queries, keys and values again.
+
+        Their inputs are the latents, after their norms; the core's output stays (Megatron-LM, multi_latent_attention).
+        Queries that are not compressed come of the hidden state, which sequence parallelism gathers for them again.
+        """
+        dims = c.heads * c.key_dim + c.kv_heads * (c.key_dim + c.t.v_head_dim)
+        names = ("Q up-projection", "KV up-projection", *(operation.name for operation in rotary(c)))
+        freed = to_float(c.formats.activation * c.tokens * dims)
+        gathered = to_float(c.layout.sp) * (to_float(c.t.q_lora_rank) == 0)
+        again = {GATHER: gathered} if any_of(gathered) else {}
+        return [*super().modules(c), Module("mla_up_proj", freed, dict.fromkeys(names, 1.0), again)]
 
     def cache(self, c: Context, length: Array) -> Cache:
         """Return the latent of keys and values with the rotary part, on every device; attention works on it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from comp_comm.choices import Norm
 from comp_comm.formulas.arrays import Numeric, to_float
@@ -18,12 +19,12 @@ NORMS = 3  # of the hidden state, of the next token's embedding, and before the 
 class PredictionProjection(Block):
     """The hidden state and the embedding of the next token, normalised, side by side, projected to one hidden state."""
 
-    residual = False
+    residual: ClassVar[bool] = False
 
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return the projection of two hidden states to one."""
         h = to_float(c.t.hidden)
-        return [Gemm("MTP projection", "2 T_s (2 H) H", 1.0, c.split_tokens, 2 * h, h)]
+        return [Gemm("MTP projection", "2 T_s (2 H) H", 1.0, c.split_tokens, 2 * h, h, sixteen_bit=1)]
 
     def splits(self, c: Context) -> Numeric:
         """Return none: the projection is made of what sequence parallelism leaves on a device."""

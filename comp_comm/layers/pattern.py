@@ -1,12 +1,14 @@
 """Which layers a model has, in order: the kinds of layers there are, and how many of each come before any place.
 
-A layer of a decoder is told by its attention (latent or not, over a window or over everything) and by what follows it
-(a dense network or experts); an encoder stands before its decoder, modules of multi-token prediction after all
+A layer of a decoder is told by its attention (latent or not, sparse, over a window or over everything) or the mixer
+with a state in its place, and by what follows it (a dense network or experts); either may be all that there is. They
+follow from a few numbers, or are listed (``layer_pattern``). An encoder stands before its decoder, modules of multi-token prediction after all
 layers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntFlag
 from functools import lru_cache
@@ -17,13 +19,18 @@ from numpy.typing import NDArray
 
 from comp_comm.distinct import distinct_rows
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.layer_pattern import parse_layer_pattern
 from comp_comm.layers.attention import CrossAttention, SelfAttention
 from comp_comm.layers.block import Block
 from comp_comm.layers.experts import Experts
 from comp_comm.layers.feed_forward import FeedForward
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.latent_attention import LatentAttention
+from comp_comm.layers.linear_attention import GatedDeltaNet, KimiDeltaAttention, LightningAttention
+from comp_comm.layers.mamba import Mamba1, Mamba2
 from comp_comm.layers.multi_token_prediction import PredictionProjection
+from comp_comm.layers.sparse_attention import Indexer, SparseLatentAttention
+from comp_comm.layers.state_mixer import StateMixer
 from comp_comm.transformer import Transformer
 
 Counts = NDArray[np.int64]
@@ -48,6 +55,8 @@ class PatternRow(NamedTuple):
     moe_every: float
     encoder_layers: float
     cross: float
+    sparse: float = 0.0
+    listed: str = ""
 
 
 class Place(IntFlag):
@@ -60,17 +69,67 @@ class Place(IntFlag):
     EXPERTS = 2
     WINDOWED = 4
     LATENT = 8
+    SPARSE = 16
+    MAMBA2 = 32
+    MAMBA1 = 64
+    DELTA = 128
+    KIMI = 256
+    LIGHTNING = 512
+    TAKEN_OVER = 1024
+    NO_MIXER = 2048
+    NO_NETWORK = 4096
 
-    def kind(self, windows_differ: bool, networks_differ: bool) -> LayerKind:
+    @property
+    def attends(self) -> bool:
+        """Whether the layer has attention."""
+        return not self & (NO_MIXER | STATES)
+
+    def kind(self, told: Told) -> LayerKind:
         """Return the kind of layer, named by what tells it from others of its model."""
-        windowed, experts, cross = (flag in self for flag in (Place.WINDOWED, Place.EXPERTS, Place.CROSS))
-        attention: Block = LatentAttention(windowed) if Place.LATENT in self else SelfAttention(windowed)
-        words = [("window" if windowed else "global")] if windows_differ else []
-        words += [("expert" if experts else "dense")] if networks_differ else []
+        mixer, network = [] if Place.NO_MIXER in self else self._mixer(), Place.NO_NETWORK not in self
+        experts, cross = Place.EXPERTS in self, Place.CROSS in self
+        words = [block.name for block in mixer if isinstance(block, StateMixer)]
+        if self.attends:
+            words += ["window" if Place.WINDOWED in self else "global"] if told.windows else []
+            words += ["index-sharing" if Place.TAKEN_OVER in self else "indexed"] if told.indexers else []
+            words += ["attention"] if told.mixers else []
+        words += ["expert" if experts else "dense"] if network and (told.networks or not mixer) else []
         words += ["decoder"] if cross else []
-        blocks = (attention, *([CrossAttention()] if cross else []), Experts() if experts else FeedForward())
+        networks: list[Block] = [Experts() if experts else FeedForward()] if network else []
+        blocks = (*mixer, *([CrossAttention()] if cross else []), *networks)
         return LayerKind(" ".join([*words, "layer"]), blocks)
 
+    def _mixer(self) -> list[Block]:
+        """Return what mixes tokens: attention, with an indexer where it is sparse, or a mixer with a state."""
+        states: list[Block] = [mixer for flag, mixer in MIXERS.items() if flag in self]
+        if states:
+            return states
+        windowed = Place.WINDOWED in self
+        if Place.LATENT not in self:
+            return [SelfAttention(windowed)]
+        if Place.SPARSE not in self:
+            return [LatentAttention(windowed)]
+        own: list[Block] = [] if Place.TAKEN_OVER in self else [Indexer()]
+        return [*own, SparseLatentAttention()]
+
+
+class Told(NamedTuple):
+    """What tells layers of a model from each other: windows, networks, mixers of several kinds, indexers."""
+
+    windows: bool = False
+    networks: bool = False
+    mixers: bool = False
+    indexers: bool = False
+
+
+MIXERS: dict[Place, StateMixer] = {
+    Place.MAMBA2: Mamba2(), Place.MAMBA1: Mamba1(), Place.DELTA: GatedDeltaNet(), Place.KIMI: KimiDeltaAttention(),
+    Place.LIGHTNING: LightningAttention(),
+}  # fmt: skip
+LETTERS = {"M": Place.MAMBA2, "S": Place.MAMBA1, "G": Place.DELTA, "K": Place.KIMI, "L": Place.LIGHTNING,
+           "*": Place(0), "W": Place.WINDOWED, "T": Place.TAKEN_OVER, "": Place.NO_MIXER}  # fmt: skip
+NETWORK_LETTERS = {"E": Place.EXPERTS, "-": Place(0), "": Place.NO_NETWORK}
+STATES, NO_MIXER = Place(sum(MIXERS)), Place.NO_MIXER
 
 ENCODER_LAYER = LayerKind("encoder layer", (SelfAttention(), FeedForward()), of_encoder=True)
 
@@ -112,8 +171,12 @@ def pattern_of(t: Transformer) -> Pattern:
     both = t.encoder_decoder
     encoders = np.where(both, t.encoder_layers, 0.0) if both.any() else 0.0
     told = [to_float(t.kv_lora_rank) > 0, to_float(t.window) < np.inf, t.global_every, to_float(t.experts) > 0,
-            t.dense_layers, t.moe_every, encoders, both]  # fmt: skip
-    rows, row = _distinct([to_float(number) for number in told])
+            t.dense_layers, t.moe_every, encoders, both, to_float(t.index_heads) > 0]  # fmt: skip
+    listed = t.layer_pattern
+    codes = [to_float(listed.codes)] if listed.given else []
+    rows, row = _distinct([*(to_float(number) for number in told), *codes])
+    if codes:
+        rows = tuple(each._replace(listed=listed.texts[int(float(each.listed))]) for each in rows)
     longest = int(np.max(to_float(t.all_layers), initial=0))
     key = PatternKey(rows, longest, bool(np.any(to_float(t.mtp_layers) > 0)))
     return Pattern(counted_layers(key).kinds, key, row, to_float(t.all_layers), to_float(t.mtp_layers))
@@ -147,29 +210,62 @@ def counted_layers(key: PatternKey) -> CountedLayers:
     places = [_places(row, key.longest) for row in key.rows]
     codes = [int(code) for code in np.unique(np.concatenate([np.unique(each) for each in places]))]
     known = {code: Place(code) for code in codes if code >= 0}
-    differ = [len({place & flag for place in known.values()}) > 1 for flag in (Place.WINDOWED, Place.EXPERTS)]
-    kinds = [ENCODER_LAYER if code < 0 else known[code].kind(*differ) for code in codes]
+    told = _told(known.values())
+    kinds = [ENCODER_LAYER if code < 0 else known[code].kind(told) for code in codes]
     modules = np.full(len(places), -1)
     if key.has_mtp:
-        # A module is a layer like the last ones of its model: those told by the largest code.
-        lasts, which = np.unique([each.max(initial=0) for each in places], return_inverse=True)
+        # A module is a layer like the last ones of its model that have attention and a network: those told by the
+        # largest code.
+        lasts, which = np.unique([(each.clip(0) & ~OF_NO_MODULE).max(initial=0) for each in places],
+                                 return_inverse=True)  # fmt: skip
         modules = len(kinds) + which
-        kinds += [_prediction_module(known[int(code)], lasts.size > 1) for code in lasts]
+        kinds += [_prediction_module(Place(int(code)), lasts.size > 1) for code in lasts]
     marks = np.zeros((len(places), len(kinds), key.longest + 1), np.int64)
     for number, code in enumerate(codes):
         marks[:, number, 1:] = np.stack(places) == code
     return CountedLayers(tuple(kinds), marks.cumsum(axis=-1), modules)
 
 
+OF_NO_MODULE = int(STATES | Place.TAKEN_OVER | Place.NO_MIXER | Place.NO_NETWORK)
+
+
+def _told(places: Iterable[Place]) -> Told:
+    """Return what tells these layers from each other."""
+    places = list(places)
+    attending = [place for place in places if place.attends]
+    networks = {place & Place.EXPERTS for place in places if Place.NO_NETWORK not in place}
+    windows = {place & Place.WINDOWED for place in attending}
+    indexers = {place & Place.TAKEN_OVER for place in attending}
+    return Told(len(windows) > 1, len(networks) > 1, len(attending) < len(places), len(indexers) > 1)
+
+
+def _listed(row: PatternRow, longest: int) -> NDArray[np.int64]:
+    """Return what each layer of a pattern that is listed is; where there are others, they break a rule."""
+    attention = Place.LATENT * (row.latent > 0) | Place.SPARSE * (row.sparse > 0)
+    places = [
+        LETTERS[layer.mixer] | NETWORK_LETTERS[layer.network] | (attention if layer.mixer in ("*", "W", "T") else 0)
+        for layer in parse_layer_pattern(row.listed)[:longest]
+    ]
+    return np.asarray([*map(int, places), *[0] * (longest - len(places))], np.int64)
+
+
 def _places(row: PatternRow, longest: int) -> NDArray[np.int64]:
     """Return what each layer of one pattern is: a `Place`, or -1 in the encoder."""
+    if row.listed:
+        return _listed(row, longest)
     number = np.arange(longest) - row.encoder_layers + 1  # of the decoder's layers, from 1
     windowed = np.full(longest, row.windowed > 0)
     if row.global_every > 0:
         windowed &= number % row.global_every != 0
     experts = np.full(longest, row.experts > 0)
     experts &= (number > row.dense_layers) & ((number - row.dense_layers) % max(row.moe_every, 1.0) == 0)
-    told = {Place.LATENT: row.latent > 0, Place.WINDOWED: windowed, Place.EXPERTS: experts, Place.CROSS: row.cross > 0}
+    told = {
+        Place.LATENT: row.latent > 0,
+        Place.WINDOWED: windowed,
+        Place.EXPERTS: experts,
+        Place.CROSS: row.cross > 0,
+        Place.SPARSE: row.sparse > 0,
+    }
     place = sum((int(flag) * np.asarray(holds, np.int64) for flag, holds in told.items()), np.zeros(longest, np.int64))
     return np.where(number > 0, place, -1)
 
@@ -180,5 +276,5 @@ def _prediction_module(last: Place, told: bool) -> LayerKind:
     ``told`` says that the name must tell it from another one.
     """
     name = f"MTP module {'with experts' if Place.EXPERTS in last else 'without experts'}" if told else "MTP module"
-    blocks = (last & ~Place.WINDOWED).kind(False, False).blocks
+    blocks = (last & ~Place.WINDOWED).kind(Told()).blocks
     return LayerKind(name, (PredictionProjection(), *blocks), of_prediction=True)

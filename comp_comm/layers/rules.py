@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.choices import ContextComm, Switch
+from comp_comm.choices import AttentionKernel, ContextComm, Dispatcher, Routing, Switch
 from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.layout import NOT_GIVEN, Layout
 from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
@@ -17,7 +17,38 @@ ENDS = 2.0
 
 def layer_rules(t: Transformer, layout: Layout) -> list[Violation]:
     """Return the rules about what a layer of a resolved model is split into on a resolved layout."""
-    return [*_tensor_parallel(t, layout), *_context_parallel(t, layout), *_experts(t, layout), *_loss(t, layout)]
+    return [*_tensor_parallel(t, layout), *_context_parallel(t, layout), *_experts(t, layout), *_dispatch(t, layout),
+            *_loss(t, layout), *_kernel(t, layout)]  # fmt: skip
+
+
+def _kernel(t: Transformer, layout: Layout) -> list[Violation]:
+    """Return what attention of a model asks of the kernel that a study names."""
+    code = np.asarray(layout.attention_kernel)
+    if (code == AttentionKernel.FLASH_CAUSAL).all():
+        return []
+    named = [kernel.word for kernel in AttentionKernel if kernel.sinks]
+    return [
+        rule((AttentionKernel.look_up("windows", code) == 0) & (to_float(t.window) < np.inf), "this attention_kernel "
+             "has no sliding window; all but flash_1 do", "attention_kernel", "window"),
+        rule((AttentionKernel.look_up("sinks", code) == 0) & (to_float(t.attention_sinks) > 0), "this attention_kernel "
+             f"has no attention sinks; those that do: {', '.join(named)}", "attention_kernel", "attention_sinks"),
+    ]  # fmt: skip
+
+
+def _dispatch(t: Transformer, layout: Layout) -> list[Violation]:
+    """Return the rules about how tokens go to experts."""
+    none, way = to_float(t.experts) == 0, np.asarray(layout.ep_dispatch)
+    once = Dispatcher.look_up("once", way) > 0
+    limited, stated = ~np.isnan(to_float(layout.ep_node_limit)), ~np.isnan(to_float(layout.imbalance))
+    return [
+        rule(none & (way != Dispatcher.ALL_TO_ALL), "ep_dispatch means nothing without experts", "ep_dispatch", "experts"),
+        rule(limited & ~once, "ep_node_limit goes with ep_dispatch deepep or hybridep: others send every copy by itself",
+             "ep_node_limit", "ep_dispatch"),
+        rule(stated & (to_float(t.capacity_factor) != 1), "imbalance goes with capacity_factor 1: all experts take what "
+             "their capacity is", "imbalance", "capacity_factor"),
+        rule(stated & Routing.RANDOM.where(layout.routing), "imbalance is given, and follows from routing: random; give "
+             "one of them", "imbalance", "routing"),
+    ]  # fmt: skip
 
 
 def _loss(t: Transformer, layout: Layout) -> list[Violation]:
@@ -30,7 +61,7 @@ def _tensor_parallel(t: Transformer, layout: Layout) -> list[Violation]:
     tp, kv = to_float(layout.tp), to_float(t.kv_heads)
     uneven = (kv % tp != 0) & (tp % kv != 0)
     copied = (tp > kv) & (tp % kv == 0) & Switch.OFF.where(layout.kv_replication)
-    dense = (to_float(t.experts) == 0) | (t.moe_layers < t.layers)
+    dense = t.dense_networks
     share = to_float(t.seq_len) / layout.cp
     return [
         _uneven(t.heads, tp, "tp does not divide heads", "tp", "heads"),
@@ -67,13 +98,16 @@ def stage_rules(t: Transformer, given: Layout, layout: Layout) -> list[Violation
     """Return the rules about stages of layers; ``given`` is the layout before it is resolved."""
     pp, vpp, chunks = to_float(layout.pp), to_float(layout.vpp), layout.model_chunks
     layers = to_float(t.all_layers)
-    full, most = to_float(given.recompute_layers), layers + np.where(to_float(layout.vpp) > 1, ENDS, 0.0)
+    full, away = to_float(given.recompute_layers), to_float(given.offload_activations)
+    most = layers + np.where(to_float(layout.vpp) > 1, ENDS, 0.0)
     return [
         rule(most < pp * vpp, "pp x vpp exceeds the layers", "pp", "vpp", "layers"),
         rule((layers < chunks) & (most >= pp * vpp) & (chunks > pp * vpp), "schedule: zb_v has two chunks a stage, and "
               "2 x pp exceeds the layers", "schedule", "pp", "layers"),
         rule(~np.isnan(full) & (full > np.ceil(layers / pp)), "recompute_layers exceeds the layers of a stage",
              "recompute_layers", "layers", "pp"),
+        rule(~np.isnan(away) & (away > np.ceil(layers / pp)), "offload_activations exceeds the layers of a stage",
+             "offload_activations", "layers", "pp"),
         *_stated_stages(layout, layers, chunks),
     ]  # fmt: skip
 

@@ -22,7 +22,7 @@ from comp_comm.layout import Layout
 
 
 class Stage(NamedTuple):
-    """A stage: its layers of each kind, and of these those that full recomputation is for.
+    """A stage: its layers of each kind, and of these those that full recomputation, or the host's memory, is for.
 
     ``embedding`` and ``head`` are 1 where it has them, ``place`` is its number from 0: that of the first of those
     alike.
@@ -53,6 +53,14 @@ class Stages:
     table: StageTable
     row: NDArray[np.intp]
 
+    @property
+    def last_has_most(self) -> bool:
+        """Whether the last stage has all that the first one has everywhere, but for an embedding where it has a head.
+
+        ``distinct`` has the first stage, then the last, then others.
+        """
+        return self.table.last_has_most
+
     @cached_property
     def runs(self) -> tuple[tuple[Stage, Array], ...]:
         """The stages in order, each as often as it is repeated; where no chunk is like another, one run at least.
@@ -75,7 +83,9 @@ def stages_of(pattern: Pattern, layout: Layout) -> Stages:
     >>> [[int(count) for count in stage.layers] for stage in stages]  # dense layers and layers of experts
     [[3, 0], [0, 2], [0, 4]]
     """
-    given = to_float(layout.recompute_layers)
+    # Layers are made again whole, or kept in the host's memory, never both.
+    again, away = to_float(layout.recompute_layers), to_float(layout.offload_activations)
+    given = again if np.isnan(away).all() else np.where(np.isnan(away), again, away)
     again = np.where(np.isnan(given), ALL, given)
     way = way_of(np.asarray(layout.schedule, np.intp))
     given_numbers = (pattern.row, pattern.layers, pattern.mtp, layout.pp, layout.vpp, again, way)
@@ -130,6 +140,16 @@ class StageTable(NamedTuple):
     runs: ListedStages
     counts: NDArray[np.float64]
     total: NDArray[np.float64]
+
+    @property
+    def last_has_most(self) -> bool:
+        """Whether every layout's last stage has all that the first has, but for an embedding where it has a head."""
+        if len(self.distinct.place) == 1:
+            return False
+        (layers, more), (again, again_more) = self.distinct.layers[:2], self.distinct.recomputed[:2]
+        (embedding, other), (head, other_head) = self.distinct.embedding[:2], self.distinct.head[:2]
+        return bool(np.all(more >= layers) and np.all(again_more >= again)
+                    and np.all(other_head - head >= np.maximum(embedding - other, 0.0)))  # fmt: skip
 
 
 @lru_cache(maxsize=64)

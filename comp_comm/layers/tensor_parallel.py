@@ -6,6 +6,8 @@ from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
 
+GATHER, SCATTER, ALL_REDUCE = "layer all-gather", "layer reduce-scatter", "layer all-reduce"
+
 
 def gathered_and_reduced(c: Context, name: str, message: Array, times: Array) -> list[Collective]:
     """Return an all-reduce forward and backward, or gather and scatter under sequence parallelism."""

@@ -11,7 +11,7 @@ from comp_comm.choices import Architecture, ElementwiseKernels, Switch
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.group import Group
-from comp_comm.layout import STAGE, Layout
+from comp_comm.layout import Layout
 from comp_comm.transformer import Transformer
 
 
@@ -64,12 +64,12 @@ class Context:
     @cached_property
     def ep_group(self) -> Group:
         """Devices that share the experts out."""
-        return Group(self.layout.ep, parts=self.layout.spread(STAGE, self.layout.ep, self.layout.etp))
+        return self.layout.ep_group
 
     @cached_property
     def etp_group(self) -> Group:
         """Devices that split an expert."""
-        return Group(self.layout.etp, parts=self.layout.spread(STAGE, self.layout.etp))
+        return self.layout.etp_group
 
     @cached_property
     def heads(self) -> Array:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from comp_comm.choices import Dispatcher
 from comp_comm.formulas import collectives
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.dispatch import remote_copies
 from comp_comm.formulas.gemm import gemm_flops
 from comp_comm.group import Group
 
@@ -25,17 +27,30 @@ class Operation:
 
 @dataclass(frozen=True)
 class Gemm(Operation):
-    """``groups`` matrix products of (m x k) by (k x n): m tokens, k inputs, n outputs."""
+    """``groups`` matrix products of (m x k) by (k x n): m tokens, k inputs, n outputs.
+
+    ``matrices`` are those side by side in n that PyTorch's own modules multiply one after the other.
+    ``sixteen_bit`` is 1 where it stays in 16 bits whatever the recipe, ``grouped`` says that its products have rows of
+    their own (experts), which one kernel makes.
+    """
 
     m: Numeric
     k: Numeric
     n: Numeric
     groups: Numeric = 1
+    matrices: Numeric = 1
+    sixteen_bit: Numeric = 0
+    grouped: bool = False
 
     @property
     def flops(self) -> Array:
         """FLOP of the forward pass; the backward pass does this twice."""
         return gemm_flops(self.m, self.n, self.k, self.groups)
+
+    @property
+    def weights(self) -> Array:
+        """Weights of all products."""
+        return to_float(self.groups) * self.k * self.n
 
     def moved(self, operand: Numeric, output: Numeric) -> Array:
         """Return the bytes of memory the forward pass reads and writes."""
@@ -54,7 +69,8 @@ class Attention(Operation):
 
     ``queries`` tokens of a sequence ask here (its share under context parallelism), ``keys`` are there in all, and
     each query sees ``seen`` of them on average; dimensions are those of a head. ``key_heads`` are the heads of keys
-    and values on this device, as many as those of queries unless given.
+    and values on this device, as many as those of queries unless given. Where they are those of a window, a query
+    would see ``unwindowed`` keys on average without one.
     """
 
     sequences: Numeric
@@ -65,6 +81,7 @@ class Attention(Operation):
     key_dim: Numeric
     value_dim: Numeric
     key_heads: Numeric | None = None
+    unwindowed: Numeric | None = None
 
     @property
     def scores(self) -> Array:
@@ -125,6 +142,38 @@ class Collective(Operation):
         if self.kind == "all_reduce":
             return collectives.all_reduce_volume_bytes(self.message_bytes)
         return to_float(self.message_bytes)
+
+
+@dataclass(frozen=True)
+class TokenExchange(Collective):
+    """Tokens of a device on their way to experts, or back.
+
+    ``one_copy`` are the bytes of all its tokens once, and ``token_bytes`` those of one. Of its ``copies``, one
+    for each expert, a ``dispatcher`` sends one to each node and device that has any of them, and no token to more than
+    ``node_limit`` nodes; ``sms`` are multiprocessors that its kernels take. The fullest device of the group gets
+    ``imbalance`` times the mean. ``inward`` are those to experts, in either pass.
+    """
+
+    dispatcher: Dispatcher
+    one_copy: Numeric
+    token_bytes: Numeric
+    copies: Numeric
+    node_limit: Numeric
+    sms: Numeric
+    imbalance: Numeric
+    inward: bool
+
+    @property
+    def once(self) -> bool:
+        """Whether a token is sent once to each place that needs it."""
+        return self.dispatcher.once > 0
+
+    @property
+    def wire_bytes(self) -> Array:
+        """What a device sends in one call: where it depends on the network, to other devices, whichever way."""
+        if not self.once:
+            return super().wire_bytes
+        return to_float(self.one_copy) * remote_copies(self.group.size, self.copies)
 
 
 WIRE_BYTES = {

@@ -29,7 +29,9 @@ def write_answer(
     out.write("\n" if heading else "")
     table.write_records(out, rows, columns or columns_written, form)
     if footnotes:
-        out.write("\n" + "".join(f"{line}\n" for line in footnotes))
+        out.write("\n")
+        for line in footnotes:
+            table.write_line(out, line, form)
 
 
 def basic_meta(command: str, **more: object) -> Record:

@@ -91,7 +91,7 @@ def _draw_bar(axes: Axes, y: int, row: Record, unit: float) -> list[Any]:
         left += length / unit
     for text, up, look in (
         (f"\N{MULTIPLICATION SIGN}{row['step_s'] / unit:.2f}", 7, {"weight": "bold", "size": 11}),
-        (f"{100 * row['exposed_comm_fraction']:.0f} % communication on the critical path", -7, {"size": 8.5}),
+        (f"{100 * row['visible_comm_fraction']:.0f} % communication on the critical path", -7, {"size": 8.5}),
     ):
         axes.annotate(text, (left, y), **{**at, "xytext": (6, up), **look})
     return segments

@@ -13,7 +13,8 @@ GIB, GB = 2.0**30, 1e9
 PARTS = (
     ("forward compute", "forward_s"), ("backward compute", "backward_s"), ("recomputation", "recompute_s"),
     ("optimizer", "optimizer_s"), ("serialized communication", "serialized_comm_s"),
-    ("exposed communication", "exposed_comm_s"), ("pipeline bubble", "bubble_s"),
+    ("exposed communication", "exposed_comm_s"), ("waiting for the host", "host_s"),
+    ("pipeline bubble", "bubble_s"),
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 from comp_comm.report.panels import Order, Panels, drawn_values, panel_grid, words_of
 
 COLOURS = "viridis"
+MANY, FAR = 20, 3  # of so many values, those beyond so many times the others' end do not set the scale
 MAX_ANNOTATED, MAX_VECTOR_CELLS = 200, 5000
 
 
@@ -34,7 +35,8 @@ def draw_heatmap(panels: Panels, view: Record, order: Order, words: str) -> Figu
     cell = 0.16 + 0.075 * max(map(len, texts.values()), default=0)
     width, height = (max(2.8, len(across) * cell), max(2.2, len(up) * 0.32)) if annotated else (4.5, 4.0)
     figure, axes_of_panels = panel_grid(panels, view["per"], x, words_of(y), width + 0.4, height + 0.9, 1.4)
-    norm = (LogNorm if picture.is_wide(values) else Normalize)(min(values), max(values))
+    high, cut = scale_end(values)
+    norm = (LogNorm if picture.is_wide(values) and not cut else Normalize)(min(values), high)
     for axes, lines in zip(axes_of_panels, panels.values(), strict=True):
         axes.set_facecolor("#f0f0f0")
         grid = np.array([[lines.get((up_value,), {}).get(value, math.nan) for value in across] for up_value in up])
@@ -48,10 +50,28 @@ def draw_heatmap(panels: Panels, view: Record, order: Order, words: str) -> Figu
             axis.set_tick_params(length=0)
     if not picture.is_numeric(up):
         axes_of_panels[0].invert_yaxis()
-    bar = figure.colorbar(mesh, ax=axes_of_panels, pad=0.02, label=textwrap.fill(words, int(13 * height)))
+    bar = figure.colorbar(
+        mesh,
+        ax=axes_of_panels,
+        pad=0.02,
+        extend="max" if cut else "neither",
+        label=textwrap.fill(words, int(13 * height)),
+    )
     bar.ax.yaxis.set_major_formatter(picture.plain_numbers())
     bar.ax.minorticks_off()
     return figure
+
+
+def scale_end(values: list[float]) -> tuple[float, bool]:
+    """Return where a scale of colours ends, and whether values lie beyond: a few far ones do not take it from the rest.
+
+    >>> scale_end([1.0, 2.0, 3.0]), scale_end([1.0] * 10 + [2.0] * 9 + [90.0])
+    ((3.0, False), (2.0, True))
+    """
+    ordered = sorted(values)
+    usual = ordered[math.ceil(0.95 * len(ordered)) - 1]
+    far = len(ordered) >= MANY and usual > ordered[0] >= 0 and ordered[-1] > FAR * usual
+    return (usual, True) if far else (ordered[-1], False)
 
 
 def _cell_text(value: float, words: str) -> str:

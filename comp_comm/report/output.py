@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
@@ -19,8 +21,16 @@ from comp_comm.printable import visible, visible_bytes
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 BY_SUFFIX = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".md": "markdown", ".txt": "table"}
+# How wide a table may be: as the terminal, where it goes to one; 0 says that it may be as wide as it is.
+WIDTH: ContextVar[int] = ContextVar("width", default=0)
+NARROWEST, WIDEST, NO_TERMINAL = 80, 300, 120
 IN_MEMORY = 64 * 2**20
 PART = 2**20
+
+
+def terminal_width() -> int:
+    """Return the characters of a line of the terminal (the variable COLUMNS first), 120 where there is none."""
+    return min(max(shutil.get_terminal_size((NO_TERMINAL, 24)).columns, NARROWEST), WIDEST)
 
 
 def never() -> bool:
@@ -87,7 +97,11 @@ def open_output(path: str | None, interrupted: Callable[[], bool] = never) -> It
         return
     with tempfile.SpooledTemporaryFile(IN_MEMORY, mode="w+", encoding="utf-8", errors="backslashreplace",
                                        newline="") as spool:  # fmt: skip
-        yield spool
+        set_before = WIDTH.set(terminal_width() if path is None or path == "-" else 0)
+        try:
+            yield spool
+        finally:
+            WIDTH.reset(set_before)
         spool.seek(0)
         with _sink(path) as out:
             while part := spool.read(PART):

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 # What would make two pictures of the same numbers differ (a date, a version) is left out of the files.
-METADATA: dict[str, dict[str, str | None]] = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None}}
+METADATA: dict[str, dict[str, str | None]] = {
+    ".png": {"Software": None}, ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}  # fmt: skip
 DPI = 150
 STYLE: Record = {
     "font.family": "DejaVu Sans", "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9.5, "legend.fontsize": 9,
@@ -52,8 +55,10 @@ _LOCK = threading.RLock()  # matplotlib's settings are global; ours are set whil
 def picture_style() -> Iterator[None]:
     """Set matplotlib's defaults and our style, whatever the user's own settings are, one thread at a time."""
     import matplotlib.style
+    from cycler import cycler
 
-    with _LOCK, matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
+    style = {**STYLE, "axes.prop_cycle": cycler(color=PALETTE)}
+    with _LOCK, matplotlib.style.context(["default", style]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a title in a script the font lacks
         yield
 
@@ -110,10 +115,12 @@ def conventions(meta: Record, rows: Sequence[Record], shown: Iterable[str]) -> s
     same = {name: rows[0][name] for name in rows[0] if name in FIELDS and len({row[name] for row in rows}) == 1}
     stated = {name: value for name, value in {**meta.get("fixed", {}), **same}.items() if name not in placed}
     words = [f"{name} {stated.pop(name)}" for name in ("timing", "count", "precision") if stated.get(name)]
-    numbers = {name: stated[name] for name in FIELDS if name in stated and stated[name] != FIELDS[name].default}
+    brought = meta.get("model_fields", {})
+    numbers = {name: stated[name] for name in FIELDS if name in stated and stated[name] != FIELDS[name].default
+               and brought.get(name) != stated[name]}  # fmt: skip
     devices = list(meta.get("hardware", {}))
     hardware = ", ".join(devices[:5]) + (f" and {len(devices) - 5} more" if len(devices) > 5 else "")
-    said = (hardware, meta.get("cost_model"), *words, label(numbers, numbers.values()))
+    said = (meta.get("model"), hardware, meta.get("cost_model"), *words, label(numbers, numbers.values()))
     return " \N{MIDDLE DOT} ".join(text for text in said if text)
 
 

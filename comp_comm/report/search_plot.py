@@ -6,18 +6,22 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from comp_comm.configs import catalogue
 from comp_comm.configs.axes import Axis
+from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.report import picture
 from comp_comm.report.plot import MAX_PANELS, check_plot, draw_plot
 from comp_comm.searches.design import FACTORS, WORK
 from comp_comm.searches.objectives import OBJECTIVES
+from comp_comm.units import GIB
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COMMAND_LINE = "Command line"
+TAIL = 4  # layouts that are so many times slower than the best are told of, not drawn
+DEGREES = ("tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp")
 # What a score, smaller where a layout is better, is to a reader.
 AXES: dict[str, tuple[str, Callable[[float], float]]] = {
     "step": ("seconds of a step", float),
@@ -50,19 +54,18 @@ def draw_search(answer: Record) -> Figure:
     from matplotlib.figure import Figure
 
     with picture.picture_style():
-        figure = Figure(figsize=(7.5, 5.0), layout="constrained")
+        figure = Figure(figsize=(8.5, 5.0), dpi=picture.DPI, layout="constrained")
         plot = figure.add_subplot()
-        said = _front(plot, answer["front"], meta) if "front" in answer else _lines(plot, answer["rows"])
-        picture.frame(figure, meta, said, [])
+        said, notes = _front(plot, answer, meta) if "front" in answer else (_lines(plot, answer["rows"]), [])
+        picture.frame(figure, meta, said, notes)
     return figure
 
 
 def _title(meta: Record) -> str:
-    if meta["title"] != COMMAND_LINE:
-        return str(meta["title"])
-    named = " on ".join(filter(None, [meta.get("model"), ", ".join(meta["hardware"])]))
-    what = "The best layout" if "searches" in meta else "Layouts"
-    return f"{what} of {named}" if meta.get("model") else named
+    title = str(meta["title"])
+    if len(meta["hardware"]) > 1 and meta.get("model"):
+        title = f"{meta['model']} on {', '.join(meta['hardware'])}"
+    return title if "layout" in title.lower() else f"Layouts: {title}"
 
 
 def design_view(axes: Sequence[Iterable[str]], column: str) -> Record | None:
@@ -91,20 +94,67 @@ def check_design(axes: Sequence[Axis]) -> None:
                           f"each {' and '.join(per)}; at most {MAX_PANELS} can be read")  # fmt: skip
 
 
-def _front(plot: Any, front: Records, meta: Record) -> str:
-    from matplotlib.ticker import LogLocator, NullFormatter
-
+def _front(plot: Any, answer: Record, meta: Record) -> tuple[str, list[str]]:
+    """Draw the layouts that none beats in both; return what is said above and below."""
     label, of = AXES[meta["objective"]]
-    values = [of(point["score"]) for point in front]
-    plot.step([point["memory_gib"] for point in front], values, where="pre", marker="o", markersize=4)
-    if min(values) > 0 and max(values) > 20 * min(values):
-        plot.set_yscale("log")
-        plot.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        plot.yaxis.set_major_formatter(picture.plain_numbers())
-        plot.yaxis.set_minor_formatter(NullFormatter())
+    points = [(point["memory_gib"], of(point["score"])) for point in answer["front"]]
+    best = points[0][1]
+    near = [point for point in points if best <= 0 or abs(point[1] - best) <= (TAIL - 1) * abs(best)]
+    far = points[len(near) :]
+    plot.grid(True)
+    plot.step(*zip(*near, strict=True), where="pre", marker="o", markersize=4)
+    plot.margins(y=0.12)
+    capacity = _capacity(meta)
+    if capacity:
+        plot.axvline(capacity, color="black", lw=1.2, ls=(0, (4, 2)))
+        plot.annotate(f"the device has {capacity:.4g} GiB ", (capacity, 0.98), xycoords=("data", "axes fraction"),
+                      ha="right", va="top", size=8.5)  # fmt: skip
+    _name_layouts(plot, answer["rows"], near, meta)
     plot.set_xlabel("memory of a device (GiB)")
     plot.set_ylabel(label)
-    return f"{meta['feasible']:,} feasible layouts on {meta['gpus']:,} devices; drawn: those none beats in both"
+    worst = f"{far[-1][1]:,.4g} with {far[-1][0]:.3g} GiB" if far else ""
+    notes = [f"Not drawn: {len(far)} layouts that need less memory and are more than {TAIL} times as far, up to "
+             f"{worst}."] if far else []  # fmt: skip
+    said = f"{meta['feasible']:,} feasible layouts on {meta['gpus']:,} devices; drawn: those none beats in both"
+    return said, notes
+
+
+def _name_layouts(plot: Any, rows: Records, drawn: Sequence[tuple[float, float]], meta: Record) -> None:
+    """Write the layout beside the best point, and beside that of the best rows which needs the least memory."""
+    best = rows[0]
+    lean = min(rows, key=lambda row: row["memory_gib"])
+    places = {point[0]: point for point in drawn}
+    for row, words, up in ((best, "best", -14), (lean, "lean", 24)):
+        place = places.get(row["memory_gib"])
+        if place is None or (row is lean and lean is best):
+            continue
+        plot.plot(*place, marker="*", markersize=13, color=picture.RED, zorder=3)
+        right = place[0] > sum(plot.get_xlim()) / 2
+        plot.annotate(f"{words}: {layout_words(row)}", place, xytext=(-8 if right else 8, up), size=8.5,
+                      textcoords="offset points", ha="right" if right else "left", va="center")  # fmt: skip
+
+
+def layout_words(row: Record) -> str:
+    """Return a layout in a few words: its degrees above 1, and how it saves memory.
+
+    >>> layout_words({"tp": 8, "pp": 1, "dp": 4, "micro_batch": 2, "zero": 3, "recompute": "full"})
+    'tp 8, dp 4, mb 2, zero 3, recompute full'
+    """
+    said = [f"{name} {row[name]}" for name in DEGREES if row.get(name) not in (None, 1)]
+    said += [f"mb {row['micro_batch']}"] if row.get("micro_batch") else []
+    said += [f"zero {row['zero']}"] if row.get("zero") else []
+    said += [f"recompute {row['recompute']}"] if row.get("recompute", "none") != "none" else []
+    return ", ".join(said)
+
+
+def _capacity(meta: Record) -> float | None:
+    """Return the GiB of the one device of a search, None where it is no profile of the catalogue."""
+    (name, about), *others = meta["hardware"].items()
+    if others or name not in catalogue.names("hardware"):
+        return None
+    profile = load_profile(name)
+    factor = meta["fixed"].get("memory_capacity", 1.0)
+    return profile.value("memory.capacity") * factor / GIB if profile.sha256 == about["sha256"] else None
 
 
 def _lines(plot: Any, rows: Records) -> str:
@@ -119,6 +169,7 @@ def _lines(plot: Any, rows: Records) -> str:
         first, rate = mine[0]
         ideal = [rate * gpus / first for gpus, _ in mine]
         plot.plot([gpus for gpus, _ in mine], ideal, linestyle=":", color=colour)
+    plot.grid(True)
     plot.set_xscale("log", base=2)
     plot.set_yscale("log")
     plot.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

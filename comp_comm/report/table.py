@@ -14,14 +14,17 @@ import tabulate
 from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
+from comp_comm.report.fitting import blocks, fit
 from comp_comm.report.machine import Batches, as_records
+from comp_comm.report.output import WIDTH
 
 STYLES = {"table": "simple", "markdown": "pipe"}
 BINARY_FIELDS = ("hidden", "seq_len")
 SCALES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 NOTHING = "-"
 SHARES = ("mfu", "hfu")
-ALWAYS_SAID = ("precision", "count", "timing", "memory_scaling")
+ALWAYS_SAID = ("global_batch", "micro_batch", "seq_len", "precision")
+CONVENTIONS_SAID = ("count", "timing", "memory_scaling")
 HEADER_WIDTH, LINE_WIDTH = 13, 118
 MAX_REASONS = 5  # below a pivot
 
@@ -44,7 +47,17 @@ def write_records(
     """Write records as a table, each column in a unit its header names."""
     formats = [column_format(name, [row[name] for row in rows]) for name in columns]
     cells = [[show(row[name]) for name, (_, show) in zip(columns, formats, strict=True)] for row in rows]
-    out.write(_tabulate(cells, [header for header, _ in formats], style))
+    headers = [header for header, _ in formats]
+    if style != "table":
+        out.write(_tabulate(cells, headers, style))
+        return
+    width = WIDTH.get()
+    shown, headers, left_out = fit(cells, [_folded(h) for h in headers], columns, width, [*FIELDS, "hardware"])
+    out.write(_tabulate(shown, headers, style))
+    if left_out:
+        names = ", ".join(left_out)
+        more = f"{len(left_out)} more column{'s' * (len(left_out) > 1)} (wider terminal, or --format csv): {names}"
+        write_line(out, more, style)
 
 
 def write_pivot(out: IO[str], batches: Batches, view: Record, meta: Record, style: str = "table") -> None:
@@ -68,8 +81,22 @@ def write_pivot(out: IO[str], batches: Batches, view: Record, meta: Record, styl
             [*(f(v) for f, v in zip(formats, left, strict=True)), *(line.get(x, NOTHING) for x in wide)]
             for left, line in cells.items()
         ]
-        out.write("\n" + _tabulate(lines, [*down, *(f"{across} {_short(x)}" for x in wide)], style))
+        _write_blocks(out, lines, down, [f"{across} {_short(x)}" for x in wide], style)
     _write_blanks(out, [row for row in rows if row[value] is None], style)
+
+
+def _write_blocks(
+    out: IO[str], lines: Sequence[Sequence[str]], down: Sequence[str], wide: Sequence[str], style: str
+) -> None:
+    """Write one block of a pivot, in several tables below each other where one would be too wide."""
+    many = len(down)
+    headed = [max(_folded(header).split("\n"), key=len) for header in (*down, *wide)]
+    sizes = [max(len(text) for text in texts) for texts in zip(headed, *lines, strict=True)]
+    left = sum(sizes[:many]) + 2 * max(many - 1, 0)
+    for part in blocks(sizes[many:], left, WIDTH.get() if style == "table" else 0):
+        places = [*range(many), *range(many, many + len(wide))[part]]
+        headers = [_folded(h) if style == "table" else h for h in (*down, *wide[part])]
+        out.write("\n" + _tabulate([[line[i] for i in places] for line in lines], headers, style))
 
 
 def _write_blanks(out: IO[str], blank: Sequence[Record], style: str) -> None:
@@ -94,24 +121,43 @@ def write_heading(out: IO[str], meta: Record, same: Record, style: str) -> None:
     out.write("\n" if style == "markdown" else "")
 
 
-def setup_line(meta: Record, same: Record | None = None, show: Callable[[Any], str] = str) -> str:
-    """Return hardware, cost model and fixed values in one line.
+def setup_line(meta: Record, same: Record | None = None, show: Callable[[Any], str] | None = None) -> str:
+    """Return model, devices, batch, sequence length and precision, then the cost model and other fixed values.
 
-    Conventions of number formats and counts are always said; what a model of the catalogue brings is said by its name,
-    and what is left at its default says nothing.
+    What a model of the catalogue brings is said by its name, and what is left at its default says nothing; of what is
+    always said, only what moves along an axis is not.
     """
-    given = {**meta.get("fixed", {}), **(same or {})}
+    show = show or _short
+    given = {**meta.get("derived", {}), **meta.get("fixed", {}), **(same or {})}
     brought = meta.get("model_fields", {})
+    devices = ", ".join(meta.get("hardware", {}))
+    if "gpus" in given:
+        devices = f"{given['gpus']} {devices}" if len(meta.get("hardware", {})) < 2 else f"{given['gpus']} of {devices}"
+    said = [" on ".join(text for text in (meta.get("model") or "", devices) if text)]
+    said += [f"{name} {_amount(name, given[name], show)}" for name in ALWAYS_SAID if name in given]
     told = {name: value for name, value in given.items()
-            if (name in ALWAYS_SAID or value != FIELDS[name].default) and brought.get(name) != value}  # fmt: skip
-    said = [", ".join(meta.get("hardware", {})), meta.get("cost_model", ""), meta.get("model") or ""]
-    said += [f"{name} {show(value)}" for name, value in told.items()]
+            if name in meta.get("fixed", {}) or name in (same or {})
+            if name in CONVENTIONS_SAID or (value != FIELDS[name].default and brought.get(name) != value)}  # fmt: skip
+    said.append(meta.get("cost_model", ""))
+    said += [
+        f"{name} {_amount(name, value, show)}" for name, value in told.items() if name not in (*ALWAYS_SAID, "gpus")
+    ]
     return "; ".join(text for text in said if text)
+
+
+def _amount(name: str, value: Any, show: Callable[[Any], str]) -> str:
+    """Return a value, of what is counted in 1024 (a sequence's tokens, say) as people write it."""
+    if name in BINARY_FIELDS and isinstance(value, int) and value % 1024 == 0:
+        return f"{value // 1024}K"
+    return f"{value / 1e12:.4g}T" if name == "tokens" else show(value)
 
 
 def write_line(out: IO[str], text: str, style: str = "table") -> None:
     """Write a line of prose, folded where a terminal would end."""
-    out.write((textwrap.fill(text, LINE_WIDTH, subsequent_indent="  ") if style == "table" else text) + "\n")
+    width = min(LINE_WIDTH, (WIDTH.get() or LINE_WIDTH + 2) - 2)
+    if style == "table":
+        text = textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    out.write(text + "\n")
 
 
 def in_seconds(name: str) -> bool:
@@ -168,8 +214,6 @@ def _tabulate(cells: Sequence[Sequence[str]], headers: Sequence[str], style: str
     words = [any(_is_word(row[i]) for row in cells) for i in range(len(headers))]
     align = ["left" if word else "right" for word in words]
     colalign = align if cells else None
-    if style == "table":
-        headers = [_folded(header) for header in headers]
     padding, tabulate.MIN_PADDING = tabulate.MIN_PADDING, 0  # two blanks between columns are enough
     try:
         text = tabulate.tabulate(cells, headers, tablefmt=STYLES[style], disable_numparse=True, colalign=colalign)

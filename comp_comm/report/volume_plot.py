@@ -47,8 +47,11 @@ def _bars(rows: Sequence[Record], meta: Record) -> Figure:
         raise ConfigError("there is nothing to draw: only the gradients' norm is sent")
     groups = list(dict.fromkeys(row["group"] for row in reversed(shown)))
     with picture.picture_style():
-        figure = Figure(figsize=(9.0, 1.6 + 0.34 * len(shown)), layout="constrained")
+        figure = Figure(figsize=(9.0, 1.6 + 0.34 * len(shown)), dpi=picture.DPI, layout="constrained")
         plot = figure.add_subplot()
+        plot.grid(axis="x")
+        plot.tick_params(axis="y", length=0)
+        plot.spines["left"].set_visible(False)
         for place, row in enumerate(shown):
             plot.barh(place, row["volume_bytes"] / GB, color=f"C{groups.index(row['group'])}", label=row["group"])
             text = f" {row['calls']:,.0f} x {_size(row['message_bytes'])}"

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import numpy as np
 
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.study import Study, study_from
 from comp_comm.errors import ConfigError, one_of
 from comp_comm.fields import FIELDS, Value
-from comp_comm.formulas.arrays import to_float
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record, Records
 from comp_comm.reproduce.published import read_settings, read_table, relative_error
+from comp_comm.searches.each import BestOfEach
 from comp_comm.searches.engine import point_of
-from comp_comm.searches.objectives import OBJECTIVES
-from comp_comm.searches.result import step_at
+from comp_comm.searches.objectives import OBJECTIVES, Aim
+from comp_comm.searches.result import steps_at
 from comp_comm.searches.run import run_search
-from comp_comm.searches.space import make_space
+from comp_comm.searches.space import SearchSpace, joint_space
 from comp_comm.sweeps.result import identity
 
 TITLE = "Best layouts of the foundation-models paper (arXiv:2410.00273): ours beside the published ones"
@@ -32,6 +34,7 @@ SETTABLE = (*FACTORS, "formulas", "global_batch")
 CELL = ("strategy", "model", "gpu", "nvs", "n_gpus")  # what a cell of the table is, in its order
 LAYOUT = {"dp": "dp", "tp1": "tp1", "tp2": "tp2", "pp": "pp", "mbs": "micro_batch", "summa_nb": "summa_panels",
           "nv_tp1": "nv_tp1", "nv_tp2": "nv_tp2", "nv_dp": "nv_dp", "nv_pp": "nv_pp"}  # fmt: skip
+GROUPED = ("hardware", "nvs", "gpus", "global_batch")
 TOLERANCE = 1e-9
 GB = 1e9
 
@@ -100,37 +103,65 @@ def _cells(only: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
 
 
 def _search(cells: list[dict[str, str]], given: Mapping[str, Value]) -> list[BestOfCell]:
-    """Return the best layout of each cell."""
-    studies: dict[tuple[str, str, str], Study] = {}
-    best = []
-    for cell in cells:
-        key = cell["strategy"], cell["model"], cell["gpu"]
-        if key not in studies:
-            studies[key] = _study(cell, given)
-        study, gpus = studies[key], int(cell["n_gpus"])
-        fixed = {**study.fixed, "nvs": int(cell["nvs"]), "gpus": gpus}
-        fixed["global_batch"] = given.get("global_batch", int(cell["global_batch"]))
-        best.append(_best(replace(study, fixed=fixed), gpus))
-    return best
+    """Return the best layout of each cell: a search for each strategy and model, of all their devices and domains."""
+    best: dict[tuple[str, ...], BestOfCell] = {}
+    for strategy, model in dict.fromkeys((cell["strategy"], cell["model"]) for cell in cells):
+        mine = [cell for cell in cells if (cell["strategy"], cell["model"]) == (strategy, model)]
+        found = _joint(mine, given)
+        best |= {_key(cell): one for cell, one in zip(mine, found, strict=True)}
+    return [best[_key(cell)] for cell in cells]
 
 
-def _study(cell: Mapping[str, str], given: Mapping[str, Value]) -> Study:
+def _key(cell: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(cell[name] for name in CELL)
+
+
+def _joint(cells: list[dict[str, str]], given: Mapping[str, Value]) -> list[BestOfCell]:
+    """Return the best layout of each cell of a strategy and model."""
+    study = _study(
+        cells[0], [f"papers/hardware/{SYSTEMS[gpu]}" for gpu in dict.fromkeys(c["gpu"] for c in cells)], given
+    )
+    cases = [_case(cell, given) for cell in cells]
+    space = joint_space(study, [dict(case) for case in dict.fromkeys(tuple(case.items()) for case in cases)])
+    space = space.grouped(GROUPED)
+    state = run_search(space, Aim(OBJECTIVES["step"]), 1, misses=0)
+    if space.groups is None or state.each is None:  # nothing divides the devices anywhere
+        return [BestOfCell(None, None, None, 0, 0)] * len(cells)
+    known = {values: number for number, values in enumerate(space.groups.values)}
+    numbers = [known.get((SYSTEMS[cell["gpu"]], *(case[name] for name in GROUPED[1:]))) for cell, case in
+               zip(cells, cases, strict=True)]  # fmt: skip
+    return _best_of_cells(space, state.each, numbers)
+
+
+def _best_of_cells(space: SearchSpace, each: BestOfEach, numbers: Sequence[int | None]) -> list[BestOfCell]:
+    """Return the best layouts of groups by their numbers: none where there are no layouts."""
+    points = {number: point_of(space, place) for number in numbers
+              if number is not None and (place := each.places[number]) is not None}  # fmt: skip
+    at = {number: i for i, number in enumerate(points)}
+    step = steps_at(space, list(points.values())) if points else None
+    found = []
+    for number in numbers:
+        counts = (0, 0) if number is None else (int(each.candidates[number]), int(each.feasible[number]))
+        if step is None or number not in at:
+            found.append(BestOfCell(None, None, None, *counts))
+            continue
+        seconds, memory = (float(np.broadcast_to(of, len(at))[at[number]]) for of in (step.step_s, step.memory_bytes))
+        found.append(BestOfCell(points[number], seconds, memory, *counts))
+    return found
+
+
+def _case(cell: Mapping[str, str], given: Mapping[str, Value]) -> dict[str, Value]:
+    """Return what moves from cell to cell."""
+    batch = given.get("global_batch", int(cell["global_batch"]))
+    return {"nvs": int(cell["nvs"]), "gpus": int(cell["n_gpus"]), "global_batch": batch}
+
+
+def _study(cell: Mapping[str, str], systems: Sequence[str], given: Mapping[str, Value]) -> Study:
     model = dict(zip(("seq_len", "hidden", "heads", "layers"), MODELS[cell["model"]], strict=True))
     return study_from({
-        "title": TITLE, "cost_model": "foundation_models", "hardware": f"papers/hardware/{SYSTEMS[cell['gpu']]}",
+        "title": TITLE, "cost_model": "foundation_models", "hardware": list(systems),
         "set": {**model, "strategy": cell["strategy"], "global_batch": 1, **given},
     })  # fmt: skip
-
-
-def _best(study: Study, gpus: int) -> BestOfCell:
-    space = make_space(study, gpus)
-    state = run_search(space, OBJECTIVES["step"], 1, misses=0)
-    if not state.best.places:
-        return BestOfCell(None, None, None, state.candidates, state.feasible)
-    place = state.best.places[0]
-    step = step_at(space, place)
-    seconds, memory = (float(to_float(number)) for number in (step.step_s, step.memory_bytes))
-    return BestOfCell(point_of(space, place), seconds, memory, state.candidates, state.feasible)
 
 
 def _row(cell: dict[str, str], best: BestOfCell) -> Record:

@@ -23,7 +23,7 @@ DERIVED = ("dp", "accumulation")  # they follow from devices, degrees and batche
 # What is not of a layout, but of machines and of how they are counted: no framework's file has it.
 AROUND = (
     *(name for name in MODEL.fields if FIELDS[name].group == "evolution"),
-    "sustained", "framework_gib", "interference", "tokens", "count_attention", "phase",
+    "sustained", "framework_gib", "interference", "tokens", "count_attention", "phase", "routing", "imbalance",
 )  # fmt: skip
 # A DeepSpeed JSON is beside a program, which has the model, and a launcher, which has the devices.
 BESIDE_DEEPSPEED = ("gpus", *(name for name in MODEL.fields if FIELDS[name].group == "transformer"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from math import prod
 from typing import NamedTuple, cast
@@ -14,53 +15,20 @@ from numpy.typing import NDArray
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import AnyArray, Array, Index, unwarned
+from comp_comm.searches.best import BestPoints, Place
+from comp_comm.searches.each import BestOfEach, BlockGroups
 from comp_comm.searches.landscape import Landscape
-from comp_comm.searches.objectives import Objective
+from comp_comm.searches.objectives import Aim
 from comp_comm.searches.space import SearchSpace
 from comp_comm.sweeps.blocks import extent
 
-BLOCK_POINTS = 2**17
+BLOCK_POINTS = 2**18
 NEAR_MISSES = 3
+MOST_ADDED = 255  # truths that a byte can add up
 Point = dict[str, Value]
-Place = tuple[int, ...]  # where on each axis of the plan
+Counts = NDArray[np.uint8]
 Progress = Callable[[int], bool]
 Mask = NDArray[np.bool_]
-
-
-@dataclass
-class BestPoints:
-    """The best points so far, smallest score first: where each is, and its score. Of equal scores the first is better.
-
-    ``bar`` is a score that must not be exceeded while there are few: what others found elsewhere.
-    """
-
-    count: int
-    bar: float = np.inf
-    scores: Array = field(default_factory=lambda: np.empty(0))
-    places: list[Place] = field(default_factory=list)
-
-    @property
-    def threshold(self) -> float:
-        """The score that a point must not exceed: none is good enough where none is asked for."""
-        if not self.count:
-            return -np.inf
-        return float(self.scores[-1]) if len(self.places) == self.count else self.bar
-
-    def add(self, scores: Array, points: NDArray[np.intp], wanted: Mask, place: Callable[[int], Place]) -> None:
-        """Add those points of a block that are ``wanted``, and good enough; they are in the order of their places."""
-        good = np.flatnonzero(wanted & (scores <= self.threshold) & (scores < np.inf))
-        if good.size > self.count:
-            edge = np.partition(scores[good], self.count - 1)[self.count - 1]
-            above, equal = good[scores[good] < edge], good[scores[good] == edge]
-            good = np.concatenate([above, equal[: self.count - above.size]])
-        if good.size:
-            self.put(scores[good], [place(int(i)) for i in points[good]])
-
-    def put(self, scores: Array, places: list[Place]) -> None:
-        """Add points; the best of all remain."""
-        joined, both = np.concatenate([self.scores, scores]), [*self.places, *places]
-        order = sorted(range(len(both)), key=lambda i: (joined[i], both[i]))[: self.count]
-        self.scores, self.places = joined[order], [both[i] for i in order]
 
 
 @dataclass
@@ -81,12 +49,13 @@ class SearchState:
     reasons: dict[str, int] = field(default_factory=dict)
     least_bytes: float = np.inf
     leanest: Place | None = None
+    each: BestOfEach | None = None
     interrupted: bool = False
 
     def merge(self, other: SearchState) -> None:
         """Add what was found in blocks that come after these."""
-        self.best.put(other.best.scores, other.best.places)
-        self.unfit.put(other.unfit.scores, other.unfit.places)
+        self.best.put(other.best.ties)
+        self.unfit.put(other.unfit.ties)
         self.landscape.merge(other.landscape)
         self.blocks += other.blocks
         self.candidates += other.candidates
@@ -95,6 +64,8 @@ class SearchState:
             self.reasons[reason] = self.reasons.get(reason, 0) + count
         if other.least_bytes < self.least_bytes:
             self.least_bytes, self.leanest = other.least_bytes, other.leanest
+        if self.each and other.each:
+            self.each.merge(other.each)
 
 
 def keep_memory() -> None:
@@ -116,7 +87,7 @@ def _blocks(space: SearchSpace) -> list[int]:
     return [-(-count // each) for count, each in rows]
 
 
-def search_block(state: SearchState, objective: Objective, space: SearchSpace, block: int) -> int:
+def search_block(state: SearchState, aim: Aim, space: SearchSpace, block: int) -> int:
     """Count and rank the points of one block; return how many points they are."""
     blocks = _blocks(space)
     place = next(i for i, end in enumerate(accumulate(blocks)) if block < end)
@@ -124,15 +95,19 @@ def search_block(state: SearchState, objective: Objective, space: SearchSpace, b
     begin, end, choices = [*space.spans()][place]
     first, last = (begin + (end - begin) * part // blocks[place] for part in (number, number + 1))
     state.blocks += 1
-    return _search_rows(state, objective, space, RowBlock(choices, np.arange(first, last)))
+    return _search_rows(state, aim, space, RowBlock(choices, np.arange(first, last), space.counts[first:last]))
 
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Points that are looked at together: some rows of a space, each with a part of its choices."""
+    """Points that are looked at together: some rows of a space, each with a part of its choices.
+
+    ``counts`` says how many layouts a point of each row stands for.
+    """
 
     choices: tuple[slice, ...]
     rows: NDArray[np.intp]
+    counts: Counts
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -154,6 +129,34 @@ class RowBlock:
         """Return an array as that of all points."""
         return np.broadcast_to(array, self.shape)
 
+    @cached_property
+    def alone(self) -> bool:
+        """Whether every point is one layout."""
+        return bool((self.counts == 1).all())
+
+    def of_rows(self, rows: NDArray[np.intp]) -> RowBlock:
+        """Return the block of some of its rows."""
+        return RowBlock(self.choices, self.rows[rows], self.counts[rows])
+
+    def grouped(self, space: SearchSpace) -> BlockGroups:
+        """Return its points by the groups whose best are asked for."""
+        if space.groups is None:
+            raise TypeError("no groups are asked for")
+        return BlockGroups(space.groups, self.choices, self.rows, self.counts)
+
+    def layouts(self, mask: Mask) -> int:
+        """Return how many layouts the points of a mask are."""
+        if self.alone:
+            return int(np.count_nonzero(mask)) * (prod(self.shape) // mask.size)
+        each = np.broadcast_to(mask, (*mask.shape[:-1], self.rows.size)).reshape(-1, self.rows.size).view(np.uint8)
+        parts = (each[i : i + MOST_ADDED] for i in range(0, len(each), MOST_ADDED))
+        rows = sum(part.sum(axis=0, dtype=np.uint8).astype(np.intp) for part in parts)
+        return int(np.dot(rows, self.counts)) * (prod(self.shape[:-1]) // len(each))
+
+    def layouts_of(self, points: NDArray[np.intp]) -> Counts:
+        """Return how many layouts each of some points is, by its number in the block."""
+        return np.ones(points.size, np.uint8) if self.alone else self.counts[points % self.rows.size]
+
 
 class RowMemory(NamedTuple):
     """Of every point of a block the bytes that it needs, whether it is a layout, and whether it fits."""
@@ -167,58 +170,67 @@ class RowMemory(NamedTuple):
         return RowMemory(self.needed[..., rows], self.layouts[..., rows], self.fits[..., rows])
 
 
-def _search_rows(state: SearchState, objective: Objective, space: SearchSpace, block: RowBlock) -> int:
+def _search_rows(state: SearchState, aim: Aim, space: SearchSpace, block: RowBlock) -> int:
     """Count the layouts of a block and those that fit, then rank them."""
     with unwarned():
         answer = cast(SearchableAnswer, space.plan.evaluate(block.index))
-        layouts = _layouts(state, answer, len(block.shape)) if space.ruled else np.ones((1,) * len(block.shape), bool)
-        valid = block.broadcast(layouts)
-        count = int(np.count_nonzero(layouts)) * (valid.size // layouts.size)
+        layouts = _layouts(state, answer, block) if space.ruled else np.ones((1,) * len(block.shape), bool)
+        count = block.layouts(layouts)
         state.candidates += count
-        if not count:
-            return int(valid.size)
-        needed = block.broadcast(answer.memory_bytes)
-        fits = (needed <= answer.memory_capacity) & layouts
-        state.feasible += int(np.count_nonzero(fits))
-        _note_least(state, needed, valid, block.place)
-        _rank_block(state, objective, space, block, answer, RowMemory(needed, valid, fits))
-    return int(valid.size)
+        if count:
+            needed, valid = block.broadcast(answer.memory_bytes), block.broadcast(layouts)
+            fits = (needed <= aim.usable * answer.memory_capacity) & layouts
+            state.feasible += block.layouts(fits)
+            _note_least(state, needed, valid, block.place)
+            if state.each:
+                block.grouped(space).count(state.each, valid, fits)
+            _rank_block(state, aim, space, block, answer, RowMemory(needed, valid, fits))
+    return prod(block.shape)
 
 
-def _layouts(state: SearchState, answer: SearchableAnswer, axes: int) -> Mask:
+def _layouts(state: SearchState, answer: SearchableAnswer, block: RowBlock) -> Mask:
     """Return which points of a block break no rule; what others break is counted."""
+    axes = len(block.shape)
     layouts = np.ones((1,) * axes, bool)
     for rule in answer.shape_violations:
         if rule.wrong and rule.broken.any():
-            layouts = layouts & ~rule.broken.reshape((1,) * (axes - rule.broken.ndim) + rule.broken.shape)
-            state.reasons[rule.reason] = state.reasons.get(rule.reason, 0) + int(rule.broken.sum())
+            broken = rule.broken.reshape((1,) * (axes - rule.broken.ndim) + rule.broken.shape)
+            layouts = layouts & ~broken
+            state.reasons[rule.reason] = state.reasons.get(rule.reason, 0) + block.layouts(broken)
     return layouts
 
 
-def _rank_block(state: SearchState, objective: Objective, space: SearchSpace, block: RowBlock, answer: SearchableAnswer,
+def _rank_block(state: SearchState, aim: Aim, space: SearchSpace, block: RowBlock, answer: SearchableAnswer,
                 memory: RowMemory) -> None:  # fmt: skip
     """Rank the points of a block. Rows of which nothing fits are timed only where faster ones are asked for."""
-    if not (objective.timed and state.unfit.count):
+    if not (aim.objective.timed and state.unfit.count):
         fitting = np.flatnonzero(memory.fits.any(axis=tuple(range(len(block.choices)))))
         if 2 * fitting.size < block.rows.size:
             if not fitting.size:
                 return
-            block, memory = replace(block, rows=block.rows[fitting]), memory.of_rows(fitting)
+            block, memory = block.of_rows(fitting), memory.of_rows(fitting)
             answer = cast(SearchableAnswer, space.plan.evaluate(block.index))
-    _rank(state, objective, block.broadcast(objective.score(space.plan.model, answer)), memory, block.place)
+    score = block.broadcast(aim.objective.score(space.plan.model, answer)).reshape(-1)
+    _rank(state, aim, space, score, memory, block, lambda: block.broadcast(answer.step_s).reshape(-1))
 
 
-def _rank(state: SearchState, objective: Objective, score: Array, memory: RowMemory,
-          place: Callable[[int], Place]) -> None:  # fmt: skip
+def _rank(state: SearchState, aim: Aim, space: SearchSpace, scores: Array, memory: RowMemory, block: RowBlock,
+          seconds: Callable[[], Array]) -> None:  # fmt: skip
     """Add the points of a block to the best, to the better ones that do not fit, and to the landscape."""
-    scores, fits = score.reshape(-1), memory.fits.reshape(-1)
+    needed, fits = memory.needed.reshape(-1), memory.fits.reshape(-1)
+    timed = aim.objective.timed
     # Few points of all are good enough to look at closely.
     good = np.flatnonzero(scores <= max(state.best.threshold, state.unfit.threshold))
-    state.best.add(scores[good], good, fits[good], place)
-    if objective.timed:
-        state.unfit.add(scores[good], good, ~fits[good] & memory.layouts.reshape(-1)[good], place)
+    for best, wanted in ((state.best, fits[good]),
+                         *([(state.unfit, ~fits[good] & memory.layouts.reshape(-1)[good])] if timed else [])):  # fmt: skip
+        points = good[wanted]
+        if points.size:
+            numbers = [scores[points], needed[points], *([] if timed else [seconds()[points]])]
+            best.add(np.stack(numbers), block.layouts_of(points), points, block.place)
+    if state.each:
+        block.grouped(space).improve(state.each, scores, fits)
     keep = np.flatnonzero(fits)
-    state.landscape.add(scores[keep], memory.needed.reshape(-1)[keep])
+    state.landscape.add(scores[keep], needed[keep], block.layouts_of(keep))
 
 
 def _note_least(state: SearchState, needed: Array, valid: Mask, place: Callable[[int], Place]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comp_comm.formulas.arrays import Array
 
@@ -32,24 +33,25 @@ class Landscape:
     best: float = np.inf
     _waiting: list[Array] = field(default_factory=list)
 
-    def add(self, scores: Array, memory: Array) -> None:
-        """Add feasible layouts by their scores and memory."""
+    def add(self, scores: Array, memory: Array, layouts: NDArray[np.integer]) -> None:
+        """Add feasible points by their scores, memory, and how many layouts each is."""
         if scores.size:
-            self._add_near(scores)
+            self.best = min(self.best, float(scores.min()))
+            near = np.flatnonzero(scores <= self._limit)
+            self._add_near(np.repeat(scores[near], layouts[near]))
             self._add_front(scores, memory)
 
     def merge(self, other: Landscape) -> None:
         """Add the layouts of another landscape."""
         for scores in (other.near_best, *other._waiting):
-            if scores.size:
-                self._add_near(scores)
+            self._add_near(scores)
         self._add_front(other.scores, other.memory)
 
     def within(self, best: float, percent: float) -> int:
         """Return how many scores are at most ``percent`` (up to 10) above the best.
 
         >>> land = Landscape()
-        >>> land.add(np.array([1.0, 1.05, 2.0]), np.array([3.0, 2.0, 4.0]))
+        >>> land.add(np.array([1.0, 1.05, 2.0]), np.array([3.0, 2.0, 4.0]), np.array([1, 1, 6]))
         >>> land.within(1.0, 5), land.scores.tolist()
         (2, [1.0, 1.05])
         """
@@ -66,7 +68,7 @@ class Landscape:
         return self.best + abs(self.best) * KEPT_PERCENT / 100 if np.isfinite(self.best) else np.inf
 
     def _add_near(self, scores: Array) -> None:
-        self.best = min(self.best, float(scores.min()))
+        self.best = min(self.best, float(scores.min(initial=np.inf)))
         self._waiting.append(scores[scores <= self._limit])
         if sum(part.size for part in self._waiting) > MANY:
             self.settle()

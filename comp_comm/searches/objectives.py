@@ -37,6 +37,19 @@ OBJECTIVES = {
         Objective("days", "days", "days of the whole run (needs tokens)"),
         Objective("gpu-hours", "gpu_hours", "GPU-hours of the whole run (needs tokens)"),
         Objective("memory", "memory_gib", "memory of a device", timed=False),
-        Objective("comm", "exposed_comm_fraction", "share of the step that is visible communication", timed=False),
+        Objective("comm", "visible_comm_fraction", "share of the step that is visible communication", timed=False),
     )
 }
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a search looks for: the best by an objective, of those that leave a share of the memory free."""
+
+    objective: Objective
+    headroom: float = 0.0
+
+    @property
+    def usable(self) -> float:
+        """The share of the memory that may be filled."""
+        return 1 - self.headroom

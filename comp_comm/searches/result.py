@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 import numpy as np
 
+from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, CostModel, phase_of
 from comp_comm.costmodels.layout_space import LayoutSpace, SearchableAnswer
 from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
 from comp_comm.field import Value
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, to_float, unwarned
 from comp_comm.records import Record
-from comp_comm.searches.engine import Place, Progress, SearchState, point_of
-from comp_comm.searches.objectives import OBJECTIVES, Objective
+from comp_comm.searches.best import Place, Tie
+from comp_comm.searches.engine import Point, Progress, SearchState, point_of
+from comp_comm.searches.objectives import OBJECTIVES, Aim, Objective
 from comp_comm.searches.prices import FREE, Prices, costs
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import SearchSpace, make_space
@@ -104,7 +106,7 @@ def search(
     if not isinstance(gpus, int) or gpus < 1:
         raise ConfigError(f"gpus must be a whole number of devices, not {gpus!r}; search each number by itself")
     space = make_space(study, gpus)
-    state = run_search(space, aim, top, progress, executor)
+    state = run_search(space, Aim(aim), top, progress, executor)
     return checked(answer(space, state, objective, prices))
 
 
@@ -117,13 +119,13 @@ def checked(result: SearchAnswer) -> SearchAnswer:
 
 def answer(space: SearchSpace, state: SearchState, objective: str, prices: Prices = FREE) -> SearchAnswer:
     """Return what was seen as `search` does; where nothing fits there are no rows, and ``reason`` says why."""
-    rows = [_row(space, place, prices) for place in state.best.places]
-    misses = [_row(space, place, prices) for place, score in zip(state.unfit.places, state.unfit.scores, strict=True)
-              if rows and score < state.best.scores[0]]  # fmt: skip
+    best = state.best.ties
+    misses = [tie for tie in state.unfit.ties if best and tie.score < best[0].score]
+    rows = _rows(space, [*best, *misses], prices)
     return {
-        "meta": _meta(space, state, objective), "rows": rows, "near_misses": misses, "front": front(state),
-        "reason": None if state.feasible else why_nothing(space, state),
-        "best": _best(space, state.best.places[0]) if rows else None,
+        "meta": _meta(space, state, objective), "rows": rows[: len(best)], "near_misses": rows[len(best) :],
+        "front": front(state), "reason": None if state.feasible else why_nothing(space, state),
+        "best": _best(space, best[0].place) if best else None,
     }  # fmt: skip
 
 
@@ -173,18 +175,52 @@ def _number(of: Array) -> float:
     return float(to_float(of))
 
 
-def _row(space: SearchSpace, place: Place, prices: Prices) -> Row:
-    step, point, (model, about) = step_at(space, place), point_of(space, place), _about(space)
-    derived = {name: int(_number(of(step))) for name, of in model.derived.items() if name in about.layout}
-    known: dict[str, Value] = {"global_batch": space.plan.grid.fixed["global_batch"], **derived, **point}
-    row: Row = {
-        name: known[name] for name in (*about.layout, *(n for n in known if n not in about.layout)) if name in known
-    }
-    run = space.plan.grid.fixed.get("tokens")
-    names = (*about.results, *(RUN if run is not None else ()))
-    row |= {name: _number(model.columns[name].of(step)) for name in names}
-    step_tokens = row["tokens_per_s"] * row["step_s"]
-    return row | costs(prices, row["step_s"], row["gpus"], step_tokens, float(run) if run is not None else np.nan)
+def steps_at(space: SearchSpace, points: Sequence[Point]) -> SearchableAnswer:
+    """Return the steps of some layouts, evaluated as one table."""
+    axis = Axis({name: tuple(point[name] for point in points) for name in points[0]})
+    return cast(SearchableAnswer, space.plan.over(axis).evaluate_alone((slice(None),)))
+
+
+def _rows(space: SearchSpace, ties: Sequence[Tie], prices: Prices) -> list[Row]:
+    """Return the rows of some ties, all of them evaluated as one table."""
+    if not ties:
+        return []
+    points = [point_of(space, tie.place) for tie in ties]
+    plan, (model, about) = space.plan, _about(space)
+    step = steps_at(space, points)
+
+    def of(column: Array) -> list[float]:
+        numbers: list[float] = np.broadcast_to(to_float(column), len(ties)).tolist()
+        return numbers
+
+    run = plan.grid.fixed.get("tokens")
+    with unwarned():
+        derived = {name: of(made(step)) for name, made in model.derived.items() if name in about.layout}
+        names = (*about.results, *(RUN if run is not None else ()))
+        results = {name: of(model.columns[name].of(step)) for name in names}
+    rows = []
+    for number, (tie, point) in enumerate(zip(ties, points, strict=True)):
+        known = {"global_batch": plan.grid.fixed["global_batch"],
+                 **{name: int(values[number]) for name, values in derived.items()}, **point}  # fmt: skip
+        row: Row = {name: known[name] for name in (*about.layout, *known) if name in known}
+        row |= {name: values[number] for name, values in results.items()}
+        row |= {"ties": tie.layouts, "also": _also(space, tie)}
+        tokens = float(run) if run is not None else np.nan
+        rows.append(row | costs(prices, row["step_s"], row["gpus"], row["tokens_per_s"] * row["step_s"], tokens))
+    return rows
+
+
+def _also(space: SearchSpace, tie: Tie) -> str | None:
+    """Return in what the layouts of a tie differ, in words; None where there is one."""
+    values: dict[str, list[Value]] = {}
+    for place in tie.places:
+        point = point_of(space, place)
+        for name, value in point.items():
+            alike = space.alike(place[-1]) if name == "placement" else (value,)
+            values.setdefault(name, []).extend(alike)
+    several = {name: list(dict.fromkeys(known)) for name, known in values.items()}
+    told = [f"{name} {' or '.join(map(str, known))}" for name, known in several.items() if len(known) > 1]
+    return "; ".join(told) or None
 
 
 def _best(space: SearchSpace, place: Place) -> BestRecord:
@@ -197,7 +233,7 @@ def _best(space: SearchSpace, place: Place) -> BestRecord:
 def _meta(space: SearchSpace, state: SearchState, objective: str) -> Record:
     plan, study = space.plan, space.study
     brought = {n: v for n, v in (study.model.fields if study.model else {}).items() if n in plan.model.fields}
-    best = float(state.best.scores[0]) if state.feasible else np.nan
+    best = state.best.ties[0].score if state.feasible else np.nan
     within = {str(percent): state.landscape.within(best, percent) for percent in FLAT}
     hardware = {profile.name: {"title": profile.title, "sha256": profile.sha256} for profile in plan.grid.profiles}
     choices = {name: list(values) for name, values in space.choices.items() if len(values) > 1}

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import GROUPS
 from comp_comm.configs.axes import Axis, AxisColumn
-from comp_comm.costmodels.layout_space import Columns, Degrees, SearchableAnswer, rows_of
+from comp_comm.costmodels.layout_space import Degrees, SearchableAnswer, rows_of
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Index, to_float, unwarned
+from comp_comm.searches.placements import PlacementClasses
 from comp_comm.sweeps.plan import Plan
 
 RULED_ROWS = 2**15  # whose rules are looked at together
@@ -123,55 +122,36 @@ def parts_of(plan: Plan, lawful: LawfulRows) -> list[Part]:
     return parts
 
 
-def unplaced_rows(degrees: Degrees, parts: list[Part]) -> tuple[Axis, list[int]]:
-    """Return every row of every part as an axis, and where on it each part begins."""
-    kept = [rows.astype(np.int32) for rows, _ in parts]
-    rows = np.concatenate(kept) if kept else np.zeros(0, np.int32)
-    begins = np.cumsum([0, *(part.size for part in kept)])[:-1]
-    return Axis({name: _column(degrees, name, rows) for name in degrees.columns}), begins.tolist()
+class PlacedRows(NamedTuple):
+    """Rows of degrees with placements: as an axis, where on it each part begins, and how many layouts each row is."""
+
+    axis: Axis
+    begins: list[int]
+    counts: NDArray[np.uint8]
 
 
-def placed_rows(degrees: Degrees, gpus: int, parts: list[Part], placements: tuple[str, ...]) -> tuple[Axis, list[int]]:
-    """Return every row of every part with every placement, as an axis, and where on it each part begins.
+def unplaced_rows(degrees: Degrees, parts: list[Part]) -> PlacedRows:
+    """Return every row of every part, each a layout."""
+    rows = _joined([rows for rows, _ in parts], np.int32)
+    begins = np.cumsum([0, *(part.size for part, _ in parts)])[:-1]
+    axis = Axis({name: _column(degrees, name, rows) for name in degrees.columns})
+    return PlacedRows(axis, begins.tolist(), np.ones(rows.size, np.uint8))
 
-    Rows that a placement before it lays out alike are left out.
-    """
-    table = degrees.columns
-    many = _many(table, gpus)
-    firsts = first_names(placements)
-    kept = [rows[first[many[rows]]].astype(np.int32) for rows, _ in parts for first in firsts]
-    if sum(rows.size for rows in kept) > MAX_PLACED:
+
+def placed_rows(degrees: Degrees, parts: list[Part], classes: PlacementClasses) -> PlacedRows:
+    """Return every row of every part with every placement that costs something of its own."""
+    placements = classes.names
+    counts = classes.counts[classes.degrees]
+    kept = [np.nonzero(counts[rows]) for rows, _ in parts]
+    lengths = [rows.size for rows, _ in kept]
+    if sum(lengths) > MAX_PLACED:
         raise ConfigError(f"more than {MAX_PLACED:,} rows of degrees and placements: pin some of them")
-    lengths = [part.size for part in kept]
-    rows = np.concatenate(kept) if kept else np.zeros(0, np.int32)
-    codes = np.repeat(np.arange(len(kept), dtype=np.int32) % max(len(firsts), 1), lengths).astype(np.int8)
-    ends = np.cumsum([0, *lengths])[:: len(firsts)]
-    columns = {name: _column(degrees, name, rows) for name in table}
+    rows = _joined([part[row] for (part, _), (row, _) in zip(parts, kept, strict=True)], np.int32)
+    codes = _joined([placement for _, placement in kept], np.int8)
+    columns = {name: _column(degrees, name, rows) for name in degrees.columns}
     axis = Axis({**columns, "placement": AxisColumn(to_float(np.arange(len(placements))), codes, placements)})
-    return axis, ends[:-1].tolist()
+    return PlacedRows(axis, np.cumsum([0, *lengths])[:-1].tolist(), counts[rows, codes])
 
 
-def _many(table: Columns, gpus: int) -> NDArray[np.intp]:
-    """Return which groups of each row have several devices, a bit each."""
-    tp, cp, pp = (table[name] for name in ("tp", "cp", "pp"))
-    sizes = {"tp": tp, "cp": cp, "dp": gpus // (tp * cp * pp), "pp": pp}
-    return sum(((sizes[name] > 1) << place for place, name in enumerate(GROUPS)), np.zeros(tp.size, np.intp))
-
-
-@cache
-def first_names(placements: tuple[str, ...]) -> NDArray[np.bool_]:
-    """Return for each placement, and each set of groups with several devices, whether it is the first of that order.
-
-    Groups of one device may stand anywhere: placements that differ only there are one.
-
-    >>> first_names(("tp-cp-dp-pp", "cp-tp-dp-pp"))[1, [0b0001, 0b0011]]  # TP alone; TP and CP
-    array([False,  True])
-    """
-    table = np.zeros((len(placements), 2 ** len(GROUPS)), bool)
-    for many in range(2 ** len(GROUPS)):
-        seen: set[tuple[str, ...]] = set()
-        for number, placement in enumerate(placements):
-            order = tuple(name for name in placement.split("-") if many >> GROUPS.index(name) & 1)
-            table[number, many] = order not in seen
-            seen.add(order)
-    return table
+def _joined(arrays: list[NDArray[np.intp]], kind: type[np.signedinteger[Any]]) -> NDArray[Any]:
+    return np.concatenate([array.astype(kind) for array in arrays] or [np.zeros(0, kind)])

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from comp_comm.records import Record
 from comp_comm.searches import parallel
+from comp_comm.searches.best import BestPoints
+from comp_comm.searches.each import BestOfEach
 from comp_comm.searches.engine import (
     NEAR_MISSES,
-    BestPoints,
     Progress,
     SearchState,
     block_count,
     keep_memory,
     search_block,
 )
-from comp_comm.searches.objectives import Objective
+from comp_comm.searches.objectives import Aim
 from comp_comm.searches.space import SearchSpace
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Keeper(Protocol):
 
 def run_search(
     space: SearchSpace,
-    objective: Objective,
+    aim: Aim,
     top: int,
     progress: Progress | None = None,
     executor: Executor | None = None,
@@ -51,9 +52,10 @@ def run_search(
     """
     keep_memory()
     kept = parallel.unpacked_state(keeper.state) if keeper is not None and keeper.state is not None else None
-    state = kept or SearchState(BestPoints(top), BestPoints(misses))
+    each = BestOfEach.of(len(space.groups.values)) if space.groups else None
+    state = kept or SearchState(BestPoints(top), BestPoints(misses), each=each)
     steps = _steps if executor is None else partial(parallel.steps, executor=executor)
-    for points in steps(state, space, objective):
+    for points in steps(state, space, aim):
         stop, complete = bool(progress and progress(points)), state.blocks == block_count(space)
         state.interrupted = stop and not complete
         if keeper is not None:
@@ -63,7 +65,7 @@ def run_search(
     return state
 
 
-def _steps(state: SearchState, space: SearchSpace, objective: Objective) -> Iterator[int]:
+def _steps(state: SearchState, space: SearchSpace, aim: Aim) -> Iterator[int]:
     """Look at the blocks that are left; yield the points of each when it is done."""
     while state.blocks < block_count(space):
-        yield search_block(state, objective, space, state.blocks)
+        yield search_block(state, aim, space, state.blocks)

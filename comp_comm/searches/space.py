@@ -7,9 +7,12 @@ TP, say) would only name a layout twice: such points are no layouts, and are not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
 
 from comp_comm.choices import Placement
 from comp_comm.configs.axes import Axis, AxisColumn
@@ -18,18 +21,24 @@ from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
 from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, rows_of
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
+from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import to_float
+from comp_comm.searches.each import Groups, groups_of
+from comp_comm.searches.placements import PlacementClasses, placement_classes
 from comp_comm.searches.rows import all_rows, axis_of, lawful_rows, parts_of, placed_rows, unplaced_rows
 from comp_comm.sweeps.blocks import extent
+from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import Plan, make_plan
+
+GPUS = "gpus"
 
 
 @dataclass(frozen=True)
 class SearchSpace:
     """What is searched: a plan over choices and a table of degrees and placements; and why rows fell out.
 
-    ``table`` are the degrees alone: its rows are joined with each of the ``placements``, but for those that one before
-    it lays out alike. ``parts`` are rows that have the same choices: where each begins, and which part of every axis of
+    ``table`` are the degrees alone: its rows are joined with each of the ``placements``, but for those that cost the
+    same as one before: ``counts`` says how many layouts each row is. ``parts`` are rows that have the same choices: where each begins, and which part of every axis of
     choices has an effect. ``ruled`` says whether some choices break a rule on some rows. ``dropped`` counts rows by the
     rule that removed them.
     """
@@ -38,11 +47,20 @@ class SearchSpace:
     gpus: int
     plan: Plan
     table: Columns
-    placements: tuple[str, ...]
+    classes: PlacementClasses | None
+    counts: NDArray[np.uint8]
     parts: tuple[tuple[int, tuple[slice, ...]], ...]
     ruled: bool
     choices: dict[str, tuple[Value, ...]]
     dropped: dict[str, int]
+    groups: Groups | None = None
+
+    def grouped(self, fields: Sequence[str]) -> SearchSpace:
+        """Return the space with its points told apart by the values of some fields."""
+        if not fields or not self.rows:
+            return self
+        known = {**self.plan.grid.fixed, **{name: values[0] for name, values in self.choices.items()}}
+        return replace(self, groups=groups_of(self.plan.grid, fields, known))
 
     @property
     def tried(self) -> dict[str, list[Value]]:
@@ -51,6 +69,19 @@ class SearchSpace:
                  if isinstance(values, AxisColumn)}  # fmt: skip
         return {name: list(words[name]) if words.get(name) else sorted(set(column.tolist()))
                 for name, column in self.table.items()}  # fmt: skip
+
+    @property
+    def placements(self) -> tuple[str, ...]:
+        """The placements that are tried; none where the cost model has no such thing."""
+        return self.classes.names if self.classes else ()
+
+    def alike(self, row: int) -> tuple[str, ...]:
+        """Return the placements that a row stands for."""
+        placement = self.plan.grid.axes[-1].values.get("placement")
+        degrees = next(iter(self.plan.grid.axes[-1].values.values()))
+        if self.classes is None or not isinstance(placement, AxisColumn) or not isinstance(degrees, AxisColumn):
+            return ()
+        return self.classes.alike(int(degrees.rows[row]), int(placement.rows[row]))
 
     @property
     def rows(self) -> int:
@@ -75,27 +106,43 @@ def make_space(study: Study, gpus: int) -> SearchSpace:
     A field of the layout that the study fixes is pinned; one with a list or a range takes only those values. Raises
     ``ConfigError`` with everything wrong with the study.
     """
+    return joint_space(study, [{GPUS: gpus}])
+
+
+def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpace:
+    """Return the layouts of a study's model in several cases at once: devices, and perhaps domains and batches of each.
+
+    All devices that the study names are tried with every layout; the best of each are told apart by `grouped`.
+    """
     about = _layout_space(study)
     given = {name: tuple(values) for axis in study.axes for name, values in axis.values.items()}
-    choosable = (*about.open, *about.choices)
+    choosable = (*about.open, *about.of_mixtures, *about.choices)
     _check(study, about, set(given) - {*about.table, *choosable, "placement", "gpus"})
     plan = _simplest(study, about)
     listed = {name: given.get(name) or _fixed(study, name) for name in (*about.table, *choosable, "placement")}
     hardware = plan.grid.scenario(())[0].hardware
-    question = LayoutQuestion(plan.grid.fixed, gpus, listed, float(to_float(hardware.tiers[0].domain)))
-    degrees = about.degrees(question)
+    domain = float(to_float(hardware.tiers[0].domain))
+    tables = [about.degrees(LayoutQuestion({**plan.grid.fixed, **case}, int(case[GPUS]), listed,
+                                           float(case.get("nvs", domain)))) for case in cases]  # fmt: skip
+    degrees = tables[0] if len(cases) == 1 else _joined(tables, cases)
+    gpus = int(cases[0][GPUS])
     if degrees.dropped and not rows_of(degrees.columns):
         raise ConfigError(_no_degrees(gpus, degrees))
-    choices = {name: listed[name] or about.open.get(name, ()) for name in choosable}
+    tried = {**about.open, **(about.of_mixtures if plan.grid.fixed.get("experts") else {})}
+    choices = {name: listed[name] or tried.get(name, ()) for name in choosable}
     choices = {name: values for name, values in choices.items() if values}
+    if about.worthwhile is not None:
+        kernels = {name: plan.grid.words(name) for name in about.choices if FIELDS[name].choice and name not in choices}
+        choices = {name: values for name, values in about.worthwhile({**kernels, **choices}).items() if name in choices}
     placements = tuple(dict.fromkeys(map(str, listed["placement"] or Placement.words()))) if about.placed else ()
-    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp")} | {
-        "gpus": gpus
-    }
+    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp")} | cases[0]
     fixed |= {name: study.fixed[name] for name in about.of_others if name in study.fixed}
     fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
     axes = [Axis({name: values}) for name, values in choices.items() if len(values) > 1]
-    return _placed(study, gpus, replace(plan, grid=replace(plan.grid, fixed=fixed, axes=(*axes, axis_of(degrees)))),
+    if len(study.profiles) > 1:
+        axes.append(Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}))
+    return _placed(study, gpus, replace(plan, grid=replace(plan.grid, profiles=study.profiles, fixed=fixed,
+                   axes=(*axes, axis_of(degrees)))),
                    degrees, placements, choices)  # fmt: skip
 
 
@@ -104,16 +151,29 @@ def _placed(study: Study, gpus: int, plan: Plan, degrees: Degrees, placements: t
     """Return the space of rows that keep every rule, with every placement."""
     dropped, fixed = dict(degrees.dropped), plan.grid.fixed
     if not rows_of(degrees.columns):
-        return SearchSpace(study, gpus, plan, degrees.columns, placements, (), False, choices, dropped)
+        return SearchSpace(study, gpus, plan, degrees.columns, None, np.zeros(0, np.uint8), (), False, choices, dropped)
     one_place = {**fixed, "placement": placements[0]} if placements else fixed
     first = replace(plan, grid=replace(plan.grid, fixed=one_place))
     lawful = all_rows(first) if _layout_space(study).lawful else lawful_rows(first, dropped)
     parts = parts_of(first, lawful)
-    rows = placed_rows(degrees, gpus, parts, placements) if placements else unplaced_rows(degrees, parts)
-    last, begins = rows
-    plan = replace(plan, grid=replace(plan.grid, axes=(*plan.grid.axes[:-1], last)))
-    used = tuple((begin, choice) for begin, (_, choice) in zip(begins, parts, strict=True))
-    return SearchSpace(study, gpus, plan, degrees.columns, placements, used, lawful.ruled, choices, dropped)
+    hardware = plan.grid.hardware(tuple(slice(0, 1) for _ in plan.grid.axes))[0]
+    classes = placement_classes(degrees.columns, gpus, placements, hardware) if placements else None
+    rows = placed_rows(degrees, parts, classes) if classes else unplaced_rows(degrees, parts)
+    plan = replace(plan, grid=replace(plan.grid, axes=(*plan.grid.axes[:-1], rows.axis)))
+    used = tuple((begin, choice) for begin, (_, choice) in zip(rows.begins, parts, strict=True))
+    return SearchSpace(study, gpus, plan, degrees.columns, classes, rows.counts, used, lawful.ruled, choices, dropped)
+
+
+def _joined(tables: Sequence[Degrees], cases: Sequence[Mapping[str, Value]]) -> Degrees:
+    """Return tables of degrees as one, each row with what is of its case."""
+    sizes = [rows_of(table.columns) for table in tables]
+    columns = {name: np.concatenate([table.columns[name] for table in tables]) for name in tables[0].columns}
+    columns |= {name: np.repeat([int(case[name]) for case in cases], sizes) for name in cases[0]}
+    dropped: dict[str, int] = {}
+    for table in tables:
+        for reason, count in table.dropped.items():
+            dropped[reason] = dropped.get(reason, 0) + count
+    return Degrees(columns, dropped, tables[0].words)
 
 
 def _layout_space(study: Study) -> LayoutSpace:
@@ -144,7 +204,9 @@ def _check(study: Study, about: LayoutSpace, others: set[str]) -> None:
 def _simplest(study: Study, about: LayoutSpace) -> Plan:
     """Return the plan of one simple layout of the study: what is wrong with the model or the hardware is said here."""
     fixed = {name: value for name, value in study.fixed.items() if name not in (*about.table, "gpus", *about.of_others)}
-    return make_plan(replace(study, axes=(), fixed={**fixed, **about.alone}))
+    return make_plan(
+        replace(study, axes=(), profiles=study.profiles[:1], hardware_axis=False, fixed={**fixed, **about.alone})
+    )
 
 
 def _no_degrees(gpus: int, degrees: Degrees) -> str:

@@ -26,7 +26,7 @@ GIVEN = "given: not the set-up inferred for the paper"
 COLUMNS = (
     "scenario", "source", "inter_node_slowdown", "interference", "step_s", "compute_s", "serialized_comm_s",
     "overlappable_comm_s", "hidden_comm_s", "exposed_comm_s", "serialized_comm_fraction", "hidden_comm_fraction",
-    "exposed_comm_fraction",
+    "visible_comm_fraction",
 )  # fmt: skip
 SETTABLE = (
     "hidden", "seq_len", "micro_batch", "tp", "dp", "flop_vs_bw", "flops", "network", "memory_bandwidth", "precision",
@@ -41,13 +41,13 @@ def case_study(
 ) -> tuple[Records, Record]:
     """Return the three scenarios as records, and their meta data.
 
-    The three fractions are of the scenario's own step; ``exposed_comm_fraction`` is serialized and exposed
+    The three fractions are of the scenario's own step; ``visible_comm_fraction`` is serialized and exposed
     communication together, as everywhere. ``overrides`` are ``"key=value"``, as ``--set`` takes them.
 
     Examples
     --------
     >>> rows, _ = case_study()
-    >>> [round(row["exposed_comm_fraction"], 3) for row in rows]
+    >>> [round(row["visible_comm_fraction"], 3) for row in rows]
     [0.478, 0.618, 0.655]
     """
     study = load_study("case-study", overrides)
@@ -88,7 +88,7 @@ def _rows(columns: Record, slowdown: float, interference: float) -> Records:
     shares = {
         "serialized_comm_fraction": columns["serialized_comm_s"] / step,
         "hidden_comm_fraction": columns["hidden_comm_s"] / step,
-        "exposed_comm_fraction": columns["exposed_comm_fraction"],
+        "visible_comm_fraction": columns["visible_comm_fraction"],
     }
     apart = f"inter-node DP, {slowdown:g}x slower"
     labels = {

@@ -15,7 +15,7 @@ from comp_comm.costmodels import CostModel, Scenario
 from comp_comm.costmodels.mesh import Mesh
 from comp_comm.costmodels.scenario import WhatIf
 from comp_comm.fields import FIELDS, Value
-from comp_comm.formats import make_formats
+from comp_comm.formats import Quantised, format_rules, make_formats
 from comp_comm.formulas.arrays import AnyArray, Array, Index, WholeArray, take, to_float
 from comp_comm.formulas.scaling import next_divisor, required_tp
 from comp_comm.formulas.transformer import core_parameters
@@ -29,12 +29,14 @@ from comp_comm.sweeps.nouns import REQUIRED, Noun, attributes, constant, still_c
 from comp_comm.texts import Texts
 from comp_comm.transformer import GemmCount, Transformer
 from comp_comm.units import GIB
-from comp_comm.violation import Violation
+from comp_comm.violation import Violation, broken_rules
 
 EVOLUTION = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "latency")
 HARDWARE = "hardware"
 _MACHINE = frozenset((HARDWARE, "precision", "timing", "nvs", *EVOLUTION))  # what hardware depends on
-FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision")
+FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision",
+           "dispatch_precision", "combine_precision")  # fmt: skip
+RECIPE = ("recipe", "fp8_attention", "fp8_head", "fp8_param_gather")
 # The base model of Eq 10 (Megatron-LM BERT 3.9B) ran on V100 with 32 GiB.
 BASE_MEMORY = 32 * 2**30
 
@@ -170,6 +172,10 @@ class Grid:
         hardware, broken = self.hardware(index)
         tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
         formats = {name: self.codes(name, index) for name in FORMATS}
+        timing = hardware.timing
+        asked = {name: self.codes(name, index) for name in RECIPE}
+        quantised = Quantised(**asked, usual=timing.fp8_recipe, transposed=timing.fp8_transpose)
+        broken = (*broken, *broken_rules(format_rules(formats["precision"], quantised)))
         scenario = Scenario(
             transformer=self.noun(Transformer, index),
             layout=replace(self.noun(Layout, index), tp=tp),
@@ -178,7 +184,7 @@ class Grid:
             element_bytes=self._message_bytes(index),
             inter_node_slowdown=self.values("inter_node_slowdown", index),
             interference=self.values("interference", index),
-            formats=make_formats(*formats.values()),
+            formats=make_formats(*formats.values(), quantised=quantised),
             count_attention=self.codes("count_attention", index),
             sustained=self.values("sustained", index),
             framework_bytes=self.values("framework_gib", index) * GIB,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
 from comp_comm.hardware.evolution import domain_rules, evolve
-from comp_comm.hardware.numbers import Hardware, Tier, Timing
+from comp_comm.hardware.numbers import FlashKernel, Hardware, Tier, Timing
 from comp_comm.hardware.profile import BLANK, Profile
 from comp_comm.records import Record
 from comp_comm.sweeps.nouns import still_number
@@ -132,7 +132,7 @@ def _stack(rows: tuple[Any, ...], code: NDArray[np.intp]) -> Any:
     first = rows[0]
     if isinstance(first, tuple):
         return tuple(_stack(tuple(row[i] for row in rows), code) for i in range(len(first)))
-    if isinstance(first, (Hardware, Tier, Timing)):
+    if isinstance(first, (Hardware, Tier, Timing, FlashKernel)):
         return type(first)(**{
             item.name: _stack(tuple(getattr(row, item.name) for row in rows), code) for item in fields(first)
         })  # fmt: skip

@@ -277,7 +277,7 @@ def notes(plan: Plan) -> list[str]:
     taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.fields and n != "seq_len"]
     if model and taken:
         said.append(f"{', '.join(taken)} are the study's, not those of {model.name}")
-    return said
+    return [*plan.study.notes, *said]
 
 
 __all__ = ["FEASIBLE", "REASON", "Plan", "make_plan", "notes"]

@@ -97,8 +97,9 @@ def explain(study: Given) -> Record:
     Returns
     -------
     dict
-        Plain numbers in SI units; ``compute_s``, ``recompute_s``, ``optimizer_s``, ``bubble_s`` and the serialized and
-        exposed seconds of ``comm`` add up to ``step_s``. ``feasible`` is false where the memory does not hold it.
+        Plain numbers in SI units; ``compute_s``, ``recompute_s``, ``optimizer_s``, ``host_s``, ``bubble_s`` and the
+        serialized and exposed seconds of ``comm`` add up to ``step_s``. ``feasible`` is false where the memory does
+        not hold it.
 
     Raises
     ------
@@ -123,6 +124,8 @@ def explain(study: Given) -> Record:
         "operations": bands, **verdict(step)._asdict(),
         "collectives": certainties(record["operations"], profile), "sensitivity": sensitivity(plan, step),
         "interval": interval_of(plan, step, profile),
+        "roofs": {"flops": float(step.hardware.peak_flops),
+                  "memory_bytes_per_s": float(step.hardware.memory_bandwidth)},
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import numpy as np
 from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS
-from comp_comm.formulas.arrays import AnyArray
+from comp_comm.formulas.arrays import AnyArray, unwarned
 from comp_comm.hardware.profile import BASE_TIMING
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.engine import Progress, Rows, reasons, row_blocks
@@ -30,6 +31,7 @@ SCHEMA = 1
 MAX_ROWS = 10_000_000
 MAX_RANKED_POINTS = 10**15
 MAX_TOP = 1_000_000
+LAYOUT_NUMBERS = tuple(name for name, field in FIELDS.items() if field.group == "layout" and field.kind == "int")
 LISTED = 100  # an axis longer than this is summed up in the meta block
 
 
@@ -232,6 +234,20 @@ def _brought(plan: Plan) -> Record:
     return {name: value for name, value in fields.items() if name in plan.model.fields}
 
 
+def _derived(plan: Plan) -> Record:
+    """Return devices and batch where they are not given, but follow from what is fixed: they are the same in all rows.
+
+    A column that moves with an axis, or has no number, is left out.
+    """
+    asked = [name for name in ("gpus", "global_batch") if name in plan.model.derived and name not in plan.grid.names]
+    if not asked or set(plan.grid.moving) & set(LAYOUT_NUMBERS):
+        return {}
+    answer = plan.evaluate_alone(tuple(slice(0, 1) for _ in plan.grid.axes))
+    with unwarned():
+        numbers = {name: float(np.asarray(plan.model.derived[name](answer)).flat[0]) for name in asked}
+    return {name: int(number) for name, number in numbers.items() if math.isfinite(number)}
+
+
 def meta(plan: Plan) -> Record:
     """Return what a machine-readable answer says of itself; the same study gives the same bytes."""
     study, grid = plan.study, plan.grid
@@ -255,6 +271,7 @@ def meta(plan: Plan) -> Record:
         "model": study.model.name if study.model else None,
         **({"model_fields": _brought(plan)} if study.model else {}),
         "fixed": dict(sorted(stated.items())),
+        "derived": _derived(plan),
         "axes": [{name: _axis(values) for name, values in axis.values.items()} for axis in grid.axes],
         "where": list(study.where),
         "units": {name: plan.made[name].unit or "1" for name in plan.outputs},

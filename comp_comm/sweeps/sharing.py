@@ -7,6 +7,7 @@ distinct rows of those numbers, and every layout sees its own row of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -17,13 +18,16 @@ from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.costmodels.model import Parts, SharedPart
 from comp_comm.distinct import DistinctRows, distinct_rows
 from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
+from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
-from comp_comm.layout import STAGE, Layout, resolved_layout
+from comp_comm.layout import Layout, resolved_layout
 from comp_comm.records import Record
 from comp_comm.sweeps.grid import Grid
+from comp_comm.timing.collectives import members_in
 from comp_comm.views import view_of
 
 SHARED_POINTS = 2**20  # of rows that points share: so many are worked out together
+MOST_ROWS = 2**17  # more of them are not worked out together: arrays would not fit the cache
 PLACEMENT = "placement"
 DEGREES = {"dp": ("dp", "gpus"), "pp": ("pp",)}
 # What says where on the network each group is.
@@ -69,6 +73,7 @@ class SharedRows:
     grid: Grid
     _tables: dict[str, tuple[int, DistinctRows] | None] = field(default_factory=dict)
     _made: dict[str, Made] = field(default_factory=dict)
+    _columns: dict[str, Array] = field(default_factory=dict)
 
     def parts(self, index: Index) -> Parts:
         """Return the parts that points of a block share, as they see them."""
@@ -84,26 +89,31 @@ class SharedRows:
         axis, rows = table
         others = tuple(WHOLE if i == axis else each for i, each in enumerate(index))
         unbounded = (WHOLE,) * len(index)
+        if part.by_block or rows.first.size > MOST_ROWS:
+            used, row = np.unique(rows.row[index[axis]], return_inverse=True)
+            made: object = self._make(part, others, axis, rows.first[used])
+            return view_of(made, PointsOfRows(axis, row, unbounded).pick)
         # Few enough for all choices at once: then every block takes its part of them.
         everywhere = rows.first.size * self.grid.points // len(self.grid.axes[axis]) <= SHARED_POINTS
-        made = self._make(name, part, unbounded if everywhere else others, table)
+        made = self._kept(name, part, unbounded if everywhere else others, axis, rows.first)
         return view_of(made, PointsOfRows(axis, rows.row[index[axis]], others if everywhere else unbounded).pick)
 
-    def _make(self, name: str, part: SharedPart, others: Index, table: tuple[int, DistinctRows]) -> object:
-        """Return a part made of the distinct rows, for a part of the other axes."""
+    def _kept(self, name: str, part: SharedPart, others: Index, axis: int, first: NDArray[np.intp]) -> object:
+        """Return a part made of distinct rows, for a part of the other axes: the last one made, if it was that."""
         key = tuple((each.start, each.stop) if isinstance(each, slice) else id(each) for each in others)
         made = self._made.get(name)
         if made is None or made.others != key:
-            axis, rows = table
-            columns: Record = {
-                field: values.part(rows.first)
-                if isinstance(values, AxisColumn)
-                else tuple(values[i] for i in rows.first)
-                for field, values in self.grid.axes[axis].values.items()
-            }
-            axes = (*self.grid.axes[:axis], Axis(columns), *self.grid.axes[axis + 1 :])
-            made = self._made[name] = Made(key, part.make(replace(self.grid, axes=axes).scenario(others)[0]))
+            made = self._made[name] = Made(key, self._make(part, others, axis, first))
         return made.part
+
+    def _make(self, part: SharedPart, others: Index, axis: int, first: NDArray[np.intp]) -> object:
+        """Return a part made of some rows, for a part of the other axes."""
+        columns: Record = {
+            field: values.part(first) if isinstance(values, AxisColumn) else tuple(values[i] for i in first)
+            for field, values in self.grid.axes[axis].values.items()
+        }
+        axes = (*self.grid.axes[:axis], Axis(columns), *self.grid.axes[axis + 1 :])
+        return part.make(replace(self.grid, axes=axes).scenario(others)[0])
 
     def _table(self, part: SharedPart) -> tuple[int, DistinctRows] | None:
         """Return the longest axis, and those of its rows that differ in what matters, where they are few."""
@@ -112,35 +122,49 @@ class SharedRows:
         if axis is None or not set(part.needs) <= set(grid.names):
             return None
         values = grid.axes[axis].values
-        along = tuple(WHOLE if i == axis else slice(0, 1) for i in range(len(grid.axes)))
         placed = all(grid.axis_of(name) in (None, axis) for name in PLACED)  # elsewhere a row has several places
-        ignored = (*part.ignores, PLACEMENT) if placed else _ignored(part, grid.words(PLACEMENT))
+        if part.groups is None:
+            ignored = part.ignores
+        else:
+            ignored = (*part.ignores, PLACEMENT) if placed else _ignored(part, grid.words(PLACEMENT))
         if not set(values) & set(ignored):
             return None
-        columns = [grid.values(name, along).reshape(-1) for name in values if name not in ignored]
+        columns = [self._numbers(axis, name) for name in values if name not in ignored]
         if placed and part.groups:
-            experts = bool(np.any(grid.values("experts", (WHOLE,) * len(along)) > 0))
-            hardware, _ = grid.hardware((WHOLE,) * len(along))
-            columns += places(part, resolved_layout(grid.noun(Layout, along)), experts, hardware)
+            columns += self._members(axis, part.groups)
         table = distinct_rows(columns, len(grid.axes[axis]))
         return (axis, table) if 2 * table.first.size <= len(grid.axes[axis]) else None
 
+    def _numbers(self, axis: int, name: str) -> Array:
+        """Return the numbers (codes, for words) of a field along an axis."""
+        if name not in self._columns:
+            along = tuple(WHOLE if i == axis else slice(0, 1) for i in range(len(self.grid.axes)))
+            self._columns[name] = self.grid.values(name, along).reshape(-1)
+        return self._columns[name]
 
-def places(part: SharedPart, layout: Layout, experts: bool, hardware: Hardware) -> list[Array]:
-    """Return how many neighbours of each group there are and how far apart, as far as the network tells.
+    def _members(self, axis: int, groups: Callable[[Layout, bool], Sequence[Group]]) -> list[Array]:
+        """Return how many members of each group share a domain of each tier: worked out where degrees differ."""
+        grid, values = self.grid, self.grid.axes[axis].values
+        placed = [name for name in (*PLACED, "dp_shard") if name in values]
+        if not placed:
+            return []
+        rows = distinct_rows([self._numbers(axis, name) for name in placed], len(grid.axes[axis]))
+        along = tuple(rows.first if i == axis else slice(0, 1) for i in range(len(grid.axes)))
+        layout = resolved_layout(grid.noun(Layout, along))
+        experts = bool(np.any(grid.values("experts", (WHOLE,) * len(along)) > 0))
+        hardware, _ = grid.hardware((WHOLE,) * len(along))
+        numbers = (number.reshape(-1) for number in members(groups(layout, experts), hardware) if number.size > 1)
+        return [number[rows.row] for number in numbers]
 
-    Those that share no domain of any tier, but the outermost, may be as far apart as they like; so may groups of one.
+
+def members(groups: Sequence[Group], hardware: Hardware) -> list[Array]:
+    """Return the size of each group, and how many of its members share a domain of each tier but the outermost.
+
+    That is all that the network knows of a group. Where domains move, it is said of each of their sizes.
     """
-    domains = [to_float(tier.domain) for tier in hardware.tiers]
-    furthest = max(float(np.max(domain, where=np.isfinite(domain), initial=1.0)) for domain in domains)
-    names = STAGE if experts and not part.exchanges else part.groups
-    spread = [(to_float(getattr(layout, name)), layout.stride(name)) for name in names]
-    if experts and part.exchanges:
-        spread += [*layout.spread(STAGE, layout.ep, layout.etp), *layout.spread(STAGE, layout.etp)]
-    numbers = []
-    for size, stride in spread:
-        numbers += [size, np.where(size > 1, np.minimum(stride, furthest), 0.0)]
-    return [number.reshape(-1) for number in numbers if number.size > 1]
+    sizes = np.unique(np.concatenate([to_float(tier.domain).reshape(-1) for tier in hardware.tiers]))
+    tiers = [replace(hardware.tiers[0], domain=size) for size in sizes[np.isfinite(sizes)]]
+    return [number for group in groups for number in (to_float(group.size), *(members_in(t, group) for t in tiers))]
 
 
 def _ignored(part: SharedPart, placements: tuple[str, ...]) -> tuple[str, ...]:

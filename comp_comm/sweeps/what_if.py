@@ -97,7 +97,7 @@ def what_if(
 def _row(name: str, technique: Technique, old: Record, new: Record) -> Record:
     pairs = (("step", "step_s", "s"), ("serialized", "serialized_comm_s", "s"),
              ("overlappable", "overlappable_comm_s", "s"),
-             ("exposed", "exposed_comm_fraction", "fraction"))  # fmt: skip
+             ("visible", "visible_comm_fraction", "fraction"))  # fmt: skip
     row: Record = {"what_if": name, "scenario": old["scenario"]}
     for short, key, unit in pairs:
         row |= {f"{short}_before_{unit}": old[key], f"{short}_after_{unit}": new[key]}

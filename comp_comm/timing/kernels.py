@@ -11,17 +11,108 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from comp_comm.choices import AttentionKernel
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.choices import AttentionKernel, Recipe, Switch
+from comp_comm.formulas.arrays import Array, Numeric, by_code, to_float
 from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
-from comp_comm.hardware.numbers import Hardware
+from comp_comm.hardware.numbers import FlashKernel, Hardware, chosen_kernel, generic_kernel
+from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
 
-BACKWARD_ATTENTION = 2.5 / 0.8  # flash attention: 2.5 times the FLOP (it makes the scores again), at 0.8 of the rate
+BACKWARD_FLOPS = 2.5  # of flash attention over its forward FLOP: it makes the scores again
 FLASH_HEAD_DIM = 128.0  # the head dimension the efficiency is stated at
+WIDEST = (
+    1.25  # times that: wider heads were measured forward only; backward they are taken to run as these (192 and 128)
+)
 SCORE_BYTES = (11.0, 19.0)  # of one score, unfused, forward and backward: scores, softmax, dropout and its mask
 UNFUSED_SHARE = 0.75  # of a GEMM's rate that the two small GEMMs of unfused attention reach at head dimension 128
+# Gradients of experts' weights in fewer than 16 bits take this much longer: MXFP8 on B200 .51 of its peak forward, .41
+# here (pytorch/ao); blockwise on H100 far longer still (.62, .23).
+GROUPED_WEIGHTS = 1.25
+HALF = 2.0  # bytes of a number in 16 bits
+
+
+class Run(NamedTuple):
+    """How a GEMM runs: seconds of a FLOP, bytes of an operand's element, 1 where operands are quantised, and ramps.
+
+    What a tile takes to start and to end does not shrink with its format, so that ramps in fewer bits are longer.
+    """
+
+    per_flop: Array
+    operand: Numeric
+    quantised: Array
+    ramp_k: Numeric
+    ramp_tiles: Numeric
+
+
+@dataclass(frozen=True)
+class Quantising:
+    """GEMMs in fewer than 16 bits on one machine: how fast they are, and what it takes to quantise their operands.
+
+    ``recipe`` are codes of `Recipe`.
+    """
+
+    hardware: Hardware
+    recipe: NDArray[np.intp]
+
+    @cached_property
+    def mask(self) -> NDArray[np.bool_]:
+        """Where there is a recipe."""
+        return np.asarray(self.recipe != Recipe.NONE)
+
+    @cached_property
+    def efficiency(self) -> Array:
+        """The share of its format's peak that a large GEMM reaches."""
+        t = self.hardware.timing
+        efficiencies = {
+            Recipe.NONE: t.gemm_efficiency, Recipe.DELAYED: t.fp8_efficiency, Recipe.TENSORWISE: t.fp8_efficiency,
+            Recipe.BLOCKWISE: t.fp8_block_efficiency, Recipe.MXFP8: t.mxfp8_efficiency,
+            Recipe.NVFP4: t.nvfp4_efficiency,
+        }  # fmt: skip
+        return by_code(self.recipe, lambda code: to_float(efficiencies[Recipe.at(code)]))
+
+    @cached_property
+    def ramps(self) -> tuple[Array, Array]:
+        """Steps in K that starting and ending a tile take, and tiles below which a product takes no less time."""
+        timing, fp4 = self.hardware.timing, Recipe.NVFP4.where(self.recipe)
+        k, tiles = to_float(timing.gemm_ramp_k), to_float(timing.gemm_ramp_tiles)
+        faster = np.where(self.mask, to_float(self.hardware.peak_flops) / self.hardware.attention_peak_flops, 1.0)
+        tiles = tiles * faster
+        if not fp4.any():
+            return k, tiles
+        own_k, own = to_float(timing.nvfp4_ramp_k), to_float(timing.nvfp4_ramp_tiles)
+        return np.where(fp4 & ~np.isnan(own_k), own_k, k), np.where(fp4 & ~np.isnan(own), own, tiles)
+
+    @cached_property
+    def _per_element(self) -> tuple[Array, Array]:
+        """Seconds an element takes in one orientation, and in both: its largest number found, read, and written."""
+        timing, bandwidth = self.hardware.timing, to_float(self.hardware.memory_bandwidth)
+        amax, read, again, written, share = (
+            Recipe.look_up(name, self.recipe) for name in ("amax", "read", "again", "written", "cast_share")
+        )
+        single = Recipe.look_up("per_tensor", self.recipe) * (1 - to_float(timing.fp8_transpose))
+        found = amax / (bandwidth * timing.amax_efficiency)
+        per_byte = 1 / (bandwidth * timing.cast_efficiency * share)
+        one = found + (read + written) * per_byte
+        return one, one + (again + written * (1 - single)) * per_byte
+
+    def seconds(self, elements: Numeric, orientations: int = 2) -> Array:
+        r"""Return the seconds of quantising so many numbers, for GEMMs of one orientation or of both.
+
+        .. math:: t = t_0 + N \left( \frac{b_a}{e_a B_m} + \frac{b_r + o\, b_w}{e_c B_m} \right)
+
+        with the bytes b of `Recipe`, o orientations and the profile's ``amax_efficiency`` e_a and ``cast_efficiency``
+        e_c.
+
+        >>> from comp_comm.hardware.numbers import Timing
+        >>> timing = Timing(cast_efficiency=0.5, fp8_transpose=1.0)
+        >>> quantising = Quantising(Hardware(1.0, 1.0, 1e12, (), timing), np.asarray(Recipe.DELAYED))
+        >>> round(float(quantising.seconds(1e9)), 6)
+        0.008003
+        """
+        one, both = self._per_element
+        return Recipe.look_up("start_s", self.recipe) + to_float(elements) * (both if orientations == 2 else one)
 
 
 class Passes(NamedTuple):
@@ -34,40 +125,55 @@ class Passes(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernels:
-    """What times kernels on one machine, in number formats of so many bytes."""
+    """What times kernels on one machine, in number formats of so many bytes.
+
+    ``recipe`` is the code of what GEMMs run in, ``fp8_attention`` 1 where attention runs in fp8. ``alone`` says that
+    kernels are timed by themselves, in a burst.
+    """
 
     hardware: Hardware
     operand: Numeric = 2
     activation: Numeric = 2
     gradient: Numeric = 4
     sustained: Numeric = np.nan
+    recipe: Numeric = Recipe.NONE
+    fp8_attention: Numeric = 0
+    alone: bool = False
 
     @cached_property
     def derate(self) -> Array:
         """The share of its isolated speed a GEMM keeps: the user's, or the profile's."""
+        if self.alone:
+            return to_float(1.0)
         given = to_float(self.sustained)
         return np.where(np.isnan(given), self.hardware.timing.sustained, given)
 
     @cached_property
     def per_flop(self) -> Array:
-        """Seconds of one FLOP in a large GEMM."""
+        """Seconds of one FLOP in a large GEMM of the precision of compute, in 16 bits or more."""
         return 1 / (to_float(self.hardware.peak_flops) * self.hardware.timing.gemm_efficiency * self.derate)
 
     @cached_property
-    def per_attention_flop(self) -> Array:
-        """Seconds of one FLOP in flash attention over a long sequence."""
-        peak = to_float(self.hardware.attention_peak_flops)
-        return 1 / (peak * self.hardware.timing.flash_efficiency)
+    def quantising(self) -> Quantising:
+        """How GEMMs run in fewer than 16 bits."""
+        return Quantising(self.hardware, np.asarray(self.recipe, np.intp))
+
+    @cached_property
+    def _per_flop_by_recipe(self) -> tuple[Array, Array]:
+        """Seconds of one FLOP in a large GEMM that runs by the recipe, and in one that stays in 16 bits."""
+        timing, quantised = self.hardware.timing, self.quantising.mask
+        by_recipe = 1 / (to_float(self.hardware.peak_flops) * self.quantising.efficiency * self.derate)
+        half = 1 / (to_float(self.hardware.attention_peak_flops) * timing.gemm_efficiency * self.derate)
+        return np.where(quantised, by_recipe, self.per_flop), np.where(quantised, half, self.per_flop)
+
+    def per_attention_flop(self, code: Numeric) -> Array:
+        """Return the seconds of one FLOP in fused attention over a long sequence."""
+        return 1 / (to_float(self.hardware.attention_peak_flops) * self.flash_kernel(code).efficiency)
 
     @cached_property
     def per_byte(self) -> Array:
         """Seconds a GEMM's byte of memory takes."""
         return 1 / (to_float(self.hardware.memory_bandwidth) * self.hardware.timing.memory_efficiency)
-
-    @cached_property
-    def per_flash_byte(self) -> Array:
-        """Seconds a byte of memory takes in flash attention."""
-        return 1 / (to_float(self.hardware.memory_bandwidth) * self.hardware.timing.flash_memory_efficiency)
 
     @cached_property
     def per_streamed_byte(self) -> Array:
@@ -88,14 +194,53 @@ class Kernels:
         >>> round(float(kernels.gemm(Gemm("up", "2 m k n", 1, 1000, 1000, 1000)).forward), 6)
         0.004
         """
-        flops = op.flops
-        moved = op.moved(self.operand, self.activation)
-        stored = op.moved_for_weights(self.operand, self.gradient)
-        m, k, n = op.m, op.k, op.n
-        forward = self.product(flops, (m, n, k), moved, op.groups)
-        for_input = self.product(flops, (m, k, n), moved, op.groups)
-        for_weights = self.product(flops, (n, k, m), stored, op.groups)
-        return Passes(forward, for_input + for_weights, for_weights)
+        run = self.run(op)
+        m, k, n, flops = op.m, op.k, op.n, op.flops
+        moved = op.moved(run.operand, self.activation)
+        stored = op.moved_for_weights(run.operand, self.gradient)
+        if op.grouped:
+            flops = flops * self.few_rows(op)
+        forward = self.product(flops, (m, n, k), moved, op.groups, run)
+        for_input = self.product(flops, (m, k, n), moved, op.groups, run)
+        for_weights = self.product(flops, (n, k, m), stored, op.groups, run)
+        if not self.quantising.mask.any():
+            return Passes(forward, for_input + for_weights, for_weights)
+        if op.grouped:
+            for_weights = for_weights * np.where(run.quantised, GROUPED_WEIGHTS, 1.0)
+        rows = to_float(op.groups) * m
+        inputs, gradients = (run.quantised * self.quantising.seconds(rows * size) for size in (k, n))
+        return Passes(forward + inputs, for_input + for_weights + gradients, for_weights)
+
+    def run(self, op: Gemm) -> Run:
+        """Return how a GEMM runs: by the recipe where there is one and it does not stay in 16 bits."""
+        mask, plain = self.quantising.mask, self._plain
+        if not mask.any():
+            return plain
+        quantised = mask * (1 - to_float(op.sixteen_bit))
+        by_recipe, half = self._per_flop_by_recipe
+        ramp_k, ramp_tiles = self.quantising.ramps
+        if not np.any(op.sixteen_bit):
+            return Run(by_recipe, self.operand, quantised, ramp_k, ramp_tiles)
+        there = quantised > 0
+        wide = np.where(mask, HALF, self.operand)
+        return Run(np.where(there, by_recipe, half), np.where(there, self.operand, wide), quantised,
+                   np.where(there, ramp_k, plain.ramp_k), np.where(there, ramp_tiles, plain.ramp_tiles))  # fmt: skip
+
+    @cached_property
+    def _plain(self) -> Run:
+        """How a GEMM runs in 16 bits or more."""
+        timing = self.hardware.timing
+        return Run(self.per_flop, self.operand, to_float(0.0), timing.gemm_ramp_k, timing.gemm_ramp_tiles)
+
+    def few_rows(self, op: Gemm) -> Array:
+        """Return how many times longer experts' GEMMs take for having few tokens each, :math:`1 + m_0 / m`.
+
+        What else slows them, the weights that few tokens are read for, is in the bytes they move: with both, layers of
+        experts of 64 tokens each and more are within 5 to 10 % of the AIConfigurator database's, at m_0 of 0 (Blackwell)
+        to 110 (Hopper).
+        """
+        rows = to_float(op.m)
+        return 1 + self.hardware.timing.grouped_ramp_rows / np.where(rows > 0, rows, np.inf)
 
     @cached_property
     def cache(self) -> Array | None:
@@ -104,15 +249,17 @@ class Kernels:
         return np.where(kept > 0, kept, np.inf) if np.any(kept > 0) else None
 
     def product(
-        self, flops: Array, shape: tuple[Numeric, Numeric, Numeric], moved: Array, groups: Numeric = 1
-    ) -> Array:
+        self, flops: Array, shape: tuple[Numeric, Numeric, Numeric], moved: Array, groups: Numeric = 1,
+        run: Run | None = None,
+    ) -> Array:  # fmt: skip
         """Return the seconds of products: FLOP, rows, columns and inner dimension, bytes moved if each is read once."""
         timing, (rows, columns, inner) = self.hardware.timing, shape
+        run = run or self._plain
         if self.cache is not None:
-            moved = moved + groups * reread_bytes(rows, columns, inner, self.operand, self.cache)
+            moved = moved + groups * reread_bytes(rows, columns, inner, run.operand, self.cache)
         return gemm_seconds(
-            flops, inner, moved, self.per_flop, self.per_byte, timing.kernel_latency,
-            timing.gemm_ramp_k, timing.gemm_ramp_tiles, timing.gemm_split_k, timing.gemm_wave,
+            flops, inner, moved, run.per_flop, self.per_byte, timing.kernel_latency,
+            run.ramp_k, run.ramp_tiles, timing.gemm_split_k, timing.gemm_wave,
         )  # fmt: skip
 
     def attention(self, op: Attention, kernel: Numeric) -> Passes:
@@ -136,19 +283,51 @@ class Kernels:
         pairs = zip(self._flash(op, code), self._unfused(op), strict=True)
         return Passes(*(np.where(fused, flash, plain) for flash, plain in pairs))
 
+    def flash_kernel(self, code: Numeric) -> FlashKernel:
+        """Return the fused kernel of each code, in fp8 where attention is."""
+        codes, eight = np.asarray(code, np.intp), Switch.ON.where(self.fp8_attention)
+        if not self.hardware.attention:
+            return generic_kernel(self.hardware.timing)
+        if not eight.any():
+            return chosen_kernel(self.hardware.attention, codes)
+        by_fp8 = chosen_kernel(self.hardware.fp8_attention, codes)
+        if eight.all():
+            return by_fp8
+        return chosen_kernel((chosen_kernel(self.hardware.attention, codes), by_fp8), eight.astype(np.intp))
+
     def _flash(self, op: Attention, code: Numeric) -> Passes:
-        """Flash attention: longer sequences and larger heads come nearer to its peak rate."""
-        skipping = AttentionKernel.FLASH_CAUSAL.where(code)
+        """Fused attention: longer sequences and larger heads come nearer to its peak rate.
+
+        t = t_0 + (C (1 + (k_0 + k_w) / s) + F C_b) u + V v, with s the keys that a query sees, k_0 of a start and k_w of
+        a window's edges; backward 2.5 times that, at its own rate (see `FlashKernel` and `comp_comm.formulas.kernels.fused_attention_seconds`).
+        """
+        kernel = self.flash_kernel(code)
+        skipping = AttentionKernel.skipping(code)
         flops = op.seen_flops if skipping.all() else np.where(skipping, op.seen_flops, op.flops)
         dims = to_float(op.key_dim) + op.value_dim
-        timing = self.hardware.timing
-        per_flop = self.per_attention_flop * (2 * FLASH_HEAD_DIM / dims) ** timing.flash_head_exponent
+        width = dims / (2 * FLASH_HEAD_DIM)
+        per_byte = 1 / (to_float(self.hardware.memory_bandwidth) * kernel.memory_efficiency)
         longest = 2.0 * TILE * np.minimum(2 * to_float(op.seen), op.keys) * dims
-        moved = op.moved(self.activation)
-        forward = fused_attention_seconds(
-            flops, longest, moved, per_flop, self.per_flash_byte, timing.flash_latency, timing.flash_ramp_blocks
-        )
-        return Passes(forward, BACKWARD_ATTENTION * forward, to_float(0.0))
+        moved = op.moved(np.where(Switch.ON.where(self.fp8_attention), self.activation / HALF, self.activation))
+        seen = np.where(to_float(op.seen) > 0, op.seen, np.inf)
+        power = to_float(1.0) if self.alone else np.where(width >= 1, kernel.power_ratio, 1.0)
+
+        def seconds(done: Array, efficiency: Numeric, below: Numeric, above: Numeric, wide: Array) -> Array:
+            rate = to_float(self.hardware.attention_peak_flops) * efficiency / power
+            per_flop = np.where(wide < 1, wide ** -to_float(below), wide ** -to_float(above)) / rate
+            return fused_attention_seconds(done, longest, moved, per_flop, per_byte, kernel.latency, kernel.ramp_blocks)
+
+        edges: Numeric = 0.0 if op.unwindowed is None else kernel.window_keys
+        forward = seconds(flops * (1 + (to_float(kernel.ramp_keys) + edges) / seen), kernel.efficiency,
+                          kernel.head_exponent, kernel.wide_exponent, width)  # fmt: skip
+        extra = to_float(kernel.backward_ramp_keys) + edges
+        if op.unwindowed is not None:
+            extra = extra + (1 - to_float(kernel.backward_windows)) * (to_float(op.unwindowed) - op.seen)
+        backward = BACKWARD_FLOPS * seconds(
+            flops * (1 + extra / seen), kernel.backward_efficiency, kernel.backward_head_exponent,
+            kernel.backward_wide_exponent, np.minimum(width, WIDEST),
+        )  # fmt: skip
+        return Passes(forward, backward, to_float(0.0))
 
     def _unfused(self, op: Attention) -> Passes:
         """Two batched GEMMs with softmax and dropout between: the scores go through memory."""
@@ -167,6 +346,28 @@ class Kernels:
         each, start = self.per_streamed_byte * op.factor, self.hardware.timing.stream_latency
         forward = stream_seconds(op.forward_bytes, each, start)
         return Passes(forward, stream_seconds(op.backward_bytes, each, start), to_float(0.0))
+
+    def fused_products(self, op: FusedProducts) -> Passes:
+        r"""Return the seconds of small products in fused kernels, :math:`t = t_0 + F u / e + V v`.
+
+        u are the seconds of a FLOP of a large GEMM in 16 bit, e the share of that rate the kernels reach, v those of a
+        byte; as in attention, products and traffic add up.
+
+        Examples
+        --------
+        >>> from comp_comm.hardware.numbers import Timing
+        >>> timing = Timing(gemm_efficiency=0.5, stream_efficiency=1.0, sustained=1.0)
+        >>> kernels = Kernels(Hardware(1e12, 1e9, 1e9, (), timing, attention_peak_flops=1e12))
+        >>> op = FusedProducts("scan", "", 1, flops=1e9, backward_flops=2e9, forward_bytes=1e6, backward_bytes=2e6,
+        ...     share=0.5)
+        >>> [round(float(seconds), 6) for seconds in kernels.fused_products(op)[:2]]
+        [0.005, 0.01]
+        """
+        rate = to_float(self.hardware.attention_peak_flops) * self.hardware.timing.gemm_efficiency * self.derate
+        start, each = to_float(self.hardware.timing.kernel_latency), self.per_streamed_byte
+        forward, backward = (start + to_float(flops) / (rate * op.share) + to_float(moved) * each for flops, moved in
+                             ((op.flops, op.forward_bytes), (op.backward_flops, op.backward_bytes)))  # fmt: skip
+        return Passes(forward, backward, to_float(0.0))
 
     def rowwise(self, moved: Numeric, again: Numeric, rows: Numeric, kernels: Numeric = 1.0) -> Array:
         """Return the seconds of work on whole rows, in so many kernels: bytes moved, and bytes read a further time.

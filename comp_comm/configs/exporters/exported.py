@@ -61,3 +61,11 @@ def cannot(kind: str, name: str, value: object, remedy: str = "") -> ConfigError
     """
     hint = remedy or f"give {FIELDS[name].flag} another value, or another format"
     return ConfigError(f"--emit {kind}: {name} {value} cannot be said there; {hint}")
+
+
+def refuse_what_pytorch_recomputes(kind: str, point: Exported) -> None:
+    """Refuse ways of recomputation that are PyTorch's alone. Raises ``ConfigError``."""
+    if point.word("recompute") == "per_op":
+        raise cannot(kind, "recompute", "per_op", "give --recompute none, full, or modules")
+    if point.on("recompute_early_stop"):
+        raise cannot(kind, "recompute_early_stop", "on", "give --recompute-early-stop off")

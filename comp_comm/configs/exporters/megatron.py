@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from comp_comm.configs.exporters.exported import POSITIONS, Exported, Flags, cannot
+from comp_comm.configs.exporters.dispatch import dispatch_flags
+from comp_comm.configs.exporters.exported import POSITIONS, Exported, Flags, cannot, refuse_what_pytorch_recomputes
 
 KIND = "megatron"
 # Numbers of a model that are an argument as they are, and of a layout those that are 1 where they are not said.
@@ -39,7 +40,9 @@ def export(point: Exported) -> str:
 
 
 def _words(value: object) -> tuple[str, ...]:
-    return () if value is True else (shlex.quote(str(value)),)
+    if value is True:
+        return ()
+    return tuple(shlex.quote(str(each)) for each in (value if isinstance(value, list) else [value]))
 
 
 def _launcher(point: Exported) -> str:
@@ -98,7 +101,7 @@ def _experts(point: Exported) -> Flags:
         "--moe-layer-freq": frequency, "--moe-router-enable-expert-bias": point.on("router_bias"),
         "--expert-model-parallel-size": point.number("ep"),
         "--expert-tensor-parallel-size": values.get("etp") or point.number("tp"),
-        "--moe-token-dispatcher-type": "alltoall", "--overlap-moe-expert-parallel-comm": point.on("overlap_ep"),
+        "--overlap-moe-expert-parallel-comm": point.on("overlap_ep"), **dispatch_flags(point),
     }  # fmt: skip
 
 
@@ -153,10 +156,13 @@ def _whole(point: Exported, name: str) -> int | None:
 
 def _recompute(point: Exported) -> Flags:
     kind, layers = point.word("recompute"), point.values.get("recompute_layers")
+    offloaded: Flags = {"--cpu-offloading-num-layers": _whole(point, "offload_activations")}
+    refuse_what_pytorch_recomputes(KIND, point)
     if kind == "none":
-        return {}
-    if kind == "selective":
-        return {"--recompute-granularity": kind}
+        return offloaded
+    if kind != "full":
+        modules = {} if kind == "selective" else {"--recompute-modules": kind.split("+")}
+        return {"--recompute-granularity": "selective", **modules, **offloaded}
     return {"--recompute-granularity": kind, "--recompute-method": "block" if layers else "uniform",
             "--recompute-num-layers": layers or 1}  # fmt: skip
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from comp_comm.configs.exporters.exported import POSITIONS, Exported, Flags, cannot
+from comp_comm.configs.exporters.dispatch import dispatch_keys
+from comp_comm.configs.exporters.exported import POSITIONS, Exported, Flags, cannot, refuse_what_pytorch_recomputes
 
 KIND = "nemo"
 NUMBERS = {
@@ -49,6 +50,7 @@ def _model(point: Exported) -> Flags:
     if point.number("experts", 0):
         keys |= {key: values.get(name) for name, key in EXPERTS.items()}
         keys["expert_tensor_parallel_size"] = values.get("etp") or point.number("tp")
+        keys |= dispatch_keys(point)
     return keys | {
         "activation": "fast-swiglu" if point.on("gated") else "gelu",
         "normalization": "rmsnorm" if values.get("norm") == "rmsnorm" else "layernorm",
@@ -82,9 +84,13 @@ def _layout(point: Exported) -> Flags:
 
 def _recompute(point: Exported) -> Flags:
     kind, layers = point.word("recompute"), point.values.get("recompute_layers")
-    full = kind == "full"
+    full, offloaded = kind == "full", point.values.get("offload_activations")
+    refuse_what_pytorch_recomputes(KIND, point)
+    named = kind not in ("none", "selective", "full")
     return {
-        "activations_checkpoint_granularity": None if kind == "none" else kind,
+        "cpu_offloading": True if offloaded else None, "cpu_offloading_num_layers": offloaded,
+        "recompute_modules": kind.split("+") if named else None,
+        "activations_checkpoint_granularity": None if kind == "none" else "selective" if named else kind,
         "activations_checkpoint_method": ("block" if layers else "uniform") if full else None,
         "activations_checkpoint_num_layers": (layers or 1) if full else None,
     }  # fmt: skip

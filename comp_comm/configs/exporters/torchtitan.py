@@ -10,6 +10,7 @@ from comp_comm.errors import ConfigError
 
 KIND = "torchtitan"
 FORMATS = {"bf16": "bfloat16", "fp32": "float32", "fp16": "float16", "fp8": "bfloat16"}
+BACKENDS = {"all_to_all": "standard", "deepep": "deepep", "hybridep": "hybridep"}
 ROTATIONS = {"all_gather": "allgather", "p2p": "alltoall"}
 SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
 
@@ -78,7 +79,10 @@ def _parallelism(point: Exported) -> Flags:
             raise cannot(KIND, "cp_comm", way, "give --cp-comm p2p or all_gather")
         keys["context_parallel_rotate_method"] = ROTATIONS[way]
     if point.number("ep") > 1:
-        keys |= {"expert_parallel_degree": point.number("ep"),
+        way = point.word("ep_dispatch")
+        if way not in BACKENDS:
+            raise cannot(KIND, "ep_dispatch", way, f"give --ep-dispatch {', '.join(BACKENDS)}")
+        keys |= {"expert_parallel_degree": point.number("ep"), "expert_parallel_comm_backend": BACKENDS[way],
                  "expert_tensor_parallel_degree": point.values.get("etp") or point.number("tp")}  # fmt: skip
     return keys | (_pipeline(point) if pp > 1 else {})
 
@@ -99,9 +103,12 @@ def _pipeline(point: Exported) -> Flags:
 
 def _recompute(point: Exported) -> Flags:
     kind, layers = point.word("recompute"), point.number("recompute_layers", 0)
-    if kind == "selective":
-        return {"mode": kind, "selective_ac_option": "op"}
+    early = {"early_stop": True} if point.on("recompute_early_stop") else {}
+    if kind == "per_op":
+        return {"mode": "selective", "selective_ac_option": "op"}
+    if kind not in ("none", "full"):
+        raise cannot(KIND, "recompute", kind, "give --recompute none, per_op or full")
     if kind == "full" and layers:
         each = point.number("layers") // point.number("pp")
-        return {"mode": "selective", "selective_ac_option": str(max(each // layers, 1))}
-    return {"mode": kind}
+        return {"mode": "selective", "selective_ac_option": str(max(each // layers, 1)), **early}
+    return {"mode": kind, **early}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from comp_comm.configs.importers import hf_hybrid as hybrid
 from comp_comm.configs.importers import hf_older as older
 from comp_comm.configs.importers import hf_parts as parts
 from comp_comm.configs.importers.hf_mpt import mpt
@@ -28,6 +29,7 @@ _GPT = {"norm": "layernorm", "gated": "off", "bias": "on", "position": "learned"
 _QK = {**_LLAMA, "qk_norm": "on"}
 _MOE = (parts.biases, parts.window, parts.experts)
 _DEEPSEEK = (parts.latent_attention, parts.experts, parts.deepseek_layers, parts.next_tokens)
+_NO_HEADS = {"max_position_embeddings": 2048, "num_attention_heads": 1}  # of Mamba alone
 _GEMMA = {"head_dim": 256, "max_position_embeddings": 8192}
 _GEMMA_3 = {
     **_GEMMA, "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208, "hidden_size": 2304,
@@ -87,6 +89,28 @@ FAMILIES: dict[str, Family] = {
     "roberta": Family({**_GPT, "architecture": "encoder"}, (older.bert,), tied=True),
     "t5": Family({**_LLAMA, "gated": "off", "position": "none", "architecture": "encoder-decoder"}, (older.t5,),
                  {"n_positions": 512}, tied=True),
+    "qwen3_next": Family(_QK, (parts.biases, parts.experts, hybrid.delta_net, hybrid.output_gate)),
+    "qwen3_5_text": Family(_QK, (parts.biases, hybrid.delta_net, hybrid.output_gate)),
+    "qwen3_5_moe_text": Family(_QK, (parts.biases, parts.experts, hybrid.delta_net, hybrid.output_gate),
+                               {"shared_expert_intermediate_size": 512}),
+    "olmo_hybrid": Family({**_LLAMA, "qk_norm": "whole"}, (parts.biases, hybrid.delta_net),
+                          {"max_position_embeddings": 65536}),
+    "kimi_linear": Family({**_LLAMA, "position": "none"}, (parts.latent_attention, parts.experts, hybrid.kimi_linear),
+                          {"max_position_embeddings": 1048576}),
+    "nemotron_h": Family({**_LLAMA, "gated": "off", "position": "none", "router_bias": "off"},
+                         (parts.experts, hybrid.nemotron_h), {"max_position_embeddings": 4096}),
+    "bamba": Family(_LLAMA, (hybrid.bamba,), {"max_position_embeddings": 262144}),
+    "granitemoehybrid": Family(_LLAMA, (parts.experts, hybrid.bamba), {"max_position_embeddings": 2048}),
+    "jamba": Family(_LLAMA, (parts.experts, hybrid.jamba), {"max_position_embeddings": 262144}),
+    "mamba": Family({**_LLAMA, "gated": "off"}, (hybrid.mamba,), _NO_HEADS, tied=True),
+    "falcon_mamba": Family({**_LLAMA, "gated": "off"}, (hybrid.mamba,), _NO_HEADS, tied=True),
+    "mamba2": Family({**_LLAMA, "gated": "off"}, (hybrid.mamba,), {"max_position_embeddings": 2048}),
+    "minimax": Family(_LLAMA, (parts.experts, hybrid.minimax), {"max_position_embeddings": 131072}),
+    "minimax_m2": Family({**_LLAMA, "qk_norm": "whole"}, (parts.biases, parts.experts, hybrid.minimax_m2),
+                         {"max_position_embeddings": 196608}),
+    "deepseek_v32": Family(_LLAMA, (*_DEEPSEEK, parts.router_bias, hybrid.indexer)),
+    "glm_moe_dsa": Family(_LLAMA, (*_DEEPSEEK, parts.router_bias, hybrid.indexer),
+                          {"max_position_embeddings": 202752}),
     "mt5": Family({**_LLAMA, "gated": "off", "position": "none", "architecture": "encoder-decoder"}, (older.t5,),
                   {"n_positions": 1024}),
     "vit": Family({**_GPT, "architecture": "vit"}, (older.vit,)),
@@ -94,10 +118,38 @@ FAMILIES: dict[str, Family] = {
 # Other names of the same.
 for _other, _known in {
     "llama4": "llama4_text", "gemma3": "gemma3_text", "mistral3": "mistral", "RefinedWeb": "falcon",
-    "RefinedWebModel": "falcon", "xlm-roberta": "roberta", "Yi": "llama",
+    "RefinedWebModel": "falcon", "xlm-roberta": "roberta", "Yi": "llama", "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text", "minimax_text_01": "minimax", "MiniMaxText01": "minimax",
+    "minimax_m1": "minimax", "MiniMaxM1": "minimax", "kimi_k25": "deepseek_v3", "qwen3_vl_text": "qwen3",
+    "qwen3_vl_moe_text": "qwen3_moe",
 }.items():  # fmt: skip
     FAMILIES[_other] = FAMILIES[_known]
+# Families whose layers are of kinds that are not modelled, and which.
+NOT_MODELLED = {
+    "zamba": "attention blocks that several layers share, on the hidden state beside the embedding",
+    "zamba2": "attention blocks that several layers share, on the hidden state beside the embedding",
+    "falcon_h1": "attention and Mamba-2 side by side in one layer",
+    "hymba": "attention and Mamba side by side in one layer",
+    "recurrent_gemma": "a gated linear recurrence (RG-LRU)",
+    "lfm2": "gated short convolutions", "lfm2_moe": "gated short convolutions",
+    "rwkv": "RWKV's time mixing", "rwkv6": "RWKV's time mixing", "rwkv7": "RWKV's time mixing",
+    "xlstm": "sLSTM and mLSTM blocks",
+    "bailing_hybrid": "Kimi Delta Attention with gates of full rank, and a gate on latent attention",
+    "bailing_moe_v2_5": "lightning attention with norms of groups of heads, and latent attention",
+    "deepseek_v4": "compressed attention and hyper-connections",
+    "glm5_next": "hyper-connections and an indexer of pooled keys", "glm5_next_text": "hyper-connections",
+    "mimo_v2_flash": "layers over a window with other heads than those that attend to everything",
+    "step3p5": "layers over a window with other heads than those that attend to everything",
+    "step3p7": "layers over a window with other heads than those that attend to everything",
+    "gemma4": "layers that attend to everything with heads of another dimension",
+    "gemma4_text": "layers that attend to everything with heads of another dimension",
+    "kimi_k3": "gates of full rank in Kimi Delta Attention, a gate on latent attention, and residuals over blocks",
+    "minimax_m3": "attention to blocks of keys that an indexer chose",
+    "minimax_m3_vl": "attention to blocks of keys that an indexer chose",
+    "minicpm_sala": "attention to blocks of keys beside lightning attention",
+}  # fmt: skip
 # What the text model of a larger one is, where its text_config does not say.
 TEXT_OF = {
-    "llama4": "llama4_text", "gemma3": "gemma3_text", "llava": "llama", "mistral3": "mistral", "paligemma": "gemma",
+    "llama4": "llama4_text", "gemma3": "gemma3_text", "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",
+    "llava": "llama", "mistral3": "mistral", "paligemma": "gemma",
 }  # fmt: skip

@@ -24,6 +24,7 @@ _ARITHMETIC = """
     logit_soft_cap attention_temperature_tuning attn_temperature_tuning attn_scale floor_scale emb_scale scale_emb
     scale_depth dim_model_base rope_scaling_factor use_parallel_embedding relative_attention_max_distance
     alibi_bias_max scale_attention_softmax_in_fp32 scale_embedding
+    output_gate_type
 """
 _ROUTING = """
     topk_method norm_topk_prob routed_scaling_factor scoring_func topk_group n_group aux_loss_alpha seq_aux
@@ -52,6 +53,7 @@ _GENERATION = """
 """
 _NESTED = """
     vision_config audio_config vision_feature_layer vision_feature_select_strategy vision_projector
+    ignore_index use_unified_vision_chunk video_placeholder image_placeholder language_model_only
     multimodal_projector_bias projector_hidden_act mm_hidden_size image_grid_pinpoints use_image_newline_parameter
 """
 # Features that are off: what says so says nothing, what says otherwise is not understood.

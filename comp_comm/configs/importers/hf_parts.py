@@ -11,6 +11,7 @@ FULL_ATTENTION, SLIDING_ATTENTION = ("full_attention", "global"), ("sliding_atte
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts", "moe_num_experts")
 TOP_K = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts", "moe_top_k")
 SHARED = ("n_shared_experts", "num_shared_experts")
+SHARED_WIDTHS = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
 # Keys that some family has: of a family that is not understood, only the others are named.
 UNDERSTOOD = (
     *EXPERTS, *TOP_K, *SHARED, "attention_bias", "mlp_bias", "use_bias", "use_qkv_bias", "qkv_bias", "bias",
@@ -102,14 +103,14 @@ def _period(layers: int, wanted: int) -> int | None:
 def experts(keys: Keys, f: Findings) -> None:
     """Set a mixture of experts: how many, how many a token goes to, their width, and those it always goes to."""
     count = keys.number(*EXPERTS)
-    keys.set("top_k", *TOP_K)
-    keys.set("moe_ffn_hidden", "moe_intermediate_size", "expert_intermediate_size")
-    shared = keys.number(*SHARED)
-    width = keys.number("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
+    widths = ("moe_intermediate_size", "expert_intermediate_size")
     if not count:
-        for name in ("top_k", "moe_ffn_hidden"):
-            f.fields.pop(name, None)
+        keys.ignore((*TOP_K, *widths, *SHARED, *SHARED_WIDTHS))
         return
+    keys.set("top_k", *TOP_K)
+    keys.set("moe_ffn_hidden", *widths)
+    shared = keys.number(*SHARED)
+    width = keys.number(*SHARED_WIDTHS)
     f.set("experts", count, keys.place(*EXPERTS))
     if "moe_ffn_hidden" not in f.fields and "ffn_hidden" in f.fields:
         f.fields["moe_ffn_hidden"] = f.fields["ffn_hidden"]

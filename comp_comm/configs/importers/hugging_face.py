@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from comp_comm.configs.importers.hf_families import FAMILIES, TEXT_OF, Family
+from comp_comm.configs.importers.hf_families import FAMILIES, NOT_MODELLED, TEXT_OF, Family
+from comp_comm.configs.importers.hf_hybrid import with_layers
 from comp_comm.configs.importers.hf_ignored import (
     BESIDE_TEXT,
     BIAS_KEYS,
@@ -24,6 +25,7 @@ from comp_comm.records import Record
 KIND = "Hugging Face config.json"
 POSITIONS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx",
+    "model_max_length",
 )  # fmt: skip
 # The most positions of a family where its file does not say: the defaults of transformers.
 LONGEST = {
@@ -34,6 +36,7 @@ LONGEST = {
     "bert": 512, "roberta": 512,
 }  # fmt: skip
 KV_DEFAULTS = ("mistral", "ministral", "mixtral", "qwen3_moe", "llama4_text", "starcoder2", "glm4_moe", "gpt_oss")
+TEXT_CONFIGS = ("text_config", "language_config", "llm_config")
 # Every spelling of what a model cannot be without, and of what follows from it where it is left out.
 NEEDED = {
     "hidden": ("hidden_size", "n_embd", "n_embed", "d_model"),
@@ -70,8 +73,10 @@ def import_config(document: Document, given: Given = NOTHING) -> Imported:
     (1024, 'rmsnorm', 256)
     """
     f = Findings(document, given)
+    _refuse(f, document.data)
     data, path = _text_model(f, document.data)
     family = _family(f, data, path)
+    data = with_layers(data)
     defaults = family.defaults if family else {}
     if family and not any(data.get(name) for name in POSITIONS):
         defaults = {"max_position_embeddings": LONGEST.get(str(data.get("model_type"))), **defaults}
@@ -104,7 +109,7 @@ def read_model(f: Findings, data: Record, path: Path, kind: str) -> Keys:
 
 def _text_model(f: Findings, data: Record) -> tuple[Record, Path]:
     """Return what describes the text model: a nested ``text_config``, where there is one, with its place."""
-    key = next((name for name in ("text_config", "language_config", "llm_config") if data.get(name)), None)
+    key = next((name for name in TEXT_CONFIGS if data.get(name)), None)
     if key is None or not isinstance(data[key], dict):
         return data, ()
     around = Keys(f, data)
@@ -120,6 +125,16 @@ def _text_model(f: Findings, data: Record) -> tuple[Record, Path]:
     outer = str(data.get("model_type"))
     inner.setdefault("model_type", TEXT_OF.get(outer, outer))
     return inner, (key,)
+
+
+def _refuse(f: Findings, data: Record) -> None:
+    """Refuse a family whose layers are not modelled: whatever else is in the file does not matter then."""
+    key = next((name for name in TEXT_CONFIGS if isinstance(data.get(name), dict)), None)
+    for at, each in (((), data), ((key,), data.get(key))) if key else (((), data),):
+        name = each.get("model_type") if isinstance(each, dict) else None
+        if isinstance(name, str) and name in NOT_MODELLED:
+            f.wrong((*at, "model_type"), f"{shown(name)} is not modelled: it has {NOT_MODELLED[name]}")
+            f.problems.raise_if_any()
 
 
 def _family(f: Findings, data: Record, path: Path) -> Family | None:

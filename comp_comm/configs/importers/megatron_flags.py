@@ -37,14 +37,13 @@ _LEARNING = """
     iterations-to-skip loss-scale initial-loss-scale min-loss-scale loss-scale-window hysteresis
     calculate-per-token-loss label-smoothing loss-on-targets-only mtp-loss-scaling-factor mtp-detach-heads
     moe-aux-loss-coeff moe-z-loss-coeff moe-input-jitter-eps moe-router-load-balancing-type moe-router-pre-softmax
-    moe-router-score-function moe-router-topk-scaling-factor moe-router-group-topk moe-router-num-groups
-    moe-router-dtype moe-router-bias-update-rate moe-router-force-load-balancing moe-router-padding-for-fp8
+    moe-router-score-function moe-router-topk-scaling-factor moe-router-dtype
+    moe-router-bias-update-rate moe-router-force-load-balancing moe-router-padding-for-fp8
     moe-router-padding-for-quantization moe-router-force-biased moe-router-fusion moe-router-topk-limited-devices
     moe-router-quantile-balancing-ema moe-enable-routing-replay moe-per-layer-logging moe-loss-coeff
     moe-min-capacity moe-eval-capacity-factor moe-pad-expert-input-to-capacity moe-token-drop-policy
-    moe-token-dropping moe-use-legacy-grouped-gemm moe-grouped-gemm moe-permute-fusion
-    moe-permute-fusion-into-hybridep moe-flex-dispatcher-backend moe-flex-dispatcher-num-sms moe-enable-deepep
-    moe-deepep-num-sms moe-hybridep-num-sms moe-hybridep-num-sms-preprocessing moe-hybridep-num-blocks-permute
+    moe-token-dropping moe-use-legacy-grouped-gemm moe-grouped-gemm moe-permute-fusion-into-hybridep
+    moe-hybridep-num-sms-preprocessing moe-hybridep-num-blocks-permute
     moe-hybridep-num-blocks-unpermute moe-hybridep-pad-uneven-dispatch-inputs moe-ncclep-zero-copy
     moe-pad-experts-for-cuda-graph-inference moe-use-grouped-tensor moe-single-grouped-weight moe-single-grouped-bias
     moe-expert-rank-capacity-factor moe-use-upcycling moe-upcycling-granularity create-moe-param-group

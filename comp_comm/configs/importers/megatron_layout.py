@@ -7,8 +7,10 @@ from collections.abc import Mapping
 
 from comp_comm.configs.importers import megatron_sharding, megatron_stages
 from comp_comm.configs.importers.devices import devices_of
+from comp_comm.configs.importers.dispatch import read_dispatch
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
 from comp_comm.configs.importers.launch import Launch
+from comp_comm.configs.importers.recomputation import set_modules, set_offloading
 
 NUMBERS = {
     "--tensor-model-parallel-size": "tp", "--pipeline-model-parallel-size": "pp", "--context-parallel-size": "cp",
@@ -48,6 +50,7 @@ def read(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
     _formats(keys, f)
     megatron_sharding.read(keys, f, files)
     _recompute(keys, f)
+    set_offloading(keys, f, "--cpu-offloading-num-layers")
     _kernels(keys, f)
     _overlap(keys, f)
     _dispatch(keys, f)
@@ -114,10 +117,10 @@ def _recompute(keys: Keys, f: Findings) -> None:
     if kind not in ("selective", "full"):
         keys.wrong(("--recompute-granularity",), f"{shown(kind)} is not understood; only selective and full")
         return
-    f.set("recompute", kind, ("--recompute-granularity",))
-    named = modules if isinstance(modules, list) else [modules]
-    if kind == "selective" and named not in ([None], ["core_attn"]):
-        f.note(f"recomputing {', '.join(map(str, named))} is counted as Megatron-LM's default: the core of attention")
+    if kind == "selective":
+        set_modules(f, modules, ("--recompute-modules",))
+    else:
+        f.set("recompute", kind, ("--recompute-granularity",))
     if kind == "full" and method == "block" and count is not None:
         f.set("recompute_layers", count, ("--recompute-num-layers",))
     elif kind == "full" and count not in (None, 1):
@@ -170,20 +173,16 @@ def _gathering(f: Findings, gradients: bool, weights: bool) -> None:
 
 
 def _dispatch(keys: Keys, f: Findings) -> None:
-    kind = keys.take("--moe-token-dispatcher-type")
-    spread = "experts" in f.fields and f.count("ep") != 1
-    if not spread:
+    stated = keys.has("--moe-token-dispatcher-type")
+    # Megatron-LM gathers all tokens on every device unless told otherwise; DeepSpeed sends them all to all.
+    default = None if keys.has("--deepspeed") else "all_gather"
+    read_dispatch(keys, f, lambda name: f"--{name.replace('_', '-')}", default)
+    if "experts" not in f.fields or f.count("ep") == 1:
         for name in ("ep", "etp"):
             if f.count(name) == 1 or "experts" not in f.fields:
                 f.fields.pop(name, None)
-        return
-    if kind == "allgather":
-        message = "'allgather' is not understood: gathering all tokens is not modelled; only alltoall and flex"
-        keys.wrong(("--moe-token-dispatcher-type",), message)
-    elif kind is not None and kind not in ("alltoall", "alltoall_seq", "flex"):
-        keys.wrong(("--moe-token-dispatcher-type",), f"{shown(kind)} is not understood; only alltoall and flex")
-    elif kind is None and not keys.has("--deepspeed"):
-        f.note("tokens are sent to their experts all to all; Megatron-LM's default gathers all of them on every device")
+    elif not stated and default:
+        f.note("all tokens are gathered on every device of a group of experts, which is Megatron-LM's default")
 
 
 def devices(f: Findings, launch: Launch) -> None:

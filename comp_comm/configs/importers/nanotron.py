@@ -140,8 +140,9 @@ def _experts(keys: Keys, f: Findings) -> None:
     layers = f.count("layers", 0)
     if isinstance(listed, list) and listed != [-1]:
         expert_layers(f, [i in listed for i in range(layers)], inner.place("layers"))
-    if inner.take("token_dispatcher_type", default="alltoall") != "alltoall" and f.count("ep") != 1:
-        inner.wrong(("token_dispatcher_type",), "tokens that all devices gather are not modelled; only alltoall")
+    way = inner.choice(("token_dispatcher_type",), {"alltoall": "all_to_all", "allgather": "all_gather"}, "alltoall")
+    if f.count("ep", 1) != 1 and way is not None:
+        f.set("ep_dispatch", way)
     inner.ignore(("router_aux_loss_coef",))
     inner.finish()
 

@@ -11,8 +11,8 @@ _TRAINER = """
 """
 _MODEL = """
     layernorm_zero_centered_gamma get_attention_mask_from_fusion nccl_communicator_config_path name
-    enable_megatron_timers megatron_timer_kwargs cpu_offloading_num_layers cpu_offloading_activations
-    cpu_offloading_weights mcore_gpt mcore_t5 mcore_bert rampup_batch_size resume_from_checkpoint init_method_std
+    enable_megatron_timers megatron_timer_kwargs mcore_gpt mcore_t5 mcore_bert rampup_batch_size
+    resume_from_checkpoint init_method_std
     use_scaled_init_method apply_query_key_layer_scaling layernorm_epsilon do_layer_norm_weight_decay pre_process
     post_process persist_layer_norm gradient_as_bucket_view openai_gelu normalize_attention_scores rotary_percentage
     rotary_base rotary_interleaved seq_len_interpolation_factor apply_rope_fusion cross_entropy_loss_fusion
@@ -25,7 +25,7 @@ _MODEL = """
     fp8_multi_head_attention reduce_amax ub_tp_comm_overlap_cfg tp_comm_atomic_ag tp_comm_atomic_rs
     tp_comm_overlap_ag tp_comm_overlap_rs use_emha custom scale_positional_embedding hidden_act rope_scaling
     attention_softmax_in_fp32 inference precision target nemo_version moe_aux_loss_coeff moe_z_loss_coeff
-    moe_router_load_balancing_type moe_grouped_gemm moe_permute_fusion moe_router_dtype moe_input_jitter_eps
+    moe_router_load_balancing_type moe_grouped_gemm moe_router_dtype moe_input_jitter_eps
     moe_pad_expert_input_to_capacity moe_token_drop_policy moe_token_dropping moe_frequency moe_dropout
     moe_router_pre_softmax dist_ckpt_format dist_ckpt_parallel_save dist_ckpt_load_on_device
     dist_ckpt_load_strictness dist_ckpt_parallel_load dist_ckpt_torch_dist_multiproc dist_ckpt_assume_constant_structure
@@ -56,7 +56,7 @@ NOTED = (
 )  # fmt: skip
 # Features that are not understood where they are on.
 OFF = (
-    "fsdp_cpu_offload", "cpu_offloading", "use_fsdp2", "headscale", "expert_tensor_parallel",
+    "fsdp_cpu_offload", "use_fsdp2", "headscale", "expert_tensor_parallel",
     "num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage",
     "moe_extended_tp", "use_loss_mask_as_attention",
 )  # fmt: skip

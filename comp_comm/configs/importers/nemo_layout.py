@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from comp_comm.configs.importers.dispatch import read_dispatch
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
 from comp_comm.configs.importers.nemo_ignored import OFF, OPTIM
+from comp_comm.configs.importers.recomputation import set_modules, set_offloading
 
 FORMATS = {"bf16": "bf16", "bf16-mixed": "bf16", "16": "fp16", "16-mixed": "fp16", "fp16": "fp16", "32": "fp32",
            "32-true": "fp32", "bf16-true": "bf16", "fp32": "fp32"}  # fmt: skip
@@ -27,8 +29,10 @@ def read(keys: Keys, f: Findings) -> None:
     for name in ("ep", "etp"):
         if "experts" not in f.fields:
             f.fields.pop(name, None)
+    read_dispatch(keys, f, lambda name: name, "all_to_all")
     f.set("sp", keys.truth("sequence_parallel"))
     _recompute(keys, f)
+    _offloading(keys, f)
     if keys.truth("ub_tp_comm_overlap"):
         f.set("overlap_tp", True)
     if keys.truth("overlap_p2p_comm") and f.count("vpp") != 1:
@@ -48,17 +52,34 @@ def read(keys: Keys, f: Findings) -> None:
 
 
 def _recompute(keys: Keys, f: Findings) -> None:
-    kind = keys.take("activations_checkpoint_granularity")
-    method, count = keys.take("activations_checkpoint_method"), keys.take("activations_checkpoint_num_layers")
+    kind = keys.take("activations_checkpoint_granularity", "recompute_granularity")
+    modules = keys.take("recompute_modules")
+    method = keys.take("activations_checkpoint_method", "recompute_method")
+    count = keys.take("activations_checkpoint_num_layers", "recompute_num_layers")
     keys.off(("num_micro_batches_with_partial_activation_checkpoints", "activations_checkpoint_layers_per_pipeline"))
     if is_off(kind) or (kind == "full" and method == "block" and is_off(count) and count is not None):
         f.set("recompute", "none")
         return
-    f.set("recompute", kind, keys.place("activations_checkpoint_granularity"))
+    if kind == "selective":
+        set_modules(f, modules, keys.place("recompute_modules"))
+    else:
+        f.set("recompute", kind, keys.place("activations_checkpoint_granularity", "recompute_granularity"))
     if kind == "full" and method == "block" and not is_off(count):
-        f.set("recompute_layers", count, keys.place("activations_checkpoint_num_layers"))
+        f.set("recompute_layers", count, keys.place("activations_checkpoint_num_layers", "recompute_num_layers"))
     elif kind == "full" and not is_off(count) and count != 1:
         f.note(f"layers recomputed in groups of {count} are counted as each on its own: the inputs kept are fewer")
+
+
+def _offloading(keys: Keys, f: Findings) -> None:
+    """Set how many layers keep their activations with the host, where that is on."""
+    on, activations = keys.truth("cpu_offloading"), keys.truth("cpu_offloading_activations", default=True)
+    if not on:
+        keys.ignore(("cpu_offloading_num_layers", "cpu_offloading_weights"))
+        return
+    keys.off(("cpu_offloading_weights",), "weights in host memory")
+    if activations:
+        set_offloading(keys, f, "cpu_offloading_num_layers")
+    keys.ignore(("cpu_offloading_num_layers",))
 
 
 def _sharding(keys: Keys, f: Findings) -> None:

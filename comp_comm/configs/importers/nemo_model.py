@@ -140,7 +140,6 @@ def _experts(keys: Keys, f: Findings) -> None:
              ("shared_ffn_hidden", "moe_shared_expert_intermediate_size"))  # fmt: skip
     rest = {name: keys.take(key) for name, key in pairs}
     frequency = keys.take("moe_layer_freq")
-    keys.only("moe_token_dispatcher_type", "alltoall", "flex")
     if count in (None, 0, 1):
         return
     f.set("experts", count, keys.place("num_moe_experts"))

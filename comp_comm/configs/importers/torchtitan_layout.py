@@ -58,8 +58,10 @@ def read(training: Keys, keys: Keys, f: Findings) -> None:
     ):
         f.note("context parallelism without a load balancer is counted as balanced")
     keys.ignore(("context_parallel_load_balancer",))
-    if keys.take("expert_parallel_comm_backend", default="standard") != "standard":
-        f.note("the kernels of DeepEP are counted as all-to-alls of the network")
+    ways = {"standard": "all_to_all", "deepep": "deepep", "hybridep": "hybridep"}
+    way = keys.choice(("expert_parallel_comm_backend",), ways, "standard")
+    if f.count("ep", 1) != 1 and way is not None:
+        f.set("ep_dispatch", way)
     overlapped = keys.truth("pipeline_parallel_expert_parallel_overlap", default=True)
     _pipeline(keys, f)
     if overlapped and keys.has("pipeline_parallel_expert_parallel_overlap") and f.count("ep") > 1 and f.count("pp") > 1:
@@ -150,11 +152,12 @@ def _pipeline(keys: Keys, f: Findings) -> None:
 
 
 def recompute(top: Keys, f: Findings, layers: int | None) -> None:
-    """Set what is recomputed: all, some operations (the core of attention), or every so-manieth layer whole."""
+    """Set what is recomputed: all, all but what the policy by operator keeps, or every so-manieth layer whole."""
     keys = top.mapping_of("activation_checkpoint") or Keys(f, {})
     mode, option = str(keys.take("mode", default="selective")), str(keys.take("selective_ac_option", default="2"))
-    keys.ignore(("per_op_sac_force_recompute_mm_shapes_by_fqns", "early_stop", "memory_budget", "preserve_rng_state",
+    keys.ignore(("per_op_sac_force_recompute_mm_shapes_by_fqns", "memory_budget", "preserve_rng_state",
                  "visualize_memory_budget_pareto", "determinism_check", "debug"))  # fmt: skip
+    early = keys.truth("early_stop")
     keys.finish()
     if mode not in ("none", "selective", "full"):
         keys.wrong(("mode",), f"{shown(mode)} is not understood; only none, selective, full")
@@ -163,6 +166,6 @@ def recompute(top: Keys, f: Findings, layers: int | None) -> None:
         if int(option) > 1:
             f.set("recompute_layers", max(layers // f.count("pp", 1) // int(option), 1))
     else:
-        f.set("recompute", mode)
-        if mode == "selective":
-            f.note(f"selective activation checkpointing ({option}) is counted as recomputing the core of attention")
+        f.set("recompute", "per_op" if mode == "selective" else mode)
+    if early and f.fields.get("recompute") == "full":
+        f.set("recompute_early_stop", True)

@@ -26,7 +26,7 @@ _COLUMNS: tuple[Column[AmpedStep], ...] = (
     Column("ep_comm_s", "s", "all-to-alls to experts and back", lambda s: s.comm.ep),
     Column("dp_comm_s", "s", "all-reduce of the gradients", lambda b: b.dp_comm_s),
     Column("bubble_s", "s", "waiting for other pipeline stages", lambda b: b.bubble_s),
-    Column("exposed_comm_fraction", "", "communication / step time", lambda b: b.comm_s / b.step_s),
+    Column("visible_comm_fraction", "", "communication / step time", lambda b: b.comm_s / b.step_s),
     Column("bubble_fraction", "", "waiting for other stages / step time", lambda b: b.bubble_s / b.step_s),
     Column("mfu", "", "model FLOP / what all devices could do at their peak in a step",
            lambda s: _share(s.model_flops, s)),

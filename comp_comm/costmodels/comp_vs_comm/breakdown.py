@@ -71,7 +71,7 @@ _COLUMNS: tuple[Column[Breakdown], ...] = (
     Column("hidden_comm_s", "s", "overlapped communication that compute hides", hidden_comm_s),
     Column("exposed_comm_s", "s", "overlapped communication that does not fit under the backward pass",
            exposed_comm_s),
-    Column("exposed_comm_fraction", "", "(serialized + exposed communication) / step time",
+    Column("visible_comm_fraction", "", "(serialized + exposed communication) / step time",
            lambda b: (b.serialized_comm_s + exposed_comm_s(b)) / step_s(b)),
 )  # fmt: skip
 

@@ -7,31 +7,43 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from comp_comm.choices import AttentionCount, AttentionKernel, Recompute
+from comp_comm.choices import AttentionCount, AttentionKernel
 from comp_comm.costmodels.complete.columns import COLUMNS
 from comp_comm.costmodels.complete.footprint import MEMORY_PARTS
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.complete.traffic import CountedCollective
 from comp_comm.costmodels.complete.utilization import high_notes
 from comp_comm.costmodels.explained import ExplainedAnswer
-from comp_comm.costmodels.records import GroupRecord, MemoryRecord, MessageRecord, OperationRecord, StepRecord
-from comp_comm.costmodels.timed import LayerTimes, TimedOperation
+from comp_comm.costmodels.records import (
+    GroupRecord,
+    MemoryRecord,
+    MessageRecord,
+    OperationRecord,
+    StepRecord,
+    TierRecord,
+)  # fmt: skip
+from comp_comm.costmodels.timed import LayerTimes, TimedCollective, TimedOperation
 from comp_comm.formulas.arrays import Array, Numeric, to_float, unwarned
 from comp_comm.hardware.numbers import Hardware
-from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
+from comp_comm.layers.kind import LayerKind
+from comp_comm.operations.products import FusedProducts
+from comp_comm.operations.shapes import Attention, Elementwise, Gemm, Operation
 
 PARAMETERS = ("parameters", "active_parameters", "mtp_parameters")
 # Of a step that follow from its layout and are good to see beside what was given.
 DERIVED = ("gpus", "dp", "global_batch", "accumulation")
 
 
+NO_TIERS: TierRecord = {"inside_bytes": None, "across_bytes": None}
+
+
 class StagePart(NamedTuple):
-    """A part of the slowest stage: its name, times, how many it has, and how many of those are computed again."""
+    """A part of the slowest stage: its name, times, how many it has, and how often operations are computed again."""
 
     name: str
     times: LayerTimes
     layer_count: Array
-    again: Array
+    again: dict[str, Array]
     layers: int | None
 
 
@@ -61,17 +73,27 @@ class ExplainedStep(Step, ExplainedAnswer):
 
     def message_records(self) -> list[MessageRecord]:
         """Return every collective of the slowest stage with its calls and bytes."""
-        return [_message(item.call.collective, float(item.calls)) for item in self.counted if float(item.calls)]
+        return [_message(item.call, float(item.calls)) for item in self.counted if float(item.calls)]
 
 
-def _message(collective: Collective, calls: float) -> MessageRecord:
+def _message(call: TimedCollective, calls: float) -> MessageRecord:
+    collective = call.collective
     each = float(collective.message_bytes)
     return {
         "group": collective.parallelism, "message": collective.name, "collective": collective.kind,
         "devices": float(collective.group.size), "calls": calls, "message_bytes": each,
         "total_message_bytes": calls * each, "volume_bytes": calls * float(collective.volume_bytes),
-        "wire_bytes": calls * float(collective.wire_bytes),
+        "wire_bytes": calls * float(call.wire_bytes),
+        **_by_tier(call, calls),
     }  # fmt: skip
+
+
+def _by_tier(call: TimedCollective, calls: float) -> TierRecord:
+    """Return the bytes that calls of an exchange with experts send inside a domain of the network and out of it."""
+    sent = call.sent
+    if sent is None:
+        return NO_TIERS
+    return {"inside_bytes": calls * float(sent.inside), "across_bytes": calls * float(sent.across)}
 
 
 def step_record(step: Step) -> StepRecord:
@@ -109,13 +131,18 @@ def communication(step: Step) -> dict[str, GroupRecord]:
 
 def parts_of(step: Step) -> list[StagePart]:
     """Return the parts of the slowest stage, in the order they are done."""
-    stage, none = step.stage, to_float(0.0)
+    stage = step.stage
+    again: dict[LayerKind, dict[str, Array]] = {}
+    for kind, times, count in step.pipeline.made_again_anywhere(stage):
+        for item in times.timed:
+            of_kind = again.setdefault(kind, {})
+            of_kind[item.op.name] = of_kind.get(item.op.name, to_float(0.0)) + count * item.op.count
     layers = [
-        StagePart(kind.name, step.layers.layers[kind], count, again, int(count))
-        for kind, count, again in zip(step.work.pattern.kinds, stage.layers, stage.recomputed, strict=True)
+        StagePart(kind.name, step.layers.layers[kind], count, again.get(kind, {}), int(count))
+        for kind, count in zip(step.work.pattern.kinds, stage.layers, strict=True)
     ]  # fmt: skip
-    return [StagePart("embedding", step.layers.embedding, stage.embedding, none, None), *layers,
-            StagePart("head", step.layers.head, stage.head, none, None)]  # fmt: skip
+    return [StagePart("embedding", step.layers.embedding, stage.embedding, {}, None), *layers,
+            StagePart("head", step.layers.head, stage.head, {}, None)]  # fmt: skip
 
 
 def operations(step: Step) -> list[OperationRecord]:
@@ -133,12 +160,7 @@ def operations(step: Step) -> list[OperationRecord]:
 
 def _phases(step: Step, part: StagePart, timed: TimedOperation) -> Iterator[OperationRecord]:
     op, passes, steps = timed.op, timed.passes, step.work.layout.stage_steps
-    recompute = np.asarray(step.work.layout.recompute)
-    again = to_float(0.0)
-    if part.layers is not None and recompute == Recompute.FULL:
-        again = steps * part.again * op.count
-    elif part.layers is not None and recompute == Recompute.SELECTIVE and isinstance(op, Attention):
-        again = steps * part.layer_count * op.count
+    again = steps * part.again.get(op.name, to_float(0.0))
     count = steps * part.layer_count * op.count
     forward, backward = _done(step, op)
     yield _record(op, part, "forward", count, passes.forward, forward)
@@ -162,12 +184,15 @@ def _done(step: Step, op: Operation) -> tuple[Done, Done]:
         return Done(op.flops, moved), Done(2 * op.flops, moved + weights)
     if isinstance(op, Attention):
         moved = op.moved(kernels.activation)
-        skips = AttentionKernel.FLASH_CAUSAL.where(step.work.layout.attention_kernel)
+        skips = AttentionKernel.skipping(step.work.layout.attention_kernel)
         flops = np.where(skips, op.seen_flops, op.flops)
         return Done(flops, moved), Done(2 * flops, 2 * moved)
     if isinstance(op, Elementwise):
         factor = to_float(op.factor)
         return Done(none, op.forward_bytes * factor), Done(none, op.backward_bytes * factor)
+    if isinstance(op, FusedProducts):
+        forward, backward = ((op.flops, op.forward_bytes), (op.backward_flops, op.backward_bytes))
+        return Done(*map(to_float, forward)), Done(*map(to_float, backward))
     raise TypeError(f"the work of a {type(op).__name__} is not known")
 
 
@@ -178,6 +203,7 @@ def _record(
         "operation": op.name, "part": part.name, "layers": part.layers, "phase": phase,
         "kind": type(op).__name__.lower(), "group": None, "calls": float(calls), "formula": op.formula,
         "flops": float(done.flops), "hbm_bytes": float(done.moved), "message_bytes": 0.0, "wire_bytes": 0.0,
+        **NO_TIERS,
         "seconds": float(to_float(calls) * seconds), "share": 0.0, "across_domains": False,
     }  # fmt: skip
 
@@ -195,7 +221,8 @@ def _collective(item: CountedCollective, phase: str, layers: int | None, across:
     return {
         "operation": collective.name, "part": item.part, "layers": layers, "phase": phase, "kind": collective.kind,
         "group": collective.parallelism, "calls": calls, "formula": collective.formula, "flops": 0.0, "hbm_bytes": 0.0,
-        "message_bytes": float(collective.message_bytes), "wire_bytes": float(collective.wire_bytes),
+        "message_bytes": float(collective.message_bytes), "wire_bytes": float(item.call.wire_bytes),
+        **_by_tier(item.call, 1.0),
         "seconds": calls * float(item.call.seconds), "share": 0.0, "across_domains": across,
     }  # fmt: skip
 
@@ -203,8 +230,12 @@ def _collective(item: CountedCollective, phase: str, layers: int | None, across:
 def _optimizer(step: Step) -> Iterator[OperationRecord]:
     states = step.stage_states
     per_byte = float(states.kernels.per_streamed_byte)
-    part = StagePart("step", step.layers.embedding, to_float(1.0), to_float(0.0), None)
+    part = StagePart("step", step.layers.embedding, to_float(1.0), {}, None)
     for name, formula, seconds in (("gradient norm", "gradients read", states.norm_s),
                                    ("Adam", "states in and out", states.adam_s)):  # fmt: skip
         op = Elementwise(name, f"{formula}, P / shards", 1.0, 0.0, 0.0)
         yield _record(op, part, "optimizer", 1.0, seconds, Done(to_float(0.0), to_float(float(seconds) / per_byte)))
+    if float(step.quantise_s):
+        op = Elementwise("weights quantised", "weights of GEMMs, by the recipe", 1.0, 0.0, 0.0)
+        none = to_float(0.0)
+        yield _record(op, part, "optimizer", 1.0, step.quantise_s, Done(none, none))

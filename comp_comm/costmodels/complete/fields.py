@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from comp_comm.costmodels.field_groups import DEFAULTS, DEGREES, HARDWARE, KERNELS, MODEL, NEEDS, REQUIRED
+from comp_comm.costmodels import field_groups
+from comp_comm.costmodels.field_groups import DEFAULTS, DEGREES, HARDWARE, KERNELS, MODEL, REQUIRED
 from comp_comm.fields import FIELDS as ALL_FIELDS
 
 # Whatever a model may be made of: a field that is new goes to the end.
 _TRANSFORMER = tuple(
     name for name, field in ALL_FIELDS.items() if field.group == "transformer" and name != "parameters"
 )
+# How tokens go to experts.
+DISPATCH = ("ep_dispatch", "ep_node_limit", "ep_sms", "routing", "imbalance", "permute_fusion", "dispatch_precision",
+            "combine_precision")  # fmt: skip
 FIELDS = tuple(dict.fromkeys((
     *MODEL, "encoder_layers", "encoder_seq_len", "patch_features", "classes", "mtp_layers", "dropout", *DEGREES,
     "global_batch", "accumulation", "sp", "cp", "cp_comm", "vpp", "schedule", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_tp", "overlap_pp",
     "overlap_ep", *HARDWARE, *KERNELS, "grad_precision", "accumulate_precision", "optimizer_precision", "interference",
-    "tokens", "cross_entropy", "loss_chunks", "master_weights", *_TRANSFORMER,
+    "tokens", "cross_entropy", "loss_chunks", "master_weights", "cuda_graph", "launch_blocking", "fp8_param_gather",
+    *DISPATCH, "recompute_early_stop", "offload_activations", *_TRANSFORMER,
 )))  # fmt: skip
+# A field that means nothing without another one.
+NEEDS = {**field_groups.NEEDS, **dict.fromkeys(DISPATCH, "ep"), "permute_fusion": "experts"}
 # A field that means nothing unless another one has this word.
 NEEDS_WORD = {
     "max_positions": ("position", "learned"), "encoder_seq_len": ("architecture", "encoder-decoder"),
@@ -29,12 +36,21 @@ SHOWN = ("hidden", "layers", "seq_len", "gpus", "tp", "cp", "pp", "dp", "micro_b
 IGNORED_BY_LAYERS = (
     "gpus", "dp", "global_batch", "accumulation", "pp", "vpp", "schedule", "pp_layout", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
-    "memory_capacity", "framework_gib", "tokens", "loss_chunks", "master_weights",
+    "memory_capacity", "framework_gib", "tokens", "loss_chunks", "master_weights", "fp8_param_gather",
+    "recompute_early_stop", "offload_activations",
 )  # fmt: skip
 # Fields that the states of a stage's weights do not depend on, one micro-batch's worth of them.
 IGNORED_BY_STATES = (
     "micro_batch", "global_batch", "accumulation", "sp", "recompute", "recompute_layers", "scatter_gather",
-    "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks",
+    "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks", "cuda_graph",
+    "launch_blocking", "fp8_attention", "fp8_head", "attention_kernel", *DISPATCH, "recompute_early_stop",
+    "offload_activations",
+)  # fmt: skip
+# Fields that the memory of a stage does not depend on.
+IGNORED_BY_FOOTPRINT = (
+    "placement", "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "cp_comm", "collective_algorithm", "tokens",
+    "scatter_gather", "interference",
 )  # fmt: skip
 
-__all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_LAYERS", "IGNORED_BY_STATES", "NEEDS", "NEEDS_WORD", "REQUIRED", "SHOWN"]
+__all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_FOOTPRINT", "IGNORED_BY_LAYERS", "IGNORED_BY_STATES", "NEEDS",
+           "NEEDS_WORD", "REQUIRED", "SHOWN"]  # fmt: skip

@@ -10,7 +10,10 @@ from typing import TypeVar
 import numpy as np
 
 from comp_comm.choices import MasterWeights, Recompute, Schedule, Switch
-from comp_comm.costmodels.complete.layer_costs import KeptOfLayer, LayerCosts
+from comp_comm.costmodels.complete.host_memory import HostMemory
+from comp_comm.costmodels.complete.layer_costs import LayerCosts
+from comp_comm.costmodels.machine import work_in_training
+from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, by_code, to_float
 from comp_comm.formulas.memory import StateBytes, state_bytes
@@ -77,6 +80,12 @@ class Footprint:
         return _largest(stage.total for stage in self.stages)
 
 
+def footprint(scenario: Scenario) -> Footprint:
+    """Return the memory of a scenario's stages."""
+    work = work_in_training(scenario)
+    return Footprint(work, LayerCosts(work))
+
+
 @dataclass(frozen=True, eq=False)
 class StageMemory:
     """Memory of a device of one stage."""
@@ -127,10 +136,23 @@ class StageMemory:
             (to_float(f.master) + 2 * to_float(f.moment)) * kept,
         )
         states = state_bytes(dense, layout.dp_shard, zero, *sizes)
-        if experts is ZERO:
+        if experts is not ZERO:
+            more = state_bytes(experts, np.minimum(layout.dp_shard, layout.expert_replicas), zero, *sizes)
+            states = StateBytes(*(one + other for one, other in zip(states, more, strict=True)))
+        return self._with_copies(states, zero)
+
+    def _with_copies(self, states: StateBytes, zero: Numeric) -> StateBytes:
+        """Return the states with weights as the recipe keeps them: beside those of 16 bits, or instead of them.
+
+        Under ZeRO 3 they are made of gathered weights, and go with them.
+        """
+        copies = to_float(self.work.scenario.formats.copies)
+        if not copies.any():
             return states
-        more = state_bytes(experts, np.minimum(layout.dp_shard, layout.expert_replicas), zero, *sizes)
-        return StateBytes(*(one + other for one, other in zip(states, more, strict=True)))
+        dense, experts = self._held
+        beside = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
+        more = np.where(to_float(zero) < 3, copies * (add_up((dense, experts)) - beside), 0.0)
+        return states._replace(weights=states.weights + more)
 
     @cached_property
     def _states_with_buffers(self) -> Array:
@@ -164,14 +186,17 @@ class StageMemory:
 
     def _kept(self, code: int) -> Array:
         kept = list(zip(self.stage.layers, self.stage.recomputed, self._of_kinds(self.costs.kept), strict=True))
-        held = self._micro_batches
-        if code == Recompute.NONE:
-            return held * add_up(count * _all(layer) for count, _, layer in kept)
-        if code == Recompute.SELECTIVE:
-            largest = _largest((count > 0) * layer.scores for count, _, layer in kept)
-            return held * add_up(count * layer.beside_scores for count, _, layer in kept) + largest
-        partly = add_up(again * layer.entry + (count - again) * _all(layer) for count, again, layer in kept)
-        return held * partly + _largest((again > 0) * _all(layer) for _, again, layer in kept)
+        held, host = self._micro_batches, HostMemory(self.work, self.costs)
+        if code == Recompute.FULL:
+            partly = add_up(again * layer.entry + (count - again) * layer.whole for count, again, layer in kept)
+            return held * partly + _largest((again > 0) * layer.whole for _, again, layer in kept)
+        whole = held * add_up(count * size for count, size in zip(self.stage.layers, host.kept(code), strict=True))
+        # What is made again of one block is there at once, while its gradients are made.
+        at_work = _largest(to_float(count > 0) * np.maximum(size, 0.0)
+                           for count, freed in zip(self.stage.layers, host.freed(code), strict=True)
+                           for size in freed)  # fmt: skip
+        there = add_up((whole, at_work))
+        return there - host.away(self.stage, held, code) if host.asked.any() else there
 
     @cached_property
     def _micro_batches(self) -> Array:
@@ -213,10 +238,6 @@ class StageMemory:
             pair = c.tokens * c.kv_heads * (c.key_dim + c.t.v_head_dim) * c.formats.comm
             buffers = buffers + 2.0 * pair * (to_float(layout.cp) > 1)
         return to_float(self.stage.layer_count > 0) * buffers
-
-
-def _all(layer: KeptOfLayer) -> Array:
-    return layer.beside_scores + layer.scores if np.any(layer.scores) else layer.beside_scores
 
 
 def _largest(sizes: Iterable[Array]) -> Array:

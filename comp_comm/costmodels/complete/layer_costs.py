@@ -5,31 +5,50 @@ It depends on few numbers of a layout (TP and micro-batch, not the stages or rep
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
+from comp_comm.choices import CudaGraph, Switch
 from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.costmodels.timed import LayerTimes, Network, time_operations
+from comp_comm.costmodels.timed import Host, LayerTimes, Network, time_operations
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import Array, to_float
-from comp_comm.layers.block import CORE_ATTENTION, HeldParameters, Kept
+from comp_comm.formulas.arrays import ZERO, Array, to_float
+from comp_comm.group import Group
+from comp_comm.layers.block import HeldParameters, Kept
 from comp_comm.layers.ends import EndParameters, embedding_operations, end_parameters, head_operations
-from comp_comm.layers.kind import LayerKind, kept_bytes
+from comp_comm.layers.experts import Experts
+from comp_comm.layers.kind import LayerKind
+from comp_comm.layers.module import Module, made_again
 from comp_comm.layers.rules import layer_rules
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
+from comp_comm.layout import Layout
 from comp_comm.operations.context import Context
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Violation, broken_rules
 
+ROUNDING = 1e-12  # equal seconds that were added up in another order
+
 
 class KeptOfLayer(NamedTuple):
-    """Bytes a layer keeps of a micro-batch: without scores, of the scores, and of its input alone."""
+    """Bytes a layer keeps of a micro-batch: in all, and of its input alone."""
 
-    beside_scores: Array
-    scores: Array
+    whole: Array
     entry: Array
+
+
+class AgainOfLayer(NamedTuple):
+    """A module of a layer made again: the bytes it frees, its seconds, and which block of the layer it is of."""
+
+    name: str
+    within: str
+    block: int
+    freed: Array
+    times: LayerTimes
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +74,23 @@ class LayerCosts:
     @cached_property
     def layers(self) -> dict[LayerKind, LayerTimes]:
         """Seconds of a layer of each kind."""
+        return {kind: self._layer(kind, c) for kind, c in self._contexts()}
+
+    def _layer(self, kind: LayerKind, c: Context) -> LayerTimes:
         layout, interference = self.work.layout, self.work.scenario.interference
-        return {
-            kind: LayerTimes(layout, time_operations(self.kernels, kind.operations(c), layout.attention_kernel),
-                             self.network.timed(kind.collectives(c)), interference)
-            for kind, c in self._contexts()
-        }  # fmt: skip
+        timed = [time_operations(self.kernels, part, layout.attention_kernel) for part in kind.operations_by_block(c)]
+        experts = [
+            op for block, ops in zip(kind.blocks, timed, strict=False) if isinstance(block, Experts) for op in ops
+        ]
+        calls = self.network.timed(kind.collectives(c))
+        return LayerTimes(layout, [op for ops in timed for op in ops], calls, interference, of_experts=experts,
+                          host=self._host(kind, c))  # fmt: skip
+
+    def _host(self, kind: LayerKind, c: Context) -> Host:
+        """Return what launches a layer of a kind."""
+        latency = self.kernels.hardware.timing.launch_latency
+        synchronises = kind.synchronises & ~CudaGraph.FULL.where(c.layout.cuda_graph)
+        return Host(kind.launches(c) * latency, synchronises, Switch.ON.where(c.layout.launch_blocking))
 
     @cached_property
     def embedding(self) -> LayerTimes:
@@ -75,6 +105,17 @@ class LayerCosts:
         c = self.work.context
         timed = time_operations(self.kernels, head_operations(c, self.work.vocab), 0)
         return LayerTimes(self.work.layout, timed, self.network.timed(head_collectives(c)), 1.0, overlaps=False)
+
+    @cached_property
+    def head_takes_longer(self) -> bool:
+        """Whether logits and loss take longer than the embedding everywhere, by compute and by what is seen of sends.
+
+        One answer for all points, however many see these costs.
+        """
+        first, last = self.embedding, self.head
+        seen = (part.passes_s - part.compute.forward - part.compute.backward for part in (first, last))
+        pairs = ((first.compute.forward, last.compute.forward), (first.compute.backward, last.compute.backward), seen)
+        return all(bool(np.all(more >= less * (1 - ROUNDING))) for less, more in pairs)
 
     @cached_property
     def parameters(self) -> dict[LayerKind, HeldParameters]:
@@ -92,9 +133,34 @@ class LayerCosts:
         return {kind: _kept(c, kind.kept(c)) for kind, c in self._contexts()}
 
     @cached_property
+    def again(self) -> dict[LayerKind, list[AgainOfLayer]]:
+        """What each module of a layer of each kind costs and frees where it is made again."""
+        return {
+            kind: [AgainOfLayer(module.name, module.within, block, module.freed, self._times(kind, module))
+                   for block, modules in enumerate(kind.modules(c)) for module in modules]
+            for kind, c in self._contexts()
+        }  # fmt: skip
+
+    @cached_property
+    def left_out(self) -> dict[LayerKind, LayerTimes]:
+        """What a layer of each kind leaves out that is made again whole, and stops early."""
+        return {kind: self._times(kind, kind.left_out(c)) for kind, c in self._contexts()}
+
+    def _times(self, kind: LayerKind, module: Module) -> LayerTimes:
+        return self.layers[kind].part(module.operations, module.collectives)
+
+    @cached_property
     def rules(self) -> list[Violation]:
         """The rules of a layer that points break."""
         return broken_rules([*layer_rules(self.work.transformer, self.work.layout), *self.work.block_rules])
+
+
+def freed_by(parts: Iterable[AgainOfLayer], code: int) -> list[Array]:
+    """Return the bytes that an option of recomputation frees of a layer, for each of its blocks that it is about."""
+    blocks: dict[int, Array] = {}
+    for part in made_again(parts, code):
+        blocks[part.block] = blocks.get(part.block, ZERO) + part.freed
+    return list(blocks.values())
 
 
 def layer_costs(scenario: Scenario) -> LayerCosts:
@@ -102,6 +168,12 @@ def layer_costs(scenario: Scenario) -> LayerCosts:
     return LayerCosts(work_in_training(scenario))
 
 
+def layer_groups(layout: Layout, experts: bool) -> list[Group]:
+    """Return the groups that collectives within layers and at the ends are over."""
+    groups = [layout.group("tp"), layout.group("cp")]
+    return [*groups, layout.ep_group, layout.etp_group] if experts else groups
+
+
 def _kept(c: Context, kept: list[Kept]) -> KeptOfLayer:
     entry = c.split_tokens * c.t.hidden * to_float(c.formats.activation)
-    return KeptOfLayer(kept_bytes(kept), kept_bytes(kept, CORE_ATTENTION), entry)
+    return KeptOfLayer(to_float(sum((each.size for each in kept), to_float(0.0))), entry)

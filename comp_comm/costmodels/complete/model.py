@@ -1,7 +1,8 @@
 """The cost model of a complete training step: every parallelism, every byte, memory.
 
 A step is a list of operations (`comp_comm.layers`), timed one by one (`comp_comm.timing`) on the slowest stage of a
-pipeline. Compute, recomputation, optimizer, visible communication and the bubble add up to the step exactly.
+pipeline. Compute, recomputation, optimizer, visible communication, waiting for the host and the bubble add up to the
+step exactly.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from typing import cast
 
 from comp_comm.costmodels.complete import columns, fields
 from comp_comm.costmodels.complete.explanation import ExplainedStep
-from comp_comm.costmodels.complete.layer_costs import LayerCosts, layer_costs
+from comp_comm.costmodels.complete.footprint import Footprint, footprint
+from comp_comm.costmodels.complete.layer_costs import LayerCosts, layer_costs, layer_groups
 from comp_comm.costmodels.complete.space import SPACE
+from comp_comm.costmodels.complete.state_collectives import replica_groups
 from comp_comm.costmodels.complete.states import StateCosts, state_costs
 from comp_comm.costmodels.complete.utilization import convention_notes
 from comp_comm.costmodels.inference import MODEL as INFERENCE
@@ -24,7 +27,7 @@ from comp_comm.transformer import resolved
 def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> ExplainedStep:
     """Return the step of a scenario; broken rules are listed, not raised.
 
-    ``parts`` are layers and states that many points share, as these points see them.
+    ``parts`` are layers, states and memory that many points share, as these points see them.
 
     Examples
     --------
@@ -35,13 +38,15 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> ExplainedStep:
     >>> llama = Transformer(4096, 8192, layers=32, heads=32, kv_heads=8, ffn_hidden=14336, gated=1, vocab=128256)
     >>> step = evaluate(Scenario(llama, Layout(gpus=8, tp=8, global_batch=8), h100))
     >>> parts = step.compute_s + step.recompute_s + step.optimizer_s + step.bubble_s
+    >>> parts = parts + step.host_s
     >>> bool(abs(parts + step.serialized_comm_s + step.exposed_comm_s - step.step_s) < 1e-9)
     True
     """
     work = work_in_training(scenario)
     layers = cast(LayerCosts, parts.get("layers") or LayerCosts(work))
     states = cast(StateCosts, parts.get("states") or StateCosts(work))
-    return ExplainedStep(work, layers, states)
+    held = cast(Footprint, parts.get("footprint") or Footprint(work, layers))
+    return ExplainedStep(work, layers, states, held)
 
 
 def _notes(asked: Asked) -> list[str]:
@@ -62,7 +67,7 @@ MODEL = CostModel(
     fields.REQUIRED,
     columns.COLUMNS,
     ranking="tokens_per_s",
-    headline="exposed_comm_fraction",
+    headline="visible_comm_fraction",
     shown=fields.SHOWN,
     derived=columns.DERIVED,
     defaults=fields.DEFAULTS,
@@ -71,8 +76,9 @@ MODEL = CostModel(
     base_timing=True,
     explains=True,
     parts={
-        "layers": SharedPart(layer_costs, fields.IGNORED_BY_LAYERS, ("tp", "cp"), exchanges=True),
-        "states": SharedPart(state_costs, fields.IGNORED_BY_STATES, ("cp", "dp")),
+        "layers": SharedPart(layer_costs, fields.IGNORED_BY_LAYERS, layer_groups),
+        "states": SharedPart(state_costs, fields.IGNORED_BY_STATES, replica_groups),
+        "footprint": SharedPart(footprint, fields.IGNORED_BY_FOOTPRINT, by_block=True),
     },
     space=SPACE,
     phases={"inference": INFERENCE},

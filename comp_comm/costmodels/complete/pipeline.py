@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import Recompute, Schedule
+from comp_comm.choices import Recompute, Schedule, Switch
+from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, LayerTimes
 from comp_comm.costmodels.work import Work
@@ -17,9 +18,16 @@ from comp_comm.formulas.arrays import Array, add_up, by_code, to_float
 from comp_comm.formulas.pipeline import bubble_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
+from comp_comm.layers.kind import LayerKind
+from comp_comm.layers.module import made_again
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 
+# What is done again in a layer, by what is asked for.
+PASSES: dict[str, Callable[[LayerTimes], Array]] = {
+    "forward_s": lambda times: times.forward_s, "compute": lambda times: times.compute.forward,
+    "host": lambda times: times.waits[0],
+}  # fmt: skip
 # Schedules that do gradients of weights apart from those of inputs.
 SPLIT = (Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
 
@@ -53,49 +61,76 @@ class Pipeline:
         return [*layers, (self.costs.embedding, stage.embedding), (self.costs.head, stage.head)]
 
     def again(self, stage: Stage, seconds: str) -> Array:
-        """Return the seconds of a stage's recomputation: ``forward_s`` of its layers, or ``compute`` of them alone."""
+        """Return the seconds of a stage's recomputation: ``forward_s`` of layers, ``compute`` alone, ``host``."""
 
         def option(code: int) -> Array:
-            if code == Recompute.FULL:
-                each = [times.forward_s if seconds == "forward_s" else times.compute.forward for times in self.layers]
-                return _total(each, stage.recomputed)
-            if code == Recompute.SELECTIVE:
-                return _total([times.core_attention.forward for times in self.layers], stage.layers)
-            return to_float(0.0)
+            parts = ((PASSES[seconds](times), count) for _, times, count in self.made_again(stage, code))
+            return add_up((to_float(0.0), *(count * each for each, count in parts)))
 
         return by_code(np.asarray(self.layout.recompute), option)
+
+    def made_again(self, stage: Stage, code: int) -> list[tuple[LayerKind, LayerTimes, Array]]:
+        """Return what an option of recomputation makes again in a stage: of which kind of layer, and how often."""
+        kinds = self.work.pattern.kinds
+        if code == Recompute.FULL:
+            made = list(zip(kinds, self.layers, stage.recomputed, strict=True))
+            early = Switch.ON.where(self.layout.recompute_early_stop)
+            if early.any():
+                made += [(kind, self.costs.left_out[kind], -to_float(early) * count) for kind, _, count in made]
+            return made
+        counts = zip(kinds, stage.layers, strict=True) if Recompute.at(code).modules else ()
+        again = self.costs.again
+        return [(kind, part.times, count) for kind, count in counts for part in made_again(again[kind], code)]
+
+    def made_again_anywhere(self, stage: Stage) -> list[tuple[LayerKind, LayerTimes, Array]]:
+        """Return what any point makes again in a stage, as often as each of them does."""
+        codes = np.asarray(self.layout.recompute)
+        options = ((codes == code, self.made_again(stage, code)) for code in np.unique(codes).tolist())
+        return [(kind, times, chosen * count) for chosen, made in options for kind, times, count in made]
 
     def passes_s(self, stage: Stage) -> Array:
         """Return the seconds of both passes of one micro-batch through a stage, recomputation in them."""
         both = add_up(count * times.passes_s for times, count in self.parts(stage))
-        return both + self.again(stage, "forward_s") if self.recomputes else both
+        both = both + self.again(stage, "forward_s") if self.recomputes else both
+        return both + self.of_host(stage).exposed if self.host.asked.any() else both
+
+    @cached_property
+    def host(self) -> HostMemory:
+        """Activations that are kept with the host."""
+        return HostMemory(self.work, self.costs)
+
+    def of_host(self, stage: Stage) -> CommSeconds:
+        """Return the seconds of the link to the host for one micro-batch, beside the compute of a stage."""
+        forward, backward = (add_up(count * times.compute[i] for times, count in self.parts(stage)) for i in range(2))
+        return self.host.spent(stage, forward, backward + self.again(stage, "compute"))
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that may be the slowest: not the first, where the last has as many layers, and more beside."""
+        stages = self.work.stages
+        outdone = stages.last_has_most and self.costs.head_takes_longer
+        return stages.distinct[1:] if outdone else stages.distinct
 
     @property
     def slowest(self) -> Stage:
-        """The stage that sets the pace."""
+        """The stage whose passes take longest."""
         return self._pace[0]
-
-    @property
-    def slowest_number(self) -> NDArray[np.intp]:
-        """Which of the stages that differ it is."""
-        return self._pace[1]
 
     @property
     def pace_s(self) -> Array:
         """Seconds of both passes of one micro-batch through the slowest stage."""
-        return self._pace[2]
+        return self._pace[1]
 
     @cached_property
-    def _pace(self) -> tuple[Stage, NDArray[np.intp], Array]:
-        first, *others = self.work.stages.distinct
-        slowest, number, pace = first, np.asarray(0, np.intp), self.passes_s(first)
-        for place, stage in enumerate(others, 1):
+    def _pace(self) -> tuple[Stage, Array]:
+        first, *others = self.stages
+        slowest, pace = first, self.passes_s(first)
+        for stage in others:
             seconds = self.passes_s(stage)
             slower = seconds > pace
             if slower.any():
-                pace = np.maximum(pace, seconds)
-                slowest, number = _choose(slower, stage, slowest), np.where(slower, place, number)
-        return slowest, number, pace
+                slowest, pace = _choose(slower, stage, slowest), np.maximum(pace, seconds)
+        return slowest, pace
 
     @cached_property
     def all_passes_s(self) -> Array:
@@ -164,16 +199,26 @@ class Pipeline:
         return zb_v_seconds(pp, *chunk) if schedule is Schedule.ZB_V else dualpipe_seconds(pp, *chunk)
 
     def again_comm(self, group: str, stage: Stage) -> CommSeconds:
-        """Return the communication of a group that full recomputation repeats in a stage."""
-        full, spent = Recompute.FULL.where(self.layout.recompute), NO_COMM
-        for times, again in zip(self.layers, stage.recomputed, strict=True):
+        """Return the communication of a group that recomputation repeats in a stage."""
+        spent = NO_COMM
+        for _, times, count in self.made_again_anywhere(stage):
             if group in times.groups:
-                spent = spent.plus(times.forward[group].times(full * again))
+                spent = spent.plus(times.forward[group].times(count))
         return spent
 
 
 def _total(seconds: list[Array], counts: tuple[Array, ...]) -> Array:
     return add_up(count * each for each, count in zip(seconds, counts, strict=True))
+
+
+def chosen_stage(stages: Sequence[Stage], number: NDArray[np.intp]) -> Stage:
+    """Return at each point the stage of a number."""
+    chosen = stages[0]
+    for place, stage in enumerate(stages[1:], 1):
+        there = number == place
+        if there.any():
+            chosen = _choose(there, stage, chosen)
+    return chosen
 
 
 def _choose(where: NDArray[np.bool_], one: Stage, other: Stage) -> Stage:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, Whole, divisors
+from comp_comm.choices import AttentionKernel, Recompute
+from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, Tried, Whole, divisors
 from comp_comm.errors import ConfigError
 from comp_comm.layers.rules import ENDS
 
@@ -93,23 +94,48 @@ def _join_experts(t: Joined, experts: int, gpus: int) -> None:
         t.keep(gpus // t["pp"] % (t["ep"] * t["etp"]) == 0, "ep x etp does not divide dp x cp x tp")
 
 
+def worthwhile(choices: Tried) -> Tried:
+    """Return choices without recomputation of attention where flash kernels keep nothing of it.
+
+    >>> worthwhile({"attention_kernel": ("flash",), "recompute": ("none", "core_attn+mlp", "mlp")})["recompute"]
+    ('none', 'mlp')
+    """
+    if AttentionKernel.UNFUSED.word in choices.get("attention_kernel", ()) or "recompute" not in choices:
+        return choices
+    options = [Recompute.of(str(word)) for word in choices["recompute"]]
+    modules = {option.modules for option in options if option is not Recompute.FULL}
+
+    def pointless(option: Recompute) -> bool:
+        return (
+            "core_attn" in option.modules and tuple(each for each in option.modules if each != "core_attn") in modules
+        )
+
+    return {**choices, "recompute": tuple(option.word for option in options if not pointless(option))}
+
+
 SPACE = LayoutSpace(
     table=TABLE,
     degrees=degrees,
     open={"zero": (0, 1, 2, 3), "recompute": ("none", "selective", "full"), "sp": ("off", "on")},
+    # What stacks use across nodes; inside one, an all-to-all is about as fast.
+    of_mixtures={"ep_dispatch": ("deepep",)},
     choices=("overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "schedule", "cp_comm", "kv_replication",
              "offload_optimizer", "master_weights", "kernels", "cross_entropy", "attention_kernel",
+             "cuda_graph", "launch_blocking",
              "collective_algorithm"),
     alone={"gpus": 1, "tp": 1, "cp": 1, "pp": 1, "vpp": 1, "ep": 1, "micro_batch": 1, "dp": 1},
     derived=dict.fromkeys(("dp", "accumulation"), "pin tp, cp, pp or micro_batch instead"),
     layout=("gpus", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "micro_batch", "accumulation", "zero", "sp",
             "recompute", "placement"),
-    results=("step_s", "tokens_per_s", "mfu", "hfu", "memory_gib", "exposed_comm_fraction", "bubble_fraction",
-             "compute_s", "recompute_s", "bubble_s", "serialized_comm_s", "hidden_comm_s", "exposed_comm_s"),
+    results=("step_s", "tokens_per_s", "mfu", "hfu", "memory_gib", "visible_comm_fraction", "bubble_fraction",
+             "compute_s", "recompute_s", "bubble_s", "serialized_comm_s", "hidden_comm_s", "exposed_comm_s",
+             "host_s"),
     parts={"forward compute": "forward_s", "backward compute": "backward_s", "recomputation": "recompute_s",
            "optimizer": "optimizer_s", "serialized communication": "serialized_comm_s",
-           "exposed communication": "exposed_comm_s", "pipeline bubble": "bubble_s"},
+           "exposed communication": "exposed_comm_s", "waiting for the host": "host_s",
+           "pipeline bubble": "bubble_s"},
     objectives=("step", "tokens", "mfu", "days", "gpu-hours", "memory", "comm"),
     placed=True,
-    of_others=("dp_shard", "recompute_layers", "pp_layout"),
+    worthwhile=worthwhile,
+    of_others=("dp_shard", "recompute_layers", "recompute_early_stop", "offload_activations", "pp_layout"),
 )  # fmt: skip

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, add_up, to_float
 from comp_comm.group import Group
 from comp_comm.layers.block import HeldParameters
-from comp_comm.layout import REPLICAS, STAGE
+from comp_comm.layout import REPLICAS, STAGE, Layout
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
 
@@ -60,6 +60,15 @@ class StateCollective(NamedTuple):
         return self.collective.kind != "all_reduce"
 
 
+class Unit(NamedTuple):
+    """Parameters whose states are sent together: how many such there are, how many numbers, and bytes of one when
+    weights are gathered."""
+
+    count: Array
+    parameters: Array
+    gathered: Array
+
+
 @dataclass(frozen=True)
 class Replicas:
     """Who holds the same parameters: so many devices, in so many shards, ``apart`` on the groups they lie on."""
@@ -69,14 +78,31 @@ class Replicas:
     apart: Array
     over: tuple[str, ...]
 
-    def groups(self, c: Context) -> tuple[Group, Group, Group]:
+    def groups(self, layout: Layout) -> tuple[Group, Group, Group]:
         """Return all replicas, those that share a copy, and those that hold the same shard."""
         across = self.count / self.shards
 
         def group(size: Array, apart: Array) -> Group:
-            return Group(size, parts=c.layout.spread(self.over, size, apart))
+            return Group(size, parts=layout.spread(self.over, size, apart))
 
         return group(self.count, self.apart), group(self.shards, self.apart), group(across, self.apart * self.shards)
+
+
+def dense_replicas(layout: Layout) -> Replicas:
+    """Return who holds the same parameters that are no experts'."""
+    return Replicas(layout.replicas, to_float(layout.dp_shard), to_float(1.0), REPLICAS)
+
+
+def expert_replicas(layout: Layout) -> Replicas:
+    """Return who holds the same experts."""
+    shards = np.minimum(layout.dp_shard, layout.expert_replicas)
+    return Replicas(layout.expert_replicas, shards, to_float(layout.ep) * layout.etp, STAGE)
+
+
+def replica_groups(layout: Layout, experts: bool) -> list[Group]:
+    """Return the groups that collectives of states are over."""
+    replicas = [dense_replicas(layout), *([expert_replicas(layout)] if experts else [])]
+    return [group for each in replicas for group in each.groups(layout)]
 
 
 def state_collectives(c: Context, held: StageParameters) -> list[StateCollective]:
@@ -88,30 +114,29 @@ def state_collectives(c: Context, held: StageParameters) -> list[StateCollective
     over the others, once.
     """
     layout = c.layout
-    dense = Replicas(layout.replicas, to_float(layout.dp_shard), to_float(1.0), REPLICAS)
-    layers = [layer.dense for layer in held.layers]
-    collectives = _states(
-        c, "", held.dense, [*zip(held.counts, layers, strict=True), (to_float(1.0), held.ends)], dense
-    )
+    dense = dense_replicas(layout)
+    gathered, weight = (to_float(size) for size in (c.formats.gathered, c.formats.weight))
+    layers = [Unit(count, layer.dense, gathered) for count, layer in zip(held.counts, held.layers, strict=True)]
+    collectives = _states(c, "", held.dense, [*layers, Unit(to_float(1.0), held.ends, weight)], dense)
     if c.t.has_experts:
-        shards = np.minimum(layout.dp_shard, layout.expert_replicas)
-        experts = Replicas(layout.expert_replicas, shards, to_float(layout.ep) * layout.etp, STAGE)
-        layers = [layer.experts for layer in held.layers]
-        collectives += _states(c, "expert ", held.experts, list(zip(held.counts, layers, strict=True)), experts)
+        experts = expert_replicas(layout)
+        layers = [Unit(count, layer.experts, gathered) for count, layer in zip(held.counts, held.layers, strict=True)]
+        collectives += _states(c, "expert ", held.experts, layers, experts)
     return collectives
 
 
-def _states(c: Context, name: str, parameters: Array, units: list[tuple[Array, Array]], replicas: Replicas
+def _states(c: Context, name: str, parameters: Array, units: list[Unit], replicas: Replicas
             ) -> list[StateCollective]:  # fmt: skip
     """Return the collectives of some parameters: of all of them, or of units (a layer of each kind) of which there are
     so many."""
     if not any_of(replicas.count - 1):
         return []
     zero = to_float(c.layout.zero)
-    everyone, sharing, others = replicas.groups(c)
+    everyone, sharing, others = replicas.groups(c.layout)
     many, sharded, several = (to_float(size > 1) for size in (replicas.count, replicas.shards, others.size))
-    grad, weight = (to_float(size) for size in (c.formats.grad, c.formats.weight))
+    grad = to_float(c.formats.grad)
     calls, part = _bucketed(c, parameters)
+    weights = add_up(unit.count * unit.parameters * unit.gathered for unit in units) / calls
     collectives: list[StateCollective] = []
 
     def add(title: str, kind: str, size: Array, count: Array, group: Group, stages: tuple[int, ...]) -> None:
@@ -121,13 +146,13 @@ def _states(c: Context, name: str, parameters: Array, units: list[tuple[Array, A
 
     add("gradient all-reduce", "all_reduce", part * grad, many * calls, everyone, (0,))
     add("gradient reduce-scatter", "reduce_scatter", part * grad, sharded * calls, sharing, SHARDED)
-    add("weight all-gather", "all_gather", part * weight, sharded * calls, sharing, SHARDED)
-    for count, unit in units:
+    add("weight all-gather", "all_gather", weights, sharded * calls, sharing, SHARDED)
+    for count, unit, gathered in units:
         if np.isin(zero, BY_LAYER).any() and any_of(unit):
             calls, part = _bucketed(c, unit)
             times = sharded * calls * count
             add("gradient reduce-scatter", "reduce_scatter", part * grad, times, sharing, BY_LAYER)
-            add("weight all-gather", "all_gather", part * weight, 2 * times, sharing, BY_LAYER)
+            add("weight all-gather", "all_gather", part * gathered, 2 * times, sharing, BY_LAYER)
             shard = part * grad / replicas.shards
             add("all-reduce over replicas", "all_reduce", shard, several * calls * count, others, BY_LAYER)
     calls, part = _bucketed(c, parameters)

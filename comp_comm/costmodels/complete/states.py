@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import MasterWeights, Switch
+from comp_comm.choices import MasterWeights, Recipe, Switch
 from comp_comm.costmodels.complete.state_collectives import (
     SHARDED,
     StageParameters,
@@ -27,6 +27,7 @@ from comp_comm.formulas.memory import optimizer_traffic
 from comp_comm.layers.block import HeldParameters
 from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.stages import Stage
+from comp_comm.operations.shapes import Gemm
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Mask
 
@@ -100,18 +101,56 @@ class StageStates:
         sent = self._each * (to_float(f.grad) + f.weight)
         return np.where(offloaded, sent / to_float(self.kernels.hardware.host_bandwidth), seconds)
 
+    @cached_property
+    def quantise_s(self) -> Array:
+        """Seconds of quantising the weights of the stage's GEMMs once, by the recipe.
+
+        Under ZeRO 3 the gathered weights of a layer are, forward and backward; where weights are gathered in fp8, each
+        device quantises its shards.
+        """
+        quantising = self.kernels.quantising
+        if not quantising.mask.any():
+            return ZERO
+        layout, f = self.work.layout, self.work.scenario.formats
+        gathered = Switch.ON.where(f.fp8_param_gather) & (to_float(layout.zero) >= 1)
+        shards = np.where(gathered, layout.dp_shard, 1.0)
+        times = np.where((to_float(layout.zero) >= 3) & ~gathered, 2.0, 1.0)
+        weights = add_up(count * each for count, each in zip(self.stage.layers, self._quantised, strict=True))
+        tensors = add_up(self.stage.layers)  # a kernel's start a layer: tensors of a layer are cast together
+        start = tensors * Recipe.look_up("start_s", f.recipe)
+        return quantising.mask * times * (start + quantising.seconds(weights / shards))
+
+    @cached_property
+    def _quantised(self) -> list[Array]:
+        """Weights of a layer of each kind that GEMMs take in the recipe's format, on a device."""
+        c = self.work.context
+        return [
+            to_float(sum((to_float(op.count) * op.weights * (1 - to_float(op.sixteen_bit))
+                          for op in kind.operations(kind.context(c)) if isinstance(op, Gemm)), ZERO))
+            for kind in self.work.pattern.kinds
+        ]  # fmt: skip
+
 
 class StateSeconds(NamedTuple):
     """Seconds of a stage's states: of one occasion, of which ZeRO 2 and 3 have as many as micro-batches; and once.
 
     ``repeated`` are scatters of gradients, and under ZeRO 3 the gathers of weights; ``gathered`` are gathers that there
-    is one of in a step, ``once`` what is all-reduced once whatever the ZeRO stage; ``optimizer`` is Adam and its norm.
+    is one of in a step, ``once`` what is all-reduced once whatever the ZeRO stage; ``optimizer`` is Adam and its norm,
+    ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch.
     """
 
     repeated: Array
     gathered: Array
     once: Array
     optimizer: Array
+    quantise: Array
+
+
+class MostStates(NamedTuple):
+    """Which of the stages that differ has most states at each point, and their seconds."""
+
+    number: NDArray[np.intp]
+    seconds: StateSeconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +188,20 @@ class StateCosts:
     def stages(self) -> tuple[StageStateSeconds, ...]:
         """The seconds of each stage that differs."""
         return tuple(StageStateSeconds(self.of(stage), self.network) for stage in self.work.stages.distinct)
+
+    @cached_property
+    def most(self) -> MostStates:
+        """The stage whose states take longest, with nothing beside them."""
+        first, *others = (stage.seconds for stage in self.stages)
+        chosen, longest, number = first, add_up(first), np.asarray(0, np.intp)
+        for place, other in enumerate(others, 1):
+            seconds = add_up(other)
+            longer = seconds > longest
+            if longer.any():
+                pairs = zip(chosen, other, strict=True)
+                chosen = StateSeconds(*(old if old is new else np.where(longer, new, old) for old, new in pairs))
+                longest, number = np.maximum(longest, seconds), np.where(longer, place, number)
+        return MostStates(number, chosen)
 
     @cached_property
     def world(self) -> list[TimedCollective]:
@@ -192,6 +245,7 @@ class StageStateSeconds:
             by_code(zero, lambda code: sent(("all_gather",), code) if code in SHARDED else ZERO),
             by_code(zero, lambda code: sent(("all_reduce",), code) if code else ZERO),
             self.states.norm_s + self.states.adam_s,
+            self.states.quantise_s,
         )
 
 
@@ -200,24 +254,12 @@ def state_costs(scenario: Scenario) -> StateCosts:
     return StateCosts(work_in_training(scenario))
 
 
-def of_stage(costs: StateCosts, number: NDArray[np.intp]) -> StateSeconds:
-    """Return the seconds of the states of one of the stages at each point, by its number."""
-    if not number.ndim:
-        return costs.stages[int(number)].seconds
-    first, *others = (stage.seconds for stage in costs.stages)
-    chosen = first
-    for place, other in enumerate(others, 1):
-        pairs = zip(chosen, other, strict=True)
-        chosen = StateSeconds(*(old if old is new else np.where(number == place, new, old) for old, new in pairs))
-    return chosen
-
-
-def state_comm(work: Work, costs: StateSeconds, windows: Sequence[Array]) -> CommSeconds:
+def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) -> CommSeconds:
     """Return the seconds of all collectives of states in a step, and what of them is hidden.
 
     Gradients are reduced while the last micro-batch goes backward, weights gathered while the first goes forward; ZeRO
     2 reduces after every micro-batch, beside its backward pass; under ZeRO 3 all goes on all the time. ``windows`` are
-    the compute of a micro-batch forward, of one backward, and of all.
+    the compute of all micro-batches forward, and of all backward.
     """
     layout = work.layout
     overlaps, zero, steps = Switch.ON.where(layout.overlap_dp), to_float(layout.zero), layout.stage_steps
@@ -228,8 +270,9 @@ def state_comm(work: Work, costs: StateSeconds, windows: Sequence[Array]) -> Com
     total = reduced + costs.gathered
     if not overlaps.any():
         return CommSeconds(total, ZERO, ZERO)
-    forward, window, step = (USABLE * each for each in windows)
+    all_forward, all_backward = (USABLE * each for each in windows)
+    forward, window = all_forward / steps, all_backward / steps
     if (zero >= 2).any():
-        window = np.where(zero >= 2, np.where(zero >= 3, step, window * steps), window)
+        window = np.where(zero >= 2, np.where(zero >= 3, all_forward + all_backward, all_backward), window)
     hidden = np.minimum(reduced, window) + np.minimum(costs.gathered, forward)
     return overlapped(total, (1 - CONTENTION) * hidden, overlaps)

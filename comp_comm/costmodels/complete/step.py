@@ -11,15 +11,15 @@ import numpy as np
 from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.footprint import Footprint
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
-from comp_comm.costmodels.complete.pipeline import Pipeline
+from comp_comm.costmodels.complete.pipeline import Pipeline, chosen_stage
+from comp_comm.costmodels.complete.stage_seconds import StageSeconds, widest
 from comp_comm.costmodels.complete.state_collectives import copy_collectives, counted, world_collectives
-from comp_comm.costmodels.complete.states import StageStates, StateCosts, StateSeconds, of_stage, state_comm
+from comp_comm.costmodels.complete.states import StageStates, StateCosts, state_comm
 from comp_comm.costmodels.complete.traffic import CountedCollective, Traffic, of_layers, of_sends, of_step, traffic
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
-from comp_comm.costmodels.records import GROUPS
-from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective, overlapped
+from comp_comm.costmodels.timed import CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
 from comp_comm.group import Group
@@ -33,12 +33,14 @@ from comp_comm.violation import Mask, Violation, no_room
 class Step(SearchableAnswer):
     """A step as arrays that are made when they are asked for; all seconds are those of a device of the slowest stage.
 
-    ``layers`` and ``states`` are what layers and states cost, each perhaps seen through what many points share.
+    ``layers`` and ``states`` are what layers and states cost, ``footprint`` is the memory of the stage that needs
+    most: each perhaps seen through what many points share.
     """
 
     work: Work
     layers: LayerCosts
     states: StateCosts
+    footprint: Footprint
 
     def arrays(self) -> Iterable[Array]:
         """Return what a sweep over steps holds."""
@@ -57,48 +59,79 @@ class Step(SearchableAnswer):
     @cached_property
     def pipeline(self) -> Pipeline:
         """The stages."""
-        sends_s = to_float(sum((call.seconds * call.collective.count for call in self.sends), ZERO))
-        work = self.work
-        return Pipeline(work, self.layers, sends_s)
+        sends_s = add_up(call.seconds * call.collective.count for call in self.sends)
+        return Pipeline(self.work, self.layers, sends_s)
 
     @property
     def stage(self) -> Stage:
-        """The slowest stage."""
+        """The slowest stage, that whose passes take longest."""
         return self.pipeline.slowest
 
     @cached_property
-    def state_seconds(self) -> StateSeconds:
-        """Seconds of the slowest stage's states."""
-        return of_stage(self.states, self.pipeline.slowest_number)
+    def slowest(self) -> StageSeconds:
+        """The seconds of the slowest stage."""
+        return StageSeconds(self.pipeline, self.stage)
+
+    @cached_property
+    def _states(self) -> CommSeconds:
+        """The collectives of gradients and weights, of the stage that has most of them.
+
+        A step ends when every stage has done with its states. Those that wait for the slowest one may send meanwhile:
+        for the stage that has most it is as if its passes took as long.
+        """
+        sent = self.states.most.seconds
+        between = add_up(call.collective.count * call.seconds for call in self.between_copies)
+        if between is not ZERO:
+            slowed = np.where(Switch.ON.where(self.work.layout.overlap_dp), self.work.scenario.interference, 1.0)
+            sent = sent._replace(once=add_up((sent.once, slowed * between)))
+        stages = self.pipeline.stages
+        windows = widest(
+            [StageSeconds(self.pipeline, stage) for stage in stages] if len(stages) > 1 else [self.slowest]
+        )
+        return state_comm(self.work, sent, windows)
 
     # -- seconds ------------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def forward_s(self) -> Array:
         """Seconds of forward compute in a step."""
-        each = add_up(count * times.compute.forward for times, count in self.pipeline.parts(self.stage))
-        return self.work.layout.stage_steps * each
+        return self.slowest.forward_s
 
-    @cached_property
+    @property
     def backward_s(self) -> Array:
         """Seconds of backward compute in a step."""
-        each = add_up(count * times.compute.backward for times, count in self.pipeline.parts(self.stage))
-        return self.work.layout.stage_steps * each
+        return self.slowest.backward_s
 
     @property
     def compute_s(self) -> Array:
         """Seconds of forward and backward compute."""
         return self.forward_s + self.backward_s
 
-    @cached_property
+    @property
     def recompute_s(self) -> Array:
         """Seconds of compute that makes activations again."""
-        return self.work.layout.stage_steps * self.pipeline.again(self.stage, "compute")
+        return self.slowest.recompute_s
+
+    @property
+    def host_s(self) -> Array:
+        """Seconds the slowest stage waits for the host to launch kernels."""
+        return add_up(self.slowest.waits)
 
     @property
     def optimizer_s(self) -> Array:
-        """Seconds of the gradients' norm and the optimizer's step, and of states that go to the host and back."""
-        return self.state_seconds.optimizer
+        """Seconds of the gradients' norm and the optimizer's step, and of states that go to the host and back.
+
+        And of the weights that are quantised: once, or under ZeRO 3 with every micro-batch.
+        """
+        return add_up((self.states.most.seconds.optimizer, self.quantise_s))
+
+    @property
+    def quantise_s(self) -> Array:
+        """Seconds of quantising the weights of the stage that has most states in a step."""
+        quantise, layout = self.states.most.seconds.quantise, self.work.layout
+        if quantise is ZERO:
+            return ZERO
+        return quantise * np.where(to_float(layout.zero) >= 3, layout.stage_steps, 1.0)
 
     @property
     def bubble_s(self) -> Array:
@@ -111,19 +144,13 @@ class Step(SearchableAnswer):
 
         A second of compute hides one second of one group: the layers' first, then sends, then states.
         """
-        spent = {group: self._in_layers(group) for group in GROUPS if group in self._layer_groups}
-        compute = self.compute_s + self.recompute_s
-        free = compute - add_up(each.hidden for each in spent.values())
+        spent = dict(self.slowest.in_layers)
         if self.sends:
-            spent["pp"] = self._of_sends(np.maximum(free, 0.0))
-            free = free - spent["pp"].hidden
+            spent["pp"] = self.slowest.sends
         if self.replicated:
-            windows = self._windows
-            if any(each.hidden is not ZERO for each in spent.values()):
-                share = np.maximum(free, 0.0) / compute
-                forward, backward, step = windows
-                windows = share * forward, share * backward, share * step
-            spent["dp"] = state_comm(self.work, self._states_of_copies, windows)
+            spent["dp"] = self._states
+        if self.pipeline.host.asked.any():
+            spent["host"] = self.pipeline.of_host(self.stage).times(self.work.layout.stage_steps)
         if self.states.world_s is not ZERO:
             spent["world"] = CommSeconds(self.states.world_s, ZERO, ZERO)
         return spent
@@ -141,47 +168,6 @@ class Step(SearchableAnswer):
         if not np.any(self.work.layout.copies > 1):
             return []
         return self.network.timed(copy_collectives(self.work.context, self.stage_states.held))
-
-    @property
-    def _states_of_copies(self) -> StateSeconds:
-        """Seconds of the slowest stage's states, with what is reduced once a step between copies."""
-        if not self.between_copies:
-            return self.state_seconds
-        slowed = np.where(Switch.ON.where(self.work.layout.overlap_dp), self.work.scenario.interference, 1.0)
-        seconds = slowed * add_up(call.collective.count * call.seconds for call in self.between_copies)
-        return self.state_seconds._replace(once=add_up((self.state_seconds.once, seconds)))
-
-    @cached_property
-    def _layer_groups(self) -> list[str]:
-        """Groups that communicate within layers and at the ends."""
-        parts = (*self.layers.layers.values(), self.layers.embedding, self.layers.head)
-        return list(dict.fromkeys(group for times in parts for group in times.groups))
-
-    def _in_layers(self, group: str) -> CommSeconds:
-        """Return what a group spends in the layers and at the ends of the slowest stage."""
-        spent = NO_COMM
-        for times, count in self.pipeline.parts(self.stage):
-            if group in times.groups:
-                spent = spent.plus(times.forward[group].times(count)).plus(times.backward[group].times(count))
-        if self.pipeline.recomputes:
-            spent = self.pipeline.again_comm(group, self.stage).plus(spent)
-        return spent.times(self.work.layout.stage_steps)
-
-    def _of_sends(self, free: Array) -> CommSeconds:
-        """Return the sends of the slowest stage: a micro-batch in and out, forward and backward."""
-        overlaps = Switch.ON.where(self.work.layout.overlap_pp)
-        total = 2.0 * self.work.layout.stage_steps * self.pipeline.sends_s
-        if not overlaps.any():
-            return CommSeconds(total, ZERO, ZERO)
-        total = total * np.where(overlaps, self.work.scenario.interference, 1.0)
-        return overlapped(total, np.minimum(total, free), overlaps)
-
-    @property
-    def _windows(self) -> tuple[Array, Array, Array]:
-        """The compute beside which states may be sent: a micro-batch forward, one backward, and all of them."""
-        steps = self.work.layout.stage_steps
-        backward = self.backward_s + self.recompute_s
-        return self.forward_s / steps, backward / steps, self.forward_s + backward
 
     @cached_property
     def serialized_comm_s(self) -> Array:
@@ -202,17 +188,17 @@ class Step(SearchableAnswer):
     def step_s(self) -> Array:
         """Seconds of a step."""
         # What ZeRO has a say in is the largest array of all: the rest is added up before it joins.
-        states = self.comm.get("dp", NO_COMM)
-        others = (spent.visible for group, spent in self.comm.items() if group in ("pp", "world"))
         busy = self.work.layout.stage_steps * self.pipeline.pace_s
-        return add_up((busy, self.bubble_s, *others)) + add_up((self.optimizer_s, states.visible))
+        sends = self.slowest.sends.visible if self.sends else ZERO
+        states = self._states.visible if self.replicated else ZERO
+        return add_up((busy, self.bubble_s, sends, self.states.world_s)) + add_up((self.optimizer_s, states))
 
     # -- collectives --------------------------------------------------------------------------------------------------
 
     @cached_property
     def stage_states(self) -> StageStates:
-        """The states of the slowest stage, in full."""
-        return self.own_states.of(self.stage)
+        """The states of the stage that has most of them, in full."""
+        return self.own_states.of(chosen_stage(self.work.stages.distinct, self.states.most.number))
 
     @property
     def own_states(self) -> StateCosts:
@@ -221,11 +207,12 @@ class Step(SearchableAnswer):
 
     @cached_property
     def counted(self) -> list[CountedCollective]:
-        """Every collective of a device of the slowest stage, with its calls in a step."""
-        work, layout = self.work, self.work.layout
+        """Every collective of a device of the slowest stage, with its calls in a step; of states of the stage that has
+        most of them."""
+        layout = self.work.layout
         states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.stage_steps))
-        return [*of_layers(work.pattern.kinds, self.layers, self.stage, layout),
-                *of_sends(self.sends, layout.stage_steps),
+        return [*of_layers(self.pipeline, self.stage),
+                *of_sends([*self.sends, *self.pipeline.host.transfers(self.stage)], layout.stage_steps),
                 *of_step([*states, *self.between_copies, *self.own_states.world])]  # fmt: skip
 
     @cached_property
@@ -234,11 +221,6 @@ class Step(SearchableAnswer):
         return traffic(self.counted)
 
     # -- whether it fits ----------------------------------------------------------------------------------------------
-
-    @cached_property
-    def footprint(self) -> Footprint:
-        """Memory of the stage that needs most."""
-        return Footprint(self.work, self.layers)
 
     @property
     def memory_bytes(self) -> Array:
@@ -272,7 +254,7 @@ class Step(SearchableAnswer):
         alone = layout.replicas == 1  # experts may have replicas all the same, which ZeRO does not shard
         silent = alone & (layout.expert_replicas <= 1) & (layout.copies <= 1)
         return {"sp": tp, "overlap_tp": tp, "cp_comm": cp, "overlap_pp": pp, "schedule": pp, "zero": alone,
-                "overlap_dp": silent, "overlap_ep": ep}  # fmt: skip
+                "overlap_dp": silent, "overlap_ep": ep, "ep_dispatch": ep}  # fmt: skip
 
     def groups(self) -> list[tuple[str, Group]]:
         """Return every group that communicates, by what its collectives call it."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from comp_comm.choices import Recompute
-from comp_comm.costmodels.complete.layer_costs import LayerCosts
+from comp_comm.costmodels.complete.pipeline import Pipeline
 from comp_comm.costmodels.timed import TimedCollective
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, to_float
-from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.stages import Stage
-from comp_comm.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -44,19 +41,23 @@ class Traffic:
 NO_TRAFFIC = Traffic(ZERO, ZERO, ZERO, ZERO)
 
 
-def of_layers(kinds: Sequence[LayerKind], costs: LayerCosts, stage: Stage, layout: Layout) -> list[CountedCollective]:
+def of_layers(pipeline: Pipeline, stage: Stage) -> list[CountedCollective]:
     """Return the collectives of the layers and ends of a stage."""
-    steps, full = layout.stage_steps, Recompute.FULL.where(layout.recompute)
-    none = to_float(0.0)
-    layers = [(kind.name, costs.layers[kind], count, again)
-              for kind, count, again in zip(kinds, stage.layers, stage.recomputed, strict=True)]  # fmt: skip
-    ends = (("embedding", costs.embedding, stage.embedding, none), ("head", costs.head, stage.head, none))
+    steps, costs, none = pipeline.layout.stage_steps, pipeline.costs, to_float(0.0)
+    again: dict[tuple[str, str], Array] = {}
+    for kind, times, count in pipeline.made_again_anywhere(stage):
+        for call in times.calls:
+            key = kind.name, call.collective.name
+            again[key] = again.get(key, none) + steps * count * to_float(call.collective.count)
+    layers = [(kind.name, costs.layers[kind], count)
+              for kind, count in zip(pipeline.work.pattern.kinds, stage.layers, strict=True)]  # fmt: skip
+    ends = (("embedding", costs.embedding, stage.embedding), ("head", costs.head, stage.head))
     counted = []
-    for name, times, count, again in (*layers, *ends):
+    for name, times, count in (*layers, *ends):
         for call in times.calls:
             forward, backward = to_float(call.collective.count), to_float(call.collective.backward_count)
             counted.append(CountedCollective(name, call, steps * count * forward, steps * count * backward,
-                                             steps * again * full * forward, none))  # fmt: skip
+                                             again.get((name, call.collective.name), none), none))  # fmt: skip
     return counted
 
 
@@ -90,7 +91,7 @@ def traffic(counted: Sequence[CountedCollective]) -> dict[str, Traffic]:
         by_group[collective.parallelism] = Traffic(
             old.message_bytes + calls * collective.message_bytes,
             old.volume_bytes + calls * collective.volume_bytes,
-            old.wire_bytes + calls * collective.wire_bytes,
+            old.wire_bytes + calls * item.call.wire_bytes,
             old.calls + calls,
         )
     return by_group

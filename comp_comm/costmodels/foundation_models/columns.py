@@ -30,7 +30,7 @@ _COLUMNS: tuple[Column[FoundationStep], ...] = (
     Column("pp_comm_s", "s", "sends between pipeline stages", lambda b: b.pp_comm_s),
     Column("dp_comm_s", "s", "communication of data parallelism that shows", lambda b: b.dp_comm_s),
     Column("bubble_s", "s", "waiting for other pipeline stages", lambda b: b.bubble_s),
-    Column("exposed_comm_fraction", "", "communication that shows / step time", lambda b: b.comm_s / b.step_s),
+    Column("visible_comm_fraction", "", "communication that shows / step time", lambda b: b.comm_s / b.step_s),
     Column("bubble_fraction", "", "waiting for other stages / step time", lambda b: b.bubble_s / b.step_s),
     Column("tokens_per_s", "tokens/s", "tokens of a step / its seconds", lambda b: b.step_tokens / b.step_s),
     Column("memory_gib", "GiB", "memory of a device of the first stage", lambda b: b.memory_bytes / GIB),

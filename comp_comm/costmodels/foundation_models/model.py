@@ -50,7 +50,7 @@ MODEL = CostModel(
     fields.REQUIRED,
     columns.COLUMNS,
     ranking="tokens_per_s",
-    headline="exposed_comm_fraction",
+    headline="visible_comm_fraction",
     shown=fields.SHOWN,
     derived=columns.DERIVED,
     defaults=fields.DEFAULTS,

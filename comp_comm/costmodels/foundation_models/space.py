@@ -197,7 +197,7 @@ SPACE = LayoutSpace(
     derived={"accumulation": "pin dp or micro_batch instead"},
     layout=("gpus", "strategy", "tp1", "tp2", "pp", "dp", "micro_batch", "accumulation", "summa_panels", *PLACES,
             "global_batch"),
-    results=("step_s", "tokens_per_s", "memory_gib", "exposed_comm_fraction", "bubble_fraction", "compute_s",
+    results=("step_s", "tokens_per_s", "memory_gib", "visible_comm_fraction", "bubble_fraction", "compute_s",
              "memory_bound_s", "tp_comm_s", "pp_comm_s", "dp_comm_s", "bubble_s"),
     objectives=("step", "tokens", "days", "gpu-hours"),
     parts={"compute": "compute_s", "HBM beyond compute": "memory_bound_s", "tensor-parallel communication": "tp_comm_s",

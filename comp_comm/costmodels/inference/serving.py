@@ -17,7 +17,7 @@ from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
 from comp_comm.costmodels.timed import Network, TimedCollective, sum_passes, time_operations
 from comp_comm.costmodels.work import Work, forward_flops
-from comp_comm.formulas.arrays import ZERO, Array, to_float
+from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
 from comp_comm.layers.block import Cache
 from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
 from comp_comm.layers.kind import LayerKind
@@ -26,6 +26,7 @@ from comp_comm.layers.rules import layer_rules
 from comp_comm.layers.stages import Stage
 from comp_comm.layers.tensor_parallel import LOSS, embedding_collectives, head_collectives
 from comp_comm.operations.context import Context
+from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Collective
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Violation, no_room, one_a_reason, rule
@@ -56,7 +57,7 @@ class ForwardPass:
     @cached_property
     def wire_bytes(self) -> Array:
         """Bytes that a device sends, over all stages."""
-        return to_float(sum((times * call.collective.wire_bytes for call, times in self.calls), ZERO))
+        return to_float(sum((times * call.wire_bytes for call, times in self.calls), ZERO))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,8 @@ class Serving(Answer):
     def kernels(self) -> Kernels:
         """What times kernels."""
         f = self.work.scenario.formats
-        return Kernels(self.work.hardware, f.operand, f.activation, f.grad, self.work.scenario.sustained)
+        return Kernels(self.work.hardware, f.operand, f.activation, f.grad, self.work.scenario.sustained, f.recipe,
+                       f.fp8_attention)  # fmt: skip
 
     @cached_property
     def network(self) -> Network:
@@ -120,15 +122,20 @@ class Serving(Answer):
     def _layer_s(self, kind: LayerKind, c: Context, cached: bool = False) -> Array:
         """Return the forward seconds of a layer, without attention where it reads a cache."""
         timed = time_operations(self.kernels, kind.operations(c), self.work.layout.attention_kernel)
-        return sum_passes(item for item in timed if not (cached and isinstance(item.op, Attention))).forward
+        return sum_passes(
+            item for item in timed if not (cached and isinstance(item.op, (Attention, FusedProducts)))
+        ).forward
 
     def _cache_read_s(self, kind: LayerKind) -> Array:
         """Return the seconds of a layer's attention in a decode step: it computes, or it reads the cache."""
-        total, kernels = to_float(0.0), self.kernels
+        total, kernels, layout = to_float(0.0), self.kernels, self.work.layout
         for cache in kind.caches(self.work.context, self.length):
-            flops = self.batch * cache.flops * cache.attended / self.work.layout.tp
+            flops = self.batch * cache.flops * cache.attended / layout.tp
             read = self.batch * cache.attended * cache.held_numbers * self.work.scenario.kv_bytes
-            busy = np.maximum(flops * kernels.per_attention_flop, read * kernels.per_streamed_byte)
+            read = read + 2 * self.batch * cache.held_state  # and written
+            busy = np.maximum(
+                flops * kernels.per_attention_flop(layout.attention_kernel), read * kernels.per_streamed_byte
+            )
             total = total + to_float(self.work.hardware.timing.kernel_latency) + busy
         return total
 
@@ -183,7 +190,7 @@ class Serving(Answer):
         one = forward_flops(self._decoding.t, self.work.transformer.vocab)
         layers = zip(one.gemms, self.work.pattern.totals, strict=True)
         attention = sum((count * cache.flops * cache.attended for cache, count in self._caches()), to_float(0.0))
-        return to_float(sum((count * gemms for gemms, count in layers), one.ends) + attention)
+        return to_float(sum((count * add_up(gemms.values()) for gemms, count in layers), one.ends) + attention)
 
     @cached_property
     def prefill_flops(self) -> Array:
@@ -213,11 +220,13 @@ class Serving(Answer):
     def _cache(self, stage: Stage) -> Array:
         """Return the bytes of a stage's KV cache at the end of the answers, of a micro-batch for every stage."""
         work = self.work
-        tokens = self.batch * work.layout.pp * (to_float(work.transformer.seq_len) + work.scenario.output_len)
+        sequences = self.batch * work.layout.pp
+        length = to_float(work.transformer.seq_len) + work.scenario.output_len
         layers = zip(stage.layers, work.pattern.kinds, strict=True)
-        held = sum((count * cache.held_numbers for count, kind in layers
-                    for cache in kind.caches(work.context, self.length)), to_float(0.0))  # fmt: skip
-        return to_float(tokens * held * work.scenario.kv_bytes)
+        held = sum((count * (length * cache.held_numbers * work.scenario.kv_bytes + cache.held_state)
+                    for count, kind in layers for cache in kind.caches(work.context, self.length)),
+                   to_float(0.0))  # fmt: skip
+        return to_float(sequences * held)
 
     @cached_property
     def _fullest(self) -> tuple[Array, Array]:
@@ -260,7 +269,7 @@ class Serving(Answer):
         ]
         groups = {call.collective.group: (call.collective.parallelism, call.collective.group)
                   for call, _ in (*self.prefill.calls, *self.decode.calls)}  # fmt: skip
-        needed = ProfileRules(work, self.network).violations(list(groups.values()))
+        needed = ProfileRules(work, self.network, training=False).violations(list(groups.values()))
         over = no_room(self.memory_bytes, to_float(work.hardware.memory_capacity))
         layout = layout_violations(work, [*layer_rules(t, work.layout), *work.block_rules])
         return tuple(one_a_reason([*layout, *own, *needed, over]))

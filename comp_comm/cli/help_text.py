@@ -1,0 +1,143 @@
+"""Help that helps: flags in groups, each with its choices and default; the usual ones, or with --help-all all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from comp_comm.costmodels import MODELS
+from comp_comm.field import Field
+from comp_comm.fields import FIELDS
+
+SECTIONS = ("What is asked", "Model", "Layout", "Precision", "Hardware", "What-if", "Conventions", "Output", "Work")
+OF_GROUP = {"transformer": "Model", "layout": "Layout", "evolution": "Hardware", "convention": "Conventions"}
+OF_FIELD = {
+    **dict.fromkeys(("comm_offload", "in_network_reduction", "in_memory_reduction", "fused_comm", "fused_tiles",
+                     "inter_node_slowdown", "interference"), "What-if"),
+    **dict.fromkeys(("timing", "sustained", "framework_gib"), "Hardware"),
+}  # fmt: skip
+OF_OPTION = {
+    **dict.fromkeys(("form", "path", "spreadsheet", "picture", "plot", "columns", "long_form", "quiet", "emit",
+                     "elapsed", "help", "help_all", "version"), "Output"),
+    **dict.fromkeys(("jobs", "executor", "resume"), "Work"),
+    "hardware": "Hardware", "model": "Model",
+}  # fmt: skip
+# The flags that most questions need; the others are there with --help-all.
+USUAL = ("hidden", "layers", "heads", "vocab", "seq_len", "gpus", "global_batch", "micro_batch", "tp", "pp", "vpp",
+         "cp", "ep", "dp", "zero", "recompute", "sp", "precision", "flop_vs_bw", "network", "nvs", "tokens",
+         "interference", "timing")  # fmt: skip
+SHORTEST = 12  # with fewer fields than this, all of them are usual
+LONGEST = 36  # of choices in a flag's placeholder; more are listed after its meaning
+
+
+class Command(click.Command):
+    """A command whose help has groups, one example a line, and a longer form where it has many flags."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters, with ``--help-all`` where there is more to show."""
+        found = super().get_params(ctx)
+        return [*found, HELP_ALL] if self._hidden() else found
+
+    def _hidden(self) -> list[click.Parameter]:
+        fields = [each for each in self.params if isinstance(each, click.Option) and each.name in FIELDS]
+        return [each for each in fields if each.name not in USUAL] if len(fields) >= SHORTEST else []
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the flags by group."""
+        hidden = [] if ctx.meta.get("help_all") else self._hidden()
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in SECTIONS}
+        for each in self.get_params(ctx):
+            record = None if each in hidden else each.get_help_record(ctx)
+            if record is not None:
+                groups[section_of(str(each.name))].append(record)
+        for name, rows in groups.items():
+            if rows:
+                with formatter.section(name):
+                    formatter.write_dl(rows)
+        if hidden:
+            formatter.write_paragraph()
+            formatter.write_text(f"{len(hidden)} more flags, one for each field of a study: --help-all shows them, "
+                                 "'compcomm columns WORD' looks for one.")  # fmt: skip
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one example a line, so that it can be copied."""
+        write_examples(self.epilog, formatter)
+
+
+class Group(click.Group):
+    """A group of commands with such a help."""
+
+    command_class = Command
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one example a line."""
+        write_examples(self.epilog, formatter)
+
+
+def write_examples(epilog: str | None, formatter: click.HelpFormatter) -> None:
+    """Write examples, a line each, none of them broken.
+
+    >>> formatter = click.HelpFormatter()
+    >>> write_examples("Examples: compcomm edge | compcomm studies", formatter)
+    >>> print(formatter.getvalue())
+    <BLANKLINE>
+    Examples:
+      compcomm edge
+      compcomm studies
+    <BLANKLINE>
+    """
+    if epilog:
+        _, _, examples = epilog.partition(": ")
+        lines = examples.split(" | ")
+        title = "Examples" if len(lines) > 1 else "Example"
+        formatter.write(f"\n{title}:\n" + "".join(f"  {line}\n" for line in lines))
+
+
+def section_of(name: str) -> str:
+    """Return the group that a flag is shown in.
+
+    >>> section_of("tp"), section_of("comm_precision"), section_of("path"), section_of("target")
+    ('Layout', 'Precision', 'Output', 'What is asked')
+    """
+    if name in OF_OPTION:
+        return OF_OPTION[name]
+    if name not in FIELDS:
+        return "What is asked"
+    if name.endswith("precision"):
+        return "Precision"
+    return OF_FIELD.get(name, OF_GROUP[FIELDS[name].group])
+
+
+def placeholder(field: Field) -> str:
+    """Return what stands for a field's value in help: its choices, or the kind of number.
+
+    >>> placeholder(FIELDS["sp"]), placeholder(FIELDS["tp"]), placeholder(FIELDS["network"])
+    ('off|on', 'N', 'X')
+    """
+    if field.kind in ("int", "float"):
+        return "N" if field.kind == "int" else "X"
+    words = "|".join(field.words)
+    return words if field.words and len(words) <= LONGEST else "NAME" if field.kind == "choice" else "TEXT"
+
+
+def meaning(field: Field) -> str:
+    """Return a field's help, with the choices that its placeholder has no room for, and its default."""
+    text = field.help
+    if field.kind == "choice" and field.words and placeholder(field) == "NAME":
+        text += f" (one of: {', '.join(field.words)})"
+    model = next((each for each in MODELS if field.name in each.fields), None)
+    default = model.default(field.name) if model else None
+    shown = f"{default:g}" if isinstance(default, float) else default
+    return text + "." + (f" [default: {shown}]" if default is not None else "")
+
+
+def _show_all(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta["help_all"] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+HELP_ALL = click.Option(["--help-all"], is_flag=True, expose_value=False, is_eager=True, callback=_show_all,
+                        help="Show all flags and exit.")  # fmt: skip

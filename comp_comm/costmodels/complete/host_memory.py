@@ -1,0 +1,85 @@
+"""Activations of layers that are kept in the host's memory: bytes, and the seconds of the link that compute hides.
+
+A layer's activations go to the host while later layers compute, and come back while those make their gradients: as
+Transformer Engine's offloading has it (`--cpu-offloading-num-layers` of Megatron-LM).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from comp_comm.choices import Recompute
+from comp_comm.costmodels.complete.layer_costs import LayerCosts, freed_by
+from comp_comm.costmodels.timed import CommSeconds, TimedCollective
+from comp_comm.costmodels.work import Work
+from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, to_float
+from comp_comm.group import Group
+from comp_comm.layers.stages import Stage
+from comp_comm.operations.shapes import Collective
+from comp_comm.violation import Mask
+
+MOVING = 2.0  # layers of a micro-batch that are on the device all the same: one is at work, one comes or goes
+
+
+@dataclass(frozen=True, eq=False)
+class HostMemory:
+    """What layers keep of a micro-batch, on the device or with the host."""
+
+    work: Work
+    costs: LayerCosts
+
+    @cached_property
+    def asked(self) -> Mask:
+        """Where any layers are kept with the host."""
+        return ~np.isnan(to_float(self.work.layout.offload_activations))
+
+    def freed(self, code: int) -> list[list[Array]]:
+        """Return what recomputation frees of a layer of each kind, by block."""
+        if not Recompute.at(code).modules:
+            return [[] for _ in self.work.pattern.kinds]
+        return [freed_by(self.costs.again[kind], code) for kind in self.work.pattern.kinds]
+
+    def kept(self, code: int) -> list[Array]:
+        """Return the bytes that a layer of each kind keeps, whichever of its modules are made again."""
+        whole = (self.costs.kept[kind].whole for kind in self.work.pattern.kinds)
+        return [size - add_up(freed) if freed else size for size, freed in zip(whole, self.freed(code), strict=True)]
+
+    def away(self, stage: Stage, micro_batches: Array, code: int) -> Array:
+        """Return the bytes that are not on a device of a stage which holds so many micro-batches."""
+        if not self.asked.any():
+            return ZERO
+        layers = list(zip(stage.layers, stage.recomputed, self.kept(code), strict=True))
+        gone = add_up(count * size for _, count, size in layers)
+        here = add_up((count - away) * size for count, away, size in layers)
+        largest = ZERO
+        for _, count, size in layers:
+            largest = np.maximum(largest, (count > 0) * size)
+        moving = np.minimum(add_up(stage.recomputed), MOVING) * largest
+        return to_float(self.asked * (micro_batches * gone - np.maximum(moving - here, 0.0)))
+
+    def sent(self, stage: Stage) -> Array:
+        """Return the bytes that a micro-batch's layers send to the host, and take back from it."""
+        return self.asked * by_code(
+            np.asarray(self.work.layout.recompute),
+            lambda code: add_up(count * size for count, size in zip(stage.recomputed, self.kept(code), strict=True)),
+        )
+
+    def spent(self, stage: Stage, forward_s: Array, backward_s: Array) -> CommSeconds:
+        """Return the seconds of a micro-batch, there and back, beside so much compute of each pass."""
+        seconds = self.sent(stage) / to_float(self.work.hardware.host_bandwidth)
+        seconds = np.where(self.asked, seconds, 0.0)
+        hidden = np.minimum(seconds, forward_s) + np.minimum(seconds, backward_s)
+        return CommSeconds(ZERO, hidden, 2.0 * seconds - hidden)
+
+    def transfers(self, stage: Stage) -> list[TimedCollective]:
+        """Return the transfer of a micro-batch's activations, once each way."""
+        if not self.asked.any():
+            return []
+        size, one = self.sent(stage), to_float(self.asked)
+        seconds = size / to_float(self.work.hardware.host_bandwidth)
+        name, formula = "activations in host memory", "kept bytes of a layer"
+        sent = Collective(name, formula, one, "send", "host", size, one, Group(1.0))
+        return [TimedCollective(sent, seconds)]

@@ -1,0 +1,124 @@
+"""The seconds of one stage of a pipeline in a step: its passes and their communication."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from comp_comm.choices import Switch
+from comp_comm.costmodels.complete.pipeline import Pipeline
+from comp_comm.costmodels.records import GROUPS
+from comp_comm.costmodels.timed import NO_COMM, CommSeconds, overlapped
+from comp_comm.costmodels.work import Work
+from comp_comm.formulas.arrays import ZERO, Array, add_up
+from comp_comm.layers.stages import Stage
+
+
+@dataclass(frozen=True, eq=False)
+class StageSeconds:
+    """What a stage does in a step, but for its states."""
+
+    pipeline: Pipeline
+    stage: Stage
+
+    @property
+    def work(self) -> Work:
+        """What is laid out, and how."""
+        return self.pipeline.work
+
+    @property
+    def _steps(self) -> Array:
+        return self.work.layout.stage_steps
+
+    @cached_property
+    def forward_s(self) -> Array:
+        """Seconds of forward compute in a step."""
+        return self._steps * add_up(count * times.compute.forward for times, count in self.pipeline.parts(self.stage))
+
+    @cached_property
+    def backward_s(self) -> Array:
+        """Seconds of backward compute in a step."""
+        return self._steps * add_up(count * times.compute.backward for times, count in self.pipeline.parts(self.stage))
+
+    @cached_property
+    def recompute_s(self) -> Array:
+        """Seconds of compute that makes activations again."""
+        return self._steps * self.pipeline.again(self.stage, "compute")
+
+    @cached_property
+    def waits(self) -> tuple[Array, Array]:
+        """Seconds of waiting for the host: in forward passes, and in backward ones with what they repeat."""
+        if all(times.waits[0] is ZERO for times, _ in self.pipeline.parts(self.stage)):
+            return ZERO, ZERO
+        forward, backward = (add_up(count * times.waits[number] for times, count in self.pipeline.parts(self.stage))
+                             for number in range(2))  # fmt: skip
+        again = self.pipeline.again(self.stage, "host") if self.pipeline.recomputes else ZERO
+        return self._steps * forward, self._steps * add_up((backward, again))
+
+    def of_layers(self, group: str) -> CommSeconds:
+        """Return what a group spends in the layers and at the ends."""
+        spent = NO_COMM
+        for times, count in self.pipeline.parts(self.stage):
+            if group in times.groups:
+                spent = spent.plus(times.forward[group].times(count)).plus(times.backward[group].times(count))
+        if self.pipeline.recomputes:
+            spent = self.pipeline.again_comm(group, self.stage).plus(spent)
+        return spent.times(self._steps)
+
+    @cached_property
+    def in_layers(self) -> dict[str, CommSeconds]:
+        """What each group spends in the layers and at the ends."""
+        there = {group for times, _ in self.pipeline.parts(self.stage) for group in times.groups}
+        return {group: self.of_layers(group) for group in GROUPS if group in there}
+
+    @cached_property
+    def _hidden_in_layers(self) -> Array:
+        """Seconds of compute that already hide communication of the layers."""
+        hiding = any(times.hidden_s is not ZERO for times, _ in self.pipeline.parts(self.stage))
+        return add_up(spent.hidden for spent in self.in_layers.values()) if hiding else ZERO
+
+    @cached_property
+    def _passes(self) -> tuple[Array, Array]:
+        """Seconds of compute and of waiting for the host, forward and backward."""
+        forward, backward = self.waits
+        return add_up((self.forward_s, forward)), add_up((self.backward_s + self.recompute_s, backward))
+
+    @cached_property
+    def _free(self) -> Array:
+        """Seconds of passes beside which something may be sent yet: the network does not wait for the host."""
+        busy = add_up(self._passes)
+        return busy if self._hidden_in_layers is ZERO else np.maximum(busy - self._hidden_in_layers, 0.0)
+
+    @cached_property
+    def sends(self) -> CommSeconds:
+        """The sends of the stage: a micro-batch in and out, forward and backward."""
+        if self.pipeline.sends_s is ZERO:
+            return NO_COMM
+        overlaps = Switch.ON.where(self.work.layout.overlap_pp)
+        total = 2.0 * self._steps * self.pipeline.sends_s
+        if not overlaps.any():
+            return CommSeconds(total, ZERO, ZERO)
+        total = total * np.where(overlaps, self.work.scenario.interference, 1.0)
+        return overlapped(total, np.minimum(total, self._free), overlaps)
+
+    @cached_property
+    def windows(self) -> tuple[Array, Array]:
+        """Compute of a step, forward and backward, that hides nothing yet: of layers first, then of sends."""
+        forward, backward = self._passes
+        if self._hidden_in_layers is ZERO and self.sends.hidden is ZERO:
+            return forward, backward
+        compute = forward + backward
+        share = np.maximum(self._free - self.sends.hidden, 0.0) / np.where(compute > 0, compute, 1.0)
+        return share * forward, share * backward
+
+
+def widest(stages: Sequence[StageSeconds]) -> tuple[Array, Array]:
+    """Return the most compute that any stage has forward and backward, beside which states may be sent."""
+    forward, backward = stages[0].windows
+    for stage in stages[1:]:
+        more, longer = stage.windows
+        forward, backward = np.maximum(forward, more), np.maximum(backward, longer)
+    return forward, backward

@@ -1,0 +1,107 @@
+"""Mamba: state spaces whose parameters depend on the input (arXiv:2312.00752), and their dual form (arXiv:2405.21060)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.state_space import selective_scan_flops, ssd_flops
+from comp_comm.layers.state_mixer import StateMixer, chunked_scan, convolution_parameters, sizes
+from comp_comm.operations.context import Context, any_of
+from comp_comm.operations.products import FusedProducts
+from comp_comm.operations.shapes import Collective, Gemm, Operation
+
+# Bytes of a number of a chunk's states and of its scores: written in 32 bit, read, passed on in 16 bit, read again.
+STATE_PASSES, SCORE_PASSES = 12.0, 8.0
+# A selective scan takes as long as if each number of the state were moved once, in 32 bit: with N = 16 it is as fast as
+# FlashAttention-2 at about 2K tokens on an A100 (arXiv:2312.00752, figure 8), and linear in N (arXiv:2405.21060,
+# figure 10).
+SCANNED = 4.0
+
+
+@dataclass(frozen=True)
+class Mamba2(StateMixer):
+    """Mamba-2: heads with a state each; B and C are of a group of heads."""
+
+    name = "Mamba-2"
+    decode_flops = 5.0  # the state decays, takes B x in, and is read by C
+
+    def projected(self, c: Context) -> Array:
+        """Return the columns of gate, input, B, C and time step."""
+        s = sizes(c)
+        return 2 * s.inner + 2 * s.keys + s.heads
+
+    def convolved(self, c: Context) -> Array:
+        """Return the channels of input, B and C."""
+        s = sizes(c)
+        return s.inner + 2 * s.keys
+
+    def scan(self, c: Context) -> FusedProducts:
+        """Return the scan in chunks (`comp_comm.formulas.state_space.ssd_flops`)."""
+        s, chunk = sizes(c), to_float(c.t.ssm_chunk)
+        flops = ssd_flops(c.tokens, s.heads, s.head_dim, s.groups, s.dim, chunk)
+        numbers = to_float(c.formats.activation) * (2 * s.inner + 2 * s.keys + s.heads)
+        moved = c.tokens * (numbers + STATE_PASSES * s.state / chunk + SCORE_PASSES * chunk * s.groups)
+        return chunked_scan("Mamba-2 scan", "2 T (Q N g + Q d n_h + 2 N d n_h) / tp", flops, moved)
+
+    def small_parameters(self, c: Context) -> Array:
+        """Return the convolution with its bias, decay, skip and bias of the time step of each head, and the norm."""
+        s = sizes(c)
+        return convolution_parameters(c, self.convolved(c), 1.0) + 3 * s.heads + to_float(c.t.ssm_norm) * s.inner
+
+    def kept_numbers(self, c: Context) -> Array:
+        """Return what is projected, what the scan and the norm make: convolution and states are made again."""
+        return self.projected(c) + 2 * sizes(c).inner
+
+
+@dataclass(frozen=True)
+class Mamba1(StateMixer):
+    """Mamba-1: every channel has a state, of parameters that are projected from all channels."""
+
+    name = "Mamba-1"
+    decode_flops = 5.0
+
+    def projected(self, c: Context) -> Array:
+        """Return the columns of input and gate."""
+        return 2 * sizes(c).inner
+
+    def convolved(self, c: Context) -> Array:
+        """Return the channels of the input."""
+        return sizes(c).inner
+
+    def more_projections(self, c: Context) -> Sequence[Operation]:
+        """Return the projections of the channels to time step, B and C, and of the time step to each channel."""
+        s, rank = sizes(c), to_float(c.t.ssm_dt_rank)
+        return [
+            Gemm("Mamba-1 parameters", "2 T (d / tp) (r + 2 N)", 1.0, c.tokens, s.inner, rank + 2 * s.dim),
+            Gemm("Mamba-1 time step", "2 T r d / tp", 1.0, c.tokens, rank, s.inner),
+        ]
+
+    def scan(self, c: Context) -> FusedProducts:
+        """Return the scan, which is element by element: bound by what it moves."""
+        s = sizes(c)
+        flops = selective_scan_flops(c.tokens, s.inner, s.dim)
+        moved = c.tokens * s.inner * (4 * to_float(c.formats.activation) + SCANNED * s.dim)
+        return FusedProducts("Mamba-1 scan", "9 T d N / tp", 1.0, flops, 2 * flops, moved, 2 * moved)
+
+    def collectives(self, c: Context) -> Sequence[Collective]:
+        """Return context parallelism's, and TP's sum of the parameters that every channel has a part in."""
+        many = to_float(to_float(c.layout.tp) > 1)
+        message = c.tokens * (to_float(c.t.ssm_dt_rank) + 2 * to_float(c.t.ssm_state)) * c.formats.comm
+        summed = [Collective("Mamba-1 parameters all-reduce", "T (r + 2 N)", many, "all_reduce", "tp", message, many,
+                             c.tp_group)]  # fmt: skip
+        return [*super().collectives(c), *(summed if any_of(many) else [])]
+
+    def small_parameters(self, c: Context) -> Array:
+        """Return the convolution, the projections of the channels, decays, skips, and norms of what is projected."""
+        s, rank = sizes(c), to_float(c.t.ssm_dt_rank)
+        made = rank + 2 * s.dim
+        projections = s.inner * made + (rank + 1) * s.inner
+        scanned = s.inner * (s.dim + 1)
+        return convolution_parameters(c, s.inner, 1.0) + projections + scanned + to_float(c.t.ssm_norm) * made
+
+    def kept_numbers(self, c: Context) -> Array:
+        """Return input and gate, the convolved input, time step, B and C, and what the scan and the gate make."""
+        s = sizes(c)
+        return self.projected(c) + 4 * s.inner + to_float(c.t.ssm_dt_rank) + 2 * s.dim

@@ -1,0 +1,79 @@
+"""The rules of a model by itself: of its dimensions, of sparse attention, and of layers that a pattern lists."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from comp_comm.choices import AttentionGate, Switch
+from comp_comm.formulas.arrays import to_float
+from comp_comm.layer_pattern import RECURRENT, count_of, layers_of
+from comp_comm.transformer import Transformer, transformer_rules
+from comp_comm.violation import Mask, Violation, rule
+
+
+def model_rules(given: Transformer, t: Transformer) -> list[Violation]:
+    """Return all rules that the dimensions of a model must keep; ``t`` is ``given``, resolved."""
+    listed = _pattern_rules(given, t) if t.layer_pattern.given else []
+    return [*transformer_rules(given, t), *_sparse_rules(t), *listed]
+
+
+def _sparse_rules(t: Transformer) -> list[Violation]:
+    sparse, latent = to_float(t.index_heads) > 0, to_float(t.kv_lora_rank) > 0
+    return [
+        rule(sparse & ~latent, "sparse attention with an indexer is of multi-head latent attention: it needs "
+              "kv_lora_rank", "index_heads", "kv_lora_rank"),
+        rule(sparse & ~np.isinf(t.window), "a window beside sparse attention is not modelled", "window", "index_heads"),
+        rule(latent & ~AttentionGate.OFF.where(t.attention_gate), "a gate on multi-head latent attention is not "
+              "modelled", "attention_gate", "kv_lora_rank"),
+    ]  # fmt: skip
+
+
+def _pattern_rules(given: Transformer, t: Transformer) -> list[Violation]:
+    """Return the rules of a model whose layers are listed."""
+    counted = layers_of(t.layer_pattern)
+    listed = ~np.isnan(counted)
+
+    def has(letters: str) -> Mask:
+        return np.asarray(count_of(t.layer_pattern, letters) > 0)
+
+    def stated(name: str) -> Mask:
+        return listed & ~np.isnan(to_float(getattr(given, name)))
+
+    state, mamba = has(RECURRENT), has("MS")
+    sizes = ("ssm_heads", "ssm_head_dim", "ssm_groups", "ssm_state", "ssm_conv", "ssm_chunk")
+    window = ~np.isinf(t.window)
+    return [
+        rule(listed & (counted != t.layers), "layer_pattern has another number of layers than 'layers' says",
+              "layer_pattern", "layers"),
+        rule(listed & ~np.asarray(t.causal), "layer_pattern is of a decoder", "layer_pattern", "architecture"),
+        rule(listed & t.encoder_decoder, "layer_pattern in an encoder-decoder is not modelled", "layer_pattern",
+              "architecture"),
+        rule(listed & (has("E") != (to_float(t.experts) > 0)), "layer_pattern has layers of experts (E) where "
+              "'experts' has none, or none where it has", "layer_pattern", "experts"),
+        rule(listed & (has("W") != window), "layer_pattern has layers over a window (W) where 'window' is not given, "
+              "or none where it is", "layer_pattern", "window"),
+        rule(has("T") & ~(to_float(t.index_heads) > 0), "layer_pattern has layers of sparse attention (T): it needs "
+              "index_heads", "layer_pattern", "index_heads"),
+        rule(listed & has("W") & (to_float(t.kv_lora_rank) > 0), "a window in multi-head latent attention is not "
+              "modelled beside layer_pattern", "layer_pattern", "kv_lora_rank"),
+        rule(listed & Switch.ON.where(t.parallel_blocks), "parallel_blocks beside layer_pattern are not modelled",
+              "parallel_blocks", "layer_pattern"),
+        *(rule(stated(name), f"{name} beside layer_pattern: it lists the layers", name, "layer_pattern")
+          for name in ("dense_layers", "moe_every", "global_every")),
+        rule(state & np.isnan(to_float(given.ssm_heads)), "mixers with a state need ssm_heads", "ssm_heads",
+              "layer_pattern"),
+        rule(has("MGKL") & np.isnan(to_float(given.ssm_head_dim)), "mixers with a state need ssm_head_dim", "ssm_head_dim",
+              "layer_pattern"),
+        rule(state & (to_float(t.ssm_heads) % t.ssm_groups != 0), "ssm_groups does not divide ssm_heads", "ssm_groups",
+              "ssm_heads"),
+        *(rule(stated(name) & ~state, f"{name} is of mixers with a state, which layer_pattern does not have", name,
+                "layer_pattern") for name in sizes),
+        rule(stated("ssm_conv") & ~has("MSGK"), "ssm_conv: lightning attention has no convolution", "ssm_conv",
+              "layer_pattern"),
+        rule(stated("ssm_chunk") & ~has("MGKL"), "ssm_chunk: Mamba-1 is not computed in chunks", "ssm_chunk",
+              "layer_pattern"),
+        rule(stated("ssm_dt_rank") & ~has("S"), "ssm_dt_rank is of Mamba-1 (S), which layer_pattern does not have",
+              "ssm_dt_rank", "layer_pattern"),
+        rule(listed & Switch.OFF.where(t.ssm_norm) & ~mamba, "ssm_norm is of Mamba (M, S), which layer_pattern does "
+              "not have", "ssm_norm", "layer_pattern"),
+    ]  # fmt: skip

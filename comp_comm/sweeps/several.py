@@ -1,0 +1,37 @@
+"""Several points explained side by side: where each one's step goes, what it holds, whether it fits."""
+
+from __future__ import annotations
+
+from comp_comm.configs.study import Study
+from comp_comm.errors import ConfigError
+from comp_comm.records import Record, Records
+from comp_comm.sweeps.engine import row_blocks
+from comp_comm.sweeps.plan import FEASIBLE, REASON, make_plan, notes
+from comp_comm.sweeps.point import check_explains
+from comp_comm.sweeps.result import meta, records
+
+# The parts of a step, which add up to it, then what people ask beside them.
+PARTS = ("forward_s", "backward_s", "recompute_s", "optimizer_s", "serialized_comm_s", "exposed_comm_s", "bubble_s")
+BESIDE = ("step_s", "visible_comm_fraction", "mfu", "tokens_per_s", "memory_gib", "days")
+MOST_POINTS = 1000
+
+
+def explain_over(study: Study) -> tuple[Records, Record]:
+    """Return a row for each point of a study with axes: the parts of its step, and the meta data.
+
+    Raises ``ConfigError`` for a wrong study, for a cost model without operations, and for more than 1,000 points.
+
+    >>> from comp_comm.configs.study import load_study
+    >>> rows, _ = explain_over(load_study("llama-step", ["tp=4,8"]))
+    >>> [row["tp"] for row in rows], round(sum(rows[1][name] for name in PARTS) / rows[1]["step_s"], 9)
+    ([4, 8], 1.0)
+    """
+    plan = make_plan(study)
+    check_explains(plan)
+    if plan.grid.points > MOST_POINTS:
+        raise ConfigError(f"{plan.grid.points:,} points are more than the {MOST_POINTS:,} that are explained side by "
+                          "side; 'compcomm sweep' takes them all")  # fmt: skip
+    known = [name for name in (*BESIDE, *PARTS) if name in plan.made]
+    wanted = [*plan.grid.moving, *known, FEASIBLE, REASON]
+    rows = [row for block in row_blocks(plan, wanted) for row in records(block)]
+    return rows, {**meta(plan), "command": "explain", "notes": notes(plan)}

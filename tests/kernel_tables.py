@@ -1,0 +1,180 @@
+"""Tables of kernels measured alone, of a folder beside the checkout, as the product predicts them.
+
+The folder is not part of the project: what needs it is skipped where it is not there. A table is one kind of kernel on one
+device; a fit of a few numbers of the profile to some of its rows is judged on the others.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from comp_comm.calibration.least_squares import minimise
+from comp_comm.choices import AttentionKernel, Precision, Recipe
+from comp_comm.configs.hardware_file import load_profile
+from comp_comm.hardware.numbers import FlashKernel
+from comp_comm.operations.shapes import Attention, Gemm
+from comp_comm.timing.kernels import Kernels, Passes
+
+FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "silicon"
+DEVICES = {
+    "a100_sxm": "a100-sxm-80gb", "h100_sxm": "h100-sxm", "h200_sxm": "h200-sxm", "b200_sxm": "b200-sxm",
+    "gb200": "gb200-nvl72", "b300_sxm": "b300-sxm", "gb300": "gb300-nvl72",
+}  # fmt: skip
+FP8_DEVICES = tuple(name for name in DEVICES if name != "a100_sxm")
+BLACKWELL = ("b200_sxm", "gb200", "b300_sxm", "gb300")
+FORMATS = {"bf16_random": ("bf16", Recipe.NONE), "fp8": ("fp8", Recipe.TENSORWISE),
+           "fp8block": ("fp8", Recipe.BLOCKWISE), "nvfp4": ("nvfp4", Recipe.NVFP4)}  # fmt: skip
+
+
+@cache
+def rows_of(name):
+    """Return the rows of a table as arrays by column; words where they are no numbers."""
+    with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {key: column([row[key] for row in rows]) for key in rows[0]}
+
+
+def column(cells):
+    try:
+        return np.asarray([float(cell) for cell in cells])
+    except ValueError:
+        return np.asarray(cells)
+
+
+def picked(rows, mask):
+    return {key: values[mask] for key, values in rows.items()}
+
+
+@cache
+def device(name, precision):
+    return load_profile(DEVICES[name]).hardware(precision)
+
+
+@dataclass
+class Table:
+    """Rows, what predicts their seconds from hardware, and the numbers that a fit may set: of timing, with bounds."""
+
+    hardware: object
+    rows: dict
+    predict: object
+    numbers: dict
+    put: object
+
+    @property
+    def seconds(self):
+        return self.rows["time_s"]
+
+    def fitted(self, mask):
+        """Return the numbers that predict the rows of a mask best."""
+        names, bounds = list(self.numbers), np.asarray(list(self.numbers.values()), float)
+        start, low, high = bounds.T
+        logs = np.asarray([not name.endswith("exponent") for name in names])
+
+        def plain(x):
+            return np.where(logs, np.exp(np.where(logs, x, 0)), x)
+
+        def logged(values):
+            return np.where(logs, np.log(np.where(logs, values, 1.0)), values)
+
+        rows = picked(self.rows, mask)
+        solution = minimise(lambda x: self.predict(self.put(self.hardware, dict(zip(names, plain(x)))), rows),
+                            self.seconds[mask], logged(start), logged(low), logged(high))  # fmt: skip
+        return dict(zip(names, plain(solution.x)))
+
+    def errors(self, numbers, mask):
+        rows = picked(self.rows, mask)
+        return self.predict(self.put(self.hardware, numbers), rows) / self.seconds[mask] - 1
+
+    def held_out(self, usable, judged, share=0.1, seeds=(0, 1, 2)):
+        """Return the errors of judged rows, of fits on a share of the usable ones each."""
+        found = []
+        for seed in seeds:
+            drawn = np.random.default_rng(seed).random(len(self.seconds)) < share
+            found.append(self.errors(self.fitted(usable & drawn), judged & ~drawn))
+        return np.concatenate(found)
+
+
+def timing_put(hardware, numbers):
+    return replace(hardware, timing=replace(hardware.timing, **numbers))
+
+
+# -- GEMMs ------------------------------------------------------------------------------------------------------------
+
+SHAPES = {"gemm_ramp_k": (120, 1, 5e3), "gemm_ramp_tiles": (45, 0.1, 5e3), "gemm_split_k": (1000, 10, 5e4)}
+GEMM_NUMBERS = {
+    "bf16_random": {"gemm_efficiency": (0.75, 0.05, 1), "memory_efficiency": (0.7, 0.05, 1),
+                    "kernel_latency": (3e-6, 2e-7, 5e-4), **SHAPES},
+    "fp8": {"fp8_efficiency": (0.6, 0.05, 1)},
+    "fp8block": {"fp8_block_efficiency": (0.6, 0.05, 1)},
+    "nvfp4": {"nvfp4_efficiency": (0.5, 0.05, 1), "nvfp4_ramp_k": (200, 1, 5e3), "nvfp4_ramp_tiles": (150, 0.1, 5e3)},
+}  # fmt: skip
+
+
+def gemms(kind, name, library="trtllm"):
+    """Return a table of GEMMs of one library (TensorRT-LLM), with quantising of their activations where there is any."""
+    rows = rows_of(f"gemm_{kind}_{name}")
+    rows = picked(rows, np.char.startswith(rows["backend"], library))
+    precision, recipe = FORMATS[kind]
+
+    def predict(hardware, rows):
+        m, n, k = (rows[key] for key in "mnk")
+        kernels = Kernels(hardware, float(Precision.of(precision).size), 2.0, alone=True, recipe=recipe)
+        product = Gemm("", "", 1, m, k, n)
+        run = kernels.run(product)
+        seconds = kernels.product(product.flops, (m, n, k), product.moved(run.operand, 2.0), 1, run)
+        return seconds + run.quantised * kernels.quantising.seconds(m * k, orientations=1)
+
+    return Table(device(name, precision), rows, predict, GEMM_NUMBERS[kind], timing_put)
+
+
+def smallest(table):
+    return np.minimum(np.minimum(table.rows["m"], table.rows["n"]), table.rows["k"])
+
+
+# -- attention --------------------------------------------------------------------------------------------------------
+
+FORWARD = {"efficiency": (0.6, 0.02, 3), "latency": (8e-6, 2e-7, 5e-4), "memory_efficiency": (0.4, 0.02, 10),
+           "ramp_keys": (200, 1, 5e3), "window_keys": (100, 1, 2e3), "ramp_blocks": (50, 0.1, 2e3), "head_exponent": (0.5, -1, 2.5),
+           "wide_exponent": (0.1, -2, 2)}  # fmt: skip
+BACKWARD = {"backward_efficiency": (0.5, 0.02, 3), "backward_ramp_keys": (200, 1, 5e3),
+            "backward_head_exponent": (0.5, -1, 2.5), "backward_wide_exponent": (0.0, -3, 2)}  # fmt: skip
+
+
+def attention_put(hardware, numbers):
+    kernel = replace(hardware.attention[0], **numbers)
+    return replace(hardware, attention=(kernel,) * len(AttentionKernel))
+
+
+def attention(rows, name, numbers, kernel=None):
+    """Return a table of attention of one kernel; a window of 0 is none, and ``pass`` what is timed."""
+    count = len(rows["time_s"])
+    batch, seq, heads = (rows[key] for key in ("batch", "seq_len", "heads"))
+    window = np.where(rows.get("window", np.zeros(count)) > 0, rows.get("window", np.zeros(count)), seq)
+    rows = {**rows, "kept": np.minimum(window, seq)}
+    rows.setdefault("causal", np.ones(count))
+    rows.setdefault("kv_heads", heads)
+    rows.setdefault("key_dim", rows.get("head_dim_qk", rows.get("head_dim")))
+    rows.setdefault("value_dim", rows.get("head_dim_v", rows.get("head_dim")))
+    rows.setdefault("passes", np.full(count, "fwd"))
+
+    def predict(hardware, rows):
+        seq, kept, causal = rows["seq_len"], rows["kept"], rows["causal"] > 0
+        seen = np.where(causal, np.where(kept < seq, kept - kept**2 / (2 * seq), seq / 2), kept)
+        op = Attention("", "", 1, rows["batch"], rows["heads"], seq, kept, seen, rows["key_dim"], rows["value_dim"],
+                       rows["kv_heads"])  # fmt: skip
+        whole = np.where(causal, seq / 2, seq)
+        passes, plain = (Kernels(hardware, alone=True).attention(each, int(AttentionKernel.CUDNN))
+                         for each in (replace(op, unwindowed=whole), op))  # fmt: skip
+        passes = Passes(*(np.where(kept < seq, one, other) for one, other in zip(passes, plain, strict=True)))
+        which = rows["passes"]
+        return np.where(which == "fwd", passes.forward,
+                        np.where(which == "bwd", passes.backward, passes.forward + passes.backward))  # fmt: skip
+
+    hardware = device(name, "bf16")
+    kernel = kernel or FlashKernel(0.5, backward_efficiency=0.5)
+    return Table(attention_put(replace(hardware, attention=(kernel,)), {}), rows, predict, numbers, attention_put)

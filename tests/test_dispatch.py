@@ -1,0 +1,202 @@
+"""Tokens on their way to experts: copies counted one by one, published seconds, what overlap hides, what is refused."""
+
+import itertools
+
+import numpy as np
+import pytest
+from face import explained
+
+from comp_comm.choices import Dispatcher
+from comp_comm.configs.importers.reading import import_text
+from comp_comm.errors import ConfigError
+from comp_comm.formulas.dispatch import distinct_places, expected_imbalance, remote_copies
+from comp_comm.group import Group
+from comp_comm.hardware.numbers import Hardware, Tier, Timing
+from comp_comm.operations.shapes import TokenExchange
+from comp_comm.timing.dispatch import exchange_seconds
+from comp_comm.timing.paths import path_of
+
+MODEL = {
+    "layers": 4, "hidden": 1024, "heads": 16, "vocab": 32000, "seq_len": 1024, "gated": "on", "experts": 64, "top_k": 4,
+    "moe_ffn_hidden": 512, "gpus": 32, "ep": 32, "micro_batch": 2, "global_batch": 128,
+}  # fmt: skip
+
+
+def step(**fields):
+    return explained({"hardware": fields.pop("hardware", "h100-sxm"), "set": {**MODEL, **fields}})
+
+
+def exchange_of(found, name, phase="forward"):
+    return next(op for op in found["operations"] if op["operation"] == name and op["phase"] == phase)
+
+
+# -- copies -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("nodes", "experts"), [(1, 3), (2, 1), (2, 4), (3, 3), (4, 5)])
+def test_copies_are_those_of_every_way_that_experts_can_fall_on_nodes(nodes, experts):
+    ways = [set(way) for way in itertools.product(range(nodes), repeat=experts)]
+    assert float(distinct_places(nodes, experts)) == pytest.approx(np.mean([len(way) for way in ways]), rel=1e-12)
+    remote = np.mean([len(way - {0}) for way in ways])
+    assert float(remote_copies(nodes, experts)) == pytest.approx(remote, rel=1e-12, abs=1e-12)
+
+
+def test_a_limit_chooses_nodes_first_and_then_experts_on_them():
+    nodes, limit, experts, remote = 4, 2, 3, []
+    for able in itertools.combinations(range(nodes), limit):
+        remote += [len(set(way) - {0}) for way in itertools.product(able, repeat=experts)]
+    assert float(remote_copies(nodes, experts, limit)) == pytest.approx(np.mean(remote), rel=1e-12)
+    assert float(remote_copies(nodes, experts, 9)) == float(remote_copies(nodes, experts))
+
+
+def test_bytes_by_tier_are_those_of_routed_tokens():
+    """Experts of a token are all different ones, drawn at random; devices are on nodes of eight."""
+    rng, tokens, devices = np.random.default_rng(1), 4000, MODEL["ep"]
+    chosen = np.argsort(rng.random((tokens, MODEL["experts"])), axis=1)[:, : MODEL["top_k"]]
+    ranks = chosen // (MODEL["experts"] // devices)
+    home = np.arange(tokens) % devices
+    across = np.mean([len(set(row // 8) - {me // 8}) for row, me in zip(ranks, home, strict=True)])
+    # A copy arrives at the device of its node with the sender's number, and is passed on to the others.
+    inside = np.mean([len({r for r in row if r % 8 != me % 8}) for row, me in zip(ranks, home, strict=True)])
+    one_copy = 2 * 1024 * 1024 * 2
+    for way in ("deepep", "hybridep"):
+        for name in ("expert dispatch", "expert combine"):
+            found = exchange_of(step(ep_dispatch=way), name)
+            assert found["across_bytes"] == pytest.approx(across * one_copy, rel=0.02)
+            assert found["inside_bytes"] == pytest.approx(inside * one_copy, rel=0.03)
+            assert found["wire_bytes"] == found["inside_bytes"] + found["across_bytes"]
+    plain = exchange_of(step(), "expert dispatch")
+    assert plain["across_bytes"] == pytest.approx(4 * one_copy * 24 / 32)
+    assert plain["inside_bytes"] == pytest.approx(4 * one_copy * 7 / 32)
+    everywhere = exchange_of(step(ep_dispatch="all_gather"), "expert combine")
+    assert (everywhere["kind"], everywhere["message_bytes"]) == ("reduce_scatter", 32 * one_copy)
+
+
+def test_formats_on_the_way_are_those_of_one_direction_in_both_passes():
+    same, less = (step(ep_dispatch="deepep", **more) for more in ({}, {"dispatch_precision": "fp8"}))
+    for phase in ("forward", "backward"):
+        for name, share in (("expert dispatch", 0.5), ("expert combine", 1.0)):
+            one, other = (exchange_of(found, name, phase) for found in (same, less))
+            assert other["wire_bytes"] == pytest.approx(share * one["wire_bytes"])
+
+
+# -- seconds ----------------------------------------------------------------------------------------------------------
+
+H800 = Hardware(1, 1, 1, (Tier(8, 200e9, 0.0, 1.0), Tier(np.inf, 50e9, 0.0, 1.0)), Timing())
+# deepseek-ai/DeepEP, docs/legacy.md: GB/s of 4096 tokens of 7168 numbers, top 8 in 4 nodes, fp8 out and bf16 back; bytes
+# are those of all copies to devices in one node, to nodes (the own one among them) on more.
+DEEPEP = [(8, 153, 158), (16, 43, 43), (32, 58, 57), (64, 51, 50)]
+
+
+def seconds(ep, size, way=Dispatcher.DEEPEP, limit=4, hardware=H800, sms=20):
+    group, sent = Group(ep), 4096 * 7168 * size
+    call = TokenExchange(
+        "", "", 1, "all_to_all", "ep", 8 * sent, 1, group, way, sent, 7168 * size, 8, limit, sms, 1, True
+    )
+    return float(exchange_seconds(hardware, path_of(hardware, group), call))
+
+
+@pytest.mark.parametrize(("ep", "out", "back"), DEEPEP)
+def test_seconds_of_deepep_are_the_published_ones(ep, out, back):
+    nodes = ep // 8
+    copies = 8 * (1 - (7 / 8) ** 8) if nodes == 1 else min(nodes, 4) * (1 - (1 - 1 / min(nodes, 4)) ** 8)
+    for size, rate in ((1, out), (2, back)):
+        assert seconds(ep, size) == pytest.approx(4096 * 7168 * copies * size / (rate * 1e9), rel=0.12)
+
+
+def test_four_calls_on_64_devices_take_14_milliseconds():
+    once = 2 * (seconds(64, 1) + seconds(64, 2))
+    assert once == pytest.approx(14e-3, rel=0.15)
+    assert 2 * (seconds(64, 1, Dispatcher.ALL_TO_ALL) + seconds(64, 2, Dispatcher.ALL_TO_ALL)) > 1.8 * once
+
+
+@pytest.mark.parametrize(
+    ("sms", "size", "rate"), [(16, 1, 246), (16, 2, 348), (24, 2, 494), (32, 1, 443), (48, 2, 646)]
+)
+def test_kernels_are_as_fast_as_their_multiprocessors(sms, size, rate):
+    """DeepEP on eight B200, dispatch (HybridEP's README)."""
+    b200 = Hardware(1, 1, 1, (Tier(8, 900e9, 0.0, 1.0),), Timing())
+    copies = 8 * (1 - (7 / 8) ** 8)
+    ours = seconds(8, size, hardware=b200, sms=sms, limit=np.inf)
+    assert ours == pytest.approx(4096 * 7168 * copies * size / (rate * 1e9), rel=0.12)
+
+
+@pytest.mark.parametrize("devices", [2, 16, 256])
+def test_the_fullest_device_is_that_of_many_draws(devices):
+    drawn = np.random.default_rng(2).multinomial(devices * 512, [1 / devices] * devices, 2000).max(axis=1)
+    assert float(expected_imbalance(512, devices)) - 1 == pytest.approx(drawn.mean() / 512 - 1, rel=0.07)
+
+
+def test_an_uneven_load_slows_exchanges_and_experts_and_takes_memory():
+    even, uneven, random = step(), step(imbalance=1.5), step(routing="random")
+    start = 2e-4
+    for name in ("expert dispatch", "expert combine"):
+        one, other = (exchange_of(found, name)["seconds"] / 16 for found in (even, uneven))
+        assert one < other < 1.5 * one + start
+    flops = [exchange_of(found, "experts up")["flops"] for found in (even, uneven)]
+    assert flops[1] == pytest.approx(1.5 * flops[0])
+    assert even["memory"]["activations_bytes"] < uneven["memory"]["activations_bytes"]
+    assert even["step_s"] < random["step_s"] < uneven["step_s"]
+    assert even["model_flops"] == uneven["model_flops"]
+
+
+# -- overlap ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_fast_network_hides_a_share_of_each_exchange_less_what_kernels_take():
+    off, on = (step(ep_dispatch="deepep", overlap_ep=word, network=1000, ep_sms=33) for word in ("off", "on"))
+    spent = off["comm"]["ep"]["serialized_s"]
+    assert on["comm"]["ep"]["hidden_s"] == pytest.approx(0.65 * (1 - 33 / 132) * spent)
+    assert off["step_s"] - on["step_s"] == pytest.approx(on["comm"]["ep"]["hidden_s"])
+
+
+def test_a_slow_network_hides_as_much_as_the_layers_of_experts_compute():
+    found = step(overlap_ep="on", network=1e-4)
+    inside = [op for op in found["operations"] if op["layers"] == MODEL["layers"]]
+    compute = sum(op["seconds"] for op in inside if op["group"] is None and op["phase"] in ("forward", "backward"))
+    assert compute > 0
+    assert found["comm"]["ep"]["hidden_s"] == pytest.approx((1 - 16 / 132) * compute, rel=1e-6)
+
+
+# -- what is refused, and what files say ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("fields", "part"), [
+    ({"experts": 0, "ep": 1, "top_k": None, "moe_ffn_hidden": None, "ep_dispatch": "deepep"}, "without experts"),
+    ({"ep": None, "ep_dispatch": "deepep"}, "ep_dispatch means nothing without ep"),
+    ({"ep": None, "imbalance": 1.1}, "imbalance means nothing without ep"),
+    ({"ep_node_limit": 2}, "ep_node_limit goes with"),
+    ({"imbalance": 1.1, "routing": "random"}, "give one of them"),
+    ({"imbalance": 1.1, "capacity_factor": 1.2}, "imbalance goes with capacity_factor 1"),
+    ({"imbalance": 0.5}, "out of range"),
+    ({"ep_dispatch": "deepep2"}, "deepep2"),
+])  # fmt: skip
+def test_what_means_nothing_is_refused(fields, part):
+    given = {name: value for name, value in {**MODEL, **fields}.items() if value is not None}
+    with pytest.raises(ConfigError, match=part):
+        explained({"hardware": "h100-sxm", "set": given})
+
+
+SCRIPT = ("torchrun --nproc-per-node 8 --nnodes 8 pretrain_gpt.py --num-layers 6 --hidden-size 256 --seq-length 128 "
+          "--num-attention-heads 4 --micro-batch-size 1 --global-batch-size 64 --vocab-size 1000 --num-experts 64 "
+          "--expert-model-parallel-size 64 --moe-router-topk 8 ")  # fmt: skip
+
+
+@pytest.mark.parametrize(("flags", "fields"), [
+    ("", {"ep_dispatch": "all_gather"}),
+    ("--moe-token-dispatcher-type allgather", {"ep_dispatch": "all_gather"}),
+    ("--moe-token-dispatcher-type alltoall --moe-deepep-num-sms 24", {"ep_dispatch": "all_to_all"}),
+    ("--moe-token-dispatcher-type flex", {"ep_dispatch": "deepep"}),
+    ("--moe-token-dispatcher-type flex --moe-enable-deepep --moe-deepep-num-sms 24",
+     {"ep_dispatch": "deepep", "ep_sms": 24}),
+    ("--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --moe-hybridep-num-sms 32",
+     {"ep_dispatch": "hybridep", "ep_sms": 32}),
+    ("--moe-token-dispatcher-type flex --moe-router-num-groups 8 --moe-router-group-topk 4",
+     {"ep_dispatch": "deepep", "ep_node_limit": 4}),
+    ("--moe-token-dispatcher-type flex --moe-router-num-groups 4 --moe-router-group-topk 2", {"ep_dispatch": "deepep"}),
+    ("--moe-token-dispatcher-type alltoall --moe-permute-fusion", {"ep_dispatch": "all_to_all", "permute_fusion": "on"}),
+])  # fmt: skip
+def test_a_script_says_how_tokens_are_dispatched(flags, fields):
+    found = import_text(SCRIPT + flags, "train.sh").fields
+    named = ("ep_dispatch", "ep_sms", "ep_node_limit", "permute_fusion")
+    assert {name: found[name] for name in named if name in found} == {"permute_fusion": "off", **fields}
