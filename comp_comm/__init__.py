@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         search,
         solve,
         sweep,
+        validate,
         volume,
     )
     from comp_comm.errors import CompcommError, ConfigError, InfeasibleError
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CalibratedProfile", "CompcommError", "ConfigError", "InfeasibleError", "PointAnswer", "Table", "calibrate",
     "case_study", "compare", "explain", "formulas", "load_profile", "load_study", "memory", "search", "solve", "sweep",
-    "volume",
+    "validate", "volume",
 ]  # fmt: skip
 _ROOMS = {
     "CalibratedProfile": "api.calibrated", "CompcommError": "errors", "ConfigError": "errors",

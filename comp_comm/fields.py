@@ -246,7 +246,7 @@ _CONVENTIONS = (
     _word("kv_precision", "convention", choices.Precision, "number format of the KV cache; that of activations if not "
           "given", None),
     Field("sustained", "convention", "float", "share of its isolated speed that a GEMM keeps in a whole step; the "
-          "profile's if not given", low=0.01, high=1.5),
+          "profile's if not given", low=0.01, high=1.5, solve=(0.05, 1.5)),
     Field("framework_gib", "convention", "float", "memory of the framework: context, communicators, fragmentation",
           "GiB", low=0, high=1e4, default=2.0),
     Field("bubble_ratio", "convention", "float", "share of a 1F1B pipeline's bubble that is waited; 1 / vpp if not "

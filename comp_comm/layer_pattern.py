@@ -23,7 +23,9 @@ MIXERS = {"*": "attention", "W": "window attention", "T": "sparse attention with
 NETWORKS = {"-": "dense network", "E": "experts"}
 RECURRENT = "MSGKL"  # those that keep a state, not keys and values
 MOST_LAYERS = 100_000
-_TOKEN = re.compile(r"\s*(?:(\()|\)(?:x([1-9]\d{0,5}))?|([*WTMSGKLE-]{1,2}|[^\s(),]+?)(?:x([1-9]\d{0,5}))?(?=[\s(),]|$))[\s,]*")
+_TOKEN = re.compile(
+    r"\s*(?:(\()|\)(?:x([1-9]\d{0,5}))?|([*WTMSGKLE-]{1,2}|[^\s(),]+?)(?:x([1-9]\d{0,5}))?(?=[\s(),]|$))[\s,]*"
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,9 @@ def _layer(word: str) -> PatternLayer:
         mixer, network = word
     if (mixer and mixer not in MIXERS) or (network and network not in NETWORKS):
         known = ", ".join(f"{letter} {title}" for letter, title in (MIXERS | NETWORKS).items())
-        raise ValueError(f"'{word[:20]}' is no layer ({known}; a layer is one of the first, one of the last two, or both)")
+        raise ValueError(
+            f"'{word[:20]}' is no layer ({known}; a layer is one of the first, one of the last two, or both)"
+        )
     return PatternLayer(mixer, network)
 
 

@@ -90,7 +90,9 @@ DEEPEP = [(8, 153, 158), (16, 43, 43), (32, 58, 57), (64, 51, 50)]
 
 def seconds(ep, size, way=Dispatcher.DEEPEP, limit=4, hardware=H800, sms=20):
     group, sent = Group(ep), 4096 * 7168 * size
-    call = TokenExchange("", "", 1, "all_to_all", "ep", 8 * sent, 1, group, way, sent, 7168 * size, 8, limit, sms, 1, True)
+    call = TokenExchange(
+        "", "", 1, "all_to_all", "ep", 8 * sent, 1, group, way, sent, 7168 * size, 8, limit, sms, 1, True
+    )
     return float(exchange_seconds(hardware, path_of(hardware, group), call))
 
 
@@ -108,7 +110,9 @@ def test_four_calls_on_64_devices_take_14_milliseconds():
     assert 2 * (seconds(64, 1, Dispatcher.ALL_TO_ALL) + seconds(64, 2, Dispatcher.ALL_TO_ALL)) > 1.8 * once
 
 
-@pytest.mark.parametrize(("sms", "size", "rate"), [(16, 1, 246), (16, 2, 348), (24, 2, 494), (32, 1, 443), (48, 2, 646)])
+@pytest.mark.parametrize(
+    ("sms", "size", "rate"), [(16, 1, 246), (16, 2, 348), (24, 2, 494), (32, 1, 443), (48, 2, 646)]
+)
 def test_kernels_are_as_fast_as_their_multiprocessors(sms, size, rate):
     """DeepEP on eight B200, dispatch (HybridEP's README)."""
     b200 = Hardware(1, 1, 1, (Tier(8, 900e9, 0.0, 1.0),), Timing())

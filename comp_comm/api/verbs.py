@@ -18,6 +18,7 @@ from comp_comm.configs import hardware_file
 from comp_comm.configs.study import Study, read_study, study_from
 from comp_comm.configs.study import load_study as _load_study
 from comp_comm.hardware.profile import Profile
+from comp_comm.report.answer import basic_meta
 from comp_comm.searches.prices import FREE, Prices
 from comp_comm.searches.result import search as _search
 from comp_comm.sweeps import case_study as _case_study
@@ -32,6 +33,7 @@ from comp_comm.units import GIB
 StudyLike: TypeAlias = "str | PathLike[str] | Mapping[str, Any] | Study"
 OPERATION_COLUMNS = ("operation", "part", "phase", "group", "calls", "formula", "seconds", "share")
 LAYOUT_COLUMNS = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp", "zero", "micro_batch", "recompute")
+VALIDATED_COLUMNS = ("run_id", "gpu", "group", "arch", "measured_step_s", "predicted_step_s", "error")
 MEMORY_COLUMNS = ("part", "bytes", "share")
 
 
@@ -255,6 +257,52 @@ def case_study(
     [0.478, 0.618, 0.655]
     """
     return Table(*_case_study.case_study(_given(overrides, fields), inter_node_slowdown, interference))
+
+
+def validate(
+    runs: str | PathLike[str] | None = None, gpu: str | Sequence[str] = (), group: str | Sequence[str] = (),
+    hardware: str | PathLike[str] = "",
+) -> PointAnswer:  # fmt: skip
+    """Predict measured training runs, the published ones if no table is named, and compare.
+
+    Parameters
+    ----------
+    runs : path, optional
+        A CSV file with the columns of ``compcomm validate --runs``.
+    gpu, group : str or sequence of str
+        Only runs with one of these words in the name of their device or group.
+    hardware : str or path
+        A profile to predict all of them on.
+
+    Returns
+    -------
+    PointAnswer
+        ``rows`` (a run each: ``measured_step_s``, ``predicted_step_s``, and ``error``, predicted / measured - 1),
+        ``summary`` (errors by what runs have in common), ``memory`` and ``worst``; `to_records` gives the rows.
+
+    Raises
+    ------
+    ConfigError
+        For a table that is none, with every problem's line and column.
+
+    Examples
+    --------
+    >>> answer = validate(group="sc21")
+    >>> answer["summary"][0]["n"], answer["summary"][0]["median_abs_error"] < 0.05
+    (10, True)
+    """
+    from comp_comm.validation.run import validate as compared
+
+    def words(given: str | Sequence[str]) -> Sequence[str]:
+        return [given] if isinstance(given, str) else given
+
+    result = compared(fspath(runs) if runs is not None else None, words(gpu), words(group), fspath(hardware))
+    count, compared_with = len(result.predictions), len(result.counted)
+    about = basic_meta("validate", runs=count, counted=compared_with, notes=result.notes())
+    lists = {"summary": result.summary, "memory": result.memory, "worst": result.worst()}
+    table = Table(result.rows, about, VALIDATED_COLUMNS)
+    record = {"meta": about, "rows": result.rows, **lists}
+    return PointAnswer(record, "rows", table, [f"{compared_with} of {count} runs compared"])
 
 
 def calibrate(

@@ -22,14 +22,17 @@ from comp_comm.report.answer import basic_meta
 
 EXAMPLES = (
     "Examples: compcomm calibrate all_reduce.log gemms.csv --extends a100-sxm-80gb -o my-cluster.yaml | "
-    "compcomm calibrate --check all_reduce.log --hardware my-cluster.yaml --format json"
+    "compcomm calibrate --check all_reduce.log --hardware my-cluster.yaml --format json | "
+    "compcomm calibrate --runs my_runs.csv --extends h100-sxm -o my-cluster.yaml"
 )
 MOST_DEVICES = 10_000_000
 FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
 
 
 @click.command(cls=help_text.Command, epilog=EXAMPLES)
-@click.argument("logs", nargs=-1, required=True, metavar="LOG...")
+@click.argument("logs", nargs=-1, metavar="[LOG...]")
+@click.option("--runs", metavar="FILE", help="Instead of logs: measured training steps, in the columns of 'compcomm "
+              "validate'; fits what the machine sustains, shrunk towards the profile.")  # fmt: skip
 @click.option("--extends", metavar="NAME|FILE", help="The profile to start from: what is not fitted stays as it is.",
               shell_complete=completion.names("hardware"))  # fmt: skip
 @click.option("--check", is_flag=True, help="Only measure the error of --hardware, fit nothing.")
@@ -67,7 +70,13 @@ def command(logs: tuple[str, ...], path: str | None, form: str | None, check: bo
     and PyTorch profiler traces with shapes; what each is, is told from its content. Errors are of rows that the fit did
     not see. A number that the rows do not tell stays as it is, and is named.
     """
+    runs = given.pop("runs")
+    _check_source(logs, runs, check, given)
     form = _prepare(path, form, check, given)
+    if runs is not None:
+        from comp_comm.cli.calibrate_runs import calibrate_runs
+
+        return calibrate_runs(runs, given["extends"], path, form, given["date"])
     if given["picture"]:
         from comp_comm.report.plot import check_plot
 
@@ -89,6 +98,24 @@ def command(logs: tuple[str, ...], path: str | None, form: str | None, check: bo
         save_calibration(given["picture"], calibration, _meta(calibration, read))
         tell(f"wrote {given['picture']}")
     return 0
+
+
+def _check_source(logs: Sequence[str], runs: str | None, check: bool, given: Record) -> None:
+    """Refuse a command without logs and without runs, with both, and with flags that are for logs alone."""
+    if runs is None:
+        if not logs:
+            raise ConfigError("give LOGs of kernels or collectives, or --runs FILE with measured training steps")
+        return
+    if logs:
+        raise ConfigError(
+            "give LOGs or --runs, not both: a profile that was fitted to logs can be extended with --runs"
+        )
+    if check:
+        raise ConfigError("--check is for LOGs; 'compcomm validate --runs' measures the error on runs")
+    for flag in ("precision", "operators", "only", "collective", "devices", "per_node", "train", "picture"):
+        if given[flag]:
+            name = {"operators": "operator", "per_node": "gpus-per-node", "picture": "plot"}.get(flag, flag)
+            raise ConfigError(f"--{name} is for LOGs, not for --runs")
 
 
 def _prepare(path: str | None, form: str | None, check: bool, given: Record) -> str:

@@ -6,7 +6,7 @@ from typing import IO
 
 import click
 
-from comp_comm.cli import options
+from comp_comm.cli import completion, help_text, options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.records import Record, Records
@@ -17,9 +17,11 @@ from comp_comm.validation.run import Validation, validate
 SIGNED, SIZES = ("error", "bias"), ("median_abs_error", "mean_abs_error", "p90_abs_error")
 
 
-@click.command(epilog="Examples: compcomm validate | compcomm validate --gpu h100 --format json | "
+@click.command(cls=help_text.Command, epilog="Examples: compcomm validate | compcomm validate --gpu h100 --format json | "
                "compcomm validate --runs my_runs.csv --max-error 0.1 | compcomm validate --explain r0032")  # fmt: skip
 @click.option("--runs", metavar="FILE", help="Measured runs, as CSV with the columns of the published ones.")
+@click.option("--hardware", metavar="NAME|FILE", help="Predict all runs on this profile: their machine's own.",
+              shell_complete=completion.names("hardware"))  # fmt: skip
 @click.option("--gpu", "gpus", multiple=True, metavar="WORD", help="Only runs on a device with this in its name.")
 @click.option("--group", "groups", multiple=True, metavar="WORD", help="Only runs of a group with this in its name.")
 @click.option("--max-error", type=float, metavar="SHARE",
@@ -30,8 +32,8 @@ SIGNED, SIZES = ("error", "bias"), ("median_abs_error", "mean_abs_error", "p90_a
 @click.option("--plot", "picture", metavar="FILE", help="Also draw predicted against measured (.png or .svg).")
 @options.format_options
 def command(
-    runs: str | None, gpus: tuple[str, ...], groups: tuple[str, ...], max_error: float | None, worst: int,
-    run_id: str | None, picture: str | None, path: str | None, form: str | None,
+    runs: str | None, hardware: str | None, gpus: tuple[str, ...], groups: tuple[str, ...],
+    max_error: float | None, worst: int, run_id: str | None, picture: str | None, path: str | None, form: str | None,
 ) -> int:  # fmt: skip
     """Predict every published run, or those of a table of your own, and compare with what was measured.
 
@@ -45,42 +47,40 @@ def command(
         from comp_comm.report.plot import check_plot
 
         check_plot(picture)
-    found = validate(runs, gpus, groups)
+    result = validate(runs, gpus, groups, hardware or "")
     if run_id is not None:
-        return _explain(found, run_id, form, path)
-    if not found.counted:
-        reasons = dict.fromkeys(one.reason for one in found.predictions)
+        return _explain(result, run_id, form, path)
+    if not result.counted:
+        reasons = dict.fromkeys(one.reason for one in result.predictions)
         raise ConfigError("no run could be predicted: " + "; ".join(list(reasons)[:5]))
-    options.note(found.notes())
-    code = options.write(path, lambda out: _write(out, form, found, worst))
+    options.note(result.notes())
+    code = options.write(path, lambda out: _write(out, form, result, worst))
     if picture:
         from comp_comm.report.validation_plot import save_validation
 
-        save_validation(picture, found, _meta(found))
+        save_validation(picture, result, _meta(result))
         tell(f"wrote {picture}")
-    if max_error is not None and found.largest() > max_error:
-        raise CheckFailedError(f"the median error is {100 * found.largest():.1f} %, above {100 * max_error:g} %")
+    if max_error is not None and result.largest() > max_error:
+        raise CheckFailedError(f"the median error is {100 * result.largest():.1f} %, above {100 * max_error:g} %")
     return code
 
 
-def _meta(found: Validation) -> Record:
-    return basic_meta("validate", runs=len(found.predictions), counted=len(found.counted), notes=found.notes())
+def _meta(result: Validation) -> Record:
+    return basic_meta("validate", runs=len(result.predictions), counted=len(result.counted), notes=result.notes())
 
 
-def _write(out: IO[str], form: str, found: Validation, worst: int) -> None:
+def _write(out: IO[str], form: str, result: Validation, worst: int) -> None:
     if form in machine.WRITERS:
-        ending = {"summary": found.summary, "memory": found.memory, "worst": found.worst(worst)}
-        machine.WRITERS[form](
-            out, [machine.as_columns(found.rows)], list(found.rows[0]), _meta(found), lambda: ending
-        )
+        rows, ending = result.rows, {"summary": result.summary, "memory": result.memory, "worst": result.worst(worst)}
+        machine.WRITERS[form](out, [machine.as_columns(rows)], list(rows[0]), _meta(result), lambda: ending)
         return
-    table.write_line(out, f"{len(found.counted)} of {len(found.predictions)} runs: predicted over measured seconds of a "
-                     "step, less 1; the bias is the median", form)  # fmt: skip
-    _section(out, [_shown(row) for row in found.summary], form)
-    if found.memory:
-        _section(out, [_shown(row) for row in found.memory], form)
+    count = f"{len(result.counted)} of {len(result.predictions)} runs"
+    table.write_line(out, f"{count}: predicted over measured seconds of a step, less 1; the bias is the median", form)
+    _section(out, [_shown(row) for row in result.summary], form)
+    if result.memory:
+        _section(out, [_shown(row) for row in result.memory], form)
     if worst:
-        _section(out, [_shown(row) for row in found.worst(worst)], form)
+        _section(out, [_shown(row) for row in result.worst(worst)], form)
 
 
 def _section(out: IO[str], rows: Records, form: str) -> None:
@@ -95,11 +95,11 @@ def _shown(row: Record) -> Record:
     }  # fmt: skip
 
 
-def _explain(found: Validation, run_id: str, form: str, path: str | None) -> int:
+def _explain(result: Validation, run_id: str, form: str, path: str | None) -> int:
     from comp_comm.report import explain_table
     from comp_comm.sweeps.point import explain
 
-    one = found.one(run_id)
+    one = result.one(run_id)
     if one.point is None:
         raise ConfigError(f"{run_id}: {one.reason}")
     explanation = explain(one.point.study())
@@ -113,6 +113,3 @@ def _explain(found: Validation, run_id: str, form: str, path: str | None) -> int
     if form in machine.WRITERS:
         return options.write(path, lambda out: machine.write_rows(out, explanation["operations"], form))
     return options.write(path, lambda out: explain_table.write_explanation(out, explanation, form))
-
-
-

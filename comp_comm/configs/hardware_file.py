@@ -34,6 +34,7 @@ from comp_comm.records import Record
 KEYS = (
     "name", "title", "vendor", "year", "extends", "devices_per_package", "sources", "peak", "memory", "network",
     "timing", "attention", "presets", "default_timing", "waivers", "notes", "aliases",
+    "calibrated_on",
 )  # fmt: skip
 MEMORY_KINDS = {"capacity": "bytes", "bandwidth": "bytes/s", "host_bandwidth": "bytes/s"}
 NUMBER_KEYS = ("value", "source", "certainty")
@@ -50,6 +51,7 @@ NEVER_BLANK = {
     "attention_kernel": "give a kernel, or leave it out for that of the flash numbers",
 }
 MAX_EXTENDS = 8
+RUN_KINDS = ("dense", "moe")
 
 
 def load_profile(reference: str, beside: str = "") -> Profile:
@@ -124,7 +126,18 @@ class _Reader(Reader):
             waivers={**base.waivers, **self._texts("waivers")},
             notes=(*base.notes, *self._texts("notes").values()),
             sha256=_digest({key: value for key, value in data.items() if key != "aliases"}, base.sha256),
+            lineage=(base.name, *base.lineage) if parent else (),
+            calibrated_on={**base.calibrated_on, **self._calibrated_on()},
         )
+
+    def _calibrated_on(self) -> dict[str, int]:
+        """Return how many runs of each kind of model the numbers are from."""
+        counts = self._mapping(("calibrated_on",))
+        self._known(("calibrated_on",), counts, RUN_KINDS)
+        for name, count in counts.items():
+            if type(count) is not int or count < 1:
+                self._problem(("calibrated_on", name), "must be a whole number of runs, at least 1")
+        return {name: count for name, count in counts.items() if type(count) is int}
 
     def _texts(self, key: str) -> dict[str, str]:
         value = self.document.data.get(key, {})

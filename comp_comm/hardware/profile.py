@@ -111,7 +111,11 @@ class Number:
 
 @dataclass(frozen=True)
 class Profile:
-    """One device: identity, numbers by dotted key, tiers from the inside out, and named timing presets."""
+    """One device: identity, numbers by dotted key, tiers from the inside out, and named timing presets.
+
+    ``lineage`` are the profiles it extends, nearest first; ``calibrated_on`` how many measured runs of a kind of model
+    its numbers are from.
+    """
 
     name: str
     title: str
@@ -128,6 +132,8 @@ class Profile:
     waivers: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     sha256: str = ""
+    lineage: tuple[str, ...] = ()
+    calibrated_on: Mapping[str, int] = field(default_factory=dict)
 
     def value(self, key: str, blank: float = BLANK) -> float:
         """Return the number at a dotted key, ``blank`` where the profile has none."""

@@ -52,7 +52,9 @@ class Experts(Block):
             Gemm("router", "2 T_s H E", 1.0, c.split_tokens, h, at_least_one(c.t.experts), sixteen_bit=1),
             *_latent(c),
             Elementwise("permute tokens", "16 B (not fused 40 B) T_s k H", 1.0, sent, sent),
-            Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, inside, c.gates * width, local, c.gates, grouped=True),
+            Gemm(
+                "experts up", "2 T k H (1 or 2) F_e", 1.0, each, inside, c.gates * width, local, c.gates, grouped=True
+            ),
             _nonlinearity(c, taken, width),
             Gemm("experts down", "2 T k F_e H", 1.0, each, width, inside, local, grouped=True),
             *(split_network(c, "shared expert", _shared_width(c), shared) if any_of(shared) else []),

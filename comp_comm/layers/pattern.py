@@ -259,8 +259,13 @@ def _places(row: PatternRow, longest: int) -> NDArray[np.int64]:
         windowed &= number % row.global_every != 0
     experts = np.full(longest, row.experts > 0)
     experts &= (number > row.dense_layers) & ((number - row.dense_layers) % max(row.moe_every, 1.0) == 0)
-    told = {Place.LATENT: row.latent > 0, Place.WINDOWED: windowed, Place.EXPERTS: experts, Place.CROSS: row.cross > 0,
-            Place.SPARSE: row.sparse > 0}
+    told = {
+        Place.LATENT: row.latent > 0,
+        Place.WINDOWED: windowed,
+        Place.EXPERTS: experts,
+        Place.CROSS: row.cross > 0,
+        Place.SPARSE: row.sparse > 0,
+    }
     place = sum((int(flag) * np.asarray(holds, np.int64) for flag, holds in told.items()), np.zeros(longest, np.int64))
     return np.where(number > 0, place, -1)
 

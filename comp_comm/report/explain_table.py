@@ -63,6 +63,10 @@ def _write_summary(out: IO[str], step: Record, style: str) -> None:
         f"{step['gpus']:,} devices, dp {step['dp']}; {step['global_batch']} sequences a step, "
         f"{step['accumulation']} micro-batches a replica",
     ]  # fmt: skip
+    if step.get("interval"):
+        span = step["interval"]
+        lines.insert(1, f"between {span['low_s']:.4g} and {span['high_s']:.4g} s for {100 * span['share']:.0f} % of "
+                        f"{span['words']}")  # fmt: skip
     if "days" in step:
         lines.append(f"the whole run: {step['days']:.4g} days, {step['gpu_hours']:,.0f} GPU-hours")
     for line in lines:

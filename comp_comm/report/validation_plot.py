@@ -17,12 +17,12 @@ BAND = 0.2  # either way, drawn beside the line of equal seconds
 MOST_GROUPS = 20  # in the legend: those with most runs
 
 
-def draw_validation(found: Validation, meta: Record) -> Figure:
+def draw_validation(result: Validation, meta: Record) -> Figure:
     """Return a figure: predicted over measured seconds of every run that counts, by group; mixtures are crosses."""
     from matplotlib.figure import Figure
 
     groups: dict[str, list[tuple[float, float, str]]] = {}
-    for row in found.rows:
+    for row in result.rows:
         if row["counted"]:
             point = (row["measured_step_s"], row["predicted_step_s"], row["arch"])
             groups.setdefault(row["group"] or "runs", []).append(point)
@@ -36,10 +36,10 @@ def draw_validation(found: Validation, meta: Record) -> Figure:
         axes.fill_between(ends, ends * (1 - BAND), ends * (1 + BAND), color=GREY, alpha=0.15, lw=0)
         for number, name in enumerate(ordered):
             for arch, marker in (("dense", "o"), ("moe", "x")):
-                here = [point for point in groups[name] if point[2] == arch]
-                if here:
-                    label = f"{name}, {arch} ({len(here)})" if number < MOST_GROUPS else None
-                    axes.scatter([p[0] for p in here], [p[1] for p in here], s=14, marker=marker, label=label,
+                members = [point for point in groups[name] if point[2] == arch]
+                if members:
+                    label = f"{name}, {arch} ({len(members)})" if number < MOST_GROUPS else None
+                    axes.scatter([p[0] for p in members], [p[1] for p in members], s=14, marker=marker, label=label,
                                  color=PALETTE[number % len(PALETTE)], alpha=0.8, linewidths=0.9)  # fmt: skip
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -48,11 +48,11 @@ def draw_validation(found: Validation, meta: Record) -> Figure:
         axes.set_xlabel("measured step (s)")
         axes.set_ylabel("predicted step (s)")
         axes.legend(loc="upper left", fontsize=7)
-        words = f"{len(found.counted)} runs; the band is {100 * BAND:.0f} % either way"
+        words = f"{len(result.counted)} runs; the band is {100 * BAND:.0f} % either way"
         frame(figure, {**meta, "title": "Training steps: prediction and measurement"}, words, ())
     return figure
 
 
-def save_validation(path: str, found: Validation, meta: Record) -> None:
+def save_validation(path: str, result: Validation, meta: Record) -> None:
     """Draw the figure into a file."""
-    write_figure(path, draw_validation(found, meta), {**meta, "title": "Training steps: prediction and measurement"})
+    write_figure(path, draw_validation(result, meta), {**meta, "title": "Training steps: prediction and measurement"})

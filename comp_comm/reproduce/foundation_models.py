@@ -118,7 +118,9 @@ def _key(cell: Mapping[str, str]) -> tuple[str, ...]:
 
 def _joint(cells: list[dict[str, str]], given: Mapping[str, Value]) -> list[BestOfCell]:
     """Return the best layout of each cell of a strategy and model."""
-    study = _study(cells[0], [f"papers/hardware/{SYSTEMS[gpu]}" for gpu in dict.fromkeys(c["gpu"] for c in cells)], given)
+    study = _study(
+        cells[0], [f"papers/hardware/{SYSTEMS[gpu]}" for gpu in dict.fromkeys(c["gpu"] for c in cells)], given
+    )
     cases = [_case(cell, given) for cell in cells]
     space = joint_space(study, [dict(case) for case in dict.fromkeys(tuple(case.items()) for case in cases)])
     space = space.grouped(GROUPED)

@@ -51,9 +51,7 @@ class PlacementClasses:
         return tuple(self.names[number] for number in np.flatnonzero(same))
 
 
-def placement_classes(
-    table: Columns, gpus: int, placements: tuple[str, ...], hardware: Hardware
-) -> PlacementClasses:
+def placement_classes(table: Columns, gpus: int, placements: tuple[str, ...], hardware: Hardware) -> PlacementClasses:
     """Return which placements cost the same at each row of a table of degrees."""
     tied = distinct_rows([to_float(table[name]) for name in ("tp", "cp", "pp")], table["tp"].size)
     tp, cp, pp = (to_float(table[name][tied.first])[:, None] for name in ("tp", "cp", "pp"))

@@ -204,7 +204,9 @@ def _check(study: Study, about: LayoutSpace, others: set[str]) -> None:
 def _simplest(study: Study, about: LayoutSpace) -> Plan:
     """Return the plan of one simple layout of the study: what is wrong with the model or the hardware is said here."""
     fixed = {name: value for name, value in study.fixed.items() if name not in (*about.table, "gpus", *about.of_others)}
-    return make_plan(replace(study, axes=(), profiles=study.profiles[:1], hardware_axis=False, fixed={**fixed, **about.alone}))
+    return make_plan(
+        replace(study, axes=(), profiles=study.profiles[:1], hardware_axis=False, fixed={**fixed, **about.alone})
+    )
 
 
 def _no_degrees(gpus: int, degrees: Degrees) -> str:

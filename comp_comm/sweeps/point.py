@@ -17,6 +17,7 @@ from comp_comm.hardware.certainty import LARGE, Certainty, collective_certainty
 from comp_comm.hardware.evolution import evolve
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record, Records
+from comp_comm.sweeps.interval import step_interval
 from comp_comm.sweeps.plan import Plan, make_plan, notes
 from comp_comm.sweeps.result import as_study, meta
 from comp_comm.units import GIB
@@ -122,9 +123,19 @@ def explain(study: Given) -> Record:
         "meta": point_meta(plan, "explain", step.notes()), **_flat(record),
         "operations": bands, **verdict(step)._asdict(),
         "collectives": certainties(record["operations"], profile), "sensitivity": sensitivity(plan, step),
+        "interval": interval_of(plan, step, profile),
         "roofs": {"flops": float(step.hardware.peak_flops),
                   "memory_bytes_per_s": float(step.hardware.memory_bandwidth)},
     }  # fmt: skip
+
+
+def interval_of(plan: Plan, step: ExplainedAnswer, profile: Profile) -> Record | None:
+    """Return between which seconds the step is, as far as measured runs like it tell; None where none are like it."""
+    if plan.model.name != MODELS[0].name or not hasattr(step, "work"):
+        return None
+    mixture = bool(np.any(plan.grid.values("experts", ()) > 0))
+    known = step_interval(profile, "moe" if mixture else "dense")
+    return None if known is None else known.record(float(step.step_s))
 
 
 def _flat(record: StepRecord) -> Record:

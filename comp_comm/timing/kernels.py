@@ -315,9 +315,7 @@ class Kernels:
         def seconds(done: Array, efficiency: Numeric, below: Numeric, above: Numeric, wide: Array) -> Array:
             rate = to_float(self.hardware.attention_peak_flops) * efficiency / power
             per_flop = np.where(wide < 1, wide ** -to_float(below), wide ** -to_float(above)) / rate
-            return fused_attention_seconds(
-                done, longest, moved, per_flop, per_byte, kernel.latency, kernel.ramp_blocks
-            )
+            return fused_attention_seconds(done, longest, moved, per_flop, per_byte, kernel.latency, kernel.ramp_blocks)
 
         edges: Numeric = 0.0 if op.unwindowed is None else kernel.window_keys
         forward = seconds(flops * (1 + (to_float(kernel.ramp_keys) + edges) / seen), kernel.efficiency,

@@ -21,7 +21,7 @@ from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record
-from comp_comm.validation.machines import Machine
+from comp_comm.validation.machines import RunMachine
 from comp_comm.validation.predict import Point, Prediction, predict_points
 from comp_comm.validation.summary import arch_of
 
@@ -55,7 +55,7 @@ class FittedNumber:
 
 @dataclass(frozen=True)
 class MachineFit:
-    """Numbers found, why others were left, and the runs as they are predicted before and after."""
+    """Numbers result, why others were left, and the runs as they are predicted before and after."""
 
     numbers: tuple[FittedNumber, ...]
     left: dict[str, str]
@@ -81,7 +81,9 @@ def fit_machine(points: Sequence[Point], profile: Profile) -> MachineFit:
         raise ConfigError("no run can be predicted, so there is nothing to calibrate on: " + "; ".join(reasons))
     hardware = profile.hardware(profile.precisions[0])
     start = np.log([float(np.max(hardware.timing.sustained)), float(np.max(hardware.timing.network_sustained))])
-    weights = np.asarray([1 / np.sqrt(LAMBDA[arch_of(one)] / LAMBDA["dense"]) for one in before if one.error is not None])
+    weights = np.asarray(
+        [1 / np.sqrt(LAMBDA[arch_of(one)] / LAMBDA["dense"]) for one in before if one.error is not None]
+    )
     state = _State(usable, start, weights)
     told = state.tells_apart()
     x = state.solve(told)
@@ -117,18 +119,18 @@ class _State:
 
     def log_steps(self, at: Sequence[Array]) -> list[Array]:
         """Return the logarithm of every run's step at each of some numbers."""
-        found = predict_points([point for x in at for point in self.points_at(x)])
-        steps = np.log([one.predicted_s or np.nan for one in found])
+        result = predict_points([point for x in at for point in self.points_at(x)])
+        steps = np.log([one.predicted_s or np.nan for one in result])
         return list(steps.reshape(len(at), len(self.points)))
 
     def slopes(self, x: Array) -> tuple[Array, Array]:
         """Return the logarithms of the steps, and by how much they fall with each number, a column a number."""
         nudges = [x + NUDGE * np.eye(2)[i] for i in range(2)]
-        here, *moved = self.log_steps([x, *nudges])
-        return here, np.stack([(here - steps) / NUDGE for steps in moved], axis=1)
+        members, *moved = self.log_steps([x, *nudges])
+        return members, np.stack([(members - steps) / NUDGE for steps in moved], axis=1)
 
     def tells_apart(self) -> tuple[bool, bool]:
-        """Return which numbers the runs tell: the network where its share differs among them, and not as GEMMs' does."""
+        """Return which numbers the runs tell: the network where its share differs among them unlike that of GEMMs."""
         _, slopes = self.slopes(np.zeros(2))
         gemm, network = (self.weights * slopes[:, i] for i in range(2))
         left = network - gemm * (gemm @ network) / max(float(gemm @ gemm), 1e-12)
@@ -139,11 +141,11 @@ class _State:
         """Return the two logarithms, of those that the runs tell."""
         x = np.zeros(2)
         for _ in range(ROUNDS):
-            here, slopes = self.slopes(x)
+            members, slopes = self.slopes(x)
             mean = max(float(np.average(slopes[:, 0], weights=self.weights)), 1e-3)
             prior = np.asarray([SIGMA / np.sqrt(LAMBDA["dense"]) / mean, NETWORK_SPREAD])
             a = slopes * self.weights[:, None] / SIGMA * np.asarray(told)
-            y = self.weights * (here - self.measured + slopes @ x) / SIGMA
+            y = self.weights * (members - self.measured + slopes @ x) / SIGMA
             precision = a.T @ a + np.diag(prior**-2)
             x = np.linalg.solve(precision, a.T @ y) * np.asarray(told)
             x[0] = np.clip(x[0], np.log(LOW) - self.start[0], np.log(HIGH) - self.start[0])
@@ -151,5 +153,5 @@ class _State:
         return x
 
 
-def _with_network(point: Point, value: float) -> Machine:
+def _with_network(point: Point, value: float) -> RunMachine:
     return replace(point.machine, numbers=(*point.machine.numbers, (NETWORK, value)))

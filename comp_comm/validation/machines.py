@@ -1,4 +1,4 @@
-"""The machine of a run: the hardware profile of its device, with the network and the domain that the run says it had."""
+"""The machine of a run: the hardware profile of its device, with the network and the domain that the run says."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AS_SAID = "as the run says"
 
 
 @dataclass(frozen=True)
-class Machine:
+class RunMachine:
     """A profile as a run's machine has it: ``reference``, and the numbers and the domain that differ."""
 
     reference: str
@@ -51,7 +51,7 @@ class Machine:
 
 
 @cache
-def _profile(machine: Machine) -> Profile:
+def _profile(machine: RunMachine) -> Profile:
     profile = load_profile(machine.reference, machine.beside)
     known: dict[str, Number] = {}
     for key, value in machine.numbers:
@@ -71,9 +71,9 @@ def device_profile(name: str) -> str:
     if lower in known or "/" in name or lower.endswith((".yaml", ".yml")):
         return name
     for pattern, profile in DEVICES:
-        found = re.search(pattern, lower)
-        if found:
-            reference = profile or re.sub(r"tpu ?-?", "tpu-", found[0]).replace(" ", "")
+        match = re.search(pattern, lower)
+        if match:
+            reference = profile or re.sub(r"tpu ?-?", "tpu-", match[0]).replace(" ", "")
             if reference in known:
                 return reference
     raise ValueError(f"no profile for '{name}': give one in the column 'machine' (a name of 'compcomm hardware list', "
@@ -96,19 +96,19 @@ def words_of_network(text: str) -> float | None:
     (400.0, 1600.0, None)
     """
     for pattern in NETWORKS:
-        found = re.search(pattern, text)
-        if found:
-            parts = found.groupdict()
+        match = re.search(pattern, text)
+        if match:
+            parts = match.groupdict()
             return float(parts.get("all") or 0) or float(parts["each"]) * float(parts.get("many") or NODE)
     return None
 
 
-def machine_of(run: Run) -> Machine:
+def machine_of(run: Run) -> RunMachine:
     """Return the machine of a run. Raises ``ValueError`` or ``ConfigError`` where it has no profile."""
     own = run["machine"]
     reference = own or device_profile(run["gpu"])
     is_file = "/" in reference or reference.endswith((".yaml", ".yml"))
-    machine = Machine(reference, run.file if is_file else "")
+    machine = RunMachine(reference, run.file if is_file else "")
     adapters = None if own else node_adapters(run)
     if adapters is not None and machine.profile().value(ADAPTERS) != adapters:
         machine = replace(machine, numbers=((ADAPTERS, adapters),))
@@ -119,4 +119,4 @@ def machine_of(run: Run) -> Machine:
     return replace(machine, domain=int(devices)) if differs and devices else machine
 
 
-__all__ = ["Machine", "device_profile", "machine_of", "node_adapters", "words_of_network"]
+__all__ = ["RunMachine", "device_profile", "machine_of", "node_adapters", "words_of_network"]

@@ -67,8 +67,8 @@ def step_seconds(run: Run, work: Work, at: int) -> float:
 
 def _passes(run: Run) -> int:
     """Return how often the forward pass' FLOP are counted: once, twice backward, and once again if recomputed."""
-    found = re.match(r"hw\w*\(?(\d+)?", run["flops_convention"])
-    stated = found[1] if found else None
+    match = re.match(r"hw\w*\(?(\d+)?", run["flops_convention"])
+    stated = match[1] if match else None
     return 4 if stated in (None, "96", "8") else 3
 
 

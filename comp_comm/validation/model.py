@@ -91,9 +91,11 @@ def _stated(run: Run, names: tuple[str, ...]) -> dict[str, Value]:
 def _mixture(run: Run, known: dict[str, Value]) -> dict[str, Value]:
     fields = known | _stated(run, MIXTURE_SIZES)
     words = f"{run['notes']}; {run['layout_check']}"
-    found = re.search(r"(\d+) dense layer|dense_layers ?= ?(\d+)", words) if fields["layers"] != known["layers"] else None
-    if found:
-        fields["dense_layers"] = int(found[1] or found[2])
+    match = (
+        re.search(r"(\d+) dense layer|dense_layers ?= ?(\d+)", words) if fields["layers"] != known["layers"] else None
+    )
+    if match:
+        fields["dense_layers"] = int(match[1] or match[2])
     return fields
 
 

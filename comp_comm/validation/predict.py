@@ -16,7 +16,7 @@ from comp_comm.fields import Value
 from comp_comm.formulas.arrays import Array, Index, unwarned
 from comp_comm.records import Record
 from comp_comm.sweeps.plan import Plan, make_plan
-from comp_comm.validation.machines import Machine, machine_of
+from comp_comm.validation.machines import RunMachine, machine_of
 from comp_comm.validation.measured import counts_causal, step_seconds
 from comp_comm.validation.model import transformer_fields
 from comp_comm.validation.readings import Silent, read_software
@@ -35,14 +35,14 @@ class Point:
     """A run as a study has it: its machine, the fields that are set, and those columns that were assumed."""
 
     run: Run
-    machine: Machine
+    machine: RunMachine
     fields: dict[str, Value]
     assumed: tuple[str, ...] = ()
 
     def on(self, reference: str) -> Point:
         """Return the point on another machine: a profile, as it is."""
-        beside = self.run.file if "/" not in reference else ""
-        return replace(self, machine=replace(self.machine, reference=reference, beside=beside, numbers=()))
+        fields = {name: value for name, value in self.fields.items() if name not in self.machine.fields}
+        return replace(self, machine=RunMachine(reference), fields=fields)
 
     def study(self) -> Study:
         """Return the study of this run alone."""
@@ -131,24 +131,24 @@ def predict(runs: Sequence[Run], silent: Silent | None = None, machine: str = ""
     ``machine`` is the profile to predict all of them on, whatever their own.
 
     >>> from comp_comm.validation.table import read_runs
-    >>> found = predict(read_runs()[:10])
-    >>> len(found), all(one.counted for one in found)
+    >>> predictions = predict(read_runs()[:10])
+    >>> len(predictions), all(one.counted for one in predictions)
     (10, True)
     """
     points, reasons = points_of(runs, silent or Silent())
     if machine:
         points = [point.on(machine) for point in points]
-    found = {one.run.run_id: one for one in predict_points(points)}
-    return [found.get(run.run_id) or Prediction(run, reason=reasons[run.run_id]) for run in runs]
+    predictions = {one.run.run_id: one for one in predict_points(points)}
+    return [predictions.get(run.run_id) or Prediction(run, reason=reasons[run.run_id]) for run in runs]
 
 
 def predict_points(points: Sequence[Point]) -> list[Prediction]:
     """Return predictions of points, in their order."""
-    found: dict[int, Prediction] = {}
+    predictions: dict[int, Prediction] = {}
     for places in _batches(points):
         batch = [point for _, point in places]
-        found |= dict(zip([place for place, _ in places], _predict_batch(batch), strict=True))
-    return [found[place] for place in range(len(points))]
+        predictions |= dict(zip([place for place, _ in places], _predict_batch(batch), strict=True))
+    return [predictions[place] for place in range(len(points))]
 
 
 def _batches(points: Sequence[Point]) -> list[list[tuple[int, Point]]]:
@@ -156,14 +156,14 @@ def _batches(points: Sequence[Point]) -> list[list[tuple[int, Point]]]:
 
     A field that only some points of a machine give has its default in the others: fewer tables, the same answers.
     """
-    machines: dict[Machine, list[tuple[int, Point]]] = {}
+    machines: dict[RunMachine, list[tuple[int, Point]]] = {}
     for place, point in enumerate(points):
         machines.setdefault(point.machine, []).append((place, point))
-    batches: dict[tuple[Machine, tuple[str, ...]], list[tuple[int, Point]]] = {}
-    for machine, here in machines.items():
-        usual = {name: MODELS[0].default(name) for _, point in here for name in point.fields}
+    batches: dict[tuple[RunMachine, tuple[str, ...]], list[tuple[int, Point]]] = {}
+    for machine, members in machines.items():
+        usual = {name: MODELS[0].default(name) for _, point in members for name in point.fields}
         given = {name: value for name, value in usual.items() if value is not None}
-        for place, point in here:
+        for place, point in members:
             fields = dict(sorted((given | point.fields).items()))
             batches.setdefault((machine, tuple(fields)), []).append((place, replace(point, fields=fields)))
     return list(batches.values())
@@ -173,7 +173,7 @@ def _words(error: Exception) -> str:
     return "; ".join(problem.message for problem in error.problems) if isinstance(error, ConfigError) else str(error)
 
 
-def _study(machine: Machine, data: Record, title: str) -> Study:
+def _study(machine: RunMachine, data: Record, title: str) -> Study:
     study = study_from({"title": title, "cost_model": MODELS[0].name, "hardware": machine.reference, **data},
                        machine.beside or "runs")  # fmt: skip
     if study.profiles:
@@ -229,8 +229,10 @@ class _Answers:
         except ValueError as error:
             return Prediction(run, point, reason=str(error))
         terms = {name: float(values[at]) for name, values in self.terms.items()}
-        numbers = (float(values[at]) for values in (self.step_s, self.memory, self.parameters))
-        return Prediction(run, point, measured, *numbers, terms, run["excluded"])
+        return Prediction(
+            run, point, measured, float(self.step_s[at]), float(self.memory[at]), float(self.parameters[at]), terms,
+            run["excluded"],
+        )  # fmt: skip
 
 
 __all__ = ["Point", "Prediction", "point_of", "points_of", "predict", "predict_points"]

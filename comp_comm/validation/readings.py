@@ -25,47 +25,88 @@ Meaning = Value | Callable[[re.Match[str]], Value]
 
 @dataclass(frozen=True)
 class Reading:
-    """A column, the field it says something about, and what its words mean, whatever their case."""
+    """A column, the field it says something about, and what its words mean, whatever their case.
+
+    ``when`` is another column and a pattern that it has to have.
+    """
 
     column: str
     field: str
     meanings: tuple[tuple[str, Meaning], ...]
+    when: tuple[str, str] = ("", "")
+
+    def applies(self, run: Run) -> bool:
+        """Return whether a run says what else it has to say for this to mean anything."""
+        column, pattern = self.when
+        return bool(run[self.column]) and (not column or bool(re.search(pattern, run[column], re.IGNORECASE)))
+
+
+def _lower(match: re.Match[str]) -> Value:
+    return match[0].lower()
 
 
 ON_OFF = ((r"^(yes|on)\b|^1$", "on"), (r"^(no|off)\b|^0$", "off"), (r"^n/a", NOTHING))
+MODULES = r"(?:mla_up_proj|layernorm|moe_act|mlp|core_attn|shared_experts|moe)"
+MODERN_TORCH = ("software_other", r"torch 2\.[1-9]|torch\.compile|compiled autograd|eager")
+PIPELINED = ("pp", r"^([2-9]|\d{2,})$")
+KEPT = 3 if "reshard_after_forward" in FIELDS else 2  # FSDP whose weights stay whole between forward and backward
 READINGS = (
     Reading("sequence_parallel", "sp", ON_OFF),
     # Sharding: what FSDP or DeepSpeed is said to do goes before the stage that the table has.
-    Reading("fsdp", "zero", ((r"shard_grad_op|zero-2|no reshard", 2), (r"zero-3|fsdp|hsdp", 3), (r"zero-1", 1),
-                             (r"dist(ributed)?[ -]optim", 1), (r"^no", NOTHING))),
-    Reading("zero_stage", "zero", ((r"^[0-3]$", lambda found: int(found[0])), (r"fsdp|hsdp", 3),
+    Reading("fsdp", "zero", ((r"shard_grad_op|no reshard", KEPT), (r"zero-2", 2), (r"zero-3|fsdp|hsdp", 3),
+                             (r"zero-1", 1), (r"dist(ributed)?[ -]optim", 1), (r"^no", NOTHING))),
+    Reading("zero_stage", "zero", ((r"^[0-3]$", lambda match: int(match[0])), (r"fsdp|hsdp", 3),
                                    (r"dist-opt", 1), (r"^ddp", 0))),
     Reading("optimizer_kind", "zero", ((r"dist(-|ributed_)", 1), (r"", NOTHING))),
     Reading("fsdp", "zero", ((r"^no$", 0), (r"", NOTHING))),
+    Reading("fsdp", "reshard_after_forward", ((r"shard_grad_op|no reshard", "off"), (r"", NOTHING))),
+    # torchtitan keeps weights whole between micro-batches of a pipeline, and reduces gradients after the last one.
+    Reading("fsdp", "reshard_after_forward", ((r"fsdp2", "off"), (r"", NOTHING)), PIPELINED),
+    Reading("fsdp", "gradient_sync", ((r"fsdp2|no reshard", "last"), (r"", NOTHING)), PIPELINED),
     Reading("fsdp", "master_weights", ((r"megatron|bf16 params", NOTHING), (r"fsdp1|fsdp2", "shards"), (r"", NOTHING))),
     Reading("optimizer_kind", "optimizer_precision", ((r"bf16 moments", "bf16"), (r"", NOTHING))),
-    Reading("recompute", "recompute", ((r"^(none|selective|full)$", lambda found: found[1].lower()),)),
-    Reading("recompute_modules", "recompute", ((r"^none", "none"), (r"^full", "full"),
-                                               (r"selective|core.att", "selective"), (r"", NOTHING))),
-    Reading("attention_kernel", "attention_kernel", ((r"unfused", "unfused"), (r"", NOTHING))),
+    # Recomputation: modules and policies go before the three words of the layout.
+    Reading("recompute_modules", "recompute", ((r"per-op", "per_op"), (rf"^{MODULES}(\+{MODULES})*$", _lower),
+                                               (r"^none", "none"), (r"^full", "full"), (r"", NOTHING))),
+    Reading("recompute", "recompute", ((r"^(none|selective|full)$", _lower),)),
+    Reading("recompute_modules", "recompute", ((r"selective|core.att", "selective"), (r"", NOTHING))),
+    Reading("recompute_modules", "recompute_early_stop", ((r"^full (per )?block", "on"), (r"", NOTHING)), MODERN_TORCH),
+    Reading("offload", "offload_activations", ((r"activation offload (\d+) layers", lambda match: int(match[1])),
+                                               (r"^none", NOTHING))),
+    # Kernels.
+    Reading("attention_kernel", "attention_kernel", (
+        (r"unfused", "unfused"), (r"\bfa1\b|flashattention-1", "flash_1"), (r"rocm|turbo|\bck\b", NOTHING),
+        (r"\bfa2\b|flashattention-2", "flash_2"), (r"\bfa3\b|flashattention-3", "flash_3"), (r"cudnn", "cudnn"),
+        (r"flash", NOTHING))),
     Reading("software_other", "kernels", ((r"no torch\.compile|\beager\b", "eager"), (r"torch\.compile", "compiled"),
                                           (r"", NOTHING))),
-    Reading("software_other", "cp_comm", ((r"cp a2a|ulysses", "all_to_all"), (r"cp .*ring", "p2p"), (r"", NOTHING))),
     Reading("ce_fusion", "cross_entropy", (
         (r"chunk", "chunked"), (r"unfused|vocab-parallel native|fusion flag false", "unfused"),
         (r"compiled\b(?! autograd)|, compiled", "compiled"), (r"f\.cross_entropy|eager", "eager"),
         (r"fused|xentropy", "fused"))),
+    Reading("cuda_graph", "cuda_graph", (
+        (r"impl none with scope", NOTHING), (r"^none", "none"), (r"^full|local graphs", "full"),
+        (r"attn.*router", "attention_router"), (r"router", "router"), (r"attn", "attention"), (r"", NOTHING))),
+    Reading("cuda_graph", "launch_blocking", ((r"launch_blocking=1", "on"), (r"", NOTHING))),
+    # Overlap, exchanges and formats on the wire.
+    Reading("software_other", "cp_comm", ((r"cp a2a|ulysses", "all_to_all"), (r"cp .*ring", "p2p"), (r"", NOTHING))),
     Reading("dp_overlap", "overlap_dp", ON_OFF),
     Reading("tp_overlap", "overlap_tp", ((r"user buffer|async", "on"), (r"off|^no", "off"), (r"n/a", NOTHING))),
     Reading("p2p_overlap", "overlap_pp", ((r"^yes", "on"), (r"^no|false", "off"), (r"^n/a", NOTHING))),
     Reading("ep_overlap", "overlap_ep", ((r"1f1b|overlap \+", "on"), (r"none|shared-expert", "off"))),
-    Reading("grad_precision", "grad_precision", ((r"^(bf16|fp16|fp32)", lambda found: found[1].lower()),)),
+    Reading("moe_dispatcher", "ep_dispatch", ((r"hybridep", "hybridep"), (r"deepep", "deepep"),
+                                              (r"all.?to.?all", "all_to_all"), (r"all.?gather", "all_gather"))),
+    Reading("moe_dispatcher", "ep_sms", ((r"(\d+) sms", lambda match: int(match[1])), (r"", NOTHING))),
+    Reading("permute_fusion", "permute_fusion", ON_OFF),
+    Reading("force_balance", "routing", ((r"^yes|^no", "balanced"),)),
+    Reading("grad_precision", "grad_precision", ((r"^(bf16|fp16|fp32)", _lower),)),
     Reading("grad_precision", "accumulate_precision", ((r"fp32 (accum|main)", "fp32"), (r"", NOTHING))),
-    Reading("token_drop", "capacity_factor", ((r"^capacity factor ([\d.]+)", lambda found: float(found[1])),
+    # What the model and its stages are.
+    Reading("token_drop", "capacity_factor", ((r"^capacity factor ([\d.]+)", lambda match: float(match[1])),
                                               (r"dropless", NOTHING))),
-    Reading("mtp", "mtp_layers", ((r"^(\d)", lambda found: int(found[1])),)),
+    Reading("mtp", "mtp_layers", ((r"^(\d)", lambda match: int(match[1])),)),
     Reading("pp_layout", "pp_layout", (
-        (r"(?-i:^E[tmL|*()\d]+(?= |$))", lambda found: found[0]),
+        (r"(?-i:^E[tmL|*()\d]+(?= |$))", lambda match: match[0]),
         (r"units per stage.*5,4x14,3|embed\+4 layers, 4 layers x14, 1 layer", "Etttt|(tttt|)*14tmL"),
         (r"5, ?4x14, ?2", "Etttt|(tttt|)*14tL"), (r"\(7 a stage, last stage 1\)", "7*11|1"),
         (r"", NOTHING))),
@@ -73,11 +114,12 @@ READINGS = (
         (r"nvfp4|fp4", "nvfp4"), (r"fp8|float8", "fp8"), (r"bf16", "bf16"), (r"fp16", "fp16"), (r"tf32", "tf32"),
         (r"fp32", "fp32"))),
     Reading("fp8_recipe", "recipe", (
-        (r"nvfp4|fp4", NOTHING), (r"mxfp8", "mxfp8"), (r"block", "block"), (r"delayed", "delayed"),
-        (r"current|tensorwise", "current"), (r"rowwise", "rowwise"), (r"", NOTHING))),
+        (r"nvfp4|fp4", "nvfp4"), (r"mxfp8", "mxfp8"), (r"delayed or current", NOTHING),
+        (r"blockwise|sub-channel", "blockwise"),
+        (r"delayed", "delayed"), (r"current|tensorwise", "tensorwise"), (r"rowwise", "rowwise"), (r"", NOTHING))),
 )  # fmt: skip
 # Read elsewhere: the model (`model`), the machine (`machines`); with nothing in them that time or memory depends on.
-ELSEWHERE = ("gated_mlp", "window_sinks", "force_balance")
+ELSEWHERE = ("gated_mlp", "window_sinks")
 
 
 @dataclass
@@ -89,8 +131,8 @@ class Silent:
 
     def notes(self) -> list[str]:
         """Return what to say of both."""
-        said = [f"{column}: said by {count} rows, and not modelled" for column, count in
-                sorted(self.not_modelled.items())]  # fmt: skip
+        counts = ", ".join(f"{what}: {count} rows" for what, count in sorted(self.not_modelled.items()))
+        said = [f"said by runs and not modelled: {counts}"] if counts else []
         for column, texts in sorted(self.not_understood.items()):
             shown = ", ".join(f"'{text[:60]}'" for text in dict.fromkeys(texts))
             said.append(f"{column}: not understood, the default stands: {shown}")
@@ -103,10 +145,13 @@ def takes(name: str, value: Value) -> bool:
     >>> takes("zero", 3), takes("precision", "fp8"), takes("colour", "red")
     (True, True, False)
     """
-    known = FIELDS.get(name)
-    if known is None or name not in MODELS[0].fields:
+    if name not in MODELS[0].fields:
         return False
-    return known.kind != "choice" or str(value) in known.words
+    try:
+        FIELDS[name].parse(value)
+    except ValueError:
+        return False
+    return True
 
 
 def read_software(run: Run, silent: Silent) -> dict[str, Value]:
@@ -117,10 +162,9 @@ def read_software(run: Run, silent: Silent) -> dict[str, Value]:
     said: dict[str, Value] = {}
     understood: dict[str, bool] = {}
     for reading in READINGS:
-        text = run[reading.column]
-        if not text:
+        if not reading.applies(run):
             continue
-        value = _meaning(reading, text)
+        value = _meaning(reading, run[reading.column])
         understood[reading.column] = understood.get(reading.column, False) or value is not None
         if value is None or value == NOTHING or reading.field in said:
             continue
@@ -137,9 +181,9 @@ def read_software(run: Run, silent: Silent) -> dict[str, Value]:
 def _meaning(reading: Reading, text: str) -> Value | None:
     """Return what a text means by the first pattern that it has, None where it has none."""
     for pattern, meaning in reading.meanings:
-        found = re.search(pattern, text, re.IGNORECASE)
-        if found:
-            return meaning(found) if callable(meaning) else meaning
+        match = re.search(pattern, text, re.IGNORECASE)
+        if match:
+            return meaning(match) if callable(meaning) else meaning
     return None
 
 

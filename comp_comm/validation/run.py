@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.records import Record, Records
 from comp_comm.units import GIB
@@ -44,12 +45,12 @@ class Validation:
     @cached_property
     def memory(self) -> Records:
         """Return errors of peak memory where it was measured, dense and mixtures apart."""
-        found: dict[str, list[float]] = {}
+        result: dict[str, list[float]] = {}
         for one in self.counted:
             error = memory_error(one)
             if error is not None:
-                found.setdefault(arch_of(one), []).append(error)
-        return [error_record("memory", arch, errors) for arch, errors in found.items()]
+                result.setdefault(arch_of(one), []).append(error)
+        return [error_record("memory", arch, errors) for arch, errors in result.items()]
 
     def worst(self, most: int = WORST) -> Records:
         """Return the rows with the largest errors, with where the time went."""
@@ -62,7 +63,7 @@ class Validation:
         excluded = [one for one in self.predictions if one.run["excluded"]]
         said = []
         if left:
-            said.append(f"{len(left)} of {len(self.predictions)} runs could not be predicted (their reasons: --format json)")
+            said.append(f"{len(left)} of {len(self.predictions)} runs could not be predicted (reasons: --format json)")
         if excluded:
             said.append(f"{len(excluded)} runs are left out of the errors, as their source is wrong or says too little")
         assumed = sum(bool(one.point and one.point.assumed) for one in self.counted)
@@ -82,16 +83,23 @@ class Validation:
         return known[run_id]
 
 
-def validate(path: str | Path | None = None, gpus: Sequence[str] = (), groups: Sequence[str] = ()) -> Validation:
+def validate(
+    path: str | Path | None = None, gpus: Sequence[str] = (), groups: Sequence[str] = (), hardware: str = ""
+) -> Validation:
     """Predict the runs of a table, the published ones if none is named, and compare.
 
-    Raises ``ConfigError`` for a table that is none, and where no run has the device or the group asked for.
+    ``hardware`` is a profile to predict all of them on: a machine's own, whose runs these are.
+
+    Raises ``ConfigError`` for a table or a profile that is none, and where no run has the device or the group asked
+    for.
     """
     runs = read_runs(path)
     for column, asked in (("gpu", gpus), ("group", groups)):
         runs = _chosen(runs, column, asked)
+    if hardware:
+        load_profile(hardware)
     silent = Silent()
-    return Validation(predict(runs, silent), silent)
+    return Validation(predict(runs, silent, hardware), silent)
 
 
 def _chosen(runs: list[Run], column: str, asked: Sequence[str]) -> list[Run]:
@@ -143,4 +151,5 @@ def worst_row(one: Prediction) -> Record:
 def layout_words(run: Run) -> str:
     """Return a run's layout in a few words: degrees above one, batches, sequence."""
     degrees = [f"{name}{run[name]}" for name in ("tp", "cp", "pp", "vpp", "ep") if run[name] not in ("", "1")]
-    return " ".join([*degrees, f"mb{run['micro_batch'] or '?'}", f"gb{run['global_batch'] or '?'}", f"s{run['seq_len']}"])
+    batches = (f"mb{run['micro_batch'] or '?'}", f"gb{run['global_batch'] or '?'}", f"s{run['seq_len']}")
+    return " ".join([*degrees, *batches])

@@ -8,7 +8,7 @@ named after a field of a study sets that field.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -116,7 +116,7 @@ def _text(place: Path, shown: str) -> str:
         raise ConfigError([Problem("is not text in UTF-8", file=shown)]) from None
 
 
-def _check_head(names: list[str] | tuple[str, ...], file: str, problems: Problems) -> None:
+def _check_head(names: Sequence[str], file: str, problems: Problems) -> None:
     known = (*COLUMNS, *FIELDS)
     for name in names:
         if name not in known:
@@ -126,7 +126,7 @@ def _check_head(names: list[str] | tuple[str, ...], file: str, problems: Problem
             problems.add(Problem("stands twice", key=name, file=file, line=1))
     for name in NEEDED:
         if name not in names:
-            problems.add(Problem(f"the column is missing (needed: {', '.join(NEEDED)}; all: {one_of(COLUMNS, 12)})",
+            problems.add(Problem(f"the column is missing; a table of runs needs {', '.join(NEEDED)}",
                                  key=name, file=file, line=1))  # fmt: skip
 
 

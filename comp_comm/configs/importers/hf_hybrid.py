@@ -203,7 +203,9 @@ TIME_STEP = ("time_step_min", "time_step_max", "time_step_limit", "time_step_flo
              "time_step_scale")  # fmt: skip
 
 
-def _mamba2(keys: Keys, f: Findings, heads: str, head_dim: str, groups: tuple[str, ...], state: tuple[str, ...]) -> None:
+def _mamba2(
+    keys: Keys, f: Findings, heads: str, head_dim: str, groups: tuple[str, ...], state: tuple[str, ...]
+) -> None:
     """Set the sizes of Mamba-2; a head's dimension follows from how much wider than hidden its channels are."""
     keys.set("ssm_heads", heads)
     expand = keys.number("mamba_expand", "expand", default=2) or 2
@@ -249,8 +251,15 @@ def bamba(keys: Keys, f: Findings) -> None:
 
 def jamba(keys: Keys, f: Findings) -> None:
     """Set Jamba: Mamba-1 or attention, then a network or experts, by periods and offsets."""
-    numbers = {name: int(keys.number(name, default=default) or 0) for name, default in (
-        ("attn_layer_period", 8), ("attn_layer_offset", 4), ("expert_layer_period", 2), ("expert_layer_offset", 1))}
+    numbers = {
+        name: int(keys.number(name, default=default) or 0)
+        for name, default in (
+            ("attn_layer_period", 8),
+            ("attn_layer_offset", 4),
+            ("expert_layer_period", 2),
+            ("expert_layer_offset", 1),
+        )
+    }
     if not numbers["attn_layer_period"] or not numbers["expert_layer_period"]:
         keys.wrong(("attn_layer_period",), "periods must be whole numbers of at least 1")
         return

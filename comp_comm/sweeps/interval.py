@@ -1,0 +1,71 @@
+"""How sure a step is: factors on predicted seconds that held four of five measured runs of other groups.
+
+The table is made by ``python tests/validation_page.py`` from the published runs, each group judged by the others.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+
+from comp_comm.configs import catalogue
+from comp_comm.hardware.profile import Profile
+from comp_comm.records import Record
+
+TABLE = ("validation", "intervals.csv")
+SHARE = 0.8
+WORDS = {"dense": "runs of dense models", "moe": "runs of mixtures of experts"}
+MACHINES = {
+    "published": "on devices with published runs, on machines that were not calibrated",
+    "unknown": "on a device that no published run has",
+    "calibrated": "on machines that were calibrated on a measured step of their own",
+}
+
+
+@dataclass(frozen=True)
+class StepInterval:
+    """Factors on predicted seconds, and of which runs they are."""
+
+    arch: str
+    machine: str
+    low: float
+    high: float
+    devices: tuple[str, ...] = ()
+
+    def record(self, seconds: float) -> Record:
+        """Return the seconds between which a step is, with which share of which runs was within the like."""
+        words = f"{WORDS[self.arch]} {MACHINES[self.machine]}"
+        return {"share": SHARE, "low_s": self.low * seconds, "high_s": self.high * seconds, "machine": self.machine,
+                "words": words}  # fmt: skip
+
+
+@cache
+def known_intervals() -> dict[tuple[str, str], StepInterval]:
+    """Return the shipped table, by kind of model and of machine.
+
+    >>> sorted(known_intervals())[0]
+    ('dense', 'calibrated')
+    """
+    with catalogue.root().joinpath(*TABLE).open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    known = (StepInterval(row["arch"], row["machine"], float(row["low"]), float(row["high"]),
+                          tuple(row["devices"].split())) for row in rows)  # fmt: skip
+    return {(each.arch, each.machine): each for each in known}
+
+
+def step_interval(profile: Profile, arch: str) -> StepInterval | None:
+    """Return the interval of a step of dense models or mixtures (``"dense"``, ``"moe"``) on a profile.
+
+    >>> from comp_comm.configs.hardware_file import load_profile
+    >>> step_interval(load_profile("h100-sxm"), "dense").machine, step_interval(load_profile("mi50"), "moe").machine
+    ('published', 'unknown')
+    """
+    known = known_intervals()
+    published = known.get((arch, "published"))
+    family = {profile.name, *profile.lineage}
+    if profile.calibrated_on.get(arch):
+        machine = "calibrated"
+    else:
+        machine = "published" if published is not None and family & set(published.devices) else "unknown"
+    return known.get((arch, machine))

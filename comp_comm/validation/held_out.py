@@ -1,0 +1,194 @@
+"""What runs of other groups say of a run: intervals of predictions, and what calibration on one or three runs gains.
+
+Groups are kept apart as wholes (a group is one source, which is one machine and one software as a rule): rows of one
+group resemble each other, and a split by row would flatter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from comp_comm.formulas.arrays import Array
+from comp_comm.records import Record, Records
+from comp_comm.validation.machine_fit import LAMBDA
+from comp_comm.validation.predict import Prediction, predict_points
+from comp_comm.validation.summary import arch_of, error_record
+
+SHARE = 0.8  # of the runs that an interval is to hold
+# Runs of one group resemble each other: a group counts as many as the root of its runs.
+GROUP_POWER = 0.5
+MOST_RUNS = 3  # that a machine is calibrated on: one with more is judged
+FACTORS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.12, 1.25, 1.45)  # of what a machine sustains
+MOST_DRAWS = 8  # of runs to calibrate on, of one machine
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Factors on a predicted step that hold it at `SHARE`: what they are for, of how many runs, and what they held."""
+
+    arch: str
+    machine: str
+    low: float
+    high: float
+    rows: int
+    groups: int
+    held: float
+    devices: tuple[str, ...] = ()
+
+    def record(self) -> Record:
+        """Return it as a row of the shipped table."""
+        numbers = {name: round(getattr(self, name), 4) for name in ("low", "high", "held")}
+        return {"arch": self.arch, "machine": self.machine, **numbers, "rows": self.rows, "groups": self.groups,
+                "devices": " ".join(self.devices)}  # fmt: skip
+
+
+def log_ratio(one: Prediction) -> float:
+    """Return the logarithm of measured over predicted seconds."""
+    return -float(np.log1p(one.error or 0.0))
+
+
+def weighted_quantiles(values: Array, weights: Array, at: Sequence[float]) -> Array:
+    """Return quantiles of weighted values: between the values' middles, as Hazen's.
+
+    >>> weighted_quantiles(np.array([3.0, 1.0, 2.0]), np.ones(3), [0.5])
+    array([2.])
+    """
+    order = np.argsort(values)
+    share = np.cumsum(weights[order])
+    middles = (share - weights[order] / 2) / share[-1]
+    return np.asarray(np.interp(at, middles, values[order]))
+
+
+def interval(ratios: Array, owners: Sequence[str], share: float = SHARE) -> tuple[float, float]:
+    """Return the logarithms between which the middle ``share`` of the ratios lie; ``owners`` are their groups."""
+    sizes = Counter(owners)
+    weights = np.asarray([sizes[owner] ** (GROUP_POWER - 1) for owner in owners])
+    ends = weighted_quantiles(ratios, weights, ((1 - share) / 2, (1 + share) / 2))
+    return float(ends[0]), float(ends[1])
+
+
+def held_out_interval(
+    arch: str, machine: str, predictions: Sequence[Prediction], owner: Callable[[Prediction], str]
+) -> Interval:
+    """Return the interval of all runs, with the share of them that the intervals of other owners' runs held.
+
+    The middle share is widened until that of the held-out runs is `SHARE`: a new group differs more than a new run.
+    """
+    ratios = np.asarray([log_ratio(one) for one in predictions])
+    owners = [owner(one) for one in predictions]
+    share, held = _widened(ratios, owners)
+    low, high = interval(ratios, owners, share)
+    return Interval(arch, machine, float(np.exp(low)), float(np.exp(high)), len(owners), len(set(owners)), held)
+
+
+def _widened(ratios: Array, owners: list[str]) -> tuple[float, float]:
+    collected = [(share, _held(ratios, owners, share)) for share in np.arange(SHARE, 0.981, 0.02)]
+    return min(collected, key=lambda each: abs(each[1] - SHARE))
+
+
+def _held(ratios: Array, owners: list[str], share: float) -> float:
+    """Return the share of runs within the interval of other owners' runs: the mean of all runs and of all owners."""
+    names = np.asarray(owners)
+    inside = np.zeros(len(owners))
+    for name in set(owners):
+        members = names == name
+        if members.all():
+            return float("nan")
+        low, high = interval(ratios[~members], list(names[~members]), share)
+        inside[members] = (ratios[members] >= low) & (ratios[members] <= high)
+    return float(inside.mean())
+
+
+class Responses:
+    """How the steps of runs answer to what their machines sustain: evaluated once, at `FACTORS` of it."""
+
+    def __init__(self, predictions: Sequence[Prediction]) -> None:
+        self.predictions = [one for one in predictions if one.counted and one.point is not None]
+        points = []
+        for one in self.predictions:
+            assert one.point is not None
+            profile = one.point.machine.profile()
+            sustained = float(np.max(profile.hardware(profile.precisions[0]).timing.sustained))
+            points += [replace(one.point, fields={**one.point.fields, "sustained": min(1.5, factor * sustained)})
+                       for factor in FACTORS]  # fmt: skip
+        steps = np.asarray([one.predicted_s or np.nan for one in predict_points(points)])
+        table = np.log(steps).reshape(len(self.predictions), len(FACTORS))
+        self.changes = table - table[:, [FACTORS.index(1.0)]]
+
+    @cached_property
+    def machines(self) -> dict[tuple[str, str], list[int]]:
+        """Runs of one group on one device, which is one machine as far as sources say."""
+        collected: dict[tuple[str, str], list[int]] = {}
+        for place, one in enumerate(self.predictions):
+            collected.setdefault((one.run["group"], one.run["gpu"]), []).append(place)
+        return collected
+
+    def calibrated(self, count: int, arch: str) -> list[tuple[float, str]]:
+        """Return log ratios of runs after calibration on ``count`` others of their machine, and what machines."""
+        collected = []
+        for (group, gpu), places in self.machines.items():
+            members = [place for place in places if arch_of(self.predictions[place]) == arch]
+            if len(members) <= MOST_RUNS:
+                continue
+            for drawn in _draws(members, count):
+                collected += [(ratio, f"{group} {gpu}") for ratio in self._after(members, drawn, arch)]
+        return collected
+
+    def _after(self, members: list[int], drawn: tuple[int, ...], arch: str) -> Iterator[float]:
+        ratios = {place: log_ratio(self.predictions[place]) for place in members}
+        if not drawn:
+            yield from ratios.values()
+            return
+        wanted = sum(ratios[place] for place in drawn) / (len(drawn) + LAMBDA[arch])
+        mean = self.changes[list(drawn)].mean(axis=0)
+        # Steps fall as a machine sustains more: np.interp wants them rising.
+        at = float(np.interp(wanted, mean[::-1], np.log(FACTORS)[::-1]))
+        for place in members:
+            if place not in drawn:
+                yield ratios[place] - float(np.interp(at, np.log(FACTORS), self.changes[place]))
+
+
+def _draws(places: list[int], count: int) -> list[tuple[int, ...]]:
+    """Return runs to calibrate on: all choices of so many, or evenly chosen ones of them."""
+    if not count:
+        return [()]
+    step = max(1, len(places) // MOST_DRAWS)
+    starts = range(0, len(places), step)
+    apart = max(1, len(places) // count)
+    return [tuple(places[(start + i * apart) % len(places)] for i in range(count)) for start in starts][:MOST_DRAWS]
+
+
+def calibration_records(responses: Responses) -> Records:
+    """Return errors of the same machines with none of their runs, and calibrated on one and on three of them."""
+    records = []
+    for arch in LAMBDA:
+        for count in (0, 1, 3):
+            collected = responses.calibrated(count, arch)
+            if collected:
+                records.append(error_record(arch, f"{count} runs", [float(np.expm1(-ratio)) for ratio, _ in collected]))
+    return records
+
+
+def intervals(predictions: Sequence[Prediction], responses: Responses) -> list[Interval]:
+    """Return the intervals of dense models and mixtures: of devices with published runs, without, and calibrated."""
+    collected = []
+    for arch in LAMBDA:
+        members = [one for one in predictions if one.counted and arch_of(one) == arch]
+        if not members:
+            continue
+        devices = tuple(sorted({one.point.machine.reference for one in members if one.point}))
+        known = held_out_interval(arch, "published", members, lambda one: f"{one.run['group']} {one.run['release']}")
+        collected.append(replace(known, devices=devices))
+        collected.append(held_out_interval(arch, "unknown", members, lambda one: one.run["gpu"]))
+        after = responses.calibrated(1, arch)
+        ratios, owners = np.asarray([ratio for ratio, _ in after]), [owner for _, owner in after]
+        share, held = _widened(ratios, owners)
+        low, high = interval(ratios, owners, share)
+        collected.append(Interval(arch, "calibrated", float(np.exp(low)), float(np.exp(high)), len(after),
+                              len(set(owners)), held))  # fmt: skip
+    return collected

@@ -1,0 +1,112 @@
+"""The intervals of predictions, and the tables of docs/validation.md: published runs, predicted and compared.
+
+``python tests/validation_page.py`` makes both again from the shipped runs, in a minute or so. Run it whenever a change
+of the model moves predictions; `test_validation` says when they are no longer what the model gives.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+from comp_comm.validation.held_out import Responses, calibration_records, intervals
+from comp_comm.validation.run import Validation, validate
+from comp_comm.validation.table import shipped
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "validation.md"
+PART = re.compile(r"(<!-- validated: (\w+) -->\n)(.*?)(<!-- end validated -->)", re.DOTALL)
+
+
+def write_intervals(found: Validation, responses: Responses) -> None:
+    """Write the table of intervals that explain and search show."""
+    rows = [each.record() for each in intervals(found.predictions, responses)]
+    with shipped("intervals.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def percent(value: object, sign: bool = False) -> str:
+    """Return a share in percent."""
+    return f"{100 * value:{'+' if sign else ''}.1f} %" if isinstance(value, float) else str(value)
+
+
+def table(head: tuple[str, ...], rows: list[list[str]], words: int = 1) -> str:
+    """Return a Markdown table; all but the first columns are numbers."""
+    rule = ["---"] * words + ["---:"] * (len(head) - words)
+    return "".join(f"| {' | '.join(line)} |\n" for line in (list(head), rule, *rows))
+
+
+def summary_table(found: Validation, kinds: tuple[str, ...]) -> str:
+    """Return errors by some kinds."""
+    rows = [[f"{row['value']}", f"{row['n']}", percent(row["median_abs_error"]), percent(row["mean_abs_error"]),
+             percent(row["p90_abs_error"]), percent(row["bias"], True)]
+            for row in found.summary if row["by"] in kinds]  # fmt: skip
+    return table(("runs", "rows", "median error", "mean", "90th percentile", "bias"), rows)
+
+
+def calibration_table(responses: Responses) -> str:
+    """Return errors after calibration on a few runs."""
+    rows = [[f"{row['by']}, {row['value']}", percent(row["median_abs_error"]), percent(row["p90_abs_error"]),
+             percent(row["bias"], True)] for row in calibration_records(responses)]  # fmt: skip
+    return table(("calibrated on", "median error", "90th percentile", "bias"), rows)
+
+
+def interval_table() -> str:
+    """Return the shipped intervals."""
+    with shipped("intervals.csv").open(encoding="utf-8", newline="") as file:
+        rows = [[f"{row['arch']}, {row['machine']}", f"x {float(row['low']):.2f}", f"x {float(row['high']):.2f}",
+                 percent(float(row["held"])), row["rows"], row["groups"]] for row in csv.DictReader(file)]  # fmt: skip
+    return table(("model, machine", "low", "high", "held", "runs", "groups"), rows)
+
+
+def worst_table(found: Validation) -> str:
+    """Return the rows with the largest errors, and where their time goes."""
+    rows = [[row["run_id"], row["group"], row["model"], row["gpu"], row["layout"], row["of the predicted step"],
+             percent(row["error"], True)] for row in found.worst(25)]  # fmt: skip
+    return table(("run", "group", "model", "device", "layout", "of the predicted step", "error"), rows, 6)
+
+
+def excluded_list(found: Validation) -> str:
+    """Return the rows that are left out, by reason."""
+    why: dict[str, list[str]] = {}
+    for one in found.predictions:
+        if one.run["excluded"]:
+            why.setdefault(one.run["excluded"], []).append(one.run.run_id)
+    return "".join(f"- {reason}: {', '.join(runs)}\n" for reason, runs in why.items())
+
+
+def not_predicted_list(found: Validation) -> str:
+    """Return the rows that are not excluded and yet have no prediction."""
+    left = [one for one in found.predictions if one.error is None and not one.run["excluded"]]
+    return "".join(f"- {one.run.run_id} ({one.run['group']}, {one.run['model_name']}): {one.reason}\n" for one in left)
+
+
+def parts(found: Validation, responses: Responses) -> dict[str, str]:
+    """Return every generated part of the page."""
+    from side_by_side import peers_table
+
+    return {
+        "overall": summary_table(found, ("arch", "configuration")), "groups": summary_table(found, ("group",)),
+        "devices": summary_table(found, ("gpu",)), "kinds": summary_table(found, ("parallelism", "precision",
+                                                                                 "attention", "parameters", "gpus")),
+        "releases": summary_table(found, ("release",)), "calibration": calibration_table(responses),
+        "intervals": interval_table(), "worst": worst_table(found), "excluded": excluded_list(found),
+        "silent": not_predicted_list(found) or "- none\n", "peers": peers_table(found),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Write the intervals and the page."""
+    found = validate()
+    responses = Responses(found.predictions)
+    write_intervals(found, responses)
+    made = parts(found, responses)
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(PART.sub(lambda m: f"{m[1]}\n{made[m[2]]}\n{m[4]}", text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
