@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from comp_comm.choices import AttentionCount, AttentionKernel
+from comp_comm.choices import AttentionCount, AttentionKernel, Recipe
 from comp_comm.costmodels.complete.columns import COLUMNS
 from comp_comm.costmodels.complete.footprint import MEMORY_PARTS
 from comp_comm.costmodels.complete.step import Step
@@ -25,6 +25,7 @@ from comp_comm.costmodels.records import (
 from comp_comm.costmodels.timed import LayerTimes, TimedCollective, TimedOperation
 from comp_comm.formulas.arrays import Array, Numeric, to_float, unwarned
 from comp_comm.hardware.numbers import Hardware
+from comp_comm.hardware.profile import NAMED_KERNELS
 from comp_comm.layers.kind import LayerKind
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm, Operation
@@ -61,7 +62,21 @@ class ExplainedStep(Step, ExplainedAnswer):
 
     def notes(self) -> list[str]:
         """Return what a reader should know of its MFU and HFU."""
-        return high_notes(self, AttentionCount.at(int(self.work.scenario.count_attention)).word)
+        count = AttentionCount.at(int(self.work.scenario.count_attention)).word
+        return [*self._defaults(), *high_notes(self, count)]
+
+    def _defaults(self) -> list[str]:
+        """Return what the device's stacks do, where the study leaves it to them."""
+        timing, recipe = self.hardware.timing, Recipe.at(int(self.work.scenario.formats.recipe))
+        used = AttentionKernel.at(int(to_float(timing.attention_kernel)))
+        said = []
+        if used in NAMED_KERNELS and int(self.work.layout.attention_kernel) < AttentionKernel.UNFUSED:
+            said.append(f"attention_kernel is {used.word}, which training stacks use on this device")
+        if recipe is not Recipe.NONE:
+            head = "" if int(self.work.scenario.formats.fp8_head) else ", the output layer"
+            core = "" if int(self.work.scenario.formats.fp8_attention) else ", attention"
+            said.append(f"GEMMs run by recipe {recipe.word}; in 16 bits stay the router{head}{core}")
+        return said
 
     def memory_record(self) -> MemoryRecord:
         """Return the bytes of the stage that needs most, by part."""
