@@ -19,7 +19,8 @@ NONE = -1  # the code of a format that is not given
 class Formats:
     """Bytes an element takes: as a GEMM's operand, as activation, on the wire, as weight, gradient and Adam moment.
 
-    ``dispatch`` and ``combine`` are those on the wire to experts and back (NaN: as others). ``accumulate`` is a second gradient buffer (0 for none), ``master`` the optimizer's copy of the weights.
+    ``dispatch`` and ``combine`` are those on the wire to experts and back (NaN: as others). ``accumulate`` is a second
+    gradient buffer (0 for none), ``master`` the optimizer's copy of the weights.
     """
 
     operand: Numeric = 2
@@ -65,7 +66,13 @@ BF16 = Formats()
 
 
 def make_formats(
-    precision: Code, comm: Code, grad: Code, accumulate: Code, optimizer: Code, dispatch: Code = NONE, combine: Code = NONE
+    precision: Code,
+    comm: Code,
+    grad: Code,
+    accumulate: Code,
+    optimizer: Code,
+    dispatch: Code = NONE,
+    combine: Code = NONE,
 ) -> Formats:
     """Return the bytes of a run in these formats, codes of `comp_comm.choices.Precision` (-1: not given).
 

@@ -13,16 +13,14 @@ from comp_comm.choices import (
     AttentionKernel,
     CollectiveAlgorithm,
     ContextComm,
-    Dispatcher,
     ElementwiseKernels,
     MasterWeights,
-    PermuteFusion,
     Placement,
     Recompute,
-    Routing,
     Schedule,
     Switch,
 )  # fmt: skip
+from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.group import Group
 from comp_comm.texts import NO_TEXT, Texts

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from face import explained
 
-from comp_comm.choices import Dispatcher
 from comp_comm.configs.importers.reading import import_text
+from comp_comm.dispatchers import Dispatcher
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.dispatch import distinct_places, expected_imbalance, remote_copies
 from comp_comm.group import Group
@@ -83,14 +83,16 @@ def test_formats_on_the_way_are_those_of_one_direction_in_both_passes():
 # -- seconds ----------------------------------------------------------------------------------------------------------
 
 H800 = Hardware(1, 1, 1, (Tier(8, 200e9, 0.0, 1.0), Tier(np.inf, 50e9, 0.0, 1.0)), Timing())
-# deepseek-ai/DeepEP, docs/legacy.md: GB/s of 4096 tokens of 7168 numbers, top 8 in 4 nodes, fp8 out and bf16 back; bytes
-# are those of all copies to devices in one node, to nodes (the own one among them) on more.
+# deepseek-ai/DeepEP, docs/legacy.md: GB/s of 4096 tokens of 7168 numbers, top 8 in 4 nodes, fp8 out and bf16 back.
+# Bytes are those of all copies to devices in one node, to nodes (the own one among them) on more.
 DEEPEP = [(8, 153, 158), (16, 43, 43), (32, 58, 57), (64, 51, 50)]
 
 
 def seconds(ep, size, way=Dispatcher.DEEPEP, limit=4, hardware=H800, sms=20):
     group, sent = Group(ep), 4096 * 7168 * size
-    call = TokenExchange("", "", 1, "all_to_all", "ep", 8 * sent, 1, group, way, sent, 7168 * size, 8, limit, sms, 1, True)
+    call = TokenExchange(
+        "", "", 1, "all_to_all", "ep", 8 * sent, 1, group, way, sent, 7168 * size, 8, limit, sms, 1, True
+    )
     return float(exchange_seconds(hardware, path_of(hardware, group), call))
 
 
@@ -108,7 +110,9 @@ def test_four_calls_on_64_devices_take_14_milliseconds():
     assert 2 * (seconds(64, 1, Dispatcher.ALL_TO_ALL) + seconds(64, 2, Dispatcher.ALL_TO_ALL)) > 1.8 * once
 
 
-@pytest.mark.parametrize(("sms", "size", "rate"), [(16, 1, 246), (16, 2, 348), (24, 2, 494), (32, 1, 443), (48, 2, 646)])
+@pytest.mark.parametrize(
+    ("sms", "size", "rate"), [(16, 1, 246), (16, 2, 348), (24, 2, 494), (32, 1, 443), (48, 2, 646)]
+)
 def test_kernels_are_as_fast_as_their_multiprocessors(sms, size, rate):
     """DeepEP on eight B200, dispatch (HybridEP's README)."""
     b200 = Hardware(1, 1, 1, (Tier(8, 900e9, 0.0, 1.0),), Timing())
@@ -190,7 +194,8 @@ SCRIPT = ("torchrun --nproc-per-node 8 --nnodes 8 pretrain_gpt.py --num-layers 6
     ("--moe-token-dispatcher-type flex --moe-router-num-groups 8 --moe-router-group-topk 4",
      {"ep_dispatch": "deepep", "ep_node_limit": 4}),
     ("--moe-token-dispatcher-type flex --moe-router-num-groups 4 --moe-router-group-topk 2", {"ep_dispatch": "deepep"}),
-    ("--moe-token-dispatcher-type alltoall --moe-permute-fusion", {"ep_dispatch": "all_to_all", "permute_fusion": "on"}),
+    ("--moe-token-dispatcher-type alltoall --moe-permute-fusion",
+     {"ep_dispatch": "all_to_all", "permute_fusion": "on"}),
 ])  # fmt: skip
 def test_a_script_says_how_tokens_are_dispatched(flags, fields):
     found = import_text(SCRIPT + flags, "train.sh").fields

@@ -155,4 +155,4 @@ def expected_imbalance(load: Numeric, places: Numeric) -> Array:
     n, mean = np.maximum(to_float(places), 1.0), np.maximum(to_float(load), 1.0)
     below = 0.5264 ** (1 / n)
     z = (below**0.1349 - (1 - below) ** 0.1349) / 0.1975
-    return 1 + np.where(n > 1, np.maximum(z, 0.0) * np.sqrt(1 / mean), 0.0)
+    return to_float(1 + np.where(n > 1, np.maximum(z, 0.0) * np.sqrt(1 / mean), 0.0))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from comp_comm.choices import Dispatcher, PermuteFusion, Routing
+from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
 from comp_comm.formulas.arrays import Array, Numeric, by_code, to_float
 from comp_comm.formulas.dispatch import distinct_places, expected_imbalance
 from comp_comm.layers.block import (
@@ -22,6 +22,7 @@ from comp_comm.layers.block import (
 from comp_comm.layers.feed_forward import network_bytes, split_network
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation, TokenExchange
+
 
 @dataclass(frozen=True)
 class Experts(Block):

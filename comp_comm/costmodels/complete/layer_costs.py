@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.costmodels.timed import LayerTimes, Network, time_operations
+from comp_comm.costmodels.timed import Network, time_operations
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layers.block import CORE_ATTENTION, HeldParameters, Kept
@@ -61,7 +62,9 @@ class LayerCosts:
     def _layer(self, kind: LayerKind, c: Context) -> LayerTimes:
         layout, interference = self.work.layout, self.work.scenario.interference
         timed = [time_operations(self.kernels, part, layout.attention_kernel) for part in kind.operations_by_block(c)]
-        experts = [op for block, ops in zip(kind.blocks, timed, strict=False) if isinstance(block, Experts) for op in ops]
+        experts = [
+            op for block, ops in zip(kind.blocks, timed, strict=False) if isinstance(block, Experts) for op in ops
+        ]
         calls = self.network.timed(kind.collectives(c))
         return LayerTimes(layout, [op for ops in timed for op in ops], calls, interference, of_experts=experts)
 
