@@ -78,7 +78,7 @@ def remote_copies(places: Numeric, copies: Numeric, limit: Numeric = np.inf) -> 
     (4.595, 3.15)
     """
     n = np.maximum(to_float(places), 1.0)
-    return distinct_places(np.minimum(n, limit), copies) * (n - 1) / n
+    return to_float(distinct_places(np.minimum(n, limit), copies) * (n - 1) / n)
 
 
 def dispatch_seconds(inside_s: Numeric, across_s: Numeric, start_s: Numeric) -> Array:
