@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from comp_comm import choices
+from comp_comm import choices, dispatchers
 from comp_comm.choices import Choice, Switch
 from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field, Value
@@ -149,16 +149,17 @@ _LAYOUT = (
           "user buffers (on), or by PyTorch (async)", "off"),
     _word("overlap_pp", "layout", Switch, "pipeline sends beside compute", "off"),
     _word("overlap_ep", "layout", Switch, "expert all-to-alls beside another micro-batch's compute", "off"),
-    _word("ep_dispatch", "layout", choices.Dispatcher, "how tokens go to experts: a copy for each expert, all tokens to "
-          "all devices, or once to each node (DeepEP, HybridEP)", "all_to_all"),
+    _word("ep_dispatch", "layout", dispatchers.Dispatcher, "how tokens go to experts: a copy for each expert, all "
+          "tokens to all devices, or once to each node (DeepEP, HybridEP)", "all_to_all"),
     _degree("ep_node_limit", "nodes that the experts of a token are chosen from (DeepSeek-V3: 4); all if not given",
             2**20),
-    _degree("ep_sms", "multiprocessors that exchanges with experts take from compute; 20 for deepep, else 16 if not given", 1024),
-    _word("routing", "layout", choices.Routing, "how tokens fall on experts: on all alike, or at random, so that the "
-          "fullest device has some more", "balanced"),
-    Field("imbalance", "layout", "float", "tokens of the fullest device of an expert-parallel group over the mean; 1, or "
-          "what routing says, if not given", low=1, high=1e3),
-    _word("permute_fusion", "layout", choices.PermuteFusion, "sort tokens by expert in one kernel", "on"),
+    _degree("ep_sms", "multiprocessors that exchanges with experts take from compute; 20 for deepep, else 16 if not "
+            "given", 1024),
+    _word("routing", "layout", dispatchers.Routing, "how tokens fall on experts: on all alike, or at random, so that "
+          "the fullest device has some more", "balanced"),
+    Field("imbalance", "layout", "float", "tokens of the fullest device of an expert-parallel group over the mean; 1, "
+          "or what routing says, if not given", low=1, high=1e3),
+    _word("permute_fusion", "layout", dispatchers.PermuteFusion, "sort tokens by expert in one kernel", "on"),
     _word("collective_algorithm", "layout", choices.CollectiveAlgorithm, "algorithm of all-reduces; best: the fastest "
           "of those the network has", "best"),
     _word("attention_kernel", "layout", choices.AttentionKernel, "what computes attention: flash_causal is the fused "

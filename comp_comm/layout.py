@@ -14,18 +14,16 @@ from comp_comm.choices import (
     CollectiveAlgorithm,
     ContextComm,
     CudaGraph,
-    Dispatcher,
     ElementwiseKernels,
     ExpertKernels,
     MasterWeights,
-    PermuteFusion,
     Placement,
     Recompute,
-    Routing,
     Schedule,
     Switch,
     TensorOverlap,
 )  # fmt: skip
+from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.group import Group
 from comp_comm.texts import NO_TEXT, Texts

@@ -14,6 +14,7 @@ from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.complete.traffic import CountedCollective
 from comp_comm.costmodels.complete.utilization import high_notes
 from comp_comm.costmodels.explained import ExplainedAnswer
+from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.records import (
     GroupRecord,
     MemoryRecord,
@@ -22,7 +23,7 @@ from comp_comm.costmodels.records import (
     StepRecord,
     TierRecord,
 )  # fmt: skip
-from comp_comm.costmodels.timed import LayerTimes, TimedCollective, TimedOperation
+from comp_comm.costmodels.timed import TimedCollective, TimedOperation
 from comp_comm.formulas.arrays import Array, Numeric, to_float, unwarned
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import NAMED_KERNELS
