@@ -14,7 +14,8 @@ FIELDS = tuple(dict.fromkeys((
     "global_batch", "accumulation", "sp", "cp", "cp_comm", "vpp", "schedule", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_tp", "overlap_pp",
     "overlap_ep", *HARDWARE, *KERNELS, "grad_precision", "accumulate_precision", "optimizer_precision", "interference",
-    "tokens", "cross_entropy", "loss_chunks", "master_weights", *_TRANSFORMER,
+    "tokens", "cross_entropy", "loss_chunks", "master_weights", "reshard_after_forward", "reshard_shards",
+    "gradient_sync", "fsdp_units", *_TRANSFORMER,
 )))  # fmt: skip
 # A field that means nothing unless another one has this word.
 NEEDS_WORD = {
@@ -30,6 +31,7 @@ IGNORED_BY_LAYERS = (
     "gpus", "dp", "global_batch", "accumulation", "pp", "vpp", "schedule", "pp_layout", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
     "memory_capacity", "framework_gib", "tokens", "loss_chunks", "master_weights",
+    "reshard_after_forward", "reshard_shards", "gradient_sync", "fsdp_units",
 )  # fmt: skip
 # Fields that the states of a stage's weights do not depend on, one micro-batch's worth of them.
 IGNORED_BY_STATES = (

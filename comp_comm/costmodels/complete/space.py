@@ -98,7 +98,8 @@ SPACE = LayoutSpace(
     degrees=degrees,
     open={"zero": (0, 1, 2, 3), "recompute": ("none", "selective", "full"), "sp": ("off", "on")},
     choices=("overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "schedule", "cp_comm", "kv_replication",
-             "offload_optimizer", "master_weights", "kernels", "cross_entropy", "attention_kernel",
+             "offload_optimizer", "master_weights", "reshard_after_forward", "gradient_sync",
+             "fsdp_units", "kernels", "cross_entropy", "attention_kernel",
              "collective_algorithm"),
     alone={"gpus": 1, "tp": 1, "cp": 1, "pp": 1, "vpp": 1, "ep": 1, "micro_batch": 1, "dp": 1},
     derived=dict.fromkeys(("dp", "accumulation"), "pin tp, cp, pp or micro_batch instead"),
@@ -111,5 +112,5 @@ SPACE = LayoutSpace(
            "exposed communication": "exposed_comm_s", "pipeline bubble": "bubble_s"},
     objectives=("step", "tokens", "mfu", "days", "gpu-hours", "memory", "comm"),
     placed=True,
-    of_others=("dp_shard", "recompute_layers", "pp_layout"),
+    of_others=("dp_shard", "reshard_shards", "recompute_layers", "pp_layout"),
 )  # fmt: skip
