@@ -129,6 +129,15 @@ _LAYOUT = (
             default=1),
     _word("master_weights", "layout", choices.MasterWeights, "weights in 32 bit: a copy that the optimizer has beside "
           "those of 16 bit (Megatron-LM, DeepSpeed), or the shards of ZeRO 3 themselves (FSDP)", "copy"),
+    _word("reshard_after_forward", "layout", Switch, "with zero 3: weights are sharded again after a forward pass, and "
+          "gathered once more for the backward pass (off: kept whole between them)", "on"),
+    _degree("reshard_shards", "devices that weights are sharded over between forward and backward pass, with zero 3 "
+            "(FSDP2's reshard_after_forward as a number); all shards if not given"),
+    _word("gradient_sync", "layout", choices.GradientSync, "with zero 3: gradients are reduced after every "
+          "micro-batch, over replicas of the shards (HSDP) after the last one, or all after the last one",
+          "micro_batch"),
+    _word("fsdp_units", "layout", choices.FsdpUnits, "what zero 3 gathers at once beside a layer: embedding, norm "
+          "and head (the root of FSDP2), or embedding, and norm with head, which are kept (torchtitan)", "root"),
     Field("bucket", "layout", "float", "elements of gradients (or weights) sent at once by data parallelism; a "
           "stage's whole, or under ZeRO 3 a layer's, if not given", low=1, high=1e12),
     _word("recompute", "layout", choices.Recompute, "activations computed again in the backward pass: of whole layers, "

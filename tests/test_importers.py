@@ -620,7 +620,7 @@ def test_a_torchtitan_file_without_a_pipeline_has_its_master_weights_in_the_shar
 
 @pytest.mark.parametrize(("pp", "policy", "zero"), [
     (2, None, 1), (2, "default", 1), (2, "never", 1), (2, "always", 3),
-    (1, None, 3), (1, "default", 3), (1, "never", 2), (1, "always", 3),
+    (1, None, 3), (1, "default", 3), (1, "never", 3), (1, "always", 3),
 ])  # fmt: skip
 def test_what_fsdp_is_beside_a_pipeline_and_without_one(pp, policy, zero, runs, tmp_path):
     """A pipeline's stages reduce gradients with their last micro-batch alone, and keep what they have gathered."""
