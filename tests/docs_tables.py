@@ -25,10 +25,10 @@ from comp_comm.hardware.profile import TIMING_KINDS
 from comp_comm.hardware.ratio import ratio
 from comp_comm.layers.rules import layer_rules, stage_rules
 from comp_comm.layout import Layout, layout_rules, resolved_layout
+from comp_comm.model_rules import model_rules
 from comp_comm.sweeps import sweep
 from comp_comm.sweeps.case_study import case_study
 from comp_comm.sweeps.point import explain
-from comp_comm.model_rules import model_rules
 from comp_comm.transformer import Transformer, resolved
 from comp_comm.violation import NO_ROOM, blank_number
 

@@ -15,8 +15,8 @@ from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layers.rules import stage_rules
 from comp_comm.layout import layout_rules
-from comp_comm.timing.network import available, blanks
 from comp_comm.model_rules import model_rules
+from comp_comm.timing.network import available, blanks
 from comp_comm.violation import Mask, Violation, blank_number, broken_rules, one_a_reason
 
 

@@ -121,7 +121,9 @@ class Serving(Answer):
     def _layer_s(self, kind: LayerKind, c: Context, cached: bool = False) -> Array:
         """Return the forward seconds of a layer, without attention where it reads a cache."""
         timed = time_operations(self.kernels, kind.operations(c), self.work.layout.attention_kernel)
-        return sum_passes(item for item in timed if not (cached and isinstance(item.op, (Attention, FusedProducts)))).forward
+        return sum_passes(
+            item for item in timed if not (cached and isinstance(item.op, (Attention, FusedProducts)))
+        ).forward
 
     def _cache_read_s(self, kind: LayerKind) -> Array:
         """Return the seconds of a layer's attention in a decode step: it computes, or it reads the cache."""
