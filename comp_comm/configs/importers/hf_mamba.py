@@ -11,14 +11,16 @@ TIME_STEP = ("time_step_min", "time_step_max", "time_step_limit", "time_step_flo
 
 def mamba2(keys: Keys, f: Findings, heads: str, head_dim: str, groups: tuple[str, ...], state: tuple[str, ...]) -> None:
     """Set the sizes of Mamba-2; a head's dimension follows from how much wider than hidden its channels are."""
-    keys.set("ssm_heads", heads)
+    if not keys.set("ssm_heads", heads):
+        f.missing(f"'{heads}' is missing", "ssm_heads")
     expand = keys.number("mamba_expand", "expand", default=2) or 2
     if keys.take(head_dim) in (None, "auto"):
         f.set("ssm_head_dim", int(expand * f.count("hidden", 0) // max(f.count("ssm_heads"), 1)))
     else:
         keys.set("ssm_head_dim", head_dim)
     keys.set("ssm_groups", *groups, default=1)
-    keys.set("ssm_state", *state)
+    if not keys.set("ssm_state", *state):
+        f.missing(f"'{state[0]}' is missing", "ssm_state")
     keys.set("ssm_conv", "conv_kernel", "mamba_d_conv", default=4)
     keys.set("ssm_chunk", "chunk_size", "mamba_chunk_size")
     keys.only("use_conv_bias", True)
