@@ -188,7 +188,7 @@ def test_a_landscape_knows_the_front_and_how_flat_the_top_is():
     whole = Landscape()
     for part in np.array_split(np.arange(5000), 13):
         one = Landscape()
-        one.add(scores[part], memory[part])
+        one.add(scores[part], memory[part], np.ones(part.size, np.uint8))
         whole.merge(one)
     for percent in (0, 1, 5, 10):
         assert whole.within(scores.min(), percent) == (scores <= scores.min() * (1 + percent / 100) + 1e-12).sum()
