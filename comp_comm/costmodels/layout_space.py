@@ -92,7 +92,8 @@ class LayoutSpace:
     ``derived`` follow from others: a study that gives them is told what to pin instead. ``alone`` is the simplest
     layout, of which is said what is wrong with model or hardware. ``layout`` and ``results`` are the columns of a row,
     ``parts`` those that say where the time of the best goes; ``objectives`` can be asked for. ``needs_word`` names
-    for a field the one of which a certain word must be tried, so that it means something.
+    for a field the one of which a certain word must be tried, so that it means something. ``headroom`` is the share of
+    the memory that is left free unless a search is told.
     """
 
     table: tuple[str, ...]
@@ -110,6 +111,7 @@ class LayoutSpace:
     parts: Mapping[str, str] = field(default_factory=dict)
     needs_word: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     why_none: str = "keeps every rule"
+    headroom: float = 0.0
 
 
 def divisors(number: int, most: int | None = None) -> Whole:
