@@ -95,8 +95,9 @@ class LayoutSpace:
     follow from others: a study that gives them is told what to pin instead. ``alone`` is the simplest layout, of which
     is said what is wrong with model or hardware. ``layout`` and ``results`` are the columns of a row, ``parts`` those
     that say where the time of the best goes; ``objectives`` can be asked for. ``needs_word`` names for a field the one
-    of which a certain word must be tried, so that it means something. ``worthwhile`` leaves
-    out of the choices those that cost something, and change nothing else.
+    of which a certain word must be tried, so that it means something. ``worthwhile`` leaves out of
+    the choices those that cost something, and change nothing else. ``headroom`` is the share of the memory that is left
+    free unless a search is told.
     """
 
     table: tuple[str, ...]
@@ -116,6 +117,7 @@ class LayoutSpace:
     needs_word: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     worthwhile: Callable[[Tried], Tried] | None = None
     why_none: str = "keeps every rule"
+    headroom: float = 0.0
 
 
 def divisors(number: int, most: int | None = None) -> Whole:
