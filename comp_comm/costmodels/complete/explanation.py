@@ -11,11 +11,13 @@ from comp_comm.choices import AttentionCount, AttentionKernel, Recompute
 from comp_comm.costmodels.complete.columns import COLUMNS
 from comp_comm.costmodels.complete.footprint import MEMORY_PARTS
 from comp_comm.costmodels.complete.step import Step
+from comp_comm.costmodels.complete.timeline import timeline
 from comp_comm.costmodels.complete.traffic import CountedCollective
 from comp_comm.costmodels.complete.utilization import high_notes
 from comp_comm.costmodels.explained import ExplainedAnswer
 from comp_comm.costmodels.records import GroupRecord, MemoryRecord, MessageRecord, OperationRecord, StepRecord
 from comp_comm.costmodels.timed import LayerTimes, TimedOperation
+from comp_comm.costmodels.timeline import Timeline
 from comp_comm.formulas.arrays import Array, Numeric, to_float, unwarned
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
@@ -50,6 +52,10 @@ class ExplainedStep(Step, ExplainedAnswer):
     def notes(self) -> list[str]:
         """Return what a reader should know of its MFU and HFU."""
         return high_notes(self, AttentionCount.at(int(self.work.scenario.count_attention)).word)
+
+    def timeline(self) -> Timeline:
+        """Return what every stage does when."""
+        return timeline(self)
 
     def memory_record(self) -> MemoryRecord:
         """Return the bytes of the stage that needs most, by part."""
