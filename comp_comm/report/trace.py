@@ -15,6 +15,7 @@ COLOURS = {"F": "#0072B2", "B": "#56B4E9", "W": "#009E73", COMM: "#D55E00", SEND
            "optimizer": "#009E73"}  # fmt: skip
 WORDS = {"F": "forward", "B": "backward", "W": "gradients of weights", COMM: "communication of layers",
          SENDS: "sends between stages", STATES: "gradients and weights", "optimizer": "optimizer"}  # fmt: skip
+WAITING = "#e6e6e6"
 WIDTH, LEFT, TOP, ROW, GAP = 1200, 70, 76, 30, 10
 NARROWEST = 0.25  # pixels: what is shorter is left out of the picture
 
@@ -58,8 +59,9 @@ def write_svg(out: IO[str], timeline: Timeline, title: str, subtitle: str) -> No
     _write_legend(out, timeline)
     for stage in range(timeline.stages):
         y = TOP + stage * (ROW + GAP)
-        out.write(f'<text x="{LEFT - 8}" y="{y + ROW / 2 + 4:g}" text-anchor="end">stage {stage}</text>\n'
-                  f'<rect x="{LEFT}" y="{y}" width="{timeline.end * scale:.2f}" height="{ROW}" fill="#e6e6e6"/>\n')  # fmt: skip
+        wide = timeline.end * scale
+        out.write(f'<text x="{LEFT - 8}" y="{y + ROW / 2 + 4:g}" text-anchor="end">stage {stage}</text>\n')
+        out.write(f'<rect x="{LEFT}" y="{y}" width="{wide:.2f}" height="{ROW}" fill="{WAITING}"/>\n')
     for piece in timeline.slices:
         _write_slice(out, piece, scale)
     _write_axis(out, timeline, scale, height - 30)
@@ -75,11 +77,13 @@ def _write_slice(out: IO[str], piece: Slice, scale: float) -> None:
         y, tall = y + ROW, 4
     x = LEFT + piece.start * scale
     colour = COLOURS[_kind(piece)]
-    out.write(f'<rect x="{x:.2f}" y="{y}" width="{wide:.2f}" height="{tall}" fill="{colour}">'
-              f"<title>{escape(piece.name)}: {piece.seconds:.4g} s from {piece.start:.4g} s</title></rect>\n")  # fmt: skip
-    if piece.stream == COMPUTE and "micro_batch" in piece.about and wide > 9 * len(str(piece.about["micro_batch"])):
-        out.write(f'<text x="{x + wide / 2:.2f}" y="{y + ROW / 2 + 4:g}" text-anchor="middle" font-size="10" '
-                  f'fill="{"black" if piece.about["pass"] == "B" else "white"}">{piece.about["micro_batch"]}</text>\n')  # fmt: skip
+    out.write(f'<rect x="{x:.2f}" y="{y}" width="{wide:.2f}" height="{tall}" fill="{colour}">')
+    out.write(f"<title>{escape(piece.name)}: {piece.seconds:.4g} s from {piece.start:.4g} s</title></rect>\n")
+    number = str(piece.about.get("micro_batch", ""))
+    if piece.stream == COMPUTE and number and wide > 9 * len(number):
+        ink = "black" if piece.about["pass"] == "B" else "white"
+        out.write(f'<text x="{x + wide / 2:.2f}" y="{y + ROW / 2 + 4:g}" text-anchor="middle" font-size="10" ')
+        out.write(f'fill="{ink}">{number}</text>\n')
 
 
 def _kind(piece: Slice) -> str:
@@ -92,9 +96,8 @@ def _write_legend(out: IO[str], timeline: Timeline) -> None:
         out.write(f'<rect x="{x:g}" y="52" width="12" height="12" fill="{COLOURS[kind]}"/>'
                   f'<text x="{x + 17:g}" y="62">{WORDS[kind]}</text>\n')  # fmt: skip
         x += 34 + 6.8 * len(WORDS[kind])
-    out.write(
-        f'<rect x="{x:g}" y="52" width="12" height="12" fill="#e6e6e6"/><text x="{x + 17:g}" y="62">waiting</text>\n'
-    )
+    out.write(f'<rect x="{x:g}" y="52" width="12" height="12" fill="{WAITING}"/>')
+    out.write(f'<text x="{x + 17:g}" y="62">waiting</text>\n')
 
 
 def _write_axis(out: IO[str], timeline: Timeline, scale: float, y: float) -> None:
