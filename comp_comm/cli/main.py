@@ -40,6 +40,7 @@ COMMANDS = {
     ),
     "studies": ("comp_comm.cli.studies", "List the catalogue's studies: what each is about."),
     "init": ("comp_comm.cli.init", "Write a study with a comment at every line, to begin with."),
+    "schema": ("comp_comm.cli.schema", "JSON Schema of studies, profiles and models, for editors."),
     "columns": ("comp_comm.cli.columns", "What every field and every column means."),
     "completion": ("comp_comm.cli.completion_script", "What makes your shell complete names, flags and values."),
 }

@@ -17,7 +17,8 @@ STRETCHED = 1e-6  # relative; below it the passes take what the model says
 
 @click.command(cls=help_text.Command, epilog="Examples: compcomm trace llama-step -o trace.json | "
                "compcomm trace llama-step --vpp 1 --global-batch 128 --svg pipeline.svg | "
-               "compcomm trace --model llama-3-8b --hardware h100 --gpus 32 --tp 4 --pp 4 --global-batch 64 -o trace.json --svg pipeline.svg")  # fmt: skip
+               "compcomm trace --model llama-3-8b --hardware h100 --gpus 32 --tp 4 --pp 4 --global-batch 64 "
+               "-o trace.json --svg pipeline.svg")  # fmt: skip
 @options.point_options
 @click.option("--svg", metavar="FILE", help="Also draw the pipeline: a row a stage, its passes, sends and waiting.")
 @click.option("-o", "--output", "path", metavar="FILE", help="Write the trace (JSON) to FILE, whole or not at all.")

@@ -49,7 +49,7 @@ def write_trace(out: IO[str], timeline: Timeline, meta: Record) -> None:
 def write_svg(out: IO[str], timeline: Timeline, title: str, subtitle: str) -> None:
     """Write the pipeline as an SVG: a row a stage, its passes in colour; grey is waiting."""
     height = TOP + timeline.stages * (ROW + GAP) + 46
-    scale = (WIDTH - LEFT - 20) / timeline.end
+    scale = (WIDTH - LEFT - 40) / timeline.end
     out.write(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
               f'font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="12">\n'
               f"<title>{escape(title)}</title>\n"
