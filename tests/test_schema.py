@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ jsonschema = pytest.importorskip("jsonschema")
 ROOT = Path(__file__).parent.parent
 
 
+@lru_cache
 def checker(kind):
     schema = made(kind)
     jsonschema.Draft202012Validator.check_schema(schema)

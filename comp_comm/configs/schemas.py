@@ -32,10 +32,12 @@ def study_schema(cost_models: tuple[str, ...]) -> Record:
     """Return the schema of a study. ``cost_models`` are the names of those there are.
 
     >>> made = study_schema(("complete",))
-    >>> made["properties"]["set"]["properties"]["zero"]["anyOf"][0]
+    >>> made["properties"]["set"]["properties"]["zero"]
+    {'$ref': '#/$defs/zero'}
+    >>> made["$defs"]["zero"]["anyOf"][0]
     {'type': 'integer', 'minimum': 0, 'maximum': 3}
     """
-    values = {name: field_schema(field) for name, field in FIELDS.items()}
+    values: Record = {name: {"$ref": f"#/$defs/{name}"} for name in FIELDS}
     axes = {name: _axis(field) for name, field in FIELDS.items()}
     hardware = _reference("hardware")
     known: Record = {
@@ -52,7 +54,8 @@ def study_schema(cost_models: tuple[str, ...]) -> Record:
         "plot": _mapping({**dict.fromkeys(PLOT_KEYS, NAMES), "kind": {"enum": ["lines", "heatmap"]},
                           "only": {"type": "array", "items": _mapping(values)}}, "The picture of --plot."),
     }  # fmt: skip
-    return _schema("A compcomm study", {name: known[name] for name in STUDY_KEYS})
+    made = _schema("A compcomm study", {name: known[name] for name in STUDY_KEYS})
+    return {**made, "$defs": {name: field_schema(field) for name, field in FIELDS.items()}}
 
 
 def model_schema() -> Record:
@@ -108,14 +111,14 @@ def field_schema(field: Field) -> Record:
 
 
 def _axis(field: Field) -> Record:
-    one = field_schema(field)
-    kinds: list[Record] = [{"type": "array", "items": {"anyOf": [*one["anyOf"], *_spans(field)]}, "minItems": 1}]
+    one: Record = {"$ref": f"#/$defs/{field.name}"}
+    kinds: list[Record] = [{"type": "array", "items": {"anyOf": [one, *_spans(field)]}, "minItems": 1}]
     if field.kind in ("int", "float"):
         numbers = dict.fromkeys(RANGE_KEYS, {"type": ["number", "string"]})
         span = _mapping({**numbers, "steps": {"type": "integer", "minimum": 1, "maximum": MAX_AXIS},
                          "scale": {"enum": list(SCALES)}})  # fmt: skip
         kinds += [{**span, "required": ["from", "to"]}, *_spans(field)]
-    return {"anyOf": kinds, "description": one["description"]}
+    return {"anyOf": kinds, "description": field.help}
 
 
 def _spans(field: Field) -> list[Record]:
