@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": ("comp_comm.cli.compare", "Two training steps side by side, term by term."),
     "search": ("comp_comm.cli.search", "The best layouts of a model on so many devices: every one is evaluated."),
     "trace": ("comp_comm.cli.trace", "The modelled step as a timeline: a trace for Perfetto, an SVG of the pipeline."),
+    "report": ("comp_comm.cli.report", "A study as one HTML page: tables, plots, assumptions, sources, an explorer."),
     "volume": ("comp_comm.cli.volume", "Bytes a device sends in a training step: by group, message and size."),
     "case-study": ("comp_comm.cli.case_study", "The paper's Fig 12: serialized and overlapped communication together."),
     "edge": ("comp_comm.cli.edge", "Compute's edge over communication for published models, hardware aside."),
