@@ -11,6 +11,7 @@ from comp_comm.choices import AttentionCount, AttentionKernel, Recipe
 from comp_comm.costmodels.complete.columns import COLUMNS
 from comp_comm.costmodels.complete.footprint import MEMORY_PARTS
 from comp_comm.costmodels.complete.step import Step
+from comp_comm.costmodels.complete.timeline import timeline
 from comp_comm.costmodels.complete.traffic import CountedCollective
 from comp_comm.costmodels.complete.utilization import high_notes
 from comp_comm.costmodels.explained import ExplainedAnswer
@@ -24,6 +25,7 @@ from comp_comm.costmodels.records import (
     TierRecord,
 )  # fmt: skip
 from comp_comm.costmodels.timed import TimedCollective, TimedOperation
+from comp_comm.costmodels.timeline import Timeline
 from comp_comm.formulas.arrays import Array, Numeric, to_float, unwarned
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import NAMED_KERNELS
@@ -78,6 +80,10 @@ class ExplainedStep(Step, ExplainedAnswer):
             core = "" if int(self.work.scenario.formats.fp8_attention) else ", attention"
             said.append(f"GEMMs run by recipe {recipe.word}; in 16 bits stay the router{head}{core}")
         return said
+
+    def timeline(self) -> Timeline:
+        """Return what every stage does when."""
+        return timeline(self)
 
     def memory_record(self) -> MemoryRecord:
         """Return the bytes of the stage that needs most, by part."""
