@@ -89,7 +89,7 @@ def point_of(run: Run, silent: Silent) -> Point:
     own = {name: field_value(name, text) for name, text in run.fields.items()}
     fields: dict[str, Value] = {**model, **layout, **software, **machine.fields, **own}  # type: ignore[dict-item]
     _settle(run, fields)
-    missing = [name for name in ("micro_batch", "precision") if name not in fields]
+    missing = [name for name in ("micro_batch", "precision") if not run[name] and name not in own]
     return Point(run, machine, _parsed(fields), (*assumed, *missing))
 
 
@@ -119,6 +119,10 @@ def _settle(run: Run, fields: dict[str, Value]) -> None:
         fields.setdefault("etp", 1)  # what recipes of mixtures set, whatever Megatron-LM does without one
     if fields.get("zero") != 3:
         fields.pop("master_weights", None)
+    if "micro_batch" not in fields and int(fields.get("pp", 1)) > 1 and "FSDP2" in run["fsdp"]:
+        # What torchtitan does unless told otherwise: as many micro-batches as stages.
+        replicas = float(run["dp"] or 1) * int(fields["pp"])
+        fields["micro_batch"] = max(1, int(float(run["global_batch"] or 1) // replicas))
     heads = int(fields.get("kv_heads", fields["heads"]))
     if int(fields.get("tp", 1)) > heads:
         fields["kv_replication"] = "on"
@@ -207,7 +211,9 @@ def _predict_batch(points: list[Point]) -> list[Prediction]:
 
 def _plan(first: Point, rows: list[tuple[object, ...]]) -> Plan:
     """Return the plan over rows of a machine and the values of its fields: one axis, along which all move together."""
-    names = {machine: f"{machine.reference} {number}" for number, machine in enumerate(dict.fromkeys(r[0] for r in rows))}
+    names = {
+        machine: f"{machine.reference} {number}" for number, machine in enumerate(dict.fromkeys(r[0] for r in rows))
+    }
     columns = list(zip(*rows, strict=True))
     values = dict(zip(first.fields, columns[1:], strict=True))
     # A table of one row: what breaks a rule is then a point that does, not a study that is wrong.
