@@ -1,4 +1,4 @@
-"""Our predictions beside those of other models, on the runs that they validate on: a table of docs/validation.md."""
+"""Our predictions beside those of other models, on the runs that they validate on: a table of docs/accuracy.md."""
 
 from __future__ import annotations
 

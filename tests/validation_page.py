@@ -1,4 +1,4 @@
-"""The intervals of predictions, and the tables of docs/validation.md: published runs, predicted and compared.
+"""The intervals of predictions, and the tables of docs/accuracy.md: published runs, predicted and compared.
 
 ``python tests/validation_page.py`` makes both again from the shipped runs, in a minute or so. Run it whenever a change
 of the model moves predictions; `test_validation` says when they are no longer what the model gives.
@@ -15,7 +15,7 @@ from comp_comm.validation.run import Validation, validate
 from comp_comm.validation.table import shipped
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "validation.md"
+PAGE = ROOT / "docs" / "accuracy.md"
 PART = re.compile(r"(<!-- validated: (\w+) -->\n)(.*?)(<!-- end validated -->)", re.DOTALL)
 
 
@@ -99,7 +99,7 @@ def parts(found: Validation, responses: Responses) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the intervals and the page."""
+    """Write the intervals, and what of the page is of whole steps."""
     found = validate()
     responses = Responses(found.predictions)
     write_intervals(found, responses)

@@ -16,7 +16,7 @@ from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.report import machine, output, table
 from comp_comm.report.answer import basic_meta
-from comp_comm.validation.machine_fit import MachineFit, fit_machine
+from comp_comm.validation.machine_fit import MachineFit, fit_machine, one_mixture
 from comp_comm.validation.predict import points_of
 from comp_comm.validation.readings import Silent
 from comp_comm.validation.table import read_runs
@@ -42,8 +42,10 @@ def calibrate_runs(runs: str, extends: str, path: str | None, form: str, date: s
         text = profile_text(fit, extends, path, {OPERATOR: _source(result, runs)}, date or
                             datetime.date.today().isoformat())  # fmt: skip
         kinds = ", ".join(f"{kind}: {count}" for kind, count in result.counts.items())
+        model = one_mixture(points)
+        about = f'notes: ["calibrated for {model} alone: of other models its runs say little"]\n' if model else ""
         with output.open_output(path) as out:
-            out.write(f"{text}calibrated_on: {{{kinds}}}\n")
+            out.write(f"{text}calibrated_on: {{{kinds}}}\n{about}")
         tell(f"wrote {path}")
     return 0
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from comp_comm.formulas.arrays import Array
 from comp_comm.records import Record, Records
-from comp_comm.validation.machine_fit import LAMBDA
+from comp_comm.validation.machine_fit import LAMBDA, LAMBDA_OF_MODEL
 from comp_comm.validation.predict import Prediction, predict_points
 from comp_comm.validation.summary import arch_of, error_record
 
@@ -120,31 +119,34 @@ class Responses:
         table = np.log(steps).reshape(len(self.predictions), len(FACTORS))
         self.changes = table - table[:, [FACTORS.index(1.0)]]
 
-    @cached_property
-    def machines(self) -> dict[tuple[str, str], list[int]]:
-        """Runs of one group on one device, which is one machine as far as sources say."""
-        collected: dict[tuple[str, str], list[int]] = {}
+    def machines(self, arch: str, model: bool) -> dict[str, list[int]]:
+        """Return runs of one group on one device, which is one machine as far as sources say, or of a model there."""
+        collected: dict[str, list[int]] = {}
         for place, one in enumerate(self.predictions):
-            collected.setdefault((one.run["group"], one.run["gpu"]), []).append(place)
-        return collected
+            if arch_of(one) == arch:
+                name = f"{one.run['group']} {one.run['gpu']}" + (f" {one.run['model_name']}" if model else "")
+                collected.setdefault(name, []).append(place)
+        return {name: places for name, places in collected.items() if len(places) > MOST_RUNS}
 
-    def calibrated(self, count: int, arch: str) -> list[tuple[float, str]]:
-        """Return log ratios of runs after calibration on ``count`` others of their machine, and what machines."""
-        collected = []
-        for (group, gpu), places in self.machines.items():
-            members = [place for place in places if arch_of(self.predictions[place]) == arch]
-            if len(members) <= MOST_RUNS:
-                continue
-            for drawn in _draws(members, count):
-                collected += [(ratio, f"{group} {gpu}") for ratio in self._after(members, drawn, arch)]
-        return collected
+    def calibrated(self, count: int, arch: str, model: bool = False) -> list[tuple[float, str]]:
+        """Return log ratios of runs after calibration on ``count`` others of their machine, and what machines.
 
-    def _after(self, members: list[int], drawn: tuple[int, ...], arch: str) -> Iterator[float]:
+        With ``model`` the runs to calibrate on are of the same model as those that are judged.
+        """
+        strength = LAMBDA_OF_MODEL if model else LAMBDA[arch]
+        return [
+            (ratio, name)
+            for name, places in self.machines(arch, model).items()
+            for drawn in _draws(places, count)
+            for ratio in self._after(places, drawn, strength)
+        ]
+
+    def _after(self, members: list[int], drawn: tuple[int, ...], strength: float) -> Iterator[float]:
         ratios = {place: log_ratio(self.predictions[place]) for place in members}
         if not drawn:
             yield from ratios.values()
             return
-        wanted = sum(ratios[place] for place in drawn) / (len(drawn) + LAMBDA[arch])
+        wanted = sum(ratios[place] for place in drawn) / (len(drawn) + strength)
         mean = self.changes[list(drawn)].mean(axis=0)
         # Steps fall as a machine sustains more: np.interp wants them rising.
         at = float(np.interp(wanted, mean[::-1], np.log(FACTORS)[::-1]))
@@ -166,11 +168,12 @@ def _draws(places: list[int], count: int) -> list[tuple[int, ...]]:
 def calibration_records(responses: Responses) -> Records:
     """Return errors of the same machines with none of their runs, and calibrated on one and on three of them."""
     records = []
-    for arch in LAMBDA:
+    for arch, model in (("dense", False), ("moe", False), ("moe", True)):
         for count in (0, 1, 3):
-            collected = responses.calibrated(count, arch)
+            collected = responses.calibrated(count, arch, model)
             if collected:
-                records.append(error_record(arch, f"{count} runs", [float(np.expm1(-ratio)) for ratio, _ in collected]))
+                errors = [float(np.expm1(-ratio)) for ratio, _ in collected]
+                records.append(error_record(arch + model * ", of the same model", f"{count} runs", errors))
     return records
 
 

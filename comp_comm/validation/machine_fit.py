@@ -4,7 +4,8 @@ A run's step was measured ``exp(y)`` times as long as predicted. Of the machine,
 isolated speed) may differ, and the network's share beyond a node. A run says little by itself: runs of one machine
 scatter by ``sigma`` about its mean, machines by ``tau`` about the profile, and the mean of k runs is moved by
 k / (k + lambda) of the way, lambda = (sigma / tau)^2. lambda is 2 for dense models and 4 for mixtures of experts, which
-say less about other models (of 400 published runs: with it no number of runs makes the tail of the errors longer).
+say less about other models, but 1 where all runs are of one mixture (of 400 published runs: with it no number of runs
+makes the tail of the errors longer).
 
 Both numbers are the maximum a posteriori of the linear model y_i = -(a_i x + b_i z) + noise, x and z the logarithms of
 their factors, a_i and b_i how a step answers to each, evaluated at the step itself and repeated until it settles.
@@ -27,6 +28,7 @@ from comp_comm.validation.summary import arch_of
 
 SUSTAINED, NETWORK = "timing.sustained", "timing.network_sustained"
 LAMBDA = {"dense": 2.0, "moe": 4.0}
+LAMBDA_OF_MODEL = 1.0  # where all runs are of one mixture: they say much of it, and little of another one
 # Standard deviation of runs of one machine about its mean, in the logarithm of a step (dense runs that were seen).
 SIGMA = 0.08
 # And of what the network keeps, about its default; beyond this many sigma a mixture of shares tells the two apart.
@@ -81,9 +83,10 @@ def fit_machine(points: Sequence[Point], profile: Profile) -> MachineFit:
         raise ConfigError("no run can be predicted, so there is nothing to calibrate on: " + "; ".join(reasons))
     hardware = profile.hardware(profile.precisions[0])
     start = np.log([float(np.max(hardware.timing.sustained)), float(np.max(hardware.timing.network_sustained))])
-    weights = np.asarray(
-        [1 / np.sqrt(LAMBDA[arch_of(one)] / LAMBDA["dense"]) for one in before if one.error is not None]
-    )
+    kinds = [arch_of(one) for one in before if one.error is not None]
+    own = one_mixture(usable) is not None
+    strengths = np.asarray([LAMBDA_OF_MODEL if own else LAMBDA[kind] for kind in kinds])
+    weights = np.sqrt(LAMBDA["dense"] / strengths)
     state = _State(usable, start, weights)
     told = state.tells_apart()
     x = state.solve(told)
@@ -92,6 +95,13 @@ def fit_machine(points: Sequence[Point], profile: Profile) -> MachineFit:
                                         "some communicate across nodes far more than others"}  # fmt: skip
     return MachineFit(tuple(numbers), left, [one for one in before if one.error is not None],
                       predict_points(state.points_at(x)))  # fmt: skip
+
+
+def one_mixture(points: Sequence[Point]) -> str | None:
+    """Return the model that all runs are of, where it is a mixture of experts; None for several, or a dense one."""
+    names = {point.run["model_name"] for point in points}
+    mixtures = all(point.fields.get("experts") for point in points)
+    return next(iter(names)) if len(names) == 1 and mixtures else None
 
 
 def _number(key: str, start: float, x: float, spread: float) -> FittedNumber:

@@ -23,7 +23,7 @@ NEMOTRON = {"norm": "layernorm", "bias": "off", "position": "rope", "tied": "off
 ALIBI = {"position": "none"}
 SIZES = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len")
 SHAPES = (*SIZES, "head_dim", "max_positions", "extra_parameters", "parameters")
-HEAD = 64  # dimension of a head, where a run does not state its heads
+HEADS = (64, 96, 128, 80, 72)  # usual dimensions of a head, where a run does not state its heads
 VOCAB = 51200  # GPT-2's vocabulary, padded as Megatron-LM pads it, where a run does not state it
 MIXTURE_SIZES = ("layers", "hidden", "seq_len")  # of a mixture of the catalogue, what a run may have otherwise
 
@@ -110,13 +110,23 @@ def _dense(run: Run, known: dict[str, Value]) -> tuple[dict[str, Value], list[st
     assumed = []
     if "heads" not in fields:
         assumed.append("heads")
-        fields["heads"] = max(1, int(fields["hidden"]) // HEAD)
+        fields["heads"] = usual_heads(int(fields["hidden"]), int(run.number("tp") or 1))
     if "vocab" not in fields:
         assumed.append("vocab")
         fields["vocab"] = VOCAB
     if fields.get("position") == "learned" and not known:
         fields["max_positions"] = fields["seq_len"]
     return fields, assumed
+
+
+def usual_heads(hidden: int, tp: int) -> int:
+    """Return heads where a run does not state them: of 64, or the next usual dimension that TP can split.
+
+    >>> usual_heads(2304, 4), usual_heads(2304, 8)
+    (36, 24)
+    """
+    fitting = (hidden // size for size in HEADS if hidden % size == 0 and (hidden // size) % tp == 0)
+    return next(fitting, max(1, hidden // HEADS[0]))
 
 
 def _style(run: Run) -> dict[str, Value]:

@@ -1,4 +1,4 @@
-"""Every run predicted: runs that give the same fields on the same machine are one table, the axis of one plan."""
+"""Every run predicted: runs that give the same fields are one table with their machines, the axis of one plan."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import cast
 
 import numpy as np
 
+from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study, study_from
 from comp_comm.costmodels import MODELS
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.errors import CompcommError, ConfigError
-from comp_comm.fields import Value
-from comp_comm.formulas.arrays import Array, Index, unwarned
+from comp_comm.fields import FIELDS, Value
+from comp_comm.formulas.arrays import Array, unwarned
 from comp_comm.records import Record
+from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import Plan, make_plan
 from comp_comm.validation.machines import RunMachine, machine_of
 from comp_comm.validation.measured import counts_causal, step_seconds
@@ -87,8 +89,19 @@ def point_of(run: Run, silent: Silent) -> Point:
     own = {name: field_value(name, text) for name, text in run.fields.items()}
     fields: dict[str, Value] = {**model, **layout, **software, **machine.fields, **own}  # type: ignore[dict-item]
     _settle(run, fields)
-    missing = [name for name in ("micro_batch", "precision") if name not in fields]
-    return Point(run, machine, fields, (*assumed, *missing))
+    missing = [name for name in ("micro_batch", "precision") if not run[name] and name not in own]
+    return Point(run, machine, _parsed(fields), (*assumed, *missing))
+
+
+def _parsed(fields: dict[str, Value]) -> dict[str, Value]:
+    """Return fields as a study would have read them. Raises ``ValueError`` for a value that a field may not have."""
+    parsed = {}
+    for name, value in fields.items():
+        try:
+            parsed[name] = FIELDS[name].parse(value)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return parsed
 
 
 def _settle(run: Run, fields: dict[str, Value]) -> None:
@@ -106,6 +119,10 @@ def _settle(run: Run, fields: dict[str, Value]) -> None:
         fields.setdefault("etp", 1)  # what recipes of mixtures set, whatever Megatron-LM does without one
     if fields.get("zero") != 3:
         fields.pop("master_weights", None)
+    if "micro_batch" not in fields and int(fields.get("pp", 1)) > 1 and "FSDP2" in run["fsdp"]:
+        # What torchtitan does unless told otherwise: as many micro-batches as stages.
+        replicas = float(run["dp"] or 1) * int(fields["pp"])
+        fields["micro_batch"] = max(1, int(float(run["global_batch"] or 1) // replicas))
     heads = int(fields.get("kv_heads", fields["heads"]))
     if int(fields.get("tp", 1)) > heads:
         fields["kv_replication"] = "on"
@@ -152,20 +169,16 @@ def predict_points(points: Sequence[Point]) -> list[Prediction]:
 
 
 def _batches(points: Sequence[Point]) -> list[list[tuple[int, Point]]]:
-    """Return points of a machine that give the same fields together, with their places in the list.
+    """Return points that give the same fields together, with their places in the list.
 
-    A field that only some points of a machine give has its default in the others: fewer tables, the same answers.
+    A field that only some points give has its default in the others: fewer tables, the same answers.
     """
-    machines: dict[RunMachine, list[tuple[int, Point]]] = {}
+    usual = {name: MODELS[0].default(name) for point in points for name in point.fields}
+    given = {name: value for name, value in usual.items() if value is not None}
+    batches: dict[tuple[str, ...], list[tuple[int, Point]]] = {}
     for place, point in enumerate(points):
-        machines.setdefault(point.machine, []).append((place, point))
-    batches: dict[tuple[RunMachine, tuple[str, ...]], list[tuple[int, Point]]] = {}
-    for machine, members in machines.items():
-        usual = {name: MODELS[0].default(name) for _, point in members for name in point.fields}
-        given = {name: value for name, value in usual.items() if value is not None}
-        for place, point in members:
-            fields = dict(sorted((given | point.fields).items()))
-            batches.setdefault((machine, tuple(fields)), []).append((place, replace(point, fields=fields)))
+        fields = dict(sorted((given | point.fields).items()))
+        batches.setdefault(tuple(fields), []).append((place, replace(point, fields=fields)))
     return list(batches.values())
 
 
@@ -182,20 +195,33 @@ def _study(machine: RunMachine, data: Record, title: str) -> Study:
 
 
 def _predict_batch(points: list[Point]) -> list[Prediction]:
-    """Return predictions of points with the same fields: a table of them is the axis of one plan."""
-    rows: dict[tuple[Value, ...], int] = {}
-    places = [rows.setdefault(tuple(point.fields.values()), len(rows)) for point in points]
-    table = [dict(zip(points[0].fields, row, strict=True)) for row in rows]
+    """Return predictions of points with the same fields: a table of them and their machines is the axis of one plan."""
+    rows: dict[tuple[object, ...], int] = {}
+    places = [rows.setdefault((point.machine, *point.fields.values()), len(rows)) for point in points]
     try:
-        plan = make_plan(_study(points[0].machine, {"zip": table}, "runs"))
+        plan = _plan(points[0], list(rows))
     except CompcommError as error:
         if len(points) == 1:
             return [Prediction(points[0].run, points[0], reason=_words(error))]
         return [one for point in points for one in _predict_batch([point])]
-    index: Index = tuple(slice(None) for _ in plan.grid.axes)
-    step = cast(Step, plan.evaluate(index))
+    step = cast(Step, plan.evaluate_alone((slice(None),)))
     answers = _Answers(plan, step, len(rows))
     return [answers.prediction(point, at) for point, at in zip(points, places, strict=True)]
+
+
+def _plan(first: Point, rows: list[tuple[object, ...]]) -> Plan:
+    """Return the plan over rows of a machine and the values of its fields: one axis, along which all move together."""
+    names = {
+        machine: f"{machine.reference} {number}" for number, machine in enumerate(dict.fromkeys(r[0] for r in rows))
+    }
+    columns = list(zip(*rows, strict=True))
+    values = dict(zip(first.fields, columns[1:], strict=True))
+    # A table of one row: what breaks a rule is then a point that does, not a study that is wrong.
+    plan = make_plan(_study(first.machine, {"zip": [dict(first.fields)]}, "runs"))
+    profiles = tuple(replace(machine.profile(), name=name) for machine, name in names.items())
+    axis = Axis({HARDWARE: tuple(names[machine] for machine in columns[0]), **values})
+    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in values}
+    return replace(plan, grid=replace(plan.grid, profiles=profiles, fixed=fixed, axes=(axis,)))
 
 
 class _Answers:

@@ -40,6 +40,12 @@ def devices_class(one: Prediction) -> str:
     return f"{low:,} to {8 * low - 1:,}" if devices >= 8 else "1 to 7"
 
 
+def release_of(one: Prediction) -> str:
+    """Return the release of the software: its column, or what notes say."""
+    match = re.search(r"release ([\d.]*\d)", one.run["notes"])
+    return one.run["release"] or (match[1] if match else SILENT)
+
+
 def parallelism(one: Prediction) -> str:
     """Return the kinds of parallelism that a run has."""
     fields = one.point.fields if one.point else {}
@@ -67,7 +73,7 @@ KINDS: dict[str, Callable[[Prediction], str]] = {
     "gpus": devices_class,
     "parallelism": parallelism,
     "precision": lambda one: str(one.point.fields.get("precision", SILENT)) if one.point else SILENT,
-    "release": _column("release"),
+    "release": lambda one: release_of(one),
     "attention": attention,
 }
 
