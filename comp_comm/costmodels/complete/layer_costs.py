@@ -29,7 +29,7 @@ from comp_comm.violation import Violation, broken_rules
 class KeptOfLayer(NamedTuple):
     """Bytes a layer keeps of a micro-batch: in all, and of its input alone."""
 
-    whole: Array
+    size: Array
     entry: Array
 
 

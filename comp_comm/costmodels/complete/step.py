@@ -58,8 +58,7 @@ class Step(SearchableAnswer):
     def pipeline(self) -> Pipeline:
         """The stages."""
         sends_s = to_float(sum((call.seconds * call.collective.count for call in self.sends), ZERO))
-        work = self.work
-        return Pipeline(work, self.layers, sends_s)
+        return Pipeline(self.work, self.layers, sends_s)
 
     @property
     def stage(self) -> Stage:
@@ -165,8 +164,7 @@ class Step(SearchableAnswer):
         for times, count in self.pipeline.parts(self.stage):
             if group in times.groups:
                 spent = spent.plus(times.forward[group].times(count)).plus(times.backward[group].times(count))
-        if self.pipeline.recomputes:
-            spent = self.pipeline.again_comm(group, self.stage).plus(spent)
+        spent = self.pipeline.again_comm(group, self.stage).plus(spent)
         return spent.times(self.work.layout.stage_steps)
 
     def _of_sends(self, free: Array) -> CommSeconds:
