@@ -145,7 +145,8 @@ _LAYOUT = (
           "tp-cp-dp-pp"),
     _word("overlap_dp", "layout", Switch, "data-parallel communication runs beside compute", "on"),
     _word("overlap_tp", "layout", Switch, "tensor-parallel communication beside its own split GEMMs", "off"),
-    _word("overlap_pp", "layout", Switch, "pipeline sends beside compute", "off"),
+    _word("overlap_pp", "layout", Switch, "pipeline sends beside compute; if not given, on where chunks are "
+          "interleaved (Megatron-LM), else off", None),
     _word("overlap_ep", "layout", Switch, "expert all-to-alls beside another micro-batch's compute", "off"),
     _word("collective_algorithm", "layout", choices.CollectiveAlgorithm, "algorithm of all-reduces; best: the fastest "
           "of those the network has", "best"),

@@ -84,7 +84,7 @@ class Layout:
     placement: Numeric = 0
     overlap_dp: Numeric = Switch.ON
     overlap_tp: Numeric = Switch.OFF
-    overlap_pp: Numeric = Switch.OFF
+    overlap_pp: Numeric = NOT_GIVEN
     overlap_ep: Numeric = Switch.OFF
     collective_algorithm: Numeric = CollectiveAlgorithm.BEST
     attention_kernel: Numeric = AttentionKernel.FLASH_CAUSAL
@@ -211,6 +211,8 @@ def resolved_layout(given: Layout) -> Layout:
     steps = np.where(np.isnan(batch), np.where(np.isnan(steps), 1.0, steps), batch / per_step)
     etp, dp_shard = to_float(given.etp), to_float(given.dp_shard)
     interleaved = Schedule.ONE_F_ONE_B.where(given.schedule) & (to_float(given.vpp) > 1)
+    schedule = np.where(interleaved, int(Schedule.INTERLEAVED), given.schedule)
+    sends = np.asarray(given.overlap_pp)
     return replace(
         given,
         dp=dp,
@@ -219,7 +221,8 @@ def resolved_layout(given: Layout) -> Layout:
         global_batch=steps * per_step,
         etp=np.where(np.isnan(etp), given.tp, etp),
         dp_shard=np.where(np.isnan(dp_shard), dp * given.cp, dp_shard),
-        schedule=np.where(interleaved, int(Schedule.INTERLEAVED), given.schedule),
+        schedule=schedule,
+        overlap_pp=np.where(sends == NOT_GIVEN, Schedule.INTERLEAVED.where(schedule), sends),
         sp=np.where(to_float(given.tp) > 1, given.sp, 0.0),
     )
 

@@ -52,7 +52,7 @@ def per_stage(schedule, v):
 @pytest.mark.parametrize(("recompute", "tp"), [("none", 1), ("selective", 1), ("full", 1), ("full", 2)])
 def test_a_step_is_as_long_as_its_passes_one_by_one(schedule, p, v, m, recompute, tp):
     """Passes as long as `explain` says, each with what it waits for and the send that follows it."""
-    answer = step(**EVEN, pp=p, vpp=v, accumulation=m, schedule=schedule, recompute=recompute, tp=tp)
+    answer = step(**EVEN, pp=p, vpp=v, accumulation=m, schedule=schedule, recompute=recompute, tp=tp, overlap_pp="off")
     found = recorded(answer)
     send = found["comm"]["pp"]["serialized_s"] / (2 * m)
     took = {phase: sum(op["seconds"] for op in found["operations"] if op["group"] == "tp" and op["phase"] == phase) / m
