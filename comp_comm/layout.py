@@ -14,8 +14,6 @@ from comp_comm.choices import (
     CollectiveAlgorithm,
     ContextComm,
     ElementwiseKernels,
-    FsdpUnits,
-    GradientSync,
     MasterWeights,
     Placement,
     Recompute,
@@ -24,6 +22,7 @@ from comp_comm.choices import (
 )  # fmt: skip
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.group import Group
+from comp_comm.sharding import FsdpUnits, GradientSync, sharding_rules
 from comp_comm.texts import NO_TEXT, Texts
 from comp_comm.violation import Mask, Violation, rule
 
@@ -250,28 +249,10 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
               "dp_shard shards nothing under zero 0", "dp_shard", "zero"),
         rule(MasterWeights.SHARDS.where(layout.master_weights) & (to_float(layout.zero) < 3),
               "master_weights: shards goes with zero 3", "master_weights", "zero"),
-        *_sharding_rules(given, layout, spread),
+        *sharding_rules(layout.zero, layout.reshard_after_forward, given.reshard_shards, layout.gradient_sync,
+                        layout.fsdp_units, layout.dp_shard, spread),
         rule(~np.isnan(to_float(given.recompute_layers)) & ~Recompute.FULL.where(layout.recompute),
               "recompute_layers goes with recompute: full", "recompute_layers", "recompute"),
-    ]  # fmt: skip
-
-
-def _sharding_rules(given: Layout, layout: Layout, spread: Mask) -> list[Violation]:
-    """Return the rules about what ZeRO 3 alone has a say in."""
-    below, between = to_float(layout.zero) < 3, to_float(given.reshard_shards)
-    off = Switch.OFF.where(layout.reshard_after_forward)
-    late, ends = ~GradientSync.MICRO_BATCH.where(layout.gradient_sync), FsdpUnits.ENDS.where(layout.fsdp_units)
-    if not (off.any() or late.any() or ends.any()) and np.isnan(between).all():
-        return []
-    return [
-        rule(below & off, "reshard_after_forward: off goes with zero 3", "reshard_after_forward", "zero"),
-        rule(below & ~np.isnan(between), "reshard_shards goes with zero 3", "reshard_shards", "zero"),
-        rule(off & ~np.isnan(between), "reshard_shards needs reshard_after_forward: on", "reshard_shards",
-              "reshard_after_forward"),
-        rule(~spread & ~np.isnan(between) & (layout.dp_shard % between != 0), "reshard_shards does not divide the "
-              "shards (dp_shard, or dp x cp)", "reshard_shards", "dp_shard", "dp"),
-        rule(below & late, "gradient_sync goes with zero 3", "gradient_sync", "zero"),
-        rule(below & ends, "fsdp_units: ends goes with zero 3", "fsdp_units", "zero"),
     ]  # fmt: skip
 
 

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import FsdpUnits, GradientSync, Switch
+from comp_comm.choices import Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.group import Group
 from comp_comm.layers.block import HeldParameters
 from comp_comm.layout import REPLICAS, STAGE
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
+from comp_comm.sharding import FsdpUnits, GradientSync
 
 FP32 = 4.0
 SHARDED, BY_LAYER = (1, 2), (3,)  # ZeRO stages that send a stage's states at once, and a layer at a time
