@@ -181,8 +181,8 @@ class StageMemory:
         late, loss, backward, end, gradients = self._moments
         in_layers = backward > loss + self._logits
         buffers = np.where(late, end, np.where(in_layers, backward, loss))
-        there = (np.where(late, 0.0, each) for each in (gradients, self._activations))
-        return (*there, np.where(late | in_layers, 0.0, self._logits), buffers)
+        logits = np.where(late | in_layers, 0.0, self._logits)
+        return np.where(late, 0.0, gradients), np.where(late, 0.0, self._activations), logits, buffers
 
     @cached_property
     def _moments(self) -> tuple[Mask, Array, Array, Array, Array]:
