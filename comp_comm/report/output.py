@@ -30,7 +30,14 @@ PART = 2**20
 
 def terminal_width() -> int:
     """Return the characters of a line of the terminal (the variable COLUMNS first), 120 where there is none."""
-    return min(max(shutil.get_terminal_size((NO_TERMINAL, 24)).columns, NARROWEST), WIDEST)
+    said = os.environ.get("COLUMNS", "")
+    if said.isdigit() and int(said):
+        columns = int(said)
+    elif sys.stdout is not None and sys.stdout.isatty():
+        columns = shutil.get_terminal_size((NO_TERMINAL, 24)).columns
+    else:
+        columns = NO_TERMINAL
+    return min(max(columns, NARROWEST), WIDEST)
 
 
 def never() -> bool:

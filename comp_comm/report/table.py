@@ -12,6 +12,7 @@ from typing import IO, Any
 import tabulate
 
 from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
+from comp_comm.costmodels import COST_MODELS
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report.fitting import blocks, fit
@@ -128,7 +129,7 @@ def setup_line(meta: Record, same: Record | None = None, show: Callable[[Any], s
     always said, only what moves along an axis is not.
     """
     show = show or _short
-    given = {**meta.get("derived", {}), **meta.get("fixed", {}), **(same or {})}
+    given = {**_by_default(meta), **meta.get("derived", {}), **meta.get("fixed", {}), **(same or {})}
     brought = meta.get("model_fields", {})
     devices = ", ".join(meta.get("hardware", {}))
     if "gpus" in given:
@@ -143,6 +144,14 @@ def setup_line(meta: Record, same: Record | None = None, show: Callable[[Any], s
         f"{name} {_amount(name, value, show)}" for name, value in told.items() if name not in (*ALWAYS_SAID, "gpus")
     ]
     return "; ".join(text for text in said if text)
+
+
+def _by_default(meta: Record) -> Record:
+    """Return the precision of an answer whose meta block does not say it: the cost model's own."""
+    model = COST_MODELS.get(meta.get("cost_model", ""))
+    moving = {name for axis in meta.get("axes", ()) for name in axis}
+    word = model.default("precision") if model and "precision" not in moving else None
+    return {} if word is None else {"precision": word}
 
 
 def _amount(name: str, value: Any, show: Callable[[Any], str]) -> str:
