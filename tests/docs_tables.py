@@ -119,7 +119,7 @@ def layout_rules_table() -> str:
 
 def printed(*arguments: str) -> list[str]:
     """Return the lines that a command prints."""
-    os.environ["COLUMNS"] = "120"  # the docs are as wide, whatever terminal makes them
+    os.environ["COLUMNS"] = "160"  # the docs are as wide, whatever terminal makes them
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
         assert run(arguments) == 0
     return out.getvalue().splitlines()
