@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 
@@ -34,7 +35,7 @@ def test_a_stage_does_one_thing_at_a_time_and_nothing_before_its_input(overrides
     passes = [piece for piece in made.slices if piece.stream == COMPUTE and "pass" in piece.about]
     for stage in range(made.stages):
         own = sorted((p.start, p.start + p.seconds) for p in passes if p.stage == stage)
-        assert all(end <= start + 1e-9 for (_, end), (start, _) in zip(own, own[1:], strict=False))
+        assert all(end <= start + 1e-9 for (_, end), (start, _) in itertools.pairwise(own))
     when = {(p.about["pass"], p.about["micro_batch"], p.about["chunk"]): p for p in passes}
     last = max(chunk for _, _, chunk in when)
     assert len(when) == len(passes)
@@ -60,13 +61,15 @@ def test_a_trace_is_what_perfetto_reads(compcomm, tmp_path):
     made = json.loads(trace.read_text())
     slices = [event for event in made["traceEvents"] if event["ph"] == "X"]
     named = [event for event in made["traceEvents"] if event["ph"] == "M" and event["name"] == "thread_name"]
-    assert {event["pid"] for event in slices} == {0, 1, 2, 3} and len(named) == 4 * len(STREAMS)
+    assert {event["pid"] for event in slices} == {0, 1, 2, 3}
+    assert len(named) == 4 * len(STREAMS)
     assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in slices)
     end = max(event["ts"] + event["dur"] for event in slices) / 1e6
     assert end == pytest.approx(made["otherData"]["step_s"], rel=1e-12)
     text = svg.read_text()
     ends = [float(x) + float(w) for x, w in re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', text)]
-    assert max(ends) == pytest.approx(1160, abs=0.1) and text.count("stage ") == 4
+    assert max(ends) == pytest.approx(1160, abs=0.1)
+    assert text.count("stage ") == 4
 
 
 @pytest.mark.parametrize(
@@ -77,4 +80,6 @@ def test_a_trace_is_what_perfetto_reads(compcomm, tmp_path):
 def test_what_has_no_trace_is_refused(compcomm, tmp_path, monkeypatch, more, said):
     monkeypatch.chdir(tmp_path)
     code, out, err = compcomm("trace", "llama-step", *more)
-    assert (code, out) == (2, "") and said in err and not list(tmp_path.iterdir())
+    assert (code, out) == (2, "")
+    assert said in err
+    assert not list(tmp_path.iterdir())

@@ -28,7 +28,7 @@ MOST_DEVICES = 10_000_000
 FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
 
 
-@click.command(cls=help_text.Command, epilog=EXAMPLES)
+@click.command(cls=help_text.Grouped, epilog=EXAMPLES)
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 @click.option("--extends", metavar="NAME|FILE", help="The profile to start from: what is not fitted stays as it is.",
               shell_complete=completion.names("hardware"))  # fmt: skip

@@ -56,7 +56,7 @@ plot:                          # compcomm sweep {file} --plot out.png
 """
 
 
-@click.command(cls=help_text.Command, epilog="Examples: compcomm init -o study.yaml | compcomm init --model gpt3-175b "
+@click.command(cls=help_text.Grouped, epilog="Examples: compcomm init -o study.yaml | compcomm init --model gpt3-175b "
                "--hardware a100 -o study.yaml | compcomm init --like llama-step -o mine.yaml")  # fmt: skip
 @click.option("--model", default="llama-3-8b", show_default=True, metavar="NAME|FILE", help="Its model.",
               shell_complete=completion.names("model"))  # fmt: skip

@@ -18,7 +18,7 @@ ANY_HARDWARE = "h100-sxm"  # bytes do not depend on it, but for which pipeline s
 SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", "volume_bytes", "wire_bytes")
 
 
-@click.command(cls=help_text.Command, epilog="Examples: compcomm volume llama-step | compcomm volume demystifying | "
+@click.command(cls=help_text.Grouped, epilog="Examples: compcomm volume llama-step | compcomm volume demystifying | "
                "compcomm volume demystifying --set zero=[1,3] --plot volume.png")  # fmt: skip
 @options.point_options
 @click.option("--log", metavar="FILE", help="A summary of DeepSpeed's comms_logger, shown beside what is predicted.")

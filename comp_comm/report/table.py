@@ -122,7 +122,7 @@ def write_heading(out: IO[str], meta: Record, same: Record, style: str) -> None:
     out.write("\n" if style == "markdown" else "")
 
 
-def setup_line(meta: Record, same: Record | None = None, show: Callable[[Any], str] | None = None) -> str:
+def setup_line(meta: Record, same: Record | None = None, show: Callable[[object], str] | None = None) -> str:
     """Return model, devices, batch, sequence length and precision, then the cost model and other fixed values.
 
     What a model of the catalogue brings is said by its name, and what is left at its default says nothing; of what is
@@ -154,7 +154,7 @@ def _by_default(meta: Record) -> Record:
     return {} if word is None else {"precision": word}
 
 
-def _amount(name: str, value: Any, show: Callable[[Any], str]) -> str:
+def _amount(name: str, value: Any, show: Callable[[object], str]) -> str:
     """Return a value, of what is counted in 1024 (a sequence's tokens, say) as people write it."""
     if name in BINARY_FIELDS and isinstance(value, int) and value % 1024 == 0:
         return f"{value // 1024}K"
