@@ -135,8 +135,8 @@ class Recipe(Choice):
     NONE = "none", 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0
     DELAYED = "delayed", 1.0, 0.0, 2.0, 0.0, 1.0, 1.0, 3e-6
     TENSORWISE = "tensorwise", 1.0, 2.0, 2.0, 0.0, 1.0, 1.0, 11e-6
-    BLOCKWISE = "blockwise", 1.0, 0.0, 2.0, 0.0, 1.03, 0.75, 3.5e-6
-    MXFP8 = "mxfp8", 1.03125, 0.0, 2.0, 0.0, 1.03125, 0.83, 3.5e-6
+    BLOCKWISE = "blockwise", 1.0, 0.0, 2.0, 0.0, 1.03, 0.9, 3.5e-6
+    MXFP8 = "mxfp8", 1.03125, 0.0, 2.0, 0.0, 1.03125, 1.0, 3.5e-6
     NVFP4 = "nvfp4", 0.5625, 0.0, 2.0, 2.0, 0.5625, 0.62, 5e-6
 
     def __init__(
@@ -342,48 +342,35 @@ class ContextComm(Choice):
     ALL_TO_ALL = "all_to_all"
 
 
-class Dispatcher(Choice):
-    """How tokens go to their experts: whether a token is sent once to a node, whatever experts it has there, and the
-    kernels of that: multiprocessors they take, seconds that one of these needs for a copy, and bytes/s it moves.
+class TensorOverlap(Choice):
+    """Tensor-parallel communication beside its own split GEMMs, with the share that it gains of what it could hide.
 
-    - ``all_gather``: every device gets all tokens of the group, and keeps what its experts need.
-    - ``all_to_all``: each copy of a token is sent by itself, by the library of collectives (NCCL).
-    - ``deepep``, ``hybridep``: a token goes once to each node over the network, and copies go on inside.
-
-    Of DeepEP we fitted the two numbers on kernels inside one node of H100, H200 and B200, 4 to 24 multiprocessors and
-    2048 to 7168 numbers a token (AIConfigurator database); of HybridEP on 16 multiprocessors of B200 in fp8 and bf16
-    (its README). Multiprocessors are what the libraries take unless told otherwise: NCCL 16 on machines of eight adapters,
-    none of which it shares with compute (NVIDIA/nccl, issues 689 and 1598).
+    - ``on``: Transformer Engine's user buffers, and libraries like it.
+    - ``async``: PyTorch's asynchronous tensor parallelism: 0.4 and 0.5 in torchtitan's pairs of Llama 3 8B on 64 H100
+      with it and without, in bf16 and in fp8 (June 2025).
     """
 
-    ALL_TO_ALL = "all_to_all", 0, 16.0, 0.0, np.inf
-    ALL_GATHER = "all_gather", 0, 16.0, 0.0, np.inf
-    DEEPEP = "deepep", 1, 20.0, 150e-9, 26e9
-    HYBRIDEP = "hybridep", 1, 16.0, 130e-9, 48e9
+    OFF = "off", 0.0
+    ON = "on", 1.0
+    ASYNC = "async", 0.45
 
-    def __init__(self, word: str, once: float, sms: float, copy_s: float, sm_bandwidth: float) -> None:
-        self.once, self.sms, self.copy_s, self.sm_bandwidth = once, sms, copy_s, sm_bandwidth
-
-
-class Routing(Choice):
-    """How tokens fall on experts: on all alike (forced, or balanced by a loss), or at random."""
-
-    BALANCED = "balanced"
-    RANDOM = "random"
+    def __init__(self, word: str, gained: float) -> None:
+        self.gained = gained
 
 
-class PermuteFusion(Choice):
-    """Whether tokens are sorted by expert in one kernel or in several: bytes of a token's number and expert that move.
+class ExpertKernels(Choice):
+    """How the network of the experts of a device is computed: kernels that the host launches for each of them, and
+    whether a nonlinearity that is not plain SwiGLU is done in operations of its own.
 
-    Fused: read and written forward and backward as 16-bit numbers, with indices. Unfused: as much more as fusion saved
-    NVIDIA's DeepSeek-V3 on 256 GB200, 494.5 to 529.6 TFLOP/s (Megatron-LM's guide), some of it time of the host.
+    - ``separate``: a product for each expert (Transformer Engine's grouped linear layers), the nonlinearity between.
+    - ``fused``: all products of a matrix in one kernel, with biases and nonlinearity in it (cuteDSL, cuDNN).
     """
 
-    OFF = "off", 40.0
-    ON = "on", 16.0
+    SEPARATE = "separate", 2.0, 1.0
+    FUSED = "fused", 0.0, 0.0
 
-    def __init__(self, word: str, moved: float) -> None:
-        self.moved = moved
+    def __init__(self, word: str, launches: float, apart: float) -> None:
+        self.launches, self.apart = launches, apart
 
 
 class Schedule(Choice):
@@ -462,6 +449,32 @@ class MasterWeights(Choice):
 
     COPY = "copy"
     SHARDS = "shards"
+
+
+class GradientSync(Choice):
+    """When ZeRO 3 reduces gradients: over its shards, and with fewer shards than replicas over these (HSDP).
+
+    After every micro-batch (FSDP2 as it is); over the shards then, and over the replicas after the last one
+    (`set_requires_all_reduce`); or both after the last (`set_requires_gradient_sync`), gradients whole until then.
+    """
+
+    MICRO_BATCH = "micro_batch", 1, 1
+    REPLICAS_LAST = "replicas_last", 1, 0
+    LAST = "last", 0, 0
+
+    def __init__(self, word: str, shards: float, replicas: float) -> None:
+        self.shards, self.replicas = shards, replicas
+
+
+class FsdpUnits(Choice):
+    """What ZeRO 3 gathers at once beside a layer: embedding, final norm and head together, or the ends one by one.
+
+    With ``root`` they are what is left to the root module (FSDP2's fully_shard of each layer, then of the model); with
+    ``ends`` (torchtitan) the embedding is a unit, and norm and head are one that is kept until its backward pass.
+    """
+
+    ROOT = "root"
+    ENDS = "ends"
 
 
 class CollectiveAlgorithm(Choice):

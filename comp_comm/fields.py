@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from comp_comm import choices
+from comp_comm import choices, dispatchers
 from comp_comm.choices import Choice, Switch
 from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field, Value
@@ -95,6 +95,8 @@ _TRANSFORMER = (
     _size("rope_head_dim", "rotary part of a head, in multi-head latent attention", 2**16),
     _size("v_head_dim", "dimension of a head's values; head_dim if not given", 2**16),
     _size("mtp_layers", "multi-token prediction modules, a layer each", 100, low=0, default=0),
+    _word("clamped_glu", "transformer", Switch, "experts' SwiGLU is clamped and offset, with biases around it "
+          "(gpt-oss): no plain kernel has it", "off"),
     _word("dropout", "transformer", Switch, "dropout in attention and after both blocks (its masks are kept)",
           "on"),
     *LAYER_FIELDS,
@@ -127,6 +129,15 @@ _LAYOUT = (
             default=1),
     _word("master_weights", "layout", choices.MasterWeights, "weights in 32 bit: a copy that the optimizer has beside "
           "those of 16 bit (Megatron-LM, DeepSpeed), or the shards of ZeRO 3 themselves (FSDP)", "copy"),
+    _word("reshard_after_forward", "layout", Switch, "with zero 3: weights are sharded again after a forward pass, and "
+          "gathered once more for the backward pass (off: kept whole between them)", "on"),
+    _degree("reshard_shards", "devices that weights are sharded over between forward and backward pass, with zero 3 "
+            "(FSDP2's reshard_after_forward as a number); all shards if not given"),
+    _word("gradient_sync", "layout", choices.GradientSync, "with zero 3: gradients are reduced after every "
+          "micro-batch, over replicas of the shards (HSDP) after the last one, or all after the last one",
+          "micro_batch"),
+    _word("fsdp_units", "layout", choices.FsdpUnits, "what zero 3 gathers at once beside a layer: embedding, norm "
+          "and head (the root of FSDP2), or embedding, and norm with head, which are kept (torchtitan)", "root"),
     Field("bucket", "layout", "float", "elements of gradients (or weights) sent at once by data parallelism; a "
           "stage's whole, or under ZeRO 3 a layer's, if not given", low=1, high=1e12),
     _word("recompute", "layout", choices.Recompute, "activations computed again in the backward pass: of whole layers, "
@@ -143,19 +154,21 @@ _LAYOUT = (
     _word("placement", "layout", choices.Placement, "order of the groups on the network, neighbours first",
           "tp-cp-dp-pp"),
     _word("overlap_dp", "layout", Switch, "data-parallel communication runs beside compute", "on"),
-    _word("overlap_tp", "layout", Switch, "tensor-parallel communication beside its own split GEMMs", "off"),
+    _word("overlap_tp", "layout", choices.TensorOverlap, "tensor-parallel communication beside its own split GEMMs: by "
+          "user buffers (on), or by PyTorch (async)", "off"),
     _word("overlap_pp", "layout", Switch, "pipeline sends beside compute", "off"),
     _word("overlap_ep", "layout", Switch, "expert all-to-alls beside another micro-batch's compute", "off"),
-    _word("ep_dispatch", "layout", choices.Dispatcher, "how tokens go to experts: a copy for each expert, all tokens to "
-          "all devices, or once to each node (DeepEP, HybridEP)", "all_to_all"),
+    _word("ep_dispatch", "layout", dispatchers.Dispatcher, "how tokens go to experts: a copy for each expert, all "
+          "tokens to all devices, or once to each node (DeepEP, HybridEP)", "all_to_all"),
     _degree("ep_node_limit", "nodes that the experts of a token are chosen from (DeepSeek-V3: 4); all if not given",
             2**20),
-    _degree("ep_sms", "multiprocessors that exchanges with experts take from compute; 20 for deepep, else 16 if not given", 1024),
-    _word("routing", "layout", choices.Routing, "how tokens fall on experts: on all alike, or at random, so that the "
-          "fullest device has some more", "balanced"),
-    Field("imbalance", "layout", "float", "tokens of the fullest device of an expert-parallel group over the mean; 1, or "
-          "what routing says, if not given", low=1, high=1e3),
-    _word("permute_fusion", "layout", choices.PermuteFusion, "sort tokens by expert in one kernel", "on"),
+    _degree("ep_sms", "multiprocessors that exchanges with experts take from compute; 20 for deepep, else 16 if not "
+            "given", 1024),
+    _word("routing", "layout", dispatchers.Routing, "how tokens fall on experts: on all alike, or at random, so that "
+          "the fullest device has some more", "balanced"),
+    Field("imbalance", "layout", "float", "tokens of the fullest device of an expert-parallel group over the mean; 1, "
+          "or what routing says, if not given", low=1, high=1e3),
+    _word("permute_fusion", "layout", dispatchers.PermuteFusion, "sort tokens by expert in one kernel", "on"),
     _word("collective_algorithm", "layout", choices.CollectiveAlgorithm, "algorithm of all-reduces; best: the fastest "
           "of those the network has", "best"),
     _word("attention_kernel", "layout", choices.AttentionKernel, "what computes attention: flash_causal is the fused "
@@ -173,6 +186,8 @@ _LAYOUT = (
     _word("cross_entropy", "layout", choices.CrossEntropy, "how the loss is made of logits: fused kernel, compiled, in "
           "chunks of the tokens, as Megatron-LM does unfused, or as PyTorch does (eager); as 'kernels' if not given",
           None),
+    _word("expert_kernels", "layout", choices.ExpertKernels, "products of a device's experts one by one, or all with "
+          "their nonlinearity in one kernel (cuteDSL)", "separate"),
     _word("cuda_graph", "layout", choices.CudaGraph, "what is captured in CUDA graphs, which the host launches at "
           "once: attention, an expert layer's router with what prepares its dispatch, both, or the whole step", "none"),
     _word("launch_blocking", "layout", Switch, "the host waits for each kernel before it launches the next "

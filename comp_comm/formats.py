@@ -22,9 +22,9 @@ class Formats:
 
     ``dispatch`` and ``combine`` are those on the wire to experts and back (NaN: as others). ``accumulate`` is a second
     gradient buffer (0 for none), ``master`` the optimizer's copy of the weights. ``recipe`` is the code of what GEMMs
-    run in; ``fp8_attention`` and ``fp8_head`` are 1 where attention and the output layer do, too. ``gathered`` are the
-    bytes of a layer's weight on the wire, and ``copies`` those it takes in memory beside ``weight``, as the recipe has
-    it.
+    run in; ``fp8_attention`` and ``fp8_head`` are 1 where attention and the output layer do, too. ``operand_comm`` are
+    the bytes on the wire of an activation that a GEMM takes as its operand, ``gathered`` those of a layer's weight, and
+    ``copies`` those that this takes in memory beside ``weight``, as the recipe has it.
     """
 
     operand: Numeric = 2
@@ -53,6 +53,7 @@ class Formats:
         given = np.asarray(getattr(self, direction), np.float64)
         blank = np.isnan(given)
         return self.comm if blank.all() else np.where(blank, self.comm, given)
+    operand_comm: Numeric = 2
 
     def held(self, shards: Mask) -> Formats:
         """Return the formats of what a device holds, where the shards of weights are the optimizer's copy.
@@ -145,17 +146,19 @@ def make_formats(
     operand = Precision.look_up("size", precision)
     kept = np.maximum(operand, 2.0)
     recipe = recipe_of(precision, quantised.recipe, quantised.usual)
-    size, copies, gathered = to_float(0.0), to_float(0.0), kept
+    copies, gathered, sent = to_float(0.0), kept, _given(comm, kept)
+    operands = sent
     if (recipe != Recipe.NONE).any():
         size = np.where(recipe != Recipe.NONE, Recipe.look_up("size", recipe), 0.0)
         single = Recipe.look_up("per_tensor", recipe) * (1 - to_float(quantised.transposed))
         gathers = to_float(Switch.ON.where(quantised.fp8_param_gather))
         copies = size * (2.0 - single) - gathers * kept
         gathered = np.where(gathers > 0, size, kept)
+        operands = _given(comm, np.where(recipe != Recipe.NONE, size, kept))
     return Formats(
         operand=operand,
         activation=kept,
-        comm=_given(comm, kept),
+        comm=sent,
         weight=kept,
         grad=_given(grad, kept),
         accumulate=_given(accumulate, 0.0),
@@ -169,6 +172,7 @@ def make_formats(
         copies=copies,
         dispatch=_given(dispatch, np.nan),
         combine=_given(combine, np.nan),
+        operand_comm=operands,
     )
 
 

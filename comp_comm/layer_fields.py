@@ -17,7 +17,8 @@ def _size(name: str, help_text: str, high: float = 2**20, essential: bool = Fals
 LAYER_FIELDS = (
     Field("layer_pattern", "transformer", "text", "the blocks of each layer, where they are not all attention and a "
           "network: 'M-M-*-' (a block a layer) or '(GE GE GE *E)x12'; * attention, W over the window, T sparse "
-          "attention to the tokens an earlier layer's indexer chose, M Mamba-2, S Mamba-1, G Gated DeltaNet, K Kimi Delta Attention, L lightning attention, - dense network, E experts",
+          "attention to the tokens an earlier layer's indexer chose, M Mamba-2, S Mamba-1, G Gated DeltaNet, K Kimi "
+          "Delta Attention, L lightning attention, - dense network, E experts",
           checked=check_layer_pattern, essential=True),
     _size("ssm_heads", "heads of a mixer with a state (of its values); channels, in Mamba-1"),
     _size("ssm_head_dim", "dimension of a head's values in a mixer with a state; 1 in Mamba-1, if not given"),

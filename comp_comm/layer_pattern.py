@@ -1,10 +1,11 @@
 """How a study says which layers a model has, one by one: the text of the field ``layer_pattern``.
 
 A letter is a block, as Megatron-LM writes hybrid models. Blocks that mix tokens: ``*`` attention to everything, ``W``
-over the window, ``T`` sparse attention to the tokens that the indexer of an earlier layer chose, ``M`` Mamba-2, ``S`` Mamba-1 (a selective scan), ``G`` Gated DeltaNet, ``K`` Kimi Delta Attention, ``L``
-lightning attention. Feed-forward networks: ``-`` dense, ``E`` experts. A text of letters alone has one block in each
-layer (``M-M-*-``); with spaces between them, layers are words of one block or of two (``GE GE GE *E``). ``(...)x12``
-repeats what it holds, ``GEx3`` a word.
+over the window, ``T`` sparse attention to the tokens that the indexer of an earlier layer chose, ``M`` Mamba-2, ``S``
+Mamba-1 (a selective scan), ``G`` Gated DeltaNet, ``K`` Kimi Delta Attention, ``L`` lightning attention. Feed-forward
+networks: ``-`` dense, ``E`` experts. A text of letters alone has one block in each layer (``M-M-*-``); with spaces
+between them, layers are words of one block or of two (``GE GE GE *E``). ``(...)x12`` repeats what it holds, ``GEx3`` a
+word.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from numpy.typing import NDArray
 
 from comp_comm.texts import Texts
 
-MIXERS = {"*": "attention", "W": "window attention", "T": "sparse attention without an indexer of its own", "M": "Mamba-2", "S": "Mamba-1", "G": "Gated DeltaNet",
-          "K": "Kimi Delta Attention", "L": "lightning attention"}  # fmt: skip
+MIXERS = {"*": "attention", "W": "window attention", "T": "sparse attention without an indexer of its own",
+          "M": "Mamba-2", "S": "Mamba-1", "G": "Gated DeltaNet", "K": "Kimi Delta Attention",
+          "L": "lightning attention"}  # fmt: skip
 NETWORKS = {"-": "dense network", "E": "experts"}
 RECURRENT = "MSGKL"  # those that keep a state, not keys and values
 MOST_LAYERS = 100_000
-_TOKEN = re.compile(
-    r"\s*(?:(\()|\)(?:x([1-9]\d{0,5}))?|([*WTMSGKLE-]{1,2}|[^\s(),]+?)(?:x([1-9]\d{0,5}))?(?=[\s(),]|$))[\s,]*"
-)
+_TIMES = r"(?:x([1-9]\d{0,5}))?"
+_TOKEN = re.compile(rf"\s*(?:(\()|\){_TIMES}|([*WTMSGKLE-]{{1,2}}|[^\s(),]+?){_TIMES}(?=[\s(),]|$))[\s,]*")
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def _layer(word: str) -> PatternLayer:
     """Return the layer that a word means."""
     mixer, network = (word, "") if word[:1] in MIXERS else ("", word)
     if len(word) == 2:
-        mixer, network = word
+        mixer, network = word[0], word[1]
     if (mixer and mixer not in MIXERS) or (network and network not in NETWORKS):
         known = ", ".join(f"{letter} {title}" for letter, title in (MIXERS | NETWORKS).items())
         raise ValueError(

@@ -14,16 +14,18 @@ from comp_comm.choices import (
     CollectiveAlgorithm,
     ContextComm,
     CudaGraph,
-    Dispatcher,
     ElementwiseKernels,
+    ExpertKernels,
+    FsdpUnits,
+    GradientSync,
     MasterWeights,
-    PermuteFusion,
     Placement,
     Recompute,
-    Routing,
     Schedule,
     Switch,
+    TensorOverlap,
 )  # fmt: skip
+from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.group import Group
 from comp_comm.texts import NO_TEXT, Texts
@@ -73,6 +75,10 @@ class Layout:
     dp_shard: Numeric = UNKNOWN
     zero: Numeric = 1
     master_weights: Numeric = MasterWeights.COPY
+    reshard_after_forward: Numeric = Switch.ON
+    reshard_shards: Numeric = UNKNOWN
+    gradient_sync: Numeric = GradientSync.MICRO_BATCH
+    fsdp_units: Numeric = FsdpUnits.ROOT
     bucket: Numeric = UNKNOWN
     recompute: Numeric = Recompute.NONE
     recompute_layers: Numeric = UNKNOWN
@@ -83,7 +89,7 @@ class Layout:
     scatter_gather: Numeric = Switch.ON
     placement: Numeric = 0
     overlap_dp: Numeric = Switch.ON
-    overlap_tp: Numeric = Switch.OFF
+    overlap_tp: Numeric = TensorOverlap.OFF
     overlap_pp: Numeric = Switch.OFF
     overlap_ep: Numeric = Switch.OFF
     ep_dispatch: Numeric = Dispatcher.ALL_TO_ALL
@@ -98,6 +104,7 @@ class Layout:
     cross_entropy: Numeric = NOT_GIVEN
     loss_chunks: Numeric = 8
     cuda_graph: Numeric = CudaGraph.NONE
+    expert_kernels: Numeric = ExpertKernels.SEPARATE
     launch_blocking: Numeric = Switch.OFF
 
     @property
@@ -265,12 +272,32 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
               "dp_shard shards nothing under zero 0", "dp_shard", "zero"),
         rule(MasterWeights.SHARDS.where(layout.master_weights) & (to_float(layout.zero) < 3),
               "master_weights: shards goes with zero 3", "master_weights", "zero"),
+        *_sharding_rules(given, layout, spread),
         rule(~np.isnan(to_float(given.recompute_layers)) & ~Recompute.FULL.where(layout.recompute),
               "recompute_layers goes with recompute: full", "recompute_layers", "recompute"),
         rule(Switch.ON.where(layout.recompute_early_stop) & ~Recompute.FULL.where(layout.recompute),
               "recompute_early_stop goes with recompute: full", "recompute_early_stop", "recompute"),
         rule(~np.isnan(to_float(given.offload_activations)) & Recompute.FULL.where(layout.recompute),
               "offload_activations and recompute: full exclude each other", "offload_activations", "recompute"),
+    ]  # fmt: skip
+
+
+def _sharding_rules(given: Layout, layout: Layout, spread: Mask) -> list[Violation]:
+    """Return the rules about what ZeRO 3 alone has a say in."""
+    below, between = to_float(layout.zero) < 3, to_float(given.reshard_shards)
+    off = Switch.OFF.where(layout.reshard_after_forward)
+    late, ends = ~GradientSync.MICRO_BATCH.where(layout.gradient_sync), FsdpUnits.ENDS.where(layout.fsdp_units)
+    if not (off.any() or late.any() or ends.any()) and np.isnan(between).all():
+        return []
+    return [
+        rule(below & off, "reshard_after_forward: off goes with zero 3", "reshard_after_forward", "zero"),
+        rule(below & ~np.isnan(between), "reshard_shards goes with zero 3", "reshard_shards", "zero"),
+        rule(off & ~np.isnan(between), "reshard_shards needs reshard_after_forward: on", "reshard_shards",
+              "reshard_after_forward"),
+        rule(~spread & ~np.isnan(between) & (layout.dp_shard % between != 0), "reshard_shards does not divide the "
+              "shards (dp_shard, or dp x cp)", "reshard_shards", "dp_shard", "dp"),
+        rule(below & late, "gradient_sync goes with zero 3", "gradient_sync", "zero"),
+        rule(below & ends, "fsdp_units: ends goes with zero 3", "fsdp_units", "zero"),
     ]  # fmt: skip
 
 

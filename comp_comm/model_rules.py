@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from comp_comm.choices import AttentionGate, Switch
@@ -39,7 +41,12 @@ def _pattern_rules(given: Transformer, t: Transformer) -> list[Violation]:
     def stated(name: str) -> Mask:
         return listed & ~np.isnan(to_float(getattr(given, name)))
 
-    state, mamba = has(RECURRENT), has("MS")
+    def nowhere(letters: str) -> bool:
+        """Whether no pattern of the study has such a block: along an axis of patterns, sizes are of those that do."""
+        listed_all = replace(t.layer_pattern, codes=np.arange(len(t.layer_pattern.texts)))
+        return not np.any(count_of(listed_all, letters) > 0)
+
+    state = has(RECURRENT)
     sizes = ("ssm_heads", "ssm_head_dim", "ssm_groups", "ssm_state", "ssm_conv", "ssm_chunk")
     window = ~np.isinf(t.window)
     return [
@@ -62,18 +69,18 @@ def _pattern_rules(given: Transformer, t: Transformer) -> list[Violation]:
           for name in ("dense_layers", "moe_every", "global_every")),
         rule(state & np.isnan(to_float(given.ssm_heads)), "mixers with a state need ssm_heads", "ssm_heads",
               "layer_pattern"),
-        rule(has("MGKL") & np.isnan(to_float(given.ssm_head_dim)), "mixers with a state need ssm_head_dim", "ssm_head_dim",
-              "layer_pattern"),
+        rule(has("MGKL") & np.isnan(to_float(given.ssm_head_dim)), "mixers with a state need ssm_head_dim",
+              "ssm_head_dim", "layer_pattern"),
         rule(state & (to_float(t.ssm_heads) % t.ssm_groups != 0), "ssm_groups does not divide ssm_heads", "ssm_groups",
               "ssm_heads"),
-        *(rule(stated(name) & ~state, f"{name} is of mixers with a state, which layer_pattern does not have", name,
-                "layer_pattern") for name in sizes),
-        rule(stated("ssm_conv") & ~has("MSGK"), "ssm_conv: lightning attention has no convolution", "ssm_conv",
+        *(rule(stated(name) & nowhere(RECURRENT), f"{name} is of mixers with a state, which layer_pattern does not "
+                "have", name, "layer_pattern") for name in sizes),
+        rule(stated("ssm_conv") & nowhere("MSGK"), "ssm_conv: lightning attention has no convolution", "ssm_conv",
               "layer_pattern"),
-        rule(stated("ssm_chunk") & ~has("MGKL"), "ssm_chunk: Mamba-1 is not computed in chunks", "ssm_chunk",
+        rule(stated("ssm_chunk") & nowhere("MGKL"), "ssm_chunk: Mamba-1 is not computed in chunks", "ssm_chunk",
               "layer_pattern"),
-        rule(stated("ssm_dt_rank") & ~has("S"), "ssm_dt_rank is of Mamba-1 (S), which layer_pattern does not have",
+        rule(stated("ssm_dt_rank") & nowhere("S"), "ssm_dt_rank is of Mamba-1 (S), which layer_pattern does not have",
               "ssm_dt_rank", "layer_pattern"),
-        rule(listed & Switch.OFF.where(t.ssm_norm) & ~mamba, "ssm_norm is of Mamba (M, S), which layer_pattern does "
-              "not have", "ssm_norm", "layer_pattern"),
+        rule(listed & Switch.OFF.where(t.ssm_norm) & nowhere("MS"), "ssm_norm is of Mamba (M, S), which layer_pattern "
+              "does not have", "ssm_norm", "layer_pattern"),
     ]  # fmt: skip

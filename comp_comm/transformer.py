@@ -67,6 +67,7 @@ class Transformer:
     rope_head_dim: Numeric = UNKNOWN
     v_head_dim: Numeric = UNKNOWN
     mtp_layers: Numeric = 0
+    clamped_glu: Numeric = 0
     dropout: Numeric = Switch.ON
     layer_pattern: Texts = NO_TEXT
     ssm_heads: Numeric = UNKNOWN
@@ -105,7 +106,7 @@ class Transformer:
 
     @property
     def moe_layers(self) -> Array:
-        """Layers that are a mixture of experts: every ``moe_every``-th after the ``dense_layers``, or as a pattern says."""
+        """Layers of experts: every ``moe_every``-th after the ``dense_layers``, or those of a pattern."""
         if self.layer_pattern.given:
             listed = ~np.isnan(layers_of(self.layer_pattern))
             return np.where(listed, count_of(self.layer_pattern, "E"), self._periodic_moe_layers)
@@ -147,7 +148,7 @@ def resolved(given: Transformer) -> Transformer:
     ffn_hidden = _or(t.ffn_hidden, 4 * to_float(t.hidden))
     moe_ffn_hidden, shared_experts = _or(t.moe_ffn_hidden, ffn_hidden), _or(t.shared_experts, 0)
     both = t.encoder_decoder
-    return replace(
+    complete = replace(
         t,
         kv_heads=_or(t.kv_heads, t.heads),
         head_dim=head_dim,
@@ -174,23 +175,24 @@ def resolved(given: Transformer) -> Transformer:
         index_dim=_or(t.index_dim, 128),
         index_topk=_or(t.index_topk, 2048),
         moe_latent_hidden=_or(t.moe_latent_hidden, 0),
-        **(_states(t) if t.layer_pattern.given else {}),
     )
+    return _with_states(complete) if t.layer_pattern.given else complete
 
 
-def _states(t: Transformer) -> dict[str, Array]:
-    """Return the numbers of mixers with a state, as they follow from each other."""
+def _with_states(t: Transformer) -> Transformer:
+    """Return a model with the numbers of mixers with a state, as they follow from each other."""
     mamba = count_of(t.layer_pattern, "MS") > 0
     heads, head_dim = _or(t.ssm_heads, 1), _or(t.ssm_head_dim, 1)
-    return {
-        "ssm_heads": heads,
-        "ssm_head_dim": head_dim,
-        "ssm_groups": _or(t.ssm_groups, np.where(mamba, 1.0, heads)),
-        "ssm_state": _or(t.ssm_state, head_dim),
-        "ssm_conv": _or(t.ssm_conv, 4),
-        "ssm_dt_rank": _or(t.ssm_dt_rank, np.ceil(to_float(t.hidden) / 16)),
-        "ssm_chunk": _or(t.ssm_chunk, np.where(count_of(t.layer_pattern, "GK") > 0, 64.0, 256.0)),
-    }
+    return replace(
+        t,
+        ssm_heads=heads,
+        ssm_head_dim=head_dim,
+        ssm_groups=_or(t.ssm_groups, np.where(mamba, 1.0, heads)),
+        ssm_state=_or(t.ssm_state, head_dim),
+        ssm_conv=_or(t.ssm_conv, 4),
+        ssm_dt_rank=_or(t.ssm_dt_rank, np.ceil(to_float(t.hidden) / 16)),
+        ssm_chunk=_or(t.ssm_chunk, np.where(count_of(t.layer_pattern, "GK") > 0, 64.0, 256.0)),
+    )
 
 
 def _or(given: Numeric, otherwise: Numeric) -> Array:

@@ -110,7 +110,7 @@ def command(capsys, *arguments):
 
 NOTHING = {
     "kernel_latency": 0, "gemm_ramp_k": 0, "gemm_ramp_tiles": 0, "stream_latency": 0, "flash_latency": 0,
-    "flash_ramp_blocks": 0, "flash_head_exponent": 0, "collective_latency": 0,
+    "flash_ramp_blocks": 0, "flash_head_exponent": 0, "collective_latency": 0, "grouped_ramp_rows": 0,
 }  # fmt: skip
 WHOLE = ("gemm_efficiency", "memory_efficiency", "sustained", "stream_efficiency", "flash_efficiency",
          "flash_memory_efficiency", "network_sustained")  # fmt: skip

@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 from face import explained
 
-from comp_comm.choices import Dispatcher
 from comp_comm.configs.importers.reading import import_text
+from comp_comm.costmodels.layer_times import LayerTimes
+from comp_comm.costmodels.timed import TimedCollective, TimedOperation
+from comp_comm.dispatchers import Dispatcher
 from comp_comm.errors import ConfigError
+from comp_comm.formulas.arrays import to_float
 from comp_comm.formulas.dispatch import distinct_places, expected_imbalance, remote_copies
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
-from comp_comm.operations.shapes import TokenExchange
+from comp_comm.layout import Layout
+from comp_comm.operations.shapes import Elementwise, TokenExchange
 from comp_comm.timing.dispatch import exchange_seconds
+from comp_comm.timing.kernels import Passes
 from comp_comm.timing.paths import path_of
 
 MODEL = {
@@ -83,17 +88,20 @@ def test_formats_on_the_way_are_those_of_one_direction_in_both_passes():
 # -- seconds ----------------------------------------------------------------------------------------------------------
 
 H800 = Hardware(1, 1, 1, (Tier(8, 200e9, 0.0, 1.0), Tier(np.inf, 50e9, 0.0, 1.0)), Timing())
-# deepseek-ai/DeepEP, docs/legacy.md: GB/s of 4096 tokens of 7168 numbers, top 8 in 4 nodes, fp8 out and bf16 back; bytes
-# are those of all copies to devices in one node, to nodes (the own one among them) on more.
+# deepseek-ai/DeepEP, docs/legacy.md: GB/s of 4096 tokens of 7168 numbers, top 8 in 4 nodes, fp8 out and bf16 back.
+# Bytes are those of all copies to devices in one node, to nodes (the own one among them) on more.
 DEEPEP = [(8, 153, 158), (16, 43, 43), (32, 58, 57), (64, 51, 50)]
 
 
+def exchange(ep, size, way=Dispatcher.DEEPEP, limit=4, sms=20, inward=True):
+    sent = 4096 * 7168 * size
+    group, token = Group(ep), 7168 * size
+    return TokenExchange("", "", 1, "all_to_all", "ep", 8 * sent, 1, group, way, sent, token, 8, limit, sms, 1, inward)
+
+
 def seconds(ep, size, way=Dispatcher.DEEPEP, limit=4, hardware=H800, sms=20):
-    group, sent = Group(ep), 4096 * 7168 * size
-    call = TokenExchange(
-        "", "", 1, "all_to_all", "ep", 8 * sent, 1, group, way, sent, 7168 * size, 8, limit, sms, 1, True
-    )
-    return float(exchange_seconds(hardware, path_of(hardware, group), call))
+    call = exchange(ep, size, way, limit, sms)
+    return float(exchange_seconds(hardware, path_of(hardware, call.group), call))
 
 
 @pytest.mark.parametrize(("ep", "out", "back"), DEEPEP)
@@ -158,6 +166,40 @@ def test_a_slow_network_hides_as_much_as_the_layers_of_experts_compute():
     assert found["comm"]["ep"]["hidden_s"] == pytest.approx((1 - 16 / 132) * compute, rel=1e-6)
 
 
+@pytest.mark.parametrize(("out", "back", "forward", "backward"), [
+    (1000, 0, 50, 10),  # tokens under experts backward, gradients under attention forward
+    (0, 1000, 30, 20),  # results under attention backward, gradients of tokens under experts forward
+    (20, 40, 13 + 26, 10 + 20),
+])  # fmt: skip
+def test_an_exchange_runs_beside_its_part_of_the_other_micro_batch(out, back, forward, backward):
+    """Attention takes 10 seconds forward and 30 backward, experts 20 and 50; kernels take no multiprocessors."""
+    path = path_of(H800, Group(16))
+    attention, experts = (
+        TimedOperation(Elementwise(name, "", 1, 1, 1), Passes(*map(to_float, passes)))
+        for name, passes in (("attention", (10, 30, 0)), ("experts", (20, 50, 0)))
+    )
+    calls = [TimedCollective(exchange(16, 2, inward=inward, sms=0), to_float(taken), path)
+             for inward, taken in ((True, out), (False, back))]  # fmt: skip
+    layer = LayerTimes(Layout(overlap_ep=1), [attention, experts], calls, 1.0, of_experts=[experts])
+    assert float(layer.forward["ep"].hidden) == pytest.approx(forward)
+    assert float(layer.backward["ep"].hidden) == pytest.approx(backward)
+    assert float(layer.forward["ep"].exposed) == pytest.approx(out + back - forward)
+
+
+QWEN = {"gpus": 16, "ep": 16, "micro_batch": 1, "global_batch": 1024, "seq_len": 4096, "grad_precision": "bf16"}
+
+
+@pytest.mark.parametrize(("way", "alone", "beside"), [("hybridep", 24.71, 20.99), ("all_to_all", 41.25, 31.31)])
+def test_qwen3_30b_on_16_h100_with_overlap_and_without(way, alone, beside):
+    """Seconds of a step that Megatron-LM published; the host's own, a tenth of them, are not counted here."""
+    off, on = (
+        explained({"hardware": "h100-sxm", "model": "qwen3-30b-a3b", "set": {**QWEN, "ep_dispatch": way,
+                   "overlap_ep": word}})["step_s"] for word in ("off", "on")
+    )  # fmt: skip
+    assert on / off == pytest.approx(beside / alone, abs=0.06)
+    assert (off, on) == (pytest.approx(alone, rel=0.17), pytest.approx(beside, rel=0.17))
+
+
 # -- what is refused, and what files say ------------------------------------------------------------------------------
 
 
@@ -194,7 +236,8 @@ SCRIPT = ("torchrun --nproc-per-node 8 --nnodes 8 pretrain_gpt.py --num-layers 6
     ("--moe-token-dispatcher-type flex --moe-router-num-groups 8 --moe-router-group-topk 4",
      {"ep_dispatch": "deepep", "ep_node_limit": 4}),
     ("--moe-token-dispatcher-type flex --moe-router-num-groups 4 --moe-router-group-topk 2", {"ep_dispatch": "deepep"}),
-    ("--moe-token-dispatcher-type alltoall --moe-permute-fusion", {"ep_dispatch": "all_to_all", "permute_fusion": "on"}),
+    ("--moe-token-dispatcher-type alltoall --moe-permute-fusion",
+     {"ep_dispatch": "all_to_all", "permute_fusion": "on"}),
 ])  # fmt: skip
 def test_a_script_says_how_tokens_are_dispatched(flags, fields):
     found = import_text(SCRIPT + flags, "train.sh").fields

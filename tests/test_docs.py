@@ -31,12 +31,12 @@ from comp_comm.configs.study import load_study, study_from
 from comp_comm.costmodels import ALL_COLUMNS, COST_MODELS
 from comp_comm.costmodels.complete.footprint import BUCKET
 from comp_comm.costmodels.complete.states import CONTENTION, USABLE
+from comp_comm.dispatchers import PermuteFusion
 from comp_comm.errors import CompcommError
 from comp_comm.fields import FIELDS
 from comp_comm.hardware.numbers import Timing
 from comp_comm.hardware.profile import CERTAINTIES, TIER_KINDS, TIMING_KINDS
 from comp_comm.hardware.ratio import ratio
-from comp_comm.layers.experts import PERMUTE_BYTES
 from comp_comm.layers.kind import NORM_PASSES, PARALLEL_SUM_PASSES, SUM_PASSES
 from comp_comm.searches.prices import Prices
 from comp_comm.searches.result import search, side_by_side
@@ -304,7 +304,7 @@ def test_constants_in_words():
             f"two products at {kernels.UNFUSED_SHARE:g} of the rate of a GEMM",
             f"times {cost[0]:g} (`kernels: fused`), {cost[1]:g} (`eager`) or {cost[2]:g} (`compiled`)",
             *(f"| `{way.word}` | {way.moved:g} | {way.kept:g} |" for way in CrossEntropy),
-            f"| permute tokens | {PERMUTE_BYTES:g} bytes of each", f"{NORM_PASSES:g} elements of T_s H a norm",
+            f"| permute tokens | {PermuteFusion.ON.moved:g} bytes of each", f"{NORM_PASSES:g} elements of T_s H a norm",
             f"{2 * SUM_PASSES:g} for both sums ({2 * PARALLEL_SUM_PASSES:g} where blocks are parallel)",
             f"gradients under {USABLE:g} of the last", f"{100 * CONTENTION:g} % of what is hidden shows",
             f"a bucket of gradients ({BUCKET / 1e6:g} million elements",

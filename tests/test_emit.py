@@ -37,7 +37,8 @@ CHOICES = {
 USUAL = {
     "megatron": {"kernels": ("fused",)},
     "torchtitan": {
-        "kernels": ("compiled",), "zero": (1, 2, 3), "offload_optimizer": ("off",), "placement": ("tp-cp-dp-pp",),
+        "kernels": ("compiled",), "overlap_tp": ("off", "async"), "zero": (1, 3, 3), "offload_optimizer": ("off",),
+        "placement": ("tp-cp-dp-pp",),
         "attention_kernel": ("flash_causal",), "schedule": ("1f1b",), "overlap_pp": ("off",), "bucket": (None,),
         "overlap_dp": ("on",), "recompute_layers": (None,), "recompute": ("none", "per_op", "full"),
         "offload_activations": (None,),
@@ -71,6 +72,8 @@ def drawn(kind, seed):
         point["dp_shard"] = None
     if kind == "torchtitan" and point["zero"] == 3 and point["optimizer_precision"] != "bf16":
         point["master_weights"] = "shards"
+    if kind == "torchtitan" and point["zero"] == 3:
+        point |= {"fsdp_units": "ends", "gradient_sync": "last" if pp > 1 else "micro_batch"}
     if pp == 1:
         point |= {"schedule": "1f1b", "overlap_pp": "off", "placement": "tp-cp-dp-pp"}
     experts = not alone and model in ("mixtral-8x7b", "deepseek-v3")
@@ -141,8 +144,9 @@ def round_trips(kind, layouts, compcomm, tmp_path):
     ("megatron", "llama-3-8b", {"comm_precision": "fp32", "tp": 2}, "comm_precision fp32, and would be not given"),
     ("megatron", "falcon-7b", {}, "parallel_blocks on, and would be off"),
     ("torchtitan", "gpt3-13b", {"kernels": "compiled"}, "no flavor that is gpt3-13b; give --model, one of llama-3.1"),
-    ("torchtitan", "llama-3.1-8b", {"zero": 3, "master_weights": "shards"}, "kernels fused, and would be eager"),
-    ("torchtitan", "llama-3.1-8b", {"zero": 1, "kernels": "compiled"}, "zero 1 cannot be said there; FSDP2 is 0, 2"),
+    ("torchtitan", "llama-3.1-8b", {"zero": 3, "master_weights": "shards", "fsdp_units": "ends"},
+     "kernels fused, and would be eager"),
+    ("torchtitan", "llama-3.1-8b", {"zero": 1, "kernels": "compiled"}, "zero 1 cannot be said there; FSDP2 is 0 or"),
     ("torchtitan", "llama-3.1-8b", {"vpp": 4, "pp": 2, "kernels": "compiled"}, "vpp 4 cannot be said there; give"),
     ("torchtitan", "llama-3.1-8b", {"zero": 2, "recompute": "mlp"}, "recompute mlp cannot be said there; give"),
     ("megatron", "llama-3-8b", {"recompute": "per_op"}, "recompute per_op cannot be said there; give --recompute"),
@@ -210,7 +214,7 @@ def test_hardware_and_models_of_files(kind, compcomm, tmp_path):
 
 
 @pytest.mark.parametrize(("more", "said"), [
-    (("--gpus", "8,16"), "--emit writes one layout, and this searches 2 times"),
+    (("--gpus", "8,16"), "--emit is about one search, and this searches 2 times"),
     (("--format", "csv"), "leave --format out"), (("--emit", "axolotl"), "'axolotl' is not one of"),
 ])  # fmt: skip
 def test_questions_that_have_no_one_layout(more, said, compcomm):

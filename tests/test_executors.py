@@ -188,13 +188,14 @@ def test_a_landscape_knows_the_front_and_how_flat_the_top_is():
     whole = Landscape()
     for part in np.array_split(np.arange(5000), 13):
         one = Landscape()
-        one.add(scores[part], memory[part])
+        one.add(scores[part], memory[part], np.ones(part.size, np.uint8), lambda i, part=part: (int(part[i]),))
         whole.merge(one)
     for percent in (0, 1, 5, 10):
         assert whole.within(scores.min(), percent) == (scores <= scores.min() * (1 + percent / 100) + 1e-12).sum()
     points = set(zip(scores, memory, strict=True))
     front = {(s, m) for s, m in points if not any(a <= s and b <= m and (a, b) != (s, m) for a, b in points)}
     assert set(zip(whole.scores, whole.memory, strict=True)) == front
+    assert [(scores[i], memory[i]) for (i,) in whole.places] == list(zip(whole.scores, whole.memory, strict=True))
 
 
 # -- in order, a few at a time ----------------------------------------------------------------------------------------

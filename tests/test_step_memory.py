@@ -81,7 +81,7 @@ def test_zero_shards_states_one_by_one(more_known, formats, each, zero):
     ({"grad_precision": "fp32", "accumulate_precision": "fp32"}, (4, 8, 8)),
 ])  # fmt: skip
 def test_shards_in_32_bit_are_the_master_copy(formats, each):
-    psi, point = size(state_dict(GPT)), {**GPT, "dp": 16, "zero": 3, **formats}
+    psi, point = size(state_dict(GPT)), {**GPT, "dp": 16, "zero": 3, "accumulation": 2, **formats}
     found = states(**point, master_weights="shards")
     assert found == pytest.approx(tuple(psi * b / 16 for b in each), rel=1e-12)
     copied = states(**{**point, "grad_precision": "fp32"}, master_weights="copy")
@@ -353,7 +353,11 @@ def test_buffers_are_what_collectives_need():
     assert held(**plain, cp=2)["buffers"] - held(**plain, dp=2)["buffers"] == 2 * 2 * hidden / 2  # two pairs K and V
     assert held(**plain, dp=2)["buffers"] == 40e6 * 2  # a bucket
     assert held(**plain, dp=2, bucket=1e6)["buffers"] == 1e6 * 2
-    assert held(**plain, dp=2, zero=3)["buffers"] == 2 * layer * 2  # a layer that runs, and the next
+    # A layer that runs, its gradients and what they are scattered from, and the next one; the norm at the end and its
+    # gradients, which are done last.
+    assert held(**plain, dp=2, zero=3)["buffers"] == 4 * 2 * layer + 2 * 2 * (2 * 4096)
+    kept = held(**plain, dp=2, zero=3, reshard_after_forward="off")["buffers"]
+    assert kept == 4 * 2 * layer + 2 * 2 * (2 * 4096) + 2 * size(state_dict(plain))
 
 
 # -- stages -----------------------------------------------------------------------------------------------------------

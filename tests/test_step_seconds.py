@@ -251,7 +251,8 @@ def test_states_wait_for_the_stage_that_has_most_wherever_the_pace_is():
     """BLOOM's embedding is half of its parameters: recomputation moves the pace off its stages, and is never faster."""
     words = ["none", "selective", "full"]
     study = {"hardware": "v100-sxm-32gb", "model": "bloom-1b7",
-             "set": {"pp": 16, "tp": 2, "cp": 2, "dp": 2, "overlap_dp": "off", "accumulation": 1, "memory_capacity": 9},
+             "set": {"pp": 16, "tp": 2, "cp": 2, "dp": 2, "overlap_dp": "off", "precision": "fp16", "accumulation": 1,
+                     "memory_capacity": 9},
              "sweep": {"micro_batch": [1, 2, 4], "zero": [0, 1],
                        "placement": ["tp-cp-dp-pp", "pp-dp-cp-tp"]}}  # fmt: skip
     seconds = {}

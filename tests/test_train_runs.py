@@ -43,7 +43,9 @@ def point_of(run):
     if "fp8" in run["precision"] or "float8" in run["precision"]:
         fields["precision"] = "fp8"
     fields |= {"gated": "on"} if run["gated_mlp"] == "1" else {}
-    fields |= {"recompute": run["recompute"]} if run["recompute"] in ("full", "selective") else {}
+    selective = "per_op" if "torchtitan" in run["group"] else "selective"
+    again = {"full": "full", "selective": selective}
+    fields |= {"recompute": again[run["recompute"]]} if run["recompute"] in again else {}
     fields |= {"attention_kernel": "unfused"} if "unfused" in run["attention_kernel"] else {}
     fields |= {"kv_replication": "on"} if fields.get("tp", 1) > fields.get("kv_heads", fields["heads"]) else {}
     if fields.get("pp", 1) == 1:

@@ -191,7 +191,8 @@ def compare(first: StudyLike, second: StudyLike | None = None, **fields: Any) ->
 
 def search(
     study: StudyLike, gpus: int, objective: str = "step", top: int = 10, prices: Prices = FREE,
-    executor: Executor | None = None, overrides: Sequence[str] = (), **fields: Any,
+    executor: Executor | None = None, overrides: Sequence[str] = (), headroom: float | None = None,
+    per: Sequence[str] = (), **fields: Any,
 ) -> PointAnswer:  # fmt: skip
     """Find the best layouts of a model on so many devices: every one of them is evaluated.
 
@@ -213,7 +214,7 @@ def search(
     >>> best["tp"] * best["pp"] * best["dp"]
     8
     """
-    answer = _search(load_study(study, overrides, **fields), gpus, objective, top, prices, None, executor)
+    answer = _search(load_study(study, overrides, **fields), gpus, objective, top, prices, None, executor, headroom, per)
     about = answer["meta"]
     line = f"{about['feasible']:,} of {about['candidates']:,} layouts on {gpus:,} devices fit"
     told = [name for name in LAYOUT_COLUMNS if any(row.get(name, 1) not in (1, "none") for row in answer["rows"])]

@@ -7,8 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from comp_comm.hardware.numbers import Timing
-from comp_comm.hardware.profile import ENTRY_LATENCY, TIER_KINDS, TIMING_KINDS, TREE_LATENCY, Number, Profile
+from comp_comm.choices import AttentionKernel
+from comp_comm.hardware.numbers import FlashKernel, Timing
+from comp_comm.hardware.profile import (
+    ATTENTION_KINDS,
+    ENTRY_LATENCY,
+    NAMED_KERNELS,
+    TIER_KINDS,
+    TIMING_KINDS,
+    TREE_LATENCY,
+    Number,
+    Profile,
+)
 
 US = 1e-6
 
@@ -29,8 +39,19 @@ class Parameter:
     @property
     def kind(self) -> str:
         """The kind of quantity."""
-        name = self.key.rsplit(".", 1)[-1]
-        return TIMING_KINDS[name] if self.key.startswith("timing.") else TIER_KINDS[name]
+        return kind_of(self.key)
+
+
+KINDS = {"timing": TIMING_KINDS, "network": TIER_KINDS, "attention": ATTENTION_KINDS}
+
+
+def kind_of(key: str) -> str:
+    """Return the kind of quantity of a profile's key.
+
+    >>> kind_of("attention.cudnn.latency")
+    'seconds'
+    """
+    return KINDS[key.split(".")[0]][key.rsplit(".", 1)[-1]]
 
 
 KERNELS = {
@@ -58,6 +79,20 @@ KERNELS = {
 }
 
 
+# Of the fused kernel that a profile says its device's stacks use.
+FUSED = (
+    ("efficiency", 0.02, 2.0, 0.6), ("memory_efficiency", 0.02, 50.0, 0.5), ("latency", 0.2 * US, 500 * US, 8 * US),
+    ("ramp_blocks", 0.1, 5000, 100), ("ramp_keys", 0.5, 5000, 150), ("head_exponent", 0.01, 2.0, 0.6),
+)  # fmt: skip
+
+
+def used_kernel(profile: Profile) -> str | None:
+    """Return the name of the fused kernel that a device's stacks use, None where its numbers are those of ``flash``."""
+    code = profile.value("timing.attention_kernel", float(AttentionKernel.FLASH_CAUSAL))
+    kernel = AttentionKernel.at(int(code))
+    return kernel.word if kernel in NAMED_KERNELS else None
+
+
 ROWS = ("timing.stream_reread", "timing.stream_row_latency")
 
 
@@ -71,6 +106,10 @@ def kernel_parameters(profile: Profile, operator: str) -> tuple[Parameter, ...]:
     >>> [len(kernel_parameters(load_profile(name), "elementwise")) for name in ("h100-sxm", "mi210")]
     [2, 4]
     """
+    if operator == "attention" and used_kernel(profile):
+        return tuple(
+            Parameter(f"attention.{used_kernel(profile)}.{name}", low, high, start) for name, low, high, start in FUSED
+        )
     told = np.isfinite(profile.value("timing.norm_kernels"))
     return tuple(p for p in KERNELS[operator] if told or p.key not in ROWS)
 
@@ -124,6 +163,9 @@ def usual_value(profile: Profile, parameter: Parameter) -> float:
         return profile.value(parameter.key)
     if parameter.extra:
         return 1.0 if parameter.key.endswith(".alone") else 0.0
+    if parameter.key.startswith("attention."):
+        default = getattr(FlashKernel(), parameter.key.rsplit(".", 1)[-1])
+        return float(default) if np.isfinite(default) else parameter.start
     if parameter.key.startswith("timing."):
         default = getattr(Timing(), parameter.key.removeprefix("timing."))
         return float(default) if np.isfinite(default) else parameter.start
@@ -137,9 +179,5 @@ def with_numbers(profile: Profile, numbers: Mapping[str, float], source: str = "
     >>> with_numbers(load_profile("h100-sxm"), {"timing.gemm_efficiency": 0.5}).value("timing.gemm_efficiency")
     0.5
     """
-    kinds = {"timing": TIMING_KINDS, "network": TIER_KINDS}
-    new = {
-        key: Number(value, kinds[key.split(".")[0]][key.rsplit(".", 1)[-1]], source, date, "calibrated")
-        for key, value in numbers.items()
-    }
+    new = {key: Number(value, kind_of(key), source, date, "calibrated") for key, value in numbers.items()}
     return replace(profile, numbers={**profile.numbers, **new}, default_timing=None)

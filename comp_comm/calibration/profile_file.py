@@ -28,7 +28,7 @@ def profile_text(fit: Fit, extends: str, path: str, sources: Mapping[str, str], 
         "sources:",
     ]
     lines += [f"  {name}: {{text: {_text(source)}, date: {_text(date)}}}" for name, source in sources.items()]
-    tiers: dict[str, list[str]] = {}
+    nested: dict[str, dict[str, list[str]]] = {"network": {}, "attention": {}}
     timing = []
     for key, fitted in fit.values.items():
         words = f"value: {shown(fit.profile.numbers[key])}, source: {fitted.operator}, certainty: calibrated"
@@ -36,10 +36,13 @@ def profile_text(fit: Fit, extends: str, path: str, sources: Mapping[str, str], 
         if key.startswith("timing."):
             timing.append(f"  {line}")
         else:
-            tiers.setdefault(key.split(".")[1], []).append(f"    {line}")
-    if tiers:
-        lines.append("network:")
-        lines += [line for tier in fit.profile.tiers if tier in tiers for line in (f"  {tier}:", *tiers[tier])]
+            block, name, _ = key.split(".")
+            nested[block].setdefault(name, []).append(f"    {line}")
+    order = {name: place for place, name in enumerate(fit.profile.tiers)}
+    for block, parts in nested.items():
+        if parts:
+            names = sorted(parts, key=lambda name: order.get(name, 0))
+            lines += [f"{block}:", *(line for name in names for line in (f"  {name}:", *parts[name]))]
     if timing:
         lines += ["timing:", *timing]
     if fit.profile.presets:

@@ -19,7 +19,8 @@ from comp_comm.sweeps.sides import differing, sides
 
 
 @click.command(cls=help_text.Command, epilog="Examples: compcomm compare llama-step --set-b tp=4 | "
-               "compcomm compare llama-step --set-b hardware=b200 | compcomm compare llama-step --set-b zero=3 --plot sides.png")  # fmt: skip
+               "compcomm compare llama-step --set-b hardware=b200 | "
+               "compcomm compare llama-step --set-b zero=3 --plot sides.png")  # fmt: skip
 @click.argument("a", shell_complete=completion.names("study"))
 @click.argument("b", required=False, shell_complete=completion.names("study"))
 @options.set_option

@@ -8,18 +8,15 @@ from comp_comm.choices import Precision
 from comp_comm.cli import completion, help_text, options
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
-from comp_comm.configs.hardware_file import SWITCH_KEYS, load_profile
-from comp_comm.configs.hardware_numbers import SWITCHES, switch_word
+from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.hardware.certainty import collective_certainty
 from comp_comm.hardware.lint import lint
-from comp_comm.hardware.profile import Number, Profile
+from comp_comm.hardware.profile import Profile
 from comp_comm.hardware.ratio import ratio, scale_out_key, scale_up_key, sixteen_bit_peak
-from comp_comm.records import Record
 from comp_comm.report.answer import basic_meta, write_answer
-from comp_comm.units import format_quantity
+from comp_comm.report.provenance import PER_SI, number_rows
 
-PER_SI = {"FLOP/s": 1e12, "bytes": 2.0**30, "bytes/s": 1e9}
 names = completion.names("hardware")
 
 
@@ -78,8 +75,7 @@ def show_command(name: str, path: str | None, form: str | None) -> int:
     """Show every number of a profile with its source and certainty; what it extends is resolved."""
     form = options.prepare(form, path)
     profile = load_profile(name)
-    presets = {f"presets.{p}.{key}": n for p, numbers in profile.presets.items() for key, n in numbers.items()}
-    rows = [_number_row(key, number) for key, number in {**profile.numbers, **presets}.items()]
+    rows = number_rows(profile)
     meta = basic_meta(
         "hardware show", name=profile.name, title=profile.title, vendor=profile.vendor,
         year=profile.year, dense=profile.dense, devices_per_package=profile.devices_per_package,
@@ -94,21 +90,6 @@ def show_command(name: str, path: str | None, form: str | None) -> int:
     shown = ("key", "value", "certainty", "source", "date")
     notes = [f"note: {text}" for text in profile.notes]
     return options.write(path, lambda out: write_answer(out, form, rows, meta, shown, heading, notes))
-
-
-def _number_row(key: str, number: Number) -> Record:
-    group, name = key.rsplit(".", 1)
-    if number.value is None:
-        text = None
-    elif name in SWITCHES:
-        text = switch_word(name, number.value)
-        key = f"{group}.{next(word for word, switch in SWITCH_KEYS.items() if switch == name)}"
-    elif number.kind in PER_SI or number.kind == "seconds":
-        text = format_quantity(number.value, number.kind)
-    else:
-        text = f"{number.value:.12g}"
-    return {"key": key, "value": text, "si": number.value, "certainty": number.certainty, "source": number.source,
-            "date": number.date}  # fmt: skip
 
 
 @command.command("lint", epilog="Examples: compcomm hardware lint | compcomm hardware lint my-cluster.yaml")

@@ -22,6 +22,8 @@ COMMANDS = {
     "memory": ("comp_comm.cli.memory", "What a device has to hold in a training step, by part."),
     "compare": ("comp_comm.cli.compare", "Two training steps side by side, term by term."),
     "search": ("comp_comm.cli.search", "The best layouts of a model on so many devices: every one is evaluated."),
+    "trace": ("comp_comm.cli.trace", "The modelled step as a timeline: a trace for Perfetto, an SVG of the pipeline."),
+    "report": ("comp_comm.cli.report", "A study as one HTML page: tables, plots, assumptions, sources, an explorer."),
     "volume": ("comp_comm.cli.volume", "Bytes a device sends in a training step: by group, message and size."),
     "case-study": ("comp_comm.cli.case_study", "The paper's Fig 12: serialized and overlapped communication together."),
     "edge": ("comp_comm.cli.edge", "Compute's edge over communication for published models, hardware aside."),
@@ -40,6 +42,7 @@ COMMANDS = {
     ),
     "studies": ("comp_comm.cli.studies", "List the catalogue's studies: what each is about."),
     "init": ("comp_comm.cli.init", "Write a study with a comment at every line, to begin with."),
+    "schema": ("comp_comm.cli.schema", "JSON Schema of studies, profiles and models, for editors."),
     "columns": ("comp_comm.cli.columns", "What every field and every column means."),
     "completion": ("comp_comm.cli.completion_script", "What makes your shell complete names, flags and values."),
 }

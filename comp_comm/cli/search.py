@@ -11,17 +11,21 @@ from comp_comm.cli import help_text, options, workers
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.exporters.writing import FORMATS
+from comp_comm.configs.strict_yaml import load_value
 from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
+from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report import output
-from comp_comm.searches.design import Case, Design, make_design
-from comp_comm.searches.emitted import emitted
-from comp_comm.searches.objectives import OBJECTIVES, Aim
+from comp_comm.searches.design import Case, Design, in_tokens, make_design
+from comp_comm.searches.emitted import emitted, study_of_row
+from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.searches.prices import Prices
-from comp_comm.searches.result import SearchAnswer, answer, check_question, checked, side_by_side
+from comp_comm.searches.result import SearchAnswer, aim_of, answer, check_question, checked, side_by_side
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import make_space
+from comp_comm.searches.views import check_per
+from comp_comm.sweeps.point import compare, explain
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -32,8 +36,10 @@ if TYPE_CHECKING:
 OBJECTIVE_HELP = "; ".join(f"{name}: {aim.meaning}" for name, aim in OBJECTIVES.items())
 
 LEAST_PRICE, MOST_PRICE = 1e-6, 1e6  # an hour, or watts
+STATE_FORM = 2  # of what a search that is gone on with has kept
 Asked = Record
-ASKED = ("objective", "top", "picture", "quiet", "jobs", "executor", "resume", "emit")
+ASKED = ("objective", "top", "headroom", "per", "batch_tokens", "explained", "compared", "picture", "quiet", "jobs",
+         "executor", "resume", "emit")  # fmt: skip
 
 
 @click.command(cls=help_text.Command,
@@ -44,6 +50,13 @@ ASKED = ("objective", "top", "picture", "quiet", "jobs", "executor", "resume", "
 @options.point_options
 @click.option("--objective", default="step", show_default=True, metavar="NAME", help=f"What is best. {OBJECTIVE_HELP}.")
 @click.option("--top", type=int, default=10, show_default=True, metavar="N", help="How many of the best to show.")
+@click.option("--per", metavar="FIELD[,FIELD]", help="Also the best for each value of these (tp, say, or pp,zero), and "
+              "what it costs to differ from the best of all.")  # fmt: skip
+@click.option("--headroom", type=float, metavar="SHARE", help="Share of the memory left free: what devices report less "
+              "and allocators waste. [default: 0.05; 0 for foundation_models]")  # fmt: skip
+@click.option("--batch-tokens", metavar="N", help="Tokens of a step in place of --global-batch: 4M is 4 x 2^20.")
+@click.option("--explain", "explained", is_flag=True, help="Also explain the best, operation by operation.")
+@click.option("--compare", "compared", is_flag=True, help="Also put the best two side by side, term by term.")
 @click.option("--price-per-gpu-hour", metavar="N[,N]", help="What a device costs an hour; one for each hardware.")
 @click.option("--watts", metavar="N[,N]", help="What a device draws; one for each hardware.")
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it: step time against memory; over devices or a "
@@ -77,9 +90,13 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     names: list[str | None] = [*machines] or [None]
     overrides = given["overrides"]
     design = make_design([options.point_study({**given, "hardware": name}) for name in names])
-    if asked["emit"] and len(design.cases) > 1:
-        raise ConfigError(f"--emit writes one layout, and this searches {len(design.cases)} times: give hardware, "
-                          "devices, batches and factors one value each")  # fmt: skip
+    if asked["batch_tokens"]:
+        design = in_tokens(design, _tokens(asked["batch_tokens"]))
+    asked["per"] = tuple(_split(asked["per"]))
+    for flag, name in (("emit", "emit"), ("explain", "explained"), ("compare", "compared"), ("per", "per")):
+        if asked[name] and len(design.cases) > 1:
+            raise ConfigError(f"--{flag} is about one search, and this searches {len(design.cases)} times: give "
+                              "hardware, devices, batches and factors one value each")  # fmt: skip
     asked["machine"] = _machine(machines, overrides, design.cases[0])
     costs = _prices(prices, list(dict.fromkeys(case.place["hardware"] for case in design.cases)))
     if asked["picture"]:
@@ -178,7 +195,7 @@ def _checkpoint(path: str, design: Design, asked: Asked) -> Checkpoint:
 
     known = {"version": __version__, "study_sha256": [case.study.sha256() for case in design.cases],
              "gpus": [case.gpus for case in design.cases], "objective": asked["objective"],
-             "top": asked["top"]}  # fmt: skip
+             "top": asked["top"], "headroom": asked["headroom"], "per": asked["per"], "form": STATE_FORM}  # fmt: skip
     return Checkpoint(resolved(path), known)
 
 
@@ -206,15 +223,17 @@ def _searched(
     case: Case, prices: Prices, asked: Asked, executor: Executor | None, keeper: Keeper | None, label: str
 ) -> SearchAnswer:
     """Return the result of one search, or what there is of it after Ctrl-C."""
-    aim = check_question(case.study, asked["objective"], asked["top"])
+    aim = aim_of(case.study, check_question(case.study, asked["objective"], asked["top"], prices), asked["headroom"])
     space = make_space(case.study, case.gpus)
+    check_per(space, asked["per"])
+    space = space.grouped(asked["per"])
     progress = options.Progress(space.points, asked["quiet"], label)
     with progress:
-        state = run_search(space, Aim(aim), asked["top"], progress, executor, keeper)
+        state = run_search(space, aim, asked["top"], progress, executor, keeper)
     progress.finish()
     if state.interrupted and not state.feasible:
         raise KeyboardInterrupt  # there is nothing to show
-    return answer(space, state, asked["objective"], prices)
+    return answer(space, state, aim, prices)
 
 
 def _answer(
@@ -228,6 +247,7 @@ def _answer(
             "meta": {**_meta_of_all(design, results), "interrupted": interrupted},
             "rows": side_by_side(places, results),
         }
+    shown |= _looked_at(design.cases[0], results[0], asked)
     if asked["emit"]:
         text = _emitted(asked["emit"], asked["machine"], design.cases[0], results[0])
         code = options.write(path, lambda out: print(text, end="", file=out), lambda: interrupted)
@@ -241,6 +261,23 @@ def _answer(
         save_search(asked["picture"], shown)
         tell(f"wrote {asked['picture']}")
     return code
+
+
+def _looked_at(case: Case, result: SearchAnswer, asked: Asked) -> Record:
+    """Return the best explained, and the best two side by side, where they are asked for."""
+    more: Record = {}
+    if asked["explained"]:
+        more["explain"] = explain(study_of_row(case.study, result["rows"][0], asked["machine"]))
+    if asked["compared"]:
+        if len(result["rows"]) < 2:
+            raise ConfigError("--compare is about the best two, and this found one (--top)")
+        more["compare"] = compare(*(study_of_row(case.study, row, asked["machine"]) for row in result["rows"][:2]))
+    return more
+
+
+def _tokens(text: str) -> int:
+    with options.naming("--batch-tokens"):
+        return int(FIELDS["global_batch"].parse(load_value(text, "--batch-tokens", "tokens").data["tokens"]))
 
 
 def _meta_of_all(design: Design, results: list[SearchAnswer]) -> Record:

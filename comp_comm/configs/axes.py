@@ -26,15 +26,18 @@ SPAN = re.compile(r"\s*([^.].*?)\.\.([^*+]+?)(?:([*+])(.+))?")  # 1..64*2, 1..9+
 class AxisColumn(Sequence[Value]):
     """Values of a field along a long axis, made when asked for: each point names a row of a shorter table.
 
-    ``table`` are whole numbers; where there are ``words``, their places in those.
+    ``table`` are whole numbers; where there are ``words``, their places in those. ``straight`` says that point i names
+    row i.
 
     >>> column = AxisColumn(np.array([8.0, 4.0]), np.array([1, 1, 0]))
     >>> len(column), column[2], column.numbers(slice(0, 2))
     (3, 8, array([4., 4.]))
     """
 
-    def __init__(self, table: NDArray[np.float64], rows: WholeArray, words: tuple[str, ...] = ()) -> None:
-        self.table, self.rows, self.words = table, rows, words
+    def __init__(
+        self, table: NDArray[np.float64], rows: WholeArray, words: tuple[str, ...] = (), straight: bool = False
+    ) -> None:
+        self.table, self.rows, self.words, self.straight = table, rows, words, straight
 
     def __len__(self) -> int:
         """Return how many points the axis has."""
@@ -47,7 +50,7 @@ class AxisColumn(Sequence[Value]):
 
     def numbers(self, part: slice | NDArray[np.intp]) -> NDArray[np.float64]:
         """Return the numbers (places, for words) of some points."""
-        return self.table.take(self.rows[part])
+        return self.table[part] if self.straight else self.table.take(self.rows[part])
 
     def part(self, points: NDArray[np.intp]) -> AxisColumn:
         """Return the column of some points alone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from comp_comm.configs import strict_yaml
@@ -34,10 +34,18 @@ def names(kind: str) -> list[str]:
     >>> "mi210" in names("hardware")
     True
     """
-    stems = [path.stem for path in (root() / FOLDERS[kind]).glob("*.yaml")]
-    if kind == "study":
-        stems += [f"{PAPERS}/{path.stem}" for path in (root() / PAPERS).glob("*.yaml")]
-    return sorted(stems)
+    prefixes = {root() / FOLDERS[kind]: "", **({root() / PAPERS: f"{PAPERS}/"} if kind == "study" else {})}
+    return sorted(prefix + name for folder, prefix in prefixes.items() for name in _stems(folder, _changed(folder)))
+
+
+def _changed(folder: Path) -> int:
+    return folder.stat().st_mtime_ns if folder.is_dir() else 0
+
+
+@lru_cache(maxsize=16)
+def _stems(folder: Path, changed: int) -> tuple[str, ...]:
+    """Return the names of the files of a folder, as it is since it was last changed."""
+    return tuple(path.stem for path in folder.glob("*.yaml"))
 
 
 @cache
@@ -99,7 +107,7 @@ def locate(kind: str, reference: str, beside: str = "") -> Path:
 
 def read(kind: str, reference: str, beside: str = "") -> Document:
     """Return the parsed file that a reference means (see `locate`); ``-`` is standard input."""
-    return strict_yaml.load(*content(kind, reference, beside))
+    return strict_yaml.load_shared(*content(kind, reference, beside))
 
 
 def content(kind: str, reference: str, beside: str = "") -> tuple[bytes, str]:

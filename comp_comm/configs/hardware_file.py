@@ -52,6 +52,9 @@ NEVER_BLANK = {
 }
 MAX_EXTENDS = 8
 RUN_KINDS = ("dense", "moe")
+MOST_MADE = 128
+# Profiles by the document they were made of and the digest of what it extends, with that document.
+_MADE: dict[tuple[int, str], tuple[Document, Profile]] = {}
 
 
 def load_profile(reference: str, beside: str = "") -> Profile:
@@ -69,9 +72,14 @@ def _load(reference: str, beside: str, depth: int) -> Profile:
             why = "must be one catalogue name or path" if depth < MAX_EXTENDS else "extends in a circle, or too deep"
             raise ConfigError([document.problem(("extends",), why)])
         parent = _load_parent(document, extends, str(catalogue.locate("hardware", reference, beside)), depth + 1)
-    profile = _Reader(document, problems).profile(parent)
-    problems.raise_if_any()
-    return profile
+    key = id(document), parent.sha256 if parent else ""
+    if key not in _MADE or _MADE[key][0] is not document:  # many studies are about the same devices
+        profile = _Reader(document, problems).profile(parent)
+        problems.raise_if_any()
+        if len(_MADE) >= MOST_MADE:
+            _MADE.clear()
+        _MADE[key] = document, profile
+    return _MADE[key][1]
 
 
 def _load_parent(document: Document, extends: str, beside: str, depth: int) -> Profile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -93,7 +94,7 @@ def load_any(reference: str, beside: str = "") -> Model:
     known = model_names.resolve(reference, beside)
     content, shown = catalogue.content("model", known, beside)
     if known in catalogue.names("model"):
-        return _read(strict_yaml.load(content, shown))
+        return _shipped(content, shown)
     # The readers of other tools' files are many: they are imported where there is such a file.
     from comp_comm.configs.importers.reading import import_text, is_own_model, text_of
 
@@ -103,6 +104,12 @@ def load_any(reference: str, beside: str = "") -> Model:
         if is_own_model(text, shown)
         else model_of(import_text(text, shown), beside)
     )
+
+
+@lru_cache(maxsize=64)
+def _shipped(content: bytes, shown: str) -> Model:
+    """Return a model of the catalogue, the same object where it was asked for before."""
+    return _read(strict_yaml.load_shared(content, shown))
 
 
 def _read(document: Document) -> Model:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -110,6 +111,12 @@ def load(text: str | bytes, file: str, foreign: bool = False) -> Document:
         what = "is empty" if builder.root is None else "must be a mapping of keys to values"
         raise ConfigError([Problem(what, file=file)])
     return Document(builder.root, file, builder.lines, tuple(builder.duplicates))
+
+
+@lru_cache(maxsize=128)
+def load_shared(text: str | bytes, file: str) -> Document:
+    """Return `load` of a text, the same document where it was asked for before: nobody may change it."""
+    return load(text, file)
 
 
 def load_value(text: str, file: str, name: str) -> Document:

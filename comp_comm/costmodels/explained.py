@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.records import GroupRecord, MemoryRecord, MessageRecord, StepRecord
+from comp_comm.costmodels.timeline import Timeline
 from comp_comm.hardware.numbers import Hardware
 
 
@@ -25,6 +26,10 @@ class ExplainedAnswer(SearchableAnswer):
     def notes(self) -> list[str]:
         """Return what a reader should know of the numbers."""
         return []
+
+    @abstractmethod
+    def timeline(self) -> Timeline:
+        """Return what every stage does when. Raises ``ConfigError`` for a schedule whose passes are not known."""
 
     @abstractmethod
     def memory_record(self) -> MemoryRecord:

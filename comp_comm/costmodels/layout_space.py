@@ -89,14 +89,15 @@ class LayoutSpace:
     """The layouts a search of a cost model tries.
 
     ``table`` are fields tied to each other, whose rows ``degrees`` makes; ``open`` are choices that are tried unless a
-    study fixes them, ``of_mixtures`` those that are too where the model has experts, ``choices`` those that are tried where it gives a list. ``placed`` says whether rows go with every
-    placement of groups on the network, ``lawful`` that every
-    row keeps every rule. ``of_others`` fit some layouts only, so that no simple one has them.
-    ``derived`` follow from others: a study that gives them is told what to pin instead. ``alone`` is the simplest
-    layout, of which is said what is wrong with model or hardware. ``layout`` and ``results`` are the columns of a row,
-    ``parts`` those that say where the time of the best goes; ``objectives`` can be asked for. ``needs_word`` names
-    for a field the one of which a certain word must be tried, so that it means something. ``worthwhile`` leaves out of
-    the choices those that cost something, and change nothing else.
+    study fixes them, ``of_mixtures`` those that are too where the model has experts, ``choices`` those that are tried
+    where it gives a list. ``placed`` says whether rows go with every placement of groups on the network, ``lawful``
+    that every row keeps every rule. ``of_others`` fit some layouts only, so that no simple one has them. ``derived``
+    follow from others: a study that gives them is told what to pin instead. ``alone`` is the simplest layout, of which
+    is said what is wrong with model or hardware. ``layout`` and ``results`` are the columns of a row, ``parts`` those
+    that say where the time of the best goes; ``objectives`` can be asked for. ``needs_word`` names for a field the one
+    of which a certain word must be tried, so that it means something. ``worthwhile`` leaves out of
+    the choices those that cost something, and change nothing else. ``headroom`` is the share of the memory that is left
+    free unless a search is told.
     """
 
     table: tuple[str, ...]
@@ -116,6 +117,7 @@ class LayoutSpace:
     needs_word: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     worthwhile: Callable[[Tried], Tried] | None = None
     why_none: str = "keeps every rule"
+    headroom: float = 0.0
 
 
 def divisors(number: int, most: int | None = None) -> Whole:

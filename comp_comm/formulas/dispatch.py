@@ -78,7 +78,7 @@ def remote_copies(places: Numeric, copies: Numeric, limit: Numeric = np.inf) -> 
     (4.595, 3.15)
     """
     n = np.maximum(to_float(places), 1.0)
-    return distinct_places(np.minimum(n, limit), copies) * (n - 1) / n
+    return to_float(distinct_places(np.minimum(n, limit), copies) * (n - 1) / n)
 
 
 def dispatch_seconds(inside_s: Numeric, across_s: Numeric, start_s: Numeric) -> Array:
@@ -155,4 +155,4 @@ def expected_imbalance(load: Numeric, places: Numeric) -> Array:
     n, mean = np.maximum(to_float(places), 1.0), np.maximum(to_float(load), 1.0)
     below = 0.5264 ** (1 / n)
     z = (below**0.1349 - (1 - below) ** 0.1349) / 0.1975
-    return 1 + np.where(n > 1, np.maximum(z, 0.0) * np.sqrt(1 / mean), 0.0)
+    return to_float(1 + np.where(n > 1, np.maximum(z, 0.0) * np.sqrt(1 / mean), 0.0))

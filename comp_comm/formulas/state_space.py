@@ -100,8 +100,8 @@ def selective_scan_flops(tokens: Numeric, channels: Numeric, state: Numeric) -> 
 
     References
     ----------
-    .. [1] A. Gu, T. Dao, "Mamba", arXiv:2312.00752, appendix D (O(B L D N)); nine operations of an element as counted by
-       its implementations.
+    .. [1] A. Gu, T. Dao, "Mamba", arXiv:2312.00752, appendix D (O(B L D N)); nine operations of an element as counted
+       by its implementations.
 
     Examples
     --------

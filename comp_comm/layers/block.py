@@ -108,7 +108,7 @@ def biased(c: Context, part: str) -> Array:
     return Bias.look_up(part, c.t.bias)
 
 
-def activation(c: Context, name: str, elements: Array, count: Numeric = 1.0) -> Operation:
+def activation(c: Context, name: str, elements: Array, count: Numeric = 1.0) -> Elementwise:
     """Return the nonlinearity of a feed-forward network: it reads one or two inputs, and writes one."""
     moved = c.formats.activation * (1.0 + c.gates) * elements
     return Elementwise(name, "(2, gated 3) T F / tp elements", count, moved, 1.5 * moved, c.kernel_cost)

@@ -27,6 +27,10 @@ class EndParameters(NamedTuple):
         copied = last * (1 - first) * to_float(tied) * self.embedding
         return first * self.embedding + last * (self.head + self.final_norm) + copied
 
+    def kept_of_stage(self, stage: Stage, tied: Numeric) -> Array:
+        """Return the parameters of final norm and head, where they are not the embedding's."""
+        return stage.head * (self.head + self.final_norm) * (1 - to_float(tied))
+
 
 def embedding_operations(c: Context) -> list[Operation]:
     """Return what the first stage does before its layers: a gather (0 FLOP), or the patches of an image."""

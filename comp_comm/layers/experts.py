@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from comp_comm.choices import CudaGraph, Dispatcher, PermuteFusion, Routing
+from comp_comm.choices import CudaGraph, ExpertKernels
+from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
 from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, to_float
 from comp_comm.formulas.dispatch import distinct_places, expected_imbalance
 from comp_comm.layers.block import (
@@ -29,6 +30,9 @@ from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation
 # Kernels launched in a forward pass: NVIDIA counted 31 of a fused router with its all-to-all dispatch and 17 with one
 # in a kernel of its own (DeepSeek-V3, Megatron-LM discussions); Transformer Engine starts a product for each expert.
 KERNELS_OF_ROUTER, KERNELS_OF_DISPATCH, KERNELS_OF_EXPERTS, KERNELS_OF_SHARED = 12.0, 20.0, 8.0, 6.0
+
+
+CLAMPED_WIDTH, CLAMPED_HIDDEN = 22.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Experts(Block):
             Gemm(
                 "experts up", "2 T k H (1 or 2) F_e", 1.0, each, inside, c.gates * width, local, c.gates, grouped=True
             ),
-            activation(c, "experts activation", taken * width),
+            _nonlinearity(c, taken, width),
             Gemm("experts down", "2 T k F_e H", 1.0, each, width, inside, local, grouped=True),
             *(split_network(c, "shared expert", _shared_width(c), shared) if any_of(shared) else []),
         ]
@@ -61,7 +65,8 @@ class Experts(Block):
         """Return the kernels of router, dispatch and combination, products of each expert, and shared experts."""
         router, dispatch, others = (CudaGraph.look_up(part, c.layout.cuda_graph) for part in
                                     ("router", "dispatch", "others"))  # fmt: skip
-        products = KERNELS_OF_EXPERTS + 2.0 * local_experts(c) + KERNELS_OF_SHARED * self.splits(c)
+        each = ExpertKernels.look_up("launches", c.layout.expert_kernels)
+        products = KERNELS_OF_EXPERTS + each * local_experts(c) + KERNELS_OF_SHARED * self.splits(c)
         return KERNELS_OF_ROUTER * router + KERNELS_OF_DISPATCH * dispatch + products * others
 
     def splits(self, c: Context) -> Numeric:
@@ -110,6 +115,23 @@ class Experts(Block):
             size = network_bytes(c, _shared_width(c))
             modules.append(Module("shared_experts", size, again, splits=shared, within="moe"))
         return modules
+
+
+def _nonlinearity(c: Context, taken: Array, width: Array) -> Operation:
+    """Return the nonlinearity between the matrices; in operations of its own where no kernel has it.
+
+    Elements of the width that these read and write: biases of both matrices' outputs added (4), two clamps (4), scale,
+    sigmoid and product (7), offset and product (5), the router's weight (2); and of a token's numbers after the second
+    matrix: its bias gathered, weighted and added in 32 bit (10).
+    """
+    plain = activation(c, "experts activation", taken * width)
+    apart = to_float(c.t.clamped_glu) * ExpertKernels.look_up("apart", c.layout.expert_kernels)
+    if not any_of(apart):
+        return plain
+    moved = c.formats.activation * taken * (CLAMPED_WIDTH * width + CLAMPED_HIDDEN * expert_hidden(c))
+    forward, backward = (np.where(apart > 0, more, once) for more, once in
+                         ((moved, plain.forward_bytes), (1.5 * moved, plain.backward_bytes)))  # fmt: skip
+    return replace(plain, formula="22 T k F_e + 10 T k H elements", forward_bytes=forward, backward_bytes=backward)
 
 
 def expert_tokens(c: Context) -> Array:

@@ -1,4 +1,4 @@
-"""Mamba: state spaces whose parameters depend on the input (arXiv:2312.00752), and their dual form (arXiv:2405.21060)."""
+"""Mamba: state spaces whose parameters depend on the input (arXiv:2312.00752), and their dual form (2405.21060)."""
 
 from __future__ import annotations
 

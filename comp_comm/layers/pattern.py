@@ -2,8 +2,8 @@
 
 A layer of a decoder is told by its attention (latent or not, sparse, over a window or over everything) or the mixer
 with a state in its place, and by what follows it (a dense network or experts); either may be all that there is. They
-follow from a few numbers, or are listed (``layer_pattern``). An encoder stands before its decoder, modules of multi-token prediction after all
-layers.
+follow from a few numbers, or are listed (``layer_pattern``). An encoder stands before its decoder, modules of
+multi-token prediction after all layers.
 """
 
 from __future__ import annotations
@@ -37,11 +37,15 @@ Counts = NDArray[np.int64]
 
 
 class PatternKey(NamedTuple):
-    """What tells patterns: the distinct rows of what they are made of, the longest model, and whether any has MTP."""
+    """What tells patterns: the distinct rows of what they are made of, the longest model, and whether any has MTP.
+
+    ``texts`` are those of layers that are listed.
+    """
 
     rows: tuple[PatternRow, ...]
     longest: int
     has_mtp: bool
+    texts: tuple[str, ...] = ("",)
 
 
 class PatternRow(NamedTuple):
@@ -55,8 +59,8 @@ class PatternRow(NamedTuple):
     moe_every: float
     encoder_layers: float
     cross: float
-    sparse: float = 0.0
-    listed: str = ""
+    sparse: float
+    listed: float = 0.0  # which text lists its layers
 
 
 class Place(IntFlag):
@@ -175,10 +179,8 @@ def pattern_of(t: Transformer) -> Pattern:
     listed = t.layer_pattern
     codes = [to_float(listed.codes)] if listed.given else []
     rows, row = _distinct([*(to_float(number) for number in told), *codes])
-    if codes:
-        rows = tuple(each._replace(listed=listed.texts[int(float(each.listed))]) for each in rows)
     longest = int(np.max(to_float(t.all_layers), initial=0))
-    key = PatternKey(rows, longest, bool(np.any(to_float(t.mtp_layers) > 0)))
+    key = PatternKey(rows, longest, bool(np.any(to_float(t.mtp_layers) > 0)), listed.texts)
     return Pattern(counted_layers(key).kinds, key, row, to_float(t.all_layers), to_float(t.mtp_layers))
 
 
@@ -207,7 +209,7 @@ class CountedLayers(NamedTuple):
 @lru_cache(maxsize=64)
 def counted_layers(key: PatternKey) -> CountedLayers:
     """Return the kinds of layers that patterns have, and where."""
-    places = [_places(row, key.longest) for row in key.rows]
+    places = [_places(row, key) for row in key.rows]
     codes = [int(code) for code in np.unique(np.concatenate([np.unique(each) for each in places]))]
     known = {code: Place(code) for code in codes if code >= 0}
     told = _told(known.values())
@@ -239,20 +241,21 @@ def _told(places: Iterable[Place]) -> Told:
     return Told(len(windows) > 1, len(networks) > 1, len(attending) < len(places), len(indexers) > 1)
 
 
-def _listed(row: PatternRow, longest: int) -> NDArray[np.int64]:
+def _listed(row: PatternRow, text: str, longest: int) -> NDArray[np.int64]:
     """Return what each layer of a pattern that is listed is; where there are others, they break a rule."""
     attention = Place.LATENT * (row.latent > 0) | Place.SPARSE * (row.sparse > 0)
     places = [
         LETTERS[layer.mixer] | NETWORK_LETTERS[layer.network] | (attention if layer.mixer in ("*", "W", "T") else 0)
-        for layer in parse_layer_pattern(row.listed)[:longest]
+        for layer in parse_layer_pattern(text)[:longest]
     ]
     return np.asarray([*map(int, places), *[0] * (longest - len(places))], np.int64)
 
 
-def _places(row: PatternRow, longest: int) -> NDArray[np.int64]:
+def _places(row: PatternRow, key: PatternKey) -> NDArray[np.int64]:
     """Return what each layer of one pattern is: a `Place`, or -1 in the encoder."""
-    if row.listed:
-        return _listed(row, longest)
+    longest, text = key.longest, key.texts[int(row.listed)]
+    if text:
+        return _listed(row, text, longest)
     number = np.arange(longest) - row.encoder_layers + 1  # of the decoder's layers, from 1
     windowed = np.full(longest, row.windowed > 0)
     if row.global_every > 0:

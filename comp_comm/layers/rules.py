@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.choices import AttentionKernel, ContextComm, Dispatcher, Routing, Switch
+from comp_comm.choices import AttentionKernel, ContextComm, Switch
+from comp_comm.dispatchers import Dispatcher, Routing
 from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.layout import NOT_GIVEN, Layout
 from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
@@ -41,13 +42,14 @@ def _dispatch(t: Transformer, layout: Layout) -> list[Violation]:
     once = Dispatcher.look_up("once", way) > 0
     limited, stated = ~np.isnan(to_float(layout.ep_node_limit)), ~np.isnan(to_float(layout.imbalance))
     return [
-        rule(none & (way != Dispatcher.ALL_TO_ALL), "ep_dispatch means nothing without experts", "ep_dispatch", "experts"),
-        rule(limited & ~once, "ep_node_limit goes with ep_dispatch deepep or hybridep: others send every copy by itself",
-             "ep_node_limit", "ep_dispatch"),
-        rule(stated & (to_float(t.capacity_factor) != 1), "imbalance goes with capacity_factor 1: all experts take what "
-             "their capacity is", "imbalance", "capacity_factor"),
-        rule(stated & Routing.RANDOM.where(layout.routing), "imbalance is given, and follows from routing: random; give "
-             "one of them", "imbalance", "routing"),
+        rule(none & (way != Dispatcher.ALL_TO_ALL), "ep_dispatch means nothing without experts", "ep_dispatch",
+             "experts"),
+        rule(limited & ~once, "ep_node_limit goes with ep_dispatch deepep or hybridep: others send every copy by "
+             "itself", "ep_node_limit", "ep_dispatch"),
+        rule(stated & (to_float(t.capacity_factor) != 1), "imbalance goes with capacity_factor 1: all experts take "
+             "what their capacity is", "imbalance", "capacity_factor"),
+        rule(stated & Routing.RANDOM.where(layout.routing), "imbalance is given, and follows from routing: random; "
+             "give one of them", "imbalance", "routing"),
     ]  # fmt: skip
 
 

@@ -19,8 +19,8 @@ from comp_comm.violation import Violation, rule
 FP32 = 4.0
 SCORE_PASSES = 3.0  # of the indexer's scores in 32 bit: written, and read twice to choose the best (radix selection)
 INDEX = 4.0  # bytes of the number of a token that was chosen
-# The share of a large GEMM's rate at which scores are made; no matrix is kept, as in attention, but heads are only added
-# up. Assumed: not measured in training.
+# The share of a large GEMM's rate at which scores are made: no softmax, heads are only added up. Assumed: not measured
+# in training.
 INDEXER_SHARE = 0.7
 
 

@@ -83,7 +83,7 @@ class StateMixer(Block):
 
     @abstractmethod
     def small_parameters(self, c: Context) -> Array:
-        """Return the parameters beside projections of the layer's input and of the output: convolution, decays, norms."""
+        """Return the parameters beside projections of input and output: convolution, decays, norms."""
 
     @abstractmethod
     def kept_numbers(self, c: Context) -> Array:

@@ -10,7 +10,10 @@ GATHER, SCATTER, ALL_REDUCE = "layer all-gather", "layer reduce-scatter", "layer
 
 
 def gathered_and_reduced(c: Context, name: str, message: Array, times: Array) -> list[Collective]:
-    """Return an all-reduce forward and backward, or gather and scatter under sequence parallelism."""
+    """Return an all-reduce forward and backward, or gather and scatter under sequence parallelism.
+
+    What is gathered are operands of GEMMs, in the recipe's format where they have one (Transformer Engine, torchtitan).
+    """
     split = to_float(c.layout.sp) * times
     reduced = times - split
     collectives = []
@@ -20,7 +23,8 @@ def gathered_and_reduced(c: Context, name: str, message: Array, times: Array) ->
         )
     if any_of(split):
         for kind, title in (("all_gather", "all-gather"), ("reduce_scatter", "reduce-scatter")):
-            collectives.append(Collective(f"{name} {title}", "b s H", split, kind, "tp", message, split, c.tp_group))
+            size = message * (c.formats.operand_comm / to_float(c.formats.comm)) if kind == "all_gather" else message
+            collectives.append(Collective(f"{name} {title}", "b s H", split, kind, "tp", size, split, c.tp_group))
     return collectives
 
 

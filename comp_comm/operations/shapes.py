@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from comp_comm.choices import Dispatcher
+from comp_comm.dispatchers import Dispatcher
 from comp_comm.formulas import collectives
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.formulas.dispatch import remote_copies

@@ -22,12 +22,17 @@ def write_explanation(out: IO[str], step: Record, style: str) -> None:
     """Write everything about one step."""
     table.write_heading(out, step["meta"], {}, style)
     _write_summary(out, step, style)
-    _section(out, "Step", _step_rows(step), style)
-    _section(out, "Communication of a device (hidden ran under compute; bytes of a step)", _comm_rows(step), style)
+    _section(out, "Step", step_rows(step), style)
+    _section(out, "Communication of a device (hidden ran under compute; bytes of a step)", comm_rows(step), style)
     write_memory(out, step["memory"], style)
-    _section(out, "Operations of a device of the slowest stage", _operation_rows(step["operations"]), style)
+    _section(out, "Operations of a device of the slowest stage", operation_rows(step["operations"]), style)
     _write_certainty(out, step, style)
-    _section(out, "What binds: the step if one number of the hardware were larger", _sensitivity_rows(step), style)
+    _section(
+        out,
+        "What binds: the step if one number of the hardware were larger",
+        sensitivity_rows(step["sensitivity"]),
+        style,
+    )
     _write_verdict(out, step, style)
 
 
@@ -40,16 +45,27 @@ def write_memory_answer(out: IO[str], step: Record, style: str) -> None:
 
 def write_memory(out: IO[str], memory: Record, style: str) -> None:
     """Write memory by part."""
+    has = f"the device has {memory['capacity_bytes'] / GIB:.1f} GiB"
+    _section(out, f"Memory of the stage that needs most ({has})", memory_rows(memory), style)
+
+
+def memory_rows(memory: Record) -> Records:
+    """Return the parts of memory as rows of text."""
     total = memory["total_bytes"]
-    rows = [
+    return [
         {"memory": name.removesuffix("_bytes"), "GiB": f"{size / GIB:.2f}", "share (%)": f"{100 * size / total:.1f}"}
         for name, size in memory.items() if name.endswith("_bytes") and name != "capacity_bytes"
     ]  # fmt: skip
-    has = f"the device has {memory['capacity_bytes'] / GIB:.1f} GiB"
-    _section(out, f"Memory of the stage that needs most ({has})", rows, style)
 
 
 def _write_summary(out: IO[str], step: Record, style: str) -> None:
+    for line in summary_lines(step):
+        table.write_line(out, line, style)
+        out.write("\n" if style == "markdown" else "")
+
+
+def summary_lines(step: Record) -> list[str]:
+    """Return what a step comes to, in lines."""
     used = step["active_parameters"]
     # Which of attention's FLOP are model FLOP is said beside the share that they are.
     counted = step["meta"]["fixed"].get("count_attention", FIELDS["count_attention"].default)
@@ -69,9 +85,7 @@ def _write_summary(out: IO[str], step: Record, style: str) -> None:
                         f"{span['words']}")  # fmt: skip
     if "days" in step:
         lines.append(f"the whole run: {step['days']:.4g} days, {step['gpu_hours']:,.0f} GPU-hours")
-    for line in lines:
-        table.write_line(out, line, style)
-        out.write("\n" if style == "markdown" else "")
+    return lines
 
 
 def _write_verdict(out: IO[str], step: Record, style: str) -> None:
@@ -80,14 +94,16 @@ def _write_verdict(out: IO[str], step: Record, style: str) -> None:
         table.write_line(out, f"NOT FEASIBLE: {step['reason']}", style)
 
 
-def _step_rows(step: Record) -> Records:
+def step_rows(step: Record) -> Records:
+    """Return the parts of a step as rows of text."""
     step_s = step["step_s"]
     rows = [{"step": name, "seconds": f"{step[key]:.4g}", "share (%)": f"{100 * step[key] / step_s:.1f}"}
             for name, key in PARTS]  # fmt: skip
     return [*rows, {"step": "all", "seconds": f"{step_s:.4g}", "share (%)": "100.0"}]
 
 
-def _comm_rows(step: Record) -> Records:
+def comm_rows(step: Record) -> Records:
+    """Return the communication of each group as rows of text."""
     return [
         {"group": group, "serialized (s)": f"{c['serialized_s']:.4g}", "hidden (s)": f"{c['hidden_s']:.4g}",
          "exposed (s)": f"{c['exposed_s']:.4g}", "calls": f"{c['calls']:.0f}",
@@ -97,7 +113,8 @@ def _comm_rows(step: Record) -> Records:
     ]  # fmt: skip
 
 
-def _operation_rows(operations: Sequence[Record]) -> Records:
+def operation_rows(operations: Sequence[Record]) -> Records:
+    """Return every operation as a row of text."""
     return [
         {"operation": op["operation"], "part": _part(op), "phase": op["phase"], "group": op["group"] or "",
          "calls": f"{op['calls']:.6g}",
@@ -144,11 +161,12 @@ def _blank(number: float) -> str:
     return f"{number:.4g}" if number else table.NOTHING
 
 
-def _sensitivity_rows(step: Record) -> Records:
+def sensitivity_rows(rows: Sequence[Record]) -> Records:
+    """Return what binds as rows of text."""
     return [
         {"number": row["number"], "factor": f"x{row['factor']:g}", "step (s)": f"{row['step_s']:.4g}",
          "change (%)": f"{100 * row['change']:+.2f}", "feasible": "yes" if row["feasible"] else "no"}
-        for row in step["sensitivity"]
+        for row in rows
     ]  # fmt: skip
 
 

@@ -39,6 +39,11 @@ def check_plot(path: str) -> None:
     if Path(path).suffix.lower() not in picture.METADATA:
         raise ConfigError(f"{path}: the extension says no picture format ({one_of(list(picture.METADATA))})")
     check_writable(path)
+    check_library()
+
+
+def check_library() -> None:
+    """Raise ``MissingExtraError`` without matplotlib."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:

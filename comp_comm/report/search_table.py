@@ -7,15 +7,16 @@ from typing import IO
 
 from comp_comm.records import Record
 from comp_comm.report import machine, table
-from comp_comm.report.explain_table import write_memory
+from comp_comm.report.explain_table import write_explanation, write_memory
 from comp_comm.searches.design import FACTORS, WORK
+from comp_comm.searches.views import span
 
 PAPER = ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "summa_panels")
 SHOWN = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "ep_dispatch", "dp", "micro_batch", "zero", "sp",
          "recompute", "placement", *PAPER, "step_s", "mfu", "memory_gib", "visible_comm_fraction")  # fmt: skip
 SIDE = ("hardware", "gpus", *WORK, *FACTORS, "strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "ep_dispatch",
-        "dp", "micro_batch", "zero", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "visible_comm_fraction", "speedup",
-        "efficiency")  # fmt: skip
+        "dp", "micro_batch", "zero", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "visible_comm_fraction",
+        "speedup", "efficiency")  # fmt: skip
 
 
 def write_answer(out: IO[str], answer: Record, form: str, several: bool) -> None:
@@ -31,27 +32,70 @@ def write_answer(out: IO[str], answer: Record, form: str, several: bool) -> None
 def write_search(out: IO[str], answer: Record, style: str, columns: Sequence[str]) -> None:
     """Write what was found: one search with the parts of its best layout, or the best of several side by side."""
     meta, rows = answer["meta"], answer["rows"]
+    several = "searches" in meta
     moves = {name for axis in meta.get("axes", ()) for name in axis}
     fixed = meta["fixed"] if "gpus" in moves else {**meta["fixed"], "gpus": meta["gpus"]}
     table.write_heading(out, {**meta, "fixed": fixed}, {}, style)
-    if "searches" not in meta:
-        table.write_line(out, _counts(meta), style)
+    if not several:
+        for line in (_counts(meta), *_tried(meta)):
+            table.write_line(out, line, style)
     out.write("\n")
-    given = [name for name in columns if name in rows[0] and _tells(name, moves, "searches" in meta)]
-    moving = [name for name in given if any(row[name] not in (None, _DULL.get(name)) for row in rows)]
+    per = answer.get("per") or {"fields": [], "rows": []}
+    others = [*answer.get("near_misses", ()), *per["rows"], *answer.get("headrooms", ())]
+    given = [name for name in (*columns, *meta.get("searched", {})) if name in rows[0] and _tells(name, moves, several)]
+    moving = [name for name in dict.fromkeys(given) if _differs(name, [*rows, *others])]
     costs = [name for name in rows[0] if name.startswith(("cost", "energy", "days", "gpu_hours"))]
-    table.write_records(out, rows, [*moving, *costs], style)
-    if "searches" in meta:
+    ties = ["ties"] if not several and any(row["ties"] > 1 for row in rows) else []
+    table.write_records(out, rows, [*moving, *costs, *ties], style)
+    if several:
         return
+    for row in rows[:1]:
+        if row["also"]:
+            table.write_line(out, f"The best is {row['ties']} layouts that no number tells apart: {row['also']}", style)
     if answer["near_misses"]:
         _title(out, "Faster, but they do not fit", style)
         table.write_records(out, answer["near_misses"], moving, style)
+    if per["rows"]:
+        _title(out, f"The best for each {', '.join(per['fields'])}", style)
+        names = [*per["fields"], "behind_percent", *(name for name in moving if name not in per["fields"])]
+        table.write_records(out, [dict.fromkeys(rows[0]) | row for row in per["rows"]], [*names, "feasible"], style)
+    if answer["headrooms"]:
+        _title(out, "The best with so much of the memory left free", style)
+        table.write_records(out, answer["headrooms"], ["headroom_percent", "behind_percent", *moving], style)
+    _write_best(out, answer, style)
+
+
+def _write_best(out: IO[str], answer: Record, style: str) -> None:
+    """Write where the time and the memory of the best go, and what else was asked about it."""
     best = answer["best"]
     _title(out, "The best one's step", style)
     parts = [{"step": name, "seconds": f"{each:.4g}", "share (%)": f"{100 * each / best['step_s']:.1f}"}
              for name, each in best["parts"].items()]  # fmt: skip
     table.write_records(out, parts, list(parts[0]), style)
     write_memory(out, best["memory"], style)
+    if "compare" in answer:
+        _title(out, "The best (a) and the second (b)", style)
+        differing = [row for row in answer["compare"] if row["a"] != row["b"]]
+        table.write_records(out, differing, list(answer["compare"][0]), style)
+    if "explain" in answer:
+        _title(out, "The best one explained", style)
+        write_explanation(out, answer["explain"], style)
+
+
+def _differs(name: str, rows: Sequence[Record]) -> bool:
+    """Return whether a column says something: another value than the usual one, or several."""
+    values = [row[name] for row in rows if row.get(name) is not None]
+    return any(value != _DULL.get(name) for value in values)
+
+
+def _tried(meta: Record) -> list[str]:
+    """Return what was tried, and what was not, in words."""
+    tried = [f"{name} {span(values)}" for name, values in meta["searched"].items() if len(values) > 1]
+    pinned = [f"{name} {values[0]}" for name, values in meta["searched"].items() if len(values) == 1]
+    left = [f"{name} {about['value'] or 'not given'}" for name, about in meta["not_tried"].items()
+            if name not in meta["searched"]]  # fmt: skip
+    lines = [f"Tried: {'; '.join(tried)}" + (f". Fixed: {', '.join(pinned)}" if pinned else "")]
+    return [*lines, *([f"Not tried, give a list to: {', '.join(left)}"] if left else [])]
 
 
 def _tells(name: str, moves: set[str], several: bool) -> bool:
@@ -68,7 +112,8 @@ _DULL: Record = {"strategy": "1d", "cp": 1, "ep": 1, "vpp": 1, "pp": 1, "tp2": 1
 
 def _counts(meta: Record) -> str:
     close = ", ".join(f"{count:,} within {percent} %" for percent, count in meta["within_percent"].items())
-    return (f"{meta['candidates']:,} layouts keep every rule, {meta['feasible']:,} of them fit; best by "
+    free = f" with {100 * meta['headroom']:.4g} % of the memory left free" if meta["headroom"] else ""
+    return (f"{meta['candidates']:,} layouts keep every rule, {meta['feasible']:,} of them fit{free}; best by "
             f"{meta['objective']}; of those that fit, {close} of the best")  # fmt: skip
 
 

@@ -18,9 +18,9 @@ from comp_comm.reproduce.published import read_settings, read_table, relative_er
 from comp_comm.searches.each import BestOfEach
 from comp_comm.searches.engine import point_of
 from comp_comm.searches.objectives import OBJECTIVES, Aim
-from comp_comm.searches.result import steps_at
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import SearchSpace, joint_space
+from comp_comm.searches.table import steps_at
 from comp_comm.sweeps.result import identity
 
 TITLE = "Best layouts of the foundation-models paper (arXiv:2410.00273): ours beside the published ones"

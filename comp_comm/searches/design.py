@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
+from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS, Value
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import FEASIBLE
 
-GPUS = "gpus"
+GPUS, BATCH = "gpus", "global_batch"
 FACTORS = tuple(name for name, field in FIELDS.items() if field.group == "evolution")
 WORK = ("global_batch", "seq_len", "precision")  # of the same model: tokens a second can be compared
 OUTER = (*FACTORS, *WORK, GPUS)
@@ -64,6 +65,25 @@ def make_design(studies: Sequence[Study]) -> Design:
     names = tuple(dict.fromkeys(case.place[HARDWARE] for case in cases))
     axes = [Axis({HARDWARE: names}), *(axis for axis in studies[0].axes if _is_outer(axis))]
     return Design(cases, tuple(axis for axis in axes if len(axis) > 1))
+
+
+def in_tokens(design: Design, tokens: int) -> Design:
+    """Return searches of steps of so many tokens, whatever the length of a sequence is.
+
+    Raises ``ConfigError`` where a batch is given as well, or where tokens are no whole number of sequences.
+    """
+    cases = []
+    for case in design.cases:
+        if BATCH in {*case.study.fixed, *case.study.origins, *case.place}:
+            raise ConfigError("--batch-tokens stands in the place of --global-batch: give one of them")
+        length = int(case.study.fixed.get("seq_len", 0))
+        if length and tokens % length:
+            low = tokens // length * length
+            raise ConfigError(f"--batch-tokens: {tokens:,} tokens are no whole number of sequences of {length:,}; "
+                              f"{f'{low:,} and ' if low else ''}{low + length:,} are")  # fmt: skip
+        fixed = {**case.study.fixed, **({BATCH: tokens // length} if length else {})}
+        cases.append(replace(case, study=replace(case.study, fixed=fixed)))
+    return replace(design, cases=tuple(cases))
 
 
 def _cases(study: Study) -> Iterator[Case]:

@@ -48,6 +48,11 @@ def emitted(kind: str, study: Study, row: Mapping[str, object], machine: str) ->
     return text
 
 
+def study_of_row(study: Study, row: Mapping[str, object], machine: str) -> Study:
+    """Return a layout of a study's search, a row of its answer, as a study of one point."""
+    return study_from(study_of(_best(study, row, machine)))
+
+
 def _best(study: Study, row: Mapping[str, object], machine: str) -> Imported:
     """Return the one point of a study that a row is, with the fields that its model does not say."""
     results = [column for column in MODEL.columns if column not in FIELDS]
@@ -111,4 +116,4 @@ def _matters(complete: Imported, name: str, value: Value | None) -> bool:
         return True
 
 
-__all__ = ["emitted"]
+__all__ = ["emitted", "study_of_row"]

@@ -230,7 +230,7 @@ def _rank(state: SearchState, aim: Aim, space: SearchSpace, scores: Array, memor
     if state.each:
         block.grouped(space).improve(state.each, scores, fits)
     keep = np.flatnonzero(fits)
-    state.landscape.add(scores[keep], needed[keep], block.layouts_of(keep))
+    state.landscape.add(scores[keep], needed[keep], block.layouts_of(keep), lambda point: block.place(int(keep[point])))
 
 
 def _note_least(state: SearchState, needed: Array, valid: Mask, place: Callable[[int], Place]) -> None:

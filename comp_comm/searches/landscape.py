@@ -5,12 +5,14 @@ Ten thousand million layouts do not fit in memory; what a search says of them al
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.formulas.arrays import Array
+from comp_comm.searches.best import Place
 
 KEPT_PERCENT = 11.0  # a little more than the widest share that is asked for (`within`)
 WIDEST_PERCENT = 10
@@ -25,35 +27,37 @@ def _nothing() -> Array:
 
 @dataclass
 class Landscape:
-    """Scores near the ``best``, and the front of ``scores`` against ``memory``, the best score first."""
+    """Scores near the ``best``, and the front of ``scores`` against ``memory``, the best score first, with its places."""
 
     near_best: Array = field(default_factory=_nothing)
     scores: Array = field(default_factory=_nothing)
     memory: Array = field(default_factory=_nothing)
+    places: list[Place] = field(default_factory=list)
     best: float = np.inf
     _waiting: list[Array] = field(default_factory=list)
 
-    def add(self, scores: Array, memory: Array, layouts: NDArray[np.integer]) -> None:
-        """Add feasible points by their scores, memory, and how many layouts each is."""
+    def add(self, scores: Array, memory: Array, layouts: NDArray[np.integer],
+            place: Callable[[int], Place]) -> None:  # fmt: skip
+        """Add feasible points by their scores, memory, how many layouts each is, and where each is by its number."""
         if scores.size:
             self.best = min(self.best, float(scores.min()))
             near = np.flatnonzero(scores <= self._limit)
             self._add_near(np.repeat(scores[near], layouts[near]))
-            self._add_front(scores, memory)
+            self._add_front(scores, memory, place)
 
     def merge(self, other: Landscape) -> None:
         """Add the layouts of another landscape."""
         for scores in (other.near_best, *other._waiting):
             self._add_near(scores)
-        self._add_front(other.scores, other.memory)
+        self._add_front(other.scores, other.memory, other.places.__getitem__)
 
     def within(self, best: float, percent: float) -> int:
         """Return how many scores are at most ``percent`` (up to 10) above the best.
 
         >>> land = Landscape()
-        >>> land.add(np.array([1.0, 1.05, 2.0]), np.array([3.0, 2.0, 4.0]), np.array([1, 1, 6]))
-        >>> land.within(1.0, 5), land.scores.tolist()
-        (2, [1.0, 1.05])
+        >>> land.add(np.array([1.0, 1.05, 2.0]), np.array([3.0, 2.0, 4.0]), np.array([1, 1, 6]), lambda i: (i,))
+        >>> land.within(1.0, 5), land.places
+        (2, [(0,), (1,)])
         """
         self.settle()
         return int((self.near_best <= best + abs(best) * percent / 100).sum())
@@ -73,14 +77,14 @@ class Landscape:
         if sum(part.size for part in self._waiting) > MANY:
             self.settle()
 
-    def _add_front(self, scores: Array, memory: Array) -> None:
+    def _add_front(self, scores: Array, memory: Array, place: Callable[[int], Place]) -> None:
         # Halves first: most layouts are beaten by a point in the middle of the front.
-        size = self.scores.size
+        size, points = self.scores.size, np.arange(scores.size)
         for i in dict.fromkeys(size * n // RULERS for n in MIDDLES) if size else ():
             if scores.size < RULERS:
                 break
             left = np.flatnonzero((scores < self.scores[i]) | (memory < self.memory[i]))
-            scores, memory = scores[left], memory[left]
+            scores, memory, points = scores[left], memory[left], points[left]
         scores, memory = np.concatenate([self.scores, scores]), np.concatenate([self.memory, memory])
         if not scores.size:
             return
@@ -88,3 +92,4 @@ class Landscape:
         lean = np.minimum.accumulate(memory[order])
         first = order[np.concatenate([[True], memory[order][1:] < lean[:-1]])]
         self.scores, self.memory = scores[first], memory[first]
+        self.places = [self.places[i] if i < size else place(int(points[i - size])) for i in first.tolist()]

@@ -11,13 +11,17 @@ from comp_comm.formulas.arrays import Array, to_float
 
 @dataclass(frozen=True)
 class Objective:
-    """An objective by its column, and whether the largest is the best; ``timed`` where what is better is faster."""
+    """An objective by its column, and whether the largest is the best; ``timed`` where what is better is faster.
+
+    ``needs`` is what has to be known of a device. On so many of one device, what costs least is what is fastest.
+    """
 
     name: str
     column: str
     meaning: str
     largest: bool = False
     timed: bool = True
+    needs: str = ""
 
     def score(self, model: CostModel, answer: SearchableAnswer) -> Array:
         """Return a number that is smaller where a layout is better; of a rate, the seconds of one unit."""
@@ -26,13 +30,25 @@ class Objective:
             return value
         return 1 / value if self.column == RATE else -value
 
+    def behind(self, score: float, best: float) -> float | None:
+        """Return by how many percent a score is worse than the best; None where that is no share of anything.
+
+        >>> OBJECTIVES["step"].behind(1.5, 1.0), OBJECTIVES["mfu"].behind(-0.4, -0.5)
+        (50.0, 20.0)
+        """
+        if not best:
+            return None
+        return 100 * (score / best - 1) if best > 0 else 100 * (1 - score / best)
+
 
 RATE = "tokens_per_s"
 OBJECTIVES = {
     each.name: each
     for each in (
         Objective("step", "step_s", "seconds of a step"),
-        Objective("tokens", RATE, "tokens a second", largest=True),
+        Objective("tokens_per_s", RATE, "tokens a second", largest=True),
+        Objective("cost", RATE, "cost of a token (needs a price)", largest=True, needs="price_per_gpu_hour"),
+        Objective("energy", RATE, "energy of a token (needs watts)", largest=True, needs="watts"),
         Objective("mfu", "mfu", "share of the peak that the model's FLOP are", largest=True),
         Objective("days", "days", "days of the whole run (needs tokens)"),
         Objective("gpu-hours", "gpu_hours", "GPU-hours of the whole run (needs tokens)"),

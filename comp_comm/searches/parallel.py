@@ -77,7 +77,7 @@ def packed_state(state: SearchState) -> Record:
         "blocks": state.blocks, "candidates": state.candidates, "feasible": state.feasible, "reasons": state.reasons,
         "least_bytes": state.least_bytes, "leanest": state.leanest,
         "each": _packed_each(state.each), "best": _packed_best(state.best), "unfit": _packed_best(state.unfit),
-        "landscape": [packed(array) for array in (land.near_best, land.scores, land.memory)],
+        "landscape": [packed(array) for array in (land.near_best, land.scores, land.memory)], "front": land.places,
     }  # fmt: skip
 
 
@@ -90,7 +90,8 @@ def unpacked_state(state: Record) -> SearchState:
     from comp_comm.sweeps.resume import unpacked
 
     near_best, scores, memory = (unpacked(text, "f8") for text in state["landscape"])
-    land = Landscape(near_best, scores, memory, float(near_best.min()) if near_best.size else np.inf)
+    places = [tuple(place) for place in state["front"]]
+    land = Landscape(near_best, scores, memory, places, float(near_best.min()) if near_best.size else np.inf)
     counted = {name: state[name] for name in ("blocks", "candidates", "feasible", "reasons", "least_bytes")}
     leanest = tuple(state["leanest"]) if state["leanest"] else None
     best, unfit = (_unpacked_best(state[name]) for name in ("best", "unfit"))

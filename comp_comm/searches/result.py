@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 import numpy as np
 
-from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
-from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, CostModel, phase_of
-from comp_comm.costmodels.layout_space import LayoutSpace, SearchableAnswer
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
+from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
 from comp_comm.field import Value
-from comp_comm.formulas.arrays import Array, to_float, unwarned
+from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.records import Record
-from comp_comm.searches.best import Place, Tie
-from comp_comm.searches.engine import Point, Progress, SearchState, point_of
+from comp_comm.searches.best import Place
+from comp_comm.searches.engine import Progress, SearchState, point_of
 from comp_comm.searches.objectives import OBJECTIVES, Aim, Objective
-from comp_comm.searches.prices import FREE, Prices, costs
+from comp_comm.searches.prices import FREE, Prices
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import SearchSpace, make_space
+from comp_comm.searches.table import Row, about, rows_of
+from comp_comm.searches.views import check_per, not_tried, per_record, roomy_ties, ties_of_groups
 from comp_comm.sweeps.plan import notes
 from comp_comm.sweeps.result import as_study, identity
 from comp_comm.units import GIB
@@ -29,10 +30,8 @@ from comp_comm.units import GIB
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-Row = Record
 FLAT = (1, 2, 5, 10)
 MAX_TOP = 10_000
-RUN = ("days", "gpu_hours")  # columns of a whole run, where its tokens are known
 
 
 class FrontPoint(TypedDict):
@@ -59,6 +58,8 @@ class SearchAnswer(TypedDict):
     front: list[FrontPoint]
     reason: str | None
     best: BestRecord | None
+    per: Record | None
+    headrooms: list[Row]
 
 
 def search(
@@ -69,12 +70,17 @@ def search(
     prices: Prices = FREE,
     progress: Progress | None = None,
     executor: Executor | None = None,
+    headroom: float | None = None,
+    per: Sequence[str] = (),
 ) -> SearchAnswer:
     """Return the best layouts of a study's model on so many devices, on its hardware.
 
     ``study`` is a path or catalogue name, a mapping of the same form, or one already read.
 
     The cost model is one that says which layouts there are (`LayoutSpace`).
+
+    ``headroom`` is the share of the memory that is left free (the cost model's own where it is not given), ``per`` are
+    fields for each of whose values the best is told beside the best of all.
 
     ``progress`` is told of points that are done, and stops the search by returning True; ``executor`` (any of
     `concurrent.futures`) shares the work out, and changes nothing in the answer.
@@ -84,8 +90,10 @@ def search(
     dict
         ``rows``: the best layouts with their results, best first; ``meta``: ``candidates`` (layouts that keep every
         rule of divisibility and placement), ``feasible`` (those that fit), ``within_percent`` (how many are nearly as
-        good as the best); ``near_misses``: better ones that do not fit; ``front``: time against memory;
-        ``best``: where the time and the memory of the best go.
+        good as the best), ``not_tried`` (choices of which one value was tried); ``near_misses``: better ones that do
+        not fit; ``front``: time against memory; ``headrooms``: the best with more memory left free; ``best``: where the
+        time and the memory of the best go; ``per``: the best for each value of the fields asked for. A row is all
+        layouts that no number tells apart: ``ties`` is how many, ``also`` in what they differ.
 
     Raises
     ------
@@ -102,12 +110,14 @@ def search(
     (8, 8)
     """
     study = as_study(study)
-    aim = check_question(study, objective, top)
+    aim = aim_of(study, check_question(study, objective, top, prices), headroom)
     if not isinstance(gpus, int) or gpus < 1:
         raise ConfigError(f"gpus must be a whole number of devices, not {gpus!r}; search each number by itself")
     space = make_space(study, gpus)
-    state = run_search(space, Aim(aim), top, progress, executor)
-    return checked(answer(space, state, objective, prices))
+    check_per(space, per)
+    space = space.grouped(per)
+    state = run_search(space, aim, top, progress, executor)
+    return checked(answer(space, state, aim, prices))
 
 
 def checked(result: SearchAnswer) -> SearchAnswer:
@@ -117,19 +127,41 @@ def checked(result: SearchAnswer) -> SearchAnswer:
     return result
 
 
-def answer(space: SearchSpace, state: SearchState, objective: str, prices: Prices = FREE) -> SearchAnswer:
+def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = FREE) -> SearchAnswer:
     """Return what was seen as `search` does; where nothing fits there are no rows, and ``reason`` says why."""
     best = state.best.ties
     misses = [tie for tie in state.unfit.ties if best and tie.score < best[0].score]
-    rows = _rows(space, [*best, *misses], prices)
+    record = _best(space, best[0].place) if best else None
+    rooms = roomy_ties(state, aim.headroom, float(str(record["memory"]["capacity_bytes"]))) if record else []
+    groups = ties_of_groups(state)
+    rows = iter(rows_of(space, [*best, *misses, *(tie for _, tie in (*groups, *rooms))], prices))
+    shown, near, of_groups = ([next(rows) for _ in some] for some in (best, misses, groups))
     return {
-        "meta": _meta(space, state, objective), "rows": rows[: len(best)], "near_misses": rows[len(best) :],
-        "front": front(state), "reason": None if state.feasible else why_nothing(space, state),
-        "best": _best(space, best[0].place) if best else None,
+        "meta": _meta(space, state, aim), "rows": shown, "near_misses": near, "front": front(state),
+        "reason": None if state.feasible else why_nothing(space, state, aim), "best": record,
+        "per": per_record(space, state, aim, [number for number, _ in groups], of_groups) if state.each else None,
+        "headrooms": [_roomy(row, room, aim.objective.behind(tie.score, best[0].score)) for (room, tie), row in
+                      zip(rooms, rows, strict=True)],
     }  # fmt: skip
 
 
-def check_question(study: Study, name: str, top: int) -> Objective:
+def _roomy(row: Row, room: float, behind: float | None) -> Row:
+    kept = {name: value for name, value in row.items() if name not in ("ties", "also")}
+    return {"headroom_percent": 100 * room, "behind_percent": behind, **kept}
+
+
+def aim_of(study: Study, objective: Objective, headroom: float | None) -> Aim:
+    """Return what a search of a study looks for. Raises ``ConfigError`` for a headroom that is no share of memory."""
+    if headroom is None:
+        space = phase_of(COST_MODELS.get(study.cost_model or DEFAULT_COST_MODEL, COST_MODELS[DEFAULT_COST_MODEL]),
+                         study.fixed.get("phase")).space  # fmt: skip
+        return Aim(objective, space.headroom if space else 0.0)
+    if not 0 <= headroom < 1:
+        raise ConfigError(f"--headroom: must be a share of the memory from 0 up to less than 1, not {headroom:g}")
+    return Aim(objective, headroom)
+
+
+def check_question(study: Study, name: str, top: int, prices: Prices = FREE) -> Objective:
     """Return the objective of that name. Raises ``ConfigError`` where it, or ``top``, cannot be asked for."""
     if not 1 <= top <= MAX_TOP:
         raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
@@ -138,6 +170,10 @@ def check_question(study: Study, name: str, top: int) -> Objective:
     study.problems.raise_if_any()
     if name in ("days", "gpu-hours") and "tokens" not in study.fixed:
         raise ConfigError(f"--objective {name} needs 'tokens', those of the whole run")
+    needs = OBJECTIVES[name].needs
+    if needs and getattr(prices, needs.replace("price_", "")) is None:
+        raise ConfigError(f"--objective {name} needs --{needs.replace('_', '-')}: what a device "
+                          f"{'costs an hour' if name == 'cost' else 'draws'}")  # fmt: skip
     _check_model(study, name)
     return OBJECTIVES[name]
 
@@ -164,73 +200,18 @@ def step_at(space: SearchSpace, place: Place) -> SearchableAnswer:
     return cast(SearchableAnswer, replace(plan, grid=replace(plan.grid, fixed=fixed, axes=())).evaluate(()))
 
 
-def _about(space: SearchSpace) -> tuple[CostModel, LayoutSpace]:
-    model = space.plan.model
-    if model.space is None:
-        raise TypeError(f"{model.name} has no layouts to search")
-    return model, model.space
-
-
 def _number(of: Array) -> float:
     return float(to_float(of))
 
 
-def steps_at(space: SearchSpace, points: Sequence[Point]) -> SearchableAnswer:
-    """Return the steps of some layouts, evaluated as one table."""
-    axis = Axis({name: tuple(point[name] for point in points) for name in points[0]})
-    return cast(SearchableAnswer, space.plan.over(axis).evaluate_alone((slice(None),)))
-
-
-def _rows(space: SearchSpace, ties: Sequence[Tie], prices: Prices) -> list[Row]:
-    """Return the rows of some ties, all of them evaluated as one table."""
-    if not ties:
-        return []
-    points = [point_of(space, tie.place) for tie in ties]
-    plan, (model, about) = space.plan, _about(space)
-    step = steps_at(space, points)
-
-    def of(column: Array) -> list[float]:
-        numbers: list[float] = np.broadcast_to(to_float(column), len(ties)).tolist()
-        return numbers
-
-    run = plan.grid.fixed.get("tokens")
-    with unwarned():
-        derived = {name: of(made(step)) for name, made in model.derived.items() if name in about.layout}
-        names = (*about.results, *(RUN if run is not None else ()))
-        results = {name: of(model.columns[name].of(step)) for name in names}
-    rows = []
-    for number, (tie, point) in enumerate(zip(ties, points, strict=True)):
-        known = {"global_batch": plan.grid.fixed["global_batch"],
-                 **{name: int(values[number]) for name, values in derived.items()}, **point}  # fmt: skip
-        row: Row = {name: known[name] for name in (*about.layout, *known) if name in known}
-        row |= {name: values[number] for name, values in results.items()}
-        row |= {"ties": tie.layouts, "also": _also(space, tie)}
-        tokens = float(run) if run is not None else np.nan
-        rows.append(row | costs(prices, row["step_s"], row["gpus"], row["tokens_per_s"] * row["step_s"], tokens))
-    return rows
-
-
-def _also(space: SearchSpace, tie: Tie) -> str | None:
-    """Return in what the layouts of a tie differ, in words; None where there is one."""
-    values: dict[str, list[Value]] = {}
-    for place in tie.places:
-        point = point_of(space, place)
-        for name, value in point.items():
-            alike = space.alike(place[-1]) if name == "placement" else (value,)
-            values.setdefault(name, []).extend(alike)
-    several = {name: list(dict.fromkeys(known)) for name, known in values.items()}
-    told = [f"{name} {' or '.join(map(str, known))}" for name, known in several.items() if len(known) > 1]
-    return "; ".join(told) or None
-
-
 def _best(space: SearchSpace, place: Place) -> BestRecord:
     """Return the parts of a layout's step and memory."""
-    step, (model, about) = step_at(space, place), _about(space)
-    parts = {said: _number(model.columns[name].of(step)) for said, name in about.parts.items()}
+    step, (model, space_of) = step_at(space, place), about(space)
+    parts = {said: _number(model.columns[name].of(step)) for said, name in space_of.parts.items()}
     return {"step_s": _number(step.step_s), "parts": parts, "memory": step.memory_record()}
 
 
-def _meta(space: SearchSpace, state: SearchState, objective: str) -> Record:
+def _meta(space: SearchSpace, state: SearchState, aim: Aim) -> Record:
     plan, study = space.plan, space.study
     brought = {n: v for n, v in (study.model.fields if study.model else {}).items() if n in plan.model.fields}
     best = state.best.ties[0].score if state.feasible else np.nan
@@ -240,10 +221,11 @@ def _meta(space: SearchSpace, state: SearchState, objective: str) -> Record:
     return {
         **identity(), "command": "search", "title": study.title, "cost_model": plan.model.name,
         "study_sha256": study.sha256(), "hardware": hardware, "model": study.model.name if study.model else None,
-        "model_fields": brought, "gpus": space.gpus, "objective": objective,
+        "model_fields": brought, "gpus": space.gpus, "objective": aim.objective.name,
+        "headroom": aim.headroom,
         "fixed": {name: value for name, value in sorted(study.fixed.items()) if name in plan.model.fields},
         "searched": {**space.tried, **choices, **({"placement": list(space.placements)} if space.placements else {})},
-        "candidates": state.candidates, "feasible": state.feasible, "within_percent": within,
+        "not_tried": not_tried(space), "candidates": state.candidates, "feasible": state.feasible, "within_percent": within,
         "dropped": dict(sorted({**space.dropped, **state.reasons}.items())), "notes": notes(plan),
         "interrupted": state.interrupted,
     }  # fmt: skip
@@ -256,17 +238,18 @@ def front(state: SearchState) -> list[FrontPoint]:
             for score, memory in zip(land.scores, land.memory, strict=True)]  # fmt: skip
 
 
-def why_nothing(space: SearchSpace, state: SearchState) -> str:
+def why_nothing(space: SearchSpace, state: SearchState, aim: Aim) -> str:
     """Return why nothing fits, with the nearest miss and what would have to change."""
     gpus = space.gpus
     if not state.candidates or state.leanest is None:
         broken = "; ".join(sorted({**space.dropped, **state.reasons}))
-        return f"no layout on {gpus:,} devices {_about(space)[1].why_none}{': ' if broken else ''}{broken}"
+        return f"no layout on {gpus:,} devices {about(space)[1].why_none}{': ' if broken else ''}{broken}"
     point, has = point_of(space, state.leanest), _number(step_at(space, state.leanest).memory_capacity) / GIB
     layout = ", ".join(f"{name} {value}" for name, value in point.items() if name != "placement" and value != 1)
-    needs = state.least_bytes / GIB
+    needs, has = state.least_bytes / GIB, has * aim.usable
+    free = f" ({100 * aim.headroom:.4g} % of the memory is left free: --headroom)" if aim.headroom else ""
     return (f"none of {state.candidates:,} layouts on {gpus:,} devices fits: the nearest ({layout}) needs {needs:.1f} "
-            f"GiB of {has:.1f}; it would take {needs / has:.2f} times the memory, or more devices")  # fmt: skip
+            f"GiB of {has:.1f}{free}; it would take {needs / has:.2f} times the memory, or more devices")  # fmt: skip
 
 
 def side_by_side(places: Sequence[Mapping[str, Value]], results: Sequence[SearchAnswer]) -> list[Row]:

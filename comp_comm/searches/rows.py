@@ -13,6 +13,7 @@ from comp_comm.costmodels.layout_space import Degrees, SearchableAnswer, rows_of
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Index, to_float, unwarned
 from comp_comm.searches.placements import PlacementClasses
+from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import Plan
 
 RULED_ROWS = 2**15  # whose rules are looked at together
@@ -24,11 +25,11 @@ Part = tuple[NDArray[np.intp], tuple[slice, ...]]  # rows, and the part of every
 def axis_of(degrees: Degrees) -> Axis:
     """Return a table of degrees as an axis."""
     rows = np.arange(rows_of(degrees.columns), dtype=np.int32)
-    return Axis({name: _column(degrees, name, rows) for name in degrees.columns})
+    return Axis({name: _column(degrees, name, rows, straight=True) for name in degrees.columns})
 
 
-def _column(degrees: Degrees, name: str, rows: NDArray[np.int32]) -> AxisColumn:
-    return AxisColumn(to_float(degrees.columns[name]), rows, degrees.words.get(name, ()))
+def _column(degrees: Degrees, name: str, rows: NDArray[np.int32], straight: bool = False) -> AxisColumn:
+    return AxisColumn(to_float(degrees.columns[name]), rows, degrees.words.get(name, ()), straight)
 
 
 @dataclass
@@ -103,8 +104,8 @@ def parts_of(plan: Plan, lawful: LawfulRows) -> list[Part]:
     """
     *choices, _ = plan.grid.axes
     rows = np.flatnonzero(lawful.rows)
-    if not choices:
-        return [(rows, ())] if rows.size else []
+    if all(HARDWARE in axis.values for axis in choices):
+        return [(rows, tuple(slice(0, len(axis)) for axis in choices))] if rows.size else []
     simplest: Index = (*(slice(0, 1) for _ in choices), rows)
     idle = cast(SearchableAnswer, plan.evaluate_alone(simplest)).idle_choices()
     code, ranges = np.zeros(rows.size, np.intp), []
@@ -130,11 +131,12 @@ class PlacedRows(NamedTuple):
     counts: NDArray[np.uint8]
 
 
-def unplaced_rows(degrees: Degrees, parts: list[Part]) -> PlacedRows:
-    """Return every row of every part, each a layout."""
+def unplaced_rows(degrees: Degrees, parts: list[Part], axis: Axis) -> PlacedRows:
+    """Return every row of every part, each a layout; ``axis`` are all rows of the table."""
     rows = _joined([rows for rows, _ in parts], np.int32)
     begins = np.cumsum([0, *(part.size for part, _ in parts)])[:-1]
-    axis = Axis({name: _column(degrees, name, rows) for name in degrees.columns})
+    if len(parts) > 1 or rows.size < len(axis):  # else it is all of them, in their order
+        axis = Axis({name: _column(degrees, name, rows) for name in degrees.columns})
     return PlacedRows(axis, begins.tolist(), np.ones(rows.size, np.uint8))
 
 

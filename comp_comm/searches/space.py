@@ -59,7 +59,7 @@ class SearchSpace:
         """Return the space with its points told apart by the values of some fields."""
         if not fields or not self.rows:
             return self
-        known = {**self.plan.grid.fixed, **{name: values[0] for name, values in self.choices.items()}}
+        known = {HARDWARE: self.plan.grid.profiles[0].name, **self.plan.grid.fixed, **{name: values[0] for name, values in self.choices.items()}}
         return replace(self, groups=groups_of(self.plan.grid, fields, known))
 
     @property
@@ -158,7 +158,7 @@ def _placed(study: Study, gpus: int, plan: Plan, degrees: Degrees, placements: t
     parts = parts_of(first, lawful)
     hardware = plan.grid.hardware(tuple(slice(0, 1) for _ in plan.grid.axes))[0]
     classes = placement_classes(degrees.columns, gpus, placements, hardware) if placements else None
-    rows = placed_rows(degrees, parts, classes) if classes else unplaced_rows(degrees, parts)
+    rows = placed_rows(degrees, parts, classes) if classes else unplaced_rows(degrees, parts, plan.grid.axes[-1])
     plan = replace(plan, grid=replace(plan.grid, axes=(*plan.grid.axes[:-1], rows.axis)))
     used = tuple((begin, choice) for begin, (_, choice) in zip(rows.begins, parts, strict=True))
     return SearchSpace(study, gpus, plan, degrees.columns, classes, rows.counts, used, lawful.ruled, choices, dropped)

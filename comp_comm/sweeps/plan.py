@@ -66,8 +66,16 @@ class Plan:
     def evaluate(self, index: Index) -> Answer:
         """Return the cost model's answer for a block of the grid, with every broken rule.
 
-        What it makes only when asked (a column) may still divide by zero at points that break a rule.
+        What it makes only when asked (a column) may still divide by zero at points that break a rule. The one point of
+        a plan without axes is evaluated once, and what was made of its answer is kept.
         """
+        return self._evaluated(index) if self.grid.axes else self._one
+
+    @cached_property
+    def _one(self) -> Answer:
+        return self._evaluated(())
+
+    def _evaluated(self, index: Index) -> Answer:
         scenario, violations = self.grid.scenario(index)
         with unwarned():
             return self.model.evaluate(replace(scenario, violations=violations), self._shared.parts(index))
@@ -102,11 +110,11 @@ def make_plan(study: Study, free: str | None = None) -> Plan:
     _check_fields(study, plan)
     if not study.hardware_given and not model.own_hardware:
         study.problem("hardware", NO_HARDWARE)
-    conditions = _conditions(study, plan)
+    plan = replace(plan, where=_conditions(study, plan))
     if study.profiles and all(plan.grid.labels(name) for name in model.required):
         _check_fixed_rules(study, plan, free)
     study.problems.raise_if_any()
-    return replace(plan, where=conditions)
+    return plan
 
 
 def _modelled(study: Study, model: CostModel) -> dict[str, Value]:

@@ -31,8 +31,8 @@ def exchange_seconds(hardware: Hardware, path: NetworkPath, exchange: TokenExcha
               t_{out} = \max_i \frac{C_i b}{e_{out} B_i}
 
     for a library that sends a token once to each place, with C copies of b bytes; any other is a collective. C_in are
-    copies to devices, the sender's own among them, which go through the same kernels; tau and beta are seconds of a copy
-    and bytes/s of a multiprocessor.
+    copies to devices, the sender's own among them, which go through the same kernels; tau and beta are seconds of a
+    copy and bytes/s of a multiprocessor.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def exchange_seconds(hardware: Hardware, path: NetworkPath, exchange: TokenExcha
 
     Examples
     --------
-    >>> from comp_comm.choices import Dispatcher
+    >>> from comp_comm.dispatchers import Dispatcher
     >>> from comp_comm.group import Group
     >>> from comp_comm.hardware.numbers import Tier, Timing
     >>> from comp_comm.timing.paths import path_of

@@ -107,8 +107,13 @@ class TierCrossing:
 
     @cached_property
     def reducing_seconds_per_byte(self) -> Array:
-        """Seconds of a byte of the message that the tier reduces; any number where it does not."""
-        share = to_float(self.tier.reduction)
+        """Seconds of a byte of the message that the tier reduces; any number where it does not.
+
+        Of n members, each receives what the others' sums come to as well as the n-th of all that it sends for: at most
+        n / (n + 1) of the bandwidth (nccl-tests issues 212 and 239, on NVLink SHARP).
+        """
+        members = to_float(self.members) / self.below
+        share = np.minimum(to_float(self.tier.reduction), members / (members + 1))
         return 1 / (np.where(share > 0, share, 1.0) * self.tier.bandwidth) / self.below
 
     @cached_property

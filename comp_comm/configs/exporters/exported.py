@@ -69,3 +69,9 @@ def refuse_what_pytorch_recomputes(kind: str, point: Exported) -> None:
         raise cannot(kind, "recompute", "per_op", "give --recompute none, full, or modules")
     if point.on("recompute_early_stop"):
         raise cannot(kind, "recompute_early_stop", "on", "give --recompute-early-stop off")
+
+
+def refuse_overlap_of_pytorch(kind: str, point: Exported) -> None:
+    """Raise ``ConfigError`` where tensor parallelism overlaps as only PyTorch does it."""
+    if point.word("overlap_tp") == "async" and point.number("tp") > 1:
+        raise cannot(kind, "overlap_tp", "async", "give --overlap-tp on, or off")

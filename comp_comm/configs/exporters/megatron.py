@@ -5,7 +5,14 @@ from __future__ import annotations
 import shlex
 
 from comp_comm.configs.exporters.dispatch import dispatch_flags
-from comp_comm.configs.exporters.exported import POSITIONS, Exported, Flags, cannot, refuse_what_pytorch_recomputes
+from comp_comm.configs.exporters.exported import (
+    POSITIONS,
+    Exported,
+    Flags,
+    cannot,
+    refuse_overlap_of_pytorch,
+    refuse_what_pytorch_recomputes,
+)
 
 KIND = "megatron"
 # Numbers of a model that are an argument as they are, and of a layout those that are 1 where they are not said.
@@ -171,6 +178,7 @@ def _overlap(point: Exported) -> Flags:
     interleaved, sends = point.chunks > 1, point.on("overlap_pp")
     if point.number("pp") > 1 and sends and not interleaved:
         raise cannot(KIND, "overlap_pp", "on", "give --overlap-pp off, or --vpp above 1")
+    refuse_overlap_of_pytorch(KIND, point)
     overlaps = point.on("overlap_dp")
     return {
         "--overlap-grad-reduce": overlaps, "--overlap-param-gather": overlaps and point.number("zero", 0) > 0,

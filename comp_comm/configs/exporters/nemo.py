@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 
 from comp_comm.configs.exporters.dispatch import dispatch_keys
-from comp_comm.configs.exporters.exported import POSITIONS, Exported, Flags, cannot, refuse_what_pytorch_recomputes
+from comp_comm.configs.exporters.exported import (
+    POSITIONS,
+    Exported,
+    Flags,
+    cannot,
+    refuse_overlap_of_pytorch,
+    refuse_what_pytorch_recomputes,
+)
 
 KIND = "nemo"
 NUMBERS = {
@@ -67,6 +74,7 @@ def _layout(point: Exported) -> Flags:
     placement, zero = point.word("placement"), point.number("zero", 0)
     if placement not in ("tp-cp-dp-pp", "tp-cp-pp-dp"):
         raise cannot(KIND, "placement", placement, "give --placement tp-cp-dp-pp or tp-cp-pp-dp")
+    refuse_overlap_of_pytorch(KIND, point)
     if zero == 2:
         raise cannot(KIND, "zero", zero, "give --zero 0, 1 or 3")
     if point.number("pp") > 1 and point.word("schedule") not in ("1f1b", "interleaved"):

@@ -59,19 +59,24 @@ def _training(point: Exported) -> Flags:
 def _parallelism(point: Exported) -> Flags:
     zero, pp, cp, dp = (point.number(name) for name in ("zero", "pp", "cp", "dp"))
     sharded = (point.number("dp_shard", dp * cp) if zero else 1) // cp if zero else 1
-    policies = {3: "always" if pp > 1 else "default", 2: "never", 1: "never"}
-    if zero and zero not in ((1, 3) if pp > 1 else (2, 3)) and dp * cp > 1:
-        allowed = "1 or 3 with a pipeline" if pp > 1 else "0, 2 or 3 without a pipeline"
+    kept = zero == 1 or not point.on("reshard_after_forward")
+    policy = ("never" if kept else "always" if pp > 1 else "default") if zero else None
+    if zero and zero not in ((1, 3) if pp > 1 else (3,)) and dp * cp > 1:
+        allowed = "1 or 3 with a pipeline" if pp > 1 else "0 or 3 without a pipeline"
         raise cannot(KIND, "zero", zero, f"FSDP2 is {allowed}: give one of them")
+    if zero == 3 and dp * cp > 1:
+        _as_fsdp2(point, pp > 1)
     if zero == 3 and point.word("optimizer_precision") != "bf16" and point.word("master_weights") != "shards":
         raise cannot(KIND, "master_weights", "copy", "FSDP2's shards are the master copy: give --master-weights shards")
     if not point.on("sp") and point.number("tp") > 1:
         raise cannot(KIND, "sp", "off", "give --sp on")
+    if point.on("overlap_tp") and point.number("tp") > 1:
+        raise cannot(KIND, "overlap_tp", "on", "give --overlap-tp async, or off")
     keys: Flags = {
         "data_parallel_replicate_degree": max(dp // max(sharded, 1), 1), "data_parallel_shard_degree": max(sharded, 1),
-        "fsdp_reshard_after_forward": policies.get(zero), "tensor_parallel_degree": point.number("tp"),
+        "fsdp_reshard_after_forward": policy, "tensor_parallel_degree": point.number("tp"),
         "context_parallel_degree": cp, "pipeline_parallel_degree": pp,
-        "enable_async_tensor_parallel": point.on("overlap_tp"),
+        "enable_async_tensor_parallel": point.word("overlap_tp") == "async",
     }  # fmt: skip
     if cp > 1:
         way = point.word("cp_comm")
@@ -85,6 +90,18 @@ def _parallelism(point: Exported) -> Flags:
         keys |= {"expert_parallel_degree": point.number("ep"), "expert_parallel_comm_backend": BACKENDS[way],
                  "expert_tensor_parallel_degree": point.values.get("etp") or point.number("tp")}  # fmt: skip
     return keys | (_pipeline(point) if pp > 1 else {})
+
+
+def _as_fsdp2(point: Exported, pipelined: bool) -> None:
+    """Raise ``ConfigError`` where gradients and weights are sent otherwise than torchtitan does."""
+    synced = "last" if pipelined else "micro_batch"
+    for name, word in (("gradient_sync", synced), ("fsdp_units", "ends")):
+        if point.word(name) != word:
+            raise cannot(KIND, name, point.word(name), f"torchtitan does as --{name.replace('_', '-')} {word} says")
+    if pipelined and not point.on("reshard_after_forward"):
+        raise cannot(KIND, "reshard_after_forward", "off", "give --zero 1, which is that in a pipeline")
+    if point.values.get("reshard_shards"):
+        raise cannot(KIND, "reshard_shards", point.values["reshard_shards"], "leave it out")
 
 
 def _pipeline(point: Exported) -> Flags:

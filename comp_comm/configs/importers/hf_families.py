@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from comp_comm.configs.importers import hf_hybrid as hybrid
+from comp_comm.configs.importers import hf_mamba as mamba
 from comp_comm.configs.importers import hf_older as older
 from comp_comm.configs.importers import hf_parts as parts
+from comp_comm.configs.importers import hf_sparse as sparse
 from comp_comm.configs.importers.hf_mpt import mpt
 from comp_comm.configs.importers.imported import Findings, Keys
 
@@ -53,7 +55,7 @@ FAMILIES: dict[str, Family] = {
     "kimi_k2": Family(_LLAMA, (*_DEEPSEEK, parts.router_bias)),
     "glm4_moe": Family(_LLAMA, (parts.qkv_bias, older.optional_qk_norm, parts.experts, parts.deepseek_layers,
                                 parts.next_tokens, parts.router_bias)),
-    "gpt_oss": Family({**_LLAMA, "attention_sinks": "on", "router_bias": "on"},
+    "gpt_oss": Family({**_LLAMA, "attention_sinks": "on", "router_bias": "on", "clamped_glu": "on"},
                       (older.gpt_oss_bias, parts.window, parts.experts)),
     "gemma": Family(_LLAMA, (parts.biases,), _GEMMA, tied=True),
     "gemma2": Family({**_LLAMA, "norms": 4}, (parts.biases, parts.window), {**_GEMMA, "sliding_window_pattern": 2},
@@ -99,17 +101,17 @@ FAMILIES: dict[str, Family] = {
                           {"max_position_embeddings": 1048576}),
     "nemotron_h": Family({**_LLAMA, "gated": "off", "position": "none", "router_bias": "off"},
                          (parts.experts, hybrid.nemotron_h), {"max_position_embeddings": 4096}),
-    "bamba": Family(_LLAMA, (hybrid.bamba,), {"max_position_embeddings": 262144}),
-    "granitemoehybrid": Family(_LLAMA, (parts.experts, hybrid.bamba), {"max_position_embeddings": 2048}),
-    "jamba": Family(_LLAMA, (parts.experts, hybrid.jamba), {"max_position_embeddings": 262144}),
-    "mamba": Family({**_LLAMA, "gated": "off"}, (hybrid.mamba,), _NO_HEADS, tied=True),
-    "falcon_mamba": Family({**_LLAMA, "gated": "off"}, (hybrid.mamba,), _NO_HEADS, tied=True),
-    "mamba2": Family({**_LLAMA, "gated": "off"}, (hybrid.mamba,), {"max_position_embeddings": 2048}),
+    "bamba": Family(_LLAMA, (mamba.bamba,), {"max_position_embeddings": 262144}),
+    "granitemoehybrid": Family(_LLAMA, (parts.experts, mamba.bamba), {"max_position_embeddings": 2048}),
+    "jamba": Family(_LLAMA, (parts.experts, mamba.jamba), {"max_position_embeddings": 262144}),
+    "mamba": Family({**_LLAMA, "gated": "off"}, (mamba.mamba,), _NO_HEADS, tied=True),
+    "falcon_mamba": Family({**_LLAMA, "gated": "off"}, (mamba.mamba,), _NO_HEADS, tied=True),
+    "mamba2": Family({**_LLAMA, "gated": "off"}, (mamba.mamba,), {"max_position_embeddings": 2048}),
     "minimax": Family(_LLAMA, (parts.experts, hybrid.minimax), {"max_position_embeddings": 131072}),
     "minimax_m2": Family({**_LLAMA, "qk_norm": "whole"}, (parts.biases, parts.experts, hybrid.minimax_m2),
                          {"max_position_embeddings": 196608}),
-    "deepseek_v32": Family(_LLAMA, (*_DEEPSEEK, parts.router_bias, hybrid.indexer)),
-    "glm_moe_dsa": Family(_LLAMA, (*_DEEPSEEK, parts.router_bias, hybrid.indexer),
+    "deepseek_v32": Family(_LLAMA, (*_DEEPSEEK, parts.router_bias, sparse.indexer)),
+    "glm_moe_dsa": Family(_LLAMA, (*_DEEPSEEK, parts.router_bias, sparse.indexer),
                           {"max_position_embeddings": 202752}),
     "mt5": Family({**_LLAMA, "gated": "off", "position": "none", "architecture": "encoder-decoder"}, (older.t5,),
                   {"n_positions": 1024}),

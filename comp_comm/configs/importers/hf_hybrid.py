@@ -1,94 +1,15 @@
-"""Families whose layers are not all alike: mixers with a state beside attention, sparse attention, latent experts.
-
-Which layers there are is written as the field ``layer_pattern``.
-"""
+"""Families of linear attention and latent experts: Qwen3-Next and 3.5, Kimi Linear, Nemotron-H and 3, MiniMax."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
+from comp_comm.configs.importers.hf_mamba import TIME_STEP, mamba2
 from comp_comm.configs.importers.hf_parts import next_tokens, router_bias
+from comp_comm.configs.importers.hf_patterns import ATTENTION, LINEAR, mixers_of, networks_of, set_pattern
 from comp_comm.configs.importers.imported import Findings, Keys, shown
 from comp_comm.errors import one_of
-from comp_comm.records import Record
 
-ATTENTION = ("full_attention", "attention", "global", "indexed_attention", "deepseek_sparse_attention")
-LINEAR = ("linear_attention", "mamba", "mamba2", "kda", "gated_deltanet", "lightning_attention")
 NETWORKS = {"mlp": "-", "dense": "-", "moe": "E", "sparse": "E"}
-MOST_WORDS = 100_000
-LONGEST_GROUP = 16  # layers of a group that is looked for
 SECTION = "linear_attn_config"
-
-
-def with_layers(data: Record) -> Record:
-    """Return a config.json with the number of its layers, where it lists their kinds instead."""
-    kinds = data.get("hybrid_override_pattern") or data.get("layers_block_type") or data.get("layer_types")
-    if "num_hidden_layers" in data or not isinstance(kinds, (str, list)) or not kinds:
-        return data
-    return {**data, "num_hidden_layers": len(kinds)}
-
-
-def pattern_text(words: Sequence[str]) -> str:
-    """Return layers, a word each, as ``layer_pattern`` has them: groups that are repeated once.
-
-    >>> pattern_text(["GE", "GE", "GE", "*E"] * 12), pattern_text(list("M-M*")), pattern_text(["K-", "KE", "KE", "*E"])
-    ('(GEx3 *E)x12', 'M-M*', 'K- KEx2 *E')
-    """
-    if all(len(word) == 1 for word in words) and len(set(words)) > 1:
-        return "".join(words)
-    return f"{words[0]}x1" if len(words) == 1 else _grouped(words)
-
-
-def _grouped(words: Sequence[str]) -> str:
-    parts, at = [], 0
-    while at < len(words):
-        period, times = _repetition(words, at)
-        group = _grouped(words[at : at + period]) if period > 1 else words[at]
-        parts.append(f"({group})x{times}" if period > 1 else f"{group}x{times}" if times > 1 else group)
-        at += period * times
-    return " ".join(parts)
-
-
-def _repetition(words: Sequence[str], at: int) -> tuple[int, int]:
-    """Return the group of words from a place on that is repeated for longest: how many words, and how often."""
-    best, longest = (1, 1), 1
-    for period in range(1, LONGEST_GROUP + 1):
-        times, group = 1, words[at : at + period]
-        while words[at + period * times : at + period * (times + 1)] == group:
-            times += 1
-        if times > 1 and period * times > longest:
-            best, longest = (period, times), period * times
-    return best
-
-
-def set_pattern(f: Findings, mixers: Sequence[str], networks: Sequence[str], place: tuple[str | int, ...]) -> None:
-    """Set the layers: a mixer and a network of each, either of which may be empty."""
-    if len(mixers) > MOST_WORDS:
-        f.wrong(place, f"more than {MOST_WORDS:,} layers")
-        return
-    f.set("layer_pattern", pattern_text([a + b for a, b in zip(mixers, networks, strict=True)]), place)
-
-
-def mixers_of(keys: Keys, f: Findings, letter: str, otherwise: Callable[[int], bool], *names: str) -> list[str] | None:
-    """Return the letter of each layer's mixer, from a list of their kinds; ``otherwise`` says which of them attend."""
-    layers, kinds = f.count("layers", 0), keys.take(*names)
-    if kinds is None:
-        return ["*" if otherwise(i) else letter for i in range(min(layers, MOST_WORDS))]
-    known = {**dict.fromkeys(ATTENTION, "*"), **dict.fromkeys(LINEAR, letter)}
-    if not isinstance(kinds, list) or len(kinds) != layers:
-        keys.wrong(names, f"must list the kind of each of the {layers} layers")
-        return None
-    strange = sorted({str(kind) for kind in kinds} - set(known))
-    if strange:
-        keys.wrong(names, f"layers of {', '.join(strange)} are not understood ({one_of(sorted(known))})")
-        return None
-    return [known[str(kind)] for kind in kinds]
-
-
-def networks_of(f: Findings, experts: Callable[[int], bool]) -> list[str]:
-    """Return the letter of each layer's network."""
-    some = "experts" in f.fields
-    return ["E" if some and experts(i) else "-" for i in range(min(f.count("layers", 0), MOST_WORDS))]
 
 
 def delta_net(keys: Keys, f: Findings) -> None:
@@ -174,7 +95,7 @@ def nemotron_h(keys: Keys, f: Findings) -> None:
         return
     f.set("layers", len(text), keys.place("hybrid_override_pattern"))
     f.set("layer_pattern", text, keys.place("hybrid_override_pattern", "layers_block_type"))
-    _mamba2(keys, f, heads="mamba_num_heads", head_dim="mamba_head_dim", groups=("n_groups", "mamba_n_groups"),
+    mamba2(keys, f, heads="mamba_num_heads", head_dim="mamba_head_dim", groups=("n_groups", "mamba_n_groups"),
             state=("ssm_state_size", "mamba_d_state"))  # fmt: skip
     keys.set("moe_latent_hidden", "moe_latent_size")
     if "E" not in text:
@@ -197,123 +118,6 @@ def nemotron_h(keys: Keys, f: Findings) -> None:
                  "moe_shared_expert_overlap", "residual_in_fp32", "rescale_prenorm_residual", "attention_head_dim",
                  "mamba_dt_min", "mamba_dt_max", "mamba_dt_limit", "mamba_dt_init_floor", "time_step_rank",
                  "sliding_window", "num_query_groups", "mtp_use_repeated_layer", *TIME_STEP))  # fmt: skip
-
-
-TIME_STEP = ("time_step_min", "time_step_max", "time_step_limit", "time_step_floor", "time_step_init_scheme",
-             "time_step_scale")  # fmt: skip
-
-
-def _mamba2(
-    keys: Keys, f: Findings, heads: str, head_dim: str, groups: tuple[str, ...], state: tuple[str, ...]
-) -> None:
-    """Set the sizes of Mamba-2; a head's dimension follows from how much wider than hidden its channels are."""
-    keys.set("ssm_heads", heads)
-    expand = keys.number("mamba_expand", "expand", default=2) or 2
-    if keys.take(head_dim) in (None, "auto"):
-        f.set("ssm_head_dim", int(expand * f.count("hidden", 0) // max(f.count("ssm_heads"), 1)))
-    else:
-        keys.set("ssm_head_dim", head_dim)
-    keys.set("ssm_groups", *groups, default=1)
-    keys.set("ssm_state", *state)
-    keys.set("ssm_conv", "conv_kernel", "mamba_d_conv", default=4)
-    keys.set("ssm_chunk", "chunk_size", "mamba_chunk_size")
-    keys.only("use_conv_bias", True)
-    keys.only("mamba_conv_bias", True)
-
-
-def bamba(keys: Keys, f: Findings) -> None:
-    """Set Bamba and Granite 4's hybrids: Mamba-2 or attention, then a network or experts in every layer."""
-    indices = keys.take("attn_layer_indices")
-    listed = indices if isinstance(indices, list) else []
-    mixers = mixers_of(keys, f, "M", lambda i: i in listed, "layer_types", "layers_block_type")
-    _mamba2(keys, f, heads="mamba_n_heads", head_dim="mamba_d_head", groups=("mamba_n_groups",),
-            state=("mamba_d_state",))  # fmt: skip
-    keys.only("mamba_proj_bias", False)
-    keys.only("mlp_bias", False)
-    keys.only("attention_bias", False)
-    keys.ignore(("z_loss_coefficient", "normalization_function", "mamba_expand", *TIME_STEP))
-    kind = keys.take("position_embedding_type")
-    if kind == "nope":
-        f.set("position", "none")
-    shared = keys.number("shared_intermediate_size")
-    if shared and "experts" in f.fields:
-        f.set("shared_experts", 1)
-        f.set("shared_ffn_hidden", shared, keys.place("shared_intermediate_size"))
-    elif shared:
-        f.set("ffn_hidden", shared, keys.place("shared_intermediate_size"))
-    if mixers and set(mixers) == {"*"}:
-        for name in list(f.fields):
-            if name.startswith("ssm_"):
-                f.fields.pop(name)
-    elif mixers:
-        set_pattern(f, mixers, networks_of(f, lambda i: True), keys.place("layer_types", "attn_layer_indices"))
-
-
-def jamba(keys: Keys, f: Findings) -> None:
-    """Set Jamba: Mamba-1 or attention, then a network or experts, by periods and offsets."""
-    numbers = {
-        name: int(keys.number(name, default=default) or 0)
-        for name, default in (
-            ("attn_layer_period", 8),
-            ("attn_layer_offset", 4),
-            ("expert_layer_period", 2),
-            ("expert_layer_offset", 1),
-        )
-    }
-    if not numbers["attn_layer_period"] or not numbers["expert_layer_period"]:
-        keys.wrong(("attn_layer_period",), "periods must be whole numbers of at least 1")
-        return
-    if f.count("experts", 0) == 1:  # Jamba writes a dense model as one expert
-        for name in ("experts", "top_k", "moe_ffn_hidden"):
-            f.fields.pop(name, None)
-    mixers = mixers_of(keys, f, "S", lambda i: i % numbers["attn_layer_period"] == numbers["attn_layer_offset"],
-                       "layers_block_type", "layer_types")  # fmt: skip
-    networks = networks_of(f, lambda i: i % numbers["expert_layer_period"] == numbers["expert_layer_offset"])
-    if f.fields.get("experts") and "E" not in networks:
-        f.fields.pop("experts")
-    _mamba1(keys, f, "mamba_expand", "mamba_d_state", "mamba_d_conv", "mamba_dt_rank")
-    keys.only("mamba_conv_bias", True)
-    keys.only("mamba_proj_bias", False)
-    keys.only("sliding_window", None)
-    keys.ignore(("use_mamba_kernels", "mamba_inner_layernorms", "use_mambapy", "use_associative_scan",
-                 "calc_logits_for_entire_prompt", "n_ctx"))  # fmt: skip
-    f.set("position", "none")
-    if mixers:
-        set_pattern(f, mixers, networks, keys.place("attn_layer_period"))
-
-
-def _mamba1(keys: Keys, f: Findings, expand: str, state: str, conv: str, rank: str) -> None:
-    wider = keys.number(expand, "intermediate_size" if expand == "expand" else expand, default=2) or 2
-    f.set("ssm_heads", int(wider * f.count("hidden", 0)))
-    keys.set("ssm_state", state, default=16)
-    keys.set("ssm_conv", conv, default=4)
-    given = keys.take(rank, default="auto")
-    f.set("ssm_dt_rank", -(-f.count("hidden", 0) // 16) if given == "auto" else given, keys.place(rank))
-
-
-def mamba(keys: Keys, f: Findings) -> None:
-    """Set models of Mamba alone: a block a layer, and heads of attention that no layer has."""
-    first = keys.mapping.get("model_type") != "mamba2"
-    f.fields.pop("ffn_hidden", None)
-    if first:
-        _mamba1(keys, f, "expand", "state_size", "conv_kernel", "time_step_rank")
-        keys.only("use_conv_bias", True)
-        f.set("ssm_norm", False)
-        f.set("heads", 1)
-    else:
-        f.fields.pop("head_dim", None)
-        _mamba2(keys, f, heads="num_heads", head_dim="head_dim", groups=("n_groups",), state=("state_size",))
-        f.set("heads", f.count("ssm_heads"))
-        f.set("head_dim", f.count("ssm_head_dim"))
-        f.fields.pop("kv_heads", None)
-    f.set("bias", keys.truth("use_bias"))
-    f.set("position", "none")
-    letter = "S" if first else "M"
-    set_pattern(f, [letter] * min(f.count("layers", 0), MOST_WORDS), [""] * min(f.count("layers", 0), MOST_WORDS),
-                keys.place("num_hidden_layers"))  # fmt: skip
-    keys.ignore(("expand", "intermediate_size", "residual_in_fp32", "rescale_prenorm_residual", "time_step_rank",
-                 "rms_norm", "use_mambapy", "use_associative_scan", "mixer_rms_eps", "use_falcon_mambapy", "d_inner",
-                 "norm_before_gate", "fused_add_norm", "ssm_cfg", "pad_vocab_size_multiple", *TIME_STEP))  # fmt: skip
 
 
 def minimax(keys: Keys, f: Findings) -> None:
@@ -349,36 +153,3 @@ def minimax_m2(keys: Keys, f: Findings) -> None:
         f.note("use_mtp: modules of multi-token prediction are not in the published weights: give --set mtp_layers=N")
     keys.ignore(("num_mtp_modules", "mtp_transformer_layers", "rotary_dim", "use_qk_norm", *(
         key for key in keys.mapping if key.startswith(("layernorm_", "mlp_alpha", "mlp_beta")))))  # fmt: skip
-
-
-def indexer(keys: Keys, f: Findings) -> None:
-    """Set the indexer of sparse attention (DeepSeek-V3.2, GLM-5), which every layer has."""
-    for name, key in (("index_heads", "index_n_heads"), ("index_dim", "index_head_dim"), ("index_topk", "index_topk")):
-        if not keys.set(name, key):
-            f.missing(f"'{key}' is missing", name)
-    _shared_indexers(keys, f)
-    kinds = keys.take("layer_types")
-    if isinstance(kinds, list) and set(map(str, kinds)) - set(ATTENTION):
-        keys.wrong(("layer_types",), f"layers of {', '.join(sorted(set(map(str, kinds))))} are not understood")
-    keys.ignore(("indexer_rope_interleave", "index_share_for_mtp_iteration",
-                 "mlp_layer_types", "moe_router_dtype", "index_kpool"))  # fmt: skip
-
-
-def _shared_indexers(keys: Keys, f: Findings) -> None:
-    """Set layers that take over what the indexer of an earlier one chose (GLM-5.2): listed, or every how-manieth not."""
-    types, pattern, layers = keys.take("indexer_types"), keys.take("index_topk_pattern"), f.count("layers", 0)
-    frequency = int(keys.number("index_topk_freq", default=1) or 1)
-    offset = int(keys.number("index_skip_topk_offset", default=2) or 0)
-    own = [max(i - offset + 1, 0) % max(frequency, 1) == 0 for i in range(min(layers, MOST_WORDS))]
-    place = keys.place("indexer_types", "index_topk_pattern", "index_topk_freq")
-    if isinstance(types, list):
-        own = [kind == "full" for kind in types]
-    elif pattern is not None:
-        own = [kind in ("F", "full") for kind in pattern] if isinstance(pattern, (str, list)) else []
-    if len(own) != layers or not own or not own[0]:
-        f.wrong(place, f"must say of each of the {layers} layers whether it has an indexer, as the first one has")
-    elif not all(own):
-        first = f.count("dense_layers", 0)
-        networks = networks_of(f, lambda i: i >= first)
-        f.fields.pop("dense_layers", None)
-        set_pattern(f, ["*" if each else "T" for each in own], networks, place)

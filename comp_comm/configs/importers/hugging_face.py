@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from comp_comm.configs.importers.hf_families import FAMILIES, NOT_MODELLED, TEXT_OF, Family
-from comp_comm.configs.importers.hf_hybrid import with_layers
 from comp_comm.configs.importers.hf_ignored import (
     BESIDE_TEXT,
     BIAS_KEYS,
@@ -17,6 +16,7 @@ from comp_comm.configs.importers.hf_ignored import (
     is_token,
 )  # fmt: skip
 from comp_comm.configs.importers.hf_parts import UNDERSTOOD
+from comp_comm.configs.importers.hf_patterns import with_layers
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, shown
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.errors import nearest, one_of

@@ -158,7 +158,7 @@ def _layout(keys: Keys, f: Findings) -> None:
     if f.count("pp") != 1 and schedule is not None:
         f.set("schedule", schedule)
     if keys.truth("tp_linear_async_communication") and f.count("tp") != 1:
-        f.set("overlap_tp", True)
+        f.set("overlap_tp", "async")
     kind = keys.take("recompute_granularity")
     f.set("recompute", "full" if keys.truth("recompute_layer") else "none" if is_off(kind) else str(kind).lower())
     keys.ignore(("tp_recompute_allgather", "moe_layer_recompute"))

@@ -47,7 +47,7 @@ def read(training: Keys, keys: Keys, f: Findings) -> None:
     keys.truth("disable_loss_parallel")
     keys.ignore(("enable_loss_parallel",))
     if keys.truth("enable_async_tensor_parallel"):
-        f.set("overlap_tp", True)
+        f.set("overlap_tp", "async")
     _data_parallel(keys, f)
     way = keys.choice(("context_parallel_rotate_method",), {"allgather": "all_gather", "alltoall": "p2p"}, "allgather")
     if f.count("cp") != 1 and way is not None:
@@ -85,6 +85,8 @@ def _data_parallel(keys: Keys, f: Findings) -> None:
     if policy not in ("default", "always", "never"):
         keys.wrong(("fsdp_reshard_after_forward",), f"{shown(policy)} is not understood; only default, always, never")
     f.set("zero", 0 if shards == 1 else _stage(policy, f))
+    if f.fields.get("zero") == 3:
+        f.set("fsdp_units", "ends")
     parts = f.count("tp", 1) * f.count("pp", 1) * f.count("cp", 1)
     if shards > 0 and replicas > 0:
         if replicas > 1 and shards > 1:
@@ -100,17 +102,18 @@ def _data_parallel(keys: Keys, f: Findings) -> None:
 
 
 def _stage(policy: object, f: Findings) -> int:
-    """Return the ZeRO stage that FSDP2 comes to.
+    """Return the ZeRO stage that FSDP2 comes to, and set when it reshards weights and reduces gradients.
 
     Within a pipeline the gradients of all micro-batches are added up whole and reduced once a step, and weights stay
-    gathered unless they are asked not to; elsewhere every micro-batch reduces its gradients.
+    gathered unless they are asked not to; elsewhere every micro-batch gathers weights and reduces its gradients.
     """
     pipelined = f.count("pp") != 1
-    if policy == "never" or (policy == "default" and pipelined):
-        return 1 if pipelined else 2
+    if pipelined and policy != "always":
+        return 1
+    if policy == "never":
+        f.set("reshard_after_forward", "off")
     if pipelined:
-        f.note("in a pipeline gradients are reduced once a step; with fsdp_reshard_after_forward always they are "
-               "counted as reduced for each micro-batch, as weights are gathered")  # fmt: skip
+        f.set("gradient_sync", "last")
     return 3
 
 

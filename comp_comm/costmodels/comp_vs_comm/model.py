@@ -197,6 +197,10 @@ def _notes(asked: Asked) -> list[str]:
     ffn, hidden = (float(asked.model_fields.get(name, 0)) for name in ("ffn_hidden", "hidden"))
     if asked.model_name and ffn not in (0, 4 * hidden):
         notes.append(f"comp_vs_comm takes an FC dimension of 4 x hidden; {asked.model_name} has {ffn:.0f}")
+    for name in ("layer_pattern", "index_heads"):
+        if name in asked.model_fields:
+            had = f"{name} {asked.model_fields[name]}"
+            notes.append(f"comp_vs_comm times a layer of attention and a network; {asked.model_name} has {had}")
     return notes
 
 

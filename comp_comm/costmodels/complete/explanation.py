@@ -7,13 +7,15 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from comp_comm.choices import AttentionCount, AttentionKernel
+from comp_comm.choices import AttentionCount, AttentionKernel, Recipe
 from comp_comm.costmodels.complete.columns import COLUMNS
 from comp_comm.costmodels.complete.footprint import MEMORY_PARTS
 from comp_comm.costmodels.complete.step import Step
+from comp_comm.costmodels.complete.timeline import timeline
 from comp_comm.costmodels.complete.traffic import CountedCollective
 from comp_comm.costmodels.complete.utilization import high_notes
 from comp_comm.costmodels.explained import ExplainedAnswer
+from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.records import (
     GroupRecord,
     MemoryRecord,
@@ -22,9 +24,11 @@ from comp_comm.costmodels.records import (
     StepRecord,
     TierRecord,
 )  # fmt: skip
-from comp_comm.costmodels.timed import LayerTimes, TimedCollective, TimedOperation
+from comp_comm.costmodels.timed import TimedCollective, TimedOperation
+from comp_comm.costmodels.timeline import Timeline
 from comp_comm.formulas.arrays import Array, Numeric, to_float, unwarned
 from comp_comm.hardware.numbers import Hardware
+from comp_comm.hardware.profile import NAMED_KERNELS
 from comp_comm.layers.kind import LayerKind
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm, Operation
@@ -61,7 +65,25 @@ class ExplainedStep(Step, ExplainedAnswer):
 
     def notes(self) -> list[str]:
         """Return what a reader should know of its MFU and HFU."""
-        return high_notes(self, AttentionCount.at(int(self.work.scenario.count_attention)).word)
+        count = AttentionCount.at(int(self.work.scenario.count_attention)).word
+        return [*self._defaults(), *high_notes(self, count)]
+
+    def _defaults(self) -> list[str]:
+        """Return what the device's stacks do, where the study leaves it to them."""
+        timing, recipe = self.hardware.timing, Recipe.at(int(self.work.scenario.formats.recipe))
+        used = AttentionKernel.at(int(to_float(timing.attention_kernel)))
+        said = []
+        if used in NAMED_KERNELS and int(self.work.layout.attention_kernel) < AttentionKernel.UNFUSED:
+            said.append(f"attention_kernel is {used.word}, which training stacks use on this device")
+        if recipe is not Recipe.NONE:
+            head = "" if int(self.work.scenario.formats.fp8_head) else ", the output layer"
+            core = "" if int(self.work.scenario.formats.fp8_attention) else ", attention"
+            said.append(f"GEMMs run by recipe {recipe.word}; in 16 bits stay the router{head}{core}")
+        return said
+
+    def timeline(self) -> Timeline:
+        """Return what every stage does when."""
+        return timeline(self)
 
     def memory_record(self) -> MemoryRecord:
         """Return the bytes of the stage that needs most, by part."""

@@ -19,10 +19,11 @@ FIELDS = tuple(dict.fromkeys((
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_tp", "overlap_pp",
     "overlap_ep", *HARDWARE, *KERNELS, "grad_precision", "accumulate_precision", "optimizer_precision", "interference",
     "tokens", "cross_entropy", "loss_chunks", "master_weights", "cuda_graph", "launch_blocking", "fp8_param_gather",
-    *DISPATCH, "recompute_early_stop", "offload_activations", *_TRANSFORMER,
+    "expert_kernels", *DISPATCH, "recompute_early_stop", "offload_activations", "reshard_after_forward",
+    "reshard_shards", "gradient_sync", "fsdp_units", *_TRANSFORMER,
 )))  # fmt: skip
 # A field that means nothing without another one.
-NEEDS = {**field_groups.NEEDS, **dict.fromkeys(DISPATCH, "ep"), "permute_fusion": "experts"}
+NEEDS = {**field_groups.NEEDS, **dict.fromkeys(DISPATCH, "ep"), "permute_fusion": "experts", "expert_kernels": "experts"}
 # A field that means nothing unless another one has this word.
 NEEDS_WORD = {
     "max_positions": ("position", "learned"), "encoder_seq_len": ("architecture", "encoder-decoder"),
@@ -37,13 +38,14 @@ IGNORED_BY_LAYERS = (
     "gpus", "dp", "global_batch", "accumulation", "pp", "vpp", "schedule", "pp_layout", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
     "memory_capacity", "framework_gib", "tokens", "loss_chunks", "master_weights", "fp8_param_gather",
-    "recompute_early_stop", "offload_activations",
+    "recompute_early_stop", "offload_activations", "reshard_after_forward", "reshard_shards", "gradient_sync",
+    "fsdp_units",
 )  # fmt: skip
 # Fields that the states of a stage's weights do not depend on, one micro-batch's worth of them.
 IGNORED_BY_STATES = (
     "micro_batch", "global_batch", "accumulation", "sp", "recompute", "recompute_layers", "scatter_gather",
     "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks", "cuda_graph",
-    "launch_blocking", "fp8_attention", "fp8_head", "attention_kernel", *DISPATCH, "recompute_early_stop",
+    "launch_blocking", "expert_kernels", "fp8_attention", "fp8_head", "attention_kernel", *DISPATCH, "recompute_early_stop",
     "offload_activations",
 )  # fmt: skip
 # Fields that the memory of a stage does not depend on.

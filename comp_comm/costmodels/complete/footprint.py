@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from comp_comm.choices import MasterWeights, Recompute, Schedule, Switch
+from comp_comm.choices import GradientSync, MasterWeights, Recompute, Schedule, Switch
+from comp_comm.costmodels.complete.gathered import gathered
 from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.machine import work_in_training
@@ -22,10 +23,10 @@ from comp_comm.formulas.zero_bubble import dualpipe_in_flight, zero_bubble_in_fl
 from comp_comm.layers.ends import embedding_kept, head_kept
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.stages import Stage
+from comp_comm.violation import Mask
 
 Of = TypeVar("Of")
 BUCKET = 40e6  # elements of gradients reduced at once (Megatron-LM's default)
-PREFETCHED = 2.0  # layers whose weights are gathered under ZeRO 3: the one that runs, and the next
 # Schedules whose stages hold another number of micro-batches than 1F1B's, interleaved or not.
 OTHER_SCHEDULES = (Schedule.GPIPE, Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
 MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "framework")
@@ -33,7 +34,7 @@ MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "b
 
 @dataclass(frozen=True)
 class MemoryParts:
-    """Bytes of a stage's memory by what they are for."""
+    """Bytes of a stage's memory by what they are for, when it needs most."""
 
     weights: Array
     gradients: Array
@@ -97,18 +98,21 @@ class StageMemory:
     @cached_property
     def total(self) -> Array:
         """All of it: what depends on ZeRO, and what on a micro-batch, each added up alone before they meet."""
-        rest = self._logits + to_float(self.work.scenario.framework_bytes) + self._message_buffers
-        return self._states_with_buffers + (rest + self._activations)
+        rest = to_float(self.work.scenario.framework_bytes) + self._message_buffers
+        return self._states_with_buffers + (rest + (self._logits + self._activations))
 
     @cached_property
     def parts(self) -> MemoryParts:
         """Its parts."""
         zero = np.asarray(self.work.layout.zero)
-        buffers = by_code(zero, self._state_buffers)
+        weights, gradients, optimizer = self._states(zero)
         framework = to_float(self.work.scenario.framework_bytes)
-        return MemoryParts(
-            *self._states(zero), self._activations, self._logits, buffers, self._message_buffers, framework
-        )
+
+        def peak(part: int) -> Array:
+            return by_code(zero, lambda code: self._at_peak(code)[part])
+
+        there = gradients - peak(0)
+        return MemoryParts(weights, there, optimizer, peak(1), peak(2), peak(3), self._message_buffers, framework)
 
     # -- states -------------------------------------------------------------------------------------------------------
 
@@ -139,7 +143,12 @@ class StageMemory:
         if experts is not ZERO:
             more = state_bytes(experts, np.minimum(layout.dp_shard, layout.expert_replicas), zero, *sizes)
             states = StateBytes(*(one + other for one, other in zip(states, more, strict=True)))
-        return self._with_copies(states, zero)
+        last = GradientSync.LAST.where(layout.gradient_sync) & (to_float(layout.dp_shard) > 1)
+        if not last.any():
+            return self._with_copies(states, zero)
+        # Not scattered before the last micro-batch: they are added up whole, in the format that they are reduced in.
+        whole = np.where(last, self.work.scenario.formats.grad * (dense + experts), states.gradients)
+        return self._with_copies(states._replace(gradients=whole), zero)
 
     def _with_copies(self, states: StateBytes, zero: Numeric) -> StateBytes:
         """Return the states with weights as the recipe keeps them: beside those of 16 bits, or instead of them.
@@ -158,19 +167,60 @@ class StageMemory:
     def _states_with_buffers(self) -> Array:
         """Bytes of states with their buffers, each stage of ZeRO evaluated alone."""
         return by_code(np.asarray(self.work.layout.zero),
-                       lambda zero: add_up((*self._states(zero), self._state_buffers(zero))))  # fmt: skip
+                       lambda zero: add_up((*self._states(zero), self._beside(zero))))  # fmt: skip
 
-    def _state_buffers(self, zero: int) -> Array:
-        """Return what collectives of states need beside them: gathered weights of two layers (ZeRO 3), or a bucket."""
+    def _beside(self, zero: int) -> Array:
+        """Return what is needed at the peak beside states, activations and logits; less than 0 where some of these are
+        not there then."""
+        if zero < 3:
+            return self._bucket
+        late, loss, backward, end, gradients = self._moments
+        first = np.maximum(loss, backward - self._logits) - gradients
+        return np.where(late, end - self._activations - self._logits, first)
+
+    def _at_peak(self, zero: int) -> tuple[Array, Array, Array, Array]:
+        """Return at the peak gradients that are not there yet, activations, logits, and buffers of states."""
+        if zero < 3:
+            return ZERO, self._activations, self._logits, self._bucket
+        late, loss, backward, end, gradients = self._moments
+        in_layers = backward > loss + self._logits
+        return (
+            np.where(late, 0.0, gradients),
+            np.where(late, 0.0, self._activations),
+            np.where(late | in_layers, 0.0, self._logits),
+            np.where(late, end, np.where(in_layers, backward, loss)),
+        )
+
+    @cached_property
+    def _moments(self) -> tuple[Mask, Array, Array, Array, Array]:
+        """Whether memory is fullest when the last gradients are scattered (and not with the loss or the layers going
+        backward); what ZeRO 3 has beside at each of these moments; and the gradients that are not there before.
+
+        FSDP's gradients are freed when the optimizer is done: a first micro-batch finds none.
+        """
+        layout, zero = self.work.layout, to_float(0.0)
+        replicated = layout.replicas > 1
+        if not replicated.any():
+            return np.asarray(False), zero, zero, zero, zero
+        layers = list(zip(self.stage.layers, self._of_kinds(self.costs.parameters), strict=True))
+        largest = _largest((count > 0) * (held.dense + held.experts) for count, held in layers)
+        ends, tied = self.costs.end_parameters, self.work.transformer.tied
+        head = ends.kept_of_stage(self.stage, tied)
+        sizes = gathered(self.work, add_up(self._held), largest, ends.of_stage(self.stage, tied), head)
+        loss, backward, end = (replicated * size for size in sizes)
+        alone = MasterWeights.SHARDS.where(layout.master_weights) & (layout.stage_steps <= 1)
+        missing = np.where(alone, self._states(3).gradients, 0.0) if alone.any() else zero
+        before = self._activations + np.maximum(loss + self._logits, backward) - missing
+        return end > before, loss, backward, end, missing
+
+    @cached_property
+    def _bucket(self) -> Array:
+        """Bytes of the gradients that are reduced at once."""
         layout, f = self.work.layout, self.work.scenario.formats
         replicated = layout.replicas > 1
         if not replicated.any():
             return ZERO
         there = replicated * to_float(self.stage.layer_count > 0)
-        if zero >= 3:
-            layers = zip(self.stage.layers, self._of_kinds(self.costs.parameters), strict=True)
-            largest = _largest((count > 0) * (held.dense + held.experts) for count, held in layers)
-            return there * largest * (PREFETCHED * f.weight)
         given = to_float(layout.bucket)
         bucket = np.minimum(np.where(np.isnan(given), BUCKET, given), add_up(self._held))
         return there * bucket * f.grad

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import CudaGraph, Switch
+from comp_comm.costmodels.layer_times import Host, LayerTimes
 from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.costmodels.timed import Host, LayerTimes, Network, time_operations
+from comp_comm.costmodels.timed import Network, time_operations
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, to_float
 from comp_comm.group import Group

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from comp_comm.choices import Recompute, Schedule, Switch
 from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
-from comp_comm.costmodels.timed import NO_COMM, CommSeconds, LayerTimes
+from comp_comm.costmodels.layer_times import LayerTimes
+from comp_comm.costmodels.timed import NO_COMM, CommSeconds
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, add_up, by_code, to_float
 from comp_comm.formulas.pipeline import bubble_seconds

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from comp_comm.choices import FsdpUnits, GradientSync, Switch
 from comp_comm.formulas.arrays import Array, Numeric, add_up, to_float
 from comp_comm.group import Group
 from comp_comm.layers.block import HeldParameters
@@ -20,11 +21,13 @@ SHARDED, BY_LAYER = (1, 2), (3,)  # ZeRO stages that send a stage's states at on
 
 
 class StageParameters(NamedTuple):
-    """What a stage holds on a device: layers of each kind, and parameters of a layer and beside the layers."""
+    """What a stage holds on a device: layers of each kind, parameters of a layer, and those beside the layers, of
+    which ``head`` are final norm and head."""
 
     counts: Sequence[Array]
     layers: Sequence[HeldParameters]
     ends: Array
+    head: Array
 
     @property
     def dense(self) -> Array:
@@ -42,31 +45,27 @@ class StageParameters(NamedTuple):
 class StateCollective(NamedTuple):
     """A collective of states, and the ZeRO stages that do it: ``count`` is calls of one occasion.
 
-    There is an occasion a step; of scatters from ZeRO 2 on, and of all else under ZeRO 3, one a micro-batch.
+    There is an occasion a step; one a micro-batch where ``often`` is 1.
     """
 
     collective: Collective
     zero: tuple[int, ...]
+    often: Array
 
     def occasions(self, zero: Numeric, steps: Numeric) -> Array:
         """Return how many occasions a step of so many micro-batches has, at each point's ZeRO stage."""
         does = np.isin(to_float(zero), self.zero)
-        repeats = to_float(zero) >= (2 if self.collective.kind == "reduce_scatter" else 3)
-        return to_float(does) * np.where(repeats & self.per_micro_batch, steps, 1.0)
-
-    @property
-    def per_micro_batch(self) -> bool:
-        """Whether there may be an occasion a micro-batch: gradients over the shards' replicas are reduced once."""
-        return self.collective.kind != "all_reduce"
+        return to_float(does) * np.where(self.often > 0, steps, 1.0)
 
 
 class Unit(NamedTuple):
-    """Parameters whose states are sent together: how many such there are, how many numbers, and bytes of one when
-    weights are gathered."""
+    """Parameters whose states are sent together: how many such there are, how many numbers, bytes of one when weights are
+    gathered, and whether that is done backward once more."""
 
-    count: Array
+    number: Array
     parameters: Array
     gathered: Array
+    again: Array = to_float(1.0)
 
 
 @dataclass(frozen=True)
@@ -110,25 +109,27 @@ def state_collectives(c: Context, held: StageParameters) -> list[StateCollective
 
     ZeRO 0 all-reduces gradients once. ZeRO 1 scatters them and gathers weights, once; ZeRO 2 scatters after every
     micro-batch; ZeRO 3 gathers weights, forward and backward, and scatters, every micro-batch: a layer at a time, and
-    all that is beside the layers at once. With fewer shards than replicas (HSDP), the shards' gradients are all-reduced
-    over the others, once.
+    what is beside the layers. With fewer shards than replicas (HSDP), the shards' gradients are all-reduced over the
+    others: once, or under ZeRO 3 when they are scattered.
     """
     layout = c.layout
     dense = dense_replicas(layout)
     gathered, weight = (to_float(size) for size in (c.formats.gathered, c.formats.weight))
-    layers = [Unit(count, layer.dense, gathered) for count, layer in zip(held.counts, held.layers, strict=True)]
-    collectives = _states(c, "", held.dense, [*layers, Unit(to_float(1.0), held.ends, weight)], dense)
+    units = [Unit(count, layer.dense, gathered) for count, layer in zip(held.counts, held.layers, strict=True)]
+    one, apart = to_float(1.0), to_float(FsdpUnits.ENDS.where(layout.fsdp_units))
+    units.append(Unit(one, held.ends - apart * held.head, weight))
+    if any_of(apart):
+        units.append(Unit(apart * (held.head > 0), held.head, weight, again=to_float(0.0)))
+    collectives = _states(c, "", held.dense, units, dense)
     if c.t.has_experts:
         experts = expert_replicas(layout)
-        layers = [Unit(count, layer.experts, gathered) for count, layer in zip(held.counts, held.layers, strict=True)]
-        collectives += _states(c, "expert ", held.experts, layers, experts)
+        units = [Unit(count, layer.experts, gathered) for count, layer in zip(held.counts, held.layers, strict=True)]
+        collectives += _states(c, "expert ", held.experts, units, experts)
     return collectives
 
 
-def _states(c: Context, name: str, parameters: Array, units: list[Unit], replicas: Replicas
-            ) -> list[StateCollective]:  # fmt: skip
-    """Return the collectives of some parameters: of all of them, or of units (a layer of each kind) of which there are
-    so many."""
+def _states(c: Context, name: str, parameters: Array, units: list[Unit], replicas: Replicas) -> list[StateCollective]:
+    """Return the collectives of some parameters: of all of them, or of units."""
     if not any_of(replicas.count - 1):
         return []
     zero = to_float(c.layout.zero)
@@ -136,28 +137,47 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
     many, sharded, several = (to_float(size > 1) for size in (replicas.count, replicas.shards, others.size))
     grad = to_float(c.formats.grad)
     calls, part = _bucketed(c, parameters)
-    weights = add_up(unit.count * unit.parameters * unit.gathered for unit in units) / calls
+    weights = add_up(unit.number * unit.parameters * unit.gathered for unit in units) / calls
     collectives: list[StateCollective] = []
 
-    def add(title: str, kind: str, size: Array, count: Array, group: Group, stages: tuple[int, ...]) -> None:
+    def add(title: str, kind: str, size: Array, count: Array, group: Group, stages: tuple[int, ...],
+            often: Numeric = 0.0) -> None:  # fmt: skip
         if any_of(count) and np.isin(zero, stages).any():
             sent = Collective(f"{name}{title}", "p P", count, kind, "dp", size, to_float(0.0), group)
-            collectives.append(StateCollective(sent, stages))
+            collectives.append(StateCollective(sent, stages, to_float(often)))
 
     add("gradient all-reduce", "all_reduce", part * grad, many * calls, everyone, (0,))
-    add("gradient reduce-scatter", "reduce_scatter", part * grad, sharded * calls, sharing, SHARDED)
+    add("gradient reduce-scatter", "reduce_scatter", part * grad, sharded * calls, sharing, SHARDED, zero == 2)
     add("weight all-gather", "all_gather", weights, sharded * calls, sharing, SHARDED)
-    for count, unit, gathered in units:
-        if np.isin(zero, BY_LAYER).any() and any_of(unit):
-            calls, part = _bucketed(c, unit)
-            times = sharded * calls * count
-            add("gradient reduce-scatter", "reduce_scatter", part * grad, times, sharing, BY_LAYER)
-            add("weight all-gather", "all_gather", part * gathered, 2 * times, sharing, BY_LAYER)
-            shard = part * grad / replicas.shards
-            add("all-reduce over replicas", "all_reduce", shard, several * calls * count, others, BY_LAYER)
-    calls, part = _bucketed(c, parameters)
     add("all-reduce over replicas", "all_reduce", part * grad / replicas.shards, several * calls, others, SHARDED)
+    if not np.isin(zero, BY_LAYER).any():
+        return collectives
+    scattered, reduced = (GradientSync.look_up(name, c.layout.gradient_sync) for name in ("shards", "replicas"))
+    again, near = _gathered_again(c, replicas)
+    for unit in units:
+        if any_of(unit.parameters):
+            calls, part = _bucketed(c, unit.parameters)
+            times, shard = sharded * calls * unit.number, part * grad / replicas.shards
+            twice, replicated = times * (1 + again * unit.again), several * calls * unit.number
+            add("gradient reduce-scatter", "reduce_scatter", part * grad, times, sharing, BY_LAYER, scattered)
+            add("weight all-gather", "all_gather", part * unit.gathered, twice, sharing, BY_LAYER, 1)
+            if near is not None:
+                more = times * (near.size > 1) * unit.again
+                add("weight all-gather again", "all_gather", part * unit.gathered, more, near, BY_LAYER, 1)
+            add("all-reduce over replicas", "all_reduce", shard, replicated, others, BY_LAYER, reduced)
     return collectives
+
+
+def _gathered_again(c: Context, replicas: Replicas) -> tuple[Array, Group | None]:
+    """Return where weights are gathered over all shards once more backward, and the devices they are gathered over
+    where they were sharded over fewer between the passes."""
+    between = to_float(c.layout.reshard_shards)
+    again = Switch.ON.where(c.layout.reshard_after_forward)
+    if np.isnan(between).all():
+        return to_float(again), None
+    fewer = again & ~np.isnan(between) & (between < replicas.shards)
+    size = np.where(fewer, between, 1.0)
+    return to_float(again & ~fewer), Group(size, parts=c.layout.spread(replicas.over, size, replicas.apart))
 
 
 def copy_collectives(c: Context, held: StageParameters) -> list[Collective]:

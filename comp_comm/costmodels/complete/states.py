@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import MasterWeights, Recipe, Switch
 from comp_comm.costmodels.complete.state_collectives import (
+    BY_LAYER,
     SHARDED,
     StageParameters,
     StateCollective,
@@ -49,7 +50,8 @@ class StageStates:
     def held(self) -> StageParameters:
         """What the stage holds."""
         beside = self.ends.of_stage(self.stage, self.work.transformer.tied)
-        return StageParameters(self.stage.layers, self.layers, beside)
+        head = self.ends.kept_of_stage(self.stage, self.work.transformer.tied)
+        return StageParameters(self.stage.layers, self.layers, beside, head)
 
     @cached_property
     def collectives(self) -> list[StateCollective]:
@@ -135,7 +137,7 @@ class StateSeconds(NamedTuple):
     """Seconds of a stage's states: of one occasion, of which ZeRO 2 and 3 have as many as micro-batches; and once.
 
     ``repeated`` are scatters of gradients, and under ZeRO 3 the gathers of weights; ``gathered`` are gathers that there
-    is one of in a step, ``once`` what is all-reduced once whatever the ZeRO stage; ``optimizer`` is Adam and its norm,
+    is one of in a step, ``once`` what is reduced once whatever the ZeRO stage; ``optimizer`` is Adam and its norm,
     ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch.
     """
 
@@ -229,21 +231,27 @@ class StageStateSeconds:
         slowed = np.where(Switch.ON.where(layout.overlap_dp), interference, 1.0)
         zero = np.asarray(layout.zero)
 
-        def sent(kinds: tuple[str, ...], code: int) -> Array:
-            calls = (each.collective.count * seconds for each, seconds in timed
-                     if code in each.zero and each.collective.kind in kinds)  # fmt: skip
-            return slowed * add_up(calls)
+        def sent(code: int, kind: str, often: int | None = None) -> Array:
+            """Return the seconds of a kind: all, or those of every micro-batch (1), or of a step (0)."""
+            parts = ((each.collective.count if often is None else each.collective.count * (each.often == often))
+                     * seconds for each, seconds in timed
+                     if code in each.zero and each.collective.kind == kind)  # fmt: skip
+            return slowed * add_up(parts)
 
-        repeated = {
-            0: ("all_reduce",),
-            1: ("reduce_scatter",),
-            2: ("reduce_scatter",),
-            3: ("reduce_scatter", "all_gather"),
-        }
+        def repeated(code: int) -> Array:
+            if code < BY_LAYER[0]:
+                return sent(code, "reduce_scatter" if code else "all_reduce")
+            return add_up((sent(code, "all_gather"), sent(code, "reduce_scatter", 1), sent(code, "all_reduce", 1)))
+
+        def once(code: int) -> Array:
+            if code < BY_LAYER[0]:
+                return sent(code, "all_reduce") if code else ZERO
+            return add_up((sent(code, "reduce_scatter", 0), sent(code, "all_reduce", 0)))
+
         return StateSeconds(
-            by_code(zero, lambda code: sent(repeated[code], code)),
-            by_code(zero, lambda code: sent(("all_gather",), code) if code in SHARDED else ZERO),
-            by_code(zero, lambda code: sent(("all_reduce",), code) if code else ZERO),
+            by_code(zero, repeated),
+            by_code(zero, lambda code: sent(code, "all_gather") if code in SHARDED else ZERO),
+            by_code(zero, once),
             self.states.norm_s + self.states.adam_s,
             self.states.quantise_s,
         )

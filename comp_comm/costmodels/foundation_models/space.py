@@ -199,7 +199,7 @@ SPACE = LayoutSpace(
             "global_batch"),
     results=("step_s", "tokens_per_s", "memory_gib", "visible_comm_fraction", "bubble_fraction", "compute_s",
              "memory_bound_s", "tp_comm_s", "pp_comm_s", "dp_comm_s", "bubble_s"),
-    objectives=("step", "tokens", "days", "gpu-hours"),
+    objectives=("step", "tokens_per_s", "cost", "energy", "days", "gpu-hours"),
     parts={"compute": "compute_s", "HBM beyond compute": "memory_bound_s", "tensor-parallel communication": "tp_comm_s",
            "pipeline sends": "pp_comm_s", "data-parallel communication": "dp_comm_s", "pipeline bubble": "bubble_s"},
     needs_word={"summa_panels": ("strategy", "2d")},

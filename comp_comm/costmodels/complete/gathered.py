@@ -1,0 +1,45 @@
+"""What ZeRO 3 needs beside its shards for a while: gathered weights, and gradients before they are scattered."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from comp_comm.choices import FsdpUnits, GradientSync, Switch
+from comp_comm.costmodels.work import Work
+from comp_comm.formulas.arrays import Array, to_float
+
+
+class Gathered(NamedTuple):
+    """Bytes that are there while the loss is made, while the layers go backward, and when the last gradients are
+    scattered, of activations then freed."""
+
+    at_loss: Array
+    backward: Array
+    at_end: Array
+
+
+def gathered(work: Work, parameters: Array, largest: Array, ends: Array, head: Array) -> Gathered:
+    """Return what is gathered of a stage with so many parameters, the largest layer's, those of its ends and its head.
+
+    Going backward, a layer and the next one are whole, and its gradients, which are copied to be scattered. What is
+    beside the layers is a unit that ends with the first layer's backward pass (FSDP2's root), or is done before.
+    Weights that are not sharded again after a forward pass, or over fewer devices, are there all the time.
+    """
+    f, layout = work.scenario.formats, work.layout
+    weight, grad = to_float(f.weight), to_float(f.grad)
+    apart = FsdpUnits.ENDS.where(layout.fsdp_units)
+    scattered = GradientSync.LAST.where(layout.gradient_sync)  # whole until then: counted as gradients
+    own = np.where(scattered, 0.0, weight)
+    between = to_float(layout.reshard_shards)
+    shards = np.where(np.isnan(between), np.inf, between)
+    held = weight * parameters * np.where(Switch.OFF.where(layout.reshard_after_forward), 1.0, 1.0 / shards)
+    layer = largest * (2 * weight + own + grad)
+    root = np.where(apart, 0.0, ends)
+    late = np.where(apart, np.maximum(ends - head, head), ends) * (weight + own + grad)
+    return Gathered(
+        held + np.where(apart, head, 0.0) * weight,
+        held + np.maximum(layer + root * (weight + own), np.where(apart, late, 0.0)),
+        held + late,
+    )

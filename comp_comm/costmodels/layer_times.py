@@ -1,0 +1,215 @@
+"""What a layer takes: its operations and collectives by pass and group, and what of communication compute hides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from comp_comm.choices import ContextComm, Switch, TensorOverlap
+from comp_comm.costmodels.timed import (
+    CommSeconds,
+    TimedCollective,
+    TimedOperation,
+    overlapped,
+    sum_passes,
+    visible,
+)  # fmt: skip
+from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
+from comp_comm.formulas.host import BACKWARD_LAUNCHES, host_wait_seconds
+from comp_comm.layout import Layout
+from comp_comm.operations.shapes import Attention, Collective, Gemm, TokenExchange
+from comp_comm.timing.kernels import Passes
+from comp_comm.violation import Mask
+
+# Of an exchange that may run beside compute: the rest waits for kernels to begin, and for the slowest device. Fitted on
+# Qwen3-30B on 16 H100, by all-to-all and by HybridEP, with overlap and without (Megatron-LM's four published seconds).
+EXCHANGE_HIDDEN = 0.65
+
+
+class Host(NamedTuple):
+    """Seconds in which the host launches a forward pass, whether it waits for a result in it, or for each kernel."""
+
+    launching: Array
+    synchronises: Mask
+    blocking: Mask
+
+    def waits(self, device: Array, launches: float = 1.0) -> Array:
+        """Return the seconds the device waits in a pass of so many times the launches of the forward pass."""
+        launching = launches * self.launching
+        return host_wait_seconds(device, launching, to_float(self.synchronises), to_float(self.blocking))
+
+
+NO_HOST = Host(ZERO, np.asarray(False), np.asarray(False))
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTimes:
+    """A layer, or what is beside the layers: its operations and collectives, and what they come to by pass and group.
+
+    ``overlaps`` says whether its communication may run beside its compute, as the layout has it. ``of_experts`` are
+    those operations that come between the dispatch of tokens to experts and what these send back.
+    """
+
+    layout: Layout
+    timed: Sequence[TimedOperation]
+    calls: Sequence[TimedCollective]
+    interference: Numeric
+    overlaps: bool = True
+    of_experts: Sequence[TimedOperation] = ()
+    host: Host = NO_HOST
+
+    @cached_property
+    def compute(self) -> Passes:
+        """Seconds of compute."""
+        return sum_passes(self.timed)
+
+    def part(self, operations: Mapping[str, Numeric], collectives: Mapping[str, Numeric]) -> LayerTimes:
+        """Return the times of a part: shares of the operations, and calls of the collectives forward, by name."""
+        timed = [TimedOperation(replace(item.op, count=to_float(item.op.count) * operations[item.op.name]), item.passes)
+                 for item in self.timed if item.op.name in operations]  # fmt: skip
+        calls = [
+            replace(call, collective=replace(call.collective, count=collectives[name], backward_count=to_float(0.0)))
+            for call in self.calls
+            if (name := call.collective.name) in collectives
+        ]
+        return LayerTimes(self.layout, timed, calls, self.interference, self.overlaps)
+
+    @cached_property
+    def core_attention(self) -> Passes:
+        """Seconds of the scores, softmax and weighted sum."""
+        return sum_passes(item for item in self.timed if isinstance(item.op, Attention))
+
+    @cached_property
+    def _gemms(self) -> Passes:
+        return sum_passes(item for item in self.timed if isinstance(item.op, Gemm))
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """Groups that communicate."""
+        return list(dict.fromkeys(call.collective.parallelism for call in self.calls))
+
+    @cached_property
+    def forward(self) -> dict[str, CommSeconds]:
+        """Communication of the forward pass by group."""
+        return self._passes[0]
+
+    @cached_property
+    def backward(self) -> dict[str, CommSeconds]:
+        """Communication of the backward pass by group."""
+        return self._passes[1]
+
+    @cached_property
+    def forward_s(self) -> Array:
+        """Seconds of the forward pass."""
+        return add_up((self.compute.forward, visible(self.forward), self.waits[0]))
+
+    @cached_property
+    def backward_s(self) -> Array:
+        """Seconds of the backward pass."""
+        return add_up((self.compute.backward, visible(self.backward), self.waits[1]))
+
+    @cached_property
+    def waits(self) -> tuple[Array, Array]:
+        """Seconds the device waits for the host, forward and backward."""
+        if self.host is NO_HOST:
+            return ZERO, ZERO
+        forward, backward = self.compute.forward + visible(self.forward), self.compute.backward + visible(self.backward)
+        waits = self.host.waits(forward), self.host.waits(backward, BACKWARD_LAUNCHES)
+        return waits if any(each.any() for each in waits) else (ZERO, ZERO)
+
+    @cached_property
+    def passes_s(self) -> Array:
+        """Seconds of both passes."""
+        return self.forward_s + self.backward_s
+
+    @cached_property
+    def hidden_s(self) -> Array:
+        """Seconds of communication that both passes hide."""
+        return add_up(spent.hidden for side in (self.forward, self.backward) for spent in side.values())
+
+    @cached_property
+    def _passes(self) -> tuple[dict[str, CommSeconds], dict[str, CommSeconds]]:
+        """What each group spends, forward and backward; a second of compute hides one second of one group."""
+        spent: tuple[dict[str, CommSeconds], dict[str, CommSeconds]] = {}, {}
+        for number, by_group in enumerate(spent):
+            free = self.compute[number]
+            for group in sorted(set(self.groups) - {"ep"}, key=("cp", "tp").index):
+                by_group[group] = self._spent(group, number, free)
+                hidden = by_group[group].hidden
+                free = np.maximum(free - hidden, 0.0) if hidden is not ZERO else free
+        if "ep" in self.groups:
+            taken = [add_up(each.hidden for each in by_group.values()) for by_group in spent]
+            for number, by_group in enumerate(spent):
+                by_group["ep"] = self._exchanged(number, taken)
+        return spent
+
+    def _calls(self, group: str, number: int) -> Iterator[tuple[TimedCollective, Array]]:
+        """Yield the calls of a group in a pass, with the seconds of each of them, as often as it is called."""
+        for call in self.calls:
+            if call.collective.parallelism == group:
+                times = call.collective.backward_count if number else call.collective.count
+                yield call, to_float(times) * call.seconds
+
+    def _spent(self, group: str, number: int, free: Array) -> CommSeconds:
+        total = add_up(seconds for _, seconds in self._calls(group, number))
+        overlaps, window = self._window(group, number)
+        if not overlaps.any():
+            return CommSeconds(total, ZERO, ZERO)
+        slowed = total * np.where(overlaps, self.interference, 1.0)
+        # A GEMM split over its TP group waits for the first of its parts.
+        gained = TensorOverlap.look_up("gained", self.layout.overlap_tp)
+        able = slowed * gained * (1 - 1 / to_float(self.layout.tp)) if group == "tp" else slowed
+        return overlapped(slowed, np.minimum(able, np.minimum(window, free)), overlaps)
+
+    def _exchanged(self, number: int, taken: Sequence[Array]) -> CommSeconds:
+        """Return what exchanges with experts spend in a pass: they run beside the other pass of another micro-batch.
+
+        Of two micro-batches side by side (Megatron-LM's 1F1B with overlapped all-to-all, DualPipe) tokens of the one
+        are on their way to experts while the other is in its experts backward, and on their way back while that is in
+        attention; gradients go to experts beside attention forward, and back beside experts forward. ``taken`` is
+        compute of both passes that other groups already hide behind.
+        """
+        calls = list(self._calls("ep", number))
+        total = add_up(seconds for _, seconds in calls)
+        overlaps = Switch.ON.where(self.layout.overlap_ep)
+        if not overlaps.any() or not self.overlaps:
+            return CommSeconds(total, ZERO, ZERO)
+        other = 1 - number
+        experts = sum_passes(self.of_experts)[other]
+        free = np.maximum(self.compute[other] - taken[other], 0.0)
+        beside = {True: np.minimum(experts, free), False: np.maximum(free - experts, 0.0)}
+        hidden = ZERO
+        for inward in (True, False):
+            sent = add_up(
+                self._hideable(call, seconds) for call, seconds in calls if _inward(call.collective) is inward
+            )
+            # Tokens go to experts and back in turn; so do gradients, beside the other part of the compute.
+            hidden = hidden + np.minimum(sent, beside[inward if number == 0 else not inward])
+        slowed = total * np.where(overlaps, self.interference, 1.0)
+        return overlapped(slowed, hidden * self._left(calls), overlaps)
+
+    def _hideable(self, call: TimedCollective, seconds: Array) -> Array:
+        return seconds * self.interference * EXCHANGE_HIDDEN
+
+    def _left(self, calls: Sequence[tuple[TimedCollective, Array]]) -> Array:
+        """Return what is gained of a hidden second: compute waits for the multiprocessors that kernels take from it."""
+        taken = add_up(call.taken_share * seconds for call, seconds in calls)
+        return 1 - taken / np.maximum(add_up(seconds for _, seconds in calls), 1e-30)
+
+    def _window(self, group: str, number: int) -> tuple[Mask, Array]:
+        """Return where a group's communication may overlap, and the compute beside which it may."""
+        layout = self.layout
+        if group == "cp":
+            return ContextComm.P2P.where(layout.cp_comm), self.core_attention[number]
+        if not self.overlaps:
+            return np.asarray(False), ZERO
+        return np.asarray(layout.overlap_tp) != TensorOverlap.OFF, self._gemms[number]
+
+
+def _inward(collective: Collective) -> bool:
+    """Return whether a collective is on the way to experts, or comes back from them."""
+    return collective.inward if isinstance(collective, TokenExchange) else collective.kind == "all_gather"

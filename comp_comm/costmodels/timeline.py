@@ -1,0 +1,35 @@
+"""A timeline of a step, whatever model made it: slices of streams of stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+COMPUTE, COMM, SENDS, STATES = "compute", "communication of layers", "sends between stages", "gradients and weights"
+STREAMS = (COMPUTE, COMM, SENDS, STATES)
+
+
+class Slice(NamedTuple):
+    """Something that takes ``seconds`` from ``start`` on, on a stream of a stage; ``about`` it is told beside."""
+
+    stage: int
+    stream: str
+    name: str
+    start: float
+    seconds: float
+    about: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The slices of a step of ``stages`` stages, which ends at ``end`` seconds.
+
+    ``stretch`` is how many times as long its passes are drawn as they take on their own, so that the whole is as long
+    as the model says: 1 where the closed form of the schedule is that of its passes.
+    """
+
+    slices: Sequence[Slice]
+    stages: int
+    end: float
+    stretch: float

@@ -1,0 +1,51 @@
+"""Choices of how tokens go to their experts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from comp_comm.choices import Choice
+
+
+class Dispatcher(Choice):
+    """How tokens go to their experts: whether a token is sent once to a node, whatever experts it has there, and the
+    kernels of that: multiprocessors they take, seconds that one of these needs for a copy, and bytes/s it moves.
+
+    - ``all_gather``: every device gets all tokens of the group, and keeps what its experts need.
+    - ``all_to_all``: each copy of a token is sent by itself, by the library of collectives (NCCL).
+    - ``deepep``, ``hybridep``: a token goes once to each node over the network, and copies go on inside.
+
+    Of DeepEP we fitted the two numbers on kernels inside one node of H100, H200 and B200, 4 to 24 multiprocessors and
+    2048 to 7168 numbers a token (AIConfigurator database); of HybridEP on 16 multiprocessors of B200 in fp8 and bf16
+    (its README). Multiprocessors are what the libraries take unless told otherwise: NCCL 16 on machines of eight
+    adapters, none of which it shares with compute (NVIDIA/nccl, issues 689 and 1598).
+    """
+
+    ALL_TO_ALL = "all_to_all", 0, 16.0, 0.0, np.inf
+    ALL_GATHER = "all_gather", 0, 16.0, 0.0, np.inf
+    DEEPEP = "deepep", 1, 20.0, 150e-9, 26e9
+    HYBRIDEP = "hybridep", 1, 16.0, 130e-9, 48e9
+
+    def __init__(self, word: str, once: float, sms: float, copy_s: float, sm_bandwidth: float) -> None:
+        self.once, self.sms, self.copy_s, self.sm_bandwidth = once, sms, copy_s, sm_bandwidth
+
+
+class Routing(Choice):
+    """How tokens fall on experts: on all alike (forced, or balanced by a loss), or at random."""
+
+    BALANCED = "balanced"
+    RANDOM = "random"
+
+
+class PermuteFusion(Choice):
+    """Whether tokens are sorted by expert in one kernel or in several: bytes of a token's number and expert that move.
+
+    Fused: read and written forward and backward as 16-bit numbers, with indices. Unfused: as much more as fusion saved
+    NVIDIA's DeepSeek-V3 on 256 GB200, 494.5 to 529.6 TFLOP/s (Megatron-LM's guide), some of it time of the host.
+    """
+
+    OFF = "off", 40.0
+    ON = "on", 16.0
+
+    def __init__(self, word: str, moved: float) -> None:
+        self.moved = moved

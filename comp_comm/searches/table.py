@@ -1,0 +1,78 @@
+"""Layouts of a search as rows, all of them evaluated as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import numpy as np
+
+from comp_comm.configs.axes import Axis
+from comp_comm.costmodels import CostModel
+from comp_comm.costmodels.layout_space import LayoutSpace, SearchableAnswer
+from comp_comm.field import Value
+from comp_comm.formulas.arrays import Array, to_float, unwarned
+from comp_comm.records import Record
+from comp_comm.searches.best import Tie
+from comp_comm.searches.engine import Point, point_of
+from comp_comm.searches.prices import Prices, costs
+from comp_comm.searches.space import SearchSpace
+
+Row = Record
+RUN = ("days", "gpu_hours")  # columns of a whole run, where its tokens are known
+
+
+def about(space: SearchSpace) -> tuple[CostModel, LayoutSpace]:
+    """Return the cost model of a search, and what it says about its layouts."""
+    model = space.plan.model
+    if model.space is None:
+        raise TypeError(f"{model.name} has no layouts to search")
+    return model, model.space
+
+
+def steps_at(space: SearchSpace, points: Sequence[Point]) -> SearchableAnswer:
+    """Return the steps of some layouts, evaluated as one table."""
+    axis = Axis({name: tuple(point[name] for point in points) for name in points[0]})
+    return cast(SearchableAnswer, space.plan.over(axis).evaluate_alone((slice(None),)))
+
+
+def rows_of(space: SearchSpace, ties: Sequence[Tie], prices: Prices) -> list[Row]:
+    """Return the rows of some ties: their layouts, results, and in what those that nothing tells apart differ."""
+    if not ties:
+        return []
+    points = [point_of(space, tie.place) for tie in ties]
+    plan, (model, space_of) = space.plan, about(space)
+    step, run = steps_at(space, points), plan.grid.fixed.get("tokens")
+
+    def of(column: Array) -> list[float]:
+        numbers: list[float] = np.broadcast_to(to_float(column), len(ties)).tolist()
+        return numbers
+
+    with unwarned():
+        derived = {name: of(made(step)) for name, made in model.derived.items() if name in space_of.layout}
+        names = (*space_of.results, *(RUN if run is not None else ()))
+        results = {name: of(model.columns[name].of(step)) for name in names}
+    rows = []
+    for number, (tie, point) in enumerate(zip(ties, points, strict=True)):
+        whole = {name: int(values[number]) for name, values in derived.items()}
+        layout = _ordered({"global_batch": plan.grid.fixed["global_batch"], **whole, **point}, space_of)
+        row = layout | {name: values[number] for name, values in results.items()}
+        row |= {"ties": tie.layouts, "also": _also(space, tie)}
+        tokens = float(run) if run is not None else np.nan
+        rows.append(row | costs(prices, row["step_s"], row["gpus"], row["tokens_per_s"] * row["step_s"], tokens))
+    return rows
+
+
+def _ordered(known: Mapping[str, Value], space: LayoutSpace) -> Row:
+    return {name: known[name] for name in (*space.layout, *known) if name in known}
+
+
+def _also(space: SearchSpace, tie: Tie) -> str | None:
+    """Return in what the layouts of a tie differ, in words; None where there is one."""
+    values: dict[str, list[Value]] = {}
+    for place in tie.places:
+        for name, value in point_of(space, place).items():
+            values.setdefault(name, []).extend(space.alike(place[-1]) if name == "placement" else (value,))
+    several = {name: list(dict.fromkeys(known)) for name, known in values.items()}
+    told = [f"{name} {' or '.join(map(str, known))}" for name, known in several.items() if len(known) > 1]
+    return "; ".join(told) or None

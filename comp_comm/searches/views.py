@@ -1,0 +1,107 @@
+"""Views of what a search found: the best for each value of some fields, and with more memory left free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from comp_comm.choices import Placement
+from comp_comm.errors import ConfigError, nearest, one_of
+from comp_comm.fields import FIELDS
+from comp_comm.records import Record, Records
+from comp_comm.searches.best import Tie
+from comp_comm.searches.engine import SearchState
+from comp_comm.searches.objectives import Aim
+from comp_comm.searches.space import SearchSpace
+from comp_comm.searches.table import about
+
+HEADROOMS = (0.05, 0.10, 0.20)
+MANY_GROUPS = 1000
+
+
+def check_per(space: SearchSpace, fields: Sequence[str]) -> None:
+    """Raise ``ConfigError`` where the best for each value of a field cannot be told, or of too many."""
+    tied = space.plan.grid.axes[-1].values if space.rows else space.table
+    able = [*tied, *(name for name in space.choices if name not in tied)]
+    for name in fields:
+        if name not in able:
+            raise ConfigError(f"--per: '{name}' is no field of the layouts that are tried{nearest(name, able)} "
+                              f"({one_of(able)})")  # fmt: skip
+
+
+def ties_of_groups(state: SearchState) -> list[tuple[int, Tie]]:
+    """Return the groups of which something fits, by number, with the best of each."""
+    if state.each is None:
+        return []
+    return [(number, Tie((float(score),), 1, (place,))) for number, (score, place) in
+            enumerate(zip(state.each.scores, state.each.places, strict=True)) if place is not None]  # fmt: skip
+
+
+def per_record(space: SearchSpace, state: SearchState, aim: Aim, numbers: Sequence[int], rows: Records) -> Record:
+    """Return the best for each value: how many layouts there are and fit, and by how much it is worse than the best."""
+    if space.groups is None or state.each is None:
+        return {}
+    made = dict(zip(numbers, rows, strict=True))
+    best, lines = state.best.ties[0].score if state.best.ties else 0.0, []
+    for number in sorted(range(len(space.groups.values)), key=lambda i: _sortable(space, i)):
+        counts = {"candidates": int(state.each.candidates[number]), "feasible": int(state.each.feasible[number])}
+        if not counts["candidates"]:
+            continue
+        values = dict(zip(space.groups.fields, space.groups.values[number], strict=True))
+        behind = aim.objective.behind(float(state.each.scores[number]), best) if number in made else None
+        others = made.get(number) or dict.fromkeys(rows[0] if rows else ())
+        rest = {name: value for name, value in others.items() if name not in ("ties", "also", *values)}
+        lines.append({**values, "behind_percent": behind, **counts, **rest})
+    return {"fields": list(space.groups.fields), "rows": lines}
+
+
+def _sortable(space: SearchSpace, number: int) -> tuple[tuple[int, float, str], ...]:
+    """Return what puts groups in order: numbers by size, words in the order of the choice."""
+    if space.groups is None:
+        return ()
+    key = []
+    for name, value in zip(space.groups.fields, space.groups.values[number], strict=True):
+        if isinstance(value, str):
+            words = FIELDS[name].words or Placement.words()
+            key.append((1, float(list(words).index(value)) if value in words else 0.0, value))
+        else:
+            key.append((0, float(value), ""))
+    return tuple(key)
+
+
+def roomy_ties(state: SearchState, headroom: float, capacity: float) -> list[tuple[float, Tie]]:
+    """Return the best with more of the memory left free: those of the front, by what is left."""
+    land, found = state.landscape, []
+    for room in (share for share in HEADROOMS if share >= headroom):
+        fitting = (land.memory <= (1 - room) * capacity).nonzero()[0]
+        if fitting.size:
+            at = int(fitting[0])
+            found.append((room, Tie((float(land.scores[at]),), 1, (land.places[at],))))
+    return found
+
+
+def not_tried(space: SearchSpace) -> dict[str, Record]:
+    """Return the choices of a layout of which one value was tried, that value, and the others there are."""
+    model, space_of = about(space)
+    left: dict[str, Record] = {}
+    for name in (*space_of.open, *space_of.choices, *(("placement",) if space.placements else ())):
+        choice = FIELDS[name].choice
+        tried = list(space.placements) if name == "placement" else [*space.choices.get(name, ())]
+        value = tried[0] if tried else space.plan.grid.fixed.get(name, model.default(name))
+        if choice is None or len(tried) > 1:
+            continue
+        left[name] = {"value": value, "others": [word for word in choice.words() if word != str(value)]}
+    return left
+
+
+def span(values: Sequence[object]) -> str:
+    """Return values in few words.
+
+    >>> span([1, 2, 4, 8]), span(["off", "on"]), span([1, 2, 3])
+    ('1 to 8', 'off, on', '1 to 3')
+    """
+    known = list(values)
+    numbers = [value for value in known if isinstance(value, (int, float))]
+    if len(numbers) == len(known) > 2 and all(a < b for a, b in pairwise(numbers)):
+        return f"{known[0]} to {known[-1]}"
+    return ", ".join(map(str, known)) if len(known) <= 4 else f"all {len(known)}"
