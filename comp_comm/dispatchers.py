@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.choices import Choice
+from comp_comm.choice import Choice
 
 
 class Dispatcher(Choice):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Literal
 
-from comp_comm.choices import Choice
+from comp_comm.choice import Choice
 
 Value = int | float | str
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from comp_comm import choices, dispatchers
-from comp_comm.choices import Choice, Switch
+from comp_comm.choice import Choice
+from comp_comm.choices import Switch
 from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field, Value
 from comp_comm.layer_fields import LAYER_FIELDS

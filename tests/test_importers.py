@@ -397,6 +397,12 @@ def test_arguments_in_many_spellings(text):
     ("--use-distributed-optimizer", {"zero": 1}), ("--use-torch-fsdp2", {"zero": 3}),
     ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", {"zero": 2}),
     ("--recompute-activations", {"recompute": "selective"}),
+    ("--recompute-granularity selective --recompute-modules mlp layernorm", {"recompute": "layernorm+mlp"}),
+    ("--recompute-granularity selective --recompute-modules core_attn moe_act", {"recompute": "selective"}),
+    ("--recompute-granularity selective --recompute-modules mla_up_proj", {"recompute": "none"}),
+    ("--num-experts 8 --recompute-granularity selective --recompute-modules moe_act mlp", {"recompute": "moe_act"}),
+    ("--cpu-offloading-num-layers 2", {"offload_activations": 2}),
+    ("--cpu-offloading-num-layers 0", {"offload_activations": None}),
     ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", {"recompute": "full"}),
     ("--num-query-groups 2", {"kv_heads": None}), ("--group-query-attention --num-query-groups 2", {"kv_heads": 2}),
     ("--add-qkv-bias --disable-bias-linear", {"bias": "qkv"}), ("--qk-layernorm", {"qk_norm": "on"}),
@@ -545,6 +551,17 @@ def test_a_nemo_file(runs, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("keys", "fields"), [
+    ("recompute_modules: [core_attn, mlp]", {"recompute": "core_attn+mlp"}),
+    ("cpu_offloading: True\n  cpu_offloading_num_layers: 3", {"offload_activations": 3}),
+    ("cpu_offloading: False\n  cpu_offloading_num_layers: 3", {"offload_activations": None}),
+])  # fmt: skip
+def test_what_nemo_makes_again_or_leaves_with_the_host(keys, fields, runs, tmp_path):
+    path = tmp_path / "train.yaml"
+    path.write_text(NEMO.replace("  optim:", f"  {keys}\n  optim:"))
+    assert {name: runs(path)["set"].get(name) for name in fields} == fields
+
+
 @pytest.mark.parametrize(("rates", "dropout"), [
     ("", "on"), ("hidden_dropout: 0.0", "on"), ("attention_dropout: 0.0", "on"),
     ("hidden_dropout: 0.0\n  attention_dropout: 0.0", "off"),
@@ -609,6 +626,17 @@ def test_a_torchtitan_file(runs, tmp_path):
         "schedule": "interleaved", "dp_shard": 8, "zero": 1, "recompute": "full", "recompute_layers": 8,
         "kernels": "compiled", "precision": "bf16", "grad_precision": "fp32", "pp_layout": "torchtitan",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "fields"), [
+    ('mode = "selective"\nselective_ac_option = "op"', {"recompute": "per_op"}),
+    ('mode = "full"\nearly_stop = true', {"recompute": "full", "recompute_early_stop": "on"}),
+    ('mode = "none"\nearly_stop = true', {"recompute": "none", "recompute_early_stop": None}),
+])  # fmt: skip
+def test_what_torchtitan_makes_again(keys, fields, runs, tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text(TITAN.replace('mode = "selective"\nselective_ac_option = "2"', keys))
+    assert {name: runs(path)["set"].get(name) for name in fields} == fields
 
 
 def test_a_torchtitan_file_without_a_pipeline_has_its_master_weights_in_the_shards(runs, tmp_path):

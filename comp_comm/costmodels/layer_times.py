@@ -76,7 +76,9 @@ class LayerTimes:
             for call in self.calls
             if (name := call.collective.name) in collectives
         ]
-        return LayerTimes(self.layout, timed, calls, self.interference, self.overlaps)
+        share = len(timed) / max(len(self.timed), 1)  # of what the host launches
+        host = self.host if self.host is NO_HOST else self.host._replace(launching=share * self.host.launching)
+        return LayerTimes(self.layout, timed, calls, self.interference, self.overlaps, host=host)
 
     @cached_property
     def core_attention(self) -> Passes:

@@ -72,7 +72,7 @@ class SelfAttention(Block):
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the core: scores, softmax and weighted sum, with the exchange of context parallelism before them."""
-        return [core_module(self.kept(c), self.core(c), self.collectives(c))]
+        return [core_module(self.kept(c), self.core(c), exchanges(c, c.tokens))]
 
     def cache(self, c: Context, length: Array) -> Cache:
         """Return keys and values of every head, of which a window attends to the last."""

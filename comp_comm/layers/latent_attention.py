@@ -12,9 +12,11 @@ from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layers.attention import SelfAttention, projected, rotary
 from comp_comm.layers.block import Cache, HeldParameters, Kept, at_least_one
 from comp_comm.layers.module import Module
-from comp_comm.layers.tensor_parallel import GATHER
 from comp_comm.operations.context import Context, any_of
-from comp_comm.operations.shapes import Gemm, Operation
+from comp_comm.operations.shapes import Collective, Gemm, Operation
+
+
+LATENT_GATHER = "latent all-gather"
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class LatentAttention(SelfAttention):
     Where queries are not compressed (``q_lora_rank`` 0) they are projected at once.
     """
 
+    gathers_itself: ClassVar[bool] = True
     kernels: ClassVar[float] = 24.0  # three projections more, two norms, and what puts parts of heads together
 
     def operations(self, c: Context) -> Sequence[Operation]:
@@ -42,6 +45,26 @@ class LatentAttention(SelfAttention):
             self.core(c),
             Gemm("attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
         ]
+
+    def collectives(self, c: Context) -> Sequence[Collective]:
+        """Return the exchange of context parallelism, and under sequence parallelism the gather of the latents.
+
+        Projections down are of each device's own tokens; what they make is gathered forward, and the sum of its
+        gradients scattered backward: r_q + r_kv + d_r numbers of a token (H for r_q where queries are not compressed).
+        """
+        exchanged = super().collectives(c)
+        split = to_float(c.layout.sp) * (to_float(c.layout.tp) > 1)
+        if not any_of(split):
+            return exchanged
+        queries = np.where(to_float(c.t.q_lora_rank) > 0, c.t.q_lora_rank, c.t.hidden)
+        message = c.tokens * c.formats.comm * (queries + to_float(c.t.kv_lora_rank) + c.t.rope_head_dim)
+        formula, none = "T (r_q + r_kv + d_r)", to_float(0.0)
+        return [
+            *exchanged,
+            Collective(LATENT_GATHER, formula, split, "all_gather", "tp", message, none, c.tp_group),
+            Collective("latent gradient reduce-scatter", formula, none, "reduce_scatter", "tp", message, split,
+                       c.tp_group),
+        ]  # fmt: skip
 
     def parameters(self, c: Context) -> HeldParameters:
         """Return the projections down, with the norms of what they compress to, and up, the output's, and sinks."""
@@ -68,13 +91,13 @@ class LatentAttention(SelfAttention):
         """Return the core, and the projections up with the rotation: they make queries, keys and values again.
 
         Their inputs are the latents, after their norms; the core's output stays (Megatron-LM, multi_latent_attention).
-        Queries that are not compressed come of the hidden state, which sequence parallelism gathers for them again.
+        Under sequence parallelism their inputs are gathered again.
         """
         dims = c.heads * c.key_dim + c.kv_heads * (c.key_dim + c.t.v_head_dim)
         names = ("Q up-projection", "KV up-projection", *(operation.name for operation in rotary(c)))
         freed = to_float(c.formats.activation * c.tokens * dims)
-        gathered = to_float(c.layout.sp) * (to_float(c.t.q_lora_rank) == 0)
-        again = {GATHER: gathered} if any_of(gathered) else {}
+        gathered = to_float(c.layout.sp) * (to_float(c.layout.tp) > 1)
+        again = {LATENT_GATHER: gathered} if any_of(gathered) else {}
         return [*super().modules(c), Module("mla_up_proj", freed, dict.fromkeys(names, 1.0), again)]
 
     def cache(self, c: Context, length: Array) -> Cache:

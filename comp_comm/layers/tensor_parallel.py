@@ -9,22 +9,25 @@ from comp_comm.operations.shapes import Collective
 GATHER, SCATTER, ALL_REDUCE = "layer all-gather", "layer reduce-scatter", "layer all-reduce"
 
 
-def gathered_and_reduced(c: Context, name: str, message: Array, times: Array) -> list[Collective]:
+def gathered_and_reduced(c: Context, name: str, message: Array, times: Array, own: Array) -> list[Collective]:
     """Return an all-reduce forward and backward, or gather and scatter under sequence parallelism.
 
     What is gathered are operands of GEMMs, in the recipe's format where they have one (Transformer Engine, torchtitan).
+    ``own`` of the blocks gather something of their own forward, and scatter its gradient backward.
     """
     split = to_float(c.layout.sp) * times
-    reduced = times - split
+    reduced, here = times - split, split - to_float(c.layout.sp) * own
     collectives = []
     if any_of(reduced):
         collectives.append(
             Collective(f"{name} all-reduce", "b s H", reduced, "all_reduce", "tp", message, reduced, c.tp_group)
         )
     if any_of(split):
-        for kind, title in (("all_gather", "all-gather"), ("reduce_scatter", "reduce-scatter")):
-            size = message * (c.formats.operand_comm / to_float(c.formats.comm)) if kind == "all_gather" else message
-            collectives.append(Collective(f"{name} {title}", "b s H", split, kind, "tp", size, split, c.tp_group))
+        operands = message * (c.formats.operand_comm / to_float(c.formats.comm))
+        rows = (("all_gather", "all-gather", operands, here, split),
+                ("reduce_scatter", "reduce-scatter", message, split, here))  # fmt: skip
+        for kind, title, size, forward, backward in rows:
+            collectives.append(Collective(f"{name} {title}", "b s H", forward, kind, "tp", size, backward, c.tp_group))
     return collectives
 
 

@@ -238,14 +238,14 @@ class StageMemory:
         kept = list(zip(self.stage.layers, self.stage.recomputed, self._of_kinds(self.costs.kept), strict=True))
         held, host = self._micro_batches, HostMemory(self.work, self.costs)
         if code == Recompute.FULL:
-            partly = add_up(again * layer.entry + (count - again) * layer.whole for count, again, layer in kept)
-            return held * partly + _largest((again > 0) * layer.whole for _, again, layer in kept)
-        whole = held * add_up(count * size for count, size in zip(self.stage.layers, host.kept(code), strict=True))
+            partly = add_up(again * layer.entry + (count - again) * layer.size for count, again, layer in kept)
+            return held * partly + _largest((again > 0) * layer.size for _, again, layer in kept)
+        layers = held * add_up(count * size for count, size in zip(self.stage.layers, host.kept(code), strict=True))
         # What is made again of one block is there at once, while its gradients are made.
         at_work = _largest(to_float(count > 0) * np.maximum(size, 0.0)
                            for count, freed in zip(self.stage.layers, host.freed(code), strict=True)
                            for size in freed)  # fmt: skip
-        there = add_up((whole, at_work))
+        there = add_up((layers, at_work))
         return there - host.away(self.stage, held, code) if host.asked.any() else there
 
     @cached_property

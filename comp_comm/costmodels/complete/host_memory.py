@@ -44,8 +44,8 @@ class HostMemory:
 
     def kept(self, code: int) -> list[Array]:
         """Return the bytes that a layer of each kind keeps, whichever of its modules are made again."""
-        whole = (self.costs.kept[kind].whole for kind in self.work.pattern.kinds)
-        return [size - add_up(freed) if freed else size for size, freed in zip(whole, self.freed(code), strict=True)]
+        sizes = (self.costs.kept[kind].size for kind in self.work.pattern.kinds)
+        return [size - add_up(freed) if freed else size for size, freed in zip(sizes, self.freed(code), strict=True)]
 
     def away(self, stage: Stage, micro_batches: Array, code: int) -> Array:
         """Return the bytes that are not on a device of a stage which holds so many micro-batches."""
@@ -53,12 +53,12 @@ class HostMemory:
             return ZERO
         layers = list(zip(stage.layers, stage.recomputed, self.kept(code), strict=True))
         gone = add_up(count * size for _, count, size in layers)
-        here = add_up((count - away) * size for count, away, size in layers)
+        stays = add_up((count - away) * size for count, away, size in layers)
         largest = ZERO
         for _, count, size in layers:
             largest = np.maximum(largest, (count > 0) * size)
         moving = np.minimum(add_up(stage.recomputed), MOVING) * largest
-        return to_float(self.asked * (micro_batches * gone - np.maximum(moving - here, 0.0)))
+        return to_float(self.asked * (micro_batches * gone - np.maximum(moving - stays, 0.0)))
 
     def sent(self, stage: Stage) -> Array:
         """Return the bytes that a micro-batch's layers send to the host, and take back from it."""

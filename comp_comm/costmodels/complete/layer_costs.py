@@ -38,7 +38,7 @@ ROUNDING = 1e-12  # equal seconds that were added up in another order
 class KeptOfLayer(NamedTuple):
     """Bytes a layer keeps of a micro-batch: in all, and of its input alone."""
 
-    whole: Array
+    size: Array
     entry: Array
 
 
