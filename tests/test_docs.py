@@ -46,6 +46,7 @@ from comp_comm.sweeps.case_study import case_study
 from comp_comm.sweeps.point import explain, explained
 from comp_comm.sweeps.solve import ask, solve
 from comp_comm.timing import kernels
+from comp_comm.validation import table as runs
 
 ROOT = Path(__file__).resolve().parent.parent
 README, DOCS = ROOT / "README.md", ROOT / "docs"
@@ -173,7 +174,8 @@ def known_names() -> set[str]:
                solve(study.study_from(point), ask("serialized_comm_fraction", 0.3, "tp"))[0][0], step, step["memory"],
                step["comm"]["tp"], step["operations"][0], step["sensitivity"][0], *searched()]  # fmt: skip
     keys = [study.KEYS, study.TABLE_KEYS, study.PLOT_KEYS, axes.RANGE_KEYS, hardware_file.KEYS, model_file.KEYS,
-            hardware_file.NUMBER_KEYS, TIER_KINDS, TIMING_KINDS, hardware_file.SWITCH_KEYS]  # fmt: skip
+            hardware_file.NUMBER_KEYS, TIER_KINDS, TIMING_KINDS, hardware_file.SWITCH_KEYS, runs.COLUMNS,
+            runs.METRICS]  # fmt: skip
     defined = re.compile(r"\b(?:def|class) (\w+)|^(\w+): ?[\w\[]|^    (\w+)(?:: | = )", re.MULTILINE)
     source = list((ROOT / "comp_comm").rglob("*.py"))
     named = {name for path in source for found in defined.findall(path.read_text()) for name in found if name}

@@ -90,8 +90,10 @@ def test_no_16_bit_peak_is_refused(tmp_path):
     assert step["scale_up"] == pytest.approx(4.5)
 
 
-def test_a_blank_bandwidth_leaves_its_ratios_blank():
-    step = ratio(load_profile("h100-sxm"), load_profile("h100-96gb"))
+def test_a_blank_bandwidth_leaves_its_ratios_blank(tmp_path):
+    blank = tmp_path / "blank.yaml"
+    blank.write_text("extends: h100-sxm\nmemory: {bandwidth: null}\n")
+    step = ratio(load_profile("h100-sxm"), load_profile(str(blank)))
     assert step["memory_bandwidth"] is None
     assert step["flop_per_memory_byte"] is None
     assert step["flop_per_scale_up"] == 1.0

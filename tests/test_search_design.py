@@ -254,7 +254,7 @@ def test_commas_make_a_list():
     (("--hardware", "h100-sxm", "--watts", "1e-320"), "must be from"),
     (("--hardware", "h100-sxm", "--tokens", "1e30", "--objective", "days"), "1e+30 is out of range"),
     (("--hardware", "h100-sxm", "--objective", "days"), "needs 'tokens'"),
-    (("--hardware", "h100-sxm,h100-96gb"), "h100-96gb: "),
+    (("--hardware", "h100-sxm,v100-sxm-16gb", "--precision", "fp8"), "v100-sxm-16gb"),
     (("--hardware", "h100-sxm", "--tp", "3"), "tp does not divide heads (1 tried)"),
 ])  # fmt: skip
 def test_what_a_search_refuses(compcomm, more, said):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
+import textwrap
 from pathlib import Path
 
 from comp_comm.validation.held_out import Responses, calibration_records, intervals
@@ -69,19 +70,25 @@ def worst_table(found: Validation) -> str:
     return table(("run", "group", "model", "device", "layout", "of the predicted step", "error"), rows, 6)
 
 
+def bullet(text: str) -> str:
+    """Return an item of a list, in lines of the page's width."""
+    return textwrap.fill(text, 118, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False) + "\n"
+
+
 def excluded_list(found: Validation) -> str:
     """Return the rows that are left out, by reason."""
     why: dict[str, list[str]] = {}
     for one in found.predictions:
         if one.run["excluded"]:
             why.setdefault(one.run["excluded"], []).append(one.run.run_id)
-    return "".join(f"- {reason}: {', '.join(runs)}\n" for reason, runs in why.items())
+    return "".join(bullet(f"{reason}: {', '.join(runs)}") for reason, runs in why.items())
 
 
 def not_predicted_list(found: Validation) -> str:
     """Return the rows that are not excluded and yet have no prediction."""
     left = [one for one in found.predictions if one.error is None and not one.run["excluded"]]
-    return "".join(f"- {one.run.run_id} ({one.run['group']}, {one.run['model_name']}): {one.reason}\n" for one in left)
+    told = (f"{one.run.run_id} ({one.run['group']}, {one.run['model_name']}): {one.reason}" for one in left)
+    return "".join(map(bullet, told))
 
 
 def parts(found: Validation, responses: Responses) -> dict[str, str]:

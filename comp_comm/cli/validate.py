@@ -17,8 +17,13 @@ from comp_comm.validation.run import Validation, validate
 SIGNED, SIZES = ("error", "bias"), ("median_abs_error", "mean_abs_error", "p90_abs_error")
 
 
-@click.command(cls=help_text.Command, epilog="Examples: compcomm validate | compcomm validate --gpu h100 --format json | "
-               "compcomm validate --runs my_runs.csv --max-error 0.1 | compcomm validate --explain r0032")  # fmt: skip
+EXAMPLES = (
+    "Examples: compcomm validate | compcomm validate --gpu h100 --format json | "
+    "compcomm validate --runs my_runs.csv --max-error 0.1 | compcomm validate --explain r0032"
+)
+
+
+@click.command(cls=help_text.Command, epilog=EXAMPLES)
 @click.option("--runs", metavar="FILE", help="Measured runs, as CSV with the columns of the published ones.")
 @click.option("--hardware", metavar="NAME|FILE", help="Predict all runs on this profile: their machine's own.",
               shell_complete=completion.names("hardware"))  # fmt: skip

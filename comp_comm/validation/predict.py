@@ -12,6 +12,7 @@ from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study, study_from
 from comp_comm.costmodels import MODELS
 from comp_comm.costmodels.complete.step import Step
+from comp_comm.costmodels.records import GROUPS
 from comp_comm.errors import CompcommError, ConfigError
 from comp_comm.fields import FIELDS, Value
 from comp_comm.formulas.arrays import Array, unwarned
@@ -27,8 +28,8 @@ from comp_comm.violation import NO_ROOM
 
 DIRECT = {"n_gpus": "gpus"} | {name: name for name in ("tp", "cp", "pp", "vpp", "ep", "micro_batch", "global_batch")}
 # Parts of a step that add up to it, by column of the cost model.
-TERMS = ("compute_s", "recompute_s", "optimizer_s", "bubble_s")
-GROUPS = ("tp", "cp", "ep", "pp", "dp", "world")
+TERMS = ("compute_s", "recompute_s", "optimizer_s", "host_s", "bubble_s")
+TableRow = tuple[RunMachine, tuple[Value, ...]]
 FROZEN = "LoRA: most weights are frozen, which is not modelled"
 
 
@@ -196,8 +197,8 @@ def _study(machine: RunMachine, data: Record, title: str) -> Study:
 
 def _predict_batch(points: list[Point]) -> list[Prediction]:
     """Return predictions of points with the same fields: a table of them and their machines is the axis of one plan."""
-    rows: dict[tuple[object, ...], int] = {}
-    places = [rows.setdefault((point.machine, *point.fields.values()), len(rows)) for point in points]
+    rows: dict[TableRow, int] = {}
+    places = [rows.setdefault((point.machine, tuple(point.fields.values())), len(rows)) for point in points]
     try:
         plan = _plan(points[0], list(rows))
     except CompcommError as error:
@@ -209,17 +210,15 @@ def _predict_batch(points: list[Point]) -> list[Prediction]:
     return [answers.prediction(point, at) for point, at in zip(points, places, strict=True)]
 
 
-def _plan(first: Point, rows: list[tuple[object, ...]]) -> Plan:
+def _plan(first: Point, rows: list[TableRow]) -> Plan:
     """Return the plan over rows of a machine and the values of its fields: one axis, along which all move together."""
-    names = {
-        machine: f"{machine.reference} {number}" for number, machine in enumerate(dict.fromkeys(r[0] for r in rows))
-    }
-    columns = list(zip(*rows, strict=True))
-    values = dict(zip(first.fields, columns[1:], strict=True))
+    machines = list(dict.fromkeys(machine for machine, _ in rows))
+    names = {machine: f"{machine.reference} {number}" for number, machine in enumerate(machines)}
+    values = dict(zip(first.fields, zip(*(row for _, row in rows), strict=True), strict=True))
     # A table of one row: what breaks a rule is then a point that does, not a study that is wrong.
     plan = make_plan(_study(first.machine, {"zip": [dict(first.fields)]}, "runs"))
     profiles = tuple(replace(machine.profile(), name=name) for machine, name in names.items())
-    axis = Axis({HARDWARE: tuple(names[machine] for machine in columns[0]), **values})
+    axis = Axis({HARDWARE: tuple(names[machine] for machine, _ in rows), **values})
     fixed = {name: value for name, value in plan.grid.fixed.items() if name not in values}
     return replace(plan, grid=replace(plan.grid, profiles=profiles, fixed=fixed, axes=(axis,)))
 

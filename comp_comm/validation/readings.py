@@ -115,8 +115,8 @@ READINGS = (
         (r"fp32", "fp32"))),
     Reading("fp8_recipe", "recipe", (
         (r"nvfp4|fp4", "nvfp4"), (r"mxfp8", "mxfp8"), (r"delayed or current", NOTHING),
-        (r"blockwise|sub-channel", "blockwise"),
-        (r"delayed|te hybrid", "delayed"), (r"current|tensorwise", "tensorwise"), (r"rowwise", "rowwise"), (r"", NOTHING))),
+        (r"blockwise|sub-channel", "blockwise"), (r"delayed|te hybrid", "delayed"),
+        (r"current|tensorwise", "tensorwise"), (r"rowwise", "rowwise"), (r"", NOTHING))),
 )  # fmt: skip
 # Read elsewhere: the model (`model`), the machine (`machines`); with nothing in them that time or memory depends on.
 ELSEWHERE = ("gated_mlp", "window_sinks")

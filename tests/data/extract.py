@@ -12,12 +12,6 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-RUN = (
-    "run_id", "group", "source", "model_name", "arch", "layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab",
-    "seq_len", "gated_mlp", "gpu", "n_gpus", "tp", "cp", "pp", "vpp", "ep", "dp", "zero_stage", "sequence_parallel",
-    "recompute", "micro_batch", "global_batch", "precision", "measured_metric", "measured_value", "flops_convention",
-    "peak_mem_GiB", "attention_kernel",
-)  # fmt: skip
 COLLECTIVE = ("source", "system", "gpu", "n_gpus", "gpus_per_node", "collective", "size_bytes", "time_us")
 # Systems whose data sheets are known, by words of a row's system or source (see `test_certainty`).
 SYSTEMS = (
@@ -69,9 +63,6 @@ def collectives(folder: Path) -> None:
 
 def main(folder: Path) -> None:
     """Write every table."""
-    write("train_runs.csv", RUN, read(folder / "measured" / "train_runs.csv"))
-    breakdown = read(folder / "measured" / "comm_breakdown.csv")
-    write("comm_breakdown.csv", tuple(breakdown[0]), breakdown)
     hardware = read(folder / "hardware.csv")
     write("hardware.csv", tuple(hardware[0]), hardware)
     kernels = [row for row in read(folder / "measured" / "elementwise.csv")
