@@ -35,7 +35,7 @@ class Formats:
     accumulate: Numeric = 0
     moment: Numeric = 4
     master: Numeric = 4
-    recipe: Numeric = Recipe.NONE
+    recipe: Code = Recipe.NONE
     fp8_attention: Numeric = 0
     fp8_head: Numeric = 0
     fp8_param_gather: Numeric = 0
@@ -70,12 +70,12 @@ class Quantised(NamedTuple):
     ``usual`` is the code of the recipe that the device's stacks use in fp8, ``recipe`` that of a study (-1: not given).
     """
 
+    usual: Numeric = Recipe.TENSORWISE
+    transposed: Numeric = 1.0
     recipe: Code = NONE
     fp8_attention: Code = Switch.OFF
     fp8_head: Code = Switch.OFF
     fp8_param_gather: Code = Switch.OFF
-    usual: Numeric = Recipe.TENSORWISE
-    transposed: Numeric = 1.0
 
 
 def recipe_of(precision: Code, recipe: Code, usual: Numeric) -> NDArray[np.intp]:
@@ -111,7 +111,7 @@ def format_rules(precision: Code, quantised: Quantised) -> list[Violation]:
 
 
 def make_formats(
-    precision: Code, comm: Code, grad: Code, accumulate: Code, optimizer: Code, quantised: Quantised = Quantised()
+    quantised: Quantised, precision: Code, comm: Code, grad: Code, accumulate: Code, optimizer: Code
 ) -> Formats:
     """Return the bytes of a run in these formats, codes of `comp_comm.choices.Precision` (-1: not given).
 
@@ -119,7 +119,7 @@ def make_formats(
     Quantised weights are kept beside those of 16 bits, in both orientations but for per-tensor ones that need only one;
     with ``fp8_param_gather`` they are all there is.
 
-    >>> fp8 = make_formats(Precision.FP8, NONE, Precision.FP32, NONE, Precision.FP32)
+    >>> fp8 = make_formats(Quantised(), Precision.FP8, NONE, Precision.FP32, NONE, Precision.FP32)
     >>> float(fp8.weight), float(fp8.grad)
     (2.0, 4.0)
     """

@@ -17,6 +17,7 @@ from comp_comm.calibration.least_squares import minimise
 from comp_comm.choices import AttentionKernel, Precision, Recipe
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.hardware.numbers import FlashKernel
+from comp_comm.layers.experts import PERMUTE_BYTES
 from comp_comm.operations.shapes import Attention, Gemm
 from comp_comm.timing.kernels import Kernels, Passes
 
@@ -176,5 +177,67 @@ def attention(rows, name, numbers, kernel=None):
                         np.where(which == "bwd", passes.backward, passes.forward + passes.backward))  # fmt: skip
 
     hardware = device(name, "bf16")
-    kernel = kernel or FlashKernel(0.5, backward_efficiency=0.5)
-    return Table(attention_put(replace(hardware, attention=(kernel,)), {}), rows, predict, numbers, attention_put)
+    used = {"bfloat16": hardware.attention[AttentionKernel.TRTLLM], "fp8": hardware.fp8_attention[AttentionKernel.TRTLLM],
+            "cudnn": hardware.attention[AttentionKernel.CUDNN]}.get(kernel, kernel)  # fmt: skip
+    used = used or FlashKernel(0.5, backward_efficiency=0.5)
+    return Table(attention_put(replace(hardware, attention=(used,)), {}), rows, predict, numbers, attention_put)
+
+
+def joined(tables):
+    return {key: np.concatenate([table[key] for table in tables]) for key in tables[0]}
+
+
+def forward_kernels(name, dtype, library="trtllm:torch_flow", latent="trtllm:default"):
+    """Return causal kernels of one library; windows of 8192 apart, which are chunks; with MLA's in bf16."""
+    rows = rows_of(f"attention_fwd_{name}")
+    rows = picked(rows, (rows["backend"] == library) & (rows["dtype"] == dtype) & (rows["window"] != 8192))
+    plain = {key: rows[key] for key in ("batch", "seq_len", "heads", "kv_heads", "window", "time_s")}
+    tables = [{**plain, "key_dim": rows["head_dim"], "value_dim": rows["head_dim"]}]
+    if dtype == "bfloat16":
+        rows = rows_of(f"mla_context_fwd_{name}")
+        rows = picked(rows, rows["backend"] == latent)
+        none = 0 * rows["batch"]
+        tables.append({**{key: rows[key] for key in ("batch", "seq_len", "heads", "time_s")}, "kv_heads": rows["heads"],
+                       "window": none, "key_dim": none + 192, "value_dim": none + 128})  # fmt: skip
+    return joined(tables)
+
+
+def training_kernels(name, passes, dtype="bfloat16"):
+    """Return cuDNN's kernels of one pass, without those that are deterministic."""
+    rows = rows_of(f"attention_train_{name}")
+    rows = {**rows, "passes": rows["pass"], "causal": (rows["mask"] == "causal").astype(float)}
+    return picked(rows, (rows["dtype"] == dtype) & (rows["deterministic"] == 0) & (rows["pass"] == passes))
+
+
+# -- experts ----------------------------------------------------------------------------------------------------------
+
+EXPERTS = {"bfloat16": ("bf16", Recipe.NONE, "trtllm:cutlass", "gemm_efficiency"),
+           "fp8_block": ("fp8", Recipe.BLOCKWISE, "trtllm:deepgemm", "fp8_block_efficiency")}  # fmt: skip
+
+
+def experts(name, dtype):
+    """Return layers of experts with balanced loads: sorting as the product counts it, two or three GEMMs, activation."""
+    precision, recipe, library, efficiency = EXPERTS[dtype]
+    rows = rows_of(f"moe_grouped_gemm_{name}")
+    rows = picked(rows, (rows["backend"] == library) & (rows["dtype"] == dtype) & (rows["distribution"] == "balanced"))
+    local = rows["experts"] / rows["ep"]
+    tokens = rows["tokens"] * rows["topk"] / rows["ep"]
+    rows = {**rows, "local": local, "all": tokens, "rows": tokens / local}
+
+    def predict(hardware, rows):
+        kernels = Kernels(hardware, float(Precision.of(precision).size), 2.0, alone=True, recipe=recipe)
+        hidden, width, local = rows["hidden"], rows["inter"] / rows["tp"], rows["local"]
+        each, gates = np.maximum(rows["rows"], 1), 1 + rows["gated"]
+        seconds = hardware.timing.kernel_latency * 6 + PERMUTE_BYTES * rows["all"] * hidden * kernels.per_streamed_byte
+        for inner, columns in ((hidden, gates * width), (width, hidden)):
+            op = Gemm("", "", 1, each, inner, columns, local, grouped=True)
+            run = kernels.run(op)
+            moved = op.moved(run.operand, 2.0)
+            seconds = seconds + kernels.product(
+                op.flops * kernels.few_rows(op), (each, columns, inner), moved, local, run
+            )
+            seconds = seconds + run.quantised * kernels.quantising.seconds(rows["all"] * inner, orientations=1)
+        return seconds + 2 * (1 + gates) * rows["all"] * width * kernels.per_streamed_byte
+
+    numbers = {efficiency: (0.7, 0.05, 1), "memory_efficiency": (0.7, 0.1, 1), "kernel_latency": (3e-6, 2e-7, 5e-5)}
+    return Table(device(name, precision), rows, predict, numbers, timing_put)

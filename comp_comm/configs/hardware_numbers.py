@@ -13,9 +13,7 @@ SWITCHES: dict[str, dict[str, int]] = {
     "use_tiers": {"ignored": 0, "used": 1},
     "ring_limit": {"exact": 0, "limit": 1},
     "fp8_recipe": {recipe.word: int(recipe) for recipe in Recipe if recipe not in (Recipe.NONE, Recipe.NVFP4)},
-    "attention_kernel": {
-        kernel.word: int(kernel) for kernel in (AttentionKernel.FLASH_CAUSAL, *NAMED_KERNELS)
-    },
+    "attention_kernel": {kernel.word: int(kernel) for kernel in (AttentionKernel.FLASH_CAUSAL, *NAMED_KERNELS)},
 }
 WHOLE_NUMBERS = ("domain", "axes", "score_head_dim", "reduction_members")
 # What a number of a kind may be: far wider than any device, narrow enough that no time overflows.

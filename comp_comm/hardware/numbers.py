@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import AttentionKernel, Recipe
-from comp_comm.formulas.arrays import Numeric, by_code, to_float
+from comp_comm.formulas.arrays import Array, Numeric, by_code, to_float
 
 # Of its isolated speed a GEMM keeps this in a training step, once power is taken out: one number for all devices,
 # chosen on published runs. By machine it is .75 to .96, with a median of .84: machines differ by that much.
@@ -195,9 +195,10 @@ def chosen_kernel(kernels: tuple[FlashKernel, ...], codes: NDArray[np.intp]) -> 
     used = np.unique(codes)
     if used.size == 1:
         return kernels[int(used[0])]
-    names = [item.name for item in fields(FlashKernel)]
-    return FlashKernel(**{name: by_code(codes, lambda code, n=name: to_float(getattr(kernels[code], n)))
-                          for name in names})  # fmt: skip
+    def number(name: str) -> Array:
+        return by_code(codes, lambda code: to_float(getattr(kernels[code], name)))
+
+    return FlashKernel(**{item.name: number(item.name) for item in fields(FlashKernel)})
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,9 @@ def embedding_operations(c: Context) -> list[Operation]:
         operations.append(Elementwise("embedding", "2 T H elements", 1.0, moved, 1.5 * moved))
     if c.is_vit and np.any(to_float(c.t.patch_features) > 0):
         patches = _of_vit(c, c.t.patch_features)
-        operations.append(Gemm("patch embedding", "2 T P H", patches, c.tokens, c.t.patch_features, c.t.hidden, sixteen_bit=1))
+        operations.append(
+            Gemm("patch embedding", "2 T P H", patches, c.tokens, c.t.patch_features, c.t.hidden, sixteen_bit=1)
+        )
     return operations
 
 
@@ -65,7 +67,9 @@ def head_operations(c: Context, vocab: Array) -> list[Operation]:
                        Elementwise("softmax and loss", "16 B (fused) T V / tp", times, moved, moved)]  # fmt: skip
     if c.is_vit and np.any(to_float(c.t.classes) > 0):
         head = _of_vit(c, c.t.classes)
-        operations.append(Gemm("class head", "2 b H C", head, c.layout.micro_batch, c.t.hidden, c.t.classes, sixteen_bit=1))
+        operations.append(
+            Gemm("class head", "2 b H C", head, c.layout.micro_batch, c.t.hidden, c.t.classes, sixteen_bit=1)
+        )
     return operations
 
 

@@ -22,7 +22,9 @@ from comp_comm.operations.shapes import Attention, Elementwise, Gemm
 
 BACKWARD_FLOPS = 2.5  # of flash attention over its forward FLOP: it makes the scores again
 FLASH_HEAD_DIM = 128.0  # the head dimension the efficiency is stated at
-WIDEST = 1.25  # times that: wider heads were measured forward only; backward they are taken to run as these (192 and 128)
+WIDEST = (
+    1.25  # times that: wider heads were measured forward only; backward they are taken to run as these (192 and 128)
+)
 SCORE_BYTES = (11.0, 19.0)  # of one score, unfused, forward and backward: scores, softmax, dropout and its mask
 UNFUSED_SHARE = 0.75  # of a GEMM's rate that the two small GEMMs of unfused attention reach at head dimension 128
 # Gradients of experts' weights in fewer than 16 bits take this much longer: MXFP8 on B200 .51 of its peak forward, .41
@@ -91,7 +93,7 @@ class Quantising:
         )
         single = Recipe.look_up("per_tensor", self.recipe) * (1 - to_float(timing.fp8_transpose))
         found = amax / (bandwidth * timing.amax_efficiency)
-        per_byte = 1 / (bandwidth * timing.cast_efficiency * share)
+        per_byte = 1 / (bandwidth * np.where(share > 0, share, timing.cast_efficiency))
         one = found + (read + written) * per_byte
         return one, one + (again + written * (1 - single)) * per_byte
 
@@ -313,9 +315,7 @@ class Kernels:
         def seconds(done: Array, efficiency: Numeric, below: Numeric, above: Numeric, wide: Array) -> Array:
             rate = to_float(self.hardware.attention_peak_flops) * efficiency / power
             per_flop = np.where(wide < 1, wide ** -to_float(below), wide ** -to_float(above)) / rate
-            return fused_attention_seconds(
-                done, longest, moved, per_flop, per_byte, kernel.latency, kernel.ramp_blocks
-            )
+            return fused_attention_seconds(done, longest, moved, per_flop, per_byte, kernel.latency, kernel.ramp_blocks)
 
         edges: Numeric = 0.0 if op.unwindowed is None else kernel.window_keys
         forward = seconds(flops * (1 + (to_float(kernel.ramp_keys) + edges) / seen), kernel.efficiency,

@@ -64,7 +64,7 @@ class Unit(NamedTuple):
     """Parameters whose states are sent together: how many such there are, how many numbers, and bytes of one when
     weights are gathered."""
 
-    count: Array
+    layers: Array
     parameters: Array
     gathered: Array
 
@@ -120,7 +120,7 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
     many, sharded, several = (to_float(size > 1) for size in (replicas.count, replicas.shards, others.size))
     grad = to_float(c.formats.grad)
     calls, part = _bucketed(c, parameters)
-    weights = add_up(unit.count * unit.parameters * unit.gathered for unit in units) / calls
+    weights = add_up(unit.layers * unit.parameters * unit.gathered for unit in units) / calls
     collectives: list[StateCollective] = []
 
     def add(title: str, kind: str, size: Array, count: Array, group: Group, stages: tuple[int, ...]) -> None:

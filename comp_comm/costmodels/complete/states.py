@@ -101,7 +101,6 @@ class StageStates:
         sent = self._each * (to_float(f.grad) + f.weight)
         return np.where(offloaded, sent / to_float(self.kernels.hardware.host_bandwidth), seconds)
 
-
     @cached_property
     def quantise_s(self) -> Array:
         """Seconds of quantising the weights of the stage's GEMMs once, by the recipe.
@@ -116,9 +115,7 @@ class StageStates:
         gathered = Switch.ON.where(f.fp8_param_gather) & (to_float(layout.zero) >= 1)
         shards = np.where(gathered, layout.dp_shard, 1.0)
         times = np.where((to_float(layout.zero) >= 3) & ~gathered, 2.0, 1.0)
-        weights = add_up(
-            count * each for count, each in zip(self.stage.layers, self._quantised, strict=True)
-        )
+        weights = add_up(count * each for count, each in zip(self.stage.layers, self._quantised, strict=True))
         tensors = add_up(self.stage.layers)  # a kernel's start a layer: tensors of a layer are cast together
         start = tensors * Recipe.look_up("start_s", f.recipe)
         return quantising.mask * times * (start + quantising.seconds(weights / shards))

@@ -129,7 +129,9 @@ class Serving(Answer):
         for cache in kind.caches(self.work.context, self.length):
             flops = self.batch * cache.flops * cache.attended / layout.tp
             read = self.batch * cache.attended * cache.held_numbers * self.work.scenario.kv_bytes
-            busy = np.maximum(flops * kernels.per_attention_flop(layout.attention_kernel), read * kernels.per_streamed_byte)
+            busy = np.maximum(
+                flops * kernels.per_attention_flop(layout.attention_kernel), read * kernels.per_streamed_byte
+            )
             total = total + to_float(self.work.hardware.timing.kernel_latency) + busy
         return total
 
