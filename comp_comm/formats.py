@@ -22,9 +22,8 @@ class Formats:
 
     ``accumulate`` is a second gradient buffer (0 for none), ``master`` the optimizer's copy of the weights. ``recipe``
     is the code of what GEMMs run in; ``fp8_attention`` and ``fp8_head`` are 1 where attention and the output layer do,
-    too. ``operand_comm`` are the bytes on the wire of an activation
-    that a GEMM takes as its operand, ``gathered`` those of a layer's weight, and ``copies`` those it takes in memory beside
-    ``weight``, as the recipe has it.
+    too. ``operand_comm`` are the bytes on the wire of an activation that a GEMM takes as its operand, ``gathered``
+    those of a layer's weight, and ``copies`` those it takes in memory beside ``weight``, as the recipe has it.
     """
 
     operand: Numeric = 2

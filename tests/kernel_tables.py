@@ -1,7 +1,7 @@
 """Tables of kernels measured alone, of a folder beside the checkout, as the product predicts them.
 
-The folder is not part of the project: what needs it is skipped where it is not there. A table is one kind of kernel on one
-device; a fit of a few numbers of the profile to some of its rows is judged on the others.
+The folder is not part of the project: what needs it is skipped where it is not there. A table is one kind of kernel on
+one device; a fit of a few numbers of the profile to some of its rows is judged on the others.
 """
 
 from __future__ import annotations
@@ -83,9 +83,12 @@ class Table:
             return np.where(logs, np.log(np.where(logs, values, 1.0)), values)
 
         rows = picked(self.rows, mask)
-        solution = minimise(lambda x: self.predict(self.put(self.hardware, dict(zip(names, plain(x)))), rows),
-                            self.seconds[mask], logged(start), logged(low), logged(high))  # fmt: skip
-        return dict(zip(names, plain(solution.x)))
+
+        def predicted(x):
+            return self.predict(self.put(self.hardware, dict(zip(names, plain(x), strict=True))), rows)
+
+        solution = minimise(predicted, self.seconds[mask], logged(start), logged(low), logged(high))  # fmt: skip
+        return dict(zip(names, plain(solution.x), strict=True))
 
     def errors(self, numbers, mask):
         rows = picked(self.rows, mask)
@@ -117,7 +120,7 @@ GEMM_NUMBERS = {
 
 
 def gemms(kind, name, library="trtllm"):
-    """Return a table of GEMMs of one library (TensorRT-LLM), with quantising of their activations where there is any."""
+    """Return a table of GEMMs of one library, with quantising of their activations where there is any."""
     rows = rows_of(f"gemm_{kind}_{name}")
     rows = picked(rows, np.char.startswith(rows["backend"], library))
     precision, recipe = FORMATS[kind]
@@ -140,7 +143,8 @@ def smallest(table):
 # -- attention --------------------------------------------------------------------------------------------------------
 
 FORWARD = {"efficiency": (0.6, 0.02, 3), "latency": (8e-6, 2e-7, 5e-4), "memory_efficiency": (0.4, 0.02, 10),
-           "ramp_keys": (200, 1, 5e3), "window_keys": (100, 1, 2e3), "ramp_blocks": (50, 0.1, 2e3), "head_exponent": (0.5, -1, 2.5),
+           "ramp_keys": (200, 1, 5e3), "window_keys": (100, 1, 2e3), "ramp_blocks": (50, 0.1, 2e3),
+           "head_exponent": (0.5, -1, 2.5),
            "wide_exponent": (0.1, -2, 2)}  # fmt: skip
 BACKWARD = {"backward_efficiency": (0.5, 0.02, 3), "backward_ramp_keys": (200, 1, 5e3),
             "backward_head_exponent": (0.5, -1, 2.5), "backward_wide_exponent": (0.0, -3, 2)}  # fmt: skip
@@ -154,7 +158,7 @@ def attention_put(hardware, numbers):
 def attention(rows, name, numbers, kernel=None):
     """Return a table of attention of one kernel; a window of 0 is none, and ``pass`` what is timed."""
     count = len(rows["time_s"])
-    batch, seq, heads = (rows[key] for key in ("batch", "seq_len", "heads"))
+    seq, heads = rows["seq_len"], rows["heads"]
     window = np.where(rows.get("window", np.zeros(count)) > 0, rows.get("window", np.zeros(count)), seq)
     rows = {**rows, "kept": np.minimum(window, seq)}
     rows.setdefault("causal", np.ones(count))
@@ -177,7 +181,8 @@ def attention(rows, name, numbers, kernel=None):
                         np.where(which == "bwd", passes.backward, passes.forward + passes.backward))  # fmt: skip
 
     hardware = device(name, "bf16")
-    used = {"bfloat16": hardware.attention[AttentionKernel.TRTLLM], "fp8": hardware.fp8_attention[AttentionKernel.TRTLLM],
+    used = {"bfloat16": hardware.attention[AttentionKernel.TRTLLM],
+            "fp8": hardware.fp8_attention[AttentionKernel.TRTLLM],
             "cudnn": hardware.attention[AttentionKernel.CUDNN]}.get(kernel, kernel)  # fmt: skip
     used = used or FlashKernel(0.5, backward_efficiency=0.5)
     return Table(attention_put(replace(hardware, attention=(used,)), {}), rows, predict, numbers, attention_put)
@@ -216,7 +221,7 @@ EXPERTS = {"bfloat16": ("bf16", Recipe.NONE, "trtllm:cutlass", "gemm_efficiency"
 
 
 def experts(name, dtype):
-    """Return layers of experts with balanced loads: sorting as the product counts it, two or three GEMMs, activation."""
+    """Return layers of experts with balanced loads: sorting as the product counts it, GEMMs, and activation."""
     precision, recipe, library, efficiency = EXPERTS[dtype]
     rows = rows_of(f"moe_grouped_gemm_{name}")
     rows = picked(rows, (rows["backend"] == library) & (rows["dtype"] == dtype) & (rows["distribution"] == "balanced"))

@@ -14,7 +14,8 @@ NAMES = [
     "p100-sxm", "v100-sxm-16gb", "v100-sxm-32gb", "a100-sxm-40gb", "a100-sxm-80gb", "h100-sxm", "h100-96gb",
     "h200-sxm", "b200-sxm", "gb200-nvl72", "b300-sxm", "gb300-nvl72", "rubin-nvl72", "mi50", "mi60", "mi100", "mi210",
     "mi250x", "mi300x", "mi325x", "mi355x", "mi455x", "tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7",
-    "trainium1", "trainium2", "trainium3", "gaudi2", "gaudi3", "perlmutter", "h800-sxm", "gh200", "alps", "frontier", "l40s",
+    "trainium1", "trainium2", "trainium3", "gaudi2", "gaudi3", "perlmutter", "h800-sxm", "gh200",
+    "alps", "frontier", "l40s",
 ]  # fmt: skip
 
 # Year, TFLOP/s of 16 bit (f: fp16, b: bf16, fb: both) and of FP8, GiB, GB/s of memory; then the scale-up domain and
