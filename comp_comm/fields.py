@@ -214,9 +214,9 @@ _CONVENTIONS = (
           "comm_precision is given)", "fp16"),
     _word("comm_precision", "convention", choices.Precision, "number format of activations on the wire; that of "
           "compute, 16 bit for fp8, if not given", None),
-    _word("recipe", "convention", choices.Recipe, "how GEMMs run in fp8 or nvfp4, by Megatron-LM's words: a scale for a "
-          "tensor (delayed, or tensorwise: of its own largest number), for 128 numbers (blockwise), for 32 (mxfp8), for "
-          "16 (nvfp4); that of the device's profile for fp8 if not given", None),
+    _word("recipe", "convention", choices.Recipe, "how GEMMs run in fp8 or nvfp4, in Megatron-LM's words: a scale for "
+          "a tensor (delayed, or tensorwise: of its own largest number), 128 numbers (blockwise), 32 (mxfp8) or 16 "
+          "(nvfp4); that of the device's profile for fp8 if not given", None),
     _word("fp8_attention", "convention", Switch, "attention in fp8, where GEMMs are in fp8 or nvfp4", "off"),
     _word("fp8_head", "convention", Switch, "the output layer by the recipe as well, not in 16 bits", "off"),
     _word("fp8_param_gather", "convention", Switch, "weights are gathered in fp8, and kept in fp8 alone", "off"),
