@@ -23,6 +23,7 @@ def write_explanation(out: IO[str], step: Record, style: str) -> None:
     _write_summary(out, step, style)
     _section(out, "Step", _step_rows(step), style)
     _section(out, "Communication of a device (hidden ran under compute; bytes of a step)", _comm_rows(step), style)
+    _section(out, "Tokens to experts and back, by tier of the network", _tier_rows(step["operations"]), style)
     write_memory(out, step["memory"], style)
     _section(out, "Operations of a device of the slowest stage", _operation_rows(step["operations"]), style)
     _write_certainty(out, step, style)
@@ -89,6 +90,15 @@ def _comm_rows(step: Record) -> Records:
          "messages (GB)": f"{c['message_bytes'] / GB:.4g}", "volume (GB)": f"{c['volume_bytes'] / GB:.4g}",
          "wire (GB)": f"{c['wire_bytes'] / GB:.4g}"}
         for group, c in step["comm"].items()
+    ]  # fmt: skip
+
+
+def _tier_rows(operations: Sequence[Record]) -> Records:
+    return [
+        {"exchange": op["operation"], "part": _part(op), "phase": op["phase"], "calls": f"{op['calls']:.6g}",
+         "inside a domain (GB)": f"{op['calls'] * op['inside_bytes'] / GB:.4g}",
+         "out of it (GB)": f"{op['calls'] * op['across_bytes'] / GB:.4g}"}
+        for op in operations if op.get("inside_bytes") is not None
     ]  # fmt: skip
 
 
