@@ -163,10 +163,8 @@ _LAYOUT = (
     _word("overlap_ep", "layout", Switch, "expert all-to-alls beside another micro-batch's compute", "off"),
     _word("ep_dispatch", "layout", dispatchers.Dispatcher, "how tokens go to experts: a copy for each expert, all "
           "tokens to all devices, or once to each node (DeepEP, HybridEP)", "all_to_all"),
-    _degree("ep_node_limit", "nodes that the experts of a token are chosen from (DeepSeek-V3: 4); all if not given",
-            2**20),
-    _degree("ep_sms", "multiprocessors that exchanges with experts take from compute; 20 for deepep, else 16 if not "
-            "given", 1024),
+    _degree("ep_node_limit", "nodes that experts of a token are chosen from (DeepSeek-V3: 4); all if not given", 2**20),
+    _degree("ep_sms", "multiprocessors that exchanges with experts take; 20 for deepep, else 16 if not given", 1024),
     _word("routing", "layout", dispatchers.Routing, "how tokens fall on experts: on all alike, or at random, so that "
           "the fullest device has some more", "balanced"),
     Field("imbalance", "layout", "float", "tokens of the fullest device of an expert-parallel group over the mean; 1, "
