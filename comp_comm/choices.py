@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import combinations, permutations
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from comp_comm.choice import Choice
 
@@ -373,32 +374,6 @@ class MasterWeights(Choice):
 
     COPY = "copy"
     SHARDS = "shards"
-
-
-class GradientSync(Choice):
-    """When ZeRO 3 reduces gradients: over its shards, and with fewer shards than replicas over these (HSDP).
-
-    After every micro-batch (FSDP2 as it is); over the shards then, and over the replicas after the last one
-    (`set_requires_all_reduce`); or both after the last (`set_requires_gradient_sync`), gradients whole until then.
-    """
-
-    MICRO_BATCH = "micro_batch", 1, 1
-    REPLICAS_LAST = "replicas_last", 1, 0
-    LAST = "last", 0, 0
-
-    def __init__(self, word: str, shards: float, replicas: float) -> None:
-        self.shards, self.replicas = shards, replicas
-
-
-class FsdpUnits(Choice):
-    """What ZeRO 3 gathers at once beside a layer: embedding, final norm and head together, or the ends one by one.
-
-    With ``root`` they are what is left to the root module (FSDP2's fully_shard of each layer, then of the model); with
-    ``ends`` (torchtitan) the embedding is a unit, and norm and head are one that is kept until its backward pass.
-    """
-
-    ROOT = "root"
-    ENDS = "ends"
 
 
 class CollectiveAlgorithm(Choice):

@@ -14,6 +14,7 @@ from comp_comm.choices import Switch
 from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field, Value
 from comp_comm.layer_fields import LAYER_FIELDS
+from comp_comm.sharding import FsdpUnits, GradientSync
 from comp_comm.stage_layout import check_stage_layout
 
 
@@ -134,10 +135,10 @@ _LAYOUT = (
           "gathered once more for the backward pass (off: kept whole between them)", "on"),
     _degree("reshard_shards", "devices that weights are sharded over between forward and backward pass, with zero 3 "
             "(FSDP2's reshard_after_forward as a number); all shards if not given"),
-    _word("gradient_sync", "layout", choices.GradientSync, "with zero 3: gradients are reduced after every "
+    _word("gradient_sync", "layout", GradientSync, "with zero 3: gradients are reduced after every "
           "micro-batch, over replicas of the shards (HSDP) after the last one, or all after the last one",
           "micro_batch"),
-    _word("fsdp_units", "layout", choices.FsdpUnits, "what zero 3 gathers at once beside a layer: embedding, norm "
+    _word("fsdp_units", "layout", FsdpUnits, "what zero 3 gathers at once beside a layer: embedding, norm "
           "and head (the root of FSDP2), or embedding, and norm with head, which are kept (torchtitan)", "root"),
     Field("bucket", "layout", "float", "elements of gradients (or weights) sent at once by data parallelism; a "
           "stage's whole, or under ZeRO 3 a layer's, if not given", low=1, high=1e12),
@@ -157,7 +158,8 @@ _LAYOUT = (
     _word("overlap_dp", "layout", Switch, "data-parallel communication runs beside compute", "on"),
     _word("overlap_tp", "layout", choices.TensorOverlap, "tensor-parallel communication beside its own split GEMMs: by "
           "user buffers (on), or by PyTorch (async)", "off"),
-    _word("overlap_pp", "layout", Switch, "pipeline sends beside compute", "off"),
+    _word("overlap_pp", "layout", Switch, "pipeline sends beside compute; if not given, on where chunks are "
+          "interleaved (Megatron-LM), else off", None),
     _word("overlap_ep", "layout", Switch, "expert all-to-alls beside another micro-batch's compute", "off"),
     _word("ep_dispatch", "layout", dispatchers.Dispatcher, "how tokens go to experts: a copy for each expert, all "
           "tokens to all devices, or once to each node (DeepEP, HybridEP)", "all_to_all"),

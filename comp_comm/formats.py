@@ -35,7 +35,7 @@ class Formats:
     accumulate: Numeric = 0
     moment: Numeric = 4
     master: Numeric = 4
-    recipe: Numeric = Recipe.NONE
+    recipe: Code = Recipe.NONE
     fp8_attention: Numeric = 0
     fp8_head: Numeric = 0
     fp8_param_gather: Numeric = 0

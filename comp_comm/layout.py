@@ -16,8 +16,6 @@ from comp_comm.choices import (
     CudaGraph,
     ElementwiseKernels,
     ExpertKernels,
-    FsdpUnits,
-    GradientSync,
     MasterWeights,
     Placement,
     Recompute,
@@ -28,6 +26,7 @@ from comp_comm.choices import (
 from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.group import Group
+from comp_comm.sharding import FsdpUnits, GradientSync, sharding_rules
 from comp_comm.texts import NO_TEXT, Texts
 from comp_comm.violation import Mask, Violation, rule
 
@@ -90,7 +89,7 @@ class Layout:
     placement: Numeric = 0
     overlap_dp: Numeric = Switch.ON
     overlap_tp: Numeric = TensorOverlap.OFF
-    overlap_pp: Numeric = Switch.OFF
+    overlap_pp: Numeric = NOT_GIVEN
     overlap_ep: Numeric = Switch.OFF
     ep_dispatch: Numeric = Dispatcher.ALL_TO_ALL
     ep_node_limit: Numeric = UNKNOWN
@@ -236,6 +235,8 @@ def resolved_layout(given: Layout) -> Layout:
     steps = np.where(np.isnan(batch), np.where(np.isnan(steps), 1.0, steps), batch / per_step)
     etp, dp_shard = to_float(given.etp), to_float(given.dp_shard)
     interleaved = Schedule.ONE_F_ONE_B.where(given.schedule) & (to_float(given.vpp) > 1)
+    schedule = np.where(interleaved, int(Schedule.INTERLEAVED), given.schedule)
+    sends = np.asarray(given.overlap_pp)
     return replace(
         given,
         dp=dp,
@@ -244,7 +245,8 @@ def resolved_layout(given: Layout) -> Layout:
         global_batch=steps * per_step,
         etp=np.where(np.isnan(etp), given.tp, etp),
         dp_shard=np.where(np.isnan(dp_shard), dp * given.cp, dp_shard),
-        schedule=np.where(interleaved, int(Schedule.INTERLEAVED), given.schedule),
+        schedule=schedule,
+        overlap_pp=np.where(sends == NOT_GIVEN, Schedule.INTERLEAVED.where(schedule), sends),
         sp=np.where(to_float(given.tp) > 1, given.sp, 0.0),
     )
 
@@ -272,32 +274,14 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
               "dp_shard shards nothing under zero 0", "dp_shard", "zero"),
         rule(MasterWeights.SHARDS.where(layout.master_weights) & (to_float(layout.zero) < 3),
               "master_weights: shards goes with zero 3", "master_weights", "zero"),
-        *_sharding_rules(given, layout, spread),
+        *sharding_rules(layout.zero, layout.reshard_after_forward, given.reshard_shards, layout.gradient_sync,
+                        layout.fsdp_units, layout.dp_shard, spread),
         rule(~np.isnan(to_float(given.recompute_layers)) & ~Recompute.FULL.where(layout.recompute),
               "recompute_layers goes with recompute: full", "recompute_layers", "recompute"),
         rule(Switch.ON.where(layout.recompute_early_stop) & ~Recompute.FULL.where(layout.recompute),
               "recompute_early_stop goes with recompute: full", "recompute_early_stop", "recompute"),
         rule(~np.isnan(to_float(given.offload_activations)) & Recompute.FULL.where(layout.recompute),
               "offload_activations and recompute: full exclude each other", "offload_activations", "recompute"),
-    ]  # fmt: skip
-
-
-def _sharding_rules(given: Layout, layout: Layout, spread: Mask) -> list[Violation]:
-    """Return the rules about what ZeRO 3 alone has a say in."""
-    below, between = to_float(layout.zero) < 3, to_float(given.reshard_shards)
-    off = Switch.OFF.where(layout.reshard_after_forward)
-    late, ends = ~GradientSync.MICRO_BATCH.where(layout.gradient_sync), FsdpUnits.ENDS.where(layout.fsdp_units)
-    if not (off.any() or late.any() or ends.any()) and np.isnan(between).all():
-        return []
-    return [
-        rule(below & off, "reshard_after_forward: off goes with zero 3", "reshard_after_forward", "zero"),
-        rule(below & ~np.isnan(between), "reshard_shards goes with zero 3", "reshard_shards", "zero"),
-        rule(off & ~np.isnan(between), "reshard_shards needs reshard_after_forward: on", "reshard_shards",
-              "reshard_after_forward"),
-        rule(~spread & ~np.isnan(between) & (layout.dp_shard % between != 0), "reshard_shards does not divide the "
-              "shards (dp_shard, or dp x cp)", "reshard_shards", "dp_shard", "dp"),
-        rule(below & late, "gradient_sync goes with zero 3", "gradient_sync", "zero"),
-        rule(below & ends, "fsdp_units: ends goes with zero 3", "fsdp_units", "zero"),
     ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import math
 import re
 from decimal import Decimal
 
+MIB = 2.0**20
 GIB = 2.0**30
 DAY_S, HOUR_S = 86400.0, 3600.0
 

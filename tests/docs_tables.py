@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import os
 import textwrap
 from collections.abc import Callable
 
@@ -119,6 +120,7 @@ def layout_rules_table() -> str:
 
 def printed(*arguments: str) -> list[str]:
     """Return the lines that a command prints."""
+    os.environ["COLUMNS"] = "160"  # the docs are as wide, whatever terminal makes them
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
         assert run(arguments) == 0
     return out.getvalue().splitlines()

@@ -207,7 +207,7 @@ def test_names_exist(page):
 def test_flags_and_devices_exist(page):
     flags = {flag for _, command in leaves() for option in command.params for flag in option.opts}
     text = "\n".join(code_spans(page))
-    own = {"--help", "--version", "--strict"}
+    own = {"--help", "--help-all", "--version", "--strict"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - flags - own == set()
     devices = set(re.findall(r"\b(?:mi|tpu-v|h|a|b|v|p)\d+[a-z]?(?:-[\w]+)*\b", text))
     words = {word for field in FIELDS.values() for word in field.words}

@@ -547,6 +547,7 @@ def test_a_nemo_file(runs, tmp_path):
         "hidden": 1024, "seq_len": 1024, "layers": 8, "heads": 16, "ffn_hidden": 4096, "gated": "on",
         "norm": "layernorm", "bias": "on", "position": "learned", "max_positions": 1024, "vocab": 50257, "tied": "on",
         "dropout": "on", "gpus": 16, "micro_batch": 2, "global_batch": 16, "tp": 4, "sp": "on", "pp": 2, "vpp": 2,
+        "overlap_pp": "off",
         "zero": 1, "recompute": "selective", "overlap_dp": "off", "precision": "bf16",
     }  # fmt: skip
 
@@ -623,6 +624,7 @@ def test_a_torchtitan_file(runs, tmp_path):
     assert study["model"] == "llama-3.1-8b"
     assert study["set"] == {
         "seq_len": 4096, "gpus": 64, "micro_batch": 1, "global_batch": 128, "tp": 2, "pp": 2, "vpp": 2,
+        "overlap_pp": "off",
         "schedule": "interleaved", "dp_shard": 8, "zero": 1, "recompute": "full", "recompute_layers": 8,
         "kernels": "compiled", "precision": "bf16", "grad_precision": "fp32", "pp_layout": "torchtitan",
     }  # fmt: skip

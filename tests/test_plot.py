@@ -127,7 +127,7 @@ def test_odd_titles_are_drawn_as_they_are(tmp_path, three_lines):
 # --- before any computing
 
 
-@pytest.mark.parametrize("name", ["plot", "plot.pdf", "plot.jpg", "-"])
+@pytest.mark.parametrize("name", ["plot", "plot.gif", "plot.jpg", "-"])
 def test_other_extensions_are_refused(tmp_path, name):
     with pytest.raises(ConfigError, match=r"allowed: \.png, \.svg"):
         check_plot(str(tmp_path / name))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import random
+from pathlib import Path
+from statistics import median
 
 import pytest
 from face import rows_of
@@ -15,6 +18,7 @@ from comp_comm.errors import ConfigError
 from comp_comm.sweeps.point import explain, memory
 
 GIB = 2**30
+DATA = Path(__file__).parent / "data"
 GPT = {"layers": 12, "hidden": 1024, "heads": 16, "vocab": 51200, "seq_len": 1024, "framework_gib": 0}
 MOE = {**GPT, "experts": 16, "top_k": 2, "moe_ffn_hidden": 512, "gated": "on"}
 
@@ -432,3 +436,38 @@ def test_what_does_not_fit_is_said_and_shown():
     larger = memory(study_from({"hardware": "h100-sxm", "set": {**point, "memory_capacity": 100}}))
     assert (larger["feasible"], larger["reason"]) == (True, None)
     assert larger["total_bytes"] == found["total_bytes"]
+
+
+# -- what a machine shows ---------------------------------------------------------------------------------------------
+
+
+def test_allocated_reserved_and_what_nvidia_smi_shows():
+    point = {**GPT, "tp": 2, "framework_gib": 1.5}
+    names = ["memory_gib", "allocated_gib", "reserved_gib", "nvidia_smi_mib"]
+    row = rows_of({"hardware": "h100-sxm", "set": point}, columns=names)[0]
+    total, allocated, reserved, shown = (row[name] for name in names)
+    assert total - allocated == pytest.approx(1.5)
+    assert allocated < reserved < 1.06 * allocated
+    assert shown == pytest.approx(1024 * (reserved + 1.5))
+    full = {**point, "micro_batch": 1, "framework_gib": 80 - allocated - 0.001}  # hardly any room: nothing held unused
+    assert rows_of({"hardware": "h100-sxm", "set": full}, columns=names)[0]["reserved_gib"] < 1.001 * allocated
+
+
+SIMUMAX = [run for run in csv.DictReader((DATA / "train_runs.csv").open(encoding="utf-8"))
+           if run["group"] == "simumax_b200" and run["arch"] == "dense" and run["peak_mem_GiB"]]  # fmt: skip
+
+
+def test_dense_runs_of_simumax_are_allocated_within_six_percent():
+    """Megatron-LM on B200, PP 1 and 2: the peak of PyTorch's allocator."""
+    errors = []
+    for run in SIMUMAX:
+        whole = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len", "tp", "cp", "pp", "dp",
+                 "micro_batch", "global_batch")  # fmt: skip
+        point = {name: int(run[name]) for name in whole}
+        point |= {"gated": "on", "norm": "rmsnorm", "bias": "off", "dropout": "off", "precision": "bf16", "zero": 1,
+                  "grad_precision": "fp32", "framework_gib": 0}  # fmt: skip
+        row = rows_of({"hardware": "b200-sxm", "set": point}, columns=["allocated_gib"])[0]
+        errors.append(row["allocated_gib"] / float(run["peak_mem_GiB"]) - 1)
+    assert len(errors) >= 14
+    assert median(map(abs, errors)) < 0.06
+    assert max(map(abs, errors)) < 0.10

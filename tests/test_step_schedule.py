@@ -53,7 +53,7 @@ def per_stage(schedule, v):
 @pytest.mark.parametrize(("recompute", "tp"), [("none", 1), ("selective", 1), ("full", 1), ("full", 2)])
 def test_a_step_is_as_long_as_its_passes_one_by_one(schedule, p, v, m, recompute, tp):
     """Passes as long as `explain` says, each with what it waits for and the send that follows it."""
-    answer = step(**EVEN, pp=p, vpp=v, accumulation=m, schedule=schedule, recompute=recompute, tp=tp)
+    answer = step(**EVEN, pp=p, vpp=v, accumulation=m, schedule=schedule, recompute=recompute, tp=tp, overlap_pp="off")
     found = recorded(answer)
     send = found["comm"]["pp"]["serialized_s"] / (2 * m)
     took = {phase: sum(op["seconds"] for op in found["operations"] if op["group"] == "tp" and op["phase"] == phase) / m
@@ -76,7 +76,7 @@ def test_a_step_is_as_long_as_its_passes_one_by_one(schedule, p, v, m, recompute
 
 @pytest.mark.parametrize(("p", "v", "m"), [(2, 1, 4), (4, 1, 16), (8, 1, 8), (4, 2, 8), (8, 3, 16)])
 def test_the_bubble_is_p_less_1_over_m_v_of_the_rest(p, v, m):
-    found = explained(**EVEN, pp=p, vpp=v, accumulation=m)
+    found = explained(**EVEN, pp=p, vpp=v, accumulation=m, overlap_pp="off")
     busy = found["compute_s"] + found["comm"]["pp"]["serialized_s"]
     assert found["bubble_s"] / busy == pytest.approx((p - 1) / (m * v))
     assert found["bubble_fraction"] == pytest.approx(found["bubble_s"] / found["step_s"])
@@ -181,7 +181,7 @@ UNEVEN = [("1f1b", 24, 4, 1, 4), ("1f1b", 25, 4, 1, 32), ("1f1b", 61, 16, 1, 64)
 @pytest.mark.parametrize(("schedule", "layers", "p", "v", "m"), UNEVEN)
 def test_uneven_stages_take_as_long_as_their_passes_one_by_one(schedule, layers, p, v, m, vocab):
     """1F1B and GPipe to the last digit; interleaved and zero-bubble pipelines, by the slowest stage, within 3 %."""
-    point = {**EVEN, "layers": layers, "vocab": vocab, "pp": p, "vpp": v, "accumulation": m}
+    point = {**EVEN, "layers": layers, "vocab": vocab, "pp": p, "vpp": v, "accumulation": m, "overlap_pp": "off"}
     answer = step(**point, schedule=schedule)
     found = recorded(answer)
     stages = [{kind: seconds / v for kind, seconds in stage.items()}
@@ -288,3 +288,11 @@ def test_a_ring_of_keys_hides_under_attention_and_no_more():
     assert hidden > 0
     assert 0 < parts(short, "cp")[1] <= sum(core.values())
     assert parts(short, "cp")[2] > 0
+
+
+def test_sends_of_interleaved_chunks_overlap_unless_they_are_said_not_to():
+    point = {**EVEN, "pp": 4, "accumulation": 8}
+    for vpp, usual, other in ((1, "off", "on"), (2, "on", "off")):
+        given, not_given = (explained(**point, vpp=vpp, **more)["comm"]["pp"] for more in ({"overlap_pp": usual}, {}))
+        assert given == not_given
+        assert explained(**point, vpp=vpp, overlap_pp=other)["comm"]["pp"] != given

@@ -274,3 +274,15 @@ def test_the_format_on_the_wire_is_that_of_activations_not_of_gradients():
 def test_the_norm_of_the_gradients_is_one_number_of_all_devices():
     rows = calls(tp=2, dp=4)
     assert rows["gradient norm"] == (1, 4)
+
+
+def test_gradients_of_tied_embeddings_are_reduced_between_the_first_and_the_last_stage():
+    point = {"vocab": 51200, "tied": "on", "pp": 4, "tp": 2, "accumulation": 4}
+    name = "tied embedding all-reduce"
+    assert calls(**point, grad_precision="fp32")[name] == (1, 4 * 51200 // 2 * 1024)
+    for more in ({"tied": "off"}, {"pp": 1}, {"schedule": "zb_v", "accumulation": 8},
+                 {"schedule": "dualpipe", "accumulation": 8}):  # fmt: skip
+        assert name not in calls(**{**point, **more})
+    both, sends = comm(**point)["pp"], comm(**{**point, "tied": "off"})["pp"]  # each stage sends as much
+    assert both["volume_bytes"] - sends["volume_bytes"] == 2 * 2 * 51200 // 2 * 1024
+    assert both["serialized_s"] > sends["serialized_s"]

@@ -29,7 +29,7 @@ MOST_DEVICES = 10_000_000
 FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
 
 
-@click.command(cls=help_text.Command, epilog=EXAMPLES)
+@click.command(cls=help_text.Grouped, epilog=EXAMPLES)
 @click.argument("logs", nargs=-1, metavar="[LOG...]")
 @click.option("--runs", metavar="FILE", help="Instead of logs: measured training steps, in the columns of 'compcomm "
               "validate'; fits what the machine sustains, shrunk towards the profile.")  # fmt: skip

@@ -18,7 +18,7 @@ SHOWN = (
 )  # fmt: skip
 
 
-@click.command(cls=help_text.Command,
+@click.command(cls=help_text.Grouped,
                epilog="Examples: compcomm case-study | compcomm case-study --interference 1.5 --plot fig12.png | "
                "compcomm case-study --what-if all")  # fmt: skip
 @click.option("--hardware", metavar="NAME|FILE", help="Hardware profile. [default: mi210]",

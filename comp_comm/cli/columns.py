@@ -10,7 +10,7 @@ from comp_comm.fields import FIELDS
 from comp_comm.report.answer import basic_meta, write_answer
 
 
-@click.command(cls=help_text.Command, epilog="Examples: compcomm columns memory | compcomm columns --format markdown")
+@click.command(cls=help_text.Grouped, epilog="Examples: compcomm columns memory | compcomm columns --format markdown")
 @click.argument("word", required=False)
 @options.format_options
 def command(word: str | None, path: str | None, form: str | None) -> int:

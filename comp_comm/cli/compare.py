@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO
 
 import click
 
@@ -18,7 +18,7 @@ from comp_comm.sweeps.point import ComparedTerm, compare
 from comp_comm.sweeps.sides import differing, sides
 
 
-@click.command(cls=help_text.Command, epilog="Examples: compcomm compare llama-step --set-b tp=4 | "
+@click.command(cls=help_text.Grouped, epilog="Examples: compcomm compare llama-step --set-b tp=4 | "
                "compcomm compare llama-step --set-b hardware=b200 | "
                "compcomm compare llama-step --set-b zero=3 --plot sides.png")  # fmt: skip
 @click.argument("a", shell_complete=completion.names("study"))
@@ -31,7 +31,7 @@ from comp_comm.sweeps.sides import differing, sides
 @options.plot_option("both steps and what their devices hold, as stacked bars,")
 @options.format_options
 def command(a: str, b: str | None, overrides: tuple[str, ...], path: str | None, form: str | None, picture: str | None,
-            **given: Any) -> int:  # fmt: skip
+            **given: tuple[str, ...]) -> int:  # fmt: skip
     """Two studies of one point each, A and B, side by side: every term of the step, its memory and communication.
 
     B may be left out: it is A with other values (--set-b). The sides are named by the fields in which they differ.

@@ -14,7 +14,7 @@ from comp_comm.cli.main import cli
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command(cls=help_text.Command,
+@click.command(cls=help_text.Grouped,
                epilog="Examples: compcomm completion bash >> ~/.bashrc | compcomm completion zsh >> "
                "~/.zshrc | compcomm completion fish > ~/.config/fish/completions/compcomm.fish")  # fmt: skip
 @click.argument("shell", type=click.Choice(SHELLS), required=False)

@@ -16,7 +16,7 @@ from comp_comm.sweeps.algorithmic import TABLE_4, edge_table
 UNITS = {"edge_at_tp1_flop_per_byte": "FLOP/B", "amdahl_edge_flop_per_byte": "FLOP/B", "slack_flop_per_byte": "FLOP/B"}
 
 
-@click.command(cls=help_text.Command, epilog="Examples: compcomm edge | compcomm edge --tp 8 --count paper_exact | "
+@click.command(cls=help_text.Grouped, epilog="Examples: compcomm edge | compcomm edge --tp 8 --count paper_exact | "
                "compcomm edge --model bert-large --model palm-540b --format json")  # fmt: skip
 @click.option("--model", "models", multiple=True, metavar="NAME|FILE", default=TABLE_4,
               help="A model; may be repeated. [default: the eight of the paper's Table 4]",

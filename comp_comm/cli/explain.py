@@ -16,7 +16,7 @@ from comp_comm.report.answer import write_answer
 from comp_comm.sweeps.point import explain
 
 
-@click.command(cls=help_text.Command,
+@click.command(cls=help_text.Grouped,
                epilog="Examples: compcomm explain llama-step | compcomm explain --model llama-3-8b "
                "--hardware h100 --gpus 64 --tp 4 --global-batch 256 | compcomm explain llama-step --tp 2,4,8 | "
                "compcomm explain llama-step --plot step.png --roofline roofline.png")  # fmt: skip

@@ -21,7 +21,7 @@ names = completion.names("hardware")
 
 
 @click.group(
-    cls=help_text.Group,
+    cls=help_text.Commands,
     epilog="Examples: compcomm hardware show mi210 | compcomm hardware ratio a100-sxm-80gb h100-sxm",
 )
 def command() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from comp_comm.costmodels import MODELS
@@ -31,13 +29,13 @@ SHORTEST = 12  # with fewer fields than this, all of them are usual
 LONGEST = 36  # of choices in a flag's placeholder; more are listed after its meaning
 
 
-class Command(click.Command):
+class Grouped(click.Command):
     """A command whose help has groups, one example a line, and a longer form where it has many flags."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, with ``--help-all`` where there is more to show."""
-        found = super().get_params(ctx)
-        return [*found, HELP_ALL] if self._hidden() else found
+        shown = super().get_params(ctx)
+        return [*shown, HELP_ALL] if self._hidden() else shown
 
     def _hidden(self) -> list[click.Parameter]:
         fields = [each for each in self.params if isinstance(each, click.Option) and each.name in FIELDS]
@@ -65,10 +63,10 @@ class Command(click.Command):
         write_examples(self.epilog, formatter)
 
 
-class Group(click.Group):
+class Commands(click.Group):
     """A group of commands with such a help."""
 
-    command_class = Command
+    command_class = Grouped
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one example a line."""
@@ -132,7 +130,7 @@ def meaning(field: Field) -> str:
     return text + "." + (f" [default: {shown}]" if default is not None else "")
 
 
-def _show_all(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
         ctx.meta["help_all"] = True
         click.echo(ctx.get_help(), color=ctx.color)

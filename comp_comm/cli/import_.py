@@ -20,7 +20,7 @@ from comp_comm.fields import FIELDS, Value
 from comp_comm.report import output
 
 
-@click.command(cls=help_text.Command,
+@click.command(cls=help_text.Grouped,
                epilog="Examples: compcomm import config.json --hardware h100-sxm -o study.yaml | compcomm import "
                "pretrain.sh --set gpus=1024 | compcomm import ds_config.json --model llama-2-7b")  # fmt: skip
 @click.argument("file")

@@ -12,10 +12,13 @@ from comp_comm.cli import completion, help_text, options
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.configs.model_file import load_model
+from comp_comm.configs.model_file import Model, load_model
+from comp_comm.costmodels.work import model_parameters
 from comp_comm.errors import ConfigError
+from comp_comm.hardware.profile import Profile
 from comp_comm.report import output
 
+STATES, ROOM = 18, 0.7  # bytes of a parameter in mixed precision with Adam; the share of memory they may take
 TEXT = """\
 # A study: what is fixed, what is swept, on which hardware. Evaluate it with
 #   compcomm sweep {file}          (also: explain, memory, volume, search, solve; --set KEY=VALUE changes a value)
@@ -30,7 +33,7 @@ set:                           # one value each
   precision: bf16              # bf16, fp16, fp8, ...
   gpus: {gpus}                 # devices in all; data parallelism takes what tp x cp x pp leaves
   tp: {tp}                     # tensor-parallel degree
-  pp: 1                        # pipeline stages
+  pp: {pp}                     # pipeline stages
   micro_batch: 1               # sequences in a micro-batch
   global_batch: {batch}        # sequences in a step, over all replicas
   zero: 1                      # ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 (FSDP) weights too
@@ -53,7 +56,7 @@ plot:                          # compcomm sweep {file} --plot out.png
 """
 
 
-@click.command(cls=help_text.Command, epilog="Examples: compcomm init -o study.yaml | compcomm init --model gpt3-175b "
+@click.command(cls=help_text.Grouped, epilog="Examples: compcomm init -o study.yaml | compcomm init --model gpt3-175b "
                "--hardware a100 -o study.yaml | compcomm init --like llama-step -o mine.yaml")  # fmt: skip
 @click.option("--model", default="llama-3-8b", show_default=True, metavar="NAME|FILE", help="Its model.",
               shell_complete=completion.names("model"))  # fmt: skip
@@ -82,10 +85,19 @@ def command(model: str, hardware: str, gpus: int, like: str | None, path: str | 
 def _made(model: str, hardware: str, gpus: int, path: str | None) -> str:
     profile, about = load_profile(hardware), load_model(model)
     tp = next(degree for degree in (8, 4, 2, 1) if gpus % degree == 0)
+    pp = _stages(about, profile, gpus, tp)
     title = json.dumps(f"{about.title} on {gpus} {profile.title}")
     text = TEXT.format(file=path or "study.yaml", title=title, hardware=hardware,
-                       model=model, gpus=gpus, tp=tp, batch=4 * gpus)  # fmt: skip
+                       model=model, gpus=gpus, tp=tp, pp=pp, batch=4 * gpus)  # fmt: skip
     return "".join(f"{_aligned(line)}\n" for line in text.splitlines())
+
+
+def _stages(model: Model, profile: Profile, gpus: int, tp: int) -> int:
+    """Return the fewest pipeline stages whose states leave a device room for activations, 1 where none do."""
+    parameters, layers = float(model_parameters(model.transformer())[0]), int(model.fields.get("layers", 1))
+    room = ROOM * profile.value("memory.capacity")
+    able = (pp for pp in range(1, layers + 1) if layers % pp == 0 and gpus % (tp * pp) == 0)
+    return next((pp for pp in able if STATES * parameters / (tp * pp) <= room), 1)
 
 
 def _aligned(line: str) -> str:

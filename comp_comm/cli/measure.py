@@ -18,7 +18,7 @@ from comp_comm.report import output
 KERNELS = ("gemm", "elementwise", "attention")
 
 
-@click.command(cls=help_text.Command,
+@click.command(cls=help_text.Grouped,
                epilog="Examples: compcomm measure -o here | compcomm measure --backend torch --device cuda "
                "-o here | compcomm measure --collectives --processes 2 -o here")  # fmt: skip
 @click.option("-o", "--output", "path", metavar="FOLDER", required=True, help="Where the tables go; made if missing.")

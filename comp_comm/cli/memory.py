@@ -12,7 +12,7 @@ from comp_comm.report.stacks import memory_stacks
 from comp_comm.sweeps.point import memory
 
 
-@click.command(cls=help_text.Command,
+@click.command(cls=help_text.Grouped,
                epilog="Examples: compcomm memory llama-step | compcomm memory llama-step --recompute full | "
                "compcomm memory --hardware h100-sxm --model llama-3-8b --gpus 64 --micro-batch 2")  # fmt: skip
 @options.point_options

@@ -24,7 +24,7 @@ ALWAYS = ("architecture", "kv_heads", "head_dim", "ffn_hidden", "gated", "norm",
 
 
 @click.group(
-    cls=help_text.Group,
+    cls=help_text.Commands,
     epilog="Examples: compcomm models list | compcomm models show llama-3-8b | compcomm models show config.json",
 )
 def command() -> None:

@@ -98,12 +98,12 @@ def point_study(given: Record, hardware: str | None = None) -> Study:
     given = dict(given)
     study, overrides = given.pop("study"), given.pop("overrides")
     said = hardware_override(given.pop("hardware"))
+    if not study and not (*overrides, *given_flags(**given), *said):
+        raise click.UsageError("nothing is asked: give a STUDY ('compcomm studies' lists them), or flags such as "
+                               "--model llama-3-8b --hardware h100 --gpus 64", click.get_current_context())  # fmt: skip
     if hardware and not said and not study and not any(text.startswith("hardware=") for text in overrides):
         said = [f"--hardware={hardware}"]
     flags = (*overrides, *given_flags(**given), *said)
-    if not study and not flags:
-        raise click.UsageError("nothing is asked: give a STUDY ('compcomm studies' lists them), or flags such as "
-                               "--model llama-3-8b --hardware h100 --gpus 64", click.get_current_context())  # fmt: skip
     return load_study(study, flags) if study else study_from({}, overrides=flags)
 
 

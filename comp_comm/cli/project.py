@@ -34,7 +34,7 @@ MOST = 100_000
 TABLE = {"operator", *SIZES}
 
 
-@click.command(cls=help_text.Command,
+@click.command(cls=help_text.Grouped,
                epilog="Examples: compcomm project trace.json.gz --baseline hidden=1024,seq_len=512,micro_batch=4,tp=2 "
                "--hidden 4K --hidden 16K --tp 8 | compcomm project iterations.csv --format json")  # fmt: skip
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")

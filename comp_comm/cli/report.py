@@ -14,7 +14,7 @@ from comp_comm.fields import FIELDS
 from comp_comm.report import output
 
 
-@click.command(cls=help_text.Command, epilog="Examples: compcomm report llama-step -o report.html | "
+@click.command(cls=help_text.Grouped, epilog="Examples: compcomm report llama-step -o report.html | "
                "compcomm report future -o future.html | "
                "compcomm report --model llama-3-8b --hardware h100 --gpus 64 --global-batch 256 "
                "--tp 1..8*2 -o tp.html")  # fmt: skip

@@ -22,7 +22,7 @@ SHOWN = ("strategy", "model", "gpu", "nvs", "n_gpus", "published_iter_time_s", "
 
 
 @click.group(
-    cls=help_text.Group,
+    cls=help_text.Commands,
     epilog="Examples: compcomm reproduce foundation-models | compcomm reproduce amped --format json",
 )
 def command() -> None:

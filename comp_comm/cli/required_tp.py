@@ -14,7 +14,7 @@ RATIO = click.FloatRange(min=1e-6, max=1e6)
 
 
 @click.command(
-    cls=help_text.Command,
+    cls=help_text.Grouped,
     epilog="Examples: compcomm required-tp | compcomm required-tp --parameters 1e12 --memory-scaling 6",
 )
 @click.option("--model", "models", multiple=True, metavar="NAME|FILE",

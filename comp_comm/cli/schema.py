@@ -13,7 +13,7 @@ from comp_comm.report import machine, output
 KINDS = ("study", "hardware", "model")
 
 
-@click.command(cls=help_text.Command, epilog="Examples: compcomm schema study -o study.schema.json | compcomm schema "
+@click.command(cls=help_text.Grouped, epilog="Examples: compcomm schema study -o study.schema.json | compcomm schema "
                "hardware -o hardware.schema.json")  # fmt: skip
 @click.argument("kind", type=click.Choice(KINDS), default="study")
 @click.option("-o", "--output", "path", metavar="FILE", help="Write to FILE, whole or not at all.")

@@ -42,7 +42,7 @@ ASKED = ("objective", "top", "headroom", "per", "batch_tokens", "explained", "co
          "executor", "resume", "emit")  # fmt: skip
 
 
-@click.command(cls=help_text.Command,
+@click.command(cls=help_text.Grouped,
                epilog="Examples: compcomm search --model gpt3-175b --hardware a100-sxm-80gb --gpus 512 --global-batch "
                "1024 | compcomm search llama-search --gpus 256,512,1024 --tp 8 --plot scaling.png | "
                "compcomm search llama-search --network 0.5,1,2,4 --nvs 4,8,16,32 --plot heat.png | "

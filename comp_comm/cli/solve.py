@@ -23,7 +23,7 @@ def _solvable(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 LAYER = next(each.name for each in MODELS if each.own_hardware)  # its fields alone ask about one layer
 
 
-@click.command(cls=help_text.Command,
+@click.command(cls=help_text.Grouped,
                epilog="Examples: compcomm solve --target serialized_comm_fraction=20% --for network "
                "--hidden 64K --seq-len 4K --micro-batch 1 --tp 256 | compcomm solve llama-step --target mfu=50% --for "
                "network | compcomm solve future --target overlap_ratio=1 --for seq_len")  # fmt: skip

@@ -11,7 +11,7 @@ from comp_comm.records import Record
 from comp_comm.report.answer import basic_meta, write_answer
 
 
-@click.command(cls=help_text.Command, epilog="Examples: compcomm studies | compcomm studies llama")
+@click.command(cls=help_text.Grouped, epilog="Examples: compcomm studies | compcomm studies llama")
 @click.argument("word", required=False)
 @options.format_options
 def command(word: str | None, path: str | None, form: str | None) -> int:

@@ -30,7 +30,7 @@ MAX_SHOWN = 100_000
 RANKINGS = ", ".join(f"{model.ranking} in {name}" for name, model in COST_MODELS.items())
 
 
-@click.command(cls=help_text.Command,
+@click.command(cls=help_text.Grouped,
                epilog="Examples: compcomm sweep future | compcomm sweep --model llama-3-8b --hardware "
                "h100 --gpus 64 --global-batch 256 --tp 1..8*2 | compcomm sweep llama-step --tp 2,4,8 --columns "
                "tp,step_s,mfu,memory_gib | compcomm sweep future --hardware h100 --format csv -o rows.csv | compcomm "

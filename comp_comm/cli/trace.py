@@ -15,7 +15,7 @@ from comp_comm.sweeps.point import point_meta, point_of, verdict
 STRETCHED = 1e-6  # relative; below it the passes take what the model says
 
 
-@click.command(cls=help_text.Command, epilog="Examples: compcomm trace llama-step -o trace.json | "
+@click.command(cls=help_text.Grouped, epilog="Examples: compcomm trace llama-step -o trace.json | "
                "compcomm trace llama-step --vpp 1 --global-batch 128 --svg pipeline.svg | "
                "compcomm trace --model llama-3-8b --hardware h100 --gpus 32 --tp 4 --pp 4 --global-batch 64 "
                "-o trace.json --svg pipeline.svg")  # fmt: skip

@@ -19,7 +19,7 @@ SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", 
          "inside_bytes", "across_bytes")  # fmt: skip
 
 
-@click.command(cls=help_text.Command, epilog="Examples: compcomm volume llama-step | compcomm volume demystifying | "
+@click.command(cls=help_text.Grouped, epilog="Examples: compcomm volume llama-step | compcomm volume demystifying | "
                "compcomm volume demystifying --set zero=[1,3] --plot volume.png")  # fmt: skip
 @options.point_options
 @click.option("--log", metavar="FILE", help="A summary of DeepSpeed's comms_logger, shown beside what is predicted.")

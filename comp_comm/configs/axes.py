@@ -71,6 +71,16 @@ class Axis:
         return len(next(iter(self.values.values())))
 
 
+def without(axes: Sequence[Axis], name: str) -> list[Axis]:
+    """Return axes along which a field moves no more.
+
+    >>> without([Axis({"tp": (1, 2), "pp": (2, 1)}), Axis({"dp": (1, 2)})], "tp")
+    [Axis(values={'pp': (2, 1)}), Axis(values={'dp': (1, 2)})]
+    """
+    kept = [{other: points for other, points in axis.values.items() if other != name} for axis in axes]
+    return [Axis(values) for values in kept if values]
+
+
 def read_axis(document: Document, path: Path, raw: object, field: Field, problems: Problems) -> tuple[Value, ...]:
     """Return the values a list or a range means; on a problem note it and return none."""
     if isinstance(raw, dict):

@@ -64,7 +64,7 @@ def model_schema() -> Record:
     """Return the schema of a model's file."""
     about: Record = {
         **dict.fromkeys(("name", "title", "source"), TEXT), "year": {"type": "integer", "minimum": 1},
-        **dict.fromkeys(("notes", "aliases"), {"type": "array", "items": TEXT}),
+        **{key: {"type": "array", "items": TEXT} for key in ("notes", "aliases")},
         "published_parameters": {"type": "number", "minimum": 1},
     }  # fmt: skip
     return _schema("A compcomm model", {**about, **{name: field_schema(FIELDS[name]) for name in DIMENSIONS}})
@@ -103,9 +103,9 @@ def field_schema(field: Field) -> Record:
     elif field.kind == "choice":
         kinds = [{"enum": list(field.words)}, *([{"type": "boolean"}] if "on" in field.words else [])]
     else:
-        whole = field.kind == "int"
-        kinds = [{"type": "integer" if whole else "number", "minimum": field.low, "maximum": field.high},
-                 {"type": "string", "pattern": WHOLE_SUFFIX if whole else REAL_SUFFIX},
+        integral = field.kind == "int"
+        kinds = [{"type": "integer" if integral else "number", "minimum": field.low, "maximum": field.high},
+                 {"type": "string", "pattern": WHOLE_SUFFIX if integral else REAL_SUFFIX},
                  *([{"enum": list(field.words)}] if field.words else [])]  # fmt: skip
     unit = f" ({field.unit})" if field.unit else ""
     return {"anyOf": kinds, "description": f"{field.help}{unit}: {field.allowed()}",
@@ -116,7 +116,7 @@ def _axis(field: Field) -> Record:
     one: Record = {"$ref": f"#/$defs/{field.name}"}
     kinds: list[Record] = [{"type": "array", "items": {"anyOf": [one, *_spans(field)]}, "minItems": 1}]
     if field.kind in ("int", "float"):
-        numbers = dict.fromkeys(RANGE_KEYS, {"type": ["number", "string"]})
+        numbers = {key: {"type": ["number", "string"]} for key in RANGE_KEYS}
         span = _mapping({**numbers, "steps": {"type": "integer", "minimum": 1, "maximum": MAX_AXIS},
                          "scale": {"enum": list(SCALES)}})  # fmt: skip
         kinds += [{**span, "required": ["from", "to"]}, *_spans(field)]

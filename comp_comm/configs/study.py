@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comp_comm.configs import catalogue
-from comp_comm.configs.axes import Axis, is_range, read_axis, read_table, read_value
+from comp_comm.configs.axes import Axis, is_range, read_axis, read_table, read_value, without
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import Model, load_model
 from comp_comm.configs.overrides import TOP_LEVEL_SETS, read_overrides
 from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path
-from comp_comm.configs.study_title import COMMAND_LINE, changed_title, plain_title
+from comp_comm.configs.study_title import COMMAND_LINE, title_of
 from comp_comm.errors import ConfigError, Problem, Problems
 from comp_comm.fields import FIELDS, Value, unknown_field
 from comp_comm.hardware.profile import Profile
@@ -127,7 +127,7 @@ class _Reader(Reader):
             for name in axis.values:
                 self.fixed.pop(name, None)
         return Study(
-            title=self._title(model, profiles),
+            title=title_of(self._text("title", ""), self.document.file, self.overrides, model, profiles, self.fixed),
             cost_model=self._cost_model(),
             profiles=profiles,
             hardware_axis=many,
@@ -144,12 +144,6 @@ class _Reader(Reader):
             problems=self.problems,
             notes=tuple(self.notes),
         )
-
-    def _title(self, model: Model | None, profiles: Sequence[Profile]) -> str:
-        given, file = self._text("title", ""), self.document.file
-        if not given and file == COMMAND_LINE:
-            return plain_title(model, profiles, self.fixed)
-        return changed_title(file, self.overrides) if self.overrides else given or file
 
     def _given(self, key: str) -> tuple[Any, Document]:
         """Return a top-level value and the document it is from, ``--set`` first."""
@@ -261,12 +255,7 @@ class _Reader(Reader):
     def _forget(self, name: str) -> None:
         """Drop what the study says of a field: ``--set`` replaces it."""
         self.fixed.pop(name, None)
-        kept = []
-        for axis in self.axes:
-            values = {other: points for other, points in axis.values.items() if other != name}
-            if values:
-                kept.append(Axis(values))
-        self.axes = kept
+        self.axes = without(self.axes, name)
 
     def _where(self) -> tuple[str, ...]:
         given = self.document.data.get("where", [])

@@ -14,6 +14,16 @@ COMMAND_LINE = "command line"  # the name of a study that is flags alone
 MOST_CHANGES = 5  # of them a title says
 
 
+def title_of(
+    given: str, file: str, overrides: Mapping[str, Document], model: Model | None, profiles: Sequence[Profile],
+    fixed: Mapping[str, Value],
+) -> str:  # fmt: skip
+    """Return what a study is called: ``given`` where nothing of it was overridden."""
+    if not given and file == COMMAND_LINE:
+        return plain_title(model, profiles, fixed)
+    return changed_title(file, overrides) if overrides else given or file
+
+
 def changed_title(name: str, overrides: Mapping[str, Document]) -> str:
     """Return the title of a study some of whose values were replaced: its own may no longer be true.
 

@@ -57,7 +57,7 @@ class OperationRecord(TierRecord):
 
 
 class MemoryRecord(TypedDict):
-    """Bytes of the stage that needs most by part, in all, and what the device has."""
+    """Bytes of the stage that needs most by part, in all, as PyTorch counts them, and what the device has."""
 
     weights_bytes: float
     gradients_bytes: float
@@ -67,6 +67,8 @@ class MemoryRecord(TypedDict):
     buffers_bytes: float
     framework_bytes: float
     total_bytes: float
+    allocated_bytes: float
+    reserved_bytes: float
     capacity_bytes: float
 
 

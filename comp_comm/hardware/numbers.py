@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import AttentionKernel, Recipe
-from comp_comm.formulas.arrays import Numeric, by_code, to_float
+from comp_comm.formulas.arrays import Array, Numeric, by_code, to_float
 from comp_comm.hardware.dispatch import DispatchTiming
 
 # Of its isolated speed a GEMM keeps this in a training step, once power is taken out: one number for all devices,
@@ -198,9 +198,11 @@ def chosen_kernel(kernels: tuple[FlashKernel, ...], codes: NDArray[np.intp]) -> 
     used = np.unique(codes)
     if used.size == 1:
         return kernels[int(used[0])]
-    names = [item.name for item in fields(FlashKernel)]
-    return FlashKernel(**{name: by_code(codes, lambda code, n=name: to_float(getattr(kernels[code], n)))
-                          for name in names})  # fmt: skip
+
+    def at(name: str) -> Array:
+        return by_code(codes, lambda code: to_float(getattr(kernels[code], name)))
+
+    return FlashKernel(**{item.name: at(item.name) for item in fields(FlashKernel)})
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Gemm, Operation
 
-
 LATENT_GATHER = "latent all-gather"
 
 

@@ -9,7 +9,7 @@ from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
 from comp_comm.report import table
 
-GIB, GB = 2.0**30, 1e9
+MIB, GIB, GB = 2.0**20, 2.0**30, 1e9
 PARTS = (
     ("forward compute", "forward_s"), ("backward compute", "backward_s"), ("recomputation", "recompute_s"),
     ("optimizer", "optimizer_s"), ("serialized communication", "serialized_comm_s"),
@@ -43,9 +43,17 @@ def write_memory_answer(out: IO[str], step: Record, style: str) -> None:
     _write_verdict(out, step, style)
 
 
+BESIDE = ("capacity_bytes", "allocated_bytes", "reserved_bytes")  # no parts of what is needed
+
+
 def write_memory(out: IO[str], memory: Record, style: str) -> None:
     """Write memory by part."""
+    held = memory.get("reserved_bytes")
     has = f"the device has {memory['capacity_bytes'] / GIB:.1f} GiB"
+    if held is not None:
+        smi = (held + memory["framework_bytes"]) / MIB
+        has += f"; {memory['allocated_bytes'] / GIB:.1f} GiB allocated, {held / GIB:.1f} GiB reserved, {smi:,.0f} MiB "
+        has += "in nvidia-smi"
     _section(out, f"Memory of the stage that needs most ({has})", memory_rows(memory), style)
 
 
@@ -54,7 +62,7 @@ def memory_rows(memory: Record) -> Records:
     total = memory["total_bytes"]
     return [
         {"memory": name.removesuffix("_bytes"), "GiB": f"{size / GIB:.2f}", "share (%)": f"{100 * size / total:.1f}"}
-        for name, size in memory.items() if name.endswith("_bytes") and name != "capacity_bytes"
+        for name, size in memory.items() if name.endswith("_bytes") and name not in BESIDE
     ]  # fmt: skip
 
 

@@ -70,8 +70,8 @@ def scale_end(values: list[float]) -> tuple[float, bool]:
     """
     ordered = sorted(values)
     usual = ordered[math.ceil(0.95 * len(ordered)) - 1]
-    far = len(ordered) >= MANY and usual > ordered[0] >= 0 and ordered[-1] > FAR * usual
-    return (usual, True) if far else (ordered[-1], False)
+    apart = len(ordered) >= MANY and usual > ordered[0] >= 0 and ordered[-1] > FAR * usual
+    return (usual, True) if apart else (ordered[-1], False)
 
 
 def _cell_text(value: float, words: str) -> str:

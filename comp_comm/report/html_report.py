@@ -56,8 +56,8 @@ def _point(study: Study, plan: Plan) -> list[Section]:
     bars = [step_stacks(["the step"], [step]), memory_stacks(["the device"], [step["memory"]])]
     drawn = page_parts.figure(_svg(draw_stacks(bars, {})))
     summary = page_parts.paragraphs(verdict, "infeasible") + page_parts.paragraphs(explain_table.summary_lines(step))
-    found = [Section("step", "The step", summary + drawn + page_parts.table(explain_table.step_rows(step)))]
-    found.append(Section("pipeline", "Its pipeline", _pipeline(plan)))
+    sections = [Section("step", "The step", summary + drawn + page_parts.table(explain_table.step_rows(step)))]
+    sections.append(Section("pipeline", "Its pipeline", _pipeline(plan)))
     parts = (
         ("communication", "Communication of a device, by group", explain_table.comm_rows(step)),
         ("memory", "Memory of the stage that needs most", explain_table.memory_rows(step["memory"])),
@@ -65,7 +65,7 @@ def _point(study: Study, plan: Plan) -> list[Section]:
         ("sensitivity", "The step if one number of the hardware were larger",
          explain_table.sensitivity_rows(step["sensitivity"])),
     )  # fmt: skip
-    return found + [Section(name, title, page_parts.table(rows)) for name, title, rows in parts if rows]
+    return sections + [Section(name, title, page_parts.table(rows)) for name, title, rows in parts if rows]
 
 
 def _pipeline(plan: Plan) -> str:
@@ -90,15 +90,15 @@ def _sweep(plan: Plan) -> list[Section]:
     rows = [row for block in stream_rows(plan, plan.columns) for row in records(block)]
     infeasible = sum(not row["feasible"] for row in rows)
     shown = [name for name in plan.columns if infeasible or name not in ("feasible", "reason")]
-    found = []
+    sections = []
     if plan.grid.axes:
         view = views.plot_view(plan)
         wanted = tuple(dict.fromkeys((*plan.columns, view["y"], view.get("value", view["y"]))))
         points = [row for block in stream_rows(plan, wanted) for row in records(block)]
         drawn = _svg(draw_plot(views.plotted_rows(plan, points), view, meta(plan)))
-        found.append(Section("plot", "Plot", page_parts.figure(drawn)))
+        sections.append(Section("plot", "Plot", page_parts.figure(drawn)))
     said = page_parts.paragraphs([f"{infeasible:,} of {len(rows):,} points are infeasible."] if infeasible else [])
-    return [*found, Section("rows", "Every point", said + page_parts.table(rows, shown))]
+    return [*sections, Section("rows", "Every point", said + page_parts.table(rows, shown))]
 
 
 def _svg(figure: object) -> str:

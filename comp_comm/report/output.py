@@ -23,14 +23,21 @@ FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 BY_SUFFIX = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".md": "markdown", ".txt": "table"}
 # How wide a table may be: as the terminal, where it goes to one; 0 says that it may be as wide as it is.
 WIDTH: ContextVar[int] = ContextVar("width", default=0)
-NARROWEST, WIDEST, NO_TERMINAL = 80, 300, 120
+NARROWEST, WIDEST, NO_TERMINAL = 80, 300, 132
 IN_MEMORY = 64 * 2**20
 PART = 2**20
 
 
 def terminal_width() -> int:
-    """Return the characters of a line of the terminal (the variable COLUMNS first), 120 where there is none."""
-    return min(max(shutil.get_terminal_size((NO_TERMINAL, 24)).columns, NARROWEST), WIDEST)
+    """Return the characters of a line of the terminal (the variable COLUMNS first), 132 where there is none."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdigit() and int(said):
+        columns = int(said)
+    elif sys.stdout is not None and sys.stdout.isatty():
+        columns = shutil.get_terminal_size((NO_TERMINAL, 24)).columns
+    else:
+        columns = NO_TERMINAL
+    return min(max(columns, NARROWEST), WIDEST)
 
 
 def never() -> bool:

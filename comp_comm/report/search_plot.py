@@ -18,6 +18,7 @@ from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.units import GIB
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TAIL = 4  # layouts that are so many times slower than the best are told of, not drawn
@@ -94,32 +95,32 @@ def check_design(axes: Sequence[Axis]) -> None:
                           f"each {' and '.join(per)}; at most {MAX_PANELS} can be read")  # fmt: skip
 
 
-def _front(plot: Any, answer: Record, meta: Record) -> tuple[str, list[str]]:
+def _front(plot: Axes, answer: Record, meta: Record) -> tuple[str, list[str]]:
     """Draw the layouts that none beats in both; return what is said above and below."""
     label, of = AXES[meta["objective"]]
     points = [(point["memory_gib"], of(point["score"])) for point in answer["front"]]
     best = points[0][1]
-    near = [point for point in points if best <= 0 or abs(point[1] - best) <= (TAIL - 1) * abs(best)]
-    far = points[len(near) :]
+    drawn = [point for point in points if best <= 0 or abs(point[1] - best) <= (TAIL - 1) * abs(best)]
+    beyond = points[len(drawn) :]
     plot.grid(True)
-    plot.step(*zip(*near, strict=True), where="pre", marker="o", markersize=4)
+    plot.step(*zip(*drawn, strict=True), where="pre", marker="o", markersize=4)
     plot.margins(y=0.12)
     capacity = _capacity(meta)
     if capacity:
         plot.axvline(capacity, color="black", lw=1.2, ls=(0, (4, 2)))
         plot.annotate(f"the device has {capacity:.4g} GiB ", (capacity, 0.98), xycoords=("data", "axes fraction"),
                       ha="right", va="top", size=8.5)  # fmt: skip
-    _name_layouts(plot, answer["rows"], near, meta)
+    _name_layouts(plot, answer["rows"], drawn, meta)
     plot.set_xlabel("memory of a device (GiB)")
     plot.set_ylabel(label)
-    worst = f"{far[-1][1]:,.4g} with {far[-1][0]:.3g} GiB" if far else ""
-    notes = [f"Not drawn: {len(far)} layouts that need less memory and are more than {TAIL} times as far, up to "
-             f"{worst}."] if far else []  # fmt: skip
+    worst = f"{beyond[-1][1]:,.4g} with {beyond[-1][0]:.3g} GiB" if beyond else ""
+    notes = [f"Not drawn: {len(beyond)} layouts that need less memory and are more than {TAIL} times as far, up to "
+             f"{worst}."] if beyond else []  # fmt: skip
     said = f"{meta['feasible']:,} feasible layouts on {meta['gpus']:,} devices; drawn: those none beats in both"
     return said, notes
 
 
-def _name_layouts(plot: Any, rows: Records, drawn: Sequence[tuple[float, float]], meta: Record) -> None:
+def _name_layouts(plot: Axes, rows: Records, drawn: Sequence[tuple[float, float]], meta: Record) -> None:
     """Write the layout beside the best point, and beside that of the best rows which needs the least memory."""
     best = rows[0]
     lean = min(rows, key=lambda row: row["memory_gib"])

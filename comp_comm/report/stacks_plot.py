@@ -16,6 +16,7 @@ from comp_comm.report.table import setup_line
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
 
 MOST_BARS = 40
 COLOURS = {
@@ -48,7 +49,7 @@ def draw_stacks(panels: Sequence[Stacks], meta: Record, notes: Sequence[str] = (
     return figure
 
 
-def _draw_panel(axes: Axes, panel: Stacks) -> list[tuple[str, int, Any]]:
+def _draw_panel(axes: Axes, panel: Stacks) -> list[tuple[str, int, Rectangle]]:
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
@@ -77,7 +78,7 @@ def _draw_panel(axes: Axes, panel: Stacks) -> list[tuple[str, int, Any]]:
     return segments
 
 
-def _label(axes: Axes, panel: Stacks, segments: Sequence[tuple[str, int, Any]]) -> None:
+def _label(axes: Axes, panel: Stacks, segments: Sequence[tuple[str, int, Rectangle]]) -> None:
     """Write a part's share of its bar on it, where there is room."""
     figure: Any = axes.figure
     for name, bar, segment in segments:

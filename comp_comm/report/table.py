@@ -12,6 +12,7 @@ from typing import IO, Any
 import tabulate
 
 from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
+from comp_comm.costmodels import COST_MODELS
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report.fitting import blocks, fit
@@ -121,14 +122,14 @@ def write_heading(out: IO[str], meta: Record, same: Record, style: str) -> None:
     out.write("\n" if style == "markdown" else "")
 
 
-def setup_line(meta: Record, same: Record | None = None, show: Callable[[Any], str] | None = None) -> str:
+def setup_line(meta: Record, same: Record | None = None, show: Callable[[object], str] | None = None) -> str:
     """Return model, devices, batch, sequence length and precision, then the cost model and other fixed values.
 
     What a model of the catalogue brings is said by its name, and what is left at its default says nothing; of what is
     always said, only what moves along an axis is not.
     """
     show = show or _short
-    given = {**meta.get("derived", {}), **meta.get("fixed", {}), **(same or {})}
+    given = {**_by_default(meta), **meta.get("derived", {}), **meta.get("fixed", {}), **(same or {})}
     brought = meta.get("model_fields", {})
     devices = ", ".join(meta.get("hardware", {}))
     if "gpus" in given:
@@ -145,7 +146,15 @@ def setup_line(meta: Record, same: Record | None = None, show: Callable[[Any], s
     return "; ".join(text for text in said if text)
 
 
-def _amount(name: str, value: Any, show: Callable[[Any], str]) -> str:
+def _by_default(meta: Record) -> Record:
+    """Return the precision of an answer whose meta block does not say it: the cost model's own."""
+    model = COST_MODELS.get(meta.get("cost_model", ""))
+    moving = {name for axis in meta.get("axes", ()) for name in axis}
+    word = model.default("precision") if model and "precision" not in moving else None
+    return {} if word is None else {"precision": word}
+
+
+def _amount(name: str, value: Any, show: Callable[[object], str]) -> str:
     """Return a value, of what is counted in 1024 (a sequence's tokens, say) as people write it."""
     if name in BINARY_FIELDS and isinstance(value, int) and value % 1024 == 0:
         return f"{value // 1024}K"

@@ -84,7 +84,7 @@ class BestPoints:
             edge = np.partition(scores[good], most - 1)[most - 1]
             kept = good[scores[good] <= edge]
             if np.unique(scores[kept]).size >= self.count:
-                return kept
+                return np.asarray(kept)
             most *= 8
         return good
 

@@ -135,7 +135,7 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
         kernels = {name: plan.grid.words(name) for name in about.choices if FIELDS[name].choice and name not in choices}
         choices = {name: values for name, values in about.worthwhile({**kernels, **choices}).items() if name in choices}
     placements = tuple(dict.fromkeys(map(str, listed["placement"] or Placement.words()))) if about.placed else ()
-    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp")} | cases[0]
+    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp")} | dict(cases[0])
     fixed |= {name: study.fixed[name] for name in about.of_others if name in study.fixed}
     fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
     axes = [Axis({name: values}) for name, values in choices.items() if len(values) > 1]

@@ -136,7 +136,7 @@ class Kernels:
     activation: Numeric = 2
     gradient: Numeric = 4
     sustained: Numeric = np.nan
-    recipe: Numeric = Recipe.NONE
+    recipe: int | NDArray[np.intp] = Recipe.NONE
     fp8_attention: Numeric = 0
     alone: bool = False
 

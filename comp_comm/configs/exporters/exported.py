@@ -37,6 +37,11 @@ class Exported:
         return self.values.get(name) == "on"
 
     @property
+    def overlaps_sends(self) -> bool:
+        """Whether sends between stages run beside compute: where that is not given, those of interleaved chunks."""
+        return self.on("overlap_pp") if self.values.get("overlap_pp") is not None else self.chunks > 1
+
+    @property
     def per_node(self) -> int:
         """Devices of a node: as many of eight as divide all of them."""
         gpus = self.number("gpus")

@@ -175,7 +175,7 @@ def _recompute(point: Exported) -> Flags:
 
 
 def _overlap(point: Exported) -> Flags:
-    interleaved, sends = point.chunks > 1, point.on("overlap_pp")
+    interleaved, sends = point.chunks > 1, point.overlaps_sends
     if point.number("pp") > 1 and sends and not interleaved:
         raise cannot(KIND, "overlap_pp", "on", "give --overlap-pp off, or --vpp above 1")
     refuse_overlap_of_pytorch(KIND, point)

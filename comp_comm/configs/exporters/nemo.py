@@ -84,7 +84,7 @@ def _layout(point: Exported) -> Flags:
     return {
         "virtual_pipeline_model_parallel_size": point.chunks if point.chunks > 1 else None,
         "sequence_parallel": point.on("sp"), "use_tp_pp_dp_mapping": placement == "tp-cp-pp-dp",
-        "ub_tp_comm_overlap": point.on("overlap_tp"), "overlap_p2p_comm": point.on("overlap_pp"),
+        "ub_tp_comm_overlap": point.on("overlap_tp"), "overlap_p2p_comm": point.overlaps_sends,
         "transformer_engine": point.word("precision") == "fp8", "fp8": point.word("precision") == "fp8",
         "use_flash_attention": point.word("attention_kernel") != "unfused", **(keys if zero == 3 else {}),
     }  # fmt: skip

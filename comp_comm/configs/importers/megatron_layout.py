@@ -158,8 +158,8 @@ def _overlap(keys: Keys, f: Findings) -> None:
     if keys.truth("--tp-comm-overlap"):
         f.set("overlap_tp", True)
     sends = not keys.truth("--no-overlap-p2p-communication")
-    if f.count("vpp") != 1 and sends:
-        f.set("overlap_pp", True)
+    if f.count("vpp") != 1:
+        f.set("overlap_pp", sends)
     if keys.truth("--overlap-moe-expert-parallel-comm"):
         f.set("overlap_ep", True)
 

@@ -35,8 +35,9 @@ def read(keys: Keys, f: Findings) -> None:
     _offloading(keys, f)
     if keys.truth("ub_tp_comm_overlap"):
         f.set("overlap_tp", True)
-    if keys.truth("overlap_p2p_comm") and f.count("vpp") != 1:
-        f.set("overlap_pp", True)
+    sends = keys.truth("overlap_p2p_comm")
+    if f.count("vpp") != 1:
+        f.set("overlap_pp", sends)
     if keys.truth("use_tp_pp_dp_mapping"):
         f.set("placement", "tp-cp-pp-dp")
     if not (keys.truth("use_flash_attention", default=True) or keys.mapping.get("transformer_engine")):

@@ -138,6 +138,7 @@ def _pipeline(keys: Keys, f: Findings) -> None:
     f.set("schedule", schedule)
     if chunks > 1:
         f.set("vpp", chunks)
+        f.set("overlap_pp", False)  # PyTorch waits for what is received before each pass
     even = f.count("layers", 0) % (f.count("pp") * chunks) == 0
     if ends == [1, 1] and even:  # where chunks do not divide the layers, embedding and loss count as a layer anyway
         f.set("pp_layout", TORCHTITAN)

@@ -10,7 +10,7 @@ from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.complete.traffic import NO_TRAFFIC
 from comp_comm.costmodels.records import BYTES, GROUPS
 from comp_comm.formulas.arrays import Array, to_float
-from comp_comm.units import DAY_S, GIB, HOUR_S
+from comp_comm.units import DAY_S, GIB, HOUR_S, MIB
 
 
 def busy_s(step: Step) -> Array:
@@ -94,6 +94,12 @@ _EXTRA: tuple[Column[Step], ...] = (
       for group, what in GROUPS.items()),
     *(Column(f"{name}_gib", "GiB", f"memory of {name}, of the stage that needs most", _memory(name), extra=True)
       for name in MEMORY_PARTS),
+    Column("allocated_gib", "GiB", "tensors at the peak (torch.cuda.max_memory_allocated) of the fullest stage",
+           lambda b: b.footprint.allocated / GIB, extra=True),
+    Column("reserved_gib", "GiB", "what the caching allocator holds for them (torch.cuda.max_memory_reserved)",
+           lambda b: b.footprint.reserved / GIB, extra=True),
+    Column("nvidia_smi_mib", "MiB", "what nvidia-smi shows: reserved memory and the framework",
+           lambda b: (b.footprint.reserved + b.work.scenario.framework_bytes) / MIB, extra=True),
 )  # fmt: skip
 
 COLUMNS = table_of((*_COLUMNS, *_EXTRA))

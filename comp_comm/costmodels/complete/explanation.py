@@ -134,7 +134,9 @@ def memory_record(step: Step) -> MemoryRecord:
     """Return the bytes of the stage that needs most by part, in all, and what the device has."""
     parts = step.footprint.parts
     sizes = {f"{name}_bytes": float(getattr(parts, name)) for name in MEMORY_PARTS}
-    both = {"total_bytes": float(step.memory_bytes), "capacity_bytes": float(step.memory_capacity)}
+    both = {"total_bytes": float(step.memory_bytes), "allocated_bytes": float(step.footprint.allocated),
+            "reserved_bytes": float(step.footprint.reserved),
+            "capacity_bytes": float(step.memory_capacity)}  # fmt: skip
     return cast(MemoryRecord, {**sizes, **both})
 
 

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import FsdpUnits, GradientSync, Switch
+from comp_comm.choices import Switch
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.sharding import FsdpUnits, GradientSync
 
 
 class Gathered(NamedTuple):

@@ -67,16 +67,16 @@ def _one_forward_one_backward(stages: int, chunks: int, steps: int, stage: int) 
 
 
 def _split(steps: int, stage: int, ahead: int, late: int) -> list[Pass]:
-    found, begun, done = [Pass("F", j, stage) for j in range(ahead)], ahead, 0
+    passes, begun, done = [Pass("F", j, stage) for j in range(ahead)], ahead, 0
     for j in range(steps):
-        found.append(Pass("B", j, stage))
+        passes.append(Pass("B", j, stage))
         if j - done >= late:
-            found.append(Pass("W", done, stage))
+            passes.append(Pass("W", done, stage))
             done += 1
         if begun < steps:
-            found.append(Pass("F", begun, stage))
+            passes.append(Pass("F", begun, stage))
             begun += 1
-    return [*found, *(Pass("W", j, stage) for j in range(done, steps))]
+    return [*passes, *(Pass("W", j, stage) for j in range(done, steps))]
 
 
 def run(orders: Sequence[Sequence[Pass]], seconds: Sequence[dict[str, float]], lag: float, chunks: int) -> list[Timed]:

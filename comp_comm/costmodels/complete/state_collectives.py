@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import FsdpUnits, GradientSync, Switch
+from comp_comm.choices import Schedule, Switch
 from comp_comm.formulas.arrays import Array, Numeric, add_up, to_float
 from comp_comm.group import Group
 from comp_comm.layers.block import HeldParameters
 from comp_comm.layout import REPLICAS, STAGE, Layout
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
+from comp_comm.sharding import FsdpUnits, GradientSync
 
 FP32 = 4.0
 SHARDED, BY_LAYER = (1, 2), (3,)  # ZeRO stages that send a stage's states at once, and a layer at a time
@@ -202,6 +203,23 @@ def copy_collectives(c: Context, held: StageParameters) -> list[Collective]:
         title = f"{name}all-reduce over copies"
         collectives.append(Collective(title, "p P", many * calls, "all_reduce", "dp", size, 0.0 * many, mirror))
     return collectives
+
+
+def tied_collectives(c: Context, vocab: Array) -> list[Collective]:
+    """Return the all-reduce of the gradients of tied embeddings between the first and the last stage, once a step.
+
+    Megatron-LM reduces them whole, in the format of other gradients, after the last backward pass. Schedules that have
+    embedding and loss on one stage have no copy.
+    """
+    layout = c.layout
+    apart = (Schedule.look_up("turns", layout.schedule) == 1) & (layout.copies == 1) & (to_float(layout.pp) > 1)
+    times = to_float(apart & (to_float(c.t.tied) > 0) & (to_float(c.t.vocab) > 0))
+    if not any_of(times):
+        return []
+    ends = Group(np.where(times > 0, 2.0, 1.0), layout.stride("pp") * np.maximum(to_float(layout.pp) - 1, 1.0))
+    size = vocab / layout.tp * c.t.hidden * c.formats.grad
+    name = "tied embedding all-reduce"
+    return [Collective(name, "p H V / tp", times, "all_reduce", "pp", size, 0.0 * times, ends)]
 
 
 def _bucketed(c: Context, parameters: Array) -> tuple[Array, Array]:

@@ -13,7 +13,12 @@ from comp_comm.costmodels.complete.footprint import Footprint
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.pipeline import Pipeline, chosen_stage
 from comp_comm.costmodels.complete.stage_seconds import StageSeconds, widest
-from comp_comm.costmodels.complete.state_collectives import copy_collectives, counted, world_collectives
+from comp_comm.costmodels.complete.state_collectives import (
+    copy_collectives,
+    counted,
+    tied_collectives,
+    world_collectives,
+)
 from comp_comm.costmodels.complete.states import StageStates, StateCosts, state_comm
 from comp_comm.costmodels.complete.traffic import CountedCollective, Traffic, of_layers, of_sends, of_step, traffic
 from comp_comm.costmodels.layout_space import SearchableAnswer
@@ -55,6 +60,15 @@ class Step(SearchableAnswer):
     def sends(self) -> list[TimedCollective]:
         """Sends between stages."""
         return self.network.timed(boundary_collectives(self.work.context))
+
+    @cached_property
+    def tied(self) -> list[TimedCollective]:
+        """Gradients of tied embeddings between the first and the last stage."""
+        return self.network.timed(tied_collectives(self.work.context, self.work.vocab))
+
+    @cached_property
+    def _tied_s(self) -> Array:
+        return add_up(call.seconds * call.collective.count for call in self.tied)
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -146,7 +160,7 @@ class Step(SearchableAnswer):
         """
         spent = dict(self.slowest.in_layers)
         if self.sends:
-            spent["pp"] = self.slowest.sends
+            spent["pp"] = self.slowest.sends.plus(CommSeconds(self._tied_s, ZERO, ZERO))
         if self.replicated:
             spent["dp"] = self._states
         if self.pipeline.host.asked.any():
@@ -191,7 +205,9 @@ class Step(SearchableAnswer):
         busy = self.work.layout.stage_steps * self.pipeline.pace_s
         sends = self.slowest.sends.visible if self.sends else ZERO
         states = self._states.visible if self.replicated else ZERO
-        return add_up((busy, self.bubble_s, sends, self.states.world_s)) + add_up((self.optimizer_s, states))
+        return add_up((busy, self.bubble_s, sends, self._tied_s, self.states.world_s)) + add_up(
+            (self.optimizer_s, states)
+        )
 
     # -- collectives --------------------------------------------------------------------------------------------------
 
@@ -213,7 +229,7 @@ class Step(SearchableAnswer):
         states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.stage_steps))
         return [*of_layers(self.pipeline, self.stage),
                 *of_sends([*self.sends, *self.pipeline.host.transfers(self.stage)], layout.stage_steps),
-                *of_step([*states, *self.between_copies, *self.own_states.world])]  # fmt: skip
+                *of_step([*states, *self.between_copies, *self.tied, *self.own_states.world])]  # fmt: skip
 
     @cached_property
     def traffic(self) -> dict[str, Traffic]:
@@ -261,7 +277,7 @@ class Step(SearchableAnswer):
         c = self.work.context
         layers = [each for kind in self.work.pattern.kinds for each in kind.collectives(kind.context(c))]
         states = [each.collective for each in self.stage_states.collectives]
-        states += [call.collective for call in self.between_copies]
+        states += [call.collective for call in (*self.between_copies, *self.tied)]
         collectives = [*layers, *embedding_collectives(c), *head_collectives(c), *boundary_collectives(c), *states,
                        *world_collectives(c)]  # fmt: skip
         return list({each.group: (each.parallelism, each.group) for each in reversed(collectives)}.values())

@@ -91,34 +91,34 @@ def _slices(done: Timed, times: _Times, stretch: float, beside: bool) -> list[Sl
                      "B": (own.backward_comm, own.backward_hidden)}[kind]  # fmt: skip
     name, start = f"{kind} {j}", done.start
     about: dict[str, object] = {"micro_batch": j, "chunk": chunk}
-    found = [Slice(done.stage, COMPUTE, name, start * stretch, compute * stretch, {**about, "pass": kind})]
+    pieces = [Slice(done.stage, COMPUTE, name, start * stretch, compute * stretch, {**about, "pass": kind})]
     if hidden:
-        found.append(Slice(done.stage, COMM, f"{name} hidden", start * stretch, hidden * stretch, about))
+        pieces.append(Slice(done.stage, COMM, f"{name} hidden", start * stretch, hidden * stretch, about))
     if shows:
         at = (start + compute) * stretch
-        found.append(Slice(done.stage, COMM, f"{name} communication", at, shows * stretch, about))
+        pieces.append(Slice(done.stage, COMM, f"{name} communication", at, shows * stretch, about))
     if times.sends and kind != "W":
         at = (done.end if beside else done.end - times.sends) * stretch
-        found.append(Slice(done.stage, SENDS, f"{name} send", at, times.sends * stretch, about))
-    return found
+        pieces.append(Slice(done.stage, SENDS, f"{name} send", at, times.sends * stretch, about))
+    return pieces
 
 
 def _tail(step: Step, stages: int, start: float) -> list[Slice]:
     """Return what follows the last pass, on every stage; and before its end what ran beside it."""
     states, world = (step.comm.get(group, NO_COMM) for group in ("dp", "world"))
-    found = []
+    pieces = []
     for stage in range(stages):
         hidden = float(states.hidden)
         if hidden:
-            found.append(Slice(stage, STATES, "gradients and weights, hidden", max(start - hidden, 0.0), hidden, {}))
+            pieces.append(Slice(stage, STATES, "gradients and weights, hidden", max(start - hidden, 0.0), hidden, {}))
         at = start
         for stream, name, seconds in ((STATES, "gradients and weights", float(states.visible)),
                                       (STATES, "norm of all gradients", float(world.visible)),
                                       (COMPUTE, "optimizer", float(step.optimizer_s))):  # fmt: skip
             if seconds:
-                found.append(Slice(stage, stream, name, at, seconds, {}))
+                pieces.append(Slice(stage, stream, name, at, seconds, {}))
             at += seconds
-    return found
+    return pieces
 
 
 def _chunks(step: Step, stages: int, chunks: int) -> list[_Chunk]:
@@ -130,10 +130,10 @@ def _chunks(step: Step, stages: int, chunks: int) -> list[_Chunk]:
     empty = tuple(none for _ in layers), tuple(np.zeros_like(count) for count in again)
     inner = _chunk(step, Stage(layers, again, none, none, none)).scaled(1 / number)
     first, last = (_chunk(step, Stage(*empty, *ends, none)) for ends in ((one, none), (none, one)))
-    found = [inner] * number
-    found[0] = _Chunk(*(a + b for a, b in zip(found[0], first, strict=True)))
-    found[-1] = _Chunk(*(a + b for a, b in zip(found[-1], last, strict=True)))
-    return found
+    pieces = [inner] * number
+    pieces[0] = _Chunk(*(a + b for a, b in zip(pieces[0], first, strict=True)))
+    pieces[-1] = _Chunk(*(a + b for a, b in zip(pieces[-1], last, strict=True)))
+    return pieces
 
 
 def _chunk(step: Step, stage: Stage) -> _Chunk:

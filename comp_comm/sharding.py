@@ -1,0 +1,56 @@
+"""When ZeRO 3 gathers weights and reduces gradients, and what the fields about it must keep."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from comp_comm.choice import Choice
+from comp_comm.choices import Switch
+from comp_comm.formulas.arrays import Numeric, to_float
+from comp_comm.violation import Mask, Violation, rule
+
+
+class GradientSync(Choice):
+    """When ZeRO 3 reduces gradients: over its shards, and with fewer shards than replicas over these (HSDP).
+
+    After every micro-batch (FSDP2 as it is); over the shards then, and over the replicas after the last one
+    (`set_requires_all_reduce`); or both after the last (`set_requires_gradient_sync`), gradients whole until then.
+    """
+
+    MICRO_BATCH = "micro_batch", 1, 1
+    REPLICAS_LAST = "replicas_last", 1, 0
+    LAST = "last", 0, 0
+
+    def __init__(self, word: str, shards: float, replicas: float) -> None:
+        self.shards, self.replicas = shards, replicas
+
+
+class FsdpUnits(Choice):
+    """What ZeRO 3 gathers at once beside a layer: embedding, final norm and head together, or the ends one by one.
+
+    With ``root`` they are what is left to the root module (FSDP2's fully_shard of each layer, then of the model); with
+    ``ends`` (torchtitan) the embedding is a unit, and norm and head are one that is kept until its backward pass.
+    """
+
+    ROOT = "root"
+    ENDS = "ends"
+
+
+def sharding_rules(zero: Numeric, reshards: Numeric, between: Numeric, sync: Numeric, units: Numeric, shards: Numeric,
+                   spread: Mask) -> list[Violation]:  # fmt: skip
+    """Return the rules about what ZeRO 3 alone has a say in; ``spread`` is where it is not known how many shards."""
+    below, between = to_float(zero) < 3, to_float(between)
+    off, late = Switch.OFF.where(reshards), ~GradientSync.MICRO_BATCH.where(sync)
+    ends, fewer = FsdpUnits.ENDS.where(units), ~np.isnan(between)
+    if not (off.any() or late.any() or ends.any() or fewer.any()):
+        return []
+    return [
+        rule(below & off, "reshard_after_forward: off goes with zero 3", "reshard_after_forward", "zero"),
+        rule(below & fewer, "reshard_shards goes with zero 3", "reshard_shards", "zero"),
+        rule(off & fewer, "reshard_shards needs reshard_after_forward: on", "reshard_shards",
+              "reshard_after_forward"),
+        rule(~spread & fewer & (shards % between != 0), "reshard_shards does not divide the "
+              "shards (dp_shard, or dp x cp)", "reshard_shards", "dp_shard", "dp"),
+        rule(below & late, "gradient_sync goes with zero 3", "gradient_sync", "zero"),
+        rule(below & ends, "fsdp_units: ends goes with zero 3", "fsdp_units", "zero"),
+    ]  # fmt: skip
