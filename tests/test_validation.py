@@ -20,6 +20,7 @@ from comp_comm.sweeps.point import explain
 from comp_comm.validation.held_out import Responses, interval, intervals, weighted_quantiles
 from comp_comm.validation.machine_fit import fit_machine
 from comp_comm.validation.machines import machine_of
+from comp_comm.validation.model import transformer_fields
 from comp_comm.validation.predict import points_of, predict_points
 from comp_comm.validation.readings import READINGS, Silent, read_software
 from comp_comm.validation.run import validate
@@ -95,7 +96,7 @@ def test_columns_are_read_by_the_table_of_readings():
              "attention_kernel": "unfused (fused softmax kernel)", "fsdp": "no", "mtp": "quite"}  # fmt: skip
     said = read_software(run_of(**cells), silent)
     wanted = {"zero": 1, "recompute": "full", "overlap_tp": "on", "overlap_dp": "off", "grad_precision": "fp32",
-              "accumulate_precision": "fp32", "precision": "fp8", "cross_entropy": "compiled",
+              "precision": "fp8", "cross_entropy": "compiled",
               "attention_kernel": "unfused"}  # fmt: skip
     assert {name: said[name] for name in wanted} == wanted
     assert silent.not_understood == {"mtp": ["quite"]}
@@ -142,6 +143,17 @@ def test_whatever_was_measured_is_seconds_of_a_step(cells, seconds):
     assert not reasons
     (found,) = predict_points(points)
     assert found.measured_s == pytest.approx(seconds, rel=2e-3)
+
+
+@pytest.mark.parametrize(("name", "norm", "position", "dropout"), [
+    ("MPT-3b", "layernorm_no_bias", "none", "off"), ("GPT-39.1B", "layernorm", "learned", "on"),
+    ("LLAMA2-34B", "rmsnorm", "rope", "off"), ("Nemotron-22B", "layernorm", "rope", "off"),
+])  # fmt: skip
+def test_a_model_that_the_catalogue_lacks_has_the_style_of_its_family(name, norm, position, dropout):
+    gated = {"gated_mlp": "1" if "LLAMA" in name else "0", "hidden": "3072"}
+    fields, _ = transformer_fields(run_of(model_name=name, **gated))
+    found = (fields.get("norm", "layernorm"), fields.get("position"), fields.get("dropout", "on"))
+    assert found == (norm, position, dropout)
 
 
 def test_lora_is_no_training_of_all_weights():

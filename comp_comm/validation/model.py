@@ -131,8 +131,8 @@ def usual_heads(hidden: int, tp: int) -> int:
 
 def _style(run: Run) -> dict[str, Value]:
     model = run["model_name"].lower()
-    family = next((model for pattern, model in FAMILIES if re.search(pattern, model)),
-                  GATED if run["gated_mlp"] == "1" else PLAIN)  # fmt: skip
+    usual = GATED if run["gated_mlp"] == "1" else PLAIN
+    family = next((one for pattern, one in FAMILIES if re.search(pattern, model)), usual)
     base = {name: value for name, value in _fields(family).items() if name not in SHAPES}
     if "nemotron" in model:
         base |= NEMOTRON

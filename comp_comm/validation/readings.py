@@ -100,7 +100,6 @@ READINGS = (
     Reading("permute_fusion", "permute_fusion", ON_OFF),
     Reading("force_balance", "routing", ((r"^yes|^no", "balanced"),)),
     Reading("grad_precision", "grad_precision", ((r"^(bf16|fp16|fp32)", _lower),)),
-    Reading("grad_precision", "accumulate_precision", ((r"fp32 (accum|main)", "fp32"), (r"", NOTHING))),
     # What the model and its stages are.
     Reading("token_drop", "capacity_factor", ((r"^capacity factor ([\d.]+)", lambda match: float(match[1])),
                                               (r"dropless", NOTHING))),
