@@ -188,12 +188,14 @@ def test_every_profile_times_work_and_has_both_tiers(name, shipped):
 @pytest.mark.parametrize(
     ("name", "gemm", "memory", "launch_us"),
     [
-        ("a100-sxm-80gb", 0.949, 0.815, 0.333),
-        ("a100-sxm-40gb", 0.949, 0.815, 0.333),
-        ("h100-sxm", 0.833, 0.984, 2.52),
-        ("h200-sxm", 0.825, 0.987, 2.55),
-        ("b200-sxm", 0.736, 0.820, 2.06),
-        ("gb200-nvl72", 0.737, 0.775, 2.12),
+        ("a100-sxm-80gb", 0.883, 0.8657, 1.613),
+        ("a100-sxm-40gb", 0.883, 0.8657, 1.613),
+        ("h100-sxm", 0.7728, 0.965, 2.365),
+        ("h200-sxm", 0.7794, 0.8864, 2.602),
+        ("b200-sxm", 0.6705, 0.7551, 2.068),
+        ("gb200-nvl72", 0.6384, 0.8292, 2.151),
+        ("b300-sxm", 0.7104, 0.8251, 1.991),
+        ("gb300-nvl72", 0.7629, 0.8311, 2.099),
     ],
 )
 def test_fitted_timing(name, gemm, memory, launch_us, shipped):
@@ -213,7 +215,8 @@ def test_numbers_from_memory_are_not_called_certain(shipped):
 
 
 def test_only_the_mi250x_has_two_devices_in_a_package(shipped):
-    assert {name: p.devices_per_package for name, p in shipped.items() if p.devices_per_package != 1} == {"mi250x": 2}
+    several = {name: p.devices_per_package for name, p in shipped.items() if p.devices_per_package != 1}
+    assert several == {"mi250x": 2, "frontier": 2}
 
 
 # Of the MI455X and of Rubin nothing is published.

@@ -79,7 +79,7 @@ def test_quantised_weights_are_kept_beside_those_of_16_bits(recipe, device, kept
     """In both orientations, but for per-tensor ones where GEMMs take either; or alone; under ZeRO 3 with a layer."""
     model = {**GPT, "tp": 1, "pp": 1, "dp": 2, "zero": 1, "global_batch": 2}
     weights = {
-        name: memory_of({"hardware": device, "set": {**model, "precision": "fp8", **recipe, **more}})["weights"]
+        name: held(device, **{**model, "precision": "fp8", **recipe, **more})["weights"]
         for name, more in (("all", {}), ("without layers", {"layers": 1}))
     }
     shards = 2 if recipe.get("zero") == 3 else 1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from state_dict import state_dict
 
+from comp_comm.choices import AttentionKernel
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.complete.model import evaluate
 from comp_comm.hardware.numbers import Hardware, Timing
