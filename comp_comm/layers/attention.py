@@ -66,8 +66,9 @@ class SelfAttention(Block):
         qk = np.asarray(c.t.qk_norm)
         each = np.where(QkNorm.WHOLE.where(qk), (c.heads + c.kv_heads) * c.key_dim, 2 * to_float(c.t.head_dim))
         norms = np.where(QkNorm.OFF.where(qk), 0.0, each)
-        gate = gate_numbers(c) * (c.t.hidden + biased(c, "qkv"))
-        return HeldParameters(projection_parameters(c) + norms + c.heads * c.t.attention_sinks + gate)
+        held = projection_parameters(c) + norms + c.heads * c.t.attention_sinks
+        gate = gate_numbers(c)
+        return HeldParameters(held + gate * (c.t.hidden + biased(c, "qkv")) if any_of(gate) else held)
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return queries, keys, values, the input of the output projection, and scores where they are kept.
@@ -162,6 +163,8 @@ def gated(c: Context) -> Sequence[Operation]:
 def gate_bytes(c: Context) -> Array:
     """Return what the gate keeps: itself, and the output before it."""
     numbers = gate_numbers(c)
+    if not any_of(numbers):
+        return numbers
     return to_float(c.formats.activation * c.tokens * (numbers + (numbers > 0) * c.heads * c.t.v_head_dim))
 
 

@@ -84,9 +84,11 @@ class Experts(Block):
         router = (to_float(c.t.hidden) + c.t.router_bias) * c.t.experts
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         inside, projected = expert_hidden(c), to_float(c.t.moe_latent_hidden)
-        latent = 2 * c.t.hidden * projected + biased(c, "ffn") * (projected > 0) * (inside + c.t.hidden)
+        held = router + extra
+        if any_of(projected):
+            held = held + 2 * c.t.hidden * projected + biased(c, "ffn") * (projected > 0) * (inside + c.t.hidden)
         each = (c.gates + 1) * inside * width + biased(c, "ffn") * (c.gates * width + inside)
-        return HeldParameters(router + extra + latent, (to_float(c.t.experts) / c.layout.ep) * each)
+        return HeldParameters(held, (to_float(c.t.experts) / c.layout.ep) * each)
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return what the networks keep, and the tokens before and after sorting."""
@@ -94,8 +96,9 @@ class Experts(Block):
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         inside = expert_hidden(c)
         experts = expert_tokens(c) * (kept * width + 2.0 * inside)
-        latent = c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside  # the input of the projection back
-        return [Kept("moe", to_float(size * (experts + latent)) + network_bytes(c, _shared_width(c)))]
+        if any_of(c.t.moe_latent_hidden):  # the input of the projection back
+            experts = experts + c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
+        return [Kept("moe", to_float(size * experts) + network_bytes(c, _shared_width(c)))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return all of the block, the nonlinearity of its experts, and the shared experts.
