@@ -150,7 +150,7 @@ class RowBlock:
             return int(np.count_nonzero(mask)) * (prod(self.shape) // mask.size)
         each = np.broadcast_to(mask, (*mask.shape[:-1], self.rows.size)).reshape(-1, self.rows.size).view(np.uint8)
         parts = (each[i : i + MOST_ADDED] for i in range(0, len(each), MOST_ADDED))
-        rows = sum((part.sum(axis=0, dtype=np.uint8).astype(np.intp) for part in parts))
+        rows = sum(part.sum(axis=0, dtype=np.uint8).astype(np.intp) for part in parts)
         return int(np.dot(rows, self.counts)) * (prod(self.shape[:-1]) // len(each))
 
     def layouts_of(self, points: NDArray[np.intp]) -> Counts:
@@ -221,8 +221,8 @@ def _rank(state: SearchState, aim: Aim, space: SearchSpace, scores: Array, memor
     timed = aim.objective.timed
     # Few points of all are good enough to look at closely.
     good = np.flatnonzero(scores <= max(state.best.threshold, state.unfit.threshold))
-    for best, wanted in ((state.best, fits[good]),
-                         *([(state.unfit, ~fits[good] & memory.layouts.reshape(-1)[good])] if timed else [])):  # fmt: skip
+    unfit = [(state.unfit, ~fits[good] & memory.layouts.reshape(-1)[good])] if timed else []
+    for best, wanted in ((state.best, fits[good]), *unfit):
         points = good[wanted]
         if points.size:
             numbers = [scores[points], needed[points], *([] if timed else [seconds()[points]])]

@@ -27,7 +27,14 @@ MOST_BLOCKS = 128  # of a task: short enough to stop after
 
 
 def search_blocks(
-    job: Job, gpus: int, per: tuple[str, ...], aim: Aim, counts: tuple[int, int], bars: tuple[float, ...], first: int, last: int
+    job: Job,
+    gpus: int,
+    per: tuple[str, ...],
+    aim: Aim,
+    counts: tuple[int, int],
+    bars: tuple[float, ...],
+    first: int,
+    last: int,
 ) -> tuple[SearchState, int]:
     """Return what some blocks hold, and their points: a worker's task.
 

@@ -18,8 +18,8 @@ from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.costmodels.model import Parts, SharedPart
 from comp_comm.distinct import DistinctRows, distinct_rows
 from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
-from comp_comm.hardware.numbers import Hardware
 from comp_comm.group import Group
+from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import Layout, resolved_layout
 from comp_comm.records import Record
 from comp_comm.sweeps.grid import Grid
