@@ -214,7 +214,9 @@ def search(
     >>> best["tp"] * best["pp"] * best["dp"]
     8
     """
-    answer = _search(load_study(study, overrides, **fields), gpus, objective, top, prices, None, executor, headroom, per)
+    answer = _search(
+        load_study(study, overrides, **fields), gpus, objective, top, prices, None, executor, headroom, per
+    )
     about = answer["meta"]
     line = f"{about['feasible']:,} of {about['candidates']:,} layouts on {gpus:,} devices fit"
     told = [name for name in LAYOUT_COLUMNS if any(row.get(name, 1) not in (1, "none") for row in answer["rows"])]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from comp_comm.cli import help_text, options, workers
+from comp_comm.cli.search_answer import write_search
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.exporters.writing import FORMATS
@@ -18,14 +18,12 @@ from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report import output
 from comp_comm.searches.design import Case, Design, in_tokens, make_design
-from comp_comm.searches.emitted import emitted, study_of_row
 from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.searches.prices import Prices
-from comp_comm.searches.result import SearchAnswer, aim_of, answer, check_question, checked, side_by_side
+from comp_comm.searches.result import SearchAnswer, aim_of, answer, check_question, checked
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import make_space
 from comp_comm.searches.views import check_per
-from comp_comm.sweeps.point import compare, explain
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -93,10 +91,7 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     if asked["batch_tokens"]:
         design = in_tokens(design, _tokens(asked["batch_tokens"]))
     asked["per"] = tuple(_split(asked["per"]))
-    for flag, name in (("emit", "emit"), ("explain", "explained"), ("compare", "compared"), ("per", "per")):
-        if asked[name] and len(design.cases) > 1:
-            raise ConfigError(f"--{flag} is about one search, and this searches {len(design.cases)} times: give "
-                              "hardware, devices, batches and factors one value each")  # fmt: skip
+    _check_one(design, asked)
     asked["machine"] = _machine(machines, overrides, design.cases[0])
     costs = _prices(prices, list(dict.fromkeys(case.place["hardware"] for case in design.cases)))
     if asked["picture"]:
@@ -109,7 +104,7 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     try:
         with workers.opened(asked["executor"], asked["jobs"]) as executor:
             results, interrupted = _results(design, costs, asked, executor, kept)
-        code = _answer(design, results, interrupted, path, form, asked)
+        code = write_search(design, results, interrupted, path, form, asked)
         if kept and code == 0:
             kept.remove()
             options.forget_partial(path)
@@ -121,6 +116,14 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
         if kept:
             kept.close()
     return code
+
+
+def _check_one(design: Design, asked: Asked) -> None:
+    """Raise ``ConfigError`` where something is asked about the one search of several."""
+    for flag, name in (("emit", "emit"), ("explain", "explained"), ("compare", "compared"), ("per", "per")):
+        if asked[name] and len(design.cases) > 1:
+            raise ConfigError(f"--{flag} is about one search, and this searches {len(design.cases)} times: give "
+                              "hardware, devices, batches and factors one value each")  # fmt: skip
 
 
 def _format(asked: Asked, form: str | None, path: str | None) -> str:
@@ -140,15 +143,6 @@ def _machine(flags: list[str], overrides: tuple[str, ...], case: Case) -> str:
     of_study = case.study.document.data.get("hardware")
     known = [*flags, *of_set, *([of_study] if isinstance(of_study, str) else []), str(case.place["hardware"])]
     return known[0]
-
-
-def _emitted(kind: str, machine: str, case: Case, result: SearchAnswer) -> str:
-    """Return the best layout as a text; say what importing it again needs beside it."""
-    text = emitted(kind, case.study, result["rows"][0], machine)
-    if kind == "deepspeed":
-        tell(f"note: the model, and {case.gpus} devices, are not in a DeepSpeed JSON: start it on so many, and import "
-             f"it with --model NAME --set gpus={case.gpus}")  # fmt: skip
-    return text
 
 
 def _results(
@@ -236,60 +230,6 @@ def _searched(
     return answer(space, state, aim, prices)
 
 
-def _answer(
-    design: Design, results: list[SearchAnswer], interrupted: bool, path: str | None, form: str, asked: Asked
-) -> int:
-    several = len(design.cases) > 1
-    shown: Record = {**results[0]}
-    if several:
-        places = [case.place for case in design.cases[: len(results)]]
-        shown = {
-            "meta": {**_meta_of_all(design, results), "interrupted": interrupted},
-            "rows": side_by_side(places, results),
-        }
-    shown |= _looked_at(design.cases[0], results[0], asked)
-    if asked["emit"]:
-        text = _emitted(asked["emit"], asked["machine"], design.cases[0], results[0])
-        code = options.write(path, lambda out: print(text, end="", file=out), lambda: interrupted)
-    else:
-        from comp_comm.report.search_table import write_answer
-
-        code = options.write(path, lambda out: write_answer(out, shown, form, several), lambda: interrupted)
-    if asked["picture"] and code == 0:
-        from comp_comm.report.search_plot import save_search
-
-        save_search(asked["picture"], shown)
-        tell(f"wrote {asked['picture']}")
-    return code
-
-
-def _looked_at(case: Case, result: SearchAnswer, asked: Asked) -> Record:
-    """Return the best explained, and the best two side by side, where they are asked for."""
-    more: Record = {}
-    if asked["explained"]:
-        more["explain"] = explain(study_of_row(case.study, result["rows"][0], asked["machine"]))
-    if asked["compared"]:
-        if len(result["rows"]) < 2:
-            raise ConfigError("--compare is about the best two, and this found one (--top)")
-        more["compare"] = compare(*(study_of_row(case.study, row, asked["machine"]) for row in result["rows"][:2]))
-    return more
-
-
 def _tokens(text: str) -> int:
     with options.naming("--batch-tokens"):
         return int(FIELDS["global_batch"].parse(load_value(text, "--batch-tokens", "tokens").data["tokens"]))
-
-
-def _meta_of_all(design: Design, results: list[SearchAnswer]) -> Record:
-    """Return the meta block of several searches: what they have in common, what moves, and that of each."""
-    metas = [result["meta"] for result in results]
-    moving = {name for axis in design.axes for name in axis.values}
-    return {
-        **metas[0],
-        "study_sha256": hashlib.sha256("".join(meta["study_sha256"] for meta in metas).encode()).hexdigest(),
-        "hardware": {name: about for meta in metas for name, about in meta["hardware"].items()},
-        "fixed": {name: value for name, value in metas[0]["fixed"].items() if name not in moving},
-        "axes": [{name: list(values) for name, values in axis.values.items()} for axis in design.axes],
-        "candidates": sum(meta["candidates"] for meta in metas), "feasible": sum(meta["feasible"] for meta in metas),
-        "searches": metas,
-    }  # fmt: skip

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -26,6 +26,27 @@ LONG = 2**14  # rows for which importing Arrow pays
 FEW = 8  # so many rows a value at least: then values are encoded, not rows
 SMALL, LARGE = 1e-4, 1e10  # between them both write a number without an exponent
 Word = Callable[[object], str]
+
+
+class Buffer(Protocol):
+    """Bytes that Arrow holds."""
+
+    def slice(self, offset: int, length: int) -> Buffer:
+        """Return a part of them."""
+
+    def to_pybytes(self) -> bytes:
+        """Return a copy of them."""
+
+
+class Strings(Protocol):
+    """An array of strings of Arrow's."""
+
+    offset: int
+
+    def __len__(self) -> int: ...
+
+    def buffers(self) -> list[Buffer]:
+        """Return what it is made of: where nothing is, where each string begins, and all of them together."""
 
 
 @cache
@@ -57,7 +78,7 @@ def _joined(rows: Rows, columns: Sequence[str], before: list[str], end: str, not
     if library is None:
         return None
     pa, compute = library
-    parts: list[Any] = []
+    parts: list[object] = []
     for name, text in zip(columns, before, strict=True):
         cells = _cells(library, name, rows.columns[name], nothing, word)
         if cells is None:
@@ -68,50 +89,55 @@ def _joined(rows: Rows, columns: Sequence[str], before: list[str], end: str, not
     return b"".join(_bytes(chunk) for chunk in chunks)
 
 
-def _bytes(strings: Any) -> bytes:
+def _bytes(strings: Strings) -> bytes:
     """Return all strings of an array one after the other: that is how Arrow holds them."""
-    offsets = np.frombuffer(strings.buffers()[1], np.int32)[strings.offset : strings.offset + len(strings) + 1]
-    content: bytes = strings.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
-    return content
+    offsets = np.frombuffer(strings.buffers()[1].to_pybytes(), np.int32)[
+        strings.offset : strings.offset + len(strings) + 1
+    ]
+    return strings.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
 
 
-def _cells(library: tuple[ModuleType, ModuleType], name: str, values: AnyArray, nothing: str, word: Word) -> Any:
+def _cells(
+    library: tuple[ModuleType, ModuleType], name: str, values: AnyArray, nothing: str, word: Word
+) -> Strings | None:
     """Return a column as strings; None for one that holds what is neither a number, a truth nor a word."""
     pa, compute = library
     if values.dtype == object:
         return _words(library, values, nothing, word)
     if values.dtype == bool:
-        return compute.if_else(pa.array(values), "true", "false")
+        return cast(Strings, compute.if_else(pa.array(values), "true", "false"))
     if name in FIELDS and FIELDS[name].kind == "int":
         if not (values == np.round(values)).all():
             return None
         values = values.astype(np.int64)
     if values.dtype.kind in "iu":
-        return pa.array(values).cast(pa.string())
+        return cast(Strings, pa.array(values).cast(pa.string()))
     return _floats(library, np.ascontiguousarray(values, np.float64), nothing)
 
 
-def _words(library: tuple[ModuleType, ModuleType], values: AnyArray, nothing: str, word: Word) -> Any:
+def _words(library: tuple[ModuleType, ModuleType], values: AnyArray, nothing: str, word: Word) -> Strings | None:
     pa, _ = library
     plain = [value or None for value in values.tolist()]
     if not all(value is None or type(value) is str for value in dict.fromkeys(plain)):
         return None
     coded = pa.array(plain, pa.string()).dictionary_encode()
     words = pa.array([*(word(value) for value in coded.dictionary.to_pylist()), nothing], pa.string())
-    return words.take(coded.indices.fill_null(len(words) - 1))
+    return cast(Strings, words.take(coded.indices.fill_null(len(words) - 1)))
 
 
-def _floats(library: tuple[ModuleType, ModuleType], values: Array, nothing: str) -> Any:
+def _floats(library: tuple[ModuleType, ModuleType], values: Array, nothing: str) -> Strings:
     pa, compute = library
     coded = pa.array(values.view(np.int64)).dictionary_encode()  # by their bits: 0.0 and -0.0 are written differently
     if FEW * len(coded.dictionary) <= values.size:
-        return pa.array(_written(coded.dictionary.to_numpy().view(np.float64), nothing), pa.string()).take(coded.indices)
+        written = pa.array(_written(coded.dictionary.to_numpy().view(np.float64), nothing), pa.string())
+        return cast(Strings, written.take(coded.indices))
     cells = pa.array(values).cast(pa.string())
     size = np.abs(values)
     other = ~((size >= SMALL) & (size < LARGE)) | (values == np.round(values))
     if not other.any():
-        return cells
-    return compute.replace_with_mask(cells, pa.array(other), pa.array(_written(values[other], nothing), pa.string()))
+        return cast(Strings, cells)
+    written = pa.array(_written(values[other], nothing), pa.string())
+    return cast(Strings, compute.replace_with_mask(cells, pa.array(other), written))
 
 
 def _written(values: Array, nothing: str) -> list[str]:

@@ -107,8 +107,7 @@ def _search(cells: list[dict[str, str]], given: Mapping[str, Value]) -> list[Bes
     best: dict[tuple[str, ...], BestOfCell] = {}
     for strategy, model in dict.fromkeys((cell["strategy"], cell["model"]) for cell in cells):
         mine = [cell for cell in cells if (cell["strategy"], cell["model"]) == (strategy, model)]
-        found = _joint(mine, given)
-        best |= {_key(cell): one for cell, one in zip(mine, found, strict=True)}
+        best |= {_key(cell): one for cell, one in zip(mine, _joint(mine, given), strict=True)}
     return [best[_key(cell)] for cell in cells]
 
 
@@ -139,15 +138,15 @@ def _best_of_cells(space: SearchSpace, each: BestOfEach, numbers: Sequence[int |
               if number is not None and (place := each.places[number]) is not None}  # fmt: skip
     at = {number: i for i, number in enumerate(points)}
     step = steps_at(space, list(points.values())) if points else None
-    found = []
+    cells = []
     for number in numbers:
         counts = (0, 0) if number is None else (int(each.candidates[number]), int(each.feasible[number]))
         if step is None or number not in at:
-            found.append(BestOfCell(None, None, None, *counts))
+            cells.append(BestOfCell(None, None, None, *counts))
             continue
         seconds, memory = (float(np.broadcast_to(of, len(at))[at[number]]) for of in (step.step_s, step.memory_bytes))
-        found.append(BestOfCell(points[number], seconds, memory, *counts))
-    return found
+        cells.append(BestOfCell(points[number], seconds, memory, *counts))
+    return cells
 
 
 def _case(cell: Mapping[str, str], given: Mapping[str, Value]) -> dict[str, Value]:

@@ -82,7 +82,7 @@ class BestPoints:
         most = 4 * self.count
         while most < good.size:
             edge = np.partition(scores[good], most - 1)[most - 1]
-            kept = good[scores[good] <= edge]
+            kept: NDArray[np.intp] = good[scores[good] <= edge]
             if np.unique(scores[kept]).size >= self.count:
                 return np.asarray(kept)
             most *= 8

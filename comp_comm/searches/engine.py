@@ -221,8 +221,8 @@ def _rank(state: SearchState, aim: Aim, space: SearchSpace, scores: Array, memor
     timed = aim.objective.timed
     # Few points of all are good enough to look at closely.
     good = np.flatnonzero(scores <= max(state.best.threshold, state.unfit.threshold))
-    for best, wanted in ((state.best, fits[good]),
-                         *([(state.unfit, ~fits[good] & memory.layouts.reshape(-1)[good])] if timed else [])):  # fmt: skip
+    unfit = [(state.unfit, ~fits[good] & memory.layouts.reshape(-1)[good])] if timed else []
+    for best, wanted in ((state.best, fits[good]), *unfit):
         points = good[wanted]
         if points.size:
             numbers = [scores[points], needed[points], *([] if timed else [seconds()[points]])]

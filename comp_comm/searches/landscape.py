@@ -27,7 +27,7 @@ def _nothing() -> Array:
 
 @dataclass
 class Landscape:
-    """Scores near the ``best``, and the front of ``scores`` against ``memory``, the best score first, with its places."""
+    """Scores near the ``best``, and the front of ``scores`` against ``memory`` with its places, best score first."""
 
     near_best: Array = field(default_factory=_nothing)
     scores: Array = field(default_factory=_nothing)
@@ -41,8 +41,8 @@ class Landscape:
         """Add feasible points by their scores, memory, how many layouts each is, and where each is by its number."""
         if scores.size:
             self.best = min(self.best, float(scores.min()))
-            near = np.flatnonzero(scores <= self._limit)
-            self._add_near(np.repeat(scores[near], layouts[near]))
+            close = np.flatnonzero(scores <= self._limit)
+            self._add_near(np.repeat(scores[close], layouts[close]))
             self._add_front(scores, memory, place)
 
     def merge(self, other: Landscape) -> None:

@@ -55,8 +55,8 @@ def placement_classes(table: Columns, gpus: int, placements: tuple[str, ...], ha
     """Return which placements cost the same at each row of a table of degrees."""
     tied = distinct_rows([to_float(table[name]) for name in ("tp", "cp", "pp")], table["tp"].size)
     tp, cp, pp = (to_float(table[name][tied.first])[:, None] for name in ("tp", "cp", "pp"))
-    codes = np.asarray([int(Placement.of(name)) for name in placements], np.intp)[None, :]
-    layout = Layout(tp=tp, cp=cp, dp=gpus // (tp * cp * pp), pp=pp, placement=to_float(codes))
+    codes = to_float([int(Placement.of(name)) for name in placements])[None, :]
+    layout = Layout(tp=tp, cp=cp, dp=gpus // (tp * cp * pp), pp=pp, placement=codes)
     many = sum(((getattr(layout, name)[:, 0] > 1).astype(np.intp) << place for place, name in enumerate(GROUPS)))
     furthest = _furthest(hardware)
     apart = []

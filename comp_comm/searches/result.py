@@ -135,9 +135,9 @@ def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = FR
     rooms = roomy_ties(state, aim.headroom, float(str(record["memory"]["capacity_bytes"]))) if record else []
     groups = ties_of_groups(state)
     rows = iter(rows_of(space, [*best, *misses, *(tie for _, tie in (*groups, *rooms))], prices))
-    shown, near, of_groups = ([next(rows) for _ in some] for some in (best, misses, groups))
+    shown, unfit, of_groups = ([next(rows) for _ in some] for some in (best, misses, groups))
     return {
-        "meta": _meta(space, state, aim), "rows": shown, "near_misses": near, "front": front(state),
+        "meta": _meta(space, state, aim), "rows": shown, "near_misses": unfit, "front": front(state),
         "reason": None if state.feasible else why_nothing(space, state, aim), "best": record,
         "per": per_record(space, state, aim, [number for number, _ in groups], of_groups) if state.each else None,
         "headrooms": [_roomy(row, room, aim.objective.behind(tie.score, best[0].score)) for (room, tie), row in
@@ -225,7 +225,8 @@ def _meta(space: SearchSpace, state: SearchState, aim: Aim) -> Record:
         "headroom": aim.headroom,
         "fixed": {name: value for name, value in sorted(study.fixed.items()) if name in plan.model.fields},
         "searched": {**space.tried, **choices, **({"placement": list(space.placements)} if space.placements else {})},
-        "not_tried": not_tried(space), "candidates": state.candidates, "feasible": state.feasible, "within_percent": within,
+        "not_tried": not_tried(space),
+        "candidates": state.candidates, "feasible": state.feasible, "within_percent": within,
         "dropped": dict(sorted({**space.dropped, **state.reasons}.items())), "notes": notes(plan),
         "interrupted": state.interrupted,
     }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +133,7 @@ class PlacedRows(NamedTuple):
 
 def unplaced_rows(degrees: Degrees, parts: list[Part], axis: Axis) -> PlacedRows:
     """Return every row of every part, each a layout; ``axis`` are all rows of the table."""
-    rows = _joined([rows for rows, _ in parts], np.int32)
+    rows = _joined([rows for rows, _ in parts])
     begins = np.cumsum([0, *(part.size for part, _ in parts)])[:-1]
     if len(parts) > 1 or rows.size < len(axis):  # else it is all of them, in their order
         axis = Axis({name: _column(degrees, name, rows) for name in degrees.columns})
@@ -148,12 +148,12 @@ def placed_rows(degrees: Degrees, parts: list[Part], classes: PlacementClasses) 
     lengths = [rows.size for rows, _ in kept]
     if sum(lengths) > MAX_PLACED:
         raise ConfigError(f"more than {MAX_PLACED:,} rows of degrees and placements: pin some of them")
-    rows = _joined([part[row] for (part, _), (row, _) in zip(parts, kept, strict=True)], np.int32)
-    codes = _joined([placement for _, placement in kept], np.int8)
+    rows = _joined([part[row] for (part, _), (row, _) in zip(parts, kept, strict=True)])
+    codes = _joined([placement for _, placement in kept]).astype(np.int8)
     columns = {name: _column(degrees, name, rows) for name in degrees.columns}
     axis = Axis({**columns, "placement": AxisColumn(to_float(np.arange(len(placements))), codes, placements)})
     return PlacedRows(axis, np.cumsum([0, *lengths])[:-1].tolist(), counts[rows, codes])
 
 
-def _joined(arrays: list[NDArray[np.intp]], kind: type[np.signedinteger[Any]]) -> NDArray[Any]:
-    return np.concatenate([array.astype(kind) for array in arrays] or [np.zeros(0, kind)])
+def _joined(arrays: list[NDArray[np.intp]]) -> NDArray[np.int32]:
+    return np.concatenate([array.astype(np.int32) for array in arrays] or [np.zeros(0, np.int32)])

@@ -38,9 +38,9 @@ class SearchSpace:
     """What is searched: a plan over choices and a table of degrees and placements; and why rows fell out.
 
     ``table`` are the degrees alone: its rows are joined with each of the ``placements``, but for those that cost the
-    same as one before: ``counts`` says how many layouts each row is. ``parts`` are rows that have the same choices: where each begins, and which part of every axis of
-    choices has an effect. ``ruled`` says whether some choices break a rule on some rows. ``dropped`` counts rows by the
-    rule that removed them.
+    same as one before: ``counts`` says how many layouts each row is. ``parts`` are rows that have the same choices:
+    where each begins, and which part of every axis of choices has an effect. ``ruled`` says whether some choices break
+    a rule on some rows. ``dropped`` counts rows by the rule that removed them. ``groups``: those whose best is told.
     """
 
     study: Study
@@ -59,7 +59,11 @@ class SearchSpace:
         """Return the space with its points told apart by the values of some fields."""
         if not fields or not self.rows:
             return self
-        known = {HARDWARE: self.plan.grid.profiles[0].name, **self.plan.grid.fixed, **{name: values[0] for name, values in self.choices.items()}}
+        known = {
+            HARDWARE: self.plan.grid.profiles[0].name,
+            **self.plan.grid.fixed,
+            **{name: values[0] for name, values in self.choices.items()},
+        }
         return replace(self, groups=groups_of(self.plan.grid, fields, known))
 
     @property
@@ -135,7 +139,8 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
         kernels = {name: plan.grid.words(name) for name in about.choices if FIELDS[name].choice and name not in choices}
         choices = {name: values for name, values in about.worthwhile({**kernels, **choices}).items() if name in choices}
     placements = tuple(dict.fromkeys(map(str, listed["placement"] or Placement.words()))) if about.placed else ()
-    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp")} | dict(cases[0])
+    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp")}
+    fixed |= cases[0]
     fixed |= {name: study.fixed[name] for name in about.of_others if name in study.fixed}
     fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
     axes = [Axis({name: values}) for name, values in choices.items() if len(values) > 1]

@@ -54,8 +54,8 @@ def rows_of(space: SearchSpace, ties: Sequence[Tie], prices: Prices) -> list[Row
         results = {name: of(model.columns[name].of(step)) for name in names}
     rows = []
     for number, (tie, point) in enumerate(zip(ties, points, strict=True)):
-        whole = {name: int(values[number]) for name, values in derived.items()}
-        layout = _ordered({"global_batch": plan.grid.fixed["global_batch"], **whole, **point}, space_of)
+        numbers = {name: int(values[number]) for name, values in derived.items()}
+        layout = _ordered({"global_batch": plan.grid.fixed["global_batch"], **numbers, **point}, space_of)
         row = layout | {name: values[number] for name, values in results.items()}
         row |= {"ties": tie.layouts, "also": _also(space, tie)}
         tokens = float(run) if run is not None else np.nan

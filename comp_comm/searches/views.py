@@ -71,13 +71,13 @@ def _sortable(space: SearchSpace, number: int) -> tuple[tuple[int, float, str], 
 
 def roomy_ties(state: SearchState, headroom: float, capacity: float) -> list[tuple[float, Tie]]:
     """Return the best with more of the memory left free: those of the front, by what is left."""
-    land, found = state.landscape, []
+    land, best = state.landscape, []
     for room in (share for share in HEADROOMS if share >= headroom):
         fitting = (land.memory <= (1 - room) * capacity).nonzero()[0]
         if fitting.size:
             at = int(fitting[0])
-            found.append((room, Tie((float(land.scores[at]),), 1, (land.places[at],))))
-    return found
+            best.append((room, Tie((float(land.scores[at]),), 1, (land.places[at],))))
+    return best
 
 
 def not_tried(space: SearchSpace) -> dict[str, Record]:

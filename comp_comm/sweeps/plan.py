@@ -13,6 +13,7 @@ from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, MODELS, Answer, CostModel, phase_of
 from comp_comm.costmodels.answer import Columns
+from comp_comm.costmodels.model import NO_PARTS, Parts
 from comp_comm.errors import nearest, one_of
 from comp_comm.fields import FIELDS, Value
 from comp_comm.formulas.arrays import Index, unwarned
@@ -50,9 +51,8 @@ class Plan:
     @cached_property
     def made(self) -> Columns[Any]:
         """Output columns by name that the cost model can make of this study."""
-        known = self.grid.names
         columns = self.model.columns.items()
-        return {name: column for name, column in columns if not column.needs or column.needs in known}
+        return {name: column for name, column in columns if column.needs in ("", *self.grid.names)}
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -69,28 +69,25 @@ class Plan:
         What it makes only when asked (a column) may still divide by zero at points that break a rule. The one point of
         a plan without axes is evaluated once, and what was made of its answer is kept.
         """
-        return self._evaluated(index) if self.grid.axes else self._one
+        return self._evaluated(index, self._shared.parts(index)) if self.grid.axes else self._one
 
     @cached_property
     def _one(self) -> Answer:
-        return self._evaluated(())
-
-    def _evaluated(self, index: Index) -> Answer:
-        scenario, violations = self.grid.scenario(index)
-        with unwarned():
-            return self.model.evaluate(replace(scenario, violations=violations), self._shared.parts(index))
+        return self.evaluate_alone(())
 
     def evaluate_alone(self, index: Index) -> Answer:
         """Return the same answer, with nothing worked out for other points as well."""
-        scenario, violations = self.grid.scenario(index)
-        with unwarned():
-            return self.model.evaluate(replace(scenario, violations=violations), {})
+        return self._evaluated(index, NO_PARTS)
 
     def evaluate_on(self, hardware: Hardware) -> Answer:
         """Return the answer at the one point of a plan without axes, on hardware whose numbers may have an axis."""
-        scenario, violations = self.grid.scenario(())
+        return self._evaluated((), NO_PARTS, hardware)
+
+    def _evaluated(self, index: Index, parts: Parts, other: Hardware | None = None) -> Answer:
+        scenario, violations = self.grid.scenario(index)
         with unwarned():
-            return self.model.evaluate(replace(scenario, hardware=hardware, violations=violations), {})
+            scenario = replace(scenario, hardware=other or scenario.hardware, violations=violations)
+            return self.model.evaluate(scenario, parts)
 
     @cached_property
     def _shared(self) -> SharedRows:
@@ -102,8 +99,7 @@ def make_plan(study: Study, free: str | None = None) -> Plan:
 
     ``free`` is a field that is still to be chosen: the rules about it are not checked.
     """
-    model = _cost_model(study)
-    axes = study.axes
+    model, axes = _cost_model(study), study.axes
     if study.hardware_axis:
         axes = (Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}), *axes)
     plan = Plan(study, model, Grid(study.profiles, _modelled(study, model), axes, model), ())
@@ -193,15 +189,15 @@ def _other_model(study: Study, model: CostModel, names: set[str]) -> str:
 
 
 def _models_with(name: str) -> str:
-    able = [model.name for model in COST_MODELS.values() if name in model.fields]
-    return f"{one_of(able)} does" if able else "no cost model does"
+    able = one_of([model.name for model in COST_MODELS.values() if name in model.fields])
+    return f"{able} does" if able else "no cost model does"
 
 
 def _conditions(study: Study, plan: Plan) -> tuple[Condition, ...]:
     columns = [*plan.grid.names, *EVOLUTION, *plan.made, *plan.model.derived, FEASIBLE]
-    conditions = []
+    conditions, listed = [], isinstance(study.document.data.get("where"), list)
     for index, text in enumerate(study.where):
-        path = ("where", index) if isinstance(study.document.data.get("where"), list) else ("where",)
+        path = ("where", index) if listed else ("where",)
         try:
             conditions.append(parse_condition(text, list(dict.fromkeys(columns))))
         except ValueError as error:

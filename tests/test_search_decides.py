@@ -1,0 +1,134 @@
+"""What a search says beside the best: ties, headroom, the best for each value, what was tried."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from comp_comm.configs.study import study_from
+from comp_comm.errors import ConfigError
+from comp_comm.searches import search
+from comp_comm.searches.prices import Prices
+from comp_comm.searches.space import make_space
+from comp_comm.sweeps.plan import make_plan
+
+GIVEN = {"hardware": "a100-sxm-80gb", "model": "gpt3-13b", "set": {"global_batch": 64}}
+SHELL = ("search", "--hardware", "a100-sxm-80gb", "--model", "gpt3-13b", "--gpus", "32", "-q")
+
+
+def alone(row, **more):
+    names = ("gpus", "tp", "cp", "pp", "vpp", "micro_batch", "zero", "sp", "recompute", "placement")
+    fixed = {"global_batch": 64, **{name: row[name] for name in names}, **more}
+    return make_plan(study_from({**GIVEN, "set": fixed})).evaluate(())
+
+
+@pytest.fixture(scope="module")
+def found():
+    return search(study_from(GIVEN), 32, top=12, per=("tp", "recompute"))
+
+
+def test_placements_of_a_row_cost_the_same_one_by_one():
+    found = search(study_from({**GIVEN, "set": {"global_batch": 64, "cp": 2, "pp": 4}}), 32)
+    told = 0
+    for row in found["rows"]:
+        text = dict(part.split(" ", 1) for part in (row["also"] or "").split("; ") if part)
+        names = text.get("placement", row["placement"]).split(" or ")
+        told += len(names) > 1
+        for name in names:
+            step = alone(row, placement=name)
+            assert float(step.step_s) == pytest.approx(row["step_s"], rel=1e-12)
+            assert float(step.memory_bytes) / 2**30 == pytest.approx(row["memory_gib"], rel=1e-12)
+        assert row["ties"] >= len(names)
+    assert told > 3
+    keys = [(row["step_s"], row["memory_gib"]) for row in found["rows"]]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(("hardware", "gpus"), [("h100-sxm", 96), ("gb200-nvl72", 1152), ("b200-sxm", 64)])
+def test_a_class_of_placements_is_all_that_cost_the_same(hardware, gpus):
+    given = {"hardware": hardware, "model": "llama-3-8b", "set": {"global_batch": gpus}}
+    space = make_space(study_from(given), gpus)
+    chance = np.random.default_rng(3)
+    plan, several = space.plan, 0
+    for row in chance.choice(space.rows, 25, replace=False).tolist():
+        names = space.alike(row)
+        assert len(names) == space.counts[row]
+        point = {name: values[row] for name, values in plan.grid.axes[-1].values.items()}
+        fixed = {**plan.grid.fixed, **point, "zero": 2, "sp": "on", "recompute": "none"}
+        seconds = []
+        for name in names:
+            study = study_from({"hardware": hardware, "model": "llama-3-8b", "set": {**fixed, "placement": name}})
+            seconds.append(float(make_plan(study).evaluate(()).step_s))
+        assert seconds == pytest.approx([seconds[0]] * len(names), rel=1e-12)
+        several += len(names) > 1
+    assert several > 1
+
+
+def test_the_best_for_each_value_is_that_of_a_search_of_it(found):
+    lines = found["per"]["rows"]
+    assert sum(line["candidates"] for line in lines) == found["meta"]["candidates"]
+    assert sum(line["feasible"] for line in lines) == found["meta"]["feasible"]
+    assert min(line["behind_percent"] for line in lines if line["feasible"]) == 0
+    for line in lines[:: max(1, len(lines) // 4)]:
+        if not line["feasible"]:
+            assert line["step_s"] is None
+            continue
+        pinned = {**GIVEN, "set": {"global_batch": 64, "tp": line["tp"], "recompute": line["recompute"]}}
+        best = search(study_from(pinned), 32, top=1)
+        assert best["rows"][0]["step_s"] == pytest.approx(line["step_s"], rel=1e-12)
+        assert best["meta"]["feasible"] == line["feasible"]
+        behind = 100 * (line["step_s"] / found["rows"][0]["step_s"] - 1)
+        assert line["behind_percent"] == pytest.approx(behind, abs=1e-9)
+
+
+def test_headroom_is_memory_left_free(found):
+    assert found["meta"]["headroom"] == 0.05
+    assert all(row["memory_gib"] <= 0.95 * 80 for row in found["rows"])
+    for line in found["headrooms"]:
+        free = line["headroom_percent"] / 100
+        best = search(study_from(GIVEN), 32, top=1, headroom=free)["rows"][0]
+        assert line["step_s"] == pytest.approx(best["step_s"], rel=1e-12)
+        assert best["memory_gib"] <= (1 - free) * 80
+    assert search(study_from(GIVEN), 32, headroom=0)["meta"]["feasible"] > found["meta"]["feasible"]
+    with pytest.raises(ConfigError, match="share of the memory"):
+        search(study_from(GIVEN), 32, headroom=1.0)
+
+
+def test_what_was_not_tried_is_said(found):
+    left = found["meta"]["not_tried"]
+    assert left["schedule"]["value"] == "1f1b"
+    assert "zb_h2" in left["schedule"]["others"]
+    assert not {"zero", "recompute", "placement"} & left.keys()
+
+
+def test_cost_and_energy_need_a_price_and_watts():
+    with pytest.raises(ConfigError, match="--objective cost needs --price-per-gpu-hour"):
+        search(study_from(GIVEN), 32, "cost")
+    best = search(study_from(GIVEN), 32, "energy", 1, Prices(watts=400))["rows"][0]
+    assert best["energy_kwh_per_million_tokens"] == pytest.approx(0.4 * 32 * best["step_s"] / 3600 / (64 * 2048) * 1e6)
+
+
+def test_the_decision_in_one_call(compcomm):
+    code, out, _ = compcomm(*SHELL, "--batch-tokens", "128K", "--per", "tp", "--explain", "--compare", "--format",
+                            "json")  # fmt: skip
+    answer = json.loads(out)
+    assert code == 0
+    assert answer["meta"]["fixed"]["global_batch"] == 64
+    assert answer["explain"]["step_s"] == pytest.approx(answer["rows"][0]["step_s"], rel=1e-12)
+    terms = {row["term"]: row for row in answer["compare"]}
+    assert [terms["step_s"][side] for side in "ab"] == pytest.approx([row["step_s"] for row in answer["rows"][:2]])
+    assert [line["tp"] for line in answer["per"]["rows"]] == sorted({line["tp"] for line in answer["per"]["rows"]})
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    (("--batch-tokens", "5000"), "4,096 and 6,144 are"),
+    (("--batch-tokens", "4M", "--global-batch", "8"), "give one of them"),
+    (("--global-batch", "64", "--per", "tpp"), "did you mean 'tp'"),
+    (("--global-batch", "64", "--per", "dp"), "no field of the layouts"),
+])  # fmt: skip
+def test_refusals(more, said, compcomm):
+    code, out, err = compcomm(*SHELL, *more)
+    assert (code, out) == (2, "")
+    assert said in err
