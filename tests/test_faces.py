@@ -320,3 +320,10 @@ def test_a_picture_of_any_kind_is_the_same_again(compcomm, tmp_path, suffix):
     for name in ("a", "b"):
         assert compcomm("explain", "llama-step", "--plot", tmp_path / f"{name}.{suffix}")[0] == 0
     assert (tmp_path / f"a.{suffix}").read_bytes() == (tmp_path / f"b.{suffix}").read_bytes()
+
+
+def test_volumes_are_drawn_as_bars_too(compcomm, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    _, out, _ = compcomm("volume", "llama-step", "--plot", "-")
+    bars = dict(re.findall(r"^([a-z -]+?)  +(█+)\S? [\d.]+ GB$", out, re.M))
+    assert len(bars["layer all-gather"]) == len(bars["layer reduce-scatter"]) > 40

@@ -48,14 +48,29 @@ def command(
             raise ConfigError("--log goes with one point; the study has axes")
         rows, meta = volume_over(study)
         heading = [meta["title"], setup_line(meta)]
-        code = options.write(path, lambda out: write_answer(out, form, rows, meta, heading=heading))
-        return _drawn(code, picture, rows, meta)
+
+        def write(out: IO[str]) -> None:
+            write_answer(out, form, rows, meta, heading=heading)
+            _draw_below(out, picture, rows, meta)
+
+        return _drawn(options.write(path, write), picture, rows, meta)
     moved = volume(study)
     if log:
         devices = int(max((row["devices"] for row in moved["messages"]), default=1))
         moved["measured"] = beside_measured(moved["messages"], _read(log, devices), steps)
-    code = options.write(path, lambda out: _write(out, moved, form))
-    return _drawn(code, picture, moved["messages"], moved["meta"])
+
+    def write_one(out: IO[str]) -> None:
+        _write(out, moved, form)
+        _draw_below(out, picture, moved["messages"], moved["meta"])
+
+    return _drawn(options.write(path, write_one), picture, moved["messages"], moved["meta"])
+
+
+def _draw_below(out: IO[str], picture: str | None, rows: Records, meta: Record) -> None:
+    if picture == "-":
+        from comp_comm.report.terminal_plot import write_volume
+
+        write_volume(out, rows, meta)
 
 
 def _read(file: str, devices: int) -> Records:
@@ -93,7 +108,7 @@ def _write(out: IO[str], moved: Record, form: str) -> None:
 
 
 def _drawn(code: int, picture: str | None, rows: Records, meta: Record) -> int:
-    if picture and code == 0:
+    if picture and picture != "-" and code == 0:
         from comp_comm.report.volume_plot import save_volume
 
         save_volume(picture, rows, meta)

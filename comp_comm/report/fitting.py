@@ -13,6 +13,9 @@ FIRST = ("time (ms)", "share (%)", "seconds", "exposed (s)", "step_s", "visible_
          "meaning")  # fmt: skip
 
 
+ASKED = ("cost", "energy")  # there only where somebody gave a price or a power
+
+
 def fit(
     cells: Sequence[Sequence[str]], headers: Sequence[str], names: Sequence[str], width: int, inputs: Sequence[str] = ()
 ) -> tuple[list[list[str]], list[str], list[str]]:
@@ -66,7 +69,9 @@ def _kept(widths: Sequence[int], names: Sequence[str], width: int, inputs: Seque
 
 
 def _rank(place: int, name: str, inputs: Sequence[str]) -> int:
-    if place == 0 or name in inputs:
+    if place == 0 or name.startswith(ASKED):
+        return -1
+    if name in inputs:
         return 0
     return 1 + FIRST.index(name) if name in FIRST else 1 + len(FIRST)
 

@@ -15,6 +15,7 @@ from comp_comm.report.stacks import Stacks
 EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")  # ends of a bar
 SHADES = (" ", "░", "▒", "▓", "█")
 PLAIN_SHADES = (" ", ".", ":", "+", "#")  # where the terminal has no such letters
+GB = 1e9
 MOST = 200  # bars, or rows of a heat map
 
 
@@ -54,6 +55,18 @@ def write_plot(out: IO[str], rows: Sequence[Record], view: Record) -> None:
             pairs = [(picture.label(names, [row[name] for name in names]), picture.number(row[value])) for row in part]
             known = [(name, None if number is None else number / scale) for name, number in pairs]
             _write_bars(out, known, max(numbers) / scale, unit)
+
+
+def write_volume(out: IO[str], rows: Sequence[Record], meta: Record) -> None:
+    """Write the volume of messages (of one point), or of groups at each point of a study, as bars."""
+    sent = [row for row in rows if row["group"]]
+    if not sent:
+        raise ConfigError("there is nothing to draw: nothing is sent")
+    names = [name for axis in meta.get("axes", ()) for name in axis]
+    pairs = [(f"{picture.label(names, [row[name] for name in names])} {row.get('message', row['group'])}".strip(),
+              row["volume_bytes"] / GB) for row in sent]  # fmt: skip
+    out.write("\nvolume in a step and device (an all-reduce counts twice)\n\n")
+    _write_bars(out, pairs, max(size for _, size in pairs), "GB")
 
 
 def _write_bars(out: IO[str], pairs: Sequence[tuple[str, float | None]], longest: float, unit: str) -> None:
