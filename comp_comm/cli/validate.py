@@ -23,7 +23,7 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=help_text.Command, epilog=EXAMPLES)
+@click.command(cls=help_text.Grouped, epilog=EXAMPLES)
 @click.option("--runs", metavar="FILE", help="Measured runs, as CSV with the columns of the published ones.")
 @click.option("--hardware", metavar="NAME|FILE", help="Predict all runs on this profile: their machine's own.",
               shell_complete=completion.names("hardware"))  # fmt: skip

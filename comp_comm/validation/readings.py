@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from comp_comm.costmodels import MODELS
 from comp_comm.fields import FIELDS, Value
-from comp_comm.validation.table import SOFTWARE, Run
+from comp_comm.validation.table import SOFTWARE, MeasuredRun
 
 NOTHING = ""
 Meaning = Value | Callable[[re.Match[str]], Value]
@@ -35,7 +35,7 @@ class Reading:
     meanings: tuple[tuple[str, Meaning], ...]
     when: tuple[str, str] = ("", "")
 
-    def applies(self, run: Run) -> bool:
+    def applies(self, run: MeasuredRun) -> bool:
         """Return whether a run says what else it has to say for this to mean anything."""
         column, pattern = self.when
         return bool(run[self.column]) and (not column or bool(re.search(pattern, run[column], re.IGNORECASE)))
@@ -153,7 +153,7 @@ def takes(name: str, value: Value) -> bool:
     return True
 
 
-def read_software(run: Run, silent: Silent) -> dict[str, Value]:
+def read_software(run: MeasuredRun, silent: Silent) -> dict[str, Value]:
     """Return the fields that the software columns of a run say, and note what they say in vain.
 
     Raises ``ValueError`` where a run had what no prediction can do without, and the cost model does not take it.
@@ -186,7 +186,7 @@ def _meaning(reading: Reading, text: str) -> Value | None:
     return None
 
 
-def _note_silent(run: Run, understood: dict[str, bool], silent: Silent) -> None:
+def _note_silent(run: MeasuredRun, understood: dict[str, bool], silent: Silent) -> None:
     for column, known in understood.items():
         if not known:
             silent.not_understood.setdefault(column, []).append(run[column])
