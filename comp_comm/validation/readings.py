@@ -49,11 +49,10 @@ ON_OFF = ((r"^(yes|on)\b|^1$", "on"), (r"^(no|off)\b|^0$", "off"), (r"^n/a", NOT
 MODULES = r"(?:mla_up_proj|layernorm|moe_act|mlp|core_attn|shared_experts|moe)"
 MODERN_TORCH = ("software_other", r"torch 2\.[1-9]|torch\.compile|compiled autograd|eager")
 PIPELINED = ("pp", r"^([2-9]|\d{2,})$")
-KEPT = 3 if "reshard_after_forward" in FIELDS else 2  # FSDP whose weights stay whole between forward and backward
 READINGS = (
     Reading("sequence_parallel", "sp", ON_OFF),
     # Sharding: what FSDP or DeepSpeed is said to do goes before the stage that the table has.
-    Reading("fsdp", "zero", ((r"shard_grad_op|no reshard", KEPT), (r"zero-2", 2), (r"zero-3|fsdp|hsdp", 3),
+    Reading("fsdp", "zero", ((r"shard_grad_op|no reshard", 3), (r"zero-2", 2), (r"zero-3|fsdp|hsdp", 3),
                              (r"zero-1", 1), (r"dist(ributed)?[ -]optim", 1), (r"^no", NOTHING))),
     Reading("zero_stage", "zero", ((r"^[0-3]$", lambda match: int(match[0])), (r"fsdp|hsdp", 3),
                                    (r"dist-opt", 1), (r"^ddp", 0))),
