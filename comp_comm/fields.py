@@ -163,10 +163,8 @@ _LAYOUT = (
     _word("overlap_ep", "layout", Switch, "expert all-to-alls beside another micro-batch's compute", "off"),
     _word("ep_dispatch", "layout", dispatchers.Dispatcher, "how tokens go to experts: a copy for each expert, all "
           "tokens to all devices, or once to each node (DeepEP, HybridEP)", "all_to_all"),
-    _degree("ep_node_limit", "nodes that the experts of a token are chosen from (DeepSeek-V3: 4); all if not given",
-            2**20),
-    _degree("ep_sms", "multiprocessors that exchanges with experts take from compute; 20 for deepep, else 16 if not "
-            "given", 1024),
+    _degree("ep_node_limit", "nodes that experts of a token are chosen from (DeepSeek-V3: 4); all if not given", 2**20),
+    _degree("ep_sms", "multiprocessors that exchanges with experts take; 20 for deepep, else 16 if not given", 1024),
     _word("routing", "layout", dispatchers.Routing, "how tokens fall on experts: on all alike, or at random, so that "
           "the fullest device has some more", "balanced"),
     Field("imbalance", "layout", "float", "tokens of the fullest device of an expert-parallel group over the mean; 1, "
@@ -214,9 +212,9 @@ _CONVENTIONS = (
           "comm_precision is given)", "fp16"),
     _word("comm_precision", "convention", choices.Precision, "number format of activations on the wire; that of "
           "compute, 16 bit for fp8, if not given", None),
-    _word("recipe", "convention", choices.Recipe, "how GEMMs run in fp8 or nvfp4, by Megatron-LM's words: a scale for a "
-          "tensor (delayed, or tensorwise: of its own largest number), for 128 numbers (blockwise), for 32 (mxfp8), for "
-          "16 (nvfp4); that of the device's profile for fp8 if not given", None),
+    _word("recipe", "convention", choices.Recipe, "how GEMMs run in fp8 or nvfp4, in Megatron-LM's words: a scale for "
+          "a tensor (delayed, or tensorwise: of its own largest number), 128 numbers (blockwise), 32 (mxfp8) or 16 "
+          "(nvfp4); that of the device's profile for fp8 if not given", None),
     _word("fp8_attention", "convention", Switch, "attention in fp8, where GEMMs are in fp8 or nvfp4", "off"),
     _word("fp8_head", "convention", Switch, "the output layer by the recipe as well, not in 16 bits", "off"),
     _word("fp8_param_gather", "convention", Switch, "weights are gathered in fp8, and kept in fp8 alone", "off"),

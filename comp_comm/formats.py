@@ -82,12 +82,12 @@ class Quantised(NamedTuple):
     ``usual`` is the code of the recipe that the device's stacks use in fp8, ``recipe`` that of a study (-1: not given).
     """
 
+    usual: Numeric = Recipe.TENSORWISE
+    transposed: Numeric = 1.0
     recipe: Code = NONE
     fp8_attention: Code = Switch.OFF
     fp8_head: Code = Switch.OFF
     fp8_param_gather: Code = Switch.OFF
-    usual: Numeric = Recipe.TENSORWISE
-    transposed: Numeric = 1.0
 
 
 def recipe_of(precision: Code, recipe: Code, usual: Numeric) -> NDArray[np.intp]:
@@ -123,6 +123,7 @@ def format_rules(precision: Code, quantised: Quantised) -> list[Violation]:
 
 
 def make_formats(
+    quantised: Quantised,
     precision: Code,
     comm: Code,
     grad: Code,
@@ -130,8 +131,6 @@ def make_formats(
     optimizer: Code,
     dispatch: Code = NONE,
     combine: Code = NONE,
-    *,
-    quantised: Quantised = Quantised(),
 ) -> Formats:
     """Return the bytes of a run in these formats, codes of `comp_comm.choices.Precision` (-1: not given).
 
@@ -139,7 +138,7 @@ def make_formats(
     Quantised weights are kept beside those of 16 bits, in both orientations but for per-tensor ones that need only one;
     with ``fp8_param_gather`` they are all there is.
 
-    >>> fp8 = make_formats(Precision.FP8, NONE, Precision.FP32, NONE, Precision.FP32)
+    >>> fp8 = make_formats(Quantised(), Precision.FP8, NONE, Precision.FP32, NONE, Precision.FP32)
     >>> float(fp8.weight), float(fp8.grad)
     (2.0, 4.0)
     """

@@ -8,6 +8,7 @@ import io
 import os
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 
 import click
 import numpy as np
@@ -21,15 +22,19 @@ from comp_comm.costmodels.field_groups import NEEDS
 from comp_comm.costmodels.records import GROUPS
 from comp_comm.field import Field
 from comp_comm.fields import FIELDS
+from comp_comm.formats import Formats
 from comp_comm.hardware import lint
 from comp_comm.hardware.profile import TIMING_KINDS
 from comp_comm.hardware.ratio import ratio
+from comp_comm.layers.pattern import pattern_of
 from comp_comm.layers.rules import layer_rules, stage_rules
 from comp_comm.layout import Layout, layout_rules, resolved_layout
 from comp_comm.model_rules import model_rules
+from comp_comm.operations.context import Context
 from comp_comm.sweeps import sweep
 from comp_comm.sweeps.case_study import case_study
 from comp_comm.sweeps.point import explain
+from comp_comm.texts import Texts
 from comp_comm.transformer import Transformer, resolved
 from comp_comm.violation import NO_ROOM, blank_number
 
@@ -106,7 +111,11 @@ def layout_rules_table() -> str:
     """Return every rule about a model and its layout, in the words of its message."""
     t, given = resolved(SAMPLE_MODEL), Layout(gpus=8, tp=8)
     layout = resolved_layout(given)
-    rules = [*model_rules(SAMPLE_MODEL, t), *layout_rules(given, layout), *layer_rules(t, layout),
+    hybrid = replace(SAMPLE_MODEL, layer_pattern=Texts(np.asarray(0), ("M-x31 *E",)), ssm_heads=64, ssm_head_dim=64,
+                     kv_lora_rank=64, index_heads=8)  # fmt: skip
+    kinds, context = pattern_of(resolved(hybrid)).kinds, Context(resolved(hybrid), layout, Formats())
+    rules = [*model_rules(SAMPLE_MODEL, t), *model_rules(hybrid, resolved(hybrid)), *layout_rules(given, layout),
+             *layer_rules(t, layout), *(rule for kind in kinds for rule in kind.rules(context)),
              *stage_rules(t, given, layout)]  # fmt: skip
     rows = [(rule.reason, ", ".join(f"`{name}`" for name in rule.fields)) for rule in rules]
     known = {name for names in NEEDS.values() for name in names.split()}

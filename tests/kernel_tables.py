@@ -1,7 +1,7 @@
 """Tables of kernels measured alone, of a folder beside the checkout, as the product predicts them.
 
-The folder is not part of the project: what needs it is skipped where it is not there. A table is one kind of kernel on one
-device; a fit of a few numbers of the profile to some of its rows is judged on the others.
+The folder is not part of the project: what needs it is skipped where it is not there. A table is one kind of kernel on
+one device; a fit of a few numbers of the profile to some of its rows is judged on the others.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from comp_comm.calibration.least_squares import minimise
 from comp_comm.choices import AttentionKernel, Precision, Recipe
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.hardware.numbers import FlashKernel
+from comp_comm.layers.experts import PERMUTE_BYTES
 from comp_comm.operations.shapes import Attention, Gemm
 from comp_comm.timing.kernels import Kernels, Passes
 
@@ -82,9 +83,12 @@ class Table:
             return np.where(logs, np.log(np.where(logs, values, 1.0)), values)
 
         rows = picked(self.rows, mask)
-        solution = minimise(lambda x: self.predict(self.put(self.hardware, dict(zip(names, plain(x)))), rows),
-                            self.seconds[mask], logged(start), logged(low), logged(high))  # fmt: skip
-        return dict(zip(names, plain(solution.x)))
+
+        def predicted(x):
+            return self.predict(self.put(self.hardware, dict(zip(names, plain(x), strict=True))), rows)
+
+        solution = minimise(predicted, self.seconds[mask], logged(start), logged(low), logged(high))  # fmt: skip
+        return dict(zip(names, plain(solution.x), strict=True))
 
     def errors(self, numbers, mask):
         rows = picked(self.rows, mask)
@@ -116,7 +120,7 @@ GEMM_NUMBERS = {
 
 
 def gemms(kind, name, library="trtllm"):
-    """Return a table of GEMMs of one library (TensorRT-LLM), with quantising of their activations where there is any."""
+    """Return a table of GEMMs of one library, with quantising of their activations where there is any."""
     rows = rows_of(f"gemm_{kind}_{name}")
     rows = picked(rows, np.char.startswith(rows["backend"], library))
     precision, recipe = FORMATS[kind]
@@ -139,7 +143,8 @@ def smallest(table):
 # -- attention --------------------------------------------------------------------------------------------------------
 
 FORWARD = {"efficiency": (0.6, 0.02, 3), "latency": (8e-6, 2e-7, 5e-4), "memory_efficiency": (0.4, 0.02, 10),
-           "ramp_keys": (200, 1, 5e3), "window_keys": (100, 1, 2e3), "ramp_blocks": (50, 0.1, 2e3), "head_exponent": (0.5, -1, 2.5),
+           "ramp_keys": (200, 1, 5e3), "window_keys": (100, 1, 2e3), "ramp_blocks": (50, 0.1, 2e3),
+           "head_exponent": (0.5, -1, 2.5),
            "wide_exponent": (0.1, -2, 2)}  # fmt: skip
 BACKWARD = {"backward_efficiency": (0.5, 0.02, 3), "backward_ramp_keys": (200, 1, 5e3),
             "backward_head_exponent": (0.5, -1, 2.5), "backward_wide_exponent": (0.0, -3, 2)}  # fmt: skip
@@ -153,7 +158,7 @@ def attention_put(hardware, numbers):
 def attention(rows, name, numbers, kernel=None):
     """Return a table of attention of one kernel; a window of 0 is none, and ``pass`` what is timed."""
     count = len(rows["time_s"])
-    batch, seq, heads = (rows[key] for key in ("batch", "seq_len", "heads"))
+    seq, heads = rows["seq_len"], rows["heads"]
     window = np.where(rows.get("window", np.zeros(count)) > 0, rows.get("window", np.zeros(count)), seq)
     rows = {**rows, "kept": np.minimum(window, seq)}
     rows.setdefault("causal", np.ones(count))
@@ -176,5 +181,68 @@ def attention(rows, name, numbers, kernel=None):
                         np.where(which == "bwd", passes.backward, passes.forward + passes.backward))  # fmt: skip
 
     hardware = device(name, "bf16")
-    kernel = kernel or FlashKernel(0.5, backward_efficiency=0.5)
-    return Table(attention_put(replace(hardware, attention=(kernel,)), {}), rows, predict, numbers, attention_put)
+    used = {"bfloat16": hardware.attention[AttentionKernel.TRTLLM],
+            "fp8": hardware.fp8_attention[AttentionKernel.TRTLLM],
+            "cudnn": hardware.attention[AttentionKernel.CUDNN]}.get(kernel, kernel)  # fmt: skip
+    used = used or FlashKernel(0.5, backward_efficiency=0.5)
+    return Table(attention_put(replace(hardware, attention=(used,)), {}), rows, predict, numbers, attention_put)
+
+
+def joined(tables):
+    return {key: np.concatenate([table[key] for table in tables]) for key in tables[0]}
+
+
+def forward_kernels(name, dtype, library="trtllm:torch_flow", latent="trtllm:default"):
+    """Return causal kernels of one library; windows of 8192 apart, which are chunks; with MLA's in bf16."""
+    rows = rows_of(f"attention_fwd_{name}")
+    rows = picked(rows, (rows["backend"] == library) & (rows["dtype"] == dtype) & (rows["window"] != 8192))
+    plain = {key: rows[key] for key in ("batch", "seq_len", "heads", "kv_heads", "window", "time_s")}
+    tables = [{**plain, "key_dim": rows["head_dim"], "value_dim": rows["head_dim"]}]
+    if dtype == "bfloat16":
+        rows = rows_of(f"mla_context_fwd_{name}")
+        rows = picked(rows, rows["backend"] == latent)
+        none = 0 * rows["batch"]
+        tables.append({**{key: rows[key] for key in ("batch", "seq_len", "heads", "time_s")}, "kv_heads": rows["heads"],
+                       "window": none, "key_dim": none + 192, "value_dim": none + 128})  # fmt: skip
+    return joined(tables)
+
+
+def training_kernels(name, passes, dtype="bfloat16"):
+    """Return cuDNN's kernels of one pass, without those that are deterministic."""
+    rows = rows_of(f"attention_train_{name}")
+    rows = {**rows, "passes": rows["pass"], "causal": (rows["mask"] == "causal").astype(float)}
+    return picked(rows, (rows["dtype"] == dtype) & (rows["deterministic"] == 0) & (rows["pass"] == passes))
+
+
+# -- experts ----------------------------------------------------------------------------------------------------------
+
+EXPERTS = {"bfloat16": ("bf16", Recipe.NONE, "trtllm:cutlass", "gemm_efficiency"),
+           "fp8_block": ("fp8", Recipe.BLOCKWISE, "trtllm:deepgemm", "fp8_block_efficiency")}  # fmt: skip
+
+
+def experts(name, dtype):
+    """Return layers of experts with balanced loads: sorting as the product counts it, GEMMs, and activation."""
+    precision, recipe, library, efficiency = EXPERTS[dtype]
+    rows = rows_of(f"moe_grouped_gemm_{name}")
+    rows = picked(rows, (rows["backend"] == library) & (rows["dtype"] == dtype) & (rows["distribution"] == "balanced"))
+    local = rows["experts"] / rows["ep"]
+    tokens = rows["tokens"] * rows["topk"] / rows["ep"]
+    rows = {**rows, "local": local, "all": tokens, "rows": tokens / local}
+
+    def predict(hardware, rows):
+        kernels = Kernels(hardware, float(Precision.of(precision).size), 2.0, alone=True, recipe=recipe)
+        hidden, width, local = rows["hidden"], rows["inter"] / rows["tp"], rows["local"]
+        each, gates = np.maximum(rows["rows"], 1), 1 + rows["gated"]
+        seconds = hardware.timing.kernel_latency * 6 + PERMUTE_BYTES * rows["all"] * hidden * kernels.per_streamed_byte
+        for inner, columns in ((hidden, gates * width), (width, hidden)):
+            op = Gemm("", "", 1, each, inner, columns, local, grouped=True)
+            run = kernels.run(op)
+            moved = op.moved(run.operand, 2.0)
+            seconds = seconds + kernels.product(
+                op.flops * kernels.few_rows(op), (each, columns, inner), moved, local, run
+            )
+            seconds = seconds + run.quantised * kernels.quantising.seconds(rows["all"] * inner, orientations=1)
+        return seconds + 2 * (1 + gates) * rows["all"] * width * kernels.per_streamed_byte
+
+    numbers = {efficiency: (0.7, 0.05, 1), "memory_efficiency": (0.7, 0.1, 1), "kernel_latency": (3e-6, 2e-7, 5e-5)}
+    return Table(device(name, precision), rows, predict, numbers, timing_put)

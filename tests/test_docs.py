@@ -270,7 +270,18 @@ def every_operation() -> set[str]:
         {**base, "kv_heads": 8, "qk_norm": "on"},
         moe,
         {**moe, "kv_lora_rank": 512, "q_lora_rank": 1536, "rope_head_dim": 64},
-        {**base, "window": 1024, "global_every": 4},
+        {**base, "window": 1024, "global_every": 4, "attention_gate": "on"},
+        {**base, "layer_pattern": "(M- G- K- L-)x8", "ssm_heads": 32, "ssm_head_dim": 64, "ssm_state": 64},
+        {
+            **base,
+            "layer_pattern": "(S- *E)x16",
+            "ssm_heads": 8192,
+            "ssm_state": 16,
+            "experts": 8,
+            "top_k": 2,
+            "moe_latent_hidden": 1024,
+        },
+        {**base, "kv_lora_rank": 512, "q_lora_rank": 1536, "rope_head_dim": 64, "index_heads": 32},
         {**base, "architecture": "encoder-decoder", "encoder_layers": 24},
         {**base, "seq_len": 256, "vocab": 0, "architecture": "vit", "patch_features": 768, "classes": 10},
     ]
@@ -280,6 +291,8 @@ def every_operation() -> set[str]:
     for model, layout, way in itertools.product(models, layouts, ways):
         experts = {"ep": 4} if "experts" in model and "sp" not in layout else {}
         if ("sp" in layout and "experts" in model) or ("window" in model and way["cp_comm"] == "p2p"):
+            continue
+        if "index_heads" in model and way["cp_comm"] != "all_gather":
             continue
         given = {**model, **layout, **way, **experts, "tp": 2, "pp": 2, "dp": 8, "dp_shard": 4}
         found |= {op["operation"] for op in recorded(explained(make_plan(study_from(

@@ -30,6 +30,8 @@ NODES = {
 }  # fmt: skip
 EXPERTS = {"experts": 8, "top_k": 2, "moe_ffn_hidden": 1024, "ep": 2}
 LATENT = {"kv_heads": None, "kv_lora_rank": 128, "q_lora_rank": 256, "head_dim": 64, "rope_head_dim": 32}
+MIXED = {"layer_pattern": "(M-x3 *-)x2", "ssm_heads": 32, "ssm_head_dim": 64, "ssm_groups": 4, "ssm_state": 64}
+SPARSE = {**LATENT, "index_heads": 8, "index_dim": 64, "index_topk": 1024}
 SHARED = {"tp": 16, "kv_heads": 8, "kv_replication": "on"}
 # What of a study differs from the first of its cost model, so that more of the fields mean something; None: left out.
 COMPLETE = [
@@ -43,6 +45,8 @@ COMPLETE = [
     {"pp": 4, "recompute": "full"}, {"gpus": None, "global_batch": None},
     {"tp": 1, "pp": 1, "zero": 1, "overlap_dp": "off"}, {"cross_entropy": "chunked"},
     {**EXPERTS, "ep": 32, "experts": 32, "etp": 1, "tp": 1, "ep_dispatch": "deepep", "overlap_ep": "on"},
+    MIXED,
+    {**MIXED, "layer_pattern": "S-x7 *-", "ssm_heads": 2048, "ssm_head_dim": None, "ssm_groups": None}, SPARSE,
 ]  # fmt: skip
 SERVING = [
     {"tp": 1, "dp": 2, **EXPERTS}, {"pp": 2}, SHARED, {"dp": 2}, {"tp": 8, "pp": 2}, LATENT,
@@ -96,7 +100,8 @@ def values_of(field):
     if field.kind == "choice":
         return field.words
     if field.kind == "text":
-        return ["4|4", "3|5", "1|3|3|1", "torchtitan", "3|...|3"]
+        patterns = ["*-x8", "(M-x3 *-)x2", "M-x8", "G-x4 M-x4"]
+        return patterns if field.name == "layer_pattern" else ["4|4", "3|5", "1|3|3|1", "torchtitan", "3|...|3"]
     return [number for number in NUMBERS if field.low <= number <= field.high]
 
 

@@ -95,7 +95,9 @@ def test_every_format(compcomm, command, form):
 def test_memory_is_that_of_explain(compcomm):
     whole, alone = answer(compcomm, "explain", *POINT)["memory"], answer(compcomm, "memory", *POINT)
     assert {name: alone[name] for name in whole} == whole
-    parts = sum(size for name, size in whole.items() if name not in ("total_bytes", "capacity_bytes"))
+    beside = ("total_bytes", "allocated_bytes", "reserved_bytes", "capacity_bytes")
+    parts = sum(size for name, size in whole.items() if name not in beside)
+    assert whole["allocated_bytes"] == whole["total_bytes"] - whole["framework_bytes"]
     assert parts == pytest.approx(whole["total_bytes"])
 
 

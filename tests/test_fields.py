@@ -131,8 +131,14 @@ def test_long_values_are_cut():
 
 
 def test_bytes_of_the_number_formats():
-    assert {option.word: option.size for option in Precision} == {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1,
-                                                                    "nvfp4": 0.5625}
+    assert {option.word: option.size for option in Precision} == {
+        "fp32": 4,
+        "tf32": 4,
+        "fp16": 2,
+        "bf16": 2,
+        "fp8": 1,
+        "nvfp4": 0.5625,
+    }
     assert CountedGemms.words() == ("complete", "paper_exact")
 
 

@@ -62,13 +62,31 @@ def padded(p, tp):
 # Bytes of a parameter: weight, gradient, optimizer.
 FORMATS = [
     ({"precision": "bf16"}, (2, 2, 12)),
-    ({"precision": "fp8"}, (2, 2, 12)),
     ({"precision": "fp32"}, (4, 4, 8)),
     ({"precision": "fp16", "grad_precision": "fp32"}, (2, 4, 12)),
     ({"accumulate_precision": "fp32"}, (2, 6, 12)),
     ({"optimizer_precision": "bf16"}, (2, 2, 8)),
     ({"precision": "fp32", "optimizer_precision": "fp8", "grad_precision": "bf16"}, (4, 2, 2)),
 ]
+
+
+@pytest.mark.parametrize(("recipe", "device", "kept"), [
+    ({}, "h100-sxm", 2 + 2), ({}, "b200-sxm", 2 + 2 * (1 + 1 / 32)), ({"recipe": "tensorwise"}, "b200-sxm", 2 + 1),
+    ({"fp8_param_gather": "on"}, "h100-sxm", 2), ({"recipe": "blockwise", "zero": 3}, "h100-sxm", 2),
+    ({"precision": "nvfp4"}, "b200-sxm", 2 + 2 * (0.5 + 1 / 16)),
+])  # fmt: skip
+def test_quantised_weights_are_kept_beside_those_of_16_bits(recipe, device, kept):
+    """In both orientations, but for per-tensor ones where GEMMs take either; or alone; under ZeRO 3 with a layer."""
+    model = {**GPT, "tp": 1, "pp": 1, "dp": 2, "zero": 1, "global_batch": 2}
+    weights = {
+        name: held(device, **{**model, "precision": "fp8", **recipe, **more})["weights"]
+        for name, more in (("all", {}), ("without layers", {"layers": 1}))
+    }
+    shards = 2 if recipe.get("zero") == 3 else 1
+    layers = GPT["layers"] - 1
+    each = (weights["all"] - weights["without layers"]) / layers
+    h = GPT["hidden"]
+    assert each * shards == pytest.approx(kept * 12 * h * h, rel=0.02)  # 12 H^2 of matrices, some H of biases and norms
 
 
 @pytest.mark.parametrize(("formats", "each"), FORMATS, ids=str)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from comp_comm.calibration.measurements import AttentionRow, CollectiveRow, ElementwiseRow, GemmRow, KernelTime, Row
 from comp_comm.calibration.placement import DomainTiers, place_rows
 from comp_comm.choices import AttentionKernel, Precision
+from comp_comm.distinct import distinct_rows
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.formulas.kernels import TILE
@@ -38,6 +39,9 @@ FLOP_SIZES = (
 )  # fmt: skip
 
 
+Predict = Callable[[Hardware], Array]
+
+
 @dataclass(frozen=True)
 class Sample:
     """Rows of one operator (and collective): their seconds, what predicts them, and by what they are grouped.
@@ -48,7 +52,7 @@ class Sample:
     operator: str
     collective: str
     seconds: Array
-    predict: Callable[[Hardware], Array]
+    predict: Predict
     sizes: dict[str, NDArray[np.bool_]]
     fitted: NDArray[np.bool_]
     magnitude: Array
@@ -100,6 +104,17 @@ def _bytes(dtype: str) -> float:
     return float(Precision.of(dtype).size) if dtype in Precision.words() else 2.0
 
 
+def _once(predictor: Callable[..., Predict], *columns: Array) -> Predict:
+    """Return what predicts rows: each distinct row of what they are predicted from once."""
+    table = distinct_rows(columns, len(columns[0]))
+    predict = predictor(*(column[table.first] for column in columns))
+
+    def seconds(hardware: Hardware) -> Array:
+        return np.broadcast_to(predict(hardware), table.first.shape).take(table.row)
+
+    return seconds
+
+
 def _gemm(name: str, rows: Sequence[Row], domain: float) -> Sample:
     m, n, k, batch = (_column(rows, part) for part in ("m", "n", "k", "batch"))
     operand = to_float([_bytes(row.dtype) for row in rows])
@@ -110,10 +125,13 @@ def _gemm(name: str, rows: Sequence[Row], domain: float) -> Sample:
     for low, high, words in FLOP_SIZES:
         sizes[words] = (flops >= low) & (flops < high)
 
-    def predict(hardware: Hardware) -> Array:
-        kernels = Kernels(hardware, operand, output, alone=True)
-        return kernels.product(flops, (m, n, k), product.moved(operand, output), batch)
+    def predictor(m: Array, n: Array, k: Array, batch: Array, operand: Array, output: Array) -> Predict:
+        product = Gemm("", "", 1, m, k, n, batch)
+        moved = product.moved(operand, output)
+        return lambda hardware: Kernels(hardware, operand, output, alone=True).product(
+            product.flops, (m, n, k), moved, batch)  # fmt: skip
 
+    predict = _once(predictor, m, n, k, batch, operand, output)
     # Less than a tile in some direction: predicted, but the form says nothing of it to fit.
     return Sample("gemm", name, _column(rows, "seconds"), predict, sizes, least >= TILE, flops)
 
@@ -121,17 +139,22 @@ def _gemm(name: str, rows: Sequence[Row], domain: float) -> Sample:
 def _attention(name: str, rows: Sequence[Row], domain: float) -> Sample:
     batch, seq, heads, kv, dim = (_column(rows, p) for p in ("batch", "seq_len", "heads", "kv_heads", "head_dim"))
     causal = np.array([isinstance(row, AttentionRow) and row.causal for row in rows])
-    op = Attention("", "", 1, batch, heads, seq, seq, np.where(causal, seq / 2, seq), dim, dim, kv)
-    codes = np.where(causal, AttentionKernel.FLASH_CAUSAL, AttentionKernel.FLASH)
     usual = (dim == 64) | (dim == 128)
     sizes = {"seq_len >= 1024, head_dim 64 and 128": usual & (seq >= 1024), "seq_len < 1024": seq < 1024,
              "other head_dim": ~usual}  # fmt: skip
 
-    def predict(hardware: Hardware) -> Array:
-        return Kernels(hardware, alone=True).attention(op, codes).forward
+    def operation(batch: Array, seq: Array, heads: Array, kv: Array, dim: Array, causal: Array) -> Attention:
+        seen = np.where(causal > 0, seq / 2, seq)
+        return Attention("", "", 1, batch, heads, seq, seq, seen, dim, dim, kv)
 
-    fitted = usual & (seq >= 512)
-    return Sample("attention", name, _column(rows, "seconds"), predict, sizes, fitted, op.seen_flops)
+    def predictor(batch: Array, seq: Array, heads: Array, kv: Array, dim: Array, causal: Array) -> Predict:
+        op = operation(batch, seq, heads, kv, dim, causal)
+        codes = np.where(causal > 0, AttentionKernel.FLASH_CAUSAL, AttentionKernel.FLASH)
+        return lambda hardware: Kernels(hardware, alone=True).attention(op, codes).forward
+
+    shapes = (batch, seq, heads, kv, dim, causal.astype(float))
+    flops, fitted = operation(*shapes).seen_flops, usual & (seq >= 512)
+    return Sample("attention", name, _column(rows, "seconds"), _once(predictor, *shapes), sizes, fitted, flops)
 
 
 def _elementwise(name: str, rows: Sequence[Row], domain: float) -> Sample:
@@ -143,12 +166,16 @@ def _elementwise(name: str, rows: Sequence[Row], domain: float) -> Sample:
     kept = (columns <= SOFTMAX_IN_REGISTERS) & (name == "softmax")
     again, blocks = (np.where(kept, 0.0, numbers) for numbers in (REREADS.get(name, 0.0) * tensor, count))
 
-    def predict(hardware: Hardware) -> Array:
-        kernels = Kernels(hardware)
-        if name not in REREADS:
-            return kernels.elementwise(Elementwise(name, "", 1, moved, 0.0)).forward
-        return kernels.rowwise(moved, again, blocks, hardware.timing.norm_kernels if name == "layernorm" else 1.0)
+    def predictor(moved: Array, again: Array, blocks: Array) -> Predict:
+        def predict(hardware: Hardware) -> Array:
+            kernels = Kernels(hardware)
+            if name not in REREADS:
+                return kernels.elementwise(Elementwise(name, "", 1, moved, 0.0)).forward
+            return kernels.rowwise(moved, again, blocks, hardware.timing.norm_kernels if name == "layernorm" else 1.0)
 
+        return predict
+
+    predict = _once(predictor, moved, again, blocks)
     return Sample("elementwise", name, _column(rows, "seconds"), predict, sizes, np.ones(len(rows), np.bool_), moved)
 
 
@@ -162,16 +189,17 @@ def _collective(name: str, rows: Sequence[Row], domain: float) -> Sample:
         )
     given = (per_node > 0) & (per_node < np.minimum(devices, domain))
     stride = np.where(given & np.isfinite(domain), np.floor(domain / np.where(per_node > 0, per_node, 1)), 1.0)
-    group = Group(devices, stride)
     inside = np.minimum(devices, np.maximum(np.floor(domain / stride), 1.0)) == devices
     sizes = {}
     for where, mask in (("in a domain", inside), ("across domains", ~inside)):
         sizes[f">= 1 MiB {where}"] = mask & (size >= MIB)
         sizes[f"< 1 MiB {where}"] = mask & (size < MIB)
 
-    def predict(hardware: Hardware) -> Array:
-        return collective_seconds(hardware, name, size, group)
+    def predictor(size: Array, devices: Array, stride: Array) -> Predict:
+        group = Group(devices, stride)
+        return lambda hardware: collective_seconds(hardware, name, size, group)
 
+    predict = _once(predictor, size, devices, stride)
     return Sample("collective", name, _column(rows, "seconds"), predict, sizes, size >= 1024, size)
 
 

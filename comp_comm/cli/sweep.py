@@ -19,7 +19,7 @@ from comp_comm.records import Record, Records
 from comp_comm.report import output
 from comp_comm.sweeps.plan import Plan, make_plan, notes
 from comp_comm.sweeps.result import check_columns, meta, plain_columns, records, stream_rows
-from comp_comm.sweeps.stream import Stream
+from comp_comm.sweeps.stream import Piece, Stream
 
 if TYPE_CHECKING:
     from comp_comm.sweeps.resume import Checkpoint
@@ -177,6 +177,8 @@ def _write(out: IO[str], stream: Stream, plan: Plan, pivot: Record | None, form:
     from comp_comm.report import machine, table
 
     about = meta(plan)
+    if form in machine.WRITERS and not timed:
+        return _write_rows(out, stream, form, about)
     batches: machine.Batches = (plain_columns(block) for block in stream)
     if timed:
         start = time.perf_counter()
@@ -188,6 +190,19 @@ def _write(out: IO[str], stream: Stream, plan: Plan, pivot: Record | None, form:
         table.write_table(out, batches, stream.wanted, about, form)
     else:
         machine.WRITERS[form](out, batches, stream.wanted, about, lambda: _ending(stream))
+    return None
+
+
+def _write_rows(out: IO[str], stream: Stream, form: str, about: Record) -> None:
+    """Write rows block by block, each encoded as a whole."""
+    from comp_comm.report.pieces import form_of
+
+    made = form_of(form, stream.wanted, about)
+    out.write(made.heading.decode())
+    blocks = (Piece(made.encode(rows), len(rows), 0, 0) for rows in stream if len(rows))
+    for piece in made.joined(blocks):
+        out.write(piece.content.decode())
+    out.write(made.ending(_ending(stream)).decode())
 
 
 def _ending(stream: Stream) -> Record:

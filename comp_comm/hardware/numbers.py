@@ -14,10 +14,11 @@ from comp_comm.hardware.dispatch import DispatchTiming
 # Of its isolated speed a GEMM keeps this in a training step, once power is taken out: one number for all devices,
 # chosen on published runs. By machine it is .75 to .96, with a median of .84: machines differ by that much.
 KEPT = 0.87
-# Warm over burst seconds of GEMMs at the power limit, median over sizes: H200 1.06 to 1.17, B200 1.06 to 1.14, GB200 1.05
-# to 1.20 (AIConfigurator database, 2026-11-28).
+# Warm over burst seconds of GEMMs at the power limit, medians by size: H200 1.06 to 1.17, B200 1.06 to 1.14, GB200 1.05
+# to 1.20 (AIConfigurator database).
 POWER_RATIO = 1.08
-BACKWARD_RATE = 0.8  # of its forward rate that a fused kernel reaches backward, where a profile says nothing of it
+# Of its forward rate that a fused kernel reaches backward, where a profile says nothing of it.
+BACKWARD_RATE = 0.8
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ class FlashKernel:
     own start and the edges of blocks take, beside those it sees, so that it reaches half of its efficiency where it
     sees as many, and ``window_keys`` what a window's edges take beside; ``backward_windows`` is 0 where the backward
     pass computes what a window hides. ``ramp_blocks`` are blocks of 128 queries that wait for the longest. Efficiency
-    grows with the head dimension to the power ``head_exponent`` below 128, and ``wide_exponent`` above; backward by its own ones. It is
-    divided by ``power_ratio`` from 128 on where a machine runs for hours.
+    grows with the head dimension to the power ``head_exponent`` below 128, and ``wide_exponent`` above; backward by its
+    own ones. It is divided by ``power_ratio`` from 128 on where a machine runs for hours.
     """
 
     efficiency: Numeric = np.nan
@@ -120,8 +121,8 @@ class Timing(DispatchTiming):
     GEMMs reach half of their rate: half a tile, which padding takes of random loads.
 
     ``power_ratio`` is how many times longer a GEMM takes on a machine that is warm than in a short burst; ``sustained``
-    is `KEPT` over that unless a profile says otherwise. ``attention_kernel`` is the code of the kernel that the device's
-    training stacks use (flash_causal: that of the ``flash`` numbers here).
+    is `KEPT` over that unless a profile says otherwise. ``attention_kernel`` is the code of the kernel that the
+    device's training stacks use (flash_causal: that of the ``flash`` numbers here).
 
     ``vector_flops`` are the FLOP/s of element-wise work, which only the models of other papers ask for.
 
@@ -210,8 +211,8 @@ class Hardware:
     """A device and its network as numbers: FLOP/s (dense, of one precision), bytes, bytes/s, tiers, timing.
 
     ``attention_peak_flops`` is the peak of what stays in 16 bits where the precision is fp8 or nvfp4, else that of the
-    precision. ``host_bandwidth`` is that of the link to the host, one direction. ``attention`` and ``fp8_attention`` are
-    fused kernels by the codes of `AttentionKernel`; none: those of ``timing``.
+    precision. ``host_bandwidth`` is that of the link to the host, one direction. ``attention`` and ``fp8_attention``
+    are fused kernels by the codes of `AttentionKernel`; none: those of ``timing``.
     """
 
     peak_flops: Numeric

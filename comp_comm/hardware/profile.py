@@ -84,9 +84,9 @@ TIMING_KINDS = {
 # Kinds of the numbers of a fused attention kernel: shares are of the 16-bit peak, which fp8 may exceed.
 ATTENTION_KINDS = {
     "efficiency": "ratio", "latency": "seconds", "memory_efficiency": "ratio", "ramp_keys": "count",
-    "window_keys": "count", "backward_windows": "count", "ramp_blocks": "count", "head_exponent": "exponent", "wide_exponent": "exponent", "backward_efficiency": "ratio",
-    "backward_ramp_keys": "count", "backward_head_exponent": "exponent", "backward_wide_exponent": "exponent",
-    "power_ratio": "ratio",
+    "window_keys": "count", "backward_windows": "count", "ramp_blocks": "count", "head_exponent": "exponent",
+    "wide_exponent": "exponent", "backward_efficiency": "ratio", "backward_ramp_keys": "count",
+    "backward_head_exponent": "exponent", "backward_wide_exponent": "exponent", "power_ratio": "ratio",
 }  # fmt: skip
 # Kernels that a profile may have numbers of, and what they are called in fp8.
 NAMED_KERNELS = tuple(kernel for kernel in AttentionKernel if kernel > AttentionKernel.UNFUSED)

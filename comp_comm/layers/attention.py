@@ -8,13 +8,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from comp_comm.choices import AttentionGate, AttentionKernel, Position, QkNorm, Switch
+from comp_comm.choices import AttentionGate, AttentionKernel, CudaGraph, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, biased
 from comp_comm.layers.context_parallel import exchanges
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
+
+
+UNFUSED_KERNELS = 6.0  # more than a fused kernel has
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,12 @@ class SelfAttention(Block):
         # The first `window` queries of a causal sequence see fewer: w - w^2 / (2 s) of them on average.
         seen = np.where(c.t.causal, window - window**2 / (2 * seq), window)
         return replace(core(c, "window attention", seq, window, seen), unwindowed=everything)
+
+    def launches(self, c: Context) -> Array:
+        """Return the kernels launched: unfused, products, mask, softmax, dropout and copies are one each."""
+        unfused = AttentionKernel.UNFUSED.where(c.layout.attention_kernel)
+        more = UNFUSED_KERNELS * unfused * CudaGraph.look_up(self.graph, c.layout.cuda_graph)
+        return super().launches(c) + more
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the exchange of keys and values that context parallelism needs."""

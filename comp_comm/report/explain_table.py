@@ -24,6 +24,7 @@ def write_explanation(out: IO[str], step: Record, style: str) -> None:
     _write_summary(out, step, style)
     _section(out, "Step", step_rows(step), style)
     _section(out, "Communication of a device (hidden ran under compute; bytes of a step)", comm_rows(step), style)
+    _section(out, "Tokens to experts and back, by tier of the network", tier_rows(step["operations"]), style)
     write_memory(out, step["memory"], style)
     _section(out, "Operations of a device of the slowest stage", operation_rows(step["operations"]), style)
     _write_certainty(out, step, style)
@@ -118,6 +119,16 @@ def comm_rows(step: Record) -> Records:
          "messages (GB)": f"{c['message_bytes'] / GB:.4g}", "volume (GB)": f"{c['volume_bytes'] / GB:.4g}",
          "wire (GB)": f"{c['wire_bytes'] / GB:.4g}"}
         for group, c in step["comm"].items()
+    ]  # fmt: skip
+
+
+def tier_rows(operations: Sequence[Record]) -> Records:
+    """Return the exchanges with experts, with what they send inside a domain and out of it, as rows of text."""
+    return [
+        {"exchange": op["operation"], "part": _part(op), "phase": op["phase"], "calls": f"{op['calls']:.6g}",
+         "inside a domain (GB)": f"{op['calls'] * op['inside_bytes'] / GB:.4g}",
+         "out of it (GB)": f"{op['calls'] * op['across_bytes'] / GB:.4g}"}
+        for op in operations if op.get("inside_bytes") is not None
     ]  # fmt: skip
 
 

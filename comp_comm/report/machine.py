@@ -73,10 +73,11 @@ def json_rows(batch: Columns) -> Iterator[str]:
 
 
 def _json_cells(values: list[object]) -> list[str]:
-    if all(type(value) is float or type(value) is int for value in values):
+    if set(map(type, values)) <= {float, int}:
         return list(map(repr, values))  # finite, as rows are: what json.dumps writes
-    known: dict[object, str] = {}
-    return [known.setdefault((type(v), v), json.dumps(v, allow_nan=False)) for v in values]
+    words = {value: json.dumps(value, allow_nan=False) for value in values if type(value) not in (float, int, bool)}
+    return [json.dumps(value, allow_nan=False) if type(value) in (float, int, bool) else words[value]
+            for value in values]  # fmt: skip
 
 
 def csv_cells(values: list[object], marked: bool = False) -> list[object]:

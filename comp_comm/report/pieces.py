@@ -14,7 +14,7 @@ from functools import partial
 
 from comp_comm.printable import SPREADSHEET, visible_bytes
 from comp_comm.records import Record
-from comp_comm.report import machine
+from comp_comm.report import machine, text_columns
 from comp_comm.sweeps.engine import Rows
 from comp_comm.sweeps.result import plain_columns
 from comp_comm.sweeps.stream import Piece
@@ -63,16 +63,21 @@ def form_of(name: str, columns: Sequence[str], meta: Record) -> Form:
 
 def json_bytes(rows: Rows) -> bytes:
     """Return rows as JSON objects, separated as in a list."""
-    return ",\n".join(machine.json_rows(plain_columns(rows))).encode()
+    text = text_columns.json_lines(rows, ",\n")
+    return text[: -len(",\n")] if text else ",\n".join(machine.json_rows(plain_columns(rows))).encode()
 
 
 def jsonl_bytes(rows: Rows) -> bytes:
     """Return rows as JSON objects, one a line."""
-    return "".join(line + "\n" for line in machine.json_rows(plain_columns(rows))).encode()
+    text = text_columns.json_lines(rows, "\n")
+    return text or "".join(line + "\n" for line in machine.json_rows(plain_columns(rows))).encode()
 
 
 def csv_bytes(columns: Sequence[str], marked: bool, rows: Rows) -> bytes:
     """Return rows as lines of CSV; ``marked`` are words that a spreadsheet would run."""
+    text = text_columns.csv_lines(rows, columns, marked)
+    if text:
+        return visible_bytes(text)
     plain = plain_columns(rows)
     return _csv_text(zip(*(machine.csv_cells(plain[name], marked) for name in columns), strict=True))
 

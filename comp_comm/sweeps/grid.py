@@ -171,11 +171,11 @@ class Grid:
         """Return the scenario of a block of the grid, and the rules broken in making it."""
         hardware, broken = self.hardware(index)
         tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
-        formats = {name: self.codes(name, index) for name in FORMATS}
+        precision, *formats = (self.codes(name, index) for name in FORMATS)
         timing = hardware.timing
-        asked = {name: self.codes(name, index) for name in RECIPE}
-        quantised = Quantised(**asked, usual=timing.fp8_recipe, transposed=timing.fp8_transpose)
-        broken = (*broken, *broken_rules(format_rules(formats["precision"], quantised)))
+        recipe, *switches = (self.codes(name, index) for name in RECIPE)
+        quantised = Quantised(timing.fp8_recipe, timing.fp8_transpose, recipe, *switches)
+        broken = (*broken, *broken_rules(format_rules(precision, quantised)))
         scenario = Scenario(
             transformer=self.noun(Transformer, index),
             layout=replace(self.noun(Layout, index), tp=tp),
@@ -184,7 +184,7 @@ class Grid:
             element_bytes=self._message_bytes(index),
             inter_node_slowdown=self.values("inter_node_slowdown", index),
             interference=self.values("interference", index),
-            formats=make_formats(*formats.values(), quantised=quantised),
+            formats=make_formats(quantised, precision, *formats),
             count_attention=self.codes("count_attention", index),
             sustained=self.values("sustained", index),
             framework_bytes=self.values("framework_gib", index) * GIB,

@@ -93,7 +93,7 @@ class Quantising:
         )
         single = Recipe.look_up("per_tensor", self.recipe) * (1 - to_float(timing.fp8_transpose))
         found = amax / (bandwidth * timing.amax_efficiency)
-        per_byte = 1 / (bandwidth * timing.cast_efficiency * share)
+        per_byte = 1 / (bandwidth * np.where(share > 0, share, timing.cast_efficiency))
         one = found + (read + written) * per_byte
         return one, one + (again + written * (1 - single)) * per_byte
 
@@ -136,7 +136,7 @@ class Kernels:
     activation: Numeric = 2
     gradient: Numeric = 4
     sustained: Numeric = np.nan
-    recipe: int | NDArray[np.intp] = Recipe.NONE
+    recipe: Numeric | NDArray[np.intp] = Recipe.NONE
     fp8_attention: Numeric = 0
     alone: bool = False
 
@@ -236,8 +236,8 @@ class Kernels:
         """Return how many times longer experts' GEMMs take for having few tokens each, :math:`1 + m_0 / m`.
 
         What else slows them, the weights that few tokens are read for, is in the bytes they move: with both, layers of
-        experts of 64 tokens each and more are within 5 to 10 % of the AIConfigurator database's, at m_0 of 0 (Blackwell)
-        to 110 (Hopper).
+        experts of 64 tokens each and more are within 5 to 10 % of the AIConfigurator database's, at m_0 of 0
+        (Blackwell) to 110 (Hopper).
         """
         rows = to_float(op.m)
         return 1 + self.hardware.timing.grouped_ramp_rows / np.where(rows > 0, rows, np.inf)
@@ -298,8 +298,9 @@ class Kernels:
     def _flash(self, op: Attention, code: Numeric) -> Passes:
         """Fused attention: longer sequences and larger heads come nearer to its peak rate.
 
-        t = t_0 + (C (1 + (k_0 + k_w) / s) + F C_b) u + V v, with s the keys that a query sees, k_0 of a start and k_w of
-        a window's edges; backward 2.5 times that, at its own rate (see `FlashKernel` and `comp_comm.formulas.kernels.fused_attention_seconds`).
+        t = t_0 + (C (1 + (k_0 + k_w) / s) + F C_b) u + V v, with s the keys that a query sees, k_0 of a start and k_w
+        of a window's edges; backward 2.5 times that, at its own rate (see `FlashKernel` and
+        `comp_comm.formulas.kernels.fused_attention_seconds`).
         """
         kernel = self.flash_kernel(code)
         skipping = AttentionKernel.skipping(code)

@@ -83,6 +83,7 @@ READINGS = (
         (r"chunk", "chunked"), (r"unfused|vocab-parallel native|fusion flag false", "unfused"),
         (r"compiled\b(?! autograd)|, compiled", "compiled"), (r"f\.cross_entropy|eager", "eager"),
         (r"fused|xentropy", "fused"))),
+    Reading("grouped_gemm", "expert_kernels", ((r"cutedsl", "fused"), (r"grouped", "separate"))),
     Reading("cuda_graph", "cuda_graph", (
         (r"impl none with scope", NOTHING), (r"^none", "none"), (r"^full|local graphs", "full"),
         (r"attn.*router", "attention_router"), (r"router", "router"), (r"attn", "attention"), (r"", NOTHING))),
@@ -90,7 +91,7 @@ READINGS = (
     # Overlap, exchanges and formats on the wire.
     Reading("software_other", "cp_comm", ((r"cp a2a|ulysses", "all_to_all"), (r"cp .*ring", "p2p"), (r"", NOTHING))),
     Reading("dp_overlap", "overlap_dp", ON_OFF),
-    Reading("tp_overlap", "overlap_tp", ((r"user buffer|async", "on"), (r"off|^no", "off"), (r"n/a", NOTHING))),
+    Reading("tp_overlap", "overlap_tp", ((r"user buffer", "on"), (r"async", "async"), (r"off|^no", "off"), (r"n/a", NOTHING))),
     Reading("p2p_overlap", "overlap_pp", ((r"^yes", "on"), (r"^no|false", "off"), (r"^n/a", NOTHING))),
     Reading("ep_overlap", "overlap_ep", ((r"1f1b|overlap \+", "on"), (r"none|shared-expert", "off"))),
     Reading("moe_dispatcher", "ep_dispatch", ((r"hybridep", "hybridep"), (r"deepep", "deepep"),
@@ -168,8 +169,8 @@ def read_software(run: MeasuredRun, silent: Silent) -> dict[str, Value]:
             continue
         if takes(reading.field, value):
             said[reading.field] = value
-        elif reading.field == "precision":
-            raise ValueError(f"precision {value} is not modelled")
+        elif reading.field in ("precision", "recipe"):
+            raise ValueError(f"{reading.field} {value} is not modelled")
         else:
             silent.not_modelled[f"{reading.column} ({reading.field} {value})"] += 1
     _note_silent(run, understood, silent)

@@ -139,7 +139,8 @@ def _formats(point: Exported) -> Flags:
     moments = moments if moments != "fp32" else ""
     return {
         "--bf16": precision in ("bf16", "fp8"), "--fp16": precision == "fp16",
-        "--fp8-format": "hybrid" if precision == "fp8" else None,
+        "--fp8-format": "hybrid" if precision == "fp8" else None, "--fp8-recipe": point.word("recipe") or None,
+        "--fp8-param-gather": point.on("fp8_param_gather"),
         "--accumulate-allreduce-grads-in-fp32": gradients == "fp32", "--grad-reduce-in-bf16": gradients == "bf16",
         "--exp-avg-dtype": moments or None, "--exp-avg-sq-dtype": moments or None,
         "--attention-backend": "unfused" if point.word("attention_kernel") == "unfused" else None,

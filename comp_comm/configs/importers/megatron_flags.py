@@ -65,7 +65,7 @@ _ARITHMETIC = """
     apply-query-key-layer-scaling attention-softmax-in-fp32 softmax-scale fp32-residual-connection
     fp16-lm-cross-entropy no-query-key-layer-scaling no-persist-layer-norm no-scaled-init normalize-attention-scores
     use-fused-rmsnorm apply-residual-connection-post-layernorm bert-no-binary-head bert-load fp8-margin fp8-interval
-    fp8-recipe fp8-amax-history-len fp8-amax-compute-algo no-fp8-wgrad first-last-layers-bf16
+    fp8-amax-history-len fp8-amax-compute-algo no-fp8-wgrad first-last-layers-bf16
     num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 tp-only-amax-red te-precision-config-file
     embedding-weights-in-fp32 output-logit-dtype disable-bf16-reduced-precision-matmul disable-mem-efficient-ln
     relative-attention-max-distance fix-position-emb-redundant-alloc epsilon
@@ -127,7 +127,7 @@ _NOTED = """
     no-bias-gelu-fusion no-bias-swiglu-fusion no-bias-dropout-fusion no-rope-fusion no-masked-softmax-fusion
     disable-bias-gelu-fusion cuda-graph-impl cuda-graph-scope cuda-graph-modules cuda-graph-warmup-steps
     cuda-graph-use-single-mempool cuda-graph-retain-backward-graph enable-cuda-graph external-cuda-graph
-    optimizer-cuda-graph fp8-param-gather fp8-param fp4-param-gather reuse-grad-buf-for-mxfp8-param-ag
+    optimizer-cuda-graph fp4-param-gather reuse-grad-buf-for-mxfp8-param-ag
     fp8-dot-product-attention fp8-multi-head-attention fp8-output-proj activation-func-fp8-input-store
     moe-shared-expert-overlap overlap-param-gather-with-optimizer-step use-nccl-ub nccl-ub use-sharp
     nccl-communicator-config-path overlap-cpu-optimizer-d2h-h2d use-torch-optimizer-for-cpu-offload no-pin-cpu-grads

@@ -75,11 +75,23 @@ def _pipeline(keys: Keys, f: Findings) -> None:
         f.set("scatter_gather", False)
 
 
+def _recipe(keys: Keys, f: Findings, fp8: bool) -> None:
+    """Set how GEMMs run in fp8, where that is on."""
+    recipe, gathers = keys.take("--fp8-recipe"), keys.some("--fp8-param-gather", "--fp8-param")
+    if fp8 and recipe == "custom":
+        f.note("a custom fp8 recipe is counted as the usual one of the device")
+    elif fp8 and recipe:
+        f.set("recipe", recipe, keys.place("--fp8-recipe"))
+    if fp8 and gathers:
+        f.set("fp8_param_gather", True)
+
+
 def _formats(keys: Keys, f: Findings) -> None:
     bf16, fp16 = keys.truth("--bf16"), keys.truth("--fp16")
     named, switched = keys.take("--fp8-format", "--fp8"), keys.some("--fp8-hybrid", "--fp8-e4m3")
     fp8 = switched or not is_off(named)
     f.set("precision", "fp8" if fp8 else "bf16" if bf16 else "fp16" if fp16 else "fp32")
+    _recipe(keys, f, fp8)
     in_32, in_bf16 = keys.truth("--accumulate-allreduce-grads-in-fp32"), keys.truth("--grad-reduce-in-bf16")
     if in_bf16:
         f.set("grad_precision", "bf16")

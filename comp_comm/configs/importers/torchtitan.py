@@ -109,6 +109,8 @@ def _converters(top: Keys, keys: Keys, f: Findings) -> None:
         on = _quantised(top.mapping_of(section), f) or on
     if on:
         f.set("precision", "fp8")
+    else:
+        f.fields.pop("fp8_param_gather", None)
 
 
 def _quantised(keys: Keys | None, f: Findings) -> bool:
@@ -117,7 +119,7 @@ def _quantised(keys: Keys | None, f: Findings) -> bool:
         return False
     on = keys.truth("enable_float8_linear")
     if keys.truth("enable_fsdp_float8_all_gather"):
-        f.note("weights gathered in fp8 (enable_fsdp_float8_all_gather) are counted as in 16 bit")
+        f.set("fp8_param_gather", True)
     if "fp4" in str(keys.take("recipe_name", default="")):
         keys.wrong(("recipe_name",), "number formats of 4 bit are not modelled")
     for inner in ("linear", "grouped_mm", "float8", "mx"):

@@ -1,0 +1,110 @@
+"""Kernels of the public tables, beside the checkout: fitted on a tenth of the rows, and judged on the others."""
+
+import numpy as np
+import pytest
+from kernel_tables import (
+    BACKWARD,
+    BLACKWELL,
+    DEVICES,
+    FOLDER,
+    FORWARD,
+    FP8_DEVICES,
+    attention,
+    experts,
+    forward_kernels,
+    gemms,
+    smallest,
+    training_kernels,
+)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not FOLDER.is_dir(), reason="the tables are not part of the project"),
+]
+
+
+def mean_and_p90(errors):
+    return np.abs(errors).mean(), np.quantile(np.abs(errors), 0.9)
+
+
+@pytest.mark.parametrize(("kind", "devices", "each", "together"), [
+    ("bf16_random", tuple(DEVICES), 0.095, 0.077), ("fp8", FP8_DEVICES, 0.085, 0.073),
+    ("fp8block", FP8_DEVICES, 0.12, 0.09), ("nvfp4", BLACKWELL, 0.095, 0.09),
+])  # fmt: skip
+def test_gemms(kind, devices, each, together):
+    """bf16 with six numbers a device, fp8 with one, nvfp4 with three: TensorRT-LLM's, quantising apart."""
+    found = []
+    for device in devices:
+        table = gemms(kind, device)
+        errors = table.held_out(smallest(table) >= 128, smallest(table) >= 256)
+        mean, p90 = mean_and_p90(errors)
+        assert mean < each, device
+        assert p90 < 0.26, device
+        found.append(mean)
+    assert np.mean(found) < together
+
+
+@pytest.mark.parametrize(("kind", "number"), [("fp8", "fp8_efficiency"), ("nvfp4", "nvfp4_efficiency"),
+                                              ("bf16_random", "gemm_efficiency")])  # fmt: skip
+def test_profiles_have_what_the_tables_say(kind, number):
+    for device in BLACKWELL:
+        table = gemms(kind, device)
+        mine = float(getattr(table.hardware.timing, number))
+        assert mine == pytest.approx(table.fitted(smallest(table) >= 128)[number], rel=0.03)
+
+
+@pytest.mark.parametrize("device", FP8_DEVICES)
+@pytest.mark.parametrize(("dtype", "worst"), [("bfloat16", 0.16), ("fp8", 0.17)])
+def test_forward_attention_at_every_head_dimension_and_window(device, dtype, worst):
+    """TensorRT-LLM's kernels by the profile's numbers, from 1024 tokens on; MLA's 192 and 128 among them."""
+    rows = forward_kernels(device, dtype)
+    table = attention(rows, device, FORWARD, kernel=dtype)
+    judged = rows["seq_len"] >= 1024
+    errors = np.abs(table.errors({}, judged))
+    assert errors.mean() < 0.12
+    cells = list(zip(rows["key_dim"][judged], rows["window"][judged] > 0, strict=True))
+    for cell in set(cells):
+        mine = errors[[each == cell for each in cells]]
+        assert mine.mean() < worst, (cell, mine.mean())
+
+
+@pytest.mark.parametrize("device", ["h200_sxm", "gb200", "gb300"])
+@pytest.mark.parametrize("passes", ["fwd", "bwd"])
+def test_training_attention_by_the_profile(device, passes):
+    """cuDNN's kernels in bf16, forward and backward alone, at every head dimension and window measured."""
+    rows = training_kernels(device, passes)
+    table = attention(rows, device, {**FORWARD, **BACKWARD}, kernel="cudnn")
+    errors = np.abs(table.errors({}, np.ones(len(rows["time_s"]), bool)))
+    assert errors.mean() < 0.08
+    assert errors.max() < 0.4
+
+
+def test_training_attention_fitted_on_a_third_predicts_the_rest():
+    rows = training_kernels("gb200", "bwd")
+    free = {name: BACKWARD[name] for name in ("backward_efficiency", "backward_ramp_keys", "backward_wide_exponent")}
+    table = attention(rows, "gb200", free, kernel="cudnn")
+    everything = np.ones(len(rows["time_s"]), bool)
+    assert mean_and_p90(table.held_out(everything, everything, 0.33))[0] < 0.08
+
+
+@pytest.mark.parametrize(("device", "dtype", "most"), [
+    ("h100_sxm", "bfloat16", 0.17), ("h200_sxm", "bfloat16", 0.15), ("gb200", "bfloat16", 0.17),
+    ("b300_sxm", "fp8_block", 0.17),
+])  # fmt: skip
+def test_layers_of_experts(device, dtype, most):
+    """Sorting, grouped GEMMs and their activation, of 64 tokens an expert and more, balanced: two numbers a table.
+
+    Operands are constant, which makes GEMMs faster than random ones: their efficiency is fitted as well.
+    """
+    table = experts(device, dtype)
+    many = table.rows["rows"] >= 64
+    errors = table.held_out(many, many, 0.3, seeds=(0, 1, 2, 3))
+    assert mean_and_p90(errors)[0] < most
+
+
+def test_a_kernel_without_its_ramp_is_far_off():
+    """That the window's tables say something: without what a window's edges take, they are missed by half."""
+    rows = forward_kernels("gb200", "fp8")
+    table = attention(rows, "gb200", FORWARD, kernel="fp8")
+    windowed = (rows["window"] > 0) & (rows["seq_len"] >= 1024)
+    assert np.abs(table.errors({"ramp_keys": 0.0, "window_keys": 0.0}, windowed)).mean() > 0.5
