@@ -25,7 +25,7 @@ from comp_comm.validation.predict import points_of, predict_points
 from comp_comm.validation.readings import READINGS, Silent, read_software
 from comp_comm.validation.run import validate
 from comp_comm.validation.summary import arch_of
-from comp_comm.validation.table import COLUMNS, Run, read_runs, shipped
+from comp_comm.validation.table import COLUMNS, MeasuredRun, read_runs, shipped
 
 RUN = {"run_id": "a", "gpu": "H100-80GB-SXM", "model_name": "LLAMA3_8B", "n_gpus": "8", "tp": "1", "pp": "1",
        "layers": "32", "hidden": "4096", "ffn_hidden": "14336", "heads": "32", "kv_heads": "8", "vocab": "128256",
@@ -39,7 +39,7 @@ def published():
 
 
 def run_of(**cells):
-    return Run("a", {**RUN, **cells}, "runs.csv", 2)
+    return MeasuredRun("a", {**RUN, **cells}, "runs.csv", 2)
 
 
 def write_runs(path, rows):
@@ -247,13 +247,17 @@ def measured_on(numbers, points):
             for point, one in zip(points, there, strict=True)]  # fmt: skip
 
 
+# Nothing but gradients to send, over the network, and little to compute beside it.
+ALONE = {"dp_overlap": "no", "zero_stage": "0", "seq_len": "512"}
+
+
 def machine_points(many=1):
     layouts = [
         {"tp": "1"},
         {"tp": "2"},
         {"tp": "8", "n_gpus": "16", "zero_stage": "1", "dp_overlap": "no"},
         {"tp": "4"},
-        *({"n_gpus": str(n), "dp_overlap": "no", "zero_stage": "0", "global_batch": str(n), "seq_len": "512"} for n in (16, 64, 256)),
+        *({**ALONE, "n_gpus": str(n), "global_batch": str(n)} for n in (16, 64, 256)),
     ]
     points, reasons = points_of([replace(run_of(**layouts[i % len(layouts)]), run_id=str(i)) for i in range(many)],
                                 Silent())  # fmt: skip

@@ -135,17 +135,8 @@ class _Reader(Reader):
             notes=(*base.notes, *self._texts("notes").values()),
             sha256=_digest({key: value for key, value in data.items() if key != "aliases"}, base.sha256),
             lineage=(base.name, *base.lineage) if parent else (),
-            calibrated_on={**base.calibrated_on, **self._calibrated_on()},
+            calibrated_on={**base.calibrated_on, **self._counts(("calibrated_on",), RUN_KINDS)},
         )
-
-    def _calibrated_on(self) -> dict[str, int]:
-        """Return how many runs of each kind of model the numbers are from."""
-        counts = self._mapping(("calibrated_on",))
-        self._known(("calibrated_on",), counts, RUN_KINDS)
-        for name, count in counts.items():
-            if type(count) is not int or count < 1:
-                self._problem(("calibrated_on", name), "must be a whole number of runs, at least 1")
-        return {name: count for name, count in counts.items() if type(count) is int}
 
     def _texts(self, key: str) -> dict[str, str]:
         value = self.document.data.get(key, {})

@@ -43,3 +43,12 @@ class Reader:
             self._problem((key,), "must be text")
             return default
         return value
+
+    def _counts(self, path: Path, allowed: tuple[str, ...]) -> dict[str, int]:
+        """Return a mapping of names to whole numbers of at least one; note what is none."""
+        given = self._mapping(path)
+        self._known(path, given, allowed)
+        counts = {name: count for name, count in given.items() if type(count) is int and count >= 1}
+        for name in given.keys() - counts.keys():
+            self._problem((*path, name), "must be a whole number, at least 1")
+        return counts

@@ -9,7 +9,7 @@ from functools import cache
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.hardware.profile import Number, Profile
-from comp_comm.validation.table import Run
+from comp_comm.validation.table import MeasuredRun
 
 # Words of a device's name, and its profile; the first that fits.
 DEVICES = (
@@ -68,7 +68,9 @@ def device_profile(name: str) -> str:
     """
     known = catalogue.names("hardware")
     lower = name.lower()
-    if lower in known or "/" in name or lower.endswith((".yaml", ".yml")):
+    if lower in known:
+        return lower
+    if "/" in name or lower.endswith((".yaml", ".yml")):
         return name
     for pattern, profile in DEVICES:
         match = re.search(pattern, lower)
@@ -80,7 +82,7 @@ def device_profile(name: str) -> str:
                      "or a path)")  # fmt: skip
 
 
-def node_adapters(run: Run) -> float | None:
+def node_adapters(run: MeasuredRun) -> float | None:
     """Return the bytes/s of a device's share of its node's adapters, None where the run does not say."""
     devices = run.number("gpus_per_node") or NODE
     stated = run.number("node_gbit_s")
@@ -103,7 +105,7 @@ def words_of_network(text: str) -> float | None:
     return None
 
 
-def machine_of(run: Run) -> RunMachine:
+def machine_of(run: MeasuredRun) -> RunMachine:
     """Return the machine of a run. Raises ``ValueError`` or ``ConfigError`` where it has no profile."""
     own = run["machine"]
     reference = own or device_profile(run["gpu"])

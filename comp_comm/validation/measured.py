@@ -6,12 +6,12 @@ import re
 
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array
-from comp_comm.validation.table import Run
+from comp_comm.validation.table import MeasuredRun
 
 TERA = 1e12
 
 
-def counts_causal(run: Run) -> bool:
+def counts_causal(run: MeasuredRun) -> bool:
     """Return whether a source's model FLOP count only the scores that a causal mask leaves (6 L h s, not 12 L h s).
 
     Megatron-Bridge counts them so (utils/flop_utils.py); NeMo before it, Megatron-LM and llm-foundry count all.
@@ -22,12 +22,12 @@ def counts_causal(run: Run) -> bool:
     )  # fmt: skip
 
 
-def counts_recomputed(run: Run) -> bool:
+def counts_recomputed(run: MeasuredRun) -> bool:
     """Return whether a source's FLOP are those of the hardware, recomputation counted."""
     return run["flops_convention"].startswith("hw") or "likely hw" in run["flops_convention"]
 
 
-def megatron_flops(run: Run, factor: int) -> float:
+def megatron_flops(run: MeasuredRun, factor: int) -> float:
     """Return the FLOP of a step as Megatron-LM counts them: 24 x factor B s L h^2 (1 + s / 6h + V / 2 factor x 8 L h).
 
     ``factor`` is 4 with full recomputation and 3 without (arXiv:2104.04473, Eq 3, where it is 4: 96 B s L h^2 (1 +
@@ -45,7 +45,7 @@ def megatron_flops(run: Run, factor: int) -> float:
     return 24 * factor * tokens * layers * hidden**2 * (1 + seq_len / (6 * hidden)) + 6 * tokens * hidden * vocab
 
 
-def step_seconds(run: Run, work: Work, at: int) -> float:
+def step_seconds(run: MeasuredRun, work: Work, at: int) -> float:
     """Return the measured seconds of a step.
 
     ``work`` is that of the run, whose point ``at`` it is: its model FLOP, where a source counts FLOP as the model does.
@@ -65,7 +65,7 @@ def step_seconds(run: Run, work: Work, at: int) -> float:
     return flops / (value * TERA * devices)
 
 
-def _passes(run: Run) -> int:
+def _passes(run: MeasuredRun) -> int:
     """Return how often the forward pass' FLOP are counted: once, twice backward, and once again if recomputed."""
     match = re.match(r"hw\w*\(?(\d+)?", run["flops_convention"])
     stated = match[1] if match else None

@@ -9,7 +9,7 @@ from comp_comm.configs import catalogue
 from comp_comm.configs.model_file import load_model
 from comp_comm.configs.model_names import aliases, catalogue_name
 from comp_comm.fields import Value
-from comp_comm.validation.table import Run
+from comp_comm.validation.table import MeasuredRun
 
 # Families by words of a model's name: the catalogue's model that has what dimensions do not say (norm, biases,
 # positions, tied embeddings). Those of gated networks without a family are Llama's, the others' GPT's.
@@ -65,7 +65,7 @@ def named(name: str) -> str | None:
     return exact or _known().get(text) or _known().get(older) or _known().get(re.sub(r"instruct$|base$", "", text))
 
 
-def transformer_fields(run: Run) -> tuple[dict[str, Value], list[str]]:
+def transformer_fields(run: MeasuredRun) -> tuple[dict[str, Value], list[str]]:
     """Return the fields of a run's model, and the columns that were assumed for it.
 
     Raises ``ValueError`` where the run does not say which model it was.
@@ -84,11 +84,11 @@ def transformer_fields(run: Run) -> tuple[dict[str, Value], list[str]]:
     return _dense(run, known)
 
 
-def _stated(run: Run, names: tuple[str, ...]) -> dict[str, Value]:
+def _stated(run: MeasuredRun, names: tuple[str, ...]) -> dict[str, Value]:
     return {name: int(float(run[name])) for name in names if run[name]}
 
 
-def _mixture(run: Run, known: dict[str, Value]) -> dict[str, Value]:
+def _mixture(run: MeasuredRun, known: dict[str, Value]) -> dict[str, Value]:
     fields = known | _stated(run, MIXTURE_SIZES)
     words = f"{run['notes']}; {run['layout_check']}"
     match = (
@@ -99,7 +99,7 @@ def _mixture(run: Run, known: dict[str, Value]) -> dict[str, Value]:
     return fields
 
 
-def _dense(run: Run, known: dict[str, Value]) -> tuple[dict[str, Value], list[str]]:
+def _dense(run: MeasuredRun, known: dict[str, Value]) -> tuple[dict[str, Value], list[str]]:
     style = known or _style(run)
     fields = {**style, **_stated(run, SIZES)}
     if run["gated_mlp"] in ("0", "1") and not known:
@@ -129,7 +129,7 @@ def usual_heads(hidden: int, tp: int) -> int:
     return next(fitting, max(1, hidden // HEADS[0]))
 
 
-def _style(run: Run) -> dict[str, Value]:
+def _style(run: MeasuredRun) -> dict[str, Value]:
     model = run["model_name"].lower()
     usual = GATED if run["gated_mlp"] == "1" else PLAIN
     family = next((one for pattern, one in FAMILIES if re.search(pattern, model)), usual)

@@ -23,7 +23,7 @@ from comp_comm.validation.machines import RunMachine, machine_of
 from comp_comm.validation.measured import counts_causal, step_seconds
 from comp_comm.validation.model import transformer_fields
 from comp_comm.validation.readings import Silent, read_software
-from comp_comm.validation.table import NEEDED, Run, field_value
+from comp_comm.validation.table import NEEDED, MeasuredRun, field_value
 from comp_comm.violation import NO_ROOM
 
 DIRECT = {"n_gpus": "gpus"} | {name: name for name in ("tp", "cp", "pp", "vpp", "ep", "micro_batch", "global_batch")}
@@ -37,7 +37,7 @@ FROZEN = "LoRA: most weights are frozen, which is not modelled"
 class Point:
     """A run as a study has it: its machine, the fields that are set, and those columns that were assumed."""
 
-    run: Run
+    run: MeasuredRun
     machine: RunMachine
     fields: dict[str, Value]
     assumed: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Point:
 class Prediction:
     """A run with its measured and predicted step, or the reason why there is none."""
 
-    run: Run
+    run: MeasuredRun
     point: Point | None = None
     measured_s: float | None = None
     predicted_s: float | None = None
@@ -76,7 +76,7 @@ class Prediction:
         return self.error is not None and not self.run["excluded"]
 
 
-def point_of(run: Run, silent: Silent) -> Point:
+def point_of(run: MeasuredRun, silent: Silent) -> Point:
     """Return a run as a study has it. Raises ``ValueError`` or ``ConfigError`` where it is none."""
     if "LoRA" in run["notes"] or "LoRA" in run["software_other"]:
         raise ValueError(FROZEN)
@@ -105,7 +105,7 @@ def _parsed(fields: dict[str, Value]) -> dict[str, Value]:
     return parsed
 
 
-def _settle(run: Run, fields: dict[str, Value]) -> None:
+def _settle(run: MeasuredRun, fields: dict[str, Value]) -> None:
     """Take out what means nothing beside the rest, and add what follows from the run."""
     if fields.get("pp", 1) == 1:
         for name in ("vpp", "pp_layout", "overlap_pp", "schedule"):
@@ -131,7 +131,7 @@ def _settle(run: Run, fields: dict[str, Value]) -> None:
         fields["count_attention"] = "causal"
 
 
-def points_of(runs: Sequence[Run], silent: Silent) -> tuple[list[Point], dict[str, str]]:
+def points_of(runs: Sequence[MeasuredRun], silent: Silent) -> tuple[list[Point], dict[str, str]]:
     """Return runs as studies have them, and by run the reasons of those that are none."""
     points: list[Point] = []
     reasons: dict[str, str] = {}
@@ -143,7 +143,7 @@ def points_of(runs: Sequence[Run], silent: Silent) -> tuple[list[Point], dict[st
     return points, reasons
 
 
-def predict(runs: Sequence[Run], silent: Silent | None = None, machine: str = "") -> list[Prediction]:
+def predict(runs: Sequence[MeasuredRun], silent: Silent | None = None, machine: str = "") -> list[Prediction]:
     """Return every run predicted, in their order; one that cannot be has a reason.
 
     ``machine`` is the profile to predict all of them on, whatever their own.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from comp_comm.costmodels import MODELS
 from comp_comm.fields import FIELDS, Value
-from comp_comm.validation.table import SOFTWARE, Run
+from comp_comm.validation.table import SOFTWARE, MeasuredRun
 
 NOTHING = ""
 Meaning = Value | Callable[[re.Match[str]], Value]
@@ -35,7 +35,7 @@ class Reading:
     meanings: tuple[tuple[str, Meaning], ...]
     when: tuple[str, str] = ("", "")
 
-    def applies(self, run: Run) -> bool:
+    def applies(self, run: MeasuredRun) -> bool:
         """Return whether a run says what else it has to say for this to mean anything."""
         column, pattern = self.when
         return bool(run[self.column]) and (not column or bool(re.search(pattern, run[column], re.IGNORECASE)))
@@ -49,11 +49,10 @@ ON_OFF = ((r"^(yes|on)\b|^1$", "on"), (r"^(no|off)\b|^0$", "off"), (r"^n/a", NOT
 MODULES = r"(?:mla_up_proj|layernorm|moe_act|mlp|core_attn|shared_experts|moe)"
 MODERN_TORCH = ("software_other", r"torch 2\.[1-9]|torch\.compile|compiled autograd|eager")
 PIPELINED = ("pp", r"^([2-9]|\d{2,})$")
-KEPT = 3 if "reshard_after_forward" in FIELDS else 2  # FSDP whose weights stay whole between forward and backward
 READINGS = (
     Reading("sequence_parallel", "sp", ON_OFF),
     # Sharding: what FSDP or DeepSpeed is said to do goes before the stage that the table has.
-    Reading("fsdp", "zero", ((r"shard_grad_op|no reshard", KEPT), (r"zero-2", 2), (r"zero-3|fsdp|hsdp", 3),
+    Reading("fsdp", "zero", ((r"shard_grad_op|no reshard", 3), (r"zero-2", 2), (r"zero-3|fsdp|hsdp", 3),
                              (r"zero-1", 1), (r"dist(ributed)?[ -]optim", 1), (r"^no", NOTHING))),
     Reading("zero_stage", "zero", ((r"^[0-3]$", lambda match: int(match[0])), (r"fsdp|hsdp", 3),
                                    (r"dist-opt", 1), (r"^ddp", 0))),
@@ -154,7 +153,7 @@ def takes(name: str, value: Value) -> bool:
     return True
 
 
-def read_software(run: Run, silent: Silent) -> dict[str, Value]:
+def read_software(run: MeasuredRun, silent: Silent) -> dict[str, Value]:
     """Return the fields that the software columns of a run say, and note what they say in vain.
 
     Raises ``ValueError`` where a run had what no prediction can do without, and the cost model does not take it.
@@ -187,7 +186,7 @@ def _meaning(reading: Reading, text: str) -> Value | None:
     return None
 
 
-def _note_silent(run: Run, understood: dict[str, bool], silent: Silent) -> None:
+def _note_silent(run: MeasuredRun, understood: dict[str, bool], silent: Silent) -> None:
     for column, known in understood.items():
         if not known:
             silent.not_understood.setdefault(column, []).append(run[column])

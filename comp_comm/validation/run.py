@@ -14,7 +14,7 @@ from comp_comm.units import GIB
 from comp_comm.validation.predict import Prediction, predict
 from comp_comm.validation.readings import Silent
 from comp_comm.validation.summary import arch_of, error_record, is_complete, summary
-from comp_comm.validation.table import Run, read_runs
+from comp_comm.validation.table import MeasuredRun, read_runs
 
 WORST = 12
 SHARES = 3  # of the step that are named for a row
@@ -102,7 +102,7 @@ def validate(
     return Validation(predict(runs, silent, hardware), silent)
 
 
-def _chosen(runs: list[Run], column: str, asked: Sequence[str]) -> list[Run]:
+def _chosen(runs: list[MeasuredRun], column: str, asked: Sequence[str]) -> list[MeasuredRun]:
     if not asked:
         return runs
     known = sorted({run[column] for run in runs if run[column]})
@@ -148,7 +148,7 @@ def worst_row(one: Prediction) -> Record:
     }  # fmt: skip
 
 
-def layout_words(run: Run) -> str:
+def layout_words(run: MeasuredRun) -> str:
     """Return a run's layout in a few words: degrees above one, batches, sequence."""
     degrees = [f"{name}{run[name]}" for name in ("tp", "cp", "pp", "vpp", "ep") if run[name] not in ("", "1")]
     batches = (f"mb{run['micro_batch'] or '?'}", f"gb{run['global_batch'] or '?'}", f"s{run['seq_len']}")

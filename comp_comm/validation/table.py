@@ -42,7 +42,7 @@ NEEDED = ("gpu", "n_gpus", "measured_metric", "measured_value")
 
 
 @dataclass(frozen=True)
-class Run:
+class MeasuredRun:
     """A measured run: the text of every column, empty where it is not stated, and the line it stands on."""
 
     run_id: str
@@ -76,7 +76,7 @@ def shipped(name: str = "runs.csv") -> Path:
     return catalogue.root() / FOLDER / name
 
 
-def read_runs(path: str | Path | None = None) -> list[Run]:
+def read_runs(path: str | Path | None = None) -> list[MeasuredRun]:
     """Return the runs of a table, the shipped one if none is named.
 
     Raises ``ConfigError`` with every problem's line and column: a file that is no such table, an unknown column, a cell
@@ -130,9 +130,9 @@ def _check_head(names: Sequence[str], file: str, problems: Problems) -> None:
                                  key=name, file=file, line=1))  # fmt: skip
 
 
-def _run(row: Mapping[str, str | None], line: int, file: str, problems: Problems) -> Run:
+def _run(row: Mapping[str, str | None], line: int, file: str, problems: Problems) -> MeasuredRun:
     cells = {name: (text or "").strip() for name, text in row.items() if isinstance(text, str) and name}
-    run = Run(cells.get("run_id", "") or f"line {line}", cells, file, line)
+    run = MeasuredRun(cells.get("run_id", "") or f"line {line}", cells, file, line)
     if "" in row:
         problems.add(Problem("has more cells than the head has columns", file=file, line=line))
     for name in (*COUNTS, *NUMBERS):
@@ -149,7 +149,7 @@ def _run(row: Mapping[str, str | None], line: int, file: str, problems: Problems
     return run
 
 
-def _check_number(run: Run, name: str, problems: Problems) -> None:
+def _check_number(run: MeasuredRun, name: str, problems: Problems) -> None:
     text = run[name]
     if not text:
         return
@@ -164,8 +164,8 @@ def _check_number(run: Run, name: str, problems: Problems) -> None:
         problems.add(run.problem(name, f"must be a whole number, not {text}"))
 
 
-def _check_ids(runs: list[Run], problems: Problems) -> None:
-    first: dict[str, Run] = {}
+def _check_ids(runs: list[MeasuredRun], problems: Problems) -> None:
+    first: dict[str, MeasuredRun] = {}
     for run in runs:
         other = first.setdefault(run.run_id, run)
         if other is not run:
