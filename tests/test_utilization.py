@@ -53,10 +53,10 @@ def test_a_sweep_says_it_where_any_end_of_an_axis_differs(seq_len, said, compcom
 
 def test_a_note_where_a_utilization_is_above_seven_tenths():
     """However it is counted: of a causal count it is less than that here."""
-    assert step(sustained=1.1)["mfu"] > 0.7
-    assert any("above 70 % look at what is counted" in note for note in notes_of(sustained=1.1))
-    assert step(sustained=1.1, count_attention="causal")["mfu"] < 0.7
-    assert not any("above 70 %" in note for note in notes_of(sustained=1.1, count_attention="causal"))
+    assert step(sustained=1.4)["mfu"] > 0.7
+    assert any("above 70 % look at what is counted" in note for note in notes_of(sustained=1.4))
+    assert step(sustained=1.4, count_attention="causal")["mfu"] < 0.7
+    assert not any("above 70 %" in note for note in notes_of(sustained=1.4, count_attention="causal"))
 
 
 def test_explain_says_what_it_counts_beside_the_number(compcomm):

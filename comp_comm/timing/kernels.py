@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import AttentionKernel, Recipe, Switch
-from comp_comm.formulas.arrays import Array, Numeric, by_code, to_float
+from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
 from comp_comm.hardware.numbers import FlashKernel, Hardware, chosen_kernel, generic_kernel
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
+from comp_comm.timing.quantising import Quantising
 
 BACKWARD_FLOPS = 2.5  # of flash attention over its forward FLOP: it makes the scores again
 FLASH_HEAD_DIM = 128.0  # the head dimension the efficiency is stated at
@@ -44,75 +45,6 @@ class Run(NamedTuple):
     quantised: Array
     ramp_k: Numeric
     ramp_tiles: Numeric
-
-
-@dataclass(frozen=True)
-class Quantising:
-    """GEMMs in fewer than 16 bits on one machine: how fast they are, and what it takes to quantise their operands.
-
-    ``recipe`` are codes of `Recipe`.
-    """
-
-    hardware: Hardware
-    recipe: NDArray[np.intp]
-
-    @cached_property
-    def mask(self) -> NDArray[np.bool_]:
-        """Where there is a recipe."""
-        return np.asarray(self.recipe != Recipe.NONE)
-
-    @cached_property
-    def efficiency(self) -> Array:
-        """The share of its format's peak that a large GEMM reaches."""
-        t = self.hardware.timing
-        efficiencies = {
-            Recipe.NONE: t.gemm_efficiency, Recipe.DELAYED: t.fp8_efficiency, Recipe.TENSORWISE: t.fp8_efficiency,
-            Recipe.BLOCKWISE: t.fp8_block_efficiency, Recipe.MXFP8: t.mxfp8_efficiency,
-            Recipe.NVFP4: t.nvfp4_efficiency,
-        }  # fmt: skip
-        return by_code(self.recipe, lambda code: to_float(efficiencies[Recipe.at(code)]))
-
-    @cached_property
-    def ramps(self) -> tuple[Array, Array]:
-        """Steps in K that starting and ending a tile take, and tiles below which a product takes no less time."""
-        timing, fp4 = self.hardware.timing, Recipe.NVFP4.where(self.recipe)
-        k, tiles = to_float(timing.gemm_ramp_k), to_float(timing.gemm_ramp_tiles)
-        faster = np.where(self.mask, to_float(self.hardware.peak_flops) / self.hardware.attention_peak_flops, 1.0)
-        tiles = tiles * faster
-        if not fp4.any():
-            return k, tiles
-        own_k, own = to_float(timing.nvfp4_ramp_k), to_float(timing.nvfp4_ramp_tiles)
-        return np.where(fp4 & ~np.isnan(own_k), own_k, k), np.where(fp4 & ~np.isnan(own), own, tiles)
-
-    @cached_property
-    def _per_element(self) -> tuple[Array, Array]:
-        """Seconds an element takes in one orientation, and in both: its largest number found, read, and written."""
-        timing, bandwidth = self.hardware.timing, to_float(self.hardware.memory_bandwidth)
-        amax, read, again, written, share = (
-            Recipe.look_up(name, self.recipe) for name in ("amax", "read", "again", "written", "cast_share")
-        )
-        single = Recipe.look_up("per_tensor", self.recipe) * (1 - to_float(timing.fp8_transpose))
-        found = amax / (bandwidth * timing.amax_efficiency)
-        per_byte = 1 / (bandwidth * np.where(share > 0, share, timing.cast_efficiency))
-        one = found + (read + written) * per_byte
-        return one, one + (again + written * (1 - single)) * per_byte
-
-    def seconds(self, elements: Numeric, orientations: int = 2) -> Array:
-        r"""Return the seconds of quantising so many numbers, for GEMMs of one orientation or of both.
-
-        .. math:: t = t_0 + N \left( \frac{b_a}{e_a B_m} + \frac{b_r + o\, b_w}{e_c B_m} \right)
-
-        with the bytes b of `Recipe`, o orientations and the profile's ``amax_efficiency`` e_a and ``cast_efficiency``
-        e_c.
-
-        >>> from comp_comm.hardware.numbers import Timing
-        >>> timing = Timing(cast_efficiency=0.5, fp8_transpose=1.0)
-        >>> quantising = Quantising(Hardware(1.0, 1.0, 1e12, (), timing), np.asarray(Recipe.DELAYED))
-        >>> round(float(quantising.seconds(1e9)), 6)
-        0.008003
-        """
-        one, both = self._per_element
-        return Recipe.look_up("start_s", self.recipe) + to_float(elements) * (both if orientations == 2 else one)
 
 
 class Passes(NamedTuple):
