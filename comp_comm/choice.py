@@ -69,7 +69,7 @@ class Choice(IntEnum):
     def look_up(cls, coefficient: str, codes: ArrayLike) -> NDArray[np.float64]:
         """Return a coefficient of the option at each point.
 
-        >>> from comp_comm.choices import ElementwiseKernels
+        >>> from comp_comm.kernel_choices import ElementwiseKernels
         >>> ElementwiseKernels.look_up("cost", [0, 1])
         array([1. , 1.5])
         """

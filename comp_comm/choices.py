@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from itertools import combinations, permutations
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from comp_comm.choice import Choice
 
 
@@ -35,46 +32,6 @@ class Precision(Choice):
 
 
 SIXTEEN_BIT_UP = ("fp32", "tf32", "fp16", "bf16", "fp8")  # formats that sums are kept in: fp4 is of GEMMs alone
-
-
-class Recipe(Choice):
-    """How GEMMs run in fewer than 16 bits, by Megatron-LM's words: what scales their operands, and what that moves.
-
-    - ``none``: GEMMs run in 16 bits.
-    - ``delayed``: a scale for a tensor, of the largest numbers of the last steps (Transformer Engine's DelayedScaling).
-    - ``tensorwise``: a scale for a tensor, of its own largest number: a pass over it before the cast (current scaling).
-    - ``blockwise``: a scale for each 128 numbers of an activation, 128 x 128 of a weight (DeepSeek-V3).
-    - ``mxfp8``: a scale for each 32 numbers, by the matrix units of Blackwell and later.
-    - ``nvfp4``: four bits, a scale for each 16 numbers and one for the tensor.
-
-    Bytes of an element: ``amax`` read to find the largest number, ``read`` by the cast, ``again`` by that of the second
-    of the two orientations that training needs (forward and gradient of the input along rows, gradient of the weight
-    along columns; NVFP4 rotates its columns first), ``written`` for each of the two. ``cast_share`` is the share of the
-    HBM bandwidth that the cast reaches (0: the profile's ``cast_efficiency``), ``start_s`` the seconds of the kernels'
-    starts. Per-tensor casts write the second orientation only where ``fp8_transpose`` of the profile says so: Hopper's
-    fp8 GEMMs take operands along K only. Bytes are counted by us from Transformer Engine 2's kernels; shares and starts
-    are medians of fits to GEMMs that include quantising (AIConfigurator database, TensorRT-LLM on H100, H200, B200,
-    GB200, B300 and GB300); those of MXFP8 and delayed scaling are those of a prototype of this model.
-    """
-
-    NONE = "none", 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0
-    DELAYED = "delayed", 1.0, 0.0, 2.0, 0.0, 1.0, 0.0, 3e-6
-    TENSORWISE = "tensorwise", 1.0, 2.0, 2.0, 0.0, 1.0, 0.0, 11e-6
-    BLOCKWISE = "blockwise", 1.0, 0.0, 2.0, 0.0, 1.03, 0.6, 3.5e-6
-    MXFP8 = "mxfp8", 1.03125, 0.0, 2.0, 0.0, 1.03125, 0.7, 3.5e-6
-    NVFP4 = "nvfp4", 0.5625, 0.0, 2.0, 2.0, 0.5625, 0.44, 5e-6
-
-    def __init__(
-        self, word: str, size: float, amax: float, read: float, again: float, written: float, cast_share: float,
-        start_s: float,
-    ) -> None:  # fmt: skip
-        self.size, self.amax, self.read, self.again, self.written = size, amax, read, again, written
-        self.cast_share, self.start_s = cast_share, start_s
-
-    @property
-    def per_tensor(self) -> bool:
-        """Whether there is one scale for a tensor."""
-        return self in (Recipe.DELAYED, Recipe.TENSORWISE)
 
 
 class CountedGemms(Choice):
@@ -162,103 +119,6 @@ class AttentionCount(Choice):
     CAUSAL = "causal"
 
 
-class AttentionKernel(Choice):
-    """What computes attention, and whether it skips what a causal mask hides.
-
-    - ``flash_causal``: the fused kernel that training stacks use on the device, as its profile says
-      (``timing.attention_kernel``); ``flash``: the same, but it computes everything.
-    - ``unfused``: two batched GEMMs, with scores in memory between.
-    - ``flash_1``, ``flash_2``, ``flash_3``: FlashAttention's generations (arXiv:2205.14135 with its Triton kernel as in
-      llm-foundry, arXiv:2307.08691, arXiv:2407.08608).
-    - ``cudnn_2024``, ``cudnn``: cuDNN 9.0 as of 2024, and as of 2025 on (9.10 and later).
-    - ``triton``: the kernel of Triton's tutorial, which PyTorch's flex attention is near to.
-    - ``trtllm``: TensorRT-LLM's kernels for prefill, which have no backward pass.
-    - ``ck``: AMD's Composable Kernel and AITER.
-    """
-
-    FLASH_CAUSAL = "flash_causal", 1, 1, 1
-    FLASH = "flash", 0, 1, 1
-    UNFUSED = "unfused", 0, 1, 1
-    FLASH_1 = "flash_1", 1, 0, 0
-    FLASH_2 = "flash_2", 1, 1, 0
-    FLASH_3 = "flash_3", 1, 1, 1
-    CUDNN_2024 = "cudnn_2024", 1, 1, 0
-    CUDNN = "cudnn", 1, 1, 1
-    TRITON = "triton", 1, 1, 1
-    TRTLLM = "trtllm", 1, 1, 1
-    CK = "ck", 1, 1, 1
-
-    def __init__(self, word: str, skips: float, windows: float, sinks: float) -> None:
-        self.skips, self.windows, self.sinks = skips, windows, sinks
-
-    @classmethod
-    def skipping(cls, codes: ArrayLike) -> NDArray[np.bool_]:
-        """Return where the kernel does not compute what a causal mask hides.
-
-        >>> AttentionKernel.skipping([AttentionKernel.FLASH, AttentionKernel.CUDNN])
-        array([False,  True])
-        """
-        return cls.look_up("skips", codes) > 0
-
-
-class CrossEntropy(Choice):
-    """How the loss is made of logits: the bytes of a logit that it moves, forward and backward; keeps from the one to
-    the other; and needs beside while its gradient is made.
-
-    - ``fused``: one kernel (Transformer Engine, Apex), which writes the gradient over the logits, in 32 bit.
-    - ``compiled``: `torch.compile` of the loss: a logit and then its gradient in 16 bit.
-    - ``chunked``: what ``eager`` does, of a part of the tokens at a time, forward and backward (torchtitan, Liger): all
-      that it needs is that of a chunk.
-    - ``unfused``: Megatron-LM's own: a softmax in 32 bit, made in place, and the gradient in 16 bit.
-    - ``eager``: PyTorch's `cross_entropy` of ``logits.float()``: keeps its softmax, and makes two gradients in 32 bit.
-
-    Moved bytes of fused, compiled and eager are assumptions; those of Megatron-LM are counted by us: its cast,
-    maximum, subtraction, exponential, sum, division, and backward product and cast. What is kept and needed was
-    measured (eager, unfused: the live tensors of torch 2.13 and megatron-core 0.16).
-    """
-
-    FUSED = "fused", 16.0, 4.0, 0.0
-    COMPILED = "compiled", 20.0, 2.0, 2.0
-    CHUNKED = "chunked", 34.0, 0.0, 12.0
-    UNFUSED = "unfused", 52.0, 4.0, 2.0
-    EAGER = "eager", 34.0, 4.0, 8.0
-
-    def __init__(self, word: str, moved: float, kept: float, beside: float) -> None:
-        self.moved, self.kept, self.beside = moved, kept, beside
-
-
-class ElementwiseKernels(Choice):
-    """How element-wise kernels are made: the traffic they cost, the loss that goes with them, and what they keep of
-    each number of a gated network beside its two inputs and their product.
-
-    One by one, the nonlinearity of the gate is an operation, and its output an input of the product that is kept.
-    """
-
-    FUSED = "fused", 1.0, CrossEntropy.FUSED, 0.0
-    EAGER = "eager", 1.5, CrossEntropy.EAGER, 1.0
-    COMPILED = "compiled", 0.9, CrossEntropy.COMPILED, 0.0
-
-    def __init__(self, word: str, cost: float, loss: CrossEntropy, gate_kept: float) -> None:
-        self.cost, self.loss, self.gate_kept = cost, loss, gate_kept
-
-
-class CudaGraph(Choice):
-    """What a CUDA graph launches at once: the share of its kernels that the host still launches one by one, of
-    attention, of an expert layer's router with the preparation of its dispatch, of the dispatch, and of all others.
-
-    A graph is launched too: some two launches of the fourteen or so that it replaces.
-    """
-
-    NONE = "none", 1.0, 1.0, 1.0, 1.0
-    ATTENTION = "attention", 0.15, 1.0, 1.0, 1.0
-    ROUTER = "router", 1.0, 0.15, 0.6, 1.0
-    ATTENTION_ROUTER = "attention_router", 0.15, 0.15, 0.6, 1.0
-    FULL = "full", 0.0, 0.0, 0.0, 0.0
-
-    def __init__(self, word: str, attention: float, router: float, dispatch: float, others: float) -> None:
-        self.attention, self.router, self.dispatch, self.others = attention, router, dispatch, others
-
-
 class ContextComm(Choice):
     """Context parallelism: keys and values round a ring, gathered, or heads swapped for tokens (Ulysses)."""
 
@@ -281,21 +141,6 @@ class TensorOverlap(Choice):
 
     def __init__(self, word: str, gained: float) -> None:
         self.gained = gained
-
-
-class ExpertKernels(Choice):
-    """How the network of the experts of a device is computed: kernels that the host launches for each of them, and
-    whether a nonlinearity that is not plain SwiGLU is done in operations of its own.
-
-    - ``separate``: a product for each expert (Transformer Engine's grouped linear layers), the nonlinearity between.
-    - ``fused``: all products of a matrix in one kernel, with biases and nonlinearity in it (cuteDSL, cuDNN).
-    """
-
-    SEPARATE = "separate", 2.0, 1.0
-    FUSED = "fused", 0.0, 0.0
-
-    def __init__(self, word: str, launches: float, apart: float) -> None:
-        self.launches, self.apart = launches, apart
 
 
 class Schedule(Choice):

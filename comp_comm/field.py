@@ -135,3 +135,11 @@ def _show(raw: object) -> str:
     if isinstance(raw, (list, dict)):
         return "a list" if isinstance(raw, list) else "a mapping"
     return f"'{str(raw).lower() if isinstance(raw, bool) else str(raw)[:60]}'"
+
+
+def word(name: str, group: str, choice: type[Choice], help_text: str, default: str | None,
+          words: tuple[str, ...] = ()) -> Field:  # fmt: skip
+    """Return a field whose values are words of a choice: all of them, or ``words``."""
+    if default is not None:
+        choice.of(default)
+    return Field(name, group, "choice", help_text, words=words or choice.words(), default=default, choice=choice)  # type: ignore[arg-type]

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import Precision, Recipe, Switch
+from comp_comm.choices import Precision, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.kernel_choices import Recipe
 from comp_comm.violation import Mask, Violation, rule
 
 Code = int | NDArray[np.intp]

@@ -10,25 +10,21 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import (
     GROUPS,
-    AttentionKernel,
     CollectiveAlgorithm,
     ContextComm,
-    CudaGraph,
-    ElementwiseKernels,
-    ExpertKernels,
     MasterWeights,
     Placement,
     Recompute,
     Schedule,
     Switch,
     TensorOverlap,
-)  # fmt: skip
+)
 from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.group import Group
-from comp_comm.sharding import FsdpUnits, GradientSync, sharding_rules
+from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, ExpertKernels
+from comp_comm.sharding import FsdpUnits, GradientSync
 from comp_comm.texts import NO_TEXT, Texts
-from comp_comm.violation import Mask, Violation, rule
 
 UNKNOWN = float("nan")
 NOT_GIVEN = -1  # the code of a choice that is not given
@@ -249,63 +245,3 @@ def resolved_layout(given: Layout) -> Layout:
         overlap_pp=np.where(sends == NOT_GIVEN, Schedule.INTERLEAVED.where(schedule), sends),
         sp=np.where(to_float(given.tp) > 1, given.sp, 0.0),
     )
-
-
-def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
-    """Return the rules about degrees and batches alone; ``layout`` is ``given``, resolved."""
-    gpus, dp, batch = to_float(given.gpus), to_float(given.dp), to_float(given.global_batch)
-    model_parallel = to_float(layout.tp) * layout.cp * layout.pp
-    spread = (gpus % model_parallel != 0) & ~np.isnan(gpus)
-    both = ~np.isnan(gpus) & ~np.isnan(dp) & ~spread
-    per_step = to_float(layout.dp) * layout.micro_batch
-    stated = ~np.isnan(to_float(given.accumulation)) & ~np.isnan(batch)
-    return [
-        rule(spread, "tp x cp x pp does not divide gpus", "tp", "cp", "pp", "gpus"),
-        rule(both & (gpus != model_parallel * dp), "tp x cp x pp x dp is not gpus", "dp", "gpus", "tp", "cp", "pp"),
-        rule(~spread & ~np.isnan(batch) & (batch % per_step != 0), "dp x micro_batch does not divide global_batch",
-              "global_batch", "micro_batch", "dp"),
-        rule(stated & (batch != per_step * to_float(given.accumulation)),
-              "dp x micro_batch x accumulation is not global_batch", "accumulation", "global_batch", "micro_batch"),
-        *_pipeline_rules(layout),
-        *_expert_rules(layout, spread),
-        rule(~np.isnan(to_float(given.dp_shard)) & ~spread & (layout.replicas % layout.dp_shard != 0),
-              "dp_shard does not divide dp x cp", "dp_shard", "dp", "cp"),
-        rule(~np.isnan(to_float(given.dp_shard)) & (to_float(layout.zero) == 0),
-              "dp_shard shards nothing under zero 0", "dp_shard", "zero"),
-        rule(MasterWeights.SHARDS.where(layout.master_weights) & (to_float(layout.zero) < 3),
-              "master_weights: shards goes with zero 3", "master_weights", "zero"),
-        *sharding_rules(layout.zero, layout.reshard_after_forward, given.reshard_shards, layout.gradient_sync,
-                        layout.fsdp_units, layout.dp_shard, spread),
-        rule(~np.isnan(to_float(given.recompute_layers)) & ~Recompute.FULL.where(layout.recompute),
-              "recompute_layers goes with recompute: full", "recompute_layers", "recompute"),
-        rule(Switch.ON.where(layout.recompute_early_stop) & ~Recompute.FULL.where(layout.recompute),
-              "recompute_early_stop goes with recompute: full", "recompute_early_stop", "recompute"),
-        rule(~np.isnan(to_float(given.offload_activations)) & Recompute.FULL.where(layout.recompute),
-              "offload_activations and recompute: full exclude each other", "offload_activations", "recompute"),
-    ]  # fmt: skip
-
-
-def _pipeline_rules(layout: Layout) -> list[Violation]:
-    vpp, pp, scheduled = to_float(layout.vpp), to_float(layout.pp), Schedule.INTERLEAVED.where(layout.schedule)
-    interleaved, steps = scheduled & (vpp > 1), to_float(layout.accumulation)
-    h2, v, both = (each.where(layout.schedule) for each in (Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE))
-    return [
-        rule((vpp > 1) & (pp == 1), "vpp above 1 needs pp above 1", "vpp", "pp"),
-        rule(scheduled & (vpp == 1), "schedule: interleaved needs vpp above 1", "schedule", "vpp"),
-        rule((vpp > 1) & ~scheduled, "vpp above 1 goes with schedule 1f1b or interleaved",
-              "schedule", "vpp"),
-        rule(interleaved & (pp > 1) & (layout.accumulation % pp != 0), "interleaving needs a multiple of pp "
-              "micro-batches a replica (global_batch / (dp x micro_batch))", "pp", "vpp", "global_batch"),
-        rule(v & (pp == 1), "schedule: zb_v needs pp above 1", "schedule", "pp"),
-        rule((h2 | v) & (steps < 2 * pp - 1), "schedule zb_h2 and zb_v need at least 2 x pp - 1 micro-batches a "
-              "replica, which fill the pipeline", "schedule", "pp", "global_batch"),
-        rule(both & (pp % 2 != 0), "schedule: dualpipe needs an even pp: stages are pairs", "schedule", "pp"),
-        rule(both & ((steps % 2 != 0) | (steps < 2 * pp)), "schedule: dualpipe needs an even number of micro-batches "
-              "a replica, at least 2 x pp: half of them from each end", "schedule", "pp", "global_batch"),
-    ]  # fmt: skip
-
-
-def _expert_rules(layout: Layout, spread: Mask) -> list[Violation]:
-    group = to_float(layout.ep) * layout.etp
-    uneven = ~spread & ((layout.replicas * layout.tp) % group != 0)
-    return [rule(uneven, "ep x etp does not divide dp x cp x tp", "ep", "etp", "dp", "cp", "tp")]

@@ -28,7 +28,8 @@ from comp_comm.hardware.profile import TIMING_KINDS
 from comp_comm.hardware.ratio import ratio
 from comp_comm.layers.pattern import pattern_of
 from comp_comm.layers.rules import layer_rules, stage_rules
-from comp_comm.layout import Layout, layout_rules, resolved_layout
+from comp_comm.layout import Layout, resolved_layout
+from comp_comm.layout_rules import layout_rules
 from comp_comm.model_rules import model_rules
 from comp_comm.operations.context import Context
 from comp_comm.sweeps import sweep

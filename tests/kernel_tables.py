@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from comp_comm.calibration.least_squares import minimise
-from comp_comm.choices import AttentionKernel, Precision, Recipe
+from comp_comm.choices import Precision
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.hardware.numbers import FlashKernel
+from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.layers.experts import PERMUTE_BYTES
 from comp_comm.operations.shapes import Attention, Gemm
 from comp_comm.timing.kernels import Kernels, Passes

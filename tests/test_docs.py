@@ -22,7 +22,7 @@ import pytest
 from docs_tables import TABLES, leaves
 from face import recorded
 
-from comp_comm.choices import ContextComm, CrossEntropy, ElementwiseKernels
+from comp_comm.choices import ContextComm
 from comp_comm.cli.main import run
 from comp_comm.configs import axes, catalogue, hardware_file, model_file, study
 from comp_comm.configs.hardware_file import load_profile
@@ -37,6 +37,7 @@ from comp_comm.fields import FIELDS
 from comp_comm.hardware.numbers import Timing
 from comp_comm.hardware.profile import CERTAINTIES, TIER_KINDS, TIMING_KINDS
 from comp_comm.hardware.ratio import ratio
+from comp_comm.kernel_choices import CrossEntropy, ElementwiseKernels
 from comp_comm.layers.kind import NORM_PASSES, PARALLEL_SUM_PASSES, SUM_PASSES
 from comp_comm.searches.prices import Prices
 from comp_comm.searches.result import search, side_by_side

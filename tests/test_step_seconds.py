@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from state_dict import state_dict
 
-from comp_comm.choices import AttentionKernel
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.complete.model import evaluate
 from comp_comm.hardware.numbers import Hardware, Timing
+from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.operations import Attention, Gemm
 from comp_comm.sweeps import sweep
 from comp_comm.sweeps.plan import make_plan

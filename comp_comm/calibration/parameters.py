@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from comp_comm.choices import AttentionKernel
 from comp_comm.hardware.numbers import FlashKernel, Timing
 from comp_comm.hardware.profile import (
     ATTENTION_KINDS,
@@ -19,6 +18,7 @@ from comp_comm.hardware.profile import (
     Number,
     Profile,
 )
+from comp_comm.kernel_choices import AttentionKernel
 
 US = 1e-6
 

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from comp_comm.calibration.measurements import AttentionRow, CollectiveRow, ElementwiseRow, GemmRow, KernelTime, Row
 from comp_comm.calibration.placement import DomainTiers, place_rows
-from comp_comm.choices import AttentionKernel, Precision
+from comp_comm.choices import Precision
 from comp_comm.distinct import distinct_rows
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.formulas.kernels import TILE
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
+from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
 from comp_comm.timing.kernels import Kernels
 from comp_comm.timing.network import collective_seconds

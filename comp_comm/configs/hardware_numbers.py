@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from comp_comm.choices import AttentionKernel, Recipe
 from comp_comm.hardware.profile import NAMED_KERNELS
+from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.units import UNITS, format_quantity, parse_quantity
 
 # Numbers that are words in a file, and what each of its words means.

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from comp_comm.choices import AttentionKernel, CollectiveAlgorithm, Recipe, Switch
+from comp_comm.choices import CollectiveAlgorithm, Switch
 from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import to_float
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import FP8_KERNEL, NAMED_KERNELS
+from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.layers.rules import stage_rules
-from comp_comm.layout import layout_rules
+from comp_comm.layout_rules import layout_rules
 from comp_comm.model_rules import model_rules
 from comp_comm.timing.network import available, blanks
 from comp_comm.violation import Mask, Violation, blank_number, broken_rules, one_a_reason

@@ -10,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import MODULES, AttentionCount, AttentionKernel, Recompute, Switch
+from comp_comm.choices import MODULES, AttentionCount, Recompute, Switch
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, to_float
 from comp_comm.hardware.numbers import Hardware
+from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
 from comp_comm.layers.module import Module, made_again
 from comp_comm.layers.pattern import Pattern, pattern_of

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import AttentionKernel, Recipe
 from comp_comm.formulas.arrays import Array, Numeric, by_code, to_float
 from comp_comm.hardware.dispatch import DispatchTiming
+from comp_comm.kernel_choices import AttentionKernel, Recipe
 
 # Of its isolated speed a GEMM keeps this in a training step, once power is taken out: one number for all devices,
 # the middle of what machines of published runs ask for. By machine it is .75 to .96, with a median of .84.

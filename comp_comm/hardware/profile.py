@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from comp_comm.choices import AttentionKernel
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.formulas.arrays import to_float
 from comp_comm.hardware.dispatch import DISPATCH_KINDS
 from comp_comm.hardware.numbers import KEPT, POWER_RATIO, FlashKernel, Hardware, Tier, Timing, generic_kernel
+from comp_comm.kernel_choices import AttentionKernel
 
 CERTAINTIES = ("high", "medium", "low", "calibrated", "assumed", "none")
 TOPOLOGIES = ("switch", "mesh", "torus")

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from comp_comm.choices import AttentionGate, AttentionKernel, CudaGraph, Position, QkNorm, Switch
+from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.kernel_choices import AttentionKernel, CudaGraph
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, biased
 from comp_comm.layers.context_parallel import exchanges
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
-
 
 UNFUSED_KERNELS = 6.0  # more than a fused kernel has
 

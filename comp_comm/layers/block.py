@@ -12,8 +12,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import Bias, CudaGraph, ElementwiseKernels
+from comp_comm.choices import Bias
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.kernel_choices import CudaGraph, ElementwiseKernels
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Collective, Elementwise, Operation

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import Architecture, CrossEntropy, Norm, Position, Switch
+from comp_comm.choices import Architecture, Norm, Position, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.kernel_choices import CrossEntropy
 from comp_comm.layers.block import MASK
 from comp_comm.layers.stages import Stage
 from comp_comm.operations.context import Context

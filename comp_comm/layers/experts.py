@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from comp_comm.choices import CudaGraph, ExpertKernels
 from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
 from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, to_float
 from comp_comm.formulas.dispatch import distinct_places, expected_imbalance
+from comp_comm.kernel_choices import CudaGraph, ExpertKernels
 from comp_comm.layers.block import (
     Block,
     HeldParameters,

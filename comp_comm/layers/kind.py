@@ -8,9 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from comp_comm.choices import CudaGraph, Norm, Switch
+from comp_comm.choices import Norm, Switch
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, Numeric, add_up, to_float
+from comp_comm.kernel_choices import CudaGraph
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept
 from comp_comm.layers.module import Module
 from comp_comm.layers.per_operator import saved_outputs

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.choices import AttentionKernel, ContextComm, Switch
+from comp_comm.choices import ContextComm, Switch
 from comp_comm.dispatchers import Dispatcher, Routing
 from comp_comm.formulas.arrays import Numeric, to_float
+from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.layout import NOT_GIVEN, Layout
 from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
 from comp_comm.transformer import Transformer

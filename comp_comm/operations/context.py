@@ -7,10 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from comp_comm.choices import Architecture, ElementwiseKernels, Switch
+from comp_comm.choices import Architecture, Switch
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.group import Group
+from comp_comm.kernel_choices import ElementwiseKernels
 from comp_comm.layout import Layout
 from comp_comm.transformer import Transformer
 

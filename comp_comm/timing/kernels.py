@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import AttentionKernel, Recipe, Switch
+from comp_comm.choices import Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
 from comp_comm.hardware.numbers import FlashKernel, Hardware, chosen_kernel, generic_kernel
+from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
 from comp_comm.timing.quantising import Quantising

@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import Recipe
 from comp_comm.formulas.arrays import Array, Numeric, by_code, to_float
 from comp_comm.hardware.numbers import Hardware
+from comp_comm.kernel_choices import Recipe
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from comp_comm.choices import Recompute
 from comp_comm.costmodels.amped.nodes import Nodes
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import to_float
-from comp_comm.layout import layout_rules
+from comp_comm.layout_rules import layout_rules
 from comp_comm.violation import Violation, blank_number, broken_rules, divides, rule
 
 NAME = "amped"

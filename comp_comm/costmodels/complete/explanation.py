@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from comp_comm.choices import AttentionCount, AttentionKernel, Recipe
+from comp_comm.choices import AttentionCount
 from comp_comm.costmodels.complete.columns import COLUMNS
 from comp_comm.costmodels.complete.footprint import MEMORY_PARTS
 from comp_comm.costmodels.complete.step import Step
@@ -29,6 +29,7 @@ from comp_comm.costmodels.timeline import Timeline
 from comp_comm.formulas.arrays import Array, Numeric, to_float, unwarned
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import NAMED_KERNELS
+from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.layers.kind import LayerKind
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm, Operation

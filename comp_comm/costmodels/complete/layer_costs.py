@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import CudaGraph, Switch
+from comp_comm.choices import Switch
 from comp_comm.costmodels.layer_times import Host, LayerTimes
 from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
 from comp_comm.costmodels.scenario import Scenario
@@ -20,6 +20,7 @@ from comp_comm.costmodels.timed import Network, time_operations
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, to_float
 from comp_comm.group import Group
+from comp_comm.kernel_choices import CudaGraph
 from comp_comm.layers.block import HeldParameters, Kept
 from comp_comm.layers.ends import EndParameters, embedding_operations, end_parameters, head_operations
 from comp_comm.layers.experts import Experts

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import AttentionKernel, Recompute
+from comp_comm.choices import Recompute
 from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, Tried, Whole, divisors
 from comp_comm.errors import ConfigError
+from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.layers.rules import ENDS
 
 TABLE = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch")

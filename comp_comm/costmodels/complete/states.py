@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import MasterWeights, Recipe, Switch
+from comp_comm.choices import MasterWeights, Switch
 from comp_comm.costmodels.complete.state_collectives import (
     BY_LAYER,
     SHARDED,
@@ -25,6 +25,7 @@ from comp_comm.costmodels.timed import CommSeconds, Network, TimedCollective, ov
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, to_float
 from comp_comm.formulas.memory import optimizer_traffic
+from comp_comm.kernel_choices import Recipe
 from comp_comm.layers.block import HeldParameters
 from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.stages import Stage
