@@ -228,6 +228,16 @@ def resolved_layout(given: Layout) -> Layout:
     )
 
 
+def _uneven_batch(layout: Layout, batch: Array, per_step: Array) -> str:
+    """Return what is wrong with a batch that replicas and micro-batches do not divide: of one point, in numbers."""
+    reason = "dp x micro_batch does not divide global_batch"
+    if batch.ndim or per_step.ndim or not batch % per_step > 0 or per_step % 1:
+        return reason
+    low = float(batch // per_step * per_step)
+    able = f"are {low:,.0f} and {low + float(per_step):,.0f}" if low else f"is {float(per_step):,.0f}"
+    return f"{reason}: {layout.dp:,.0f} x {layout.micro_batch:,.0f} is no part of {batch:,.0f}; the nearest {able}"
+
+
 def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
     """Return the rules about degrees and batches alone; ``layout`` is ``given``, resolved."""
     gpus, dp, batch = to_float(given.gpus), to_float(given.dp), to_float(given.global_batch)
@@ -239,7 +249,7 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
     return [
         rule(spread, "tp x cp x pp does not divide gpus", "tp", "cp", "pp", "gpus"),
         rule(both & (gpus != model_parallel * dp), "tp x cp x pp x dp is not gpus", "dp", "gpus", "tp", "cp", "pp"),
-        rule(~spread & ~np.isnan(batch) & (batch % per_step != 0), "dp x micro_batch does not divide global_batch",
+        rule(~spread & ~np.isnan(batch) & (batch % per_step != 0), _uneven_batch(layout, batch, to_float(per_step)),
               "global_batch", "micro_batch", "dp"),
         rule(stated & (batch != per_step * to_float(given.accumulation)),
               "dp x micro_batch x accumulation is not global_batch", "accumulation", "global_batch", "micro_batch"),
