@@ -5,10 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from comp_comm.choices import MasterWeights, Recompute, Schedule, Switch
-from comp_comm.formulas.arrays import to_float
+from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layout import Layout
 from comp_comm.sharding import sharding_rules
 from comp_comm.violation import Mask, Violation, rule
+
+
+def _uneven_batch(layout: Layout, batch: Array, per_step: Array) -> str:
+    """Return what is wrong with a batch that replicas and micro-batches do not divide: of one point, in numbers."""
+    reason = "dp x micro_batch does not divide global_batch"
+    if batch.ndim or per_step.ndim or not batch % per_step > 0 or per_step % 1:
+        return reason
+    low = float(batch // per_step * per_step)
+    able = f"are {low:,.0f} and {low + float(per_step):,.0f}" if low else f"is {float(per_step):,.0f}"
+    return f"{reason}: {layout.dp:,.0f} x {layout.micro_batch:,.0f} is no part of {batch:,.0f}; the nearest {able}"
 
 
 def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
@@ -22,7 +32,7 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
     return [
         rule(spread, "tp x cp x pp does not divide gpus", "tp", "cp", "pp", "gpus"),
         rule(both & (gpus != model_parallel * dp), "tp x cp x pp x dp is not gpus", "dp", "gpus", "tp", "cp", "pp"),
-        rule(~spread & ~np.isnan(batch) & (batch % per_step != 0), "dp x micro_batch does not divide global_batch",
+        rule(~spread & ~np.isnan(batch) & (batch % per_step != 0), _uneven_batch(layout, batch, to_float(per_step)),
               "global_batch", "micro_batch", "dp"),
         rule(stated & (batch != per_step * to_float(given.accumulation)),
               "dp x micro_batch x accumulation is not global_batch", "accumulation", "global_batch", "micro_batch"),

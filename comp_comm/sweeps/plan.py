@@ -41,7 +41,7 @@ class Plan:
         """Input columns of a row: what moves, and what the cost model always shows."""
         moving = self.grid.moving
         named = sorted({*self.model.shown, *moving} - {HARDWARE}, key=list(FIELDS).index)
-        return (*((HARDWARE,) if HARDWARE in moving else ()), *named)
+        return (*(name for name in moving if name == HARDWARE), *named)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -84,10 +84,9 @@ class Plan:
         return self._evaluated((), NO_PARTS, hardware)
 
     def _evaluated(self, index: Index, parts: Parts, other: Hardware | None = None) -> Answer:
-        scenario, violations = self.grid.scenario(index)
+        asked, violations = self.grid.scenario(index)
         with unwarned():
-            scenario = replace(scenario, hardware=other or scenario.hardware, violations=violations)
-            return self.model.evaluate(scenario, parts)
+            return self.model.evaluate(replace(asked, hardware=other or asked.hardware, violations=violations), parts)
 
     @cached_property
     def _shared(self) -> SharedRows:
@@ -121,11 +120,10 @@ def _modelled(study: Study, model: CostModel) -> dict[str, Value]:
 def _cost_model(study: Study) -> CostModel:
     name = study.cost_model or DEFAULT_COST_MODEL
     if name not in COST_MODELS:
-        message = f"no cost model is called '{name}'{nearest(name, COST_MODELS)} ({one_of(list(COST_MODELS))})"
-        study.problem("cost_model", message)
+        study.problem("cost_model", f"no cost model is called '{name}'{nearest(name, COST_MODELS)} "
+                      f"({one_of(list(COST_MODELS))})")  # fmt: skip
         name = DEFAULT_COST_MODEL
-    if study.cost_model is None:
-        name = _claimed(study) or name
+    name = (_claimed(study) if study.cost_model is None else None) or name
     return phase_of(COST_MODELS[name], study.fixed.get("phase"))
 
 
@@ -207,9 +205,8 @@ def _conditions(study: Study, plan: Plan) -> tuple[Condition, ...]:
 
 def _check_fixed_rules(study: Study, plan: Plan, free: str | None) -> None:
     """A rule that fixed values break on their own is an error, not an infeasible point."""
-    first: Index = tuple(slice(0, 1) for _ in plan.grid.axes)
     with unwarned():
-        violations = plan.evaluate(first).violations
+        violations = plan.evaluate(tuple(slice(0, 1) for _ in plan.grid.axes)).violations
     for violation in violations:
         fixed = violation.wrong and violation.broken.ndim == 0 and bool(violation.broken)
         if fixed and free not in violation.fields:
