@@ -15,6 +15,12 @@ settings.register_profile("many", max_examples=200, deadline=None)
 settings.load_profile("few")
 
 
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch):
+    """Give every test a terminal of one width, whatever runs the tests."""
+    monkeypatch.setenv("COLUMNS", "160")
+
+
 @pytest.fixture
 def compcomm(capsys):
     """Run a command; return its exit code, stdout and stderr."""

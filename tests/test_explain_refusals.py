@@ -148,7 +148,7 @@ def test_what_a_model_needs_is_listed(refused):
         assert f"'{name}' is missing" in said
 
 
-@pytest.mark.parametrize("command", ["explain", "memory"])
+@pytest.mark.parametrize("command", ["memory", "trace"])
 def test_several_points_are_refused(refused, command, path):
     said = refused(command, path, "--set", "tp=[1, 2]", "--micro-batch", "[1, 2]")
     assert "the study has several points" in said
