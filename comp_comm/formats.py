@@ -14,6 +14,10 @@ from comp_comm.kernel_choices import Recipe
 from comp_comm.violation import Mask, Violation, rule
 
 Code = int | NDArray[np.intp]
+# Fields of formats, and of how GEMMs run in few bits.
+FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision",
+           "dispatch_precision", "combine_precision")  # fmt: skip
+RECIPE = ("recipe", "fp8_attention", "fp8_head", "fp8_param_gather")
 NONE = -1  # the code of a format that is not given
 
 
@@ -54,6 +58,7 @@ class Formats:
         given = np.asarray(getattr(self, direction), np.float64)
         blank = np.isnan(given)
         return self.comm if blank.all() else np.where(blank, self.comm, given)
+
     operand_comm: Numeric = 2
 
     def held(self, shards: Mask) -> Formats:

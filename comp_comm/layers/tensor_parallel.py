@@ -16,7 +16,7 @@ def gathered_and_reduced(c: Context, name: str, message: Array, times: Array, ow
     ``own`` of the blocks gather something of their own forward, and scatter its gradient backward.
     """
     split = to_float(c.layout.sp) * times
-    reduced, here = times - split, split - to_float(c.layout.sp) * own
+    reduced, gathers = times - split, split - to_float(c.layout.sp) * own
     collectives = []
     if any_of(reduced):
         collectives.append(
@@ -24,8 +24,8 @@ def gathered_and_reduced(c: Context, name: str, message: Array, times: Array, ow
         )
     if any_of(split):
         operands = message * (c.formats.operand_comm / to_float(c.formats.comm))
-        rows = (("all_gather", "all-gather", operands, here, split),
-                ("reduce_scatter", "reduce-scatter", message, split, here))  # fmt: skip
+        rows = (("all_gather", "all-gather", operands, gathers, split),
+                ("reduce_scatter", "reduce-scatter", message, split, gathers))  # fmt: skip
         for kind, title, size, forward, backward in rows:
             collectives.append(Collective(f"{name} {title}", "b s H", forward, kind, "tp", size, backward, c.tp_group))
     return collectives

@@ -15,7 +15,7 @@ from comp_comm.costmodels import CostModel, Scenario
 from comp_comm.costmodels.mesh import Mesh
 from comp_comm.costmodels.scenario import WhatIf
 from comp_comm.fields import FIELDS, Value
-from comp_comm.formats import Quantised, format_rules, make_formats
+from comp_comm.formats import FORMATS, RECIPE, Quantised, format_rules, make_formats
 from comp_comm.formulas.arrays import AnyArray, Array, Index, WholeArray, take, to_float
 from comp_comm.formulas.scaling import next_divisor, required_tp
 from comp_comm.formulas.transformer import core_parameters
@@ -34,9 +34,6 @@ from comp_comm.violation import Violation, broken_rules
 EVOLUTION = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "latency")
 HARDWARE = "hardware"
 _MACHINE = frozenset((HARDWARE, "precision", "timing", "nvs", *EVOLUTION))  # what hardware depends on
-FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision",
-           "dispatch_precision", "combine_precision")  # fmt: skip
-RECIPE = ("recipe", "fp8_attention", "fp8_head", "fp8_param_gather")
 # The base model of Eq 10 (Megatron-LM BERT 3.9B) ran on V100 with 32 GiB.
 BASE_MEMORY = 32 * 2**30
 
@@ -160,8 +157,8 @@ class Grid:
         if _MACHINE.isdisjoint(self.moving):
             given = tuple((name, self.fixed[name]) for name in EVOLUTION if name in self.fixed)
             return still_hardware(self.machines, self._still("nvs"), given)
-        codes = (self.values(name, index) for name in (HARDWARE, "precision", "timing"))
-        code = self.machines.code(*(np.asarray(part, np.intp) for part in codes))
+        told = (HARDWARE, "precision", "timing")
+        code = self.machines.code(*(np.asarray(self.values(name, index), np.intp) for name in told))
         factors: Record = {name: self.values(name, index) for name in EVOLUTION if name in self.names}
         today, domain = self.machines.pick(code), self.values("nvs", index)
         broken = (*self.machines.violations(code), *domain_rules(today, domain))
@@ -172,9 +169,8 @@ class Grid:
         hardware, broken = self.hardware(index)
         tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
         precision, *formats = (self.codes(name, index) for name in FORMATS)
-        timing = hardware.timing
         recipe, *switches = (self.codes(name, index) for name in RECIPE)
-        quantised = Quantised(timing.fp8_recipe, timing.fp8_transpose, recipe, *switches)
+        quantised = Quantised(hardware.timing.fp8_recipe, hardware.timing.fp8_transpose, recipe, *switches)
         broken = (*broken, *broken_rules(format_rules(precision, quantised)))
         scenario = Scenario(
             transformer=self.noun(Transformer, index),

@@ -91,7 +91,8 @@ READINGS = (
     # Overlap, exchanges and formats on the wire.
     Reading("software_other", "cp_comm", ((r"cp a2a|ulysses", "all_to_all"), (r"cp .*ring", "p2p"), (r"", NOTHING))),
     Reading("dp_overlap", "overlap_dp", ON_OFF),
-    Reading("tp_overlap", "overlap_tp", ((r"user buffer", "on"), (r"async", "async"), (r"off|^no", "off"), (r"n/a", NOTHING))),
+    Reading("tp_overlap", "overlap_tp", ((r"user buffer", "on"), (r"async", "async"), (r"off|^no", "off"),
+                                        (r"n/a", NOTHING))),
     Reading("p2p_overlap", "overlap_pp", ((r"^yes", "on"), (r"^no|false", "off"), (r"^n/a", NOTHING))),
     Reading("ep_overlap", "overlap_ep", ((r"1f1b|overlap \+", "on"), (r"none|shared-expert", "off"))),
     Reading("moe_dispatcher", "ep_dispatch", ((r"hybridep", "hybridep"), (r"deepep", "deepep"),

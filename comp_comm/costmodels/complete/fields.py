@@ -23,7 +23,8 @@ FIELDS = tuple(dict.fromkeys((
     "reshard_shards", "gradient_sync", "fsdp_units", *_TRANSFORMER,
 )))  # fmt: skip
 # A field that means nothing without another one.
-NEEDS = {**field_groups.NEEDS, **dict.fromkeys(DISPATCH, "ep"), "permute_fusion": "experts", "expert_kernels": "experts"}
+NEEDS = {**field_groups.NEEDS, **dict.fromkeys(DISPATCH, "ep"), "permute_fusion": "experts",
+         "expert_kernels": "experts"}  # fmt: skip
 # A field that means nothing unless another one has this word.
 NEEDS_WORD = {
     "max_positions": ("position", "learned"), "encoder_seq_len": ("architecture", "encoder-decoder"),
@@ -45,8 +46,8 @@ IGNORED_BY_LAYERS = (
 IGNORED_BY_STATES = (
     "micro_batch", "global_batch", "accumulation", "sp", "recompute", "recompute_layers", "scatter_gather",
     "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks", "cuda_graph",
-    "launch_blocking", "expert_kernels", "fp8_attention", "fp8_head", "attention_kernel", *DISPATCH, "recompute_early_stop",
-    "offload_activations",
+    "launch_blocking", "expert_kernels", "fp8_attention", "fp8_head", "attention_kernel", *DISPATCH,
+    "recompute_early_stop", "offload_activations",
 )  # fmt: skip
 # Fields that the memory of a stage does not depend on.
 IGNORED_BY_FOOTPRINT = (

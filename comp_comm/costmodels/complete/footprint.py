@@ -9,8 +9,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from comp_comm.choices import MasterWeights, Recompute, Schedule, Switch
+from comp_comm.choices import MasterWeights, Recompute, Switch
 from comp_comm.costmodels.complete.gathered import gathered
+from comp_comm.costmodels.complete.held_micro_batches import held_micro_batches
 from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.message_buffers import message_buffers
@@ -19,8 +20,6 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, by_code, to_float
 from comp_comm.formulas.memory import StateBytes, state_bytes
-from comp_comm.formulas.pipeline import in_flight
-from comp_comm.formulas.zero_bubble import dualpipe_in_flight, zero_bubble_in_flight
 from comp_comm.layers.ends import embedding_kept, head_kept
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.stages import Stage
@@ -32,8 +31,6 @@ Of = TypeVar("Of")
 # tokens (its table of December 2024: 83.9 and 84.5 GiB reserved) over the 79.8 and 80.1 GiB counted here for them.
 UNUSED = 0.05
 BUCKET = 40e6  # elements of gradients reduced at once (Megatron-LM's default)
-# Schedules whose stages hold another number of micro-batches than 1F1B's, interleaved or not.
-OTHER_SCHEDULES = (Schedule.GPIPE, Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
 MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "framework")
 
 
@@ -166,8 +163,8 @@ class StageMemory:
         if not last.any():
             return self._with_copies(states, zero)
         # Not scattered before the last micro-batch: they are added up whole, in the format that they are reduced in.
-        whole = np.where(last, self.work.scenario.formats.grad * (dense + experts), states.gradients)
-        return self._with_copies(states._replace(gradients=whole), zero)
+        summed = np.where(last, self.work.scenario.formats.grad * (dense + experts), states.gradients)
+        return self._with_copies(states._replace(gradients=summed), zero)
 
     def _with_copies(self, states: StateBytes, zero: Numeric) -> StateBytes:
         """Return the states with weights as the recipe keeps them: beside those of 16 bits, or instead of them.
@@ -266,22 +263,8 @@ class StageMemory:
 
     @cached_property
     def _micro_batches(self) -> Array:
-        """Micro-batches that the stage holds the activations of; GPipe holds all of them."""
-        layout = self.work.layout
-        pp, steps = layout.pp, to_float(layout.accumulation)
-        held = np.maximum(in_flight(pp, layout.vpp, self.stage.place, steps), 0.0)
-
-        def of(schedule: Schedule) -> Array:
-            if schedule is Schedule.GPIPE:
-                return steps
-            if schedule is Schedule.DUALPIPE:
-                return dualpipe_in_flight(pp)
-            return zero_bubble_in_flight(pp, steps, 2.0 if schedule is Schedule.ZB_H2 else 1.0)
-
-        for schedule in OTHER_SCHEDULES:
-            there = schedule.where(layout.schedule)
-            held = np.where(there, of(schedule), held) if there.any() else held
-        return held
+        """Micro-batches that the stage holds the activations of."""
+        return held_micro_batches(self.work.layout, self.stage.place)
 
     @cached_property
     def _logits(self) -> Array:

@@ -46,22 +46,22 @@ class StageParameters(NamedTuple):
 class StateCollective(NamedTuple):
     """A collective of states, and the ZeRO stages that do it: ``count`` is calls of one occasion.
 
-    There is an occasion a step; one a micro-batch where ``often`` is 1.
+    There is an occasion a step; one a micro-batch where ``repeats`` is 1.
     """
 
     collective: Collective
     zero: tuple[int, ...]
-    often: Array
+    repeats: Array
 
     def occasions(self, zero: Numeric, steps: Numeric) -> Array:
         """Return how many occasions a step of so many micro-batches has, at each point's ZeRO stage."""
         does = np.isin(to_float(zero), self.zero)
-        return to_float(does) * np.where(self.often > 0, steps, 1.0)
+        return to_float(does) * np.where(self.repeats > 0, steps, 1.0)
 
 
 class Unit(NamedTuple):
-    """Parameters whose states are sent together: how many such there are, how many numbers, bytes of one when weights are
-    gathered, and whether that is done backward once more."""
+    """Parameters whose states are sent together: how many such there are, how many numbers, bytes of one when weights
+    are gathered, and whether that is done backward once more."""
 
     number: Array
     parameters: Array
@@ -142,10 +142,10 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
     collectives: list[StateCollective] = []
 
     def add(title: str, kind: str, size: Array, count: Array, group: Group, stages: tuple[int, ...],
-            often: Numeric = 0.0) -> None:  # fmt: skip
+            repeats: Numeric = 0.0) -> None:  # fmt: skip
         if any_of(count) and np.isin(zero, stages).any():
             sent = Collective(f"{name}{title}", "p P", count, kind, "dp", size, to_float(0.0), group)
-            collectives.append(StateCollective(sent, stages, to_float(often)))
+            collectives.append(StateCollective(sent, stages, to_float(repeats)))
 
     add("gradient all-reduce", "all_reduce", part * grad, many * calls, everyone, (0,))
     add("gradient reduce-scatter", "reduce_scatter", part * grad, sharded * calls, sharing, SHARDED, zero == 2)
@@ -154,7 +154,7 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
     if not np.isin(zero, BY_LAYER).any():
         return collectives
     scattered, reduced = (GradientSync.look_up(name, c.layout.gradient_sync) for name in ("shards", "replicas"))
-    again, near = _gathered_again(c, replicas)
+    again, smaller = _gathered_again(c, replicas)
     for unit in units:
         if any_of(unit.parameters):
             calls, part = _bucketed(c, unit.parameters)
@@ -162,9 +162,9 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
             twice, replicated = times * (1 + again * unit.again), several * calls * unit.number
             add("gradient reduce-scatter", "reduce_scatter", part * grad, times, sharing, BY_LAYER, scattered)
             add("weight all-gather", "all_gather", part * unit.gathered, twice, sharing, BY_LAYER, 1)
-            if near is not None:
-                more = times * (near.size > 1) * unit.again
-                add("weight all-gather again", "all_gather", part * unit.gathered, more, near, BY_LAYER, 1)
+            if smaller is not None:
+                more = times * (smaller.size > 1) * unit.again
+                add("weight all-gather again", "all_gather", part * unit.gathered, more, smaller, BY_LAYER, 1)
             add("all-reduce over replicas", "all_reduce", shard, replicated, others, BY_LAYER, reduced)
     return collectives
 

@@ -232,9 +232,9 @@ class StageStateSeconds:
         slowed = np.where(Switch.ON.where(layout.overlap_dp), interference, 1.0)
         zero = np.asarray(layout.zero)
 
-        def sent(code: int, kind: str, often: int | None = None) -> Array:
+        def sent(code: int, kind: str, repeats: int | None = None) -> Array:
             """Return the seconds of a kind: all, or those of every micro-batch (1), or of a step (0)."""
-            parts = ((each.collective.count if often is None else each.collective.count * (each.often == often))
+            parts = ((each.collective.count if repeats is None else each.collective.count * (each.repeats == repeats))
                      * seconds for each, seconds in timed
                      if code in each.zero and each.collective.kind == kind)  # fmt: skip
             return slowed * add_up(parts)

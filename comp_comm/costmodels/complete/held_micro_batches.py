@@ -1,0 +1,36 @@
+"""Micro-batches that a stage of a pipeline holds the activations of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from comp_comm.choices import Schedule
+from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.pipeline import in_flight
+from comp_comm.formulas.zero_bubble import dualpipe_in_flight, zero_bubble_in_flight
+from comp_comm.layout import Layout
+
+# Schedules whose stages hold another number of micro-batches than 1F1B's, interleaved or not.
+OTHER_SCHEDULES = (Schedule.GPIPE, Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
+
+
+def held_micro_batches(layout: Layout, place: Array) -> Array:
+    """Return how many micro-batches the stage at a place holds; GPipe holds all of them.
+
+    >>> float(held_micro_batches(Layout(pp=4, accumulation=16), to_float(0.0)))
+    4.0
+    """
+    pp, steps = layout.pp, to_float(layout.accumulation)
+    held = np.maximum(in_flight(pp, layout.vpp, place, steps), 0.0)
+
+    def of(schedule: Schedule) -> Array:
+        if schedule is Schedule.GPIPE:
+            return steps
+        if schedule is Schedule.DUALPIPE:
+            return dualpipe_in_flight(pp)
+        return zero_bubble_in_flight(pp, steps, 2.0 if schedule is Schedule.ZB_H2 else 1.0)
+
+    for schedule in OTHER_SCHEDULES:
+        there = schedule.where(layout.schedule)
+        held = np.where(there, of(schedule), held) if there.any() else held
+    return held
