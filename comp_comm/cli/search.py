@@ -188,7 +188,8 @@ def _checkpoint(path: str, design: Design, asked: Asked) -> Checkpoint:
 
     known = {"version": __version__, "study_sha256": [case.study.sha256() for case in design.cases],
              "gpus": [case.gpus for case in design.cases], "objective": asked["objective"],
-             "top": asked["top"], "headroom": asked["headroom"], "per": list(asked["per"]), "form": STATE_FORM}  # fmt: skip
+             "top": asked["top"], "headroom": asked["headroom"], "per": list(asked["per"]),
+             "form": STATE_FORM}  # fmt: skip
     return Checkpoint(resolved(path), known)
 
 

@@ -15,8 +15,8 @@ PAPER = ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "summa_panels")
 SHOWN = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp", "micro_batch", "zero", "sp", "recompute",
          "placement", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction")  # fmt: skip
 SIDE = ("hardware", "gpus", *WORK, *FACTORS, "strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp",
-        "micro_batch", "zero", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction", "speedup",
-        "efficiency")  # fmt: skip
+        "micro_batch", "zero", "sp", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction",
+        "speedup", "efficiency")  # fmt: skip
 
 
 def write_answer(out: IO[str], answer: Record, form: str, several: bool) -> None:
