@@ -102,7 +102,8 @@ def expert_replicas(layout: Layout) -> Replicas:
 def replica_groups(layout: Layout, experts: bool) -> list[Group]:
     """Return the groups that collectives of states are over."""
     replicas = [dense_replicas(layout), *([expert_replicas(layout)] if experts else [])]
-    return [group for each in replicas for group in each.groups(layout)]
+    between = [smaller for each in replicas if (smaller := _between_passes(layout, each)) is not None]
+    return [*(group for each in replicas for group in each.groups(layout)), *between]
 
 
 def state_collectives(c: Context, held: StageParameters) -> list[StateCollective]:
@@ -172,13 +173,18 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
 def _gathered_again(c: Context, replicas: Replicas) -> tuple[Array, Group | None]:
     """Return where weights are gathered over all shards once more backward, and the devices they are gathered over
     where they were sharded over fewer between the passes."""
-    between = to_float(c.layout.reshard_shards)
-    again = Switch.ON.where(c.layout.reshard_after_forward)
+    again, smaller = Switch.ON.where(c.layout.reshard_after_forward), _between_passes(c.layout, replicas)
+    return to_float(again if smaller is None else again & ~(to_float(smaller.size) > 1)), smaller
+
+
+def _between_passes(layout: Layout, replicas: Replicas) -> Group | None:
+    """Return the devices that weights are sharded over between the passes, where these are fewer; of others 1."""
+    between = to_float(layout.reshard_shards)
     if np.isnan(between).all():
-        return to_float(again), None
-    fewer = again & ~np.isnan(between) & (between < replicas.shards)
+        return None
+    fewer = Switch.ON.where(layout.reshard_after_forward) & ~np.isnan(between) & (between < replicas.shards)
     size = np.where(fewer, between, 1.0)
-    return to_float(again & ~fewer), Group(size, parts=c.layout.spread(replicas.over, size, replicas.apart))
+    return Group(size, parts=layout.spread(replicas.over, size, replicas.apart))
 
 
 def copy_collectives(c: Context, held: StageParameters) -> list[Collective]:
