@@ -12,17 +12,10 @@ from comp_comm.searches.design import FACTORS, WORK
 from comp_comm.searches.views import span
 
 PAPER = ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "summa_panels")
-<<<<<<< HEAD
 SHOWN = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "ep_dispatch", "dp", "micro_batch", "zero", "sp",
          "recompute", "placement", *PAPER, "step_s", "mfu", "memory_gib", "visible_comm_fraction")  # fmt: skip
 SIDE = ("hardware", "gpus", *WORK, *FACTORS, "strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "ep_dispatch",
-        "dp", "micro_batch", "zero", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "visible_comm_fraction",
-=======
-SHOWN = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp", "micro_batch", "zero", "sp", "recompute",
-         "placement", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction")  # fmt: skip
-SIDE = ("hardware", "gpus", *WORK, *FACTORS, "strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp",
-        "micro_batch", "zero", "sp", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "exposed_comm_fraction",
->>>>>>> h-search
+        "dp", "micro_batch", "zero", "sp", "recompute", *PAPER, "step_s", "mfu", "memory_gib", "visible_comm_fraction",
         "speedup", "efficiency")  # fmt: skip
 
 
