@@ -76,7 +76,7 @@ class LayerTimes:
             for call in self.calls
             if (name := call.collective.name) in collectives
         ]
-        share = len(timed) / max(len(self.timed), 1)  # of what the host launches
+        share = _counts(timed) / np.maximum(_counts(self.timed), 1.0)  # of what the host launches
         host = self.host if self.host is NO_HOST else self.host._replace(launching=share * self.host.launching)
         return LayerTimes(self.layout, timed, calls, self.interference, self.overlaps, host=host)
 
@@ -210,6 +210,10 @@ class LayerTimes:
         if not self.overlaps:
             return np.asarray(False), ZERO
         return np.asarray(layout.overlap_tp) != TensorOverlap.OFF, self._gemms[number]
+
+
+def _counts(timed: Sequence[TimedOperation]) -> Array:
+    return to_float(sum((to_float(item.op.count) for item in timed), to_float(0.0)))
 
 
 def _inward(collective: Collective) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.kernel_choices import AttentionKernel, CudaGraph
+from comp_comm.kernel_choices import AttentionKernel, CudaGraph, Recipe
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, biased
 from comp_comm.layers.context_parallel import exchanges
 from comp_comm.layers.module import Module
@@ -18,6 +18,7 @@ from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
 
 UNFUSED_KERNELS = 6.0  # more than a fused kernel has
+QUANTISING_KERNELS = 6.0  # of operands in few bits
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,9 @@ class SelfAttention(Block):
     def launches(self, c: Context) -> Array:
         """Return the kernels launched: unfused, products, mask, softmax, dropout and copies are one each."""
         unfused = AttentionKernel.UNFUSED.where(c.layout.attention_kernel)
-        more = UNFUSED_KERNELS * unfused * CudaGraph.look_up(self.graph, c.layout.cuda_graph)
-        return super().launches(c) + more
+        few = np.asarray(c.formats.recipe) != Recipe.NONE
+        more = UNFUSED_KERNELS * unfused + QUANTISING_KERNELS * few
+        return super().launches(c) + to_float(more) * CudaGraph.look_up(self.graph, c.layout.cuda_graph)
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the exchange of keys and values that context parallelism needs."""

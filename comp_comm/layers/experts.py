@@ -11,7 +11,7 @@ import numpy as np
 from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
 from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, to_float
 from comp_comm.formulas.dispatch import distinct_places, expected_imbalance
-from comp_comm.kernel_choices import CudaGraph, ExpertKernels
+from comp_comm.kernel_choices import CudaGraph, ExpertKernels, Recipe
 from comp_comm.layers.block import (
     Block,
     HeldParameters,
@@ -29,7 +29,8 @@ from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation
 
 # Kernels launched in a forward pass: NVIDIA counted 31 of a fused router with its all-to-all dispatch and 17 with one
 # in a kernel of its own (DeepSeek-V3, Megatron-LM discussions); Transformer Engine starts a product for each expert.
-KERNELS_OF_ROUTER, KERNELS_OF_DISPATCH, KERNELS_OF_EXPERTS, KERNELS_OF_SHARED = 12.0, 20.0, 8.0, 6.0
+# In few bits half as many more quantise their operands.
+KERNELS_OF_ROUTER, KERNELS_OF_EXPERTS, KERNELS_OF_SHARED, QUANTISING = 12.0, 8.0, 6.0, 0.5
 
 
 CLAMPED_WIDTH, CLAMPED_HIDDEN = 22.0, 10.0
@@ -67,7 +68,9 @@ class Experts(Block):
                                     ("router", "dispatch", "others"))  # fmt: skip
         each = ExpertKernels.look_up("launches", c.layout.expert_kernels)
         products = KERNELS_OF_EXPERTS + each * local_experts(c) + KERNELS_OF_SHARED * self.splits(c)
-        return KERNELS_OF_ROUTER * router + KERNELS_OF_DISPATCH * dispatch + products * others
+        few = 1 + QUANTISING * to_float(np.asarray(c.formats.recipe) != Recipe.NONE)
+        sent = Dispatcher.look_up("launches", c.layout.ep_dispatch)
+        return KERNELS_OF_ROUTER * router + sent * dispatch + products * few * others
 
     def splits(self, c: Context) -> Numeric:
         """Return 1 where shared experts are split over TP; the others are not."""

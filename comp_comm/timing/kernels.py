@@ -72,6 +72,7 @@ class Kernels:
     recipe: Numeric | NDArray[np.intp] = Recipe.NONE
     fp8_attention: Numeric = 0
     alone: bool = False
+    serving: bool = False
 
     @cached_property
     def derate(self) -> Array:
@@ -136,7 +137,7 @@ class Kernels:
         forward = self.product(flops, (m, n, k), moved, op.groups, run)
         for_input = self.product(flops, (m, k, n), moved, op.groups, run)
         for_weights = self.product(flops, (n, k, m), stored, op.groups, run)
-        if not self.quantising.mask.any():
+        if self.serving or not self.quantising.mask.any():
             return Passes(forward, for_input + for_weights, for_weights)
         if op.grouped:
             for_weights = for_weights * np.where(run.quantised, GROUPED_WEIGHTS, 1.0)
