@@ -26,9 +26,7 @@ class Dispatcher(Choice):
     DEEPEP = "deepep", 1, 20.0, 150e-9, 26e9, 12
     HYBRIDEP = "hybridep", 1, 16.0, 130e-9, 48e9, 12
 
-    def __init__(
-        self, word: str, once: float, sms: float, copy_s: float, sm_bandwidth: float, launches: float
-    ) -> None:
+    def __init__(self, word: str, once: float, sms: float, copy_s: float, sm_bandwidth: float, launches: float) -> None:
         self.once, self.sms, self.copy_s, self.sm_bandwidth = once, sms, copy_s, sm_bandwidth
         self.launches = launches  # kernels of preparation, dispatch and combination that the host launches
 

@@ -108,8 +108,8 @@ def test_experts_that_are_split_do_the_same_work(arithmetic, split):
 
 
 def test_gathered_weights_of_a_mixture(memory):
-    """Under ZeRO 3, backward: weights of a layer and the next, gradients of it and their copy to be scattered,
-    and of what is beside the layers (FSDP2's root) weights and the copy of gradients; experts of this device among them."""
+    """Under ZeRO 3, backward: weights of a layer and the next, gradients of it and their copy to be scattered, and of
+    what is beside the layers (FSDP2's root) weights and the copy of gradients; experts of the device among them."""
     point = {**MOE, "dense_layers": 0, "dp": 4, "ep": 2, "zero": 3}
     layer = ATTENTION + 2 * H + 8 * H + EXPERT + 4 * EXPERT
     root = 2 * V * H + H

@@ -195,9 +195,16 @@ def projection_parameters(c: Context) -> Array:
 
 
 def projected(c: Context) -> Array:
-    """Return the bytes of queries, keys, values, and the input of the output projection."""
+    """Return the bytes of queries, keys, values, and the input of the output projection.
+
+    That is what attention keeps of its own; in few bits, the projection has a copy of it.
+    """
     each = c.heads * (c.key_dim + c.t.v_head_dim) + c.kv_heads * (c.key_dim + c.t.v_head_dim)
-    return to_float(c.formats.activation * c.tokens * each)
+    kept = c.formats.activation * c.tokens * each
+    few = np.asarray(c.formats.recipe) != Recipe.NONE
+    if not few.any():
+        return to_float(kept)
+    return to_float(kept + few * c.formats.operand_kept * c.tokens * c.heads * c.t.v_head_dim)
 
 
 def normalised(c: Context) -> Array:

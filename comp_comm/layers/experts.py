@@ -19,7 +19,8 @@ from comp_comm.layers.block import (
     activation,
     at_least_one,
     biased,
-    kept_numbers,
+    kept_inputs,
+    kept_outputs,
     mlp_parameters,
 )  # fmt: skip
 from comp_comm.layers.feed_forward import network_bytes, network_names, split_network
@@ -94,14 +95,18 @@ class Experts(Block):
         return HeldParameters(held, (to_float(c.t.experts) / c.layout.ep) * each)
 
     def kept(self, c: Context) -> Sequence[Kept]:
-        """Return what the networks keep, and the tokens before and after sorting."""
-        size, kept = c.formats.activation, kept_numbers(c)
-        width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
-        inside = expert_hidden(c)
-        experts = expert_tokens(c) * (kept * width + 2.0 * inside)
+        """Return what the networks keep, their inputs, and where copies are weighted after them also their outputs.
+
+        That is so with all-to-alls (allocated by Megatron-LM in SimuMax's runs); libraries that send a token once are
+        taken to have the router's weights applied before (in the nonlinearity).
+        """
+        width, inside = to_float(c.t.moe_ffn_hidden) / c.layout.etp, expert_hidden(c)
+        once = Dispatcher.look_up("once", c.layout.ep_dispatch)
+        tokens = ((1 - once) * c.formats.activation + c.formats.operand_kept) * inside
+        experts = expert_tokens(c) * ((kept_inputs(c) + kept_outputs(c)) * width + tokens)
         if any_of(c.t.moe_latent_hidden):  # the input of the projection back
-            experts = experts + c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
-        return [Kept("moe", to_float(size * experts) + network_bytes(c, _shared_width(c)))]
+            experts = experts + c.formats.operand_kept * c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
+        return [Kept("moe", to_float(experts) + network_bytes(c, _shared_width(c)))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return all of the block, the nonlinearity of its experts, and the shared experts.
@@ -111,7 +116,7 @@ class Experts(Block):
         """
         shared = self.splits(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
-        outputs = to_float(c.formats.activation * expert_tokens(c) * (kept_numbers(c) - c.gates) * width)
+        outputs = to_float(expert_tokens(c) * kept_outputs(c) * width)
         names = dict.fromkeys((operation.name for operation in self.operations(c)), 1.0)
         calls = {collective.name: collective.count for collective in self.collectives(c)}
         modules = [Module("moe", add_up(each.size for each in self.kept(c)), names, calls, shared),

@@ -86,8 +86,9 @@ class LayerKind:
         """
         size, drop = to_float(c.formats.activation), to_float(Switch.ON.where(c.t.dropout))
         # Side by side, the blocks have one input between them.
-        inputs = self._norms(c) + self._residuals - Switch.ON.where(c.t.parallel_blocks)
-        around = c.split_tokens * c.t.hidden * (inputs * size + self._residuals * MASK * drop)
+        inputs = self._residuals - Switch.ON.where(c.t.parallel_blocks)
+        numbers = self._norms(c) * size + inputs * c.formats.operand_kept + self._residuals * MASK * drop
+        around = c.split_tokens * c.t.hidden * numbers
         return [Kept("layernorm", to_float(around)), *(kept for block in self.blocks for kept in block.kept(c))]
 
     def modules(self, c: Context) -> list[list[Module]]:
@@ -95,7 +96,7 @@ class LayerKind:
         inputs = self._residuals - Switch.ON.where(c.t.parallel_blocks)
         before = np.minimum(self._norms(c), inputs)
         passes = before * NORM_PASSES / np.maximum(self._passes(c), 1.0)
-        freed = to_float(c.formats.activation * c.split_tokens * c.t.hidden * before)
+        freed = to_float(c.formats.operand_kept * c.split_tokens * c.t.hidden * before)
         norms = Module("layernorm", freed, {NORMS_AND_SUMS: passes})
         each = [[self._with_tensor_parallel(c, module) for module in block.modules(c)] for block in self.blocks]
         return [[norms], *each, [self._per_operator(c)]]

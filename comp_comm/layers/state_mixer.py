@@ -23,8 +23,8 @@ from comp_comm.violation import Violation, rule
 
 # The share of a large GEMM's rate that the products of such a scan reach. SSD (N = 64, chunks of 256) takes as long as
 # FlashAttention-2 at 2K tokens and a sixth of it at 16K on an A100 (arXiv:2405.21060, section 9.3 and figure 10), which
-# beside the rate that attention has there in this model is 0.17 of a GEMM's, beside its traffic. Kernels of the other mixers, and other
-# devices, are assumed to be alike.
+# beside the rate of attention in this model is 0.17 of a GEMM's rate, and its traffic. Kernels of the other mixers, and
+# other devices, are assumed to be alike.
 SCAN_SHARE = 0.17
 BACKWARD_SCAN = 2.5  # both gradients of each product, and states and scores made again (assumed, as of attention)
 

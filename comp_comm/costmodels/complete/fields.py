@@ -19,7 +19,8 @@ FIELDS = tuple(dict.fromkeys((
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_tp", "overlap_pp",
     "overlap_ep", *HARDWARE, *KERNELS, "grad_precision", "accumulate_precision", "optimizer_precision", "interference",
     "tokens", "cross_entropy", "loss_chunks", "master_weights", "cuda_graph", "launch_blocking", "fp8_param_gather",
-    "expert_kernels", *DISPATCH, "recompute_early_stop", "offload_activations", "reshard_after_forward",
+    "fp8_activations", "expert_kernels", *DISPATCH, "recompute_early_stop", "offload_activations",
+    "reshard_after_forward",
     "reshard_shards", "gradient_sync", "fsdp_units", *_TRANSFORMER,
 )))  # fmt: skip
 # A field that means nothing without another one.
@@ -46,7 +47,8 @@ IGNORED_BY_LAYERS = (
 IGNORED_BY_STATES = (
     "micro_batch", "global_batch", "accumulation", "sp", "recompute", "recompute_layers", "scatter_gather",
     "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks", "cuda_graph",
-    "launch_blocking", "expert_kernels", "fp8_attention", "fp8_head", "attention_kernel", *DISPATCH,
+    "launch_blocking", "expert_kernels", "fp8_attention", "fp8_head", "fp8_activations",
+    "attention_kernel", *DISPATCH,
     "recompute_early_stop", "offload_activations",
 )  # fmt: skip
 # Fields that the memory of a stage does not depend on.
