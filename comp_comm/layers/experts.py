@@ -39,6 +39,7 @@ CLAMPED_WIDTH, CLAMPED_HIDDEN = 22.0, 10.0
 class Experts(Block):
     """A mixture of experts, with experts that every token goes through beside it where the model has any."""
 
+    quantises_input: ClassVar[bool] = False  # the router reads it in 16 bit
     synchronises: ClassVar[bool] = True  # how many tokens each expert got sizes what comes after
 
     def operations(self, c: Context) -> Sequence[Operation]:
@@ -95,10 +96,11 @@ class Experts(Block):
         size, kept = c.formats.activation, kept_numbers(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         inside = expert_hidden(c)
-        experts = expert_tokens(c) * (kept * width + 2.0 * inside)
+        each = (size * (kept - 1.0) + c.operand_kept) * width + (size + c.operand_kept) * inside
+        experts = expert_tokens(c) * each
         if any_of(c.t.moe_latent_hidden):  # the input of the projection back
-            experts = experts + c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
-        return [Kept("moe", to_float(size * experts) + network_bytes(c, _shared_width(c)))]
+            experts = experts + c.operand_kept * c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
+        return [Kept("moe", to_float(experts) + network_bytes(c, _shared_width(c)))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return all of the block, the nonlinearity of its experts, and the shared experts.
@@ -108,7 +110,8 @@ class Experts(Block):
         """
         shared = self.splits(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
-        outputs = to_float(c.formats.activation * expert_tokens(c) * (kept_numbers(c) - c.gates) * width)
+        each = c.formats.activation * (kept_numbers(c) - c.gates - 1.0) + c.operand_kept
+        outputs = to_float(each * expert_tokens(c) * width)
         names = dict.fromkeys((operation.name for operation in self.operations(c)), 1.0)
         calls = {collective.name: collective.count for collective in self.collectives(c)}
         modules = [Module("moe", add_up(each.size for each in self.kept(c)), names, calls, shared),

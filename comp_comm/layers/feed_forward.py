@@ -56,4 +56,5 @@ def split_network(c: Context, name: str, width: Array, count: Numeric = 1.0) -> 
 
 def network_bytes(c: Context, width: Array) -> Array:
     """Return the bytes such a network keeps: the inputs of its nonlinearity, and of its matrix down."""
-    return to_float(c.formats.activation * kept_numbers(c) * (c.tokens * width / c.layout.tp))
+    each = c.formats.activation * (kept_numbers(c) - 1.0) + c.operand_kept
+    return to_float(each * (c.tokens * width / c.layout.tp))

@@ -38,7 +38,7 @@ SHOWN = ("hidden", "layers", "seq_len", "gpus", "tp", "cp", "pp", "dp", "micro_b
 IGNORED_BY_LAYERS = (
     "gpus", "dp", "global_batch", "accumulation", "pp", "vpp", "schedule", "pp_layout", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
-    "memory_capacity", "framework_gib", "tokens", "loss_chunks", "master_weights", "fp8_param_gather",
+    "memory_capacity", "framework_gib", "tokens", "loss_chunks", "fp8_param_gather",
     "recompute_early_stop", "offload_activations", "reshard_after_forward", "reshard_shards", "gradient_sync",
     "fsdp_units", "zero_implementation",
 )  # fmt: skip
