@@ -15,7 +15,7 @@ from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.records import GROUPS
 from comp_comm.errors import CompcommError, ConfigError
 from comp_comm.fields import FIELDS, Value
-from comp_comm.formulas.arrays import Array, unwarned
+from comp_comm.formulas.arrays import Array, to_float, unwarned
 from comp_comm.records import Record
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import Plan, make_plan
@@ -236,7 +236,7 @@ class _Answers:
             self.step_s = self._each(step.step_s)
             self.memory = {kind: self._each(columns[name].of(step)) * (MIB if name.endswith("mib") else GIB)
                            for kind, name in COLUMNS.items()}  # fmt: skip
-            self.fits = self._each(step.memory_bytes <= step.work.hardware.memory_capacity) > 0
+            self.fits = self._each(step.memory_bytes) <= self._each(to_float(step.work.hardware.memory_capacity))
             self.parameters = self._each(step.work.parameters)
             self.terms = {name: self._each(columns[name].of(step)) for name in TERMS}
             for group in GROUPS:

@@ -184,7 +184,7 @@ class StageMemory:
 
     @cached_property
     def _below_three(self) -> Array:
-        """Bytes beside states below ZeRO 3: a bucket of gradients, those of 16 bits beside 32, those made for a step."""
+        """Bytes beside states below ZeRO 3: a bucket, gradients of 16 bits beside 32, those made for a step."""
         layers = list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
         ends = self.costs.end_parameters
         head = self.stage.head * np.where(to_float(self.work.transformer.tied) > 0, ends.embedding, ends.head)

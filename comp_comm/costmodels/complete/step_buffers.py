@@ -18,7 +18,7 @@ def bucket_bytes(work: Work, parameters: Array) -> Array:
     layout = work.layout
     given = to_float(layout.bucket)
     usual = ZeroImplementation.look_up("bucket", layout.zero_implementation)
-    return np.minimum(np.where(np.isnan(given), usual, given), parameters) * work.scenario.formats.grad
+    return to_float(np.minimum(np.where(np.isnan(given), usual, given), parameters) * work.scenario.formats.grad)
 
 
 def has_main_gradients(work: Work) -> Array:
@@ -66,4 +66,4 @@ def flat_gradients(work: Work, parameters: Array, experts: Array) -> Array:
     shards = to_float(layout.dp_shard)
     part = parameters / shards + experts / np.minimum(shards, layout.expert_replicas)
     part = np.where(to_float(layout.zero) < 3, part, np.minimum(part, SUB_GROUP))
-    return (theirs & halves) * part * (4.0 + to_float(f.grad))
+    return to_float((theirs & halves) * part * (4.0 + to_float(f.grad)))
