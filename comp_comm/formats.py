@@ -64,18 +64,6 @@ class Formats:
     operand_comm: Numeric = 2
 
     @cached_property
-    def operand_kept(self) -> Numeric:
-        """Bytes of an input of a GEMM that is kept for the gradient of its weights: as the recipe has it.
-
-        >>> float(BF16.operand_kept), float(replace(BF16, recipe=int(Recipe.MXFP8)).operand_kept)
-        (2.0, 1.03125)
-        """
-        quantised = np.asarray(self.recipe) != Recipe.NONE
-        if not quantised.any():
-            return self.activation
-        return np.where(quantised, Recipe.look_up("size", self.recipe), self.activation)
-
-    @cached_property
     def nonlinear_kept(self) -> Numeric:
         """Bytes of an input of a nonlinearity that is kept for the backward pass."""
         few = Switch.ON.where(self.fp8_activations)

@@ -23,7 +23,7 @@ from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.group import Group
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, ExpertKernels
-from comp_comm.sharding import FsdpUnits, GradientSync
+from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
 from comp_comm.texts import NO_TEXT, Texts
 
 UNKNOWN = float("nan")
@@ -74,6 +74,7 @@ class Layout:
     reshard_shards: Numeric = UNKNOWN
     gradient_sync: Numeric = GradientSync.MICRO_BATCH
     fsdp_units: Numeric = FsdpUnits.ROOT
+    zero_implementation: Numeric = ZeroImplementation.MEGATRON
     bucket: Numeric = UNKNOWN
     recompute: Numeric = Recompute.NONE
     recompute_layers: Numeric = UNKNOWN

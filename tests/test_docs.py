@@ -29,7 +29,6 @@ from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import load_model
 from comp_comm.configs.study import load_study, study_from
 from comp_comm.costmodels import ALL_COLUMNS, COST_MODELS
-from comp_comm.costmodels.complete.footprint import BUCKET
 from comp_comm.costmodels.complete.states import CONTENTION, USABLE
 from comp_comm.dispatchers import PermuteFusion
 from comp_comm.errors import CompcommError
@@ -41,6 +40,7 @@ from comp_comm.kernel_choices import CrossEntropy, ElementwiseKernels
 from comp_comm.layers.kind import NORM_PASSES, PARALLEL_SUM_PASSES, SUM_PASSES
 from comp_comm.searches.prices import Prices
 from comp_comm.searches.result import search, side_by_side
+from comp_comm.sharding import ZeroImplementation
 from comp_comm.sweeps import make_plan, sweep
 from comp_comm.sweeps.algorithmic import edge_table, required_tp_table
 from comp_comm.sweeps.case_study import case_study
@@ -323,7 +323,7 @@ def test_constants_in_words():
             f"| permute tokens | {PermuteFusion.ON.moved:g} bytes of each", f"{NORM_PASSES:g} elements of T_s H a norm",
             f"{2 * SUM_PASSES:g} for both sums ({2 * PARALLEL_SUM_PASSES:g} where blocks are parallel)",
             f"gradients under {USABLE:g} of the last", f"{100 * CONTENTION:g} % of what is hidden shows",
-            f"a bucket of gradients ({BUCKET / 1e6:g} million elements",
+            f"a bucket of gradients ({ZeroImplementation.MEGATRON.bucket / 1e6:g} million elements",
             f"`network_sustained`, {Timing().network_sustained:g} unless",
             f"`framework_gib`, {FIELDS['framework_gib'].default:g} GiB unless",
             f"`vocab_multiple` ({FIELDS['vocab_multiple'].default})"]  # fmt: skip

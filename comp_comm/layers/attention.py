@@ -195,16 +195,18 @@ def projection_parameters(c: Context) -> Array:
 
 
 def projected(c: Context) -> Array:
-    """Return the bytes of queries, keys, values, and the input of the output projection.
+    """Return the bytes of queries, keys, values, and the output, which is the input of the output projection.
 
-    That is what attention keeps of its own; in few bits, the projection has a copy of it.
+    A projection in fewer bits keeps a copy of its own, beside that of attention in 16.
     """
     each = c.heads * (c.key_dim + c.t.v_head_dim) + c.kv_heads * (c.key_dim + c.t.v_head_dim)
     kept = c.formats.activation * c.tokens * each
-    few = np.asarray(c.formats.recipe) != Recipe.NONE
-    if not few.any():
+    apart = c.operand_kept < to_float(c.formats.activation)
+    if not apart.any():
         return to_float(kept)
-    return to_float(kept + few * c.formats.operand_kept * c.tokens * c.heads * c.t.v_head_dim)
+    in_bits = apart & (to_float(c.formats.fp8_attention) > 0)
+    copy = apart * c.operand_kept * c.tokens * c.heads * c.t.v_head_dim
+    return np.where(in_bits, c.operand_kept * c.tokens * each, kept + copy)
 
 
 def normalised(c: Context) -> Array:

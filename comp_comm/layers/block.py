@@ -59,6 +59,7 @@ class Block(ABC):
     kernels: ClassVar[float] = 4.0  # that the host launches in a forward pass
     graph: ClassVar[str] = "others"  # which part of a layer it is for CUDA graphs
     gathers_itself: ClassVar[bool] = False  # under sequence parallelism, in place of the layer's gather of its input
+    quantises_input: ClassVar[bool] = True  # GEMMs alone read its input, in their format
     synchronises: ClassVar[bool] = False  # whether the host must know a result of the device before it goes on
 
     @abstractmethod
@@ -127,7 +128,7 @@ def kept_outputs(c: Context) -> Array:
     Where kernels run one by one, also the gate after its nonlinearity, an input of the product.
     """
     alone = ElementwiseKernels.look_up("gate_kept", c.layout.kernels)
-    return to_float(c.formats.operand_kept + alone * (c.gates - 1.0) * c.formats.activation)
+    return to_float(c.operand_kept + alone * (c.gates - 1.0) * c.formats.activation)
 
 
 def mlp_parameters(c: Context, width: Array) -> Array:

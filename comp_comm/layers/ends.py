@@ -93,6 +93,11 @@ def head_kept(c: Context, vocab: Array) -> Array:
     return kept + beside / chunks * logits if beside.any() else kept
 
 
+def head_unused(c: Context, vocab: Array) -> Array:
+    """Return the bytes that PyTorch's allocator holds of the loss and has no tensor in while its gradient is made."""
+    return to_float(CrossEntropy.look_up("unused", c.layout.loss) * c.tokens * vocab / c.layout.tp)
+
+
 def _of_vit(c: Context, size: Numeric) -> Array:
     """Return 1 where a vision transformer has a part of this size."""
     return to_float(Architecture.VIT.where(c.t.architecture) & (to_float(size) > 0))

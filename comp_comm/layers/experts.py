@@ -41,6 +41,7 @@ CLAMPED_WIDTH, CLAMPED_HIDDEN = 22.0, 10.0
 class Experts(Block):
     """A mixture of experts, with experts that every token goes through beside it where the model has any."""
 
+    quantises_input: ClassVar[bool] = False  # the router reads it in 16 bit
     synchronises: ClassVar[bool] = True  # how many tokens each expert got sizes what comes after
 
     def operations(self, c: Context) -> Sequence[Operation]:
@@ -102,10 +103,10 @@ class Experts(Block):
         """
         width, inside = to_float(c.t.moe_ffn_hidden) / c.layout.etp, expert_hidden(c)
         once = Dispatcher.look_up("once", c.layout.ep_dispatch)
-        tokens = ((1 - once) * c.formats.activation + c.formats.operand_kept) * inside
+        tokens = ((1 - once) * c.formats.activation + c.operand_kept) * inside
         experts = expert_tokens(c) * ((kept_inputs(c) + kept_outputs(c)) * width + tokens)
         if any_of(c.t.moe_latent_hidden):  # the input of the projection back
-            experts = experts + c.formats.operand_kept * c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
+            experts = experts + c.operand_kept * c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
         return [Kept("moe", to_float(experts) + network_bytes(c, _shared_width(c)))]
 
     def modules(self, c: Context) -> Sequence[Module]:

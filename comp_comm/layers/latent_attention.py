@@ -81,8 +81,9 @@ class LatentAttention(SelfAttention):
         tensor), and what comes of that the input of the projections up. Under sequence parallelism a device keeps its
         part of both, and gathers it again.
         """
-        size, ranks = to_float(c.formats.activation), to_float(c.t.q_lora_rank) + c.t.kv_lora_rank
-        latents = to_float(c.split_tokens * (ranks * (size + c.formats.operand_kept) + size * c.t.rope_head_dim))
+        numbers = to_float(c.t.q_lora_rank) + c.t.kv_lora_rank
+        sizes = (c.formats.activation + c.operand_kept) * numbers + c.formats.activation * to_float(c.t.rope_head_dim)
+        latents = to_float(c.split_tokens * sizes)
         _, scores = super().kept(c)
         return [Kept("attention", projected(c) + latents), scores]
 

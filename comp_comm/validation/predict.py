@@ -15,13 +15,15 @@ from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.records import GROUPS
 from comp_comm.errors import CompcommError, ConfigError
 from comp_comm.fields import FIELDS, Value
-from comp_comm.formulas.arrays import Array, unwarned
+from comp_comm.formulas.arrays import Array, to_float, unwarned
 from comp_comm.records import Record
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import Plan, make_plan
+from comp_comm.units import GIB, MIB
 from comp_comm.validation.machines import RunMachine, machine_of
 from comp_comm.validation.measured import counts_causal, step_seconds
 from comp_comm.validation.model import transformer_fields
+from comp_comm.validation.peaks import COLUMNS, kind_of_peak
 from comp_comm.validation.readings import Silent, read_software
 from comp_comm.validation.table import NEEDED, MeasuredRun, field_value
 from comp_comm.violation import NO_ROOM
@@ -60,10 +62,11 @@ class Prediction:
     point: Point | None = None
     measured_s: float | None = None
     predicted_s: float | None = None
-    memory_bytes: float | None = None
+    memory_bytes: float | None = None  # of the kind that the run states
     parameters: float = 0.0
     terms: dict[str, float] = field(default_factory=dict)
     reason: str = ""
+    fits: bool | None = None
 
     @property
     def error(self) -> float | None:
@@ -230,7 +233,10 @@ class _Answers:
         self.step, self.count = step, count
         with unwarned():
             columns = plan.model.columns
-            self.step_s, self.memory = self._each(step.step_s), self._each(step.memory_bytes)
+            self.step_s = self._each(step.step_s)
+            self.memory = {kind: self._each(columns[name].of(step)) * (MIB if name.endswith("mib") else GIB)
+                           for kind, name in COLUMNS.items()}  # fmt: skip
+            self.fits = self._each(step.memory_bytes) <= self._each(to_float(step.work.hardware.memory_capacity))
             self.parameters = self._each(step.work.parameters)
             self.terms = {name: self._each(columns[name].of(step)) for name in TERMS}
             for group in GROUPS:
@@ -254,9 +260,10 @@ class _Answers:
         except ValueError as error:
             return Prediction(run, point, reason=str(error))
         terms = {name: float(values[at]) for name, values in self.terms.items()}
+        memory = float(self.memory[kind_of_peak(run)][at])
         return Prediction(
-            run, point, measured, float(self.step_s[at]), float(self.memory[at]), float(self.parameters[at]), terms,
-            run["excluded"],
+            run, point, measured, float(self.step_s[at]), memory, float(self.parameters[at]), terms, run["excluded"],
+            bool(self.fits[at]),
         )  # fmt: skip
 
 
