@@ -1,6 +1,7 @@
 """The intervals of predictions, and the tables of docs/accuracy.md: published runs, predicted and compared.
 
-``python tests/validation_page.py`` makes both again from the shipped runs, in a minute or so. Run it whenever a change
+``python tests/validation_page.py`` makes both again from the shipped runs, in two minutes or so: most of them go to
+predicting every run at several values of each constant that runs were used for. Run it whenever a change
 of the model moves predictions; `test_validation` says when they are no longer what the model gives.
 """
 
@@ -11,7 +12,11 @@ import re
 import textwrap
 from pathlib import Path
 
+from comp_comm.validation.constants import CONSTANTS
 from comp_comm.validation.held_out import Responses, calibration_records, intervals
+from comp_comm.validation.layouts import apart_interval, layout_records
+from comp_comm.validation.predict import Prediction
+from comp_comm.validation.refit import Refit, held_out_records
 from comp_comm.validation.run import Validation, validate
 from comp_comm.validation.table import shipped
 
@@ -22,7 +27,8 @@ PART = re.compile(r"(<!-- validated: (\w+) -->\n)(.*?)(<!-- end validated -->)",
 
 def write_intervals(found: Validation, responses: Responses) -> None:
     """Write the table of intervals that explain and search show."""
-    rows = [each.record() for each in intervals(found.predictions, responses)]
+    made = (*intervals(found.predictions, responses), apart_interval(found.predictions))
+    rows = [each.record() for each in made]
     with shipped("intervals.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
@@ -53,6 +59,33 @@ def calibration_table(responses: Responses) -> str:
     rows = [[f"{row['by']}, {row['value']}", percent(row["median_abs_error"]), percent(row["p90_abs_error"]),
              percent(row["bias"], True)] for row in calibration_records(responses)]  # fmt: skip
     return table(("calibrated on", "median error", "90th percentile", "bias"), rows)
+
+
+def held_out_table(found: Validation, judged: list[Prediction]) -> str:
+    """Return errors by constants of all groups and, for every group, of all others."""
+    rows = [[f"{row['by']}", f"{row['value']}", f"{row['n']}", percent(row["median_abs_error"]),
+             percent(row["p90_abs_error"]), percent(row["bias"], True)]
+            for row in held_out_records(found.counted, judged)]  # fmt: skip
+    return table(("runs", "constants", "rows", "median error", "90th percentile", "bias"), rows, 2)
+
+
+def constants_table(chosen: dict[str, dict[str, float]]) -> str:
+    """Return every constant that was chosen on runs, and between which values it is without one of the groups."""
+    rows = []
+    for constant in CONSTANTS:
+        values = [values[constant.name] for values in chosen.values() if constant.name in values]
+        without = f"{min(values):.3g} to {max(values):.3g}" if values else "the same"
+        rows.append([constant.name, constant.chosen_on, f"{constant.value:.3g}", without])
+    return table(("constant", "chosen on", "value", "without one group"), rows, 2)
+
+
+def layouts_table(found: Validation) -> str:
+    """Return how layouts of one model are put in order."""
+    rows = [[row["group"], row["model"], row["device"], f"{row['devices']}", f"{row['layouts']}",
+             f"{row['slowest']:.2f}", f"{row['spearman']:.2f}", percent(row["cost"])]
+            for row in layout_records(found.predictions)]  # fmt: skip
+    head = ("runs", "model", "device", "devices", "layouts", "slowest over fastest", "Spearman", "cost of the choice")
+    return table(head, rows, 3)
 
 
 def interval_table() -> str:
@@ -119,8 +152,12 @@ def not_predicted_list(found: Validation) -> str:
 def parts(found: Validation, responses: Responses) -> dict[str, str]:
     """Return every generated part of the page."""
     from side_by_side import peers_table
+    from targets import targets_table
 
+    judged, chosen = Refit(found.predictions).judged()
     return {
+        "heldout": held_out_table(found, judged), "constants": constants_table(chosen),
+        "layouts": layouts_table(found), "targets": targets_table(found, judged, responses),
         "overall": summary_table(found, ("arch", "configuration")), "groups": summary_table(found, ("group",)),
         "devices": summary_table(found, ("gpu",)), "kinds": summary_table(found, ("parallelism", "precision",
                                                                                  "attention", "parameters", "gpus")),

@@ -11,6 +11,7 @@ from comp_comm.report.explain_table import write_explanation, write_memory
 from comp_comm.searches.design import FACTORS, WORK
 from comp_comm.searches.views import span
 
+TIED = 3  # rows
 PAPER = ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "summa_panels")
 SHOWN = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "ep_dispatch", "dp", "micro_batch", "zero", "sp",
          "recompute", "placement", *PAPER, "step_s", "mfu", "memory_gib", "visible_comm_fraction")  # fmt: skip
@@ -52,6 +53,7 @@ def write_search(out: IO[str], answer: Record, style: str, columns: Sequence[str
     for row in rows[:1]:
         if row["also"]:
             table.write_line(out, f"The best is {row['ties']} layouts that no number tells apart: {row['also']}", style)
+    _write_tied(out, answer, moving, style)
     if answer["near_misses"]:
         _title(out, "Faster, but they do not fit", style)
         table.write_records(out, answer["near_misses"], moving, style)
@@ -63,6 +65,22 @@ def write_search(out: IO[str], answer: Record, style: str, columns: Sequence[str
         _title(out, "The best with so much of the memory left free", style)
         table.write_records(out, answer["headrooms"], ["headroom_percent", "behind_percent", *moving], style)
     _write_best(out, answer, style)
+
+
+def _write_tied(out: IO[str], answer: Record, columns: Sequence[str], style: str) -> None:
+    """Write between which seconds the best is, and which other layouts may as well be the best."""
+    span, tied = answer["best"]["interval"], answer["tied"]
+    if span:
+        out.write("\n")
+        table.write_line(out, f"The best one's step is {span['low_s']:.4g} to {span['high_s']:.4g} s for "
+                         f"{100 * span['share']:.0f} % of {span['words']}", style)  # fmt: skip
+    if tied and tied["layouts"] > 1:
+        table.write_line(out, f"{tied['layouts']:,} layouts tie: they are within {tied['percent']:.1f} % of the best, "
+                         "which is how well the ratio of two layouts is known (four of five measured pairs)", style)  # fmt: skip
+    if tied and len(tied["rows"]) > 1:
+        _title(out, "Of those that tie, the least memory", style)
+        rows = [answer["rows"][number] for number in tied["rows"][:TIED]]
+        table.write_records(out, rows, list(columns), style)
 
 
 def _write_best(out: IO[str], answer: Record, style: str) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from comp_comm.formulas.arrays import Array
 from comp_comm.searches.best import Place
 
-KEPT_PERCENT = 11.0  # a little more than the widest share that is asked for (`within`)
+KEPT_PERCENT = 16.0  # a little more than the widest share that is asked for (`within`)
 WIDEST_PERCENT = 10
 MANY = 2**20  # scores that may be waiting to be sorted out
 RULERS = 16
@@ -52,7 +52,7 @@ class Landscape:
         self._add_front(other.scores, other.memory, other.places.__getitem__)
 
     def within(self, best: float, percent: float) -> int:
-        """Return how many scores are at most ``percent`` (up to 10) above the best.
+        """Return how many scores are at most ``percent`` (up to 15) above the best.
 
         >>> land = Landscape()
         >>> land.add(np.array([1.0, 1.05, 2.0]), np.array([3.0, 2.0, 4.0]), np.array([1, 1, 6]), lambda i: (i,))

@@ -22,8 +22,9 @@ from comp_comm.searches.prices import FREE, Prices
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import SearchSpace, make_space
 from comp_comm.searches.table import Row, about, rows_of
-from comp_comm.searches.views import check_per, not_tried, per_record, roomy_ties, ties_of_groups
+from comp_comm.searches.views import check_per, not_tried, per_record, roomy_ties, tied_record, ties_of_groups
 from comp_comm.sweeps.plan import notes
+from comp_comm.sweeps.point import interval_of
 from comp_comm.sweeps.result import as_study, identity
 from comp_comm.units import GIB
 
@@ -47,6 +48,7 @@ class BestRecord(TypedDict):
     step_s: float
     parts: dict[str, float]
     memory: Mapping[str, object]
+    interval: Record | None
 
 
 class SearchAnswer(TypedDict):
@@ -60,6 +62,7 @@ class SearchAnswer(TypedDict):
     best: BestRecord | None
     per: Record | None
     headrooms: list[Row]
+    tied: Record | None
 
 
 def search(
@@ -92,7 +95,8 @@ def search(
         rule of divisibility and placement), ``feasible`` (those that fit), ``within_percent`` (how many are nearly as
         good as the best), ``not_tried`` (choices of which one value was tried); ``near_misses``: better ones that do
         not fit; ``front``: time against memory; ``headrooms``: the best with more memory left free; ``best``: where the
-        time and the memory of the best go; ``per``: the best for each value of the fields asked for. A row is all
+        time and the memory of the best go, with the interval of its step; ``tied``: what cannot be told from the
+        best, as measured layouts tell; ``per``: the best for each value of the fields asked for. A row is all
         layouts that no number tells apart: ``ties`` is how many, ``also`` in what they differ.
 
     Raises
@@ -142,6 +146,7 @@ def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = FR
         "per": per_record(space, state, aim, [number for number, _ in groups], of_groups) if state.each else None,
         "headrooms": [_roomy(row, room, aim.objective.behind(tie.score, best[0].score)) for (room, tie), row in
                       zip(rooms, rows, strict=True)],
+        "tied": tied_record(state, aim, shown) if record and record["interval"] else None,
     }  # fmt: skip
 
 
@@ -208,7 +213,9 @@ def _best(space: SearchSpace, place: Place) -> BestRecord:
     """Return the parts of a layout's step and memory."""
     step, (model, space_of) = step_at(space, place), about(space)
     parts = {said: _number(model.columns[name].of(step)) for said, name in space_of.parts.items()}
-    return {"step_s": _number(step.step_s), "parts": parts, "memory": step.memory_record()}
+    (profile,) = space.plan.grid.profiles
+    span = interval_of(space.plan, step, profile)
+    return {"step_s": _number(step.step_s), "parts": parts, "memory": step.memory_record(), "interval": span}
 
 
 def _meta(space: SearchSpace, state: SearchState, aim: Aim) -> Record:

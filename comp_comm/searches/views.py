@@ -14,9 +14,11 @@ from comp_comm.searches.engine import SearchState
 from comp_comm.searches.objectives import Aim
 from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.table import about
+from comp_comm.sweeps.interval import layouts_apart
 
 HEADROOMS = (0.05, 0.10, 0.20)
 MANY_GROUPS = 1000
+DEGREES = ("tp", "cp", "pp", "vpp", "ep", "zero")
 
 
 def check_per(space: SearchSpace, fields: Sequence[str]) -> None:
@@ -78,6 +80,26 @@ def roomy_ties(state: SearchState, headroom: float, capacity: float) -> list[tup
             at = int(fitting[0])
             best.append((room, Tie((float(land.scores[at]),), 1, (land.places[at],))))
     return best
+
+
+def tied_record(state: SearchState, aim: Aim, rows: Records) -> Record | None:
+    """Return what cannot be told from the best, as steps of measured layouts differ from predicted ones.
+
+    ``percent`` behind the best are too few to tell; ``layouts`` fit and are within; ``rows`` are the numbers of those
+    that are shown (from 0), the one of least memory first, then the simplest. None where a score is no time.
+    """
+    if not aim.objective.timed or not state.best.ties:
+        return None
+    percent, best = 100 * layouts_apart(), state.best.ties[0].score
+    near = [number for number, tie in enumerate(state.best.ties)
+            if (aim.objective.behind(tie.score, best) or 0.0) <= percent]  # fmt: skip
+    order = sorted(near, key=lambda number: (round(rows[number]["memory_gib"]), _degrees(rows[number])))
+    return {"percent": percent, "layouts": state.landscape.within(best, percent), "rows": order}
+
+
+def _degrees(row: Record) -> int:
+    """Return how many kinds of parallelism and other choices a layout makes use of."""
+    return sum(row.get(name, 1) > 1 for name in DEGREES) + (row.get("recompute", "none") != "none")
 
 
 def not_tried(space: SearchSpace) -> dict[str, Record]:

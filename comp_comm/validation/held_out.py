@@ -16,14 +16,14 @@ from comp_comm.formulas.arrays import Array
 from comp_comm.records import Record, Records
 from comp_comm.validation.machine_fit import LAMBDA, LAMBDA_OF_MODEL
 from comp_comm.validation.predict import Prediction, predict_points
-from comp_comm.validation.summary import arch_of, error_record
+from comp_comm.validation.summary import arch_of
 
 SHARE = 0.8  # of the runs that an interval is to hold
 # Runs of one group resemble each other: a group counts as many as the root of its runs.
 GROUP_POWER = 0.5
 MOST_RUNS = 3  # that a machine is calibrated on: one with more is judged
 FACTORS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.12, 1.25, 1.45)  # of what a machine sustains
-MOST_DRAWS = 8  # of runs to calibrate on, of one machine
+MOST_DRAWS = 60  # of runs to calibrate on, of one machine
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,10 @@ class Responses:
                        for factor in FACTORS]  # fmt: skip
         steps = np.asarray([one.predicted_s or np.nan for one in predict_points(points)])
         table = np.log(steps).reshape(len(self.predictions), len(FACTORS))
-        self.changes = table - table[:, [FACTORS.index(1.0)]]
+        middle = FACTORS.index(1.0)
+        self.changes = table - table[:, [middle]]
+        about = slice(middle - 1, middle + 2, 2)
+        self.slopes = -np.diff(self.changes[:, about], axis=1)[:, 0] / float(np.diff(np.log(FACTORS)[about])[0])
 
     def machines(self, arch: str, model: bool) -> dict[str, list[int]]:
         """Return runs of one group on one device, which is one machine as far as sources say, or of a model there."""
@@ -128,31 +131,31 @@ class Responses:
                 collected.setdefault(name, []).append(place)
         return {name: places for name, places in collected.items() if len(places) > MOST_RUNS}
 
-    def calibrated(self, count: int, arch: str, model: bool = False) -> list[tuple[float, str]]:
-        """Return log ratios of runs after calibration on ``count`` others of their machine, and what machines.
+    def calibrated(self, count: int, arch: str, model: bool = False) -> list[tuple[float, str, int]]:
+        """Return log ratios of runs after calibration on ``count`` others of their machine, the machine, and the run.
 
         With ``model`` the runs to calibrate on are of the same model as those that are judged.
         """
         strength = LAMBDA_OF_MODEL if model else LAMBDA[arch]
         return [
-            (ratio, name)
+            (ratio, name, place)
             for name, places in self.machines(arch, model).items()
             for drawn in _draws(places, count)
-            for ratio in self._after(places, drawn, strength)
+            for place, ratio in self._after(places, drawn, strength)
         ]
 
-    def _after(self, members: list[int], drawn: tuple[int, ...], strength: float) -> Iterator[float]:
+    def _after(self, members: list[int], drawn: tuple[int, ...], strength: float) -> Iterator[tuple[int, float]]:
         ratios = {place: log_ratio(self.predictions[place]) for place in members}
         if not drawn:
-            yield from ratios.values()
+            yield from ratios.items()
             return
-        wanted = sum(ratios[place] for place in drawn) / (len(drawn) + strength)
-        mean = self.changes[list(drawn)].mean(axis=0)
-        # Steps fall as a machine sustains more: np.interp wants them rising.
-        at = float(np.interp(wanted, mean[::-1], np.log(FACTORS)[::-1]))
+        answer = self.slopes[list(drawn)]
+        wanted = np.asarray([ratios[place] for place in drawn])
+        # What `machine_fit` has as the maximum a posteriori, by slopes at the profile's own number.
+        at = -float(answer @ wanted / (answer @ answer + strength))
         for place in members:
             if place not in drawn:
-                yield ratios[place] - float(np.interp(at, np.log(FACTORS), self.changes[place]))
+                yield place, ratios[place] - float(np.interp(at, np.log(FACTORS), self.changes[place]))
 
 
 def _draws(places: list[int], count: int) -> list[tuple[int, ...]]:
@@ -166,15 +169,29 @@ def _draws(places: list[int], count: int) -> list[tuple[int, ...]]:
 
 
 def calibration_records(responses: Responses) -> Records:
-    """Return errors of the same machines with none of their runs, and calibrated on one and on three of them."""
+    """Return errors of the same machines with none of their runs, and calibrated on one and on three of them.
+
+    Every judged run counts once, however many choices of runs to calibrate on it is judged after.
+    """
     records = []
     for arch, model in (("dense", False), ("moe", False), ("moe", True)):
         for count in (0, 1, 3):
             collected = responses.calibrated(count, arch, model)
             if collected:
-                errors = [float(np.expm1(-ratio)) for ratio, _ in collected]
-                records.append(error_record(arch + model * ", of the same model", f"{count} runs", errors))
+                words = (arch + model * ", of the same model", f"{count} runs")
+                records.append(_weighted_record(*words, [(ratio, place) for ratio, _, place in collected]))
     return records
+
+
+def _weighted_record(by: str, value: str, judged: Sequence[tuple[float, int]]) -> Record:
+    times = Counter(place for _, place in judged)
+    errors = np.expm1([-ratio for ratio, _ in judged])
+    weights = np.asarray([1 / times[place] for _, place in judged])
+    median, p90 = weighted_quantiles(np.abs(errors), weights, (0.5, 0.9))
+    bias = weighted_quantiles(errors, weights, (0.5,))[0]
+    mean = np.average(np.abs(errors), weights=weights)
+    return {"by": by, "value": value, "n": len(times), "median_abs_error": float(median),
+            "mean_abs_error": float(mean), "p90_abs_error": float(p90), "bias": float(bias)}  # fmt: skip
 
 
 def intervals(predictions: Sequence[Prediction], responses: Responses) -> list[Interval]:
@@ -189,7 +206,7 @@ def intervals(predictions: Sequence[Prediction], responses: Responses) -> list[I
         collected.append(replace(known, devices=devices))
         collected.append(held_out_interval(arch, "unknown", members, lambda one: one.run["gpu"]))
         after = responses.calibrated(1, arch)
-        ratios, owners = np.asarray([ratio for ratio, _ in after]), [owner for _, owner in after]
+        ratios, owners = np.asarray([ratio for ratio, *_ in after]), [owner for _, owner, _ in after]
         share, held = _widened(ratios, owners)
         low, high = interval(ratios, owners, share)
         collected.append(Interval(arch, "calibrated", float(np.exp(low)), float(np.exp(high)), len(after),
