@@ -27,7 +27,8 @@ from comp_comm.layout import Layout
 # What is done again in a layer, by what is asked for.
 PASSES: dict[str, Callable[[LayerTimes], Array]] = {
     "forward_s": lambda times: times.forward_s, "compute": lambda times: times.compute.forward,
-    "host": lambda times: times.waits[0],
+    "host": lambda times: times.waits[0], "busy": lambda times: times.busy[0],
+    "hidden": lambda times: times.hidden_forward_s,
 }  # fmt: skip
 # Schedules that do gradients of weights apart from those of inputs.
 SPLIT = (Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
@@ -62,7 +63,7 @@ class Pipeline:
         return [*layers, (self.costs.embedding, stage.embedding), (self.costs.head, stage.head)]
 
     def again(self, stage: Stage, seconds: str) -> Array:
-        """Return the seconds of a stage's recomputation: ``forward_s`` of layers, ``compute`` alone, ``host``."""
+        """Return the seconds of a stage's recomputation: a name of ``PASSES``."""
 
         def option(code: int) -> Array:
             parts = ((PASSES[seconds](times), count) for _, times, count in self.made_again(stage, code))

@@ -160,7 +160,9 @@ class Step(SearchableAnswer):
         """
         spent = dict(self.slowest.in_layers)
         if self.sends:
-            spent["pp"] = self.slowest.sends.plus(CommSeconds(self._tied_s, ZERO, ZERO))
+            spent["pp"] = self.slowest.sends.times(self.work.layout.stage_steps).plus(
+                CommSeconds(self._tied_s, ZERO, ZERO)
+            )
         if self.replicated:
             spent["dp"] = self._states
         if self.pipeline.host.asked.any():
@@ -202,12 +204,10 @@ class Step(SearchableAnswer):
     def step_s(self) -> Array:
         """Seconds of a step."""
         # What ZeRO has a say in is the largest array of all: the rest is added up before it joins.
-        busy = self.work.layout.stage_steps * self.pipeline.pace_s
         sends = self.slowest.sends.visible if self.sends else ZERO
+        busy = self.work.layout.stage_steps * add_up((self.pipeline.pace_s, sends))
         states = self._states.visible if self.replicated else ZERO
-        return add_up((busy, self.bubble_s, sends, self._tied_s, self.states.world_s)) + add_up(
-            (self.optimizer_s, states)
-        )
+        return add_up((busy, self.bubble_s, self._tied_s, self.states.world_s)) + add_up((self.optimizer_s, states))
 
     # -- collectives --------------------------------------------------------------------------------------------------
 
