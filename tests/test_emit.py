@@ -148,7 +148,7 @@ def round_trips(kind, layouts, compcomm, tmp_path):
      "kernels fused, and would be eager"),
     ("torchtitan", "llama-3.1-8b", {"zero": 1, "kernels": "compiled"}, "zero 1 cannot be said there; FSDP2 is 0 or"),
     ("torchtitan", "llama-3.1-8b", {"vpp": 4, "pp": 2, "kernels": "compiled"}, "vpp 4 cannot be said there; give"),
-    ("torchtitan", "llama-3.1-8b", {"zero": 2, "recompute": "mlp"}, "recompute mlp cannot be said there; give"),
+    ("torchtitan", "llama-3.1-8b", {"zero": 3, "recompute": "mlp"}, "recompute mlp cannot be said there; give"),
     ("megatron", "llama-3-8b", {"recompute": "per_op"}, "recompute per_op cannot be said there; give --recompute"),
     ("nemo", "llama-3-8b", {"recompute": "full", "recompute_early_stop": "on"}, "recompute_early_stop on cannot be"),
     ("nemo", "llama-3-8b", {"zero": 2}, "zero 2 cannot be said there; give --zero 0, 1 or 3"),
