@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
-from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, to_float
+from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, somewhere, to_float
 from comp_comm.formulas.dispatch import distinct_places, expected_imbalance
 from comp_comm.kernel_choices import CudaGraph, ExpertKernels, Recipe
 from comp_comm.layers.block import (
@@ -161,7 +161,7 @@ def load(c: Context) -> Array:
         expected = np.where(random, expected_imbalance(taken, layout.ep), expected)
     blank = np.isnan(given)
     uneven = expected if blank.all() else np.where(blank, expected, given)
-    return np.where(to_float(layout.ep) > 1, uneven, 1.0) if np.any(uneven != 1) else to_float(1.0)
+    return np.where(to_float(layout.ep) > 1, uneven, 1.0) if somewhere(uneven != 1) else to_float(1.0)
 
 
 def local_experts(c: Context) -> Array:
@@ -172,7 +172,7 @@ def local_experts(c: Context) -> Array:
 def expert_hidden(c: Context) -> Array:
     """Return the dimension of a token in its experts: hidden, or that of a latent."""
     latent = to_float(c.t.moe_latent_hidden)
-    return np.where(latent > 0, latent, c.t.hidden) if np.any(latent > 0) else to_float(c.t.hidden)
+    return np.where(latent > 0, latent, c.t.hidden) if somewhere(latent > 0) else to_float(c.t.hidden)
 
 
 def _latent(c: Context) -> list[Operation]:

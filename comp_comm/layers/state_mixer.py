@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import ContextComm
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.layers.block import Block, Cache, HeldParameters, Kept, biased
 from comp_comm.layers.context_parallel import STATE_BYTES, state_exchanges
 from comp_comm.operations.context import Context
@@ -103,7 +103,7 @@ class StateMixer(Block):
         return [
             Gemm(f"{self.name} projections", "2 T H columns / tp", 1.0, c.tokens, h, self.projected(c)),
             *self.more_projections(c),
-            *(convolution if np.any(convolved > 0) else []),
+            *(convolution if somewhere(convolved > 0) else []),
             self.scan(c),
             Elementwise(f"{self.name} gate and norm", "3 T n_h d / tp elements", 1.0, gated, 1.5 * gated,
                         c.kernel_cost),

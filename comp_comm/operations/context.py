@@ -9,7 +9,7 @@ import numpy as np
 
 from comp_comm.choices import Architecture, MasterWeights, Switch
 from comp_comm.formats import Formats
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.group import Group
 from comp_comm.kernel_choices import ElementwiseKernels, Recipe
 from comp_comm.layout import Layout
@@ -113,7 +113,7 @@ class Context:
     @cached_property
     def has_vocab(self) -> bool:
         """Whether any point has an embedding and logits."""
-        return bool(np.any(to_float(self.t.vocab) > 0))
+        return somewhere(to_float(self.t.vocab) > 0)
 
     @cached_property
     def is_vit(self) -> bool:
@@ -127,4 +127,4 @@ def any_of(value: Numeric) -> bool:
     >>> any_of(0.0), any_of(to_float([0, 1]))
     (False, True)
     """
-    return bool(np.any(np.asarray(value) > 0))
+    return somewhere(np.asarray(value) > 0)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Switch
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
 from comp_comm.hardware.numbers import FlashKernel, Hardware, chosen_kernel, generic_kernel
 from comp_comm.kernel_choices import AttentionKernel, Recipe
@@ -153,7 +153,7 @@ class Kernels:
         quantised = mask * (1 - to_float(op.sixteen_bit))
         by_recipe, half = self._per_flop_by_recipe
         ramp_k, ramp_tiles = self.quantising.ramps
-        if not np.any(op.sixteen_bit):
+        if not somewhere(op.sixteen_bit):
             return Run(by_recipe, self.operand, quantised, ramp_k, ramp_tiles)
         there = quantised > 0
         wide = np.where(mask, HALF, self.operand)
@@ -180,7 +180,7 @@ class Kernels:
     def cache(self) -> Array | None:
         """Bytes of an operand that the cache keeps, infinite where a profile does not say; None if none says."""
         kept = to_float(self.hardware.timing.gemm_cache)
-        return np.where(kept > 0, kept, np.inf) if np.any(kept > 0) else None
+        return np.where(kept > 0, kept, np.inf) if somewhere(kept > 0) else None
 
     def product(
         self, flops: Array, shape: tuple[Numeric, Numeric, Numeric], moved: Array, groups: Numeric = 1,
