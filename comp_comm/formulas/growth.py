@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, to_float
 
 NORMAL_975 = 1.959963984540054
 
@@ -22,7 +22,7 @@ class Growth(NamedTuple):
     factor: float
     low: float
     high: float
-    count: int
+    members: int
     error: float
     scatter: float
 
@@ -82,7 +82,7 @@ def yearly_growth(years: Numeric, numbers: Numeric) -> Growth:
     Examples
     --------
     >>> fit = yearly_growth([2020, 2022, 2024], [1.0, 4.0, 16.0])
-    >>> round(fit.factor, 6), round(fit.low, 6), fit.count
+    >>> round(fit.factor, 6), round(fit.low, 6), fit.members
     (2.0, 2.0, 3)
     """
     t, x = np.broadcast_arrays(to_float(years), to_float(numbers))
@@ -124,7 +124,7 @@ def rank_correlation(first: Numeric, second: Numeric) -> float:
     return float(np.round(np.corrcoef(_ranks(a[known]), _ranks(b[known]))[0, 1], 12))
 
 
-def _ranks(values: Numeric) -> np.ndarray:
+def _ranks(values: Numeric) -> Array:
     _, place, counts = np.unique(to_float(values), return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
-    return (ends - (counts - 1) / 2)[place]
+    return to_float((ends - (counts - 1) / 2)[place])

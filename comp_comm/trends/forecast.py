@@ -11,7 +11,6 @@ import numpy as np
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study, load_study
 from comp_comm.errors import ConfigError, nearest, one_of
-from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array
 from comp_comm.formulas.growth import Growth
 from comp_comm.hardware.profile import Number, Profile
@@ -45,7 +44,7 @@ class Assumptions:
     year: int = YEAR
     draws: int = DRAWS
     seed: int = SEED
-    growth: Mapping[str, float] | None = None
+    growth: tuple[tuple[str, float], ...] = ()
 
     def check(self, base: Profile) -> None:
         """Raise ``ConfigError`` for what no forecast can be made of."""
@@ -54,7 +53,7 @@ class Assumptions:
                               f"{base.year}; not {self.year}")  # fmt: skip
         if not 2 <= self.draws <= MOST_DRAWS:
             raise ConfigError(f"--draws: must be from 2 to {MOST_DRAWS:,}, not {self.draws}")
-        for name, factor in (self.growth or {}).items():
+        for name, factor in self.growth:
             if name not in GROWING:
                 raise ConfigError(f"--growth: '{name}' does not grow here{nearest(name, GROWING)} ({one_of(GROWING)})")
             if not 0 < factor < 10:
@@ -64,7 +63,7 @@ class Assumptions:
 def drawn_factors(assumed: Assumptions, years: float) -> dict[str, Array]:
     """Return by how much each quantity grew in so many years, a number a draw.
 
-    >>> factors = drawn_factors(Assumptions(draws=5, growth={"scale_up": 2.0}), 3)
+    >>> factors = drawn_factors(Assumptions(draws=5, growth=(("scale_up", 2.0),)), 3)
     >>> factors["scale_up"].tolist()
     [8.0, 8.0, 8.0, 8.0, 8.0]
     """
@@ -73,7 +72,7 @@ def drawn_factors(assumed: Assumptions, years: float) -> dict[str, Array]:
     for name in GROWING:
         drawn = random.standard_normal((2, assumed.draws))
         between = random.uniform(size=assumed.draws)
-        given = (assumed.growth or {}).get(name)
+        given = dict(assumed.growth).get(name)
         if given is not None:
             factors[name] = np.full(assumed.draws, given**years)
             continue
@@ -116,20 +115,27 @@ class Forecast:
     title: str
     base: str
     labels: tuple[str, ...]
-    layouts: tuple[Mapping[str, Value], ...]
     best: Mapping[str, Array]  # column: (labels, draws)
     today: Mapping[str, Array]  # column: (labels,)
-    place: Array  # of the best layout: (labels, draws)
 
     def record(self, label: int) -> Record:
         """Return the interval of one way to overlap."""
         shares = self.best["visible_comm_fraction"][label]
-        known = shares[~np.isnan(shares)]
+        fits = ~np.isnan(shares)
+        known = shares[fits]
+        if not known.size:
+            raise ConfigError(f"{self.title}: no layout fits any device that was drawn")
         low, middle, high = np.percentile(known, [LOW_END, 50, HIGH_END]).tolist()
-        return {"study": self.title, "overlap": self.labels[label],
-                "today": float(self.today["visible_comm_fraction"][label]), "low": low, "median": middle,
-                "high": high, "above_40": float((known > HIGH).mean()), "mfu": float(np.median(
-                    self.best["mfu"][label][~np.isnan(shares)])), "draws": int(known.size)}  # fmt: skip
+        return {
+            "study": self.title, "overlap": self.labels[label],
+            "today_fraction": _plain(self.today["visible_comm_fraction"][label]), "low_fraction": low,
+            "median_fraction": middle, "high_fraction": high, "above_40_fraction": float((known > HIGH).mean()),
+            "mfu": float(np.median(self.best["mfu"][label][fits])), "draws": int(known.size),
+        }  # fmt: skip
+
+
+def _plain(number: float) -> float | None:
+    return float(number) if number == number else None
 
 
 def forecast(study: str | Study, assumed: Assumptions = Assumptions()) -> Forecast:
@@ -150,7 +156,7 @@ def forecast(study: str | Study, assumed: Assumptions = Assumptions()) -> Foreca
     Examples
     --------
     >>> made = forecast("trends/forecast-405b", Assumptions(draws=10))
-    >>> made.record(0)["median"] > made.record(1)["median"]
+    >>> made.record(0)["median_fraction"] > made.record(1)["median_fraction"]
     True
     """
     asked = load_study(study) if isinstance(study, str) else study
@@ -179,8 +185,8 @@ def _best(title: str, plan: Plan, profiles: tuple[Profile, ...]) -> Forecast:
     seconds = np.where(np.isnan(tables["step_s"]), np.inf, tables["step_s"])
     place = seconds.argmin(axis=2)
     best = {name: np.take_along_axis(table, place[:, :, None], 2)[:, :, 0] for name, table in tables.items()}
-    return Forecast(title, profiles[0].name, _labels(plan, kept), (), {n: v[:, 1:] for n, v in best.items()},
-                    {n: v[:, 0] for n, v in best.items()}, place[:, 1:])  # fmt: skip
+    return Forecast(title, profiles[0].name, _labels(plan, kept), {n: v[:, 1:] for n, v in best.items()},
+                    {n: v[:, 0] for n, v in best.items()})  # fmt: skip
 
 
 def _labels(plan: Plan, kept: Sequence[int]) -> tuple[str, ...]:
@@ -189,8 +195,8 @@ def _labels(plan: Plan, kept: Sequence[int]) -> tuple[str, ...]:
         return ("as the study says",)
     (axis,) = (plan.grid.axes[i] for i in kept[:1])
     rows = list(zip(*axis.values.values(), strict=True))
-    words = {("off",): "nothing overlapped", ("on",): "all overlapped that can"}
-    return tuple(words.get(tuple(dict.fromkeys(map(str, row))), ", ".join(map(str, row))) for row in rows)
+    words = {frozenset({"off"}): "nothing overlapped", frozenset({"on"}): "all overlapped that can"}
+    return tuple(words.get(frozenset(map(str, row)), ", ".join(map(str, row))) for row in rows)
 
 
 def forecast_rows(studies: Sequence[str] = STUDIES, assumed: Assumptions = Assumptions()) -> Records:

@@ -26,7 +26,7 @@ def generations() -> Records:
 
 def _pair(old: Device, new: Device) -> Record:
     row: Record = {"vendor": VENDORS[new.profile.vendor], "year": new.profile.year, "old": old.profile.name,
-                   "new": new.profile.name, "announced": new.profile.value("peak.fp8") > 0 and _announced(new)}  # fmt: skip
+                   "new": new.profile.name, "announced": _announced(new)}  # fmt: skip
     times = {name: new.quantities[name] / old.quantities[name] for name in (*FORMATS, *LINKS)}
     for link in LINKS:
         for peak, words in FORMATS.items():

@@ -28,7 +28,7 @@ def growth_record(of: str, what: str, fit: Growth) -> Record:
     """Return a fit as a row; None where numbers are too few for an interval."""
     plain = {name: None if value != value else float(value) for name, value in fit._asdict().items()}
     return {"of": of, "quantity": what, "a_year": plain["factor"], "low": plain["low"], "high": plain["high"],
-            "n": fit.count}  # fmt: skip
+            "n": fit.members}  # fmt: skip
 
 
 def device_fits(listed: Sequence[Device] | None = None) -> dict[tuple[str, str], Growth]:
@@ -36,14 +36,14 @@ def device_fits(listed: Sequence[Device] | None = None) -> dict[tuple[str, str],
 
     >>> fits = device_fits()
     >>> round(fits["nvidia", "flops_16_bit"].factor, 2)
-    1.46
+    1.45
     """
     first, last = FITTED
     listed = [each for each in (devices() if listed is None else listed) if first <= each.profile.year <= last]
     years = np.asarray([each.profile.year for each in listed], np.float64)
     of_vendor = {name: np.asarray([each.profile.vendor == name for each in listed]) for name in VENDORS}
     chosen = {**of_vendor, ALL: np.ones(len(listed), bool)}
-    fits = {}
+    fits: dict[tuple[str, str], Growth] = {}
     for name in QUANTITIES:
         numbers = np.asarray([each.quantities[name] for each in listed])
         fits |= {(vendor, name): yearly_growth(years[mask], numbers[mask]) for vendor, mask in chosen.items()}
@@ -58,7 +58,7 @@ def device_growth() -> Records:
     True
     """
     return [growth_record(VENDORS.get(vendor, "all vendors"), QUANTITIES[name], fit)
-            for (vendor, name), fit in sorted(device_fits().items(), key=_order) if fit.factor == fit.factor]  # fmt: skip
+            for (vendor, name), fit in sorted(device_fits().items(), key=_order) if fit.members > 1]  # fmt: skip
 
 
 def _order(item: tuple[tuple[str, str], Growth]) -> tuple[int, int]:

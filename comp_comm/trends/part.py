@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from comp_comm.records import Record, Records
@@ -10,12 +10,11 @@ from comp_comm.trends.forecast import STUDIES, Assumptions
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a part may be asked: models of these years, and what a forecast assumes of which studies."""
+class PartSettings:
+    """What a part may be asked: models since a year, and what a forecast assumes of which studies."""
 
     since: float = 0.0
-    until: float = 9999.0
-    studies: Sequence[str] = STUDIES
+    studies: tuple[str, ...] = STUDIES
     assumed: Assumptions = field(default_factory=Assumptions)
 
 
@@ -31,4 +30,4 @@ class Part:
     extra: Record = field(default_factory=dict)
 
 
-PartMaker = Callable[[Asked], Part]
+PartMaker = Callable[[PartSettings], Part]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -22,18 +25,36 @@ from comp_comm.validation.readings import Silent
 from comp_comm.validation.table import MeasuredRun
 from comp_comm.violation import NO_ROOM
 
-COLUMNS = ("step_s", "compute_s", "recompute_s", "serialized_comm_s", "hidden_comm_s", "exposed_comm_s",
-           "visible_comm_fraction", "bubble_fraction", "mfu", "gpus", "dp", "accumulation", "parameters",
-           *(f"{group}_{kind}_s" for group in ("tp", "cp", "pp", "dp", "ep") for kind in ("serialized", "exposed")))
+COLUMNS = (
+    "step_s",
+    "compute_s",
+    "recompute_s",
+    "serialized_comm_s",
+    "hidden_comm_s",
+    "exposed_comm_s",
+    "visible_comm_fraction",
+    "bubble_fraction",
+    "mfu",
+    "gpus",
+    "dp",
+    "accumulation",
+    "parameters",
+    *(f"{group}_{kind}_s" for group in ("tp", "cp", "pp", "dp", "ep") for kind in ("serialized", "exposed")),
+)
 LARGEST_TP = 256.0  # of the paper's Table 2
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Trained models whose step could be evaluated, and columns of it as arrays, one number a model."""
+    """Trained models whose step could be evaluated, and columns of it as arrays, one number a model.
+
+    ``all_overlapped`` and ``none_overlapped`` are the visible shares if everything did that can, and if nothing did.
+    """
 
     points: tuple[Point, ...]
     columns: Mapping[str, Array]
+    all_overlapped: Array
+    none_overlapped: Array
     left_out: Mapping[str, str]
 
     @property
@@ -41,46 +62,69 @@ class Steps:
         """The models, in the order of the columns."""
         return Models(tuple(point.run for point in self.points))
 
+    def field(self, name: str, default: float = 1.0) -> Array:
+        """Return a number of each model's study."""
+        return np.asarray([float(point.fields.get(name) or default) for point in self.points])
 
-def points_with_layout() -> tuple[list[Point], dict[str, str]]:
-    """Return models and recipes whose layout is known as studies have them, and why the others are none."""
+    def since(self, year: float) -> Steps:
+        """Return those of models published since then. Raises ``ConfigError`` where none is."""
+        keep = np.flatnonzero(self.models.years >= year)
+        if not keep.size:
+            raise ConfigError(f"--since {year:g}: no model of the table is as new; the last is of "
+                              f"{self.models.runs[-1]['date']}")  # fmt: skip
+        columns = {name: values[keep] for name, values in self.columns.items()}
+        points = tuple(self.points[i] for i in keep.tolist())
+        return Steps(points, columns, self.all_overlapped[keep], self.none_overlapped[keep], self.left_out)
+
+
+@cache
+def trained_steps() -> Steps:
+    """Return the step of every model and recipe whose layout is known, and why there is none of the others.
+
+    >>> steps = trained_steps()
+    >>> len(steps.points), len(steps.left_out)
+    (50, 62)
+    """
     every = Models.read()
     known = every.with_layout + Models.recipes()
     points, reasons = points_of(known.runs, Silent())
+    points = sorted(points, key=lambda point: point.run["date"])
     stated = {run.run_id for run in known.runs}
-    silent = {run.run_id: "no whole layout published" for run in every.runs if run.run_id not in stated}
-    return sorted(points, key=lambda point: point.run["date"]), {**reasons, **silent}
+    reasons |= {run.run_id: "no whole layout published" for run in every.runs if run.run_id not in stated}
+    values, broken = evaluate([*points, *overlapped(points, "on"), *overlapped(points, "off")])
+    reasons |= {point.run.run_id: why for point, why in zip(points, broken, strict=False) if why}
+    keep = [i for i, point in enumerate(points) if point.run.run_id not in reasons]
+    as_run, on, off = np.split(values, 3, axis=1)
+    place = COLUMNS.index("visible_comm_fraction")
+    return Steps(tuple(points[i] for i in keep), dict(zip(COLUMNS, as_run[:, keep], strict=True)), on[place, keep],
+                 off[place, keep], MappingProxyType(reasons))  # fmt: skip
 
 
-def evaluate(
-    points: Sequence[Point], left_out: Mapping[str, str], columns: Sequence[str] = COLUMNS, all_of_them: bool = False
-) -> Steps:
-    """Return columns of the step of every point; those that break a rule (but that of memory) are left out.
-
-    With ``all_of_them`` these stay, with the numbers they would have: what does not depend on the rule is right.
+def evaluate(points: Sequence[Point]) -> tuple[Array, list[str]]:
+    """Return `COLUMNS` of the step of every point (an array of them by points), and why a point has none.
 
     Memory is no reason: what was trained did fit, whatever a count of it says.
     """
-    values = np.full((len(columns), len(points)), np.nan)
-    reasons = dict(left_out)
+    values, reasons = np.full((len(COLUMNS), len(points)), np.nan), [""] * len(points)
     for members in batches(points):
         places = np.asarray([place for place, _ in members])
         try:
             plan, rows = table_of([point for _, point in members])
         except ConfigError as error:
-            reasons |= {point.run.run_id: str(error) for _, point in members}
+            for place in places.tolist():
+                reasons[place] = str(error)
             continue
         answer = plan.evaluate_alone((slice(None),))
         for rule in answer.violations:
             broken = np.broadcast_to(rule.broken, (plan.grid.points,))[rows] & (rule.reason != NO_ROOM)
-            reasons |= {members[i][1].run.run_id: rule.reason for i in np.flatnonzero(broken).tolist()}
-        made = {**plan.model.columns, **{name: None for name in plan.model.derived}}
+            for place in places[broken].tolist():
+                reasons[place] = rule.reason
+        made: dict[str, Callable[[Any], Array]] = {name: column.of for name, column in plan.model.columns.items()}
+        made |= plan.model.derived
         with unwarned():
-            for number, name in enumerate(columns):
-                of = plan.model.derived[name] if made[name] is None else plan.model.columns[name].of
-                values[number, places] = np.broadcast_to(of(answer), (plan.grid.points,))[rows]  # type: ignore[arg-type]
-    keep = [i for i, point in enumerate(points) if all_of_them or point.run.run_id not in reasons]
-    return Steps(tuple(points[i] for i in keep), dict(zip(columns, values[:, keep], strict=True)), reasons)
+            for number, name in enumerate(COLUMNS):
+                values[number, places] = np.broadcast_to(made[name](answer), (plan.grid.points,))[rows]
+    return values, reasons
 
 
 def overlapped(points: Sequence[Point], word: str) -> list[Point]:
@@ -96,7 +140,7 @@ def _overlap_fields(fields: Mapping[str, Value], word: str) -> dict[str, Value]:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineNumbers:
     """Numbers of the machines of models, as the paper's algebra needs them: arrays, one number a model."""
 
     peak: Array
@@ -105,7 +149,7 @@ class Machine:
     memory: Array
 
     @classmethod
-    def of(cls, points: Sequence[Point]) -> Machine:
+    def of(cls, points: Sequence[Point]) -> MachineNumbers:
         """Return those of points, in the precision that each trained in."""
         profiles = [point.machine.profile() for point in points]
         peaks = [profile.value(f"peak.{point.fields.get('precision', 'bf16')}")
@@ -157,5 +201,5 @@ def measured_errors(points: Sequence[Point]) -> list[tuple[MeasuredRun, float, f
             if one.measured_s is not None and one.predicted_s is not None and one.counted]  # fmt: skip
 
 
-__all__ = ["COLUMNS", "Machine", "Steps", "eq10_tp", "evaluate", "measured_errors", "overlapped", "paper_share",
-           "points_with_layout"]  # fmt: skip
+__all__ = ["COLUMNS", "MachineNumbers", "Steps", "eq10_tp", "evaluate", "measured_errors", "overlapped", "paper_share",
+           "trained_steps"]  # fmt: skip
