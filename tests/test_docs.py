@@ -113,8 +113,8 @@ def clone(tmp_path, monkeypatch):
 
 
 def _marks(text):
-    """Return the marks of what runs a command: the search of all 360 cells takes its time."""
-    return [pytest.mark.slow] if "reproduce foundation-models" in text else []
+    """Return the marks of what runs a command: the search of all 360 cells takes its time, and so do all pictures."""
+    return [pytest.mark.slow] if re.search("reproduce (foundation-models|all)|trends all", text) else []
 
 
 @pytest.mark.parametrize(("block", "line"), [

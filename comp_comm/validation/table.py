@@ -24,7 +24,7 @@ ARCHES = ("dense", "moe")
 PEAKS = ("allocated", "reserved", "nvidia-smi")
 COUNTS = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len", "gpus_per_node", "n_gpus", "tp",
           "cp", "pp", "vpp", "ep", "dp", "micro_batch", "global_batch")  # fmt: skip
-NUMBERS = ("measured_value", "peak_mem_GiB", "node_gbit_s")
+NUMBERS = ("measured_value", "peak_mem_GiB", "node_gbit_s", "published_parameters", "published_active")
 # What the software of a run is read from (see `readings`), and what is only said about a run.
 SOFTWARE = (
     "zero_stage", "sequence_parallel", "recompute", "precision", "gated_mlp", "attention_kernel", "moe_dispatcher",
@@ -36,10 +36,12 @@ SOFTWARE = (
 ABOUT = (
     "run_id", "group", "source", "model_name", "arch", "gpu", "machine", "measured_metric", "flops_convention",
     "metric2", "value2", "notes", "release", "attention_version", "layout_check", "software_source",
-    "software_certainty", "not_stated", "corrected", "excluded", "sanity", "implied_model_tflops", "peak_mem_kind",
+    "software_certainty", "date", "organisation", "not_stated", "corrected", "excluded", "sanity",
+    "implied_model_tflops", "peak_mem_kind",
 )  # fmt: skip
 COLUMNS = (*ABOUT, *COUNTS, *NUMBERS, *SOFTWARE)
-NEEDED = ("gpu", "n_gpus", "measured_metric", "measured_value")
+MEASURED = ("measured_metric", "measured_value")
+NEEDED = ("gpu", "n_gpus", *MEASURED)
 
 
 @dataclass(frozen=True)
