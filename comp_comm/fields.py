@@ -93,6 +93,8 @@ _TRANSFORMER = (
     _size("mtp_layers", "multi-token prediction modules, a layer each", 100, low=0, default=0),
     word("clamped_glu", "transformer", Switch, "experts' SwiGLU is clamped and offset, with biases around it "
           "(gpt-oss): no plain kernel has it", "off"),
+    Field("packed_documents", "transformer", "float", "documents packed in a sequence, each of which attends to itself "
+          "alone (the mean of s / length over tokens, where lengths differ)", low=1, high=2**20, default=1.0),
     word("dropout", "transformer", Switch, "dropout in attention and after both blocks (its masks are kept)",
           "on"),
     *LAYER_FIELDS,

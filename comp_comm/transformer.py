@@ -67,6 +67,7 @@ class Transformer:
     rope_head_dim: Numeric = UNKNOWN
     v_head_dim: Numeric = UNKNOWN
     mtp_layers: Numeric = 0
+    packed_documents: Numeric = 1
     clamped_glu: Numeric = 0
     dropout: Numeric = Switch.ON
     layer_pattern: Texts = NO_TEXT

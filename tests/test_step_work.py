@@ -228,3 +228,14 @@ def test_hardware_to_come_is_faster_in_its_own_part(name):
         elif (name, other) != ("memory_bandwidth", "flops"):  # compute streams too
             assert after == before
     np.testing.assert_equal(float(now.work.model_flops), float(then.work.model_flops))
+
+
+def test_documents_in_a_sequence_attend_to_themselves():
+    """Four documents in a sequence: a quarter of the scores, of whatever window is longer; as of shorter sequences."""
+    point = {**GPT, "seq_len": 4096, "cp": 2, "gpus": 8, "position": "rope"}
+    flops = {packed: float(step(**point, packed_documents=packed).work.model_flops) for packed in (1, 4)}
+    shorter = float(step(**{**point, "seq_len": 1024, "micro_batch": 4}).work.model_flops)
+    assert flops[4] == pytest.approx(shorter)
+    assert flops[1] - flops[4] == pytest.approx(3 * GPT["layers"] * 4 * 4096 * 4 * (4096 - 1024) * GPT["hidden"])
+    narrow = {packed: float(step(**{**point, "cp": 1, "cuda_graph": "full"}, window=256, packed_documents=packed).step_s) for packed in (1, 4)}
+    assert narrow[4] < narrow[1]

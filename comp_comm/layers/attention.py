@@ -42,8 +42,12 @@ class SelfAttention(Block):
         ]
 
     def core(self, c: Context) -> Attention:
-        """Return scores, softmax and weighted sum."""
-        seq = to_float(c.t.seq_len)
+        """Return scores, softmax and weighted sum: of each document by itself, where several are packed in a sequence."""
+        packed = to_float(c.t.packed_documents)
+        op = self._of_sequences(c, to_float(c.t.seq_len) / packed if any_of(packed - 1) else to_float(c.t.seq_len))
+        return replace(op, sequences=op.sequences * packed) if any_of(packed - 1) else op
+
+    def _of_sequences(self, c: Context, seq: Array) -> Attention:
         everything = np.where(c.t.causal, seq / 2, seq)
         if not self.windowed:
             return core(c, "attention", seq, seq, everything)
