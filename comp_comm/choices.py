@@ -127,6 +127,13 @@ class ContextComm(Choice):
     ALL_TO_ALL = "all_to_all"
 
 
+class SequenceInputs(Choice):
+    """What sequence parallelism keeps of the inputs that it gathers: a device's part, or the whole."""
+
+    AGAIN = "again"
+    KEPT = "kept"
+
+
 class TensorOverlap(Choice):
     """Tensor-parallel communication beside its own split GEMMs, with the share that it gains of what it could hide.
 

@@ -108,6 +108,8 @@ _LAYOUT = (
     _degree("tp", "tensor-parallel degree, TP; 'required' takes Eq 10 and the next divisor of hidden",
             words=("required",), solve=(1, 2**20)),
     word("sp", "layout", Switch, "sequence parallelism: what TP leaves whole is split along the sequence", "on"),
+    word("sequence_inputs", "layout", choices.SequenceInputs, "with sp: inputs that TP gathers are gathered "
+         "again for the gradients of weights (Megatron-LM), or kept whole (PyTorch's DTensor)", "again"),
     _degree("cp", "context-parallel degree", default=1),
     word("cp_comm", "layout", choices.ContextComm,
           "context parallelism passes keys and values round a ring, gathers them, or swaps heads for tokens (Ulysses)",

@@ -16,6 +16,7 @@ from comp_comm.choices import (
     Placement,
     Recompute,
     Schedule,
+    SequenceInputs,
     Switch,
     TensorOverlap,
 )
@@ -59,6 +60,7 @@ class Layout:
     global_batch: Numeric = UNKNOWN
     accumulation: Numeric = UNKNOWN
     sp: Numeric = Switch.ON
+    sequence_inputs: Numeric = SequenceInputs.AGAIN
     cp: Numeric = 1
     cp_comm: Numeric = ContextComm.P2P
     pp: Numeric = 1

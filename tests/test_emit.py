@@ -72,6 +72,8 @@ def drawn(kind, seed):
         point["dp_shard"] = None
     if kind == "torchtitan" and point["zero"] == 3 and point["optimizer_precision"] != "bf16":
         point["master_weights"] = "shards"
+    if kind == "torchtitan" and tp > 1:
+        point["sequence_inputs"] = "kept"
     if kind == "torchtitan" and point["zero"] == 3:
         point |= {"fsdp_units": "ends", "gradient_sync": "last" if pp > 1 else "micro_batch"}
     if kind == "deepspeed" and point["zero"]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from face import volume_of
 from state_dict import of_experts, state_dict
 
 from comp_comm.configs.study import study_from
+from comp_comm.errors import ConfigError
 from comp_comm.sweeps.point import explain
 
 # No vocabulary: nothing beside the layers communicates, and all stages are alike.
@@ -122,14 +124,16 @@ def test_tensor_parallelism_sends_four_or_six_messages_a_layer(sp, recompute, ea
     steps = 8
     found = comm(tp=t, pp=pp, micro_batch=b, sp=sp, recompute=recompute, accumulation=steps, scatter_gather="off")["tp"]
     layers = MODEL["layers"] / pp
-    assert found["wire_bytes"] == pytest.approx(2 * each * layers * steps * b * EACH * (t - 1) / t, rel=1e-12)
-    assert found["volume_bytes"] == pytest.approx(2 * each * layers * steps * b * EACH, rel=1e-12)
-    assert found["calls"] == each * layers * steps * (2 if sp == "on" else 1)
+    # Under sequence parallelism halves of an all-reduce, and the inputs of both blocks once more, for their weights.
+    halves = 2 * each + 2 * (sp == "on")
+    assert found["wire_bytes"] == pytest.approx(halves * layers * steps * b * EACH * (t - 1) / t, rel=1e-12)
+    assert found["volume_bytes"] == pytest.approx(halves * layers * steps * b * EACH, rel=1e-12)
+    assert found["calls"] == (halves if sp == "on" else each) * layers * steps
 
 
 def test_only_the_layers_computed_again_communicate_again():
     some, none = (comm(tp=4, pp=2, recompute="full", recompute_layers=1)["tp"], comm(tp=4, pp=2)["tp"])
-    assert some["volume_bytes"] / none["volume_bytes"] == pytest.approx((4 * 4 + 2) / (4 * 4))
+    assert some["volume_bytes"] / none["volume_bytes"] == pytest.approx((4 * 5 + 2) / (4 * 5))
 
 
 @pytest.mark.parametrize("sp", ["off", "on"])
@@ -137,7 +141,7 @@ def test_only_the_layers_computed_again_communicate_again():
 def test_embedding_and_logits_add_a_message_each_and_three_numbers_a_token(sp, steps):
     t, tokens = 8, MODEL["seq_len"]
     plain, words = (comm(tp=t, sp=sp, accumulation=steps, vocab=v)["tp"] for v in (0, 50257))
-    more = steps * (2 * 2 * EACH + 3 * 2 * 4 * tokens)
+    more = steps * ((2 * 2 + (sp == "on")) * EACH + 3 * 2 * 4 * tokens)
     assert words["volume_bytes"] - plain["volume_bytes"] == pytest.approx(more, rel=1e-12)
     assert words["wire_bytes"] - plain["wire_bytes"] == pytest.approx(more * (t - 1) / t, rel=1e-12)
 
@@ -151,7 +155,31 @@ def test_an_encoder_decoder_reduces_three_blocks_a_decoder_layer_and_two_an_enco
     both = {"architecture": "encoder-decoder", "encoder_layers": 4, "encoder_seq_len": 256}
     found = comm(**both, tp=4, sp=sp)["tp"]
     messages = 3 * 8 * EACH + 2 * 4 * EACH / 2
-    assert found["volume_bytes"] == pytest.approx(2 * 2 * messages, rel=1e-12)
+    assert found["volume_bytes"] == pytest.approx((2 * 2 + (sp == "on")) * messages, rel=1e-12)
+
+
+@pytest.mark.parametrize(("inputs", "backward"), [("again", 18), ("kept", 9)])
+def test_gathers_and_scatters_of_sequence_parallelism_are_those_of_frameworks(inputs, backward):
+    """Calls of a step of 4 layers with embedding and logits: megatron-core 0.16 gathered 9 times forward, 18 backward,
+    and scattered 9 times in both; DTensor does not gather its inputs again."""
+    point = {**MODEL, "layers": 4, "vocab": 1024, "tp": 2, "sp": "on", "sequence_inputs": inputs}
+    rows = volume_of({"hardware": "h100-sxm", "set": point})["messages"]
+    calls = {kind: sum(row["calls"] for row in rows if row["group"] == "tp" and row["collective"] == kind)
+             for kind in ("all_gather", "reduce_scatter")}  # fmt: skip
+    assert calls == {"all_gather": 9 + backward, "reduce_scatter": 18}
+
+
+def test_inputs_are_gathered_again_beside_the_products_of_their_gradients():
+    again, kept = (explain(study_from({"hardware": "h100-sxm", "set": {**MODEL, "tp": 2, "sequence_inputs": word}}))
+                   for word in ("again", "kept"))  # fmt: skip
+    assert again["comm"]["tp"]["hidden_s"] > 0 == kept["comm"]["tp"]["hidden_s"]
+    assert again["step_s"] == pytest.approx(kept["step_s"], rel=1e-12)  # all of it is hidden inside a node
+    slow = [explain(study_from({"hardware": "h100-sxm", "set": {**MODEL, "tp": 2, "network": 1e-3,
+                                                                "sequence_inputs": word}}))["step_s"]
+            for word in ("again", "kept")]  # fmt: skip
+    assert slow[0] > slow[1]
+    with pytest.raises(ConfigError, match="sequence_inputs: kept needs sp: on"):
+        explain(study_from({"hardware": "h100-sxm", "set": {**MODEL, "tp": 2, "sp": "off", "sequence_inputs": "kept"}}))
 
 
 # -- stages, sequences, experts ---------------------------------------------------------------------------------------

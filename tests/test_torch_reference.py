@@ -17,7 +17,9 @@ LAYERS = [row for row in ROWS if row["kept_layer"]]
 
 def fields_of(row):
     pairs = (field.split(" ") for field in row["fields"].split("; "))
-    return {name: int(value) if value.isdigit() else value for name, value in pairs}
+    fields = {name: int(value) if value.isdigit() else value for name, value in pairs}
+    # DTensor gathers the sequence before both blocks, and keeps it whole.
+    return fields | ({"sequence_inputs": "kept"} if "gathered inputs" in row["beside"] else {})
 
 
 def memory(row, **more):
@@ -33,8 +35,7 @@ def beside(row):
         normed += (heads + model.get("kv_heads", heads)) * model.get("head_dim", hidden // heads)
     kinds = {
         "": 0,
-        # DTensor gathers the sequence before both blocks, and keeps it whole.
-        "gathered inputs": 2 * 2 * hidden * (1 - 1 / tp),
+        "gathered inputs": 0,  # a field
         # A norm written out keeps its input in 32 bit beside, and in some what it is before the weight as well.
         "norms, 4 bytes": 4 * normed / tp,
         "norms, 6 bytes": 6 * normed / tp,

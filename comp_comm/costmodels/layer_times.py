@@ -21,7 +21,7 @@ from comp_comm.costmodels.timed import (
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
 from comp_comm.formulas.host import BACKWARD_LAUNCHES, host_wait_seconds
 from comp_comm.layout import Layout
-from comp_comm.operations.shapes import Attention, Collective, Gemm, TokenExchange
+from comp_comm.operations.shapes import Attention, Collective, Gemm, SequenceGather, TokenExchange
 from comp_comm.timing.kernels import Passes
 from comp_comm.violation import Mask
 
@@ -170,7 +170,26 @@ class LayerTimes:
                 yield call, to_float(times) * call.seconds
 
     def _spent(self, group: str, number: int, free: Array) -> CommSeconds:
-        total = add_up(seconds for _, seconds in self._calls(group, number))
+        calls = list(self._calls(group, number))
+        total = add_up(seconds for _, seconds in calls)
+        aside = self._beside_gemms(calls) if number and group == "tp" else ZERO
+        if aside is not ZERO:
+            return self._with(aside, number, free, total - aside)
+        return self._alone(group, number, free, total)
+
+    def _beside_gemms(self, calls: Sequence[tuple[TimedCollective, Array]]) -> Array:
+        """Return the seconds of gathers that run beside the GEMMs of inputs' gradients."""
+        gathers = [(call.collective, call.seconds) for call, _ in calls if isinstance(call.collective, SequenceGather)]
+        times = [(np.minimum(each.beside_count, each.backward_count), seconds) for each, seconds in gathers]
+        return add_up(count * seconds for count, seconds in times if count.any()) if times else ZERO
+
+    def _with(self, aside: Array, number: int, free: Array, total: Array) -> CommSeconds:
+        """Return what tensor parallelism spends, ``aside`` beside half of the GEMMs: those of inputs' gradients."""
+        hidden = np.minimum(aside, np.minimum(self._gemms[number] / 2, free))
+        rest = self._alone("tp", number, np.maximum(free - hidden, 0.0), total)
+        return rest.plus(CommSeconds(ZERO, hidden, aside - hidden))
+
+    def _alone(self, group: str, number: int, free: Array, total: Array) -> CommSeconds:
         overlaps, window = self._window(group, number)
         if not overlaps.any():
             return CommSeconds(total, ZERO, ZERO)

@@ -87,7 +87,8 @@ def head_kept(c: Context, vocab: Array) -> Array:
     loss, layout = c.layout.loss, c.layout
     chunks = np.where(CrossEntropy.CHUNKED.where(loss), layout.loss_chunks, 1.0)
     logits = c.tokens * vocab / layout.tp
-    inputs = 2.0 * to_float(c.formats.activation) * c.split_tokens * c.t.hidden * (to_float(c.t.vocab) > 0)
+    tokens = c.split_tokens + c.kept_input_tokens
+    inputs = to_float(c.formats.activation) * tokens * c.t.hidden * (to_float(c.t.vocab) > 0)
     kept = (CrossEntropy.look_up("kept", loss) * logits + inputs) * (1 + to_float(c.t.mtp_layers))
     beside = CrossEntropy.look_up("beside", loss)
     return kept + beside / chunks * logits if beside.any() else kept

@@ -87,8 +87,8 @@ class LayerKind:
         size, drop = to_float(c.formats.activation), to_float(Switch.ON.where(c.t.dropout))
         # Side by side, the blocks have one input between them.
         inputs = self._residuals - Switch.ON.where(c.t.parallel_blocks)
-        each = self._norms(c) * size + inputs * self._input_size(c)
-        around = c.split_tokens * c.t.hidden * (each + self._residuals * MASK * drop)
+        around = c.split_tokens * c.t.hidden * (self._norms(c) * size + self._residuals * MASK * drop)
+        around = around + inputs * self._input_size(c) * c.kept_input_tokens * c.t.hidden
         return [Kept("layernorm", to_float(around)), *(kept for block in self.blocks for kept in block.kept(c))]
 
     def modules(self, c: Context) -> list[list[Module]]:
@@ -96,7 +96,7 @@ class LayerKind:
         inputs = self._residuals - Switch.ON.where(c.t.parallel_blocks)
         before = np.minimum(self._norms(c), inputs)
         passes = before * NORM_PASSES / np.maximum(self._passes(c), 1.0)
-        freed = to_float(self._input_size(c) * c.split_tokens * c.t.hidden * before)
+        freed = to_float(self._input_size(c) * c.kept_input_tokens * c.t.hidden * before)
         norms = Module("layernorm", freed, {NORMS_AND_SUMS: passes})
         each = [[self._with_tensor_parallel(c, module) for module in block.modules(c)] for block in self.blocks]
         return [[norms], *each, [self._per_operator(c)]]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from comp_comm.choices import SequenceInputs
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.operations.context import Context, any_of
-from comp_comm.operations.shapes import Collective
+from comp_comm.operations.shapes import Collective, SequenceGather
 
 GATHER, SCATTER, ALL_REDUCE = "layer all-gather", "layer reduce-scatter", "layer all-reduce"
 
@@ -13,7 +14,8 @@ def gathered_and_reduced(c: Context, name: str, message: Array, times: Array, ow
     """Return an all-reduce forward and backward, or gather and scatter under sequence parallelism.
 
     What is gathered are operands of GEMMs, in the recipe's format where they have one (Transformer Engine, torchtitan).
-    ``own`` of the blocks gather something of their own forward, and scatter its gradient backward.
+    ``own`` of the blocks gather something of their own forward, and scatter its gradient backward. For the gradients of
+    weights inputs are gathered once more, while those of inputs are made (Megatron-LM's layers), or they were kept.
     """
     split = to_float(c.layout.sp) * times
     reduced, gathers = times - split, split - to_float(c.layout.sp) * own
@@ -24,10 +26,12 @@ def gathered_and_reduced(c: Context, name: str, message: Array, times: Array, ow
         )
     if any_of(split):
         operands = message * (c.formats.operand_comm / to_float(c.formats.comm))
-        rows = (("all_gather", "all-gather", operands, gathers, split),
-                ("reduce_scatter", "reduce-scatter", message, split, gathers))  # fmt: skip
-        for kind, title, size, forward, backward in rows:
-            collectives.append(Collective(f"{name} {title}", "b s H", forward, kind, "tp", size, backward, c.tp_group))
+        again = gathers * SequenceInputs.AGAIN.where(c.layout.sequence_inputs)
+        collectives += [
+            SequenceGather(f"{name} all-gather", "b s H", gathers, "all_gather", "tp", operands, split + again,
+                           c.tp_group, again),
+            Collective(f"{name} reduce-scatter", "b s H", split, "reduce_scatter", "tp", message, gathers, c.tp_group),
+        ]  # fmt: skip
     return collectives
 
 
@@ -56,10 +60,15 @@ def head_collectives(c: Context) -> list[Collective]:
     times = (to_float(c.layout.tp) > 1) * (to_float(c.t.vocab) > 0) * (1.0 + to_float(c.t.mtp_layers))
     message = c.tokens * c.t.hidden * c.formats.comm
     split, none = to_float(c.layout.sp) * times, 0.0 * times
+    again = split * SequenceInputs.AGAIN.where(c.layout.sequence_inputs)
     rows = (("logits gradient all-reduce", "all_reduce", none, times - split),
-            ("logits all-gather", "all_gather", split, none),
             ("logits gradient reduce-scatter", "reduce_scatter", none, split))  # fmt: skip
-    collectives = [Collective(title, "b s H", forward, kind, "tp", message, backward, c.tp_group)
+    collectives: list[Collective] = [
+        Collective(title, "b s H", forward, kind, "tp", message, backward, c.tp_group)
                    for title, kind, forward, backward in rows if any_of(forward + backward)]  # fmt: skip
+    if any_of(split):
+        gather = SequenceGather("logits all-gather", "b s H", split, "all_gather", "tp", message, again, c.tp_group,
+                                again)  # fmt: skip
+        collectives = [gather, *collectives]
     loss = Collective(LOSS, "4 B T", LOSS_CALLS * times, "all_reduce", "tp", c.tokens * FP32, none, c.tp_group)
     return [*collectives, loss]

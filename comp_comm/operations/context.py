@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from comp_comm.choices import Architecture, MasterWeights, Switch
+from comp_comm.choices import Architecture, MasterWeights, SequenceInputs, Switch
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.group import Group
@@ -51,6 +51,12 @@ class Context:
     def split_tokens(self) -> Array:
         """Tokens on this device outside TP's GEMMs."""
         return self.tokens / self.sequence_split
+
+    @cached_property
+    def kept_input_tokens(self) -> Array:
+        """Tokens that are kept of what TP's GEMMs have for input: all where what was gathered is kept."""
+        kept = SequenceInputs.KEPT.where(self.layout.sequence_inputs)
+        return np.where(kept, self.tokens, self.split_tokens) if kept.any() else self.split_tokens
 
     @cached_property
     def operand_kept(self) -> Array:

@@ -145,6 +145,13 @@ class Collective(Operation):
 
 
 @dataclass(frozen=True)
+class SequenceGather(Collective):
+    """A gather of the sequence, of whose backward calls so many run beside the GEMM that makes the input's gradient."""
+
+    beside_count: Numeric
+
+
+@dataclass(frozen=True)
 class TokenExchange(Collective):
     """Tokens of a device on their way to experts, or back.
 

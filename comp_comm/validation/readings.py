@@ -48,9 +48,11 @@ def _lower(match: re.Match[str]) -> Value:
 ON_OFF = ((r"^(yes|on)\b|^1$", "on"), (r"^(no|off)\b|^0$", "off"), (r"^n/a", NOTHING))
 MODULES = r"(?:mla_up_proj|layernorm|moe_act|mlp|core_attn|shared_experts|moe)"
 MODERN_TORCH = ("software_other", r"torch 2\.[1-9]|torch\.compile|compiled autograd|eager")
+SPLIT = ("tp", r"^([2-9]|\d{2,})$")
 PIPELINED = ("pp", r"^([2-9]|\d{2,})$")
 READINGS = (
     Reading("sequence_parallel", "sp", ON_OFF),
+    Reading("fsdp", "sequence_inputs", ((r"fsdp2", "kept"), (r"", NOTHING)), SPLIT),
     # Sharding: what FSDP or DeepSpeed is said to do goes before the stage that the table has.
     Reading("fsdp", "zero", ((r"shard_grad_op|no reshard", 3), (r"zero-2", 2), (r"zero-3|fsdp|hsdp", 3),
                              (r"zero-1", 1), (r"dist(ributed)?[ -]optim", 1), (r"^no", NOTHING))),

@@ -70,6 +70,8 @@ def _parallelism(point: Exported) -> Flags:
         raise cannot(KIND, "master_weights", "copy", "FSDP2's shards are the master copy: give --master-weights shards")
     if not point.on("sp") and point.number("tp") > 1:
         raise cannot(KIND, "sp", "off", "give --sp on")
+    if point.word("sequence_inputs") != "kept" and point.number("tp") > 1:
+        raise cannot(KIND, "sequence_inputs", "again", "DTensor keeps them: give --sequence-inputs kept")
     if point.on("overlap_tp") and point.number("tp") > 1:
         raise cannot(KIND, "overlap_tp", "on", "give --overlap-tp async, or off")
     keys: Flags = {

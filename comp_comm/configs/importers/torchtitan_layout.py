@@ -87,6 +87,8 @@ def _data_parallel(keys: Keys, f: Findings) -> None:
     f.set("zero", 0 if shards == 1 else _stage(policy, f))
     if f.fields.get("zero") == 3:
         f.set("fsdp_units", "ends")
+    if f.count("tp", 1) > 1:
+        f.set("sequence_inputs", "kept")
     parts = f.count("tp", 1) * f.count("pp", 1) * f.count("cp", 1)
     if shards > 0 and replicas > 0:
         if replicas > 1 and shards > 1:

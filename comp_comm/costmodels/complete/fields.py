@@ -20,7 +20,8 @@ FIELDS = tuple(dict.fromkeys((
     "overlap_ep", *HARDWARE, *KERNELS, "grad_precision", "accumulate_precision", "optimizer_precision", "interference",
     "tokens", "cross_entropy", "loss_chunks", "master_weights", "cuda_graph", "launch_blocking", "fp8_param_gather",
     "fp8_activations", "expert_kernels", *DISPATCH, "recompute_early_stop", "offload_activations",
-    "reshard_after_forward", "reshard_shards", "gradient_sync", "fsdp_units", "zero_implementation", *_TRANSFORMER,
+    "reshard_after_forward", "reshard_shards", "gradient_sync", "fsdp_units", "zero_implementation", "sequence_inputs",
+    *_TRANSFORMER,
 )))  # fmt: skip
 # A field that means nothing without another one.
 NEEDS = {**field_groups.NEEDS, **dict.fromkeys(DISPATCH, "ep"), "permute_fusion": "experts",
@@ -47,7 +48,7 @@ IGNORED_BY_STATES = (
     "micro_batch", "global_batch", "accumulation", "sp", "recompute", "recompute_layers", "scatter_gather",
     "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks", "cuda_graph",
     "launch_blocking", "expert_kernels", "fp8_attention", "fp8_head", "fp8_activations", "attention_kernel", *DISPATCH,
-    "recompute_early_stop", "offload_activations", "zero_implementation",
+    "recompute_early_stop", "offload_activations", "sequence_inputs", "zero_implementation",
 )  # fmt: skip
 # Fields that the memory of a stage does not depend on.
 IGNORED_BY_FOOTPRINT = (

@@ -14,7 +14,7 @@ from comp_comm.costmodels.complete.held_micro_batches import held_micro_batches
 from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.message_buffers import message_buffers, stage_outputs
-from comp_comm.costmodels.complete.stage_states import StageStates, of_kinds
+from comp_comm.costmodels.complete.stage_states import HeldStates, of_kinds
 from comp_comm.costmodels.complete.step_buffers import bucket_bytes, flat_gradients, weight_gradients
 from comp_comm.costmodels.machine import work_in_training
 from comp_comm.costmodels.scenario import Scenario
@@ -131,8 +131,8 @@ class StageMemory:
     # -- states -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _states(self) -> StageStates:
-        return StageStates(self.work, self.costs, self.stage)
+    def _states(self) -> HeldStates:
+        return HeldStates(self.work, self.costs, self.stage)
 
     @cached_property
     def _states_with_buffers(self) -> Array:

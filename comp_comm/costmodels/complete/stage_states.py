@@ -28,7 +28,7 @@ def of_kinds(work: Work, each: Mapping[LayerKind, Of]) -> list[Of]:
 
 
 @dataclass(frozen=True, eq=False)
-class StageStates:
+class HeldStates:
     """What a stage holds from step to step."""
 
     work: Work
