@@ -69,8 +69,8 @@ def lines(found: Validation, judged: Sequence[Prediction], responses: Responses)
     return [
         *pooled(judged, "dense", (0.065, 0.16), "held out"), *pooled(judged, "moe", (0.12, 0.25), "held out"),
         *pooled(seen, "dense", (0.045, 0.125), "all constants"), *pooled(seen, "moe", (0.075, 0.20), "all constants"),
-        *after(records, "dense", "1 runs", (0.05, 0.16)), *after(records, "dense", "3 runs", (0.05, 0.15)),
-        *after(records, "moe, of the same model", "1 runs", (0.05, 0.15)), *named,
+        *after(records, "dense", "1 run", (0.05, 0.16)), *after(records, "dense", "3 runs", (0.05, 0.15)),
+        *after(records, "moe, of the same model", "1 run", (0.05, 0.15)), *named,
         *((f"peak memory, {arch}: {words}", goal, float(row[key])) for arch, row in memory.items()
           for words, goal, key in (("median", 0.07, "median_abs_error"), ("90th percentile", 0.15, "p90_abs_error"))),
         ("order of layouts: 1 less the median of Spearman's rho", 0.1, 1 - median(one.spearman for one in sets)),

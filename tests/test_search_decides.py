@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
 from comp_comm.searches import search
@@ -132,3 +133,29 @@ def test_refusals(more, said, compcomm):
     code, out, err = compcomm(*SHELL, *more)
     assert (code, out) == (2, "")
     assert said in err
+
+
+# -- what cannot be told from the best --------------------------------------------------------------------------------
+
+
+def test_layouts_within_the_error_of_a_ratio_tie_with_the_best(found, capsys):
+    """Those shown that are near, by memory in whole GiB; all that fit and are near are counted."""
+    tied, rows = found["tied"], found["rows"]
+    best = rows[0]["step_s"]
+    near = [number for number, row in enumerate(rows) if row["step_s"] <= best * (1 + tied["percent"] / 100)]
+    assert sorted(tied["rows"]) == near
+    memory = [round(rows[number]["memory_gib"]) for number in tied["rows"]]
+    assert memory == sorted(memory)
+    within = found["meta"]["within_percent"]
+    assert within["10"] < tied["layouts"] < found["meta"]["feasible"]
+    assert 10 < tied["percent"] < 15
+    span = found["best"]["interval"]
+    assert span["low_s"] < best < span["high_s"]
+    assert run([*SHELL, "--set", "global_batch=64"]) == 0
+    out = capsys.readouterr().out
+    assert f"{span['low_s']:.4g} to {span['high_s']:.4g} s for 80 % of runs" in out
+    assert "layouts tie" in out
+
+
+def test_what_is_no_time_has_no_ties():
+    assert search(study_from(GIVEN), 32, objective="memory", top=3)["tied"] is None

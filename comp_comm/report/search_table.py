@@ -75,8 +75,12 @@ def _write_tied(out: IO[str], answer: Record, columns: Sequence[str], style: str
         table.write_line(out, f"The best one's step is {span['low_s']:.4g} to {span['high_s']:.4g} s for "
                          f"{100 * span['share']:.0f} % of {span['words']}", style)  # fmt: skip
     if tied and tied["layouts"] > 1:
-        table.write_line(out, f"{tied['layouts']:,} layouts tie: they are within {tied['percent']:.1f} % of the best, "
-                         "which is how well the ratio of two layouts is known (four of five measured pairs)", style)  # fmt: skip
+        table.write_line(
+            out,
+            f"{tied['layouts']:,} layouts tie: they are within {tied['percent']:.1f} % of the best, "
+            "and no better is the ratio of two layouts known (four of five measured pairs)",
+            style,
+        )
     if tied and len(tied["rows"]) > 1:
         _title(out, "Of those that tie, the least memory", style)
         rows = [answer["rows"][number] for number in tied["rows"][:TIED]]

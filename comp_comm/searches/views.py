@@ -99,7 +99,7 @@ def tied_record(state: SearchState, aim: Aim, rows: Records) -> Record | None:
 
 def _degrees(row: Record) -> int:
     """Return how many kinds of parallelism and other choices a layout makes use of."""
-    return sum(row.get(name, 1) > 1 for name in DEGREES) + (row.get("recompute", "none") != "none")
+    return sum(bool(row.get(name, 1) > 1) for name in DEGREES) + int(row.get("recompute", "none") != "none")
 
 
 def not_tried(space: SearchSpace) -> dict[str, Record]:

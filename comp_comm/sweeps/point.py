@@ -10,6 +10,7 @@ import numpy as np
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import MODELS
 from comp_comm.costmodels.explained import ExplainedAnswer
+from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.records import OperationRecord, StepRecord
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, to_float
@@ -129,7 +130,7 @@ def explain(study: Given) -> Record:
     }  # fmt: skip
 
 
-def interval_of(plan: Plan, step: ExplainedAnswer, profile: Profile) -> Record | None:
+def interval_of(plan: Plan, step: SearchableAnswer, profile: Profile) -> Record | None:
     """Return between which seconds the step is, as far as measured runs like it tell; None where none are like it."""
     if plan.model.name != MODELS[0].name or not hasattr(step, "work"):
         return None

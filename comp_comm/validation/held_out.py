@@ -178,7 +178,7 @@ def calibration_records(responses: Responses) -> Records:
         for count in (0, 1, 3):
             collected = responses.calibrated(count, arch, model)
             if collected:
-                words = (arch + model * ", of the same model", f"{count} runs")
+                words = (arch + model * ", of the same model", f"{count} run{'s' * (count != 1)}")
                 records.append(_weighted_record(*words, [(ratio, place) for ratio, _, place in collected]))
     return records
 

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comp_comm.formulas.arrays import Array
 from comp_comm.records import Records
 from comp_comm.validation.constants import CONSTANTS, Constant, attributes, with_values
 from comp_comm.validation.held_out import GROUP_POWER, log_ratio
-from comp_comm.validation.predict import Point, Prediction, predict_points
+from comp_comm.validation.predict import Prediction, predict_points
 from comp_comm.validation.summary import arch_of, error_record, is_complete
 
 GRID = 7  # values of a constant at which all runs are predicted
@@ -58,10 +59,10 @@ class Refit:
         table -= table[:, [int(np.flatnonzero(grid == constant.value)[0])]]
         self.grids[constant.name], self.answers[constant.name] = grid, table
 
-    def _steps(self, places: Array, values: Mapping[str, float]) -> Array:
+    def _steps(self, places: NDArray[np.intp], values: Mapping[str, float]) -> Array:
         with attributes(values):
-            found = predict_points([with_values(self.points[place], values) for place in places])
-        return np.log([one.predicted_s or np.nan for one in found])
+            made = predict_points([with_values(self.points[place], values) for place in places])
+        return np.log([one.predicted_s or np.nan for one in made])
 
     def values_without(self, group: str) -> dict[str, float]:
         """Return the constants that the runs of all other groups ask for; ``""`` is without none."""
@@ -94,14 +95,14 @@ class Refit:
 
     def judged(self) -> tuple[list[Prediction], dict[str, dict[str, float]]]:
         """Return every run predicted by constants of other groups, and these constants by group that was left out."""
-        found: list[Prediction] = list(self.predictions)
+        judged: list[Prediction] = list(self.predictions)
         chosen: dict[str, dict[str, float]] = {}
         for group in dict.fromkeys(self.groups):
             chosen[group] = self.values_without(group)
             places = np.flatnonzero(self.groups == group)
             for place, step in zip(places, np.exp(self._steps(places, chosen[group])), strict=True):
-                found[place] = replace(self.predictions[place], predicted_s=float(step))
-        return found, chosen
+                judged[place] = replace(self.predictions[place], predicted_s=float(step))
+        return judged, chosen
 
 
 def held_out_records(seen: Sequence[Prediction], judged: Sequence[Prediction]) -> Records:
@@ -115,6 +116,3 @@ def held_out_records(seen: Sequence[Prediction], judged: Sequence[Prediction]) -
                 if errors:
                     records.append(error_record(f"{arch}, {'complete' if complete else 'all'}", words, errors))
     return records
-
-
-__all__ = ["Point", "Refit", "held_out_records"]
