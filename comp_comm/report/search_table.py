@@ -48,6 +48,7 @@ def write_search(out: IO[str], answer: Record, style: str, columns: Sequence[str
     ties = ["ties"] if not several and any(row["ties"] > 1 for row in rows) else []
     table.write_records(out, rows, [*moving, *costs, *ties], style)
     if several:
+        _write_crossover(out, answer, style)
         return
     for row in rows[:1]:
         if row["also"]:
@@ -63,6 +64,16 @@ def write_search(out: IO[str], answer: Record, style: str, columns: Sequence[str
         _title(out, "The best with so much of the memory left free", style)
         table.write_records(out, answer["headrooms"], ["headroom_percent", "behind_percent", *moving], style)
     _write_best(out, answer, style)
+
+
+def _write_crossover(out: IO[str], answer: Record, style: str) -> None:
+    """Write between which numbers of devices what was asked about is crossed."""
+    if "crossover" not in answer:
+        return
+    asked, rows = answer["crossover"]["question"], answer["crossover"]["rows"]
+    _title(out, f"Where {asked} is crossed, in devices", style)
+    names = [name for name in rows[0] if any(row.get(name) is not None for row in rows)]
+    table.write_records(out, rows, names, style)
 
 
 def _write_best(out: IO[str], answer: Record, style: str) -> None:
