@@ -17,6 +17,7 @@ from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report import output
+from comp_comm.searches.crossover import crossover_of
 from comp_comm.searches.design import Case, Design, in_tokens, make_design
 from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.searches.prices import Prices
@@ -37,7 +38,7 @@ LEAST_PRICE, MOST_PRICE = 1e-6, 1e6  # an hour, or watts
 STATE_FORM = 2  # of what a search that is gone on with has kept
 Asked = Record
 ASKED = ("objective", "top", "headroom", "per", "batch_tokens", "explained", "compared", "picture", "quiet", "jobs",
-         "executor", "resume", "emit")  # fmt: skip
+         "executor", "resume", "emit", "crossover")  # fmt: skip
 
 
 @click.command(cls=help_text.Grouped,
@@ -50,6 +51,9 @@ ASKED = ("objective", "top", "headroom", "per", "batch_tokens", "explained", "co
 @click.option("--top", type=int, default=10, show_default=True, metavar="N", help="How many of the best to show.")
 @click.option("--per", metavar="FIELD[,FIELD]", help="Also the best for each value of these (tp, say, or pp,zero), and "
               "what it costs to differ from the best of all.")  # fmt: skip
+@click.option("--crossover", metavar="QUESTION", help="Between which of several --gpus the best passes a value "
+              "(visible_comm_fraction=30%), or one kind of layouts falls behind another, FSDP behind TP say "
+              "(zero==3,tp==1:tp>1).")  # fmt: skip
 @click.option("--headroom", type=float, metavar="SHARE", help="Share of the memory left free: what devices report less "
               "and allocators waste. [default: 0.05; 0 for foundation_models]")  # fmt: skip
 @click.option("--batch-tokens", metavar="N", help="Tokens of a step in place of --global-batch: 4M is 4 x 2^20.")
@@ -91,6 +95,7 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     if asked["batch_tokens"]:
         design = in_tokens(design, _tokens(asked["batch_tokens"]))
     asked["per"] = tuple(_split(asked["per"]))
+    asked["crossover"] = crossover_of(asked["crossover"]) if asked["crossover"] else None
     _check_one(design, asked)
     asked["machine"] = _machine(machines, overrides, design.cases[0])
     costs = _prices(prices, list(dict.fromkeys(case.place["hardware"] for case in design.cases)))
@@ -124,6 +129,8 @@ def _check_one(design: Design, asked: Asked) -> None:
         if asked[name] and len(design.cases) > 1:
             raise ConfigError(f"--{flag} is about one search, and this searches {len(design.cases)} times: give "
                               "hardware, devices, batches and factors one value each")  # fmt: skip
+    if asked["crossover"] and len({case.gpus for case in design.cases}) < 2:
+        raise ConfigError("--crossover is between numbers of devices: give several (--gpus 64,128,256)")
 
 
 def _format(asked: Asked, form: str | None, path: str | None) -> str:
@@ -189,7 +196,8 @@ def _checkpoint(path: str, design: Design, asked: Asked) -> Checkpoint:
 
     known = {"version": __version__, "study_sha256": [case.study.sha256() for case in design.cases],
              "gpus": [case.gpus for case in design.cases], "objective": asked["objective"],
-             "top": asked["top"], "headroom": asked["headroom"], "per": list(asked["per"]),
+             "top": asked["top"], "headroom": asked["headroom"],
+             "per": [*asked["per"], *(asked["crossover"].fields if asked["crossover"] else ())],
              "form": STATE_FORM}  # fmt: skip
     return Checkpoint(resolved(path), known)
 
@@ -220,8 +228,9 @@ def _searched(
     """Return the result of one search, or what there is of it after Ctrl-C."""
     aim = aim_of(case.study, check_question(case.study, asked["objective"], asked["top"], prices), asked["headroom"])
     space = make_space(case.study, case.gpus)
-    check_per(space, asked["per"])
-    space = space.grouped(asked["per"])
+    per = asked["crossover"].fields if asked["crossover"] else asked["per"]
+    check_per(space, per)
+    space = space.grouped(per)
     progress = options.Progress(space.points, asked["quiet"], label)
     with progress:
         state = run_search(space, aim, asked["top"], progress, executor, keeper)

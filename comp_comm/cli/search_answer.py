@@ -8,6 +8,7 @@ from comp_comm.cli import options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
 from comp_comm.records import Record
+from comp_comm.searches.crossover import crossings
 from comp_comm.searches.design import Case, Design
 from comp_comm.searches.emitted import emitted, study_of_row
 from comp_comm.searches.result import SearchAnswer, side_by_side
@@ -28,6 +29,9 @@ def write_search(
             "meta": {**_meta_of_all(design, results), "interrupted": interrupted},
             "rows": side_by_side(places, results),
         }
+        if asked["crossover"]:
+            shown["crossover"] = {"question": asked["crossover"].text,
+                                  "rows": crossings(asked["crossover"], places, results)}  # fmt: skip
     shown |= _looked_at(design.cases[0], results[0], asked)
     if asked["emit"]:
         text = _emitted(asked["emit"], asked["machine"], design.cases[0], results[0])

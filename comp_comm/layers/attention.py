@@ -42,7 +42,7 @@ class SelfAttention(Block):
         ]
 
     def core(self, c: Context) -> Attention:
-        """Return scores, softmax and weighted sum: of each document by itself, where several are packed in a sequence."""
+        """Return scores, softmax and weighted sum: of each document by itself, where several are in a sequence."""
         packed = to_float(c.t.packed_documents)
         op = self._of_sequences(c, to_float(c.t.seq_len) / packed if any_of(packed - 1) else to_float(c.t.seq_len))
         return replace(op, sequences=op.sequences * packed) if any_of(packed - 1) else op

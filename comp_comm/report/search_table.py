@@ -49,6 +49,7 @@ def write_search(out: IO[str], answer: Record, style: str, columns: Sequence[str
     ties = ["ties"] if not several and any(row["ties"] > 1 for row in rows) else []
     table.write_records(out, rows, [*moving, *costs, *ties], style)
     if several:
+        _write_crossover(out, answer, style)
         return
     for row in rows[:1]:
         if row["also"]:
@@ -85,6 +86,16 @@ def _write_tied(out: IO[str], answer: Record, columns: Sequence[str], style: str
         _title(out, "Of those that tie, the least memory", style)
         rows = [answer["rows"][number] for number in tied["rows"][:TIED]]
         table.write_records(out, rows, list(columns), style)
+
+
+def _write_crossover(out: IO[str], answer: Record, style: str) -> None:
+    """Write between which numbers of devices what was asked about is crossed."""
+    if "crossover" not in answer:
+        return
+    asked, rows = answer["crossover"]["question"], answer["crossover"]["rows"]
+    _title(out, f"Where {asked} is crossed, in devices", style)
+    names = [name for name in rows[0] if any(row.get(name) is not None for row in rows)]
+    table.write_records(out, rows, names, style)
 
 
 def _write_best(out: IO[str], answer: Record, style: str) -> None:

@@ -1,0 +1,121 @@
+"""Where, between two numbers of devices, the best layout passes a value, or one kind of layouts overtakes another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from comp_comm.errors import ConfigError, nearest, one_of
+from comp_comm.field import Value
+from comp_comm.fields import FIELDS
+from comp_comm.records import Record, Records
+from comp_comm.searches.result import SearchAnswer
+from comp_comm.sweeps.where import Condition, parse_condition
+
+FORM = "--crossover: COLUMN=VALUE (visible_comm_fraction=30%) or KIND:KIND, each conditions on fields of a layout " \
+       "joined by commas (zero==3,tp==1:tp>1)"  # fmt: skip
+Kind = tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """What is asked: where the best layout's ``column`` is ``value``; or, of two ``kinds``, where the first is as good
+    as the second."""
+
+    text: str
+    column: str = ""
+    value: float = 0.0
+    kinds: tuple[Kind, ...] = ()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Fields of a layout that tell kinds apart."""
+        return tuple(dict.fromkeys(name for kind in self.kinds for part in kind for name in part.columns))
+
+    def side(self, result: SearchAnswer) -> float | None:
+        """Return how far a search is above the value, or by how many percent its second kind is behind the first.
+
+        None where nothing fits. Raises ``ConfigError`` for a column that the rows have not.
+        """
+        if self.kinds:
+            first, second = (_behind(kind, result) for kind in self.kinds)
+            return None if first is None or second is None else second - first
+        if not result["rows"]:
+            return None
+        row = result["rows"][0]
+        numbers = [name for name, each in row.items() if isinstance(each, (int, float)) and name != "ties"]
+        if self.column not in numbers:
+            raise ConfigError(f"--crossover: '{self.column}' is no number of a row{nearest(self.column, numbers)} "
+                              f"({one_of(numbers)})")  # fmt: skip
+        return float(row[self.column]) - self.value
+
+
+def crossover_of(text: str) -> Crossover:
+    """Return what a text asks for. Raises ``ConfigError`` for what is no such question.
+
+    >>> crossover_of("visible_comm_fraction=30%").value, crossover_of("zero==3,tp==1:tp>1").fields
+    (0.3, ('zero', 'tp'))
+    """
+    kinds = text.split(":")
+    if len(kinds) == 2:
+        return Crossover(text, kinds=tuple(_kind(kind) for kind in kinds))
+    column, equals, number = (part.strip() for part in text.partition("="))
+    share = 100.0 if number.endswith("%") else 1.0
+    try:
+        value = float(number.removesuffix("%")) / share
+    except ValueError:
+        value = float("inf")
+    if len(kinds) > 2 or not equals or not abs(value) < float("inf"):
+        raise ConfigError(f"{FORM}, not '{text}'")
+    return Crossover(text, column, value)
+
+
+def _kind(text: str) -> Kind:
+    try:
+        return tuple(parse_condition(part, [*FIELDS]) for part in text.split(","))
+    except ValueError as error:
+        raise ConfigError(f"--crossover: {error}") from None
+
+
+def _behind(kind: Kind, result: SearchAnswer) -> float | None:
+    """Return by how many percent the best layout of a kind is behind the best of all."""
+    per = result["per"] or {"rows": []}
+    behind = [row["behind_percent"] for row in per["rows"] if row["behind_percent"] is not None
+              and all(part.holds(row.__getitem__) for part in kind)]  # fmt: skip
+    return min(behind, default=None)
+
+
+def crossings(asked: Crossover, places: Sequence[Mapping[str, Value]], results: Sequence[SearchAnswer]) -> Records:
+    """Return where searches of rising numbers of devices cross what is asked for, with what was found on both sides.
+
+    One record a crossing: what else the searches are of, ``after`` and ``at`` (numbers of devices), and at each of
+    them the column, or by how many percent the second kind is behind the first (less than 0 where it is ahead). Where
+    nothing is crossed, one record says so in its ``reason``.
+    """
+    lines: dict[tuple[tuple[str, Value], ...], list[tuple[int, float | None]]] = {}
+    for place, result in zip(places, results, strict=True):
+        others = tuple((name, value) for name, value in place.items() if name != "gpus")
+        lines.setdefault(others, []).append((int(result["meta"]["gpus"]), asked.side(result)))
+    return [record for others, found in lines.items() for record in _of_line(asked, dict(others), sorted(found))]
+
+
+def _of_line(asked: Crossover, others: Record, found: Sequence[tuple[int, float | None]]) -> Records:
+    name = "second_behind_percent" if asked.kinds else asked.column
+
+    def told(side: float) -> float:
+        return side if asked.kinds else side + asked.value
+
+    sides = [(gpus, side) for gpus, side in found if side is not None]
+    records = [
+        {**others, "after": before, "at": gpus, f"{name}_after": told(low), f"{name}_at": told(high), "reason": None}
+        for (before, low), (gpus, high) in pairwise(sides) if (low < 0) != (high < 0)
+    ]  # fmt: skip
+    if records:
+        return records
+    blank = dict.fromkeys(("after", "at", f"{name}_after", f"{name}_at"))
+    if not sides:
+        return [{**others, **blank, "reason": "nothing fits, or not of both kinds"}]
+    (first, low), (last, high) = sides[0], sides[-1]
+    stays = f"not crossed: {name} is {told(low):.4g} on {first:,} devices, {told(high):.4g} on {last:,}"
+    return [{**others, **blank, "reason": stays}]

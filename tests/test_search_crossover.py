@@ -1,0 +1,71 @@
+"""At how many devices the best layout passes a value, or one kind of layouts is overtaken: told by separate searches."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from comp_comm.cli.search import command
+from comp_comm.errors import ConfigError
+from comp_comm.searches.crossover import crossover_of
+from comp_comm.searches.result import search
+
+GPUS = (512, 1024, 2048)
+POINT = {"global_batch": 2048, "seq_len": 4096, "cp": 1, "pp": 1}
+FLAGS = ["--model", "llama-3-70b", "--hardware", "h100-sxm", "--gpus", ",".join(map(str, GPUS)), "--global-batch",
+         "2048", "--seq-len", "4096", "--cp", "1", "--pp", "1", "--format", "json", "-q"]  # fmt: skip
+
+
+def asked(question):
+    done = CliRunner().invoke(command, [*FLAGS, "--crossover", question], catch_exceptions=False)
+    return json.loads(done.stdout)["crossover"]["rows"]
+
+
+def best(gpus, **layout):
+    swept = {name: list(values) for name, values in layout.items() if isinstance(values, tuple)}
+    fixed = {name: value for name, value in layout.items() if name not in swept}
+    given = {"hardware": "h100-sxm", "model": "llama-3-70b", "set": {**POINT, **fixed}, "sweep": swept}
+    return search(given, gpus)["rows"][0]
+
+
+def test_where_tensor_parallelism_overtakes_fsdp_is_where_two_searches_say_so():
+    (row,) = asked("zero==3,tp==1:tp>1")
+    assert (row["after"], row["at"], row["reason"]) == (1024, 2048, None)
+    for gpus, told in ((1024, row["second_behind_percent_after"]), (2048, row["second_behind_percent_at"])):
+        fsdp, split = best(gpus, tp=1, zero=3)["step_s"], best(gpus, tp=(2, 4, 8, 16, 32, 64))["step_s"]
+        # Both in percent of the best of all, which is one of them.
+        assert told == pytest.approx(100 * (split - fsdp) / min(split, fsdp), rel=1e-9)
+
+
+def test_where_the_best_layout_passes_a_share_of_communication():
+    shares = [best(gpus)["visible_comm_fraction"] for gpus in GPUS]
+    assert shares == sorted(shares)
+    between = (shares[1] + shares[2]) / 2
+    (row,) = asked(f"visible_comm_fraction={between}")
+    assert (row["after"], row["at"]) == (1024, 2048)
+    assert row["visible_comm_fraction_after"] == pytest.approx(shares[1])
+    assert row["visible_comm_fraction_at"] == pytest.approx(shares[2])
+    (row,) = asked("visible_comm_fraction=90%")
+    assert row["after"] is None
+    assert row["reason"].startswith("not crossed: visible_comm_fraction is 0.")
+
+
+@pytest.mark.parametrize(("question", "said"), [
+    ("visible_comm_fraction", "COLUMN=VALUE"), ("step_s=long", "COLUMN=VALUE"), ("a=1:b=2:c=3", "COLUMN=VALUE"),
+    ("zero=3:tp>1", "not a comparison"), ("zero==3:tpp>1", "did you mean"),
+])  # fmt: skip
+def test_a_question_that_is_none_is_refused(question, said):
+    with pytest.raises(ConfigError) as error:
+        crossover_of(question)
+    assert said in str(error.value)
+
+
+def test_a_crossover_needs_several_numbers_of_devices():
+    flags = [*FLAGS[:5], "64", *FLAGS[6:], "--crossover", "step_s=1"]
+    with pytest.raises(ConfigError, match="between numbers of devices"):
+        CliRunner().invoke(command, flags, catch_exceptions=False)
+
+
+def test_a_column_that_no_row_has_is_refused():
+    with pytest.raises(ConfigError, match="visible_comm_fraction"):
+        asked("visible_com_fraction=30%")
