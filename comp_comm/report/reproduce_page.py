@@ -55,7 +55,9 @@ def summary(papers: Mapping[str, Sequence[Figure]]) -> Records:
     """Return the counts of each figure, and of each paper."""
     rows: Records = []
     for paper, figures in papers.items():
-        rows += [{"paper": paper, "figure": made.name, "title": made.title, **_named(made.counts())} for made in figures]
+        rows += [
+            {"paper": paper, "figure": made.name, "title": made.title, **_named(made.counts())} for made in figures
+        ]
         rows.append({"paper": paper, "figure": "all", "title": "", **_named(total(figures))})
     return rows
 

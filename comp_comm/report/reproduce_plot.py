@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from comp_comm.errors import ConfigError
 from comp_comm.report import picture
 from comp_comm.report.picture import DPI, GREY, PALETTE
 from comp_comm.reproduce.figure import Chart, Series
@@ -25,11 +24,9 @@ BAR = 0.8
 
 
 def draw_figure(made: PaperFigure) -> Figure:
-    """Return the picture of a paper's figure. Raises ``ConfigError`` for one without charts."""
+    """Return the picture of a paper's figure, which has charts."""
     from matplotlib.figure import Figure
 
-    if not made.charts:
-        raise ConfigError(f"--plot: there is nothing to draw of {made.name}: it is a table")
     count = len(made.charts)
     across = min(count, ACROSS if count != 4 else 2)
     down = math.ceil(count / across)
@@ -50,22 +47,25 @@ def draw_figure(made: PaperFigure) -> Figure:
 def _draw(axes: Axes, chart: Chart) -> None:
     axes.grid(True)
     if chart.band:
-        low, high, words = chart.band
-        axes.axhspan(low, high, color=GREY, alpha=0.15, lw=0, label=words)
+        low, high, stated = chart.band
+        axes.axhspan(low, high, color=GREY, alpha=0.15, lw=0, label=stated)
     words = list(dict.fromkeys(str(x) for series in chart.series if series.style in ("bar", "stack") for x in series.x))
     if words:
         _bars(axes, chart, words)
-    for place, series in enumerate(chart.series):
-        if series.style in ("line", "points"):
-            _points(axes, series, place)
+    drawn = [each for each in chart.series if each.style in ("line", "points", "measured") and len(each.x)]
+    measured = 0
+    for number, series in enumerate(drawn):
+        _points(axes, series, number - measured)
+        measured += series.style == "measured"  # it has the colour of the line after it
     _scales(axes, chart, bool(words))
     axes.set_title(textwrap.fill(chart.title, 46), loc="left", fontsize=9.5)
     axes.set_ylabel(chart.y)
     axes.set_xlabel(chart.x)
     if any(series.label for series in chart.series):
-        beside = len(chart.series) >= MANY
-        place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if beside else {"loc": "best"}
-        axes.legend(fontsize=7.5, **place)  # type: ignore[arg-type]
+        if len(chart.series) >= MANY:
+            axes.legend(fontsize=7.5, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+        else:
+            axes.legend(fontsize=7.5, loc="best")
 
 
 def _points(axes: Axes, series: Series, place: int) -> None:
@@ -95,13 +95,20 @@ def _bars(axes: Axes, chart: Chart, words: list[str]) -> None:
     axes.grid(axis="x", visible=False)
     slanted = sum(map(len, words)) > 40
     labels = [textwrap.fill(word, 22) for word in words]
-    axes.set_xticks(range(len(words)), labels, fontsize=8, rotation=25 if slanted else 0, ha="right" if slanted else "center")
+    axes.set_xticks(
+        range(len(words)), labels, fontsize=8, rotation=25 if slanted else 0, ha="right" if slanted else "center"
+    )
 
 
 def _scales(axes: Axes, chart: Chart, words: bool) -> None:
     if chart.log_y:
+        from matplotlib.ticker import LogLocator, NullFormatter
+
         axes.set_yscale("log", base=10)
+        low, high = axes.get_ylim()
+        axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5) if high < 300 * low else (1,)))
         axes.yaxis.set_major_formatter(picture.plain_numbers())
+        axes.yaxis.set_minor_formatter(NullFormatter())
     elif all(value is None or value >= 0 for series in chart.series for value in series.y):
         axes.set_ylim(bottom=0)
     if chart.log_x and not words:

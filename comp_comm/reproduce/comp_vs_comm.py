@@ -40,8 +40,10 @@ def _shares(result: Result, k: int) -> tuple[list[Statement], Chart]:
     low, high = SERIALIZED[k]
     ends = [_at(c, hidden=hidden, tp=tp) for hidden, tp in HIGHLIGHTED]
     lower = _at(c, hidden=4096, tp=4)
-    note = (f"the highlighted models have nearly the same TP / (6 H + SL), so at one GEMM efficiency nearly the same "
-            f"share; H = 4K with TP 4 would give {lower:.0f} %, H = 64K with TP 64 {_at(c, hidden=65536, tp=64):.0f} %")  # fmt: skip
+    note = (
+        f"the highlighted models have nearly the same TP / (6 H + SL), so at one GEMM efficiency nearly the same "
+        f"share; H = 4K with TP 4 would give {lower:.0f} %, H = 64K with TP 64 {_at(c, hidden=65536, tp=64):.0f} %"
+    )
     said = [
         about(f"high end, H = 64K and TP 256, at {k}x", high, ends[2], ROUNDING, "%",
               "" if abs(ends[2] - high) <= ROUNDING else "pure scaling of FLOP/s; preset C has 75 with 4 % unscaled"),
@@ -85,25 +87,25 @@ def fig_11a() -> Figure:
 def _overlap(result: Result, k: int) -> tuple[Array, Array, Chart]:
     """Return the overlap in per cent of all points and of those with 4K tokens, and the chart."""
     c = {name: values[result.columns["flop_vs_bw"] == k] for name, values in result.columns.items()}
-    every = 100 * c["overlap_ratio"]
+    overlaps = 100 * c["overlap_ratio"]
     series = lines_of(c, "seq_len", "overlap_ratio", ["hidden"], lambda hidden: f"H={hidden // K:.0f}K", 100)
     low, high = OVERLAPPED[k]
     chart = Chart(f"flop-vs-bw {k}x", "SL x B (tokens)", "overlapped / compute (%)", series, 2, 10,
                   (low, high, "stated range"))  # fmt: skip
-    return every, every[c["seq_len"] == 4 * K], chart
+    return overlaps, overlaps[c["seq_len"] == 4 * K], chart
 
 
 def fig_10b() -> Figure:
     """Return Fig 10(b): overlapped communication over the compute that hides it."""
     result = sweep(OVERLAP)
-    every, at_4k, chart = _overlap(result, 1)
+    overlaps, at_4k, chart = _overlap(result, 1)
     low = "preset B has three constants for four ends; 17 % in all and 20 % at 4K tokens cannot both be: from 4K to 8K "
     said = (
         about("low end at SL x B = 4K", 20, float(at_4k.min()), ROUNDING, "%", low + "tokens the ratio halves"),
         about("high end at SL x B = 4K", 55, float(at_4k.max()), ROUNDING, "%"),
-        about("low end of all", 17, float(every.min()), ROUNDING, "%", low + "tokens the ratio halves"),
-        about("high end of all", 140, float(every.max()), 2 * ROUNDING, "%"),
-        trend("it falls as SL x B grows", (np.diff(every.reshape(7, 4), axis=1) < 0).all()),
+        about("low end of all", 17, float(overlaps.min()), ROUNDING, "%", low + "tokens the ratio halves"),
+        about("high end of all", 140, float(overlaps.max()), 2 * ROUNDING, "%"),
+        trend("it falls as SL x B grows", (np.diff(overlaps.reshape(7, 4), axis=1) < 0).all()),
     )
     rows = [row for row in result.to_records() if row["flop_vs_bw"] == 1]
     return Figure(PAPER, "fig-10b", "Fig 10(b): overlapped communication", said, rows, (chart,), OVERLAP, (
@@ -135,7 +137,7 @@ def fig_12() -> Figure:
     said = (
         about("serialized, all links within a node", 48, 100 * first["serialized_comm_fraction"], 0.5, "%",
               FITTED),
-        about("overlapped and hidden, all links within a node", 9, 100 * first["hidden_comm_fraction"], 0.5, "%", FITTED),
+        about("overlapped and hidden, links within a node", 9, 100 * first["hidden_comm_fraction"], 0.5, "%", FITTED),
         trend("DP between nodes with interference is no longer hidden", third["exposed_comm_s"] > 0),
         unknown("communication on the critical path of the third scenario", 100 * third["visible_comm_fraction"], "%",
                 "the text gives no number; interference of 1.2 is ours"),
@@ -161,7 +163,7 @@ def fig_4() -> Figure:
     """Return Fig 4: sizes of a layer's operations, by Eqs 1 to 9 as they are printed."""
     hidden, length, tp, size = 16384, 2048, 64, 2
     tokens = length
-    eqs: Sequence[tuple[str, str, float, float]] = (
+    eqs: Sequence[tuple[str, str, float, Array]] = (
         ("FC GEMM, forward", "Eq 1: 2 (4 H H / TP SL B)", 8 * hidden**2 * tokens / tp,
          layer.fc_forward_flops(hidden, length, 1, tp, 1)),
         ("attention GEMM, forward", "Eq 2: 2 (H / TP SL SL B)", 2 * hidden * length * tokens / tp,
@@ -177,18 +179,30 @@ def fig_4() -> Figure:
     )  # fmt: skip
     edge = _point(hidden, length, tp, count="paper_exact")["amdahl_edge_flop_per_byte"]
     overall = (14 * hidden**2 + 2 * hidden * length) * tokens / tp
-    rows = [{"operation": name, "equation": words, "stated": stated, "ours": float(ours),
-             "unit": "B" if "Eq 5" in words or "Eq 8" in words else "FLOP"} for name, words, stated, ours in eqs]  # fmt: skip
+    rows = [
+        {
+            "operation": name,
+            "equation": words,
+            "stated": stated,
+            "ours": float(ours),
+            "unit": _unit(words),
+        }
+        for name, words, stated, ours in eqs
+    ]
     said = [about(f"{name} ({words})", stated, float(ours), 0, str(row["unit"]))
             for row, (name, words, stated, ours) in zip(rows, eqs, strict=True)]  # fmt: skip
     said.append(about("Eq 4 over the four all-reduces: edge, forward and backward", 3 * overall
                       / (4 * size * hidden * tokens), edge, 1e-9 * edge, "FLOP/B"))  # fmt: skip
-    flops = [row for row in rows if row["unit"] == "FLOP"]
-    chart = Chart("FLOP of a layer's GEMMs", "", "FLOP", (Series("", [row["operation"] for row in flops],
-                                                                 [row["ours"] for row in flops], "bar"),))  # fmt: skip
+    gemms = [(name, float(ours)) for name, words, _, ours in eqs if _unit(words) == "FLOP"]
+    bars = Series("", [name for name, _ in gemms], [ours for _, ours in gemms], "bar")
+    chart = Chart("FLOP of a layer's GEMMs", "", "FLOP", (bars,))
     return Figure(PAPER, "fig-4", "Fig 4: sizes of a layer's operations", tuple(said), rows, (chart,), "", (
         "at H = 16K, SL = 2K, B = 1, TP = 64, FP16 (PaLM-1x); Eqs 1 to 3 count one FC, one attention and three linear "
         "GEMMs, a whole layer has two, two and four (count: complete)",))  # fmt: skip
+
+
+def _unit(words: str) -> str:
+    return "B" if words.startswith(("Eq 5", "Eq 8")) else "FLOP"
 
 
 def fig_5() -> Figure:

@@ -1,4 +1,4 @@
-"""Trends, method and discussion of Comp-vs-Comm (arXiv:2302.02825): Figs 6, 9, 13, Tables 2, 4, sections 2.4 to 6.4."""
+"""Trends and method of Comp-vs-Comm (arXiv:2302.02825): Figs 6, 9, 13, Table 4, sections 2.4 and 4.3."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import itertools
 import numpy as np
 
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.configs.study import load_study
 from comp_comm.formulas.arrays import Array
 from comp_comm.formulas.growth import rank_correlation
 from comp_comm.formulas.scaling import memory_demand, required_tp
 from comp_comm.formulas.transformer import core_parameters
 from comp_comm.hardware.ratio import ratio, scale_up_key
-from comp_comm.records import Records
+from comp_comm.records import Record, Records
 from comp_comm.reproduce.comp_vs_comm import PAPER
 from comp_comm.reproduce.figure import Chart, Figure, Series, Statement, about, between, trend, unknown
 from comp_comm.reproduce.published import read_table
@@ -25,8 +24,11 @@ ERROR = 15.0  # "<15 % error", abstract of the published version
 # Operators over SL and H, the power of their law, the other dimension of their measured sweep, and from which size on
 # they are projected; 1024 is the H of the paper's baseline, BERT.
 SWEEPS = (
-    ("gemm", "SL", 1, 12288, 1024), ("gemm", "H", 2, 8192, 1024), ("gemm", "H", 2, 8192, 2048),
-    ("layernorm", "SL", 1, 4096, 2048), ("layernorm", "H", 1, 4096, 2048),
+    ("gemm", "SL", 1, 12288, 1024),
+    ("gemm", "H", 2, 8192, 1024),
+    ("gemm", "H", 2, 8192, 2048),
+    ("layernorm", "SL", 1, 4096, 2048),
+    ("layernorm", "H", 1, 4096, 2048),
 )
 
 
@@ -89,7 +91,7 @@ def fig_9() -> Figure:
         between("required TP of MT-NLG", 250, 550, float(needed[2]), ""),
         between("required TP of PaLM", 250, 560, float(needed[3]), "", "stated as about 250-550"),
     )
-    chart = Chart("Eq 10", "", "required TP", (Series("", [names[i] for i in since], needed.tolist(), "bar"),), 0, 10,
+    chart = Chart("Eq 10", "", "required TP", (Series("", [names[i] for i in since], needed.tolist(), "bar"),), 0, 0,
                   (250, 550, "stated"))  # fmt: skip
     return Figure(PAPER, "fig-9", "Fig 9: TP scaling", said, rows, (chart,))
 
@@ -106,7 +108,7 @@ def _law(operator: str, over: str, power: int, fixed: float, start: float) -> tu
         {"operator": operator, "over": over, "from": int(start), "size": int(a), "measured_us": float(b),
          "law_us": float(c), "error": float(c / b - 1)} for a, b, c in zip(x, measured, law, strict=True)
     ]  # fmt: skip
-    return records, [Series(f"over {over}, measured", x.tolist(), measured.tolist(), "points"),
+    return records, [Series(f"over {over}, measured", x.tolist(), measured.tolist(), "measured"),
                      Series(f"over {over}, from {start:g}", x.tolist(), law.tolist())]  # fmt: skip
 
 
@@ -120,14 +122,28 @@ def fig_13() -> Figure:
         large, small = (100 * float(np.mean([abs(row["error"]) for row in records if keep(row["size"])]))
                         for keep in (start.__lt__, start.__gt__))  # fmt: skip
         law = "quadratic" if power == 2 else "linear"
-        said.append(between(f"mean error of {operator} over {over} ({law}), above {start}", 0, ERROR, large, "%",
-                            f"of smaller sizes {small:.0f} %: efficiency still grows with size, as the text says"))  # fmt: skip
+        said.append(
+            between(
+                f"mean error of {operator} over {over} ({law}), above {start}",
+                0,
+                ERROR,
+                large,
+                "%",
+                f"of smaller sizes {small:.0f} %: efficiency still grows with size, as the text says",
+            )
+        )
         rows += records
         series.setdefault(operator, []).extend(lines)
     charts = tuple(Chart(f"{name} on an MI210", "size", "us", tuple(lines), 2, 10) for name, lines in series.items())
     return Figure(PAPER, "fig-13", "Fig 13: the operator-level model", tuple(said), rows, charts, "", (
-        "kernels of the artifact of LLMCompass (PrincetonUniversity/LLMCompass), not of the paper's machine; its errors "
+        "kernels of the artifact of LLMCompass (PrincetonUniversity/LLMCompass), not of the paper's; its errors "
         "are not numbered in the text, '<15 %' is of the published version's abstract",))  # fmt: skip
+
+
+def _step(old: str, new: str) -> Record:
+    names = ("old", "new", "flops", "scale_up", "scale_out", "flop_per_scale_up")
+    step = ratio(load_profile(old), load_profile(new))
+    return {name: step[name] for name in names}
 
 
 def section_2_4() -> Figure:
@@ -135,13 +151,12 @@ def section_2_4() -> Figure:
     names = ("p100-sxm", "v100-sxm-32gb", "a100-sxm-80gb", "h100-sxm", "mi60", "mi100", "mi250x", "mi300x")
     pairs = [pair for pair in itertools.pairwise(names) if pair != ("h100-sxm", "mi60")]
     pairs += [("p100-sxm", "a100-sxm-80gb"), ("v100-sxm-32gb", "h100-sxm"), ("mi60", "mi250x")]
-    rows: Records = [{name: value for name, value in ratio(*map(load_profile, pair)).items() if name in (
-        "old", "new", "flops", "scale_up", "scale_out", "flop_per_scale_up")} for pair in pairs]  # fmt: skip
-    near = min(rows, key=lambda row: abs(np.log(row["flops"] / 12)) + abs(np.log(row["scale_up"] / 2)))
+    rows: Records = [_step(*pair) for pair in pairs]
+    closest = min(rows, key=lambda row: abs(np.log(row["flops"] / 12)) + abs(np.log(row["scale_up"] / 2)))
     said = (
         unknown("compute to network of the pair that its source means (12x to 2x)", None, "",
-                f"which devices is not said; nearest here: {near['old']} to {near['new']}, "
-                f"{near['flops']:.1f}x to {near['scale_up']:.1f}x"),
+                f"which devices is not said; nearest here: {closest['old']} to {closest['new']}, "
+                f"{closest['flops']:.1f}x to {closest['scale_up']:.1f}x"),
         between("flop-vs-bw of a generation, median of these (section 4.3.6: 2 to 4)", 2, 4, float(np.median(
             [row["flop_per_scale_up"] for row in rows[:6]])), "x", "see 'compcomm trends generations' for all"),
     )  # fmt: skip
@@ -187,77 +202,5 @@ def section_4_3_8() -> Figure:
         "by this model 588 points are evaluated in milliseconds on a core",))  # fmt: skip
 
 
-def section_6_1_3() -> Figure:
-    """Return section 6.1.3: model state in the host's memory."""
-    study = "papers/comp-vs-comm-host-memory"
-    columns = ("offload_optimizer", "step_s", "optimizer_s", "memory_gib", "feasible", "reason")
-    rows = sweep(study, columns=columns).to_records()
-    device, host = rows
-    said = (
-        trend("with it larger models fit on the same devices", not device["feasible"] and host["feasible"],
-              f"on the device: {device['reason']}"),
-        trend("data movement to the host takes time", (host["optimizer_s"] or 0) > 0),
-        unknown("time of the optimizer's step and its traffic", 100 * host["optimizer_s"] / host["step_s"], "%"),
-    )
-    return Figure(PAPER, "section-6.1.3", "Section 6.1.3: large system memory", said, rows, (), study)
-
-
-def section_6_2() -> Figure:
-    """Return section 6.2: number formats."""
-    study = "papers/comp-vs-comm-formats"
-    result = sweep(study)
-    c, profile = result.columns, load_profile("papers/hardware/mi210-fp32")
-    share = {name: c["serialized_comm_fraction"][c["precision"] == name] for name in ("fp32", "fp16")}
-    times = profile.value("peak.fp16") / profile.value("peak.fp32")
-    said = (
-        about("FP16 over FP32 throughput of an MI210", 4, times, 0.05, "x", "both peaks are of its data sheet"),
-        about("bytes of FP32 over FP16", 2, float((c["serialized_comm_s"][c["precision"] == "fp32"]
-                                                   / c["serialized_comm_s"][c["precision"] == "fp16"]).mean()), 0.01, "x"),
-        trend("fewer bits raise communication's share", (share["fp16"] > share["fp32"]).all(),
-              "so the conclusions carry over to narrower formats"),
-    )  # fmt: skip
-    models = [f"H={hidden // 1024:.0f}K" for hidden in c["hidden"][c["precision"] == "fp16"]]
-    chart = Chart("serialized communication", "", "share (%)", tuple(
-        Series(name, models, (100 * values).tolist(), "bar") for name, values in share.items()))  # fmt: skip
-    return Figure(PAPER, "section-6.2", "Section 6.2: number formats", said, result.to_records(), (chart,), study, (),
-                  ("hidden", "tp", "precision", "compute_s", "serialized_comm_s", "serialized_comm_fraction"))  # fmt: skip
-
-
-def section_6_3() -> Figure:
-    """Return section 6.3: inference."""
-    study = "papers/comp-vs-comm-inference"
-    result = sweep(study)
-    c = result.columns
-    said = (
-        trend("the analysis carries over: communication's share grows with TP", (
-            np.diff(c["prefill_comm_fraction"]) > 0).all() and (np.diff(c["decode_comm_fraction"]) > 0).all()),
-        unknown("share of communication in a prefill with TP 8", 100 * float(c["prefill_comm_fraction"][-1]), "%"),
-        unknown("share of communication of a generated token with TP 8", 100 * float(c["decode_comm_fraction"][-1]),
-                "%"),
-    )  # fmt: skip
-    chart = Chart("Llama 3 70B on H100", "TP", "communication (%)", tuple(
-        Series(name, c["tp"].tolist(), (100 * c[f"{name}_comm_fraction"]).tolist()) for name in ("prefill", "decode")), 2)  # fmt: skip
-    return Figure(PAPER, "section-6.3", "Section 6.3: inference", said, result.to_records(), (chart,), study, (), (
-        "tp", "ttft_s", "tpot_s", "prefill_comm_fraction", "decode_comm_fraction"))  # fmt: skip
-
-
-def section_6_4() -> Figure:
-    """Return section 6.4: other networks."""
-    study, shares = "papers/comp-vs-comm-beyond", {}
-    rows: Records = []
-    for model in ("vit-22b", "mamba2-2.7b", "nemotron-h-8b", "llama-3-8b"):
-        found = sweep(load_study(study, [f"model={model}"]), columns=["tp", "step_s", "serialized_comm_fraction"])
-        rows += [{"model": model, **row} for row in found.to_records()]
-        shares[model] = found.columns
-    grows = [np.diff(c["serialized_comm_fraction"][~np.isnan(c["serialized_comm_fraction"])])> 0 for c in shares.values()]
-    said = (trend("the method carries over: shares grow with TP for each of them", all(each.all() for each in grows)),
-            unknown("share of a state-space model with TP 8", 100 * float(
-                shares["mamba2-2.7b"]["serialized_comm_fraction"][-1]), "%"))  # fmt: skip
-    chart = Chart("serialized communication on 64 H100", "TP", "share (%)", tuple(
-        Series(model, c["tp"].tolist(), (100 * c["serialized_comm_fraction"]).tolist()) for model, c in shares.items()), 2)  # fmt: skip
-    return Figure(PAPER, "section-6.4", "Section 6.4: beyond transformers", said, rows, (chart,), study)
-
-
 FIGURES = {"fig-6": fig_6, "fig-9": fig_9, "fig-13": fig_13, "table-4": table_4, "section-2.4": section_2_4,
-           "section-4.3.1": section_4_3_1, "section-4.3.8": section_4_3_8, "section-6.1.3": section_6_1_3,
-           "section-6.2": section_6_2, "section-6.3": section_6_3, "section-6.4": section_6_4}  # fmt: skip
+           "section-4.3.1": section_4_3_1, "section-4.3.8": section_4_3_8}  # fmt: skip

@@ -41,10 +41,19 @@ def _group(scheme: str, group: str, what: str = "volume_bytes") -> float:
 
 def volumes() -> Figure:
     """Return the volume of each scheme: its equations as far as they are quoted, beside the messages of a step."""
-    parameters = {name: float(sweep({"model": name, "hardware": "frontier", "set": {"gpus": GPUS, "zero": 3}},
-                                    columns=["parameters"]).columns["parameters"][0]) for name, _ in SHAPES}  # fmt: skip
+    parameters = {
+        name: float(
+            sweep(
+                {"model": name, "hardware": "frontier", "set": {"gpus": GPUS, "zero": 3}}, columns=["parameters"]
+            ).columns["parameters"][0]
+        )
+        for name, _ in SHAPES
+    }
+    expected = 4 * parameters["neox-13b"] / GB
     message = _group("DP", "dp", "message_bytes")
-    gathers = [row for row in _volume("ZeRO-3")["messages"] if row["collective"] == "all_gather" and row["group"] == "dp"]
+    gathers = [
+        row for row in _volume("ZeRO-3")["messages"] if row["collective"] == "all_gather" and row["group"] == "dp"
+    ]
     ratio = _group("ZeRO-3", "dp") / _group("DP", "dp")
     said = (
         about("all-reduce volume over its message m", 2, _group("DP", "dp") / message, 0.001, "m", "quoted"),
@@ -53,7 +62,7 @@ def volumes() -> Figure:
         about("ZeRO-3 over DP", 1.5, ratio, 0.05, "x", "quoted as roughly 1.5"),
         about("ZeRO-1 over DP", 1, _group("ZeRO-1", "dp") / _group("DP", "dp"), 0.05, "x",
               "by the quote that ZeRO-3 needs 1.5 times DP, ZeRO-1 and ZeRO-2"),
-        about("DP of 13B: 2 x parameters x 2 bytes", 4 * parameters["neox-13b"] / GB, _group("DP", "dp") / GB, 0.01, "GB"),
+        about("DP of 13B: 2 x parameters x 2 bytes", expected, _group("DP", "dp") / GB, 0.01, "GB"),
         unknown("volume of TP 8 in a step", _group("TP 8", "tp") / GB, "GB", NO_TEXT),
     )  # fmt: skip
     rows: Records = [{"scheme": scheme, **{group: _group(scheme, group) / GB for group in ("dp", "tp", "pp")}}
@@ -78,8 +87,11 @@ def messages() -> Figure:
     small = min(row["message_bytes"] for _, row in sends)
     gradients = max(row["message_bytes"] for row in _volume("DP")["messages"])
     said = (
-        trend("point-to-point messages of a pipeline are small beside gradients", small < 0.01 * gradients,
-              f"{small / 2**20:.0f} MiB against {gradients / 2**20:,.0f} MiB: what the abstract asks to optimise"),
+        trend(
+            "point-to-point messages of a pipeline are small beside gradients",
+            small < 0.01 * gradients,
+            f"{small / 2**20:.0f} MiB against {gradients / 2**20:,.0f} MiB: what the abstract asks to optimise",
+        ),
         trend("TP sends many messages, DP few", _group("TP 8", "tp", "calls") > 20 * _group("DP", "dp", "calls")),
         unknown("histogram of each scheme", None, "", NO_TEXT),
     )
@@ -89,15 +101,27 @@ def messages() -> Figure:
         for group in ("dp", "tp", "pp", "world")), 2, 10) for scheme in SCHEMES)  # fmt: skip
     ranked: Records = [{"scheme": scheme, "message": row["message"], "message_bytes": row["message_bytes"],
                         "calls": row["calls"]} for scheme, row in sends]  # fmt: skip
-    return Figure(PAPER, "messages", "Sizes of messages, scheme by scheme", said, [*rows], charts, "", (
-        "smallest point-to-point messages first: " + "; ".join(
-            f"{row['scheme']} {row['message_bytes'] / 2**20:.0f} MiB, {row['calls']:.0f} calls" for row in ranked),))  # fmt: skip
+    return Figure(
+        PAPER,
+        "messages",
+        "Sizes of messages, scheme by scheme",
+        said,
+        [*rows],
+        charts,
+        "",
+        (
+            "smallest point-to-point messages first: "
+            + "; ".join(
+                f"{row['scheme']} {row['message_bytes'] / 2**20:.0f} MiB, {row['calls']:.0f} calls" for row in ranked
+            ),
+        ),
+    )
 
 
 def throughput() -> Figure:
     """Return throughput over sequence length and model size."""
     lengths = [1024, 2048, 4096, 8192]
-    found: dict[str, list[float]] = {}
+    rates: dict[str, list[float]] = {}
     rows: Records = []
     for model in MODELS:
         study = {"hardware": "frontier", "model": model, "set": {
@@ -105,17 +129,20 @@ def throughput() -> Figure:
             "sweep": {"seq_len": lengths}}  # fmt: skip
         result = sweep(study_from(study), columns=["seq_len", "tflops_per_gpu", "visible_comm_fraction", "reason"])
         rows += [{"model": model, **row} for row in result.to_records()]
-        found[model] = result.columns["tflops_per_gpu"].tolist()
-    longer = [np.diff([value for value in values if value == value]) for values in found.values()]
-    sizes = [next(value for value in values if value == value) for values in found.values()]
+        rates[model] = result.columns["tflops_per_gpu"].tolist()
+    longer = [np.diff([value for value in values if value == value]) for values in rates.values()]
+    sizes = [next(value for value in values if value == value) for values in rates.values()]
     said = (
-        trend("per-GPU throughput goes with sequence length", all((each > 0).all() for each in longer),
-              "the abstract: correlations between sequence length, per-GPU throughput, model size"),
+        trend(
+            "per-GPU throughput goes with sequence length",
+            all((each > 0).all() for each in longer),
+            "the abstract: correlations between sequence length, per-GPU throughput, model size",
+        ),
         trend("per-GPU throughput goes with model size", (np.diff(sizes[:3]) > 0).all()),
         unknown("throughput on Frontier", sizes[-1], "TFLOP/s", NO_TEXT),
     )
     chart = Chart("64 GCDs of Frontier, ZeRO-1", "sequence length", "TFLOP/s a GCD", tuple(
-        Series(model, lengths, values) for model, values in found.items()), 2)  # fmt: skip
+        Series(model, lengths, values) for model, values in rates.items()), 2)  # fmt: skip
     return Figure(PAPER, "throughput", "Sequence length, throughput and model size", said, rows, (chart,), "", (
         NO_TEXT, "per-GCD model FLOP/s, modelled on the profile of Frontier"))  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from comp_comm.formulas.arrays import Array
 from comp_comm.records import Record, Records
@@ -75,7 +75,7 @@ def unknown(quantity: str, ours: float | None, unit: str = "", note: str = "") -
 
 @dataclass(frozen=True)
 class Series:
-    """Points of a chart: a line, points or bars."""
+    """Points of a chart: a line, points, bars, a stack, or what is measured, with the colour of the line after it."""
 
     label: str
     x: Sequence[float | str]
@@ -130,13 +130,13 @@ def lines_of(
 ) -> tuple[Series, ...]:
     """Return a line for each value of ``by`` of a sweep's columns, ``y`` over ``x``."""
     keys = list(dict.fromkeys(zip(*(columns[name].tolist() for name in by), strict=True)))
-    found = []
+    lines = []
     for key in keys:
         mask = True
         for name, value in zip(by, key, strict=True):
             mask = mask & (columns[name] == value)
-        found.append(Series(label(*key), columns[x][mask].tolist(), (scale * columns[y][mask]).tolist()))
-    return tuple(found)
+        lines.append(Series(label(*key), columns[x][mask].tolist(), (scale * columns[y][mask]).tolist()))
+    return tuple(lines)
 
 
 __all__ = ["MET", "MISSED", "NOT_AVAILABLE", "Chart", "Figure", "Maker", "Series", "Statement", "about", "between",

@@ -1,4 +1,4 @@
-"""Figures and statements of the foundation-models paper (arXiv:2410.00273), and of AMPeD (ISPASS 2023)."""
+"""Figures and statements of the foundation-models paper (arXiv:2410.00273)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from functools import cache
 import numpy as np
 
 from comp_comm.errors import InfeasibleError
+from comp_comm.formulas.arrays import Array
 from comp_comm.formulas.foundation_models_time import Links, collective_seconds
 from comp_comm.records import Record, Records
-from comp_comm.reproduce import amped, foundation_models
-from comp_comm.reproduce.figure import Chart, Figure, Series, Statement, about, between, trend, unknown
+from comp_comm.reproduce import foundation_models
+from comp_comm.reproduce.figure import Chart, Figure, Series, about, between, trend, unknown
 from comp_comm.reproduce.published import read_table
 from comp_comm.sweeps.result import sweep
 
-PAPER, AMPED = "foundation-models", "amped"
+PAPER = "foundation-models"
 COLLECTIVES, LAYOUTS = "foundation-models-collectives.csv", "papers/foundation-models-layouts"
 GPT, VIT = ("1d", "gpt3_1T"), ("2d-seqp", "vit_era5")
 CHANGED = ("network=2", "memory_capacity=2", "memory_bandwidth=2", "flops=2")
@@ -40,9 +41,15 @@ def best_layouts() -> Figure:
         for gpu, nvs in (("A100", "4"), ("H200", "8"), ("B200", "64")):
             mine = [row for row in rows if (row["strategy"], row["model"], row["gpu"], str(row["nvs"]))
                     == (strategy, model, gpu, nvs)]  # fmt: skip
-            series += [Series(f"{gpu}, domain {nvs}", [row["n_gpus"] for row in mine],
-                              [row["published_iter_time_s"] for row in mine], "points"),
-                       Series("ours", [row["n_gpus"] for row in mine], [row["ours_iter_time_s"] for row in mine])]  # fmt: skip
+            series += [
+                Series(
+                    f"{gpu}, domain {nvs}",
+                    [row["n_gpus"] for row in mine],
+                    [row["published_iter_time_s"] for row in mine],
+                    "measured",
+                ),
+                Series("ours", [row["n_gpus"] for row in mine], [row["ours_iter_time_s"] for row in mine]),
+            ]
         charts.append(Chart(f"{model}, {strategy}", "devices", "step (s)", tuple(series), 2, 10))
     summary = foundation_models.summary(rows)
     return Figure(PAPER, "best-layouts", "Best layouts and strong scaling", said, summary, tuple(charts), "", (
@@ -70,7 +77,7 @@ def layouts() -> Figure:
     return Figure(PAPER, "layouts", "Layouts: no convex space", said, rows, (chart,), LAYOUTS)
 
 
-def _turns(values: np.ndarray) -> int:
+def _turns(values: Array) -> int:
     """Return how often a sequence turns from falling to rising, or back."""
     known = values[~np.isnan(values)]
     return int((np.diff(np.sign(np.diff(known))) != 0).sum()) if known.size > 2 else 0
@@ -97,13 +104,27 @@ def collectives() -> Figure:
         unknown("predicted over measured, below 64 MB, median", float(np.median(middle)), "",
                 "latency of trees and protocols is not in its ring"),
     )  # fmt: skip
-    charts = tuple(Chart(name, "bytes", "us", tuple(
-        Series(f"{gpus} GPUs{words}", [row["size_bytes"] for row in made if (row["collective"], row["gpus"]) == (name, gpus)],
-               [row[key] for row in made if (row["collective"], row["gpus"]) == (name, gpus)], style)
-        for gpus in (8, 64, 512) for key, style, words in (("measured_us", "points", ", measured"), ("ours_us", "line", ""))
-    ), 2, 10) for name in ("allgather", "reducescatter", "allreduce"))  # fmt: skip
-    return Figure(PAPER, "collectives", "Collectives on Perlmutter", said, made, charts, "", (
-        "measured by the paper's authors with nccl-tests, four A100 a node; five sizes of each are kept here",))  # fmt: skip
+    charts = tuple(_collective_chart(made, name) for name in ("allgather", "reducescatter", "allreduce"))
+    return Figure(
+        PAPER,
+        "collectives",
+        "Collectives on Perlmutter",
+        said,
+        made,
+        charts,
+        "",
+        ("measured by the paper's authors with nccl-tests, four A100 a node; five sizes of each are kept here",),
+    )
+
+
+def _collective_chart(made: Records, name: str) -> Chart:
+    series = []
+    for gpus in (8, 64, 512):
+        mine = [row for row in made if (row["collective"], row["gpus"]) == (name, gpus)]
+        sizes = [row["size_bytes"] for row in mine]
+        series += [Series(f"{gpus} GPUs, measured", sizes, [row["measured_us"] for row in mine], "measured"),
+                   Series(f"{gpus} GPUs", sizes, [row["ours_us"] for row in mine])]  # fmt: skip
+    return Chart(name, "bytes", "us", tuple(series), 2, 10)
 
 
 @cache
@@ -126,7 +147,8 @@ def sensitivity() -> Figure:
     said = (
         trend("language models need the network more at pre-training scale", gain["gpt3_1T", many, "network"]
               > 1.5 * gain["gpt3_1T", few, "network"],
-              f"{words}{gain['gpt3_1T', few, 'network']:.1f} % at {few:,}, {gain['gpt3_1T', many, 'network']:.1f} % at {many:,}"),
+              f"{words}{gain['gpt3_1T', few, 'network']:.1f} % at {few:,}, "
+              f"{gain['gpt3_1T', many, 'network']:.1f} % at {many:,}"),
         trend("and depend little on memory capacity and bandwidth there", max(
             gain["gpt3_1T", many, "memory_capacity"], gain["gpt3_1T", many, "memory_bandwidth"]) < 15,
               f"capacity {gain['gpt3_1T', many, 'memory_capacity']:.1f} %, bandwidth "
@@ -152,17 +174,25 @@ def vision() -> Figure:
     four = [row for row in mine if row["n_gpus"] >= 512]
     split = sum(row["tp1"] > 1 and row["tp2"] > 1 for row in four) / len(four)
     said = (
-        trend("TP in one dimension fits nowhere", "1d" not in strategies and not _one_dimension_fits(),
-              "no published cell; none of ours on 4,096 B200 with any TP and PP"),
-        trend("4D parallelism is needed (two dimensions of TP, with PP or DP)", split > 0.5,
-              f"{100 * split:.0f} % of its best layouts split both dimensions"),
+        trend(
+            "TP in one dimension fits nowhere",
+            "1d" not in strategies and not _one_dimension_fits(),
+            "no published cell; none of ours on 4,096 B200 with any TP and PP",
+        ),
+        trend(
+            "4D parallelism is needed (two dimensions of TP, with PP or DP)",
+            split > 0.5,
+            f"{100 * split:.0f} % of its best layouts split both dimensions",
+        ),
     )
-    shown: Records = [{name: row[name] for name in ("strategy", "gpu", "nvs", "n_gpus", "published_iter_time_s",
-                                                    "ours_iter_time_s", "dp", "tp1", "tp2", "pp")} for row in mine]  # fmt: skip
-    chart = Chart("ViT on B200, domain 64", "devices", "step (s)", tuple(
-        Series(strategy, [row["n_gpus"] for row in mine if (row["strategy"], row["gpu"], str(row["nvs"])) == (strategy, "B200", "64")],
-               [row["ours_iter_time_s"] for row in mine if (row["strategy"], row["gpu"], str(row["nvs"])) == (strategy, "B200", "64")])
-        for strategy in ("2d", "2d-seqp")), 2, 10)  # fmt: skip
+    names = ("strategy", "gpu", "nvs", "n_gpus", "published_iter_time_s", "ours_iter_time_s", "dp", "tp1", "tp2", "pp")
+    shown: Records = [{name: row[name] for name in names} for row in mine]
+    fast = [row for row in mine if (row["gpu"], str(row["nvs"])) == ("B200", "64")]
+    series = []
+    for strategy in ("2d", "2d-seqp"):
+        own = [row for row in fast if row["strategy"] == strategy]
+        series.append(Series(strategy, [row["n_gpus"] for row in own], [row["ours_iter_time_s"] for row in own]))
+    chart = Chart("ViT on B200, domain 64", "devices", "step (s)", tuple(series), 2, 10)
     return Figure(PAPER, "vision", "The vision transformer of long sequences", said, shown, (chart,))
 
 
@@ -180,44 +210,5 @@ def _one_dimension_fits() -> bool:
     return True
 
 
-def megatron() -> Figure:
-    """Return AMPeD's validation against Megatron-LM."""
-    rows, meta = amped.reproduce()
-    said = [Statement(f"TFLOP/s of {row['model']}", f"{row['published_tflops_per_gpu']:g}", row["ours_tflops_per_gpu"],
-                      *(row["published_tflops_per_gpu"] * (1 + sign * amped.TOLERANCE) for sign in (-1, 1)), "TFLOP/s",
-                      "one number is set by this run: a fit" if row["model"] == "GPT-145B" else "within its largest error")
-            for row in rows if row["checked"]]  # fmt: skip
-    said += [unknown(f"its own prediction for {row['model']} (from memory)", row["ours_tflops_per_gpu"], "TFLOP/s",
-                     f"{row['amped_tflops_per_gpu']:g} from memory, not checked") for row in rows if row["checked"]]  # fmt: skip
-    names = [row["model"] for row in rows]
-    chart = Chart("Megatron-LM on A100", "", "TFLOP/s a GPU", (
-        Series("published", names, [row["published_tflops_per_gpu"] for row in rows], "bar"),
-        Series("ours", names, [row["ours_tflops_per_gpu"] for row in rows], "bar")))  # fmt: skip
-    return Figure(AMPED, "megatron", "Validation with Megatron-LM", tuple(said), rows, (chart,), "", tuple(meta["notes"]),
-                  amped.SHOWN)  # fmt: skip
-
-
-def case_studies() -> Figure:
-    """Return AMPeD's three case studies."""
-    claims = amped.case_studies()
-    said = [unknown(one["claim"], None, "", f"{one['source']}; ours: {one['ours']}") if one["holds"] is None
-            else trend(one["claim"], one["holds"], f"{one['source']}; ours: {one['ours']}") for one in claims]  # fmt: skip
-    charts = []
-    for study, x in ((amped.MAPPINGS, "global_batch"), (amped.OPTICAL, "ep")):
-        c = sweep(study).columns
-        by = ("tp", "pp", "nv_tp1") if x == "global_batch" else ("hardware", "tp")
-        keys = list(dict.fromkeys(zip(*(c[name].tolist() for name in by), strict=True)))
-        series = []
-        for key in keys:
-            mask = np.all([c[name] == value for name, value in zip(by, key, strict=True)], axis=0)
-            words = ", ".join(f"{name} {value:g}" if isinstance(value, float) else str(value) for name, value in
-                              zip(by, key, strict=True))  # fmt: skip
-            series.append(Series(words, c[x][mask].tolist(), [None if v != v else v for v in c["tokens_per_s"][mask].tolist()]))
-        charts.append(Chart(study.removeprefix("papers/"), x.replace("_", " "), "tokens/s", tuple(series), 2, 10))
-    return Figure(AMPED, "case-studies", "The three case studies", tuple(said), claims, tuple(charts), "papers/amped-*", (
-        "what they conclude is from memory, but for the abstract's 'up to 4x' of optical links",))  # fmt: skip
-
-
 FIGURES = {"best-layouts": best_layouts, "layouts": layouts, "collectives": collectives, "sensitivity": sensitivity,
            "vision": vision}  # fmt: skip
-AMPED_FIGURES = {"megatron": megatron, "case-studies": case_studies}
