@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,11 +12,14 @@ import click
 from comp_comm.cli import help_text, options
 from comp_comm.cli.speech import tell
 from comp_comm.errors import CheckFailedError, ConfigError
-from comp_comm.report.answer import write_answer
+from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.reproduce import amped, foundation_models
+from comp_comm.reproduce.figure import NOT_AVAILABLE, Figure, Statement, total
+from comp_comm.reproduce.papers import PAPERS, TITLES, figures_of
 
 UNCHECKED = "note: --set changes what was published, so that nothing is checked (--tolerance checks it)"
 PEOPLE = ("table", "markdown")
+TABLE = "table"  # of the published values, not a figure
 SHOWN = ("strategy", "model", "gpu", "nvs", "n_gpus", "published_iter_time_s", "ours_iter_time_s", "published_mem_gb",
          "ours_mem_gb", "dp", "tp1", "tp2", "pp", "mbs", "nv_tp1", "nv_tp2", "nv_dp", "nv_pp",
          "same_layout")  # fmt: skip
@@ -23,13 +27,26 @@ SHOWN = ("strategy", "model", "gpu", "nvs", "n_gpus", "published_iter_time_s", "
 
 @click.group(
     cls=help_text.Commands,
-    epilog="Examples: compcomm reproduce foundation-models | compcomm reproduce amped --format json",
+    epilog="Examples: compcomm reproduce comp-vs-comm fig-10a --plot fig10a.png | compcomm reproduce comp-vs-comm | "
+    "compcomm reproduce foundation-models | compcomm reproduce amped --format json | compcomm reproduce all -o papers",
 )
 def command() -> None:
-    """Published values of other papers beside ours: made by their models as we wrote them, nothing looked up.
+    """What four papers state beside ours, made by their models as we wrote them: nothing is looked up.
 
-    Ends with 1 where ours is further from the published value than the tolerance.
+    A figure's statements end with how many were met, missed, and are not available to us; a miss has its reason. The
+    tables of foundation-models and amped end with 1 where ours is further off than the tolerance.
     """
+
+
+def _only_figure(figure: str, given: dict[str, object]) -> None:
+    for flag, value in given.items():
+        if value not in (None, (), False):
+            raise ConfigError(f"{flag} is for the table, not for {figure}")
+
+
+def _no_picture(picture: str | None) -> None:
+    if picture:
+        raise ConfigError("--plot draws a figure: name one")
 
 
 def _check_tolerance(tolerance: float | None) -> None:
@@ -54,6 +71,8 @@ def _cell_options(given: Any) -> Any:
                  "compcomm reproduce foundation-models --set formulas=corrected --set network=2 -o out.csv | "
                  "compcomm reproduce foundation-models --strategy 1d --gpu A100 --nvs 8 --long")  # fmt: skip
 @_set_option("the systems or the formulas", foundation_models.SETTABLE)
+@click.argument("figure", type=click.Choice([TABLE, *PAPERS["foundation-models"], "all"]), default=TABLE)
+@click.option("--plot", "picture", metavar="FILE", help="With a figure: also draw it (.png, .svg or .pdf).")
 @_cell_options
 @click.option("--tolerance", type=float, help="Largest relative error of a cell's time and memory. "
               f"[default: {foundation_models.TOLERANCE:g}; with --set nothing is checked]")  # fmt: skip
@@ -61,6 +80,8 @@ def _cell_options(given: Any) -> Any:
 @click.option("--timing", "timed", is_flag=True, help="Put the seconds it took into the meta block.")
 @options.format_options
 def foundation(
+    figure: str,
+    picture: str | None,
     overrides: tuple[str, ...],
     tolerance: float | None,
     long_form: bool,
@@ -72,8 +93,14 @@ def foundation(
     """The best layouts of arXiv:2410.00273: all 360 published cells, each found again by searching every layout.
 
     A cell is a strategy (1D TP, 2D SUMMA, 2D with the sequence split), a model, a GPU, an NVLink domain and a number of
-    GPUs; its row has the published and our time and memory, and our layout and placement.
+    GPUs; its row has the published and our time and memory, and our layout and placement. A FIGURE by name gives what
+    the paper states of it instead.
     """
+    if figure != TABLE:
+        _only_figure(figure, {"--set": overrides, "--tolerance": tolerance, "--long": long_form, "--timing": timed,
+                              **{f"--{name.replace('_', '-')}": value for name, value in only.items()}})  # fmt: skip
+        return _figures("foundation-models", figure, False, picture, path, form)
+    _no_picture(picture)
     form = options.prepare(form, path)
     _check_tolerance(tolerance)
     rows, meta = foundation_models.reproduce(overrides, only, timed)
@@ -100,15 +127,25 @@ def foundation(
 
 @command.command("amped", epilog="Examples: compcomm reproduce amped | compcomm reproduce amped --set "
                  "timing=micro-batch | compcomm sweep papers/amped-mappings")  # fmt: skip
+@click.argument("figure", type=click.Choice([TABLE, *PAPERS["amped"], "all"]), default=TABLE)
+@click.option("--plot", "picture", metavar="FILE", help="With a figure: also draw it (.png, .svg or .pdf).")
 @_set_option("the systems or the model", amped.SETTABLE)
 @click.option("--tolerance", type=float, help="Largest relative error of the runs the paper validates with. "
               f"[default: {amped.TOLERANCE:g}, the paper's; with --set nothing is checked]")  # fmt: skip
 @options.format_options
-def amped_command(overrides: tuple[str, ...], tolerance: float | None, path: str | None, form: str | None) -> int:
+def amped_command(
+    figure: str, picture: str | None, overrides: tuple[str, ...], tolerance: float | None, path: str | None,
+    form: str | None,
+) -> int:  # fmt: skip
     """AMPeD (ISPASS 2023): published runs of Megatron-LM beside ours, and what its three case studies conclude.
 
     The model is put together again from its abstract, its inputs and outputs, and memory; what is from memory says so.
+    A FIGURE by name gives what the paper states of it instead.
     """
+    if figure != TABLE:
+        _only_figure(figure, {"--set": overrides, "--tolerance": tolerance})
+        return _figures("amped", figure, False, picture, path, form)
+    _no_picture(picture)
     form = options.prepare(form, path)
     _check_tolerance(tolerance)
     rows, meta = amped.reproduce(overrides)
@@ -127,3 +164,110 @@ def amped_command(overrides: tuple[str, ...], tolerance: float | None, path: str
         failed = [*(row["model"] for row in wrong), *(one["claim"] for one in claims if one["holds"] is False)]
         raise CheckFailedError(f"not as published within {limit:g}: {'; '.join(failed)}")
     return code
+
+
+STATEMENTS = ("figure", "quantity", "stated", "ours", "unit", "verdict", "note")
+
+
+def _write_figures(paper: str, figures: Sequence[Figure], form: str, path: str | None, rows_wanted: bool) -> int:
+    """Write statements of figures, or the rows of one; a table ends with the counts."""
+    counts = total(figures)
+    ending = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    title = figures[0].title if len(figures) == 1 else TITLES[paper]
+    notes = [f"note: {note}" for made in figures for note in made.notes if len(figures) == 1]
+    meta = basic_meta(f"reproduce {paper}", title=title, counts=counts, studies=[made.study for made in figures])
+    if rows_wanted:
+        (made,) = figures
+        return options.write(path, lambda out: write_answer(out, form, made.rows, meta, made.shown, [title], notes))
+    records = [{"figure": made.name, **one.record()} for made in figures for one in made.statements]
+    shown = STATEMENTS[len(figures) == 1 :]
+    heading = [title, *([f"study: {figures[0].study}"] if len(figures) == 1 and figures[0].study else [])]
+    return options.write(path, lambda out: write_answer(out, form, records, meta, shown, heading,
+                                                        [ending, *notes]))  # fmt: skip
+
+
+def _figure_command(paper: str, text: str) -> click.Command:
+    """Return the command of a paper's figures."""
+
+    @click.command(paper, help=text, epilog=f"Examples: compcomm reproduce {paper} | compcomm reproduce {paper} "
+                   f"{next(iter(PAPERS[paper]))} --rows")  # fmt: skip
+    @click.argument("figure", type=click.Choice([*PAPERS[paper], "all"]), default="all")
+    @click.option("--rows", "rows_wanted", is_flag=True, help="The figure's points, not what the paper states of it.")
+    @click.option("--plot", "picture", metavar="FILE", help="Also draw the figure (.png, .svg or .pdf).")
+    @options.format_options
+    def figures(figure: str, rows_wanted: bool, picture: str | None, path: str | None, form: str | None) -> int:
+        return _figures(paper, figure, rows_wanted, picture, path, form)
+
+    return figures
+
+
+def _figures(
+    paper: str, figure: str, rows_wanted: bool, picture: str | None, path: str | None, form: str | None
+) -> int:
+    form = options.prepare(form, path)
+    if figure == "all" and (rows_wanted or picture):
+        given = "--rows" if rows_wanted else "--plot"
+        raise ConfigError(f"{given} is for one figure: name it ({', '.join(PAPERS[paper])})")
+    if picture:
+        from comp_comm.report.plot import check_plot
+
+        check_plot(picture)
+    made = figures_of(paper, figure)
+    if picture and not made[0].charts:
+        raise ConfigError(f"--plot: there is nothing to draw of {figure}: it is a table")
+    code = _write_figures(paper, made, form, path, rows_wanted)
+    if picture:
+        from comp_comm.report.picture import write_figure
+        from comp_comm.report.reproduce_plot import draw_figure
+
+        write_figure(picture, draw_figure(made[0]), {"title": made[0].title})
+        tell(f"wrote {picture}")
+    return code
+
+
+@command.command("all", epilog="Example: compcomm reproduce all -o papers")
+@click.option("-o", "--output", "folder", metavar="FOLDER", help="Write tables, pictures and one page there.")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "markdown", "csv", "json", "jsonl"]), help="[default: table]"
+)
+def everything(folder: str | None, form: str | None) -> int:
+    """Every figure of the four papers: how many statements were met, missed, and are not available.
+
+    With -o FOLDER also tables, pictures and one page (index.html) that shows all of them; about half a minute.
+    """
+    from comp_comm.report.reproduce_page import summary
+
+    if folder:
+        from comp_comm.report.plot import check_library
+
+        check_library()
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    papers = {paper: figures_of(paper) for paper in PAPERS}
+    counts = total([made for figures in papers.values() for made in figures])
+    rows = summary(papers)
+    ending = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    missed = [f"missed: {paper} {made.name}, {one.quantity}: {one.stated} stated, {_ours(one)}: {one.note}"
+              for paper, figures in papers.items() for made in figures for one in made.statements
+              if one.verdict == "missed"]  # fmt: skip
+    meta = basic_meta("reproduce all", title="Four papers, made again", counts=counts, missed=missed)
+    code = options.write(None, lambda out: write_answer(out, form or "table", rows, meta, (), [meta["title"]],
+                                                        [*missed, ending]))  # fmt: skip
+    if folder:
+        from comp_comm.report.reproduce_page import write_folder
+
+        write_folder(Path(folder), papers)
+        tell(f"wrote {Path(folder) / 'index.html'}")
+    return code
+
+
+def _ours(one: Statement) -> str:
+    if one.ours is None:
+        return NOT_AVAILABLE
+    return ("yes" if one.ours else "no") if isinstance(one.ours, bool) else f"{one.ours:.4g} {one.unit}".strip()
+
+
+for _paper, _text in (
+    ("comp-vs-comm", "Figures, tables and sections of Comp-vs-Comm: what they state, and ours."),
+    ("demystifying", "What is known of Demystifying the Communication Characteristics: volumes, messages, throughput."),
+):
+    command.add_command(_figure_command(_paper, _text))

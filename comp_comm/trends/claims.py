@@ -82,8 +82,8 @@ def _serialized(shares: Part) -> Record:
     low, high = SHARE
     inside = int((visible >= low).sum())
     verdict = HELD if inside >= len(rows) / 2 else HALF if (none >= low).sum() >= len(rows) / 2 else FAILED
-    every = np.asarray([[row["year"], row["visible_fraction"]] for row in shares.rows])
-    trend = rank_correlation(every[:, 0], every[:, 1])
+    dated = np.asarray([[row["year"], row["visible_fraction"]] for row in shares.rows])
+    trend = rank_correlation(dated[:, 0], dated[:, 1])
     return _row(
         "communication takes most of the step",
         f"{100 * low:.0f} to {100 * high:.0f} % serialized",

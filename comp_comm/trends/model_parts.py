@@ -149,13 +149,13 @@ def _silent(steps: Steps) -> list[str]:
 
 def errors_part(asked: PartSettings) -> Part:
     """Return predicted against reported steps, as far as a rate was reported."""
-    found = measured_errors(trained_steps().since(asked.since).points)
-    runs = Models(tuple(run for run, _, _ in found))
-    measured, predicted = (np.asarray([each[i] for each in found]) for i in (1, 2))
+    steps = measured_errors(trained_steps().since(asked.since).points)
+    runs = Models(tuple(run for run, _, _ in steps))
+    measured, predicted = (np.asarray([each[i] for each in steps]) for i in (1, 2))
     error = predicted / measured - 1
     rows = table({**about(runs), "year": runs.years, "reported_s": measured, "predicted_s": predicted, "error": error})
     said = (f"median size of the errors {100 * np.median(np.abs(error)):.0f} %, bias {100 * np.median(error):+.0f} %, "
-            f"{100 * np.mean(np.abs(error) < 0.2):.0f} % within 20 %, of {len(found)} steps",)  # fmt: skip
+            f"{100 * np.mean(np.abs(error) < 0.2):.0f} % within 20 %, of {len(steps)} steps",)  # fmt: skip
     return Part("errors", "Steps as predicted and as reported", rows, ("model", "date", "reported_s", "predicted_s",
                                                                        "error"), said)  # fmt: skip
 

@@ -85,12 +85,12 @@ def trained_steps() -> Steps:
     >>> len(steps.points), len(steps.left_out)
     (50, 62)
     """
-    every = Models.read()
-    known = every.with_layout + Models.recipes()
+    listed = Models.read()
+    known = listed.with_layout + Models.recipes()
     points, reasons = points_of(known.runs, Silent())
     points = sorted(points, key=lambda point: point.run["date"])
     stated = {run.run_id for run in known.runs}
-    reasons |= {run.run_id: "no whole layout published" for run in every.runs if run.run_id not in stated}
+    reasons |= {run.run_id: "no whole layout published" for run in listed.runs if run.run_id not in stated}
     values, broken = evaluate([*points, *overlapped(points, "on"), *overlapped(points, "off")])
     reasons |= {point.run.run_id: why for point, why in zip(points, broken, strict=False) if why}
     keep = [i for i, point in enumerate(points) if point.run.run_id not in reasons]
