@@ -132,7 +132,7 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
     gpus = int(cases[0][GPUS])
     if degrees.dropped and not rows_of(degrees.columns):
         raise ConfigError(_no_degrees(gpus, degrees))
-    tried = {**about.open, **(about.of_mixtures if plan.grid.fixed.get("experts") else {})}
+    tried = _tried(about, plan.grid.fixed)
     choices = {name: listed[name] or tried.get(name, ()) for name in choosable}
     choices = {name: values for name, values in choices.items() if values}
     if about.worthwhile is not None:
@@ -179,6 +179,13 @@ def _joined(tables: Sequence[Degrees], cases: Sequence[Mapping[str, Value]]) -> 
         for reason, count in table.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + count
     return Degrees(columns, dropped, tables[0].words)
+
+
+def _tried(about: LayoutSpace, fixed: Mapping[str, Value]) -> dict[str, tuple[Value, ...]]:
+    """Return the choices that are tried of a model, unless its study says otherwise."""
+    mixture = about.of_mixtures if fixed.get("experts") else {}
+    latent = about.of_latent_mixtures if fixed.get("experts") and fixed.get("kv_lora_rank") else {}
+    return {**about.open, **mixture, **latent}
 
 
 def _layout_space(study: Study) -> LayoutSpace:

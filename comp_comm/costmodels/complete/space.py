@@ -121,8 +121,10 @@ SPACE = LayoutSpace(
     table=TABLE,
     degrees=degrees,
     open={"zero": (0, 1, 2, 3), "recompute": ("none", "selective", "full"), "sp": ("off", "on")},
-    # What stacks use across nodes; inside one, an all-to-all is about as fast.
-    of_mixtures={"ep_dispatch": ("deepep",)},
+    # What stacks use across nodes (inside one, an all-to-all is about as fast), beside another micro-batch's compute.
+    of_mixtures={"ep_dispatch": ("deepep",), "overlap_ep": ("on",), "schedule": ("1f1b", "dualpipe"),
+                 "recompute": ("none", "layernorm+moe_act", "full")},
+    of_latent_mixtures={"recompute": ("none", "mla_up_proj+layernorm+moe_act", "full")},
     choices=("overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "schedule", "cp_comm", "kv_replication",
              "offload_optimizer", "master_weights", "reshard_after_forward", "gradient_sync", "fsdp_units",
              "zero_implementation", "sequence_inputs", "kernels", "cross_entropy", "attention_kernel", "cuda_graph",
