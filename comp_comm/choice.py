@@ -35,20 +35,21 @@ class Choice(IntEnum):
     @classmethod
     def words(cls) -> tuple[str, ...]:
         """Return the words of the options, in the order of their codes."""
-        return tuple(option.word for option in cls)
+        return tuple(option.word for option in _options(cls))
 
     @classmethod
     def of(cls: type[Option], word: str) -> Option:
         """Return the option of a word. Raises ``ValueError`` for a word that is none."""
-        for option in cls:
-            if option.word == word:
-                return option
-        raise ValueError(f"'{word}' is no {cls.__name__}; it is one of: {', '.join(cls.words())}")
+        code = _codes(cls).get(word)
+        if code is None:
+            raise ValueError(f"'{word}' is no {cls.__name__}; it is one of: {', '.join(cls.words())}")
+        return cls.at(code)
 
     @classmethod
     def at(cls: type[Option], code: int) -> Option:
         """Return the option of a code."""
-        return list(cls)[code]
+        option: Option = _options(cls)[code]
+        return option
 
     @classmethod
     def spelled(cls, raw: object) -> object:
@@ -83,6 +84,16 @@ class Choice(IntEnum):
         array([False,  True])
         """
         return np.asarray(np.asarray(codes) == int(self))
+
+
+@cache
+def _options(choice: type[Option]) -> tuple[Option, ...]:
+    return tuple(choice)
+
+
+@cache
+def _codes(choice: type[Choice]) -> dict[str, int]:
+    return {option.word: int(option) for option in choice}
 
 
 @cache

@@ -18,6 +18,8 @@ CONVENTIONS = (
     word("fp8_attention", "convention", Switch, "attention in fp8, where GEMMs are in fp8 or nvfp4", "off"),
     word("fp8_head", "convention", Switch, "the output layer by the recipe as well, not in 16 bits", "off"),
     word("fp8_param_gather", "convention", Switch, "weights are gathered in fp8, and kept in fp8 alone", "off"),
+    word("fp8_activations", "convention", Switch, "inputs of nonlinearities are kept in fp8 (Megatron-LM's "
+         "activation_func_fp8_input_store, DeepSeek-V3)", "off"),
     word("dispatch_precision", "convention", choices.Precision, "number format of tokens on their way to experts; "
           "comm_precision if not given", None),
     word("combine_precision", "convention", choices.Precision, "number format of what experts send back; "

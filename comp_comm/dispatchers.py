@@ -21,13 +21,14 @@ class Dispatcher(Choice):
     adapters, none of which it shares with compute (NVIDIA/nccl, issues 689 and 1598).
     """
 
-    ALL_TO_ALL = "all_to_all", 0, 16.0, 0.0, np.inf
-    ALL_GATHER = "all_gather", 0, 16.0, 0.0, np.inf
-    DEEPEP = "deepep", 1, 20.0, 150e-9, 26e9
-    HYBRIDEP = "hybridep", 1, 16.0, 130e-9, 48e9
+    ALL_TO_ALL = "all_to_all", 0, 16.0, 0.0, np.inf, 20
+    ALL_GATHER = "all_gather", 0, 16.0, 0.0, np.inf, 20
+    DEEPEP = "deepep", 1, 20.0, 150e-9, 26e9, 12
+    HYBRIDEP = "hybridep", 1, 16.0, 130e-9, 48e9, 12
 
-    def __init__(self, word: str, once: float, sms: float, copy_s: float, sm_bandwidth: float) -> None:
+    def __init__(self, word: str, once: float, sms: float, copy_s: float, sm_bandwidth: float, launches: float) -> None:
         self.once, self.sms, self.copy_s, self.sm_bandwidth = once, sms, copy_s, sm_bandwidth
+        self.launches = launches  # kernels of preparation, dispatch and combination that the host launches
 
 
 class Routing(Choice):

@@ -15,7 +15,7 @@ from comp_comm.convention_fields import CONVENTIONS
 from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field, Value, word
 from comp_comm.layer_fields import LAYER_FIELDS
-from comp_comm.sharding import FsdpUnits, GradientSync
+from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
 from comp_comm.stage_layout import check_stage_layout
 
 
@@ -134,6 +134,8 @@ _LAYOUT = (
           "micro_batch"),
     word("fsdp_units", "layout", FsdpUnits, "what zero 3 gathers at once beside a layer: embedding, norm "
           "and head (the root of FSDP2), or embedding, and norm with head, which are kept (torchtitan)", "root"),
+    word("zero_implementation", "layout", ZeroImplementation, "whose ZeRO shards the states, with what it keeps "
+         "beside them", "megatron"),
     Field("bucket", "layout", "float", "elements of gradients (or weights) sent at once by data parallelism; a "
           "stage's whole, or under ZeRO 3 a layer's, if not given", low=1, high=1e12),
     word("recompute", "layout", choices.Recompute, "activations computed again in the backward pass: of whole layers, "

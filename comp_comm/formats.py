@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ Code = int | NDArray[np.intp]
 # Fields of formats, and of how GEMMs run in few bits.
 FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision",
            "dispatch_precision", "combine_precision")  # fmt: skip
-RECIPE = ("recipe", "fp8_attention", "fp8_head", "fp8_param_gather")
+RECIPE = ("recipe", "fp8_attention", "fp8_head", "fp8_param_gather", "fp8_activations")
 NONE = -1  # the code of a format that is not given
 
 
@@ -44,6 +45,7 @@ class Formats:
     fp8_attention: Numeric = 0
     fp8_head: Numeric = 0
     fp8_param_gather: Numeric = 0
+    fp8_activations: Numeric = 0
     gathered: Numeric = 2
     copies: Numeric = 0
     dispatch: Numeric = np.nan
@@ -60,6 +62,12 @@ class Formats:
         return self.comm if blank.all() else np.where(blank, self.comm, given)
 
     operand_comm: Numeric = 2
+
+    @cached_property
+    def nonlinear_kept(self) -> Numeric:
+        """Bytes of an input of a nonlinearity that is kept for the backward pass."""
+        few = Switch.ON.where(self.fp8_activations)
+        return np.where(few, 1.0, self.activation) if few.any() else self.activation
 
     def held(self, shards: Mask) -> Formats:
         """Return the formats of what a device holds, where the shards of weights are the optimizer's copy.
@@ -94,6 +102,7 @@ class Quantised(NamedTuple):
     fp8_attention: Code = Switch.OFF
     fp8_head: Code = Switch.OFF
     fp8_param_gather: Code = Switch.OFF
+    fp8_activations: Code = Switch.OFF
 
 
 def recipe_of(precision: Code, recipe: Code, usual: Numeric) -> NDArray[np.intp]:
@@ -116,7 +125,8 @@ def format_rules(precision: Code, quantised: Quantised) -> list[Violation]:
     by_fp8 = (given != NONE) & ~none & ~by_fp4
     few = fp8 | fp4
     switches = (("fp8_attention", quantised.fp8_attention), ("fp8_head", quantised.fp8_head),
-                ("fp8_param_gather", quantised.fp8_param_gather))  # fmt: skip
+                ("fp8_param_gather", quantised.fp8_param_gather),
+                ("fp8_activations", quantised.fp8_activations))  # fmt: skip
     return [
         rule(by_fp8 & ~fp8, "this recipe goes with precision: fp8", "recipe", "precision"),
         rule(by_fp4 & ~fp4, "recipe: nvfp4 goes with precision: nvfp4", "recipe", "precision"),
@@ -173,6 +183,7 @@ def make_formats(
         fp8_attention=np.asarray(quantised.fp8_attention),
         fp8_head=np.asarray(quantised.fp8_head),
         fp8_param_gather=np.asarray(quantised.fp8_param_gather),
+        fp8_activations=np.asarray(quantised.fp8_activations),
         gathered=gathered,
         copies=copies,
         dispatch=_given(dispatch, np.nan),

@@ -89,7 +89,7 @@ class AttentionKernel(Choice):
 
 class CrossEntropy(Choice):
     """How the loss is made of logits: the bytes of a logit that it moves, forward and backward; keeps from the one to
-    the other; and needs beside while its gradient is made.
+    the other; needs beside while its gradient is made; and that PyTorch's allocator holds unused then.
 
     - ``fused``: one kernel (Transformer Engine, Apex), which writes the gradient over the logits, in 32 bit.
     - ``compiled``: `torch.compile` of the loss: a logit and then its gradient in 16 bit.
@@ -100,17 +100,18 @@ class CrossEntropy(Choice):
 
     Moved bytes of fused, compiled and eager are assumptions; those of Megatron-LM are counted by us: its cast,
     maximum, subtraction, exponential, sum, division, and backward product and cast. What is kept and needed was
-    measured (eager, unfused: the live tensors of torch 2.13 and megatron-core 0.16).
+    measured (eager, unfused: the live tensors of torch 2.13 and megatron-core 0.16). Unused is the place of the 16-bit
+    logits: free by then, and half of what a gradient in 32 bit needs.
     """
 
-    FUSED = "fused", 16.0, 4.0, 0.0
-    COMPILED = "compiled", 20.0, 2.0, 2.0
-    CHUNKED = "chunked", 34.0, 0.0, 12.0
-    UNFUSED = "unfused", 52.0, 4.0, 2.0
-    EAGER = "eager", 34.0, 4.0, 8.0
+    FUSED = "fused", 16.0, 4.0, 0.0, 0.0
+    COMPILED = "compiled", 20.0, 2.0, 2.0, 0.0
+    CHUNKED = "chunked", 34.0, 0.0, 12.0, 0.0
+    UNFUSED = "unfused", 52.0, 4.0, 2.0, 0.0
+    EAGER = "eager", 34.0, 4.0, 8.0, 2.0
 
-    def __init__(self, word: str, moved: float, kept: float, beside: float) -> None:
-        self.moved, self.kept, self.beside = moved, kept, beside
+    def __init__(self, word: str, moved: float, kept: float, beside: float, unused: float) -> None:
+        self.moved, self.kept, self.beside, self.unused = moved, kept, beside, unused
 
 
 class ElementwiseKernels(Choice):

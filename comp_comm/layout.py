@@ -20,10 +20,10 @@ from comp_comm.choices import (
     TensorOverlap,
 )
 from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.group import Group
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, ExpertKernels
-from comp_comm.sharding import FsdpUnits, GradientSync
+from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
 from comp_comm.texts import NO_TEXT, Texts
 
 UNKNOWN = float("nan")
@@ -74,6 +74,7 @@ class Layout:
     reshard_shards: Numeric = UNKNOWN
     gradient_sync: Numeric = GradientSync.MICRO_BATCH
     fsdp_units: Numeric = FsdpUnits.ROOT
+    zero_implementation: Numeric = ZeroImplementation.MEGATRON
     bucket: Numeric = UNKNOWN
     recompute: Numeric = Recompute.NONE
     recompute_layers: Numeric = UNKNOWN
@@ -142,7 +143,7 @@ class Layout:
         stride = to_float(1.0)
         for number, name in enumerate(GROUPS):
             inside, size = before[..., number], getattr(self, name)
-            if np.any(inside):
+            if somewhere(inside):
                 stride = stride * (size if np.all(inside) else np.where(inside > 0, size, 1.0))
         return stride
 
@@ -160,7 +161,7 @@ class Layout:
     def stage_steps(self) -> Array:
         """Micro-batches that a layer of a stage sees in a step: each of two copies sees half of them."""
         steps = to_float(self.accumulation)
-        return steps / self.copies if np.any(self.copies != 1) else steps
+        return steps / self.copies if somewhere(self.copies != 1) else steps
 
     @cached_property
     def boundaries(self) -> Array:
@@ -170,7 +171,7 @@ class Layout:
         each sends after one of its two chunks.
         """
         chunks = Schedule.look_up("turns", self.schedule) * self.copies
-        if np.any(chunks != 1):
+        if somewhere(chunks != 1):
             chunks = np.where((chunks > 1) & (to_float(self.pp) == 2), 1.0, chunks)
         return to_float(self.vpp) * chunks * (to_float(self.pp) > 1)
 
@@ -204,7 +205,7 @@ class Layout:
             size, stride = (to_float(_choose(which, values)) for values in (sizes, strides))
             within = np.minimum(apart, size) if place < len(groups) - 1 else apart
             taken = np.minimum(wanted, size / within) if place < len(groups) - 1 else wanted
-            if np.any(taken != 1):
+            if somewhere(taken != 1):
                 spread.append((taken, stride * within))
             wanted, apart = wanted / taken, apart / within
         return tuple(spread) or ((to_float(1.0), to_float(1.0)),)

@@ -7,7 +7,7 @@ import numpy as np
 from comp_comm.choices import MasterWeights, Recompute, Schedule, Switch
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layout import Layout
-from comp_comm.sharding import sharding_rules
+from comp_comm.sharding import implementation_rules, sharding_rules
 from comp_comm.violation import Mask, Violation, rule
 
 
@@ -46,6 +46,7 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
               "master_weights: shards goes with zero 3", "master_weights", "zero"),
         *sharding_rules(layout.zero, layout.reshard_after_forward, given.reshard_shards, layout.gradient_sync,
                         layout.fsdp_units, layout.dp_shard, spread),
+        *implementation_rules(layout.zero, MasterWeights.COPY.where(layout.master_weights), layout.zero_implementation),
         rule(~np.isnan(to_float(given.recompute_layers)) & ~Recompute.FULL.where(layout.recompute),
               "recompute_layers goes with recompute: full", "recompute_layers", "recompute"),
         rule(Switch.ON.where(layout.recompute_early_stop) & ~Recompute.FULL.where(layout.recompute),

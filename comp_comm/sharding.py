@@ -36,6 +36,33 @@ class FsdpUnits(Choice):
     ENDS = "ends"
 
 
+class ZeroImplementation(Choice):
+    """Whose ZeRO it is: elements of gradients that it reduces at once, if a study does not say.
+
+    Megatron-LM's distributed optimizer, whose GEMMs add up gradients in 32 bit where these are reduced so; or
+    DeepSpeed's, which keeps the 16-bit gradients beside them, or makes flat copies of its partition for a step.
+    """
+
+    MEGATRON = "megatron", 40e6
+    DEEPSPEED = "deepspeed", 5e8
+
+    def __init__(self, word: str, bucket: float) -> None:
+        self.bucket = bucket
+
+
+def implementation_rules(zero: Numeric, copies: Mask, implementation: Numeric) -> list[Violation]:
+    """Return the rules about whose ZeRO it is; ``copies`` is where 32-bit weights are beside those of 16 bits."""
+    theirs = ZeroImplementation.DEEPSPEED.where(implementation)
+    if not theirs.any():
+        return []
+    return [
+        rule(theirs & (to_float(zero) == 0), "zero_implementation: deepspeed needs zero 1, 2 or 3 (its optimizer for "
+              "bf16 shards at stage 0, too: zero 1)", "zero_implementation", "zero"),
+        rule(theirs & ~copies, "zero_implementation: deepspeed has copies of weights (master_weights: copy)",
+              "zero_implementation", "master_weights"),
+    ]  # fmt: skip
+
+
 def sharding_rules(zero: Numeric, reshards: Numeric, between: Numeric, sync: Numeric, units: Numeric, shards: Numeric,
                    spread: Mask) -> list[Violation]:  # fmt: skip
     """Return the rules about what ZeRO 3 alone has a say in; ``spread`` is where it is not known how many shards."""

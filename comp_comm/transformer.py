@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import Architecture, AttentionGate, Bias, CountedGemms, Norm, Position, QkNorm, Switch
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.layer_pattern import count_of, layers_of
 from comp_comm.texts import NO_TEXT, Texts
 from comp_comm.violation import Mask, Violation, divides, rule
@@ -199,7 +199,7 @@ def _or(given: Numeric, otherwise: Numeric) -> Array:
     """Return ``given``, or ``otherwise`` where it is NaN; without a new axis where nothing is."""
     value = to_float(given)
     missing = np.isnan(value)
-    if not missing.any():
+    if not somewhere(missing):
         return value
     return to_float(otherwise) if missing.all() else np.where(missing, otherwise, value)
 

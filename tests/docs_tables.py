@@ -37,6 +37,8 @@ from comp_comm.sweeps.case_study import case_study
 from comp_comm.sweeps.point import explain
 from comp_comm.texts import Texts
 from comp_comm.transformer import Transformer, resolved
+from comp_comm.trends.part import PartSettings
+from comp_comm.trends.parts import PARTS
 from comp_comm.violation import NO_ROOM, blank_number
 
 
@@ -338,7 +340,39 @@ def commands_list() -> str:
     return "\n".join(parts)
 
 
+def trends_table(name: str, columns: tuple[str, ...], keep: Callable[[dict], bool] = bool) -> str:
+    """Return a part of the study of trends: shares in per cent, factors with two digits."""
+
+    def shown(column: str, value: object) -> str:
+        if value is None:
+            return "-"
+        if column.endswith("_fraction") or column == "mfu":
+            return f"{100 * value:.0f} %"
+        return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+    rows = [row for row in PARTS[name][0](PartSettings()).rows if keep(row)]
+    words = [column.removesuffix("_fraction").replace("_", " ") for column in columns]
+    return table(tuple(words), [tuple(shown(column, row[column]) for column in columns) for row in rows])
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "trends-claims": lambda: trends_table("claims", ("claim", "foreseen", "came", "verdict", "why")),
+    "trends-growth": lambda: trends_table(
+        "growth", ("of", "quantity", "a_year", "low", "high", "n"), lambda row: row["of"] in ("NVIDIA", "all vendors")
+    ),
+    "trends-forecast": lambda: trends_table(
+        "forecast",
+        (
+            "study",
+            "overlap",
+            "today_fraction",
+            "low_fraction",
+            "median_fraction",
+            "high_fraction",
+            "above_40_fraction",
+            "mfu",
+        ),
+    ),
     "fields": fields_table,
     "columns": columns_table,
     "cost-models": cost_models_table,

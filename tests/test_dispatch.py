@@ -152,7 +152,8 @@ def test_an_uneven_load_slows_exchanges_and_experts_and_takes_memory():
 
 
 def test_a_fast_network_hides_a_share_of_each_exchange_less_what_kernels_take():
-    off, on = (step(ep_dispatch="deepep", overlap_ep=word, network=1000, ep_sms=33) for word in ("off", "on"))
+    fast = {"ep_dispatch": "deepep", "network": 1000, "ep_sms": 33, "cuda_graph": "full"}
+    off, on = (step(**fast, overlap_ep=word) for word in ("off", "on"))
     spent = off["comm"]["ep"]["serialized_s"]
     assert on["comm"]["ep"]["hidden_s"] == pytest.approx(0.65 * (1 - 33 / 132) * spent)
     assert off["step_s"] - on["step_s"] == pytest.approx(on["comm"]["ep"]["hidden_s"])
@@ -197,7 +198,7 @@ def test_qwen3_30b_on_16_h100_with_overlap_and_without(way, alone, beside):
                    "overlap_ep": word}})["step_s"] for word in ("off", "on")
     )  # fmt: skip
     assert on / off == pytest.approx(beside / alone, abs=0.06)
-    assert (off, on) == (pytest.approx(alone, rel=0.17), pytest.approx(beside, rel=0.17))
+    assert (off, on) == (pytest.approx(alone, rel=0.15), pytest.approx(beside, rel=0.15))
 
 
 # -- what is refused, and what files say ------------------------------------------------------------------------------

@@ -709,8 +709,9 @@ def test_a_deepspeed_file_has_no_model(tmp_path, compcomm, runs):
     assert code == 0
     assert "# model: give one" in out
     assert strict_yaml.load(out, "x").data["set"] == {
-        "micro_batch": 2, "global_batch": 64, "zero": 3, "bucket": 5e8, "offload_optimizer": "on", "overlap_dp": "on",
-        "precision": "bf16", "grad_precision": "bf16", "accumulate_precision": "fp32",
+        "micro_batch": 2, "global_batch": 64, "zero": 3, "zero_implementation": "deepspeed", "bucket": 5e8,
+        "offload_optimizer": "on", "overlap_dp": "on", "precision": "bf16", "grad_precision": "bf16",
+        "accumulate_precision": "fp32",
     }  # fmt: skip
     assert compcomm("models", "show", path)[0] == 2
     assert runs(path, "--model", "gpt2", "--set", "gpus=8", "--set", "offload_optimizer=off")["model"] == "gpt2"

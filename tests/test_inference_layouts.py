@@ -50,8 +50,8 @@ def test_fp8_is_a_format_of_products(tmp_path):
     assert row["kv_cache_gib"] * GIB == pytest.approx(2 * B * (S + A) * L * 2 * H)
     working = 2 * B * S * (2 * H + 3 * H + 8 * H)
     assert (row["memory_gib"] - row["weights_gib"] - row["kv_cache_gib"]) * GIB == pytest.approx(working)
-    # A byte for each weight and input of a product, two for its output.
-    products = L * ((3 + 1 + 4 + 4) * H * H + B * (7 * H + 2 * 9 * H)) + H * V + B * (H + 2 * V)
+    # A byte for each weight and input of a product, two for its output; and two throughout for the output layer.
+    products = L * ((3 + 1 + 4 + 4) * H * H + B * (7 * H + 2 * 9 * H)) + 2 * (H * V + B * (H + V))
     between = L * (2 * B * (2 * 2 + 2 * 4 + 10) * H + 2 * B * N * 2 * H) + 4 * B * H + 8 * B * V
     assert row["tpot_s"] * 1e12 == pytest.approx(products + between, rel=1e-5)
 

@@ -73,7 +73,7 @@ def test_what_is_done_again(module):
     ("mlp", {"layer all-gather": 2, "layer reduce-scatter": 2}),
     ("shared_experts", {"layer all-gather": 3, "layer reduce-scatter": 3}),
     ("moe", {"layer all-gather": 3, "layer reduce-scatter": 3, "expert dispatch": 3, "expert combine": 3}),
-    ("mla_up_proj", {}),
+    ("mla_up_proj", {"latent all-gather": 3}),
 ])  # fmt: skip
 def test_which_collectives_are_done_again(module, calls):
     assert {each["operation"]: each["calls"] for each in again(recompute=module) if each["group"]} == calls
@@ -81,7 +81,7 @@ def test_which_collectives_are_done_again(module, calls):
 
 def test_queries_that_are_not_compressed_come_of_a_gather():
     calls = [each for each in again(recompute="mla_up_proj", q_lora_rank=0) if each["group"]]
-    assert {each["operation"] for each in calls} == {"layer all-gather"}
+    assert {each["operation"] for each in calls} == {"latent all-gather"}
     assert sum(each["calls"] for each in calls) == 5
 
 
@@ -246,9 +246,9 @@ def test_no_search_offers_what_saves_nothing(kernel, tried):
 # Llama 3 70B in FP8 on 32 H100 and Moonlight 16B on 8, by Megatron-LM: per cent more time than without recomputation
 # (NVIDIA Megatron-Bridge, skills/nemo-mbridge-perf-activation-recompute, 2026-08-12; of Llama: TFLOP/s against 709.93).
 LLAMA = {"gpus": 32, "tp": 4, "pp": 4, "vpp": 5, "global_batch": 32, "seq_len": 4096, "precision": "fp8",
-         "grad_precision": "fp32", "overlap_tp": "on", "overlap_pp": "on"}  # fmt: skip
-# Moonlight is DeepSeek-V2-Lite with another vocabulary. Its steps are bound by the host that launches kernels (457 ms,
-# of which a device works a third), and one layer's MLP is said to cost 3.5 %: what takes longest there is not modelled.
+         "fp8_param_gather": "on", "grad_precision": "fp32", "overlap_tp": "on", "overlap_pp": "on"}  # fmt: skip
+# Moonlight is DeepSeek-V2-Lite with another vocabulary. Its steps are bound by the host that launches kernels; what
+# norms and the one dense layer cost there (10.8 and 3.5 %) is missed, and not among these.
 MOONLIGHT = {"gpus": 8, "tp": 2, "ep": 8, "etp": 1, "global_batch": 4, "seq_len": 4096, "vocab": 163840,
              "precision": "bf16"}  # fmt: skip
 
@@ -264,4 +264,4 @@ def test_what_it_costs(model, layout, recompute, more):
         row_of({"hardware": "h100-sxm", "model": model, "set": {**layout, "recompute": name}})["step_s"]
         for name in (recompute, "none")
     )
-    assert 100 * (with_it / without - 1) == pytest.approx(more, abs=3.0)
+    assert 100 * (with_it / without - 1) == pytest.approx(more, abs=2.5)

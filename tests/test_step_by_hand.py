@@ -108,10 +108,12 @@ def test_experts_that_are_split_do_the_same_work(arithmetic, split):
 
 
 def test_gathered_weights_of_a_mixture(memory):
-    """Under ZeRO 3, of the layer that runs and the next, the experts of this device among them."""
+    """Under ZeRO 3, backward: weights of a layer and the next, gradients of it and their copy to be scattered, and of
+    what is beside the layers (FSDP2's root) weights and the copy of gradients; experts of the device among them."""
     point = {**MOE, "dense_layers": 0, "dp": 4, "ep": 2, "zero": 3}
     layer = ATTENTION + 2 * H + 8 * H + EXPERT + 4 * EXPERT
-    assert memory_of({"hardware": memory, "set": point})["buffers"] == pytest.approx(2 * 2 * layer)
+    root = 2 * V * H + H
+    assert memory_of({"hardware": memory, "set": point})["buffers"] == pytest.approx(4 * 2 * layer + 2 * 2 * root)
 
 
 # -- an encoder beside a decoder --------------------------------------------------------------------------------------
@@ -198,10 +200,11 @@ def test_parts_of_a_stage_of_one_layer_add_up(memory):
     parts = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "framework")
     assert found["total"] == pytest.approx(sum(found[name] for name in parts))
     layer = 6 * H * H + 2 * H
-    # Weights of two layers, gathered; the sequence, gathered; two pairs of keys and values; what comes from two sides.
+    # Of a layer weights, those of the next, gradients and their copy; of the embedding, weights and the copy of
+    # gradients; the sequence, gathered; two pairs of keys and values; what comes from two sides.
     token = S / 2
     messages = 2 * token * H + 2 * 2 * token * 2 * H / 2 + 2 * 2 * token / 2 * H
-    assert found["buffers"] == pytest.approx(2 * 2 * layer + messages)
+    assert found["buffers"] == pytest.approx(4 * 2 * layer + 2 * 2 * V * H / 2 + messages)
 
 
 # -- what some have not -----------------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ UNEVEN = [("1f1b", 24, 4, 1, 4), ("1f1b", 25, 4, 1, 32), ("1f1b", 61, 16, 1, 64)
 @pytest.mark.parametrize("vocab", [0, 51200])
 @pytest.mark.parametrize(("schedule", "layers", "p", "v", "m"), UNEVEN)
 def test_uneven_stages_take_as_long_as_their_passes_one_by_one(schedule, layers, p, v, m, vocab):
-    """1F1B and GPipe to the last digit; interleaved and zero-bubble pipelines, by the slowest stage, within 3 %."""
+    """1F1B and GPipe to the last digit; interleaved and zero-bubble pipelines, by the slowest stage, within 4 %."""
     point = {**EVEN, "layers": layers, "vocab": vocab, "pp": p, "vpp": v, "accumulation": m, "overlap_pp": "off"}
     answer = step(**point, schedule=schedule)
     found = recorded(answer)
@@ -188,7 +188,7 @@ def test_uneven_stages_take_as_long_as_their_passes_one_by_one(schedule, layers,
               for stage in stages_of(answer, stage_layers(layers, p, v))]  # fmt: skip
     spent = found["step_s"] - found["optimizer_s"] - found["comm"]["world"]["serialized_s"]
     took = (passes.took_in_a_row if schedule in IN_A_ROW else passes.took)(schedule, p, v, m, stages)
-    assert spent == pytest.approx(took, rel=1e-9 if schedule in ("1f1b", "gpipe") else 0.03)
+    assert spent == pytest.approx(took, rel=1e-9 if schedule in ("1f1b", "gpipe") else 0.04)
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 5, 8])

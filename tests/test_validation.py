@@ -21,6 +21,7 @@ from comp_comm.validation.held_out import Responses, interval, intervals, weight
 from comp_comm.validation.machine_fit import fit_machine
 from comp_comm.validation.machines import machine_of
 from comp_comm.validation.model import transformer_fields
+from comp_comm.validation.peaks import kind_of_peak
 from comp_comm.validation.predict import points_of, predict_points
 from comp_comm.validation.readings import READINGS, Silent, read_software
 from comp_comm.validation.run import validate
@@ -124,8 +125,34 @@ def test_a_run_in_the_table_is_the_run_alone():
     for one in chosen:
         record = explain(one.point.study())
         assert record["step_s"] == pytest.approx(one.predicted_s, rel=1e-9)
-        assert record["memory"]["total_bytes"] == pytest.approx(one.memory_bytes, rel=1e-9)
+        needed, tensors, held, framework = (record["memory"][f"{name}_bytes"]
+                                            for name in ("total", "allocated", "reserved", "framework"))  # fmt: skip
+        shown = {"": needed, "allocated": tensors, "reserved": held, "nvidia-smi": held + framework}
+        shown = shown[kind_of_peak(one.run)]
+        assert shown == pytest.approx(one.memory_bytes, rel=1e-9)
         assert sum(one.terms.values()) == pytest.approx(one.predicted_s, rel=1e-6)
+
+
+def test_peaks_of_memory_are_compared_with_what_was_read():
+    """Median and 90th percentile of all published peaks, and of PyTorch's allocator, reserved memory, nvidia-smi."""
+    errors = {row["value"]: (row["n"], row["median_abs_error"], row["p90_abs_error"])
+              for row in published().memory}  # fmt: skip
+    assert errors["all"] <= (68, 0.04, 0.15)
+    for kind, most, ninety in (("allocated", 0.015, 0.03), ("reserved", 0.06, 0.12), ("nvidia-smi", 0.11, 0.16)):
+        rows, median, p90 = errors[kind]
+        assert rows >= 10
+        assert median < most, kind
+        assert p90 < ninety, kind
+    assert len(published().infeasible) <= 13
+
+
+@pytest.mark.parametrize(("cells", "kind"), [
+    ({"notes": "Mem column in GB (nvidia-smi style)"}, "nvidia-smi"), ({"notes": "max_memory_reserved"}, "reserved"),
+    ({"notes": "peak_mem = max allocated over ranks"}, "allocated"), ({"source": "pytorch/torchtitan"}, "reserved"),
+    ({"source": "pytorch/torchtitan", "peak_mem_kind": "allocated"}, "allocated"), ({}, ""),
+])  # fmt: skip
+def test_which_peak_a_run_states(cells, kind):
+    assert kind_of_peak(run_of(**cells)) == kind
 
 
 @pytest.mark.parametrize(("cells", "seconds"), [

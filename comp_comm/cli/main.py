@@ -30,6 +30,7 @@ COMMANDS = {
     "required-tp": ("comp_comm.cli.required_tp", "The tensor-parallel degree a model needs to fit (Eq 10)."),
     "solve": ("comp_comm.cli.solve", "The inverse question: the value of a field at which a column meets a target."),
     "reproduce": ("comp_comm.cli.reproduce", "Other papers' published values beside ours, by their own models."),
+    "trends": ("comp_comm.cli.trends", "What Comp-vs-Comm foresaw, and what devices and models became to 2026."),
     "calibrate": ("comp_comm.cli.calibrate", "A profile's timing from logs of kernels and collectives; its error."),
     "validate": ("comp_comm.cli.validate", "Published training runs, or your own, predicted and compared."),
     "measure": ("comp_comm.cli.measure", "Time kernels and collectives of this machine, for calibrate."),

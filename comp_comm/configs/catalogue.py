@@ -12,7 +12,7 @@ from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import ConfigError, Problem, nearest, one_of
 
 FOLDERS = {"study": ".", "hardware": "hardware", "model": "models"}
-PAPERS = "papers"  # studies of other papers, named with their folder
+PAPERS, TRENDS = "papers", "trends"  # studies of other papers and of what became of one, named with their folder
 SUFFIXES = (".yaml", ".yml")
 FOREIGN_SUFFIXES = (".json", ".toml", ".sh", ".txt", ".args")  # of what else may describe a model
 STDIN = "-"
@@ -34,7 +34,8 @@ def names(kind: str) -> list[str]:
     >>> "mi210" in names("hardware")
     True
     """
-    prefixes = {root() / FOLDERS[kind]: "", **({root() / PAPERS: f"{PAPERS}/"} if kind == "study" else {})}
+    more = (PAPERS, TRENDS) if kind == "study" else ()
+    prefixes = {root() / FOLDERS[kind]: "", **{root() / folder: f"{folder}/" for folder in more}}
     return sorted(prefix + name for folder, prefix in prefixes.items() for name in _stems(folder, _changed(folder)))
 
 

@@ -12,14 +12,14 @@ from comp_comm.choices import Precision
 from comp_comm.configs import catalogue
 from comp_comm.configs.axes import MAX_AXIS, RANGE_KEYS, SCALES
 from comp_comm.configs.hardware_file import KEYS as HARDWARE_KEYS
-from comp_comm.configs.hardware_file import MEMORY_KINDS, NUMBER_KEYS, SWITCH_KEYS
+from comp_comm.configs.hardware_file import MEMORY_KINDS, NUMBER_KEYS, RUN_KINDS, SWITCH_KEYS
 from comp_comm.configs.hardware_numbers import SWITCHES
 from comp_comm.configs.model_names import DIMENSIONS
 from comp_comm.configs.study import KEYS as STUDY_KEYS
 from comp_comm.configs.study import PLOT_KEYS, TABLE_KEYS
 from comp_comm.field import Field
 from comp_comm.fields import FIELDS
-from comp_comm.hardware.profile import CERTAINTIES, TIER_KINDS, TIMING_KINDS, TOPOLOGIES
+from comp_comm.hardware.profile import ATTENTION_KINDS, CERTAINTIES, TIER_KINDS, TIMING_KINDS, TOPOLOGIES
 from comp_comm.records import Record
 from comp_comm.units import EXAMPLES
 
@@ -84,10 +84,12 @@ def hardware_schema() -> Record:
         "memory": _mapping({name: _number(kind) for name, kind in MEMORY_KINDS.items()}),
         "network": {"type": "object", "additionalProperties": _mapping(tier)},
         "timing": _mapping(timing),
+        "attention": {"type": "object", "additionalProperties": _mapping(_numbers(ATTENTION_KINDS))},
         "presets": {"type": "object", "additionalProperties": _mapping({**timing, "title": TEXT})},
         "waivers": {"type": "object", "additionalProperties": TEXT},
         "notes": {"anyOf": [{"type": "array", "items": TEXT}, {"type": "object", "additionalProperties": TEXT}]},
         "aliases": {"type": "array", "items": TEXT},
+        "calibrated_on": _mapping({kind: {"type": "integer", "minimum": 1} for kind in RUN_KINDS}),
     }  # fmt: skip
     return _schema("A compcomm hardware profile", {name: known[name] for name in HARDWARE_KEYS})
 
@@ -95,13 +97,16 @@ def hardware_schema() -> Record:
 def field_schema(field: Field) -> Record:
     """Return the schema of one value of a field.
 
-    >>> field_schema(FIELDS["recompute"])["anyOf"][0]
-    {'enum': ['none', 'selective', 'full']}
+    >>> field_schema(FIELDS["recompute"])["anyOf"][0]["enum"][:4]
+    ['none', 'selective', 'full', 'per_op']
     """
     if field.kind == "text" or (field.kind == "choice" and not field.words):
         kinds: list[Record] = [TEXT, {"type": "integer"}]
     elif field.kind == "choice":
-        kinds = [{"enum": list(field.words)}, *([{"type": "boolean"}] if "on" in field.words else [])]
+        plain = [word for word in field.words if "+" not in word]
+        kinds = [{"enum": plain}, *([{"type": "boolean"}] if "on" in plain else [])]
+        if len(plain) < len(field.words):  # several of them, with + between, or as a list
+            kinds += [{"type": "string", "pattern": r"^\w+(\+\w+)+$"}, {"type": "array", "items": {"enum": plain}}]
     else:
         integral = field.kind == "int"
         kinds = [{"type": "integer" if integral else "number", "minimum": field.low, "maximum": field.high},

@@ -76,7 +76,7 @@ class LayerTimes:
             for call in self.calls
             if (name := call.collective.name) in collectives
         ]
-        share = len(timed) / max(len(self.timed), 1)  # of what the host launches
+        share = _counts(timed) / np.maximum(_counts(self.timed), 1.0)  # of what the host launches
         host = self.host if self.host is NO_HOST else self.host._replace(launching=share * self.host.launching)
         return LayerTimes(self.layout, timed, calls, self.interference, self.overlaps, host=host)
 
@@ -124,6 +124,14 @@ class LayerTimes:
         return waits if any(each.any() for each in waits) else (ZERO, ZERO)
 
     @cached_property
+    def busy(self) -> Passes:
+        """Seconds of compute and of waiting for the host in each pass."""
+        if self.waits[0] is ZERO:
+            return self.compute
+        forward, backward = (self.compute[number] + self.waits[number] for number in range(2))
+        return self.compute._replace(forward=forward, backward=backward)
+
+    @cached_property
     def passes_s(self) -> Array:
         """Seconds of both passes."""
         return self.forward_s + self.backward_s
@@ -132,6 +140,11 @@ class LayerTimes:
     def hidden_s(self) -> Array:
         """Seconds of communication that both passes hide."""
         return add_up(spent.hidden for side in (self.forward, self.backward) for spent in side.values())
+
+    @cached_property
+    def hidden_forward_s(self) -> Array:
+        """Seconds of communication that the forward pass hides."""
+        return add_up(spent.hidden for spent in self.forward.values())
 
     @cached_property
     def _passes(self) -> tuple[dict[str, CommSeconds], dict[str, CommSeconds]]:
@@ -210,6 +223,10 @@ class LayerTimes:
         if not self.overlaps:
             return np.asarray(False), ZERO
         return np.asarray(layout.overlap_tp) != TensorOverlap.OFF, self._gemms[number]
+
+
+def _counts(timed: Sequence[TimedOperation]) -> Array:
+    return to_float(sum((to_float(item.op.count) for item in timed), to_float(0.0)))
 
 
 def _inward(collective: Collective) -> bool:

@@ -50,6 +50,16 @@ def take(array: NDArray[Scalar], index: Index) -> NDArray[Scalar]:
     return array
 
 
+def somewhere(mask: ArrayLike) -> bool:
+    """Return whether anything of a mask is true. Of a single number NumPy takes twenty times as long.
+
+    >>> somewhere(np.array([False, True])), somewhere(to_float(1.0) > 2)
+    (True, False)
+    """
+    array = np.asarray(mask)
+    return bool(array.any()) if array.ndim else bool(array)
+
+
 def unwarned() -> AbstractContextManager[None]:
     """Return a context in which NumPy does not warn: points that break a rule may be worked out to no number.
 
@@ -80,6 +90,8 @@ def by_code(codes: AnyArray, option: Callable[[int], Array]) -> Array:
     [0.0, 20.0, 0.0]
     """
     codes = np.asarray(codes)
+    if codes.size == 1:
+        return to_float(option(int(codes.item())))
     first, *others = np.unique(codes).tolist()
     made = to_float(option(int(first)))
     if not others:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 
 
 class Links(NamedTuple):
@@ -75,7 +75,7 @@ def collective_seconds(volume: Numeric, ranks: Numeric, inside: Numeric, links: 
     alone, one_domain = t == 1, domains == 1
     slow, fast = sent / (t * links.slow_bandwidth), sent / links.fast_bandwidth
     paced = np.where(one_domain, fast, np.where(alone, slow, np.maximum(slow, fast)))
-    if np.any(turns != one_tier_turns) or np.any(turns != 1):
+    if somewhere(turns != one_tier_turns) or somewhere(turns != 1):
         paced = paced * np.where(alone | one_domain, one_tier_turns, turns)
     hops = links.slow_latency * (domains - 1) + links.fast_latency * (n - domains)
     return np.where(n == 1, 0.0, paced + hops)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 
 TILE = 128.0  # rows and columns of a tile of the result that one core makes at a time
 SPLITS = (2.0, 4.0, 8.0, 16.0, 32.0)  # into how many parts a library cuts a tile's inner dimension
@@ -87,7 +87,7 @@ def tile_steps(tiles: Numeric, steps: Numeric, split_k: Numeric = 0.0, wave: Num
     """
     plain = to_float(tiles) * steps
     waves = to_float(wave)
-    if not np.any(waves > 0):
+    if not somewhere(waves > 0):
         return plain
     filled = to_float(tiles) / np.where(waves > 0, waves, 1.0)
     best = np.ceil(filled) * steps
@@ -142,7 +142,7 @@ def reread_bytes(rows: Numeric, columns: Numeric, inner: Numeric, element: Numer
     panels = n * np.minimum(m * (1 / WAVE_AREA), 1 / PANEL)  # n / p
     again: Array = np.maximum(each * m - cache, 0.0) * np.maximum(panels - 1, 0.0)
     highest = WAVE_AREA / PANEL
-    if np.any(m > highest):
+    if somewhere(m > highest):
         again = again + np.maximum(each * n - cache, 0.0) * np.maximum(m * (1 / highest) - 1, 0.0)
     return again
 
@@ -202,13 +202,13 @@ def gemm_seconds(
     inner = np.where(to_float(k) > 0, k, 1.0)  # where there is no product (k is 0) there are no FLOP either
     ramped = inner + ramp_k
     each = (2 * TILE**2) * to_float(seconds_per_flop)
-    if np.any(to_float(wave) > 0):
+    if somewhere(to_float(wave) > 0):
         computing = each * tile_steps(to_float(flops) / (2 * TILE**2 * inner), ramped, split_k, wave)
     else:
         computing = to_float(flops) * seconds_per_flop * (ramped / inner)
     moving = to_float(moved) * seconds_per_byte
     bounds = computing * computing + moving * moving
-    if np.any(to_float(ramp_tiles) > 0):
+    if somewhere(to_float(ramp_tiles) > 0):
         idle = (lone_tile_steps(inner, split_k) + ramp_k) * (each * ramp_tiles)
         bounds = bounds + idle * idle
     return np.sqrt(bounds) + start
@@ -295,6 +295,6 @@ def stream_seconds(
     (0.00101, 0.005)
     """
     moving: Array = to_float(moved) * seconds_per_byte
-    if np.any(to_float(seconds_per_row) > 0):
+    if somewhere(to_float(seconds_per_row) > 0):
         moving = np.hypot(moving, to_float(rows) * seconds_per_row)
     return moving + start

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from comp_comm.formulas.arrays import Numeric
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DispatchTiming:
     """What kernels of token dispatch reach; their names are keys of a profile's ``timing`` block.
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.hardware.numbers import Hardware, Tier
 from comp_comm.records import Record
 from comp_comm.violation import Violation
@@ -52,7 +52,7 @@ def evolve(
         return replace(hardware, tiers=_resized(hardware.tiers, to_float(domain)))
     each = [*tiers, *(1.0 for _ in hardware.tiers[len(tiers) :])]
     timing = hardware.timing
-    if np.any(to_float(latency) != 1):
+    if somewhere(to_float(latency) != 1):
         timing = replace(timing, collective_latency=to_float(timing.collective_latency) * latency)
     if not np.isnan(to_float(timing.vector_flops)).all():
         timing = replace(timing, vector_flops=to_float(timing.vector_flops) * (to_float(flop_vs_bw) * flops))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Array, Numeric, by_code, to_float
+from comp_comm.formulas.arrays import Array, Numeric, by_code, somewhere, to_float
 from comp_comm.hardware.dispatch import DispatchTiming
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 
@@ -175,12 +175,12 @@ class Timing(DispatchTiming):
     collective_latency: Numeric = 9.5e-6
     own_shard: Numeric = 0.4
     vector_flops: Numeric = np.nan
-    launch_latency: Numeric = 30e-6
+    launch_latency: Numeric = 25e-6
 
     @property
     def memory_bound(self) -> bool:
         """Whether any work is bound by memory bandwidth here."""
-        return bool(np.any(to_float(self.activation_passes) != 0) or np.any(to_float(self.score_passes) != 0))
+        return bool(somewhere(to_float(self.activation_passes) != 0) or somewhere(to_float(self.score_passes) != 0))
 
 
 def generic_kernel(timing: Timing) -> FlashKernel:

@@ -10,7 +10,7 @@ import numpy as np
 
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.kernel_choices import AttentionKernel, CudaGraph
+from comp_comm.kernel_choices import AttentionKernel, CudaGraph, Recipe
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, biased
 from comp_comm.layers.context_parallel import exchanges
 from comp_comm.layers.module import Module
@@ -18,6 +18,7 @@ from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
 
 UNFUSED_KERNELS = 6.0  # more than a fused kernel has
+QUANTISING_KERNELS = 6.0  # of operands in few bits
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,9 @@ class SelfAttention(Block):
     def launches(self, c: Context) -> Array:
         """Return the kernels launched: unfused, products, mask, softmax, dropout and copies are one each."""
         unfused = AttentionKernel.UNFUSED.where(c.layout.attention_kernel)
-        more = UNFUSED_KERNELS * unfused * CudaGraph.look_up(self.graph, c.layout.cuda_graph)
-        return super().launches(c) + more
+        few = np.asarray(c.formats.recipe) != Recipe.NONE
+        more = UNFUSED_KERNELS * unfused + QUANTISING_KERNELS * few
+        return super().launches(c) + to_float(more) * CudaGraph.look_up(self.graph, c.layout.cuda_graph)
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the exchange of keys and values that context parallelism needs."""
@@ -193,9 +195,18 @@ def projection_parameters(c: Context) -> Array:
 
 
 def projected(c: Context) -> Array:
-    """Return the bytes of queries, keys, values, and the input of the output projection."""
+    """Return the bytes of queries, keys, values, and the output, which is the input of the output projection.
+
+    A projection in fewer bits keeps a copy of its own, beside that of attention in 16.
+    """
     each = c.heads * (c.key_dim + c.t.v_head_dim) + c.kv_heads * (c.key_dim + c.t.v_head_dim)
-    return to_float(c.formats.activation * c.tokens * each)
+    kept = c.formats.activation * c.tokens * each
+    apart = c.operand_kept < to_float(c.formats.activation)
+    if not apart.any():
+        return to_float(kept)
+    in_bits = apart & (to_float(c.formats.fp8_attention) > 0)
+    copy = apart * c.operand_kept * c.tokens * c.heads * c.t.v_head_dim
+    return np.where(in_bits, c.operand_kept * c.tokens * each, kept + copy)
 
 
 def normalised(c: Context) -> Array:

@@ -59,6 +59,7 @@ class Block(ABC):
     kernels: ClassVar[float] = 4.0  # that the host launches in a forward pass
     graph: ClassVar[str] = "others"  # which part of a layer it is for CUDA graphs
     gathers_itself: ClassVar[bool] = False  # under sequence parallelism, in place of the layer's gather of its input
+    quantises_input: ClassVar[bool] = True  # GEMMs alone read its input, in their format
     synchronises: ClassVar[bool] = False  # whether the host must know a result of the device before it goes on
 
     @abstractmethod
@@ -116,14 +117,18 @@ def activation(c: Context, name: str, elements: Array, count: Numeric = 1.0) -> 
     return Elementwise(name, "(2, gated 3) T F / tp elements", count, moved, 1.5 * moved, c.kernel_cost)
 
 
-def kept_numbers(c: Context) -> Array:
-    """Return what a feed-forward network keeps of each number of its width.
+def kept_inputs(c: Context) -> Array:
+    """Return the bytes a feed-forward network keeps of each number of its width for its nonlinearity: one or two."""
+    return to_float(c.gates * c.formats.nonlinear_kept)
 
-    These are the inputs of its nonlinearity (two where it is gated) and of the matrix down, and where kernels run one
-    by one also the gate after its nonlinearity, an input of the product.
+
+def kept_outputs(c: Context) -> Array:
+    """Return the bytes that it keeps of what its nonlinearity makes: the input of the matrix down.
+
+    Where kernels run one by one, also the gate after its nonlinearity, an input of the product.
     """
     alone = ElementwiseKernels.look_up("gate_kept", c.layout.kernels)
-    return to_float(1.0 + c.gates + alone * (c.gates - 1.0))
+    return to_float(c.operand_kept + alone * (c.gates - 1.0) * c.formats.activation)
 
 
 def mlp_parameters(c: Context, width: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import Architecture, Norm, Position, Switch
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.kernel_choices import CrossEntropy
 from comp_comm.layers.block import MASK
 from comp_comm.layers.stages import Stage
@@ -39,7 +39,7 @@ def embedding_operations(c: Context) -> list[Operation]:
     if c.has_vocab:
         moved = 2.0 * c.formats.activation * c.tokens * c.t.hidden * (to_float(c.t.vocab) > 0)
         operations.append(Elementwise("embedding", "2 T H elements", 1.0, moved, 1.5 * moved))
-    if c.is_vit and np.any(to_float(c.t.patch_features) > 0):
+    if c.is_vit and somewhere(to_float(c.t.patch_features) > 0):
         patches = _of_vit(c, c.t.patch_features)
         operations.append(
             Gemm("patch embedding", "2 T P H", patches, c.tokens, c.t.patch_features, c.t.hidden, sixteen_bit=1)
@@ -70,7 +70,7 @@ def head_operations(c: Context, vocab: Array) -> list[Operation]:
         operations += [Gemm("logits", "2 T H V / tp", times, c.tokens, c.t.hidden, columns,
                             sixteen_bit=1 - to_float(c.formats.fp8_head)),
                        Elementwise("softmax and loss", "16 B (fused) T V / tp", times, moved, moved)]  # fmt: skip
-    if c.is_vit and np.any(to_float(c.t.classes) > 0):
+    if c.is_vit and somewhere(to_float(c.t.classes) > 0):
         head = _of_vit(c, c.t.classes)
         operations.append(
             Gemm("class head", "2 b H C", head, c.layout.micro_batch, c.t.hidden, c.t.classes, sixteen_bit=1)
@@ -91,6 +91,11 @@ def head_kept(c: Context, vocab: Array) -> Array:
     kept = (CrossEntropy.look_up("kept", loss) * logits + inputs) * (1 + to_float(c.t.mtp_layers))
     beside = CrossEntropy.look_up("beside", loss)
     return kept + beside / chunks * logits if beside.any() else kept
+
+
+def head_unused(c: Context, vocab: Array) -> Array:
+    """Return the bytes that PyTorch's allocator holds of the loss and has no tensor in while its gradient is made."""
+    return to_float(CrossEntropy.look_up("unused", c.layout.loss) * c.tokens * vocab / c.layout.tp)
 
 
 def _of_vit(c: Context, size: Numeric) -> Array:

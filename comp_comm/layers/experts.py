@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
-from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, to_float
+from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, somewhere, to_float
 from comp_comm.formulas.dispatch import distinct_places, expected_imbalance
-from comp_comm.kernel_choices import CudaGraph, ExpertKernels
+from comp_comm.kernel_choices import CudaGraph, ExpertKernels, Recipe
 from comp_comm.layers.block import (
     Block,
     HeldParameters,
@@ -19,7 +19,8 @@ from comp_comm.layers.block import (
     activation,
     at_least_one,
     biased,
-    kept_numbers,
+    kept_inputs,
+    kept_outputs,
     mlp_parameters,
 )  # fmt: skip
 from comp_comm.layers.feed_forward import network_bytes, network_names, split_network
@@ -29,7 +30,8 @@ from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation
 
 # Kernels launched in a forward pass: NVIDIA counted 31 of a fused router with its all-to-all dispatch and 17 with one
 # in a kernel of its own (DeepSeek-V3, Megatron-LM discussions); Transformer Engine starts a product for each expert.
-KERNELS_OF_ROUTER, KERNELS_OF_DISPATCH, KERNELS_OF_EXPERTS, KERNELS_OF_SHARED = 12.0, 20.0, 8.0, 6.0
+# In few bits half as many more quantise their operands.
+KERNELS_OF_ROUTER, KERNELS_OF_EXPERTS, KERNELS_OF_SHARED, QUANTISING = 12.0, 8.0, 6.0, 0.5
 
 
 CLAMPED_WIDTH, CLAMPED_HIDDEN = 22.0, 10.0
@@ -39,6 +41,7 @@ CLAMPED_WIDTH, CLAMPED_HIDDEN = 22.0, 10.0
 class Experts(Block):
     """A mixture of experts, with experts that every token goes through beside it where the model has any."""
 
+    quantises_input: ClassVar[bool] = False  # the router reads it in 16 bit
     synchronises: ClassVar[bool] = True  # how many tokens each expert got sizes what comes after
 
     def operations(self, c: Context) -> Sequence[Operation]:
@@ -67,7 +70,9 @@ class Experts(Block):
                                     ("router", "dispatch", "others"))  # fmt: skip
         each = ExpertKernels.look_up("launches", c.layout.expert_kernels)
         products = KERNELS_OF_EXPERTS + each * local_experts(c) + KERNELS_OF_SHARED * self.splits(c)
-        return KERNELS_OF_ROUTER * router + KERNELS_OF_DISPATCH * dispatch + products * others
+        few = 1 + QUANTISING * to_float(np.asarray(c.formats.recipe) != Recipe.NONE)
+        sent = Dispatcher.look_up("launches", c.layout.ep_dispatch)
+        return KERNELS_OF_ROUTER * router + sent * dispatch + products * few * others
 
     def splits(self, c: Context) -> Numeric:
         """Return 1 where shared experts are split over TP; the others are not."""
@@ -91,14 +96,18 @@ class Experts(Block):
         return HeldParameters(held, (to_float(c.t.experts) / c.layout.ep) * each)
 
     def kept(self, c: Context) -> Sequence[Kept]:
-        """Return what the networks keep, and the tokens before and after sorting."""
-        size, kept = c.formats.activation, kept_numbers(c)
-        width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
-        inside = expert_hidden(c)
-        experts = expert_tokens(c) * (kept * width + 2.0 * inside)
+        """Return what the networks keep, their inputs, and where copies are weighted after them also their outputs.
+
+        That is so with all-to-alls (allocated by Megatron-LM in SimuMax's runs); libraries that send a token once are
+        taken to have the router's weights applied before (in the nonlinearity).
+        """
+        width, inside = to_float(c.t.moe_ffn_hidden) / c.layout.etp, expert_hidden(c)
+        once = Dispatcher.look_up("once", c.layout.ep_dispatch)
+        tokens = ((1 - once) * c.formats.activation + c.operand_kept) * inside
+        experts = expert_tokens(c) * ((kept_inputs(c) + kept_outputs(c)) * width + tokens)
         if any_of(c.t.moe_latent_hidden):  # the input of the projection back
-            experts = experts + c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
-        return [Kept("moe", to_float(size * experts) + network_bytes(c, _shared_width(c)))]
+            experts = experts + c.operand_kept * c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
+        return [Kept("moe", to_float(experts) + network_bytes(c, _shared_width(c)))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return all of the block, the nonlinearity of its experts, and the shared experts.
@@ -108,7 +117,7 @@ class Experts(Block):
         """
         shared = self.splits(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
-        outputs = to_float(c.formats.activation * expert_tokens(c) * (kept_numbers(c) - c.gates) * width)
+        outputs = to_float(expert_tokens(c) * kept_outputs(c) * width)
         names = dict.fromkeys((operation.name for operation in self.operations(c)), 1.0)
         calls = {collective.name: collective.count for collective in self.collectives(c)}
         modules = [Module("moe", add_up(each.size for each in self.kept(c)), names, calls, shared),
@@ -152,7 +161,7 @@ def load(c: Context) -> Array:
         expected = np.where(random, expected_imbalance(taken, layout.ep), expected)
     blank = np.isnan(given)
     uneven = expected if blank.all() else np.where(blank, expected, given)
-    return np.where(to_float(layout.ep) > 1, uneven, 1.0) if np.any(uneven != 1) else to_float(1.0)
+    return np.where(to_float(layout.ep) > 1, uneven, 1.0) if somewhere(uneven != 1) else to_float(1.0)
 
 
 def local_experts(c: Context) -> Array:
@@ -163,7 +172,7 @@ def local_experts(c: Context) -> Array:
 def expert_hidden(c: Context) -> Array:
     """Return the dimension of a token in its experts: hidden, or that of a latent."""
     latent = to_float(c.t.moe_latent_hidden)
-    return np.where(latent > 0, latent, c.t.hidden) if np.any(latent > 0) else to_float(c.t.hidden)
+    return np.where(latent > 0, latent, c.t.hidden) if somewhere(latent > 0) else to_float(c.t.hidden)
 
 
 def _latent(c: Context) -> list[Operation]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.layers.block import Block, HeldParameters, Kept, activation, kept_numbers, mlp_parameters
+from comp_comm.layers.block import Block, HeldParameters, Kept, activation, kept_inputs, kept_outputs, mlp_parameters
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Gemm, Operation
@@ -56,4 +56,4 @@ def split_network(c: Context, name: str, width: Array, count: Numeric = 1.0) -> 
 
 def network_bytes(c: Context, width: Array) -> Array:
     """Return the bytes such a network keeps: the inputs of its nonlinearity, and of its matrix down."""
-    return to_float(c.formats.activation * kept_numbers(c) * (c.tokens * width / c.layout.tp))
+    return to_float((kept_inputs(c) + kept_outputs(c)) * (c.tokens * width / c.layout.tp))

@@ -86,8 +86,9 @@ class LayerKind:
         """
         size, drop = to_float(c.formats.activation), to_float(Switch.ON.where(c.t.dropout))
         # Side by side, the blocks have one input between them.
-        inputs = self._norms(c) + self._residuals - Switch.ON.where(c.t.parallel_blocks)
-        around = c.split_tokens * c.t.hidden * (inputs * size + self._residuals * MASK * drop)
+        inputs = self._residuals - Switch.ON.where(c.t.parallel_blocks)
+        each = self._norms(c) * size + inputs * self._input_size(c)
+        around = c.split_tokens * c.t.hidden * (each + self._residuals * MASK * drop)
         return [Kept("layernorm", to_float(around)), *(kept for block in self.blocks for kept in block.kept(c))]
 
     def modules(self, c: Context) -> list[list[Module]]:
@@ -95,7 +96,7 @@ class LayerKind:
         inputs = self._residuals - Switch.ON.where(c.t.parallel_blocks)
         before = np.minimum(self._norms(c), inputs)
         passes = before * NORM_PASSES / np.maximum(self._passes(c), 1.0)
-        freed = to_float(c.formats.activation * c.split_tokens * c.t.hidden * before)
+        freed = to_float(self._input_size(c) * c.split_tokens * c.t.hidden * before)
         norms = Module("layernorm", freed, {NORMS_AND_SUMS: passes})
         each = [[self._with_tensor_parallel(c, module) for module in block.modules(c)] for block in self.blocks]
         return [[norms], *each, [self._per_operator(c)]]
@@ -144,6 +145,11 @@ class LayerKind:
     def _norms(self, c: Context) -> Array:
         """Return how many norms there are: ``norms`` of a layer of two blocks, half of them of each block more."""
         return np.ceil(to_float(c.t.norms) * self._residuals / 2)
+
+    def _input_size(self, c: Context) -> Array:
+        """Return the bytes of a number that is kept of a block's input, of all blocks in the mean."""
+        inside = sum(block.residual and block.quantises_input for block in self.blocks) / self._residuals
+        return inside * c.operand_kept + (1.0 - inside) * c.formats.activation
 
     def _passes(self, c: Context) -> Array:
         """Return how many times H elements of a token norms and residual sums move."""

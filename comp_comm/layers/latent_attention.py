@@ -81,8 +81,9 @@ class LatentAttention(SelfAttention):
         tensor), and what comes of that the input of the projections up. Under sequence parallelism a device keeps its
         part of both, and gathers it again.
         """
-        numbers = 2.0 * (to_float(c.t.q_lora_rank) + c.t.kv_lora_rank) + c.t.rope_head_dim
-        latents = to_float(c.formats.activation * c.split_tokens * numbers)
+        numbers = to_float(c.t.q_lora_rank) + c.t.kv_lora_rank
+        sizes = (c.formats.activation + c.operand_kept) * numbers + c.formats.activation * to_float(c.t.rope_head_dim)
+        latents = to_float(c.split_tokens * sizes)
         _, scores = super().kept(c)
         return [Kept("attention", projected(c) + latents), scores]
 

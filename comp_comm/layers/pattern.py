@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.distinct import distinct_rows
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, somewhere, to_float
 from comp_comm.layer_pattern import parse_layer_pattern
 from comp_comm.layers.attention import CrossAttention, SelfAttention
 from comp_comm.layers.block import Block
@@ -180,7 +180,7 @@ def pattern_of(t: Transformer) -> Pattern:
     codes = [to_float(listed.codes)] if listed.given else []
     rows, row = _distinct([*(to_float(number) for number in told), *codes])
     longest = int(np.max(to_float(t.all_layers), initial=0))
-    key = PatternKey(rows, longest, bool(np.any(to_float(t.mtp_layers) > 0)), listed.texts)
+    key = PatternKey(rows, longest, somewhere(to_float(t.mtp_layers) > 0), listed.texts)
     return Pattern(counted_layers(key).kinds, key, row, to_float(t.all_layers), to_float(t.mtp_layers))
 
 

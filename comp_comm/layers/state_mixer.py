@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import ContextComm
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.layers.block import Block, Cache, HeldParameters, Kept, biased
 from comp_comm.layers.context_parallel import STATE_BYTES, state_exchanges
 from comp_comm.operations.context import Context
@@ -23,9 +23,9 @@ from comp_comm.violation import Violation, rule
 
 # The share of a large GEMM's rate that the products of such a scan reach. SSD (N = 64, chunks of 256) takes as long as
 # FlashAttention-2 at 2K tokens and a sixth of it at 16K on an A100 (arXiv:2405.21060, section 9.3 and figure 10), which
-# at about 140 TFLOP/s there is 0.12 of a GEMM's rate, beside its traffic. Kernels of the other mixers, and other
-# devices, are assumed to be alike.
-SCAN_SHARE = 0.12
+# beside the rate of attention in this model is 0.17 of a GEMM's rate, and its traffic. Kernels of the other mixers, and
+# other devices, are assumed to be alike.
+SCAN_SHARE = 0.17
 BACKWARD_SCAN = 2.5  # both gradients of each product, and states and scores made again (assumed, as of attention)
 
 
@@ -103,7 +103,7 @@ class StateMixer(Block):
         return [
             Gemm(f"{self.name} projections", "2 T H columns / tp", 1.0, c.tokens, h, self.projected(c)),
             *self.more_projections(c),
-            *(convolution if np.any(convolved > 0) else []),
+            *(convolution if somewhere(convolved > 0) else []),
             self.scan(c),
             Elementwise(f"{self.name} gate and norm", "3 T n_h d / tp elements", 1.0, gated, 1.5 * gated,
                         c.kernel_cost),

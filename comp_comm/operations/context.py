@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from comp_comm.choices import Architecture, Switch
+from comp_comm.choices import Architecture, MasterWeights, Switch
 from comp_comm.formats import Formats
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.group import Group
-from comp_comm.kernel_choices import ElementwiseKernels
+from comp_comm.kernel_choices import ElementwiseKernels, Recipe
 from comp_comm.layout import Layout
 from comp_comm.transformer import Transformer
 
@@ -51,6 +51,19 @@ class Context:
     def split_tokens(self) -> Array:
         """Tokens on this device outside TP's GEMMs."""
         return self.tokens / self.sequence_split
+
+    @cached_property
+    def operand_kept(self) -> Array:
+        """Bytes of a number that a GEMM keeps of its input for the backward pass.
+
+        Transformer Engine keeps what it quantised, in the one orientation that weight gradients need; where shards are
+        the optimizer's weights (torchao's float8 under FSDP2), it is what comes in, quantised again.
+        """
+        f = self.formats
+        theirs = (f.recipe != Recipe.NONE) & MasterWeights.COPY.where(self.layout.master_weights)
+        if not theirs.any():
+            return to_float(f.activation)
+        return np.where(theirs, Recipe.look_up("size", np.maximum(f.recipe, 0)), f.activation)
 
     @cached_property
     def tp_group(self) -> Group:
@@ -100,7 +113,7 @@ class Context:
     @cached_property
     def has_vocab(self) -> bool:
         """Whether any point has an embedding and logits."""
-        return bool(np.any(to_float(self.t.vocab) > 0))
+        return somewhere(to_float(self.t.vocab) > 0)
 
     @cached_property
     def is_vit(self) -> bool:
@@ -114,4 +127,4 @@ def any_of(value: Numeric) -> bool:
     >>> any_of(0.0), any_of(to_float([0, 1]))
     (False, True)
     """
-    return bool(np.any(np.asarray(value) > 0))
+    return somewhere(np.asarray(value) > 0)

@@ -51,11 +51,12 @@ def write_memory(out: IO[str], memory: Record, style: str) -> None:
     """Write memory by part."""
     held = memory.get("reserved_bytes")
     has = f"the device has {memory['capacity_bytes'] / GIB:.1f} GiB"
+    _section(out, f"Memory of the stage that needs most ({has})", memory_rows(memory), style)
     if held is not None:
         smi = (held + memory["framework_bytes"]) / MIB
-        has += f"; {memory['allocated_bytes'] / GIB:.1f} GiB allocated, {held / GIB:.1f} GiB reserved, {smi:,.0f} MiB "
-        has += "in nvidia-smi"
-    _section(out, f"Memory of the stage that needs most ({has})", memory_rows(memory), style)
+        said = f"{memory['allocated_bytes'] / GIB:.1f} GiB allocated, {held / GIB:.1f} GiB reserved"
+        out.write("\n")
+        table.write_line(out, f"{said}, {smi:,.0f} MiB in nvidia-smi", style)
 
 
 def memory_rows(memory: Record) -> Records:

@@ -54,7 +54,7 @@ def _point(study: Study, plan: Plan) -> list[Section]:
     step = explain(study)
     verdict = [] if step["feasible"] else [f"Not feasible: {step['reason']}"]
     bars = [step_stacks(["the step"], [step]), memory_stacks(["the device"], [step["memory"]])]
-    drawn = page_parts.figure(_svg(draw_stacks(bars, {})))
+    drawn = page_parts.figure(picture.svg_of(draw_stacks(bars, {})))
     summary = page_parts.paragraphs(verdict, "infeasible") + page_parts.paragraphs(explain_table.summary_lines(step))
     sections = [Section("step", "The step", summary + drawn + page_parts.table(explain_table.step_rows(step)))]
     sections.append(Section("pipeline", "Its pipeline", _pipeline(plan)))
@@ -95,17 +95,10 @@ def _sweep(plan: Plan) -> list[Section]:
         view = views.plot_view(plan)
         wanted = tuple(dict.fromkeys((*plan.columns, view["y"], view.get("value", view["y"]))))
         points = [row for block in stream_rows(plan, wanted) for row in records(block)]
-        drawn = _svg(draw_plot(views.plotted_rows(plan, points), view, meta(plan)))
+        drawn = picture.svg_of(draw_plot(views.plotted_rows(plan, points), view, meta(plan)))
         sections.append(Section("plot", "Plot", page_parts.figure(drawn)))
     said = page_parts.paragraphs([f"{infeasible:,} of {len(rows):,} points are infeasible."] if infeasible else [])
     return [*sections, Section("rows", "Every point", said + page_parts.table(rows, shown))]
-
-
-def _svg(figure: object) -> str:
-    content = io.BytesIO()
-    with picture.picture_style():
-        figure.savefig(content, format="svg", metadata=picture.METADATA[".svg"])  # type: ignore[attr-defined]
-    return content.getvalue().decode()
 
 
 def _assumptions(plan: Plan, about: Record, said: Sequence[str]) -> Section:

@@ -73,6 +73,14 @@ def write_figure(path: str, figure: Figure, meta: Record) -> None:
     save_bytes(path, visible_bytes(drawn) if suffix == ".svg" else drawn)  # whatever a text of it was made of
 
 
+def svg_of(figure: Figure) -> str:
+    """Return a figure as SVG text."""
+    content = io.BytesIO()
+    with picture_style():
+        figure.savefig(content, format="svg", metadata=METADATA[".svg"])
+    return content.getvalue().decode()
+
+
 def frame(figure: Figure, meta: Record, subtitle: str, notes: Iterable[str]) -> None:
     """Put the title and subtitle above the axes and notes below, in room added to the figure."""
     width, body = (float(size) for size in figure.get_size_inches())

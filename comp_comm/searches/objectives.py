@@ -33,8 +33,8 @@ class Objective:
     def behind(self, score: float, best: float) -> float | None:
         """Return by how many percent a score is worse than the best; None where that is no share of anything.
 
-        >>> OBJECTIVES["step"].behind(1.5, 1.0), OBJECTIVES["mfu"].behind(-0.4, -0.5)
-        (50.0, 20.0)
+        >>> OBJECTIVES["step"].behind(1.5, 1.0), OBJECTIVES["mfu"].behind(-0.25, -0.5)
+        (50.0, 50.0)
         """
         if not best:
             return None

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Switch
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
 from comp_comm.hardware.numbers import FlashKernel, Hardware, chosen_kernel, generic_kernel
 from comp_comm.kernel_choices import AttentionKernel, Recipe
@@ -72,6 +72,7 @@ class Kernels:
     recipe: Numeric | NDArray[np.intp] = Recipe.NONE
     fp8_attention: Numeric = 0
     alone: bool = False
+    serving: bool = False
 
     @cached_property
     def derate(self) -> Array:
@@ -136,7 +137,7 @@ class Kernels:
         forward = self.product(flops, (m, n, k), moved, op.groups, run)
         for_input = self.product(flops, (m, k, n), moved, op.groups, run)
         for_weights = self.product(flops, (n, k, m), stored, op.groups, run)
-        if not self.quantising.mask.any():
+        if self.serving or not self.quantising.mask.any():
             return Passes(forward, for_input + for_weights, for_weights)
         if op.grouped:
             for_weights = for_weights * np.where(run.quantised, GROUPED_WEIGHTS, 1.0)
@@ -152,7 +153,7 @@ class Kernels:
         quantised = mask * (1 - to_float(op.sixteen_bit))
         by_recipe, half = self._per_flop_by_recipe
         ramp_k, ramp_tiles = self.quantising.ramps
-        if not np.any(op.sixteen_bit):
+        if not somewhere(op.sixteen_bit):
             return Run(by_recipe, self.operand, quantised, ramp_k, ramp_tiles)
         there = quantised > 0
         wide = np.where(mask, HALF, self.operand)
@@ -179,7 +180,7 @@ class Kernels:
     def cache(self) -> Array | None:
         """Bytes of an operand that the cache keeps, infinite where a profile does not say; None if none says."""
         kept = to_float(self.hardware.timing.gemm_cache)
-        return np.where(kept > 0, kept, np.inf) if np.any(kept > 0) else None
+        return np.where(kept > 0, kept, np.inf) if somewhere(kept > 0) else None
 
     def product(
         self, flops: Array, shape: tuple[Numeric, Numeric, Numeric], moved: Array, groups: Numeric = 1,

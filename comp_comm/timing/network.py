@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import CollectiveAlgorithm
-from comp_comm.formulas.arrays import Array, Numeric, by_code, to_float
+from comp_comm.formulas.arrays import Array, Numeric, by_code, somewhere, to_float
 from comp_comm.formulas.networks import half_pipelined_seconds, overlapped_seconds
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
@@ -96,7 +96,7 @@ def _seconds(path: NetworkPath, make: Callable[[NetworkPath], CollectivePhase], 
     eager = _eager_seconds(path, phase, np.minimum(message, path.switch))
     transfer = message * phase.seconds_per_byte
     bulk = transfer + phase.bulk_latency + path.start
-    if np.any(phase.bulk_hops != 0):
+    if somewhere(phase.bulk_hops != 0):
         bulk = bulk - overlapped_seconds(phase.bulk_hops, transfer)
     # A library that switches at a size does so even where it loses by it; it never gains by sending more.
     return np.where(message < path.switch, np.minimum(eager, bulk), np.maximum(eager, bulk))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.formulas import networks
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.timing.collectives import members_in, tier_bandwidth
@@ -62,14 +62,14 @@ class TierCrossing:
     @cached_property
     def link_seconds_per_byte(self) -> Array:
         """Seconds of a byte on one device's links to the tier; in a mesh, on those to the group's members."""
-        mesh = np.any(to_float(self.tier.mesh) > 0)  # elsewhere the bandwidth does not depend on the members
+        mesh = somewhere(to_float(self.tier.mesh) > 0)  # elsewhere the bandwidth does not depend on the members
         return 1 / tier_bandwidth(self.tier, np.maximum(self.members, 2.0) if mesh else 2.0)
 
     @cached_property
     def seconds_per_byte(self) -> Array:
         """Seconds of a byte that a device sends around a ring, if this tier sets the pace."""
         pace = self.link_seconds_per_byte / self.below
-        if np.any(self.tier.alone != 1):
+        if somewhere(self.tier.alone != 1):
             pace = np.where(self.below > 1, pace, pace / self.tier.alone)
         return self.where_crossed(pace)
 
@@ -88,13 +88,13 @@ class TierCrossing:
     @cached_property
     def chunked(self) -> bool:
         """Whether a level of a tree takes longer for a full chunk than for an empty message."""
-        return bool(np.any(to_float(self.tier.chunk_latency) > 0))
+        return somewhere(to_float(self.tier.chunk_latency) > 0)
 
     @cached_property
     def capped_seconds_per_byte(self) -> Numeric:
         """Seconds that the protocol of small messages adds to each byte a device sends."""
         share = to_float(self.tier.eager)
-        if not np.any(share > 0):
+        if not somewhere(share > 0):
             return 0.0
         limit = np.where(share > 0, share, 1.0) * self.tier.bandwidth
         return np.where(self.crossed & (share > 0), 1 / limit, 0.0)
@@ -119,7 +119,7 @@ class TierCrossing:
     @cached_property
     def enters(self) -> bool:
         """Whether entering the tier takes any time (or nobody knows)."""
-        return bool(np.any(self.tier.entry_latency != 0))
+        return somewhere(self.tier.entry_latency != 0)
 
     @cached_property
     def entry(self) -> Numeric:
@@ -175,7 +175,7 @@ class NetworkPath:
     @cached_property
     def exchanges(self) -> bool:
         """Whether members of an innermost domain take any time to agree on what they send each other."""
-        return self.inside and bool(np.any(self.inner.exchange_latency != 0))
+        return self.inside and somewhere(self.inner.exchange_latency != 0)
 
     @cached_property
     def exchange(self) -> Array:
@@ -204,7 +204,7 @@ class NetworkPath:
     def two_protocols(self) -> bool:
         """Whether any tier of these has a protocol of its own for large messages, or a limit for small ones."""
         return any(
-            np.any(to_float(n) > 0)
+            somewhere(to_float(n) > 0)
             for crossing in self.crossings
             for n in (crossing.tier.bulk_latency, crossing.tier.eager)
         )
@@ -213,7 +213,7 @@ class NetworkPath:
     def switch(self) -> Numeric:
         """The message from which a group takes the other protocol whether it is faster or not; infinity: never."""
         inner = self.inner
-        if not (self.inside and np.any(to_float(inner.switch_size) > 0)):
+        if not (self.inside and somewhere(to_float(inner.switch_size) > 0)):
             return np.inf
         ruled = (to_float(inner.switch_size) > 0) & (to_float(inner.bulk_latency) > 0) & (self.local == self.size)
         return np.where(ruled, inner.switch_size * self.size, np.inf)
@@ -289,7 +289,7 @@ def _crossings(tiers: tuple[Tier, ...], group: Group) -> tuple[TierCrossing, ...
         unlimited = np.ndim(tier.domain) == 0 and np.isinf(tier.domain)
         members = size if unlimited else members_in(tier, group)
         crossed = members > below
-        if crossed.any():
+        if somewhere(crossed):
             domains = one if unlimited else size / members
             crossed_by.append((tier, crossed, below, members, domains_below, domains))
             below, domains_below = members, domains

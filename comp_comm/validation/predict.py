@@ -15,15 +15,17 @@ from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.records import GROUPS
 from comp_comm.errors import CompcommError, ConfigError
 from comp_comm.fields import FIELDS, Value
-from comp_comm.formulas.arrays import Array, unwarned
+from comp_comm.formulas.arrays import Array, to_float, unwarned
 from comp_comm.records import Record
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import Plan, make_plan
+from comp_comm.units import GIB, MIB
 from comp_comm.validation.machines import RunMachine, machine_of
 from comp_comm.validation.measured import counts_causal, step_seconds
 from comp_comm.validation.model import transformer_fields
+from comp_comm.validation.peaks import COLUMNS, kind_of_peak
 from comp_comm.validation.readings import Silent, read_software
-from comp_comm.validation.table import NEEDED, MeasuredRun, field_value
+from comp_comm.validation.table import MEASURED, NEEDED, MeasuredRun, field_value
 from comp_comm.violation import NO_ROOM
 
 DIRECT = {"n_gpus": "gpus"} | {name: name for name in ("tp", "cp", "pp", "vpp", "ep", "micro_batch", "global_batch")}
@@ -60,10 +62,11 @@ class Prediction:
     point: Point | None = None
     measured_s: float | None = None
     predicted_s: float | None = None
-    memory_bytes: float | None = None
+    memory_bytes: float | None = None  # of the kind that the run states
     parameters: float = 0.0
     terms: dict[str, float] = field(default_factory=dict)
     reason: str = ""
+    fits: bool | None = None
 
     @property
     def error(self) -> float | None:
@@ -80,9 +83,7 @@ def point_of(run: MeasuredRun, silent: Silent) -> Point:
     """Return a run as a study has it. Raises ``ValueError`` or ``ConfigError`` where it is none."""
     if "LoRA" in run["notes"] or "LoRA" in run["software_other"]:
         raise ValueError(FROZEN)
-    silent_about = [name for name in NEEDED if not run[name]]
-    if silent_about:
-        raise ValueError(f"{', '.join(silent_about)} not stated")
+    _check_stated(run, [name for name in NEEDED if name not in MEASURED])
     machine = machine_of(run)
     model, assumed = transformer_fields(run)
     software = read_software(run, silent)
@@ -92,6 +93,12 @@ def point_of(run: MeasuredRun, silent: Silent) -> Point:
     _settle(run, fields)
     missing = [name for name in ("micro_batch", "precision") if not run[name] and name not in own]
     return Point(run, machine, _parsed(fields), (*assumed, *missing))
+
+
+def _check_stated(run: MeasuredRun, names: Sequence[str]) -> None:
+    missing = [name for name in names if not run[name]]
+    if missing:
+        raise ValueError(f"{', '.join(missing)} not stated")
 
 
 def _parsed(fields: dict[str, Value]) -> dict[str, Value]:
@@ -163,24 +170,24 @@ def predict(runs: Sequence[MeasuredRun], silent: Silent | None = None, machine: 
 def predict_points(points: Sequence[Point]) -> list[Prediction]:
     """Return predictions of points, in their order."""
     predictions: dict[int, Prediction] = {}
-    for places in _batches(points):
+    for places in batches(points):
         batch = [point for _, point in places]
         predictions |= dict(zip([place for place, _ in places], _predict_batch(batch), strict=True))
     return [predictions[place] for place in range(len(points))]
 
 
-def _batches(points: Sequence[Point]) -> list[list[tuple[int, Point]]]:
+def batches(points: Sequence[Point]) -> list[list[tuple[int, Point]]]:
     """Return points that give the same fields together, with their places in the list.
 
     A field that only some points give has its default in the others: fewer tables, the same answers.
     """
     usual = {name: MODELS[0].default(name) for point in points for name in point.fields}
     given = {name: value for name, value in usual.items() if value is not None}
-    batches: dict[tuple[str, ...], list[tuple[int, Point]]] = {}
+    alike: dict[tuple[str, ...], list[tuple[int, Point]]] = {}
     for place, point in enumerate(points):
         fields = dict(sorted((given | point.fields).items()))
-        batches.setdefault(tuple(fields), []).append((place, replace(point, fields=fields)))
-    return list(batches.values())
+        alike.setdefault(tuple(fields), []).append((place, replace(point, fields=fields)))
+    return list(alike.values())
 
 
 def _words(error: Exception) -> str:
@@ -195,18 +202,26 @@ def _study(machine: RunMachine, data: Record, title: str) -> Study:
     return study
 
 
-def _predict_batch(points: list[Point]) -> list[Prediction]:
-    """Return predictions of points with the same fields: a table of them and their machines is the axis of one plan."""
+def table_of(points: list[Point]) -> tuple[Plan, list[int]]:
+    """Return the plan of points with the same fields, and the row of each: they and their machines are its one axis.
+
+    Raises ``ConfigError`` where one of them is wrong.
+    """
     rows: dict[TableRow, int] = {}
     places = [rows.setdefault((point.machine, tuple(point.fields.values())), len(rows)) for point in points]
+    return _plan(points[0], list(rows)), places
+
+
+def _predict_batch(points: list[Point]) -> list[Prediction]:
+    """Return predictions of points with the same fields."""
     try:
-        plan = _plan(points[0], list(rows))
+        plan, places = table_of(points)
     except CompcommError as error:
         if len(points) == 1:
             return [Prediction(points[0].run, points[0], reason=_words(error))]
         return [one for point in points for one in _predict_batch([point])]
     step = cast(Step, plan.evaluate_alone((slice(None),)))
-    answers = _Answers(plan, step, len(rows))
+    answers = _Answers(plan, step, plan.grid.points)
     return [answers.prediction(point, at) for point, at in zip(points, places, strict=True)]
 
 
@@ -230,7 +245,10 @@ class _Answers:
         self.step, self.count = step, count
         with unwarned():
             columns = plan.model.columns
-            self.step_s, self.memory = self._each(step.step_s), self._each(step.memory_bytes)
+            self.step_s = self._each(step.step_s)
+            self.memory = {kind: self._each(columns[name].of(step)) * (MIB if name.endswith("mib") else GIB)
+                           for kind, name in COLUMNS.items()}  # fmt: skip
+            self.fits = self._each(step.memory_bytes) <= self._each(to_float(step.work.hardware.memory_capacity))
             self.parameters = self._each(step.work.parameters)
             self.terms = {name: self._each(columns[name].of(step)) for name in TERMS}
             for group in GROUPS:
@@ -250,14 +268,16 @@ class _Answers:
         if reasons or not np.isfinite(self.step_s[at]):
             return Prediction(run, point, reason="; ".join(reasons) or "the step is no finite number")
         try:
+            _check_stated(run, MEASURED)
             measured = step_seconds(run, self.step.work, at)
         except ValueError as error:
             return Prediction(run, point, reason=str(error))
         terms = {name: float(values[at]) for name, values in self.terms.items()}
+        memory = float(self.memory[kind_of_peak(run)][at])
         return Prediction(
-            run, point, measured, float(self.step_s[at]), float(self.memory[at]), float(self.parameters[at]), terms,
-            run["excluded"],
+            run, point, measured, float(self.step_s[at]), memory, float(self.parameters[at]), terms, run["excluded"],
+            bool(self.fits[at]),
         )  # fmt: skip
 
 
-__all__ = ["Point", "Prediction", "point_of", "points_of", "predict", "predict_points"]
+__all__ = ["Point", "Prediction", "batches", "point_of", "points_of", "predict", "predict_points", "table_of"]

@@ -63,6 +63,8 @@ READINGS = (
     Reading("fsdp", "reshard_after_forward", ((r"fsdp2", "off"), (r"", NOTHING)), PIPELINED),
     Reading("fsdp", "gradient_sync", ((r"fsdp2|no reshard", "last"), (r"", NOTHING)), PIPELINED),
     Reading("fsdp", "master_weights", ((r"megatron|bf16 params", NOTHING), (r"fsdp1|fsdp2", "shards"), (r"", NOTHING))),
+    Reading("optimizer_kind", "zero_implementation", ((r"deepspeed", "deepspeed"), (r"", NOTHING))),
+    Reading("fsdp", "zero_implementation", ((r"^zero-[123]|bf16_optimizer", "deepspeed"), (r"", NOTHING))),
     Reading("optimizer_kind", "optimizer_precision", ((r"bf16 moments", "bf16"), (r"", NOTHING))),
     # Recomputation: modules and policies go before the three words of the layout.
     Reading("recompute_modules", "recompute", ((r"per-op", "per_op"), (rf"^{MODULES}(\+{MODULES})*$", _lower),
@@ -113,6 +115,7 @@ READINGS = (
     Reading("precision", "precision", (
         (r"nvfp4|fp4", "nvfp4"), (r"fp8|float8", "fp8"), (r"bf16", "bf16"), (r"fp16", "fp16"), (r"tf32", "tf32"),
         (r"fp32", "fp32"))),
+    Reading("fp8_recipe", "fp8_param_gather", ((r"fp8 param gather", "on"), (r"", NOTHING)), ("precision", "fp8")),
     Reading("fp8_recipe", "recipe", (
         (r"nvfp4|fp4", "nvfp4"), (r"mxfp8", "mxfp8"), (r"delayed or current", NOTHING),
         (r"blockwise|sub-channel", "blockwise"), (r"delayed|te hybrid", "delayed"),

@@ -11,6 +11,7 @@ from comp_comm.configs.hardware_file import load_profile
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.records import Record, Records
 from comp_comm.units import GIB
+from comp_comm.validation.peaks import kind_of_peak
 from comp_comm.validation.predict import Prediction, predict
 from comp_comm.validation.readings import Silent
 from comp_comm.validation.summary import arch_of, error_record, is_complete, summary
@@ -44,13 +45,19 @@ class Validation:
 
     @cached_property
     def memory(self) -> Records:
-        """Return errors of peak memory where it was measured, dense and mixtures apart."""
+        """Return errors of peak memory where it was measured: all, dense and mixtures apart, by what was read."""
         result: dict[str, list[float]] = {}
         for one in self.counted:
             error = memory_error(one)
             if error is not None:
-                result.setdefault(arch_of(one), []).append(error)
-        return [error_record("memory", arch, errors) for arch, errors in result.items()]
+                for name in ("all", arch_of(one), kind_of_peak(one.run) or "not stated which"):
+                    result.setdefault(name, []).append(error)
+        return [error_record("memory", name, errors) for name, errors in result.items()]
+
+    @cached_property
+    def infeasible(self) -> list[Prediction]:
+        """Return the runs that ran, and whose memory is more than the device has."""
+        return [one for one in self.predictions if one.fits is False]
 
     def worst(self, most: int = WORST) -> Records:
         """Return the rows with the largest errors, with where the time went."""
@@ -124,7 +131,9 @@ def row_of(one: Prediction) -> Record:
         "release": run["release"] or None, "complete": is_complete(one),
         "assumed": " ".join(one.point.assumed) if one.point else "",
         "measured_memory_gib": run.number("peak_mem_GiB"),
+        "memory_kind": kind_of_peak(one.run) or None if run["peak_mem_GiB"] else None,
         "predicted_memory_gib": None if one.memory_bytes is None else one.memory_bytes / GIB,
+        "fits": one.fits,
     }  # fmt: skip
 
 

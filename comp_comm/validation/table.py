@@ -21,9 +21,10 @@ FOLDER = "validation"
 MOST_BYTES = 64 * 2**20
 METRICS = ("iter_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu")
 ARCHES = ("dense", "moe")
+PEAKS = ("allocated", "reserved", "nvidia-smi")
 COUNTS = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len", "gpus_per_node", "n_gpus", "tp",
           "cp", "pp", "vpp", "ep", "dp", "micro_batch", "global_batch")  # fmt: skip
-NUMBERS = ("measured_value", "peak_mem_GiB", "node_gbit_s")
+NUMBERS = ("measured_value", "peak_mem_GiB", "node_gbit_s", "published_parameters", "published_active")
 # What the software of a run is read from (see `readings`), and what is only said about a run.
 SOFTWARE = (
     "zero_stage", "sequence_parallel", "recompute", "precision", "gated_mlp", "attention_kernel", "moe_dispatcher",
@@ -35,10 +36,12 @@ SOFTWARE = (
 ABOUT = (
     "run_id", "group", "source", "model_name", "arch", "gpu", "machine", "measured_metric", "flops_convention",
     "metric2", "value2", "notes", "release", "attention_version", "layout_check", "software_source",
-    "software_certainty", "not_stated", "corrected", "excluded", "sanity", "implied_model_tflops",
+    "software_certainty", "date", "organisation", "not_stated", "corrected", "excluded", "sanity",
+    "implied_model_tflops", "peak_mem_kind",
 )  # fmt: skip
 COLUMNS = (*ABOUT, *COUNTS, *NUMBERS, *SOFTWARE)
-NEEDED = ("gpu", "n_gpus", "measured_metric", "measured_value")
+MEASURED = ("measured_metric", "measured_value")
+NEEDED = ("gpu", "n_gpus", *MEASURED)
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ def _run(row: Mapping[str, str | None], line: int, file: str, problems: Problems
         problems.add(Problem("has more cells than the head has columns", file=file, line=line))
     for name in (*COUNTS, *NUMBERS):
         _check_number(run, name, problems)
-    for name, allowed in (("measured_metric", METRICS), ("arch", ARCHES)):
+    for name, allowed in (("measured_metric", METRICS), ("arch", ARCHES), ("peak_mem_kind", PEAKS)):
         if run[name] and run[name] not in allowed:
             problems.add(run.problem(name, f"'{run[name]}' is not known{nearest(run[name], allowed)} "
                                      f"({one_of(allowed)})"))  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import study_from
 from comp_comm.searches import make_space, run_search
-from comp_comm.searches.objectives import OBJECTIVES
+from comp_comm.searches.objectives import OBJECTIVES, Aim
 from comp_comm.sweeps import make_plan, sweep
 
 GPT3 = {"hardware": "a100-sxm-80gb", "model": "gpt3-175b"}
@@ -79,7 +79,7 @@ def test_a_search(benchmark, pytestconfig):
     """GPT-3 175B on 512 A100, batch 1024: the search Calculon's authors time (1,284 candidates a second, one core)."""
     pinned = {} if size(pytestconfig, 1, 0) else {"cp": 1, "placement": "tp-cp-dp-pp"}
     space = make_space(study_from({**GPT3, "set": {"global_batch": 1024, **pinned}}), 512)
-    found = benchmark(run_search, space, OBJECTIVES["step"], 10)
+    found = benchmark(run_search, space, Aim(OBJECTIVES["step"]), 10)
     assert found.feasible > 0
     if benchmark.stats:
         benchmark.extra_info["candidates"] = found.candidates

@@ -68,8 +68,9 @@ def import_deepspeed(document: Document, given: Given = NOTHING) -> Imported:
 
     >>> zero = {"stage": 2, "reduce_bucket_size": 5e8}
     >>> data = {"train_batch_size": 64, "zero_optimization": zero, "fp16": {"enabled": True}}
-    >>> import_deepspeed(Document(data, "ds.json")).fields
-    {'global_batch': 64, 'zero': 2, 'bucket': 500000000.0, 'overlap_dp': 'off', 'precision': 'fp16'}
+    >>> found = import_deepspeed(Document(data, "ds.json")).fields
+    >>> {name: found[name] for name in ("zero", "zero_implementation", "bucket", "precision")}
+    {'zero': 2, 'zero_implementation': 'deepspeed', 'bucket': 500000000.0, 'precision': 'fp16'}
     """
     f = Findings(document, given)
     keys = Keys(f, document.data)
@@ -131,6 +132,8 @@ def zero_of(keys: Keys, f: Findings) -> None:
         return
     zero.set("zero", "stage", default=0)
     stage = f.fields.get("zero", 0)
+    if stage in (1, 2, 3):
+        f.set("zero_implementation", "deepspeed")
     number_of(zero, f, "bucket", "reduce_bucket_size")
     zero.ignore(("allgather_bucket_size", "cpu_offload_use_pin_memory"))
     if stage in (1, 2) and not zero.truth("reduce_scatter", default=True):

@@ -199,6 +199,7 @@ def _batches(keys: Keys, f: Findings) -> None:
         f.set("grad_precision", "fp32")
     if f.fields["precision"] == "bf16" and f.fields.get("zero") == 0 and "zero" not in f.given:
         f.set("zero", 1)
+        f.set("zero_implementation", "deepspeed")
         f.note("DeepSpeed's optimizer for bf16 shards its states at stage 0, too: zero is 1")
     if keys.truth("use_bnb_optimizer"):
         f.set("optimizer_precision", "fp8")

@@ -49,6 +49,8 @@ def _deepspeed(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
     if used and f.fields.get("zero") == 0 and f.fields.get("precision") == "bf16" and "zero" not in f.given:
         f.set("zero", 1)
         f.note("DeepSpeed's optimizer for bf16 shards its states at stage 0, too: zero is 1")
+    if used and f.count("zero", 0) > 0:
+        f.set("zero_implementation", "deepspeed")
 
 
 def _written(f: Findings, text: str) -> None:

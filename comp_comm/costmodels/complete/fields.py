@@ -19,8 +19,8 @@ FIELDS = tuple(dict.fromkeys((
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_tp", "overlap_pp",
     "overlap_ep", *HARDWARE, *KERNELS, "grad_precision", "accumulate_precision", "optimizer_precision", "interference",
     "tokens", "cross_entropy", "loss_chunks", "master_weights", "cuda_graph", "launch_blocking", "fp8_param_gather",
-    "expert_kernels", *DISPATCH, "recompute_early_stop", "offload_activations", "reshard_after_forward",
-    "reshard_shards", "gradient_sync", "fsdp_units", *_TRANSFORMER,
+    "fp8_activations", "expert_kernels", *DISPATCH, "recompute_early_stop", "offload_activations",
+    "reshard_after_forward", "reshard_shards", "gradient_sync", "fsdp_units", "zero_implementation", *_TRANSFORMER,
 )))  # fmt: skip
 # A field that means nothing without another one.
 NEEDS = {**field_groups.NEEDS, **dict.fromkeys(DISPATCH, "ep"), "permute_fusion": "experts",
@@ -38,16 +38,16 @@ SHOWN = ("hidden", "layers", "seq_len", "gpus", "tp", "cp", "pp", "dp", "micro_b
 IGNORED_BY_LAYERS = (
     "gpus", "dp", "global_batch", "accumulation", "pp", "vpp", "schedule", "pp_layout", "dp_shard", "zero", "bucket",
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
-    "memory_capacity", "framework_gib", "tokens", "loss_chunks", "master_weights", "fp8_param_gather",
+    "memory_capacity", "framework_gib", "tokens", "loss_chunks", "fp8_param_gather",
     "recompute_early_stop", "offload_activations", "reshard_after_forward", "reshard_shards", "gradient_sync",
-    "fsdp_units",
+    "fsdp_units", "zero_implementation",
 )  # fmt: skip
 # Fields that the states of a stage's weights do not depend on, one micro-batch's worth of them.
 IGNORED_BY_STATES = (
     "micro_batch", "global_batch", "accumulation", "sp", "recompute", "recompute_layers", "scatter_gather",
     "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks", "cuda_graph",
-    "launch_blocking", "expert_kernels", "fp8_attention", "fp8_head", "attention_kernel", *DISPATCH,
-    "recompute_early_stop", "offload_activations",
+    "launch_blocking", "expert_kernels", "fp8_attention", "fp8_head", "fp8_activations", "attention_kernel", *DISPATCH,
+    "recompute_early_stop", "offload_activations", "zero_implementation",
 )  # fmt: skip
 # Fields that the memory of a stage does not depend on.
 IGNORED_BY_FOOTPRINT = (

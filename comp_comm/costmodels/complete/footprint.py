@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 
-from comp_comm.choices import MasterWeights, Recompute, Switch
+from comp_comm.choices import MasterWeights, Recompute
 from comp_comm.costmodels.complete.gathered import gathered
 from comp_comm.costmodels.complete.held_micro_batches import held_micro_batches
 from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
-from comp_comm.costmodels.complete.message_buffers import message_buffers
+from comp_comm.costmodels.complete.message_buffers import message_buffers, stage_outputs
+from comp_comm.costmodels.complete.stage_states import StageStates, of_kinds
+from comp_comm.costmodels.complete.step_buffers import bucket_bytes, flat_gradients, weight_gradients
 from comp_comm.costmodels.machine import work_in_training
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, by_code, to_float
-from comp_comm.formulas.memory import StateBytes, state_bytes
-from comp_comm.layers.ends import embedding_kept, head_kept
-from comp_comm.layers.kind import LayerKind
+from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, to_float
+from comp_comm.layers.ends import embedding_kept, head_kept, head_unused
 from comp_comm.layers.stages import Stage
-from comp_comm.sharding import GradientSync
 from comp_comm.violation import Mask
 
-Of = TypeVar("Of")
-# Of what is allocated, that the caching allocator holds beside: torchtitan's two runs of Llama 3 8B at 32K and 262K
-# tokens (its table of December 2024: 83.9 and 84.5 GiB reserved) over the 79.8 and 80.1 GiB counted here for them.
+# Of what is held for tensors, that lies between them: an assumption. Of torchtitan's ten published runs, which print
+# reserved memory and not what is allocated, it brings the median to what they print.
 UNUSED = 0.05
-BUCKET = 40e6  # elements of gradients reduced at once (Megatron-LM's default)
 MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "framework")
 
 
@@ -93,8 +89,10 @@ class Footprint:
 
         Whether a step fits is asked of what is allocated: an allocator that runs out gives back what it holds unused.
         """
-        rest = to_float(self.work.hardware.memory_capacity) - to_float(self.work.scenario.framework_bytes)
-        return np.maximum(np.minimum(self.allocated * (1 + UNUSED), rest), self.allocated)
+        framework = to_float(self.work.scenario.framework_bytes)
+        rest = to_float(self.work.hardware.memory_capacity) - framework
+        held = _largest(stage.total + stage.unused for stage in self.stages) - framework
+        return np.maximum(np.minimum(held * (1 + UNUSED), rest), self.allocated)
 
 
 def footprint(scenario: Scenario) -> Footprint:
@@ -121,7 +119,7 @@ class StageMemory:
     def parts(self) -> MemoryParts:
         """Its parts."""
         zero = np.asarray(self.work.layout.zero)
-        weights, gradients, optimizer = self._states(zero)
+        weights, gradients, optimizer = self._states.of_zero(zero)
         framework = to_float(self.work.scenario.framework_bytes)
 
         def peak(part: int) -> Array:
@@ -132,76 +130,34 @@ class StageMemory:
 
     # -- states -------------------------------------------------------------------------------------------------------
 
-    def _of_kinds(self, each: Mapping[LayerKind, Of]) -> list[Of]:
-        """Return something of a layer of each kind, in the order of the counts of a stage."""
-        return [each[kind] for kind in self.work.pattern.kinds]
-
     @cached_property
-    def _held(self) -> tuple[Array, Array]:
-        """Parameters of the stage, and those of its experts."""
-        layers = list(zip(self.stage.layers, self._of_kinds(self.costs.parameters), strict=True))
-        beside = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
-        dense = add_up((*(count * held.dense for count, held in layers), beside))
-        experts = add_up(count * held.experts for count, held in layers) if self.work.transformer.has_experts else ZERO
-        return dense, experts
-
-    def _states(self, zero: Numeric) -> StateBytes:
-        layout = self.work.layout
-        f = self.work.scenario.formats.held(MasterWeights.SHARDS.where(layout.master_weights))
-        dense, experts = self._held
-        kept = 1 - to_float(Switch.ON.where(layout.offload_optimizer))
-        sizes = (
-            to_float(f.weight),
-            to_float(f.grad) + f.accumulate,
-            (to_float(f.master) + 2 * to_float(f.moment)) * kept,
-        )
-        states = state_bytes(dense, layout.dp_shard, zero, *sizes)
-        if experts is not ZERO:
-            more = state_bytes(experts, np.minimum(layout.dp_shard, layout.expert_replicas), zero, *sizes)
-            states = StateBytes(*(one + other for one, other in zip(states, more, strict=True)))
-        last = GradientSync.LAST.where(layout.gradient_sync) & (to_float(layout.dp_shard) > 1)
-        if not last.any():
-            return self._with_copies(states, zero)
-        # Not scattered before the last micro-batch: they are added up whole, in the format that they are reduced in.
-        summed = np.where(last, self.work.scenario.formats.grad * (dense + experts), states.gradients)
-        return self._with_copies(states._replace(gradients=summed), zero)
-
-    def _with_copies(self, states: StateBytes, zero: Numeric) -> StateBytes:
-        """Return the states with weights as the recipe keeps them: beside those of 16 bits, or instead of them.
-
-        Under ZeRO 3 they are made of gathered weights, and go with them.
-        """
-        copies = to_float(self.work.scenario.formats.copies)
-        if not copies.any():
-            return states
-        dense, experts = self._held
-        beside = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
-        more = np.where(to_float(zero) < 3, copies * (add_up((dense, experts)) - beside), 0.0)
-        return states._replace(weights=states.weights + more)
+    def _states(self) -> StageStates:
+        return StageStates(self.work, self.costs, self.stage)
 
     @cached_property
     def _states_with_buffers(self) -> Array:
         """Bytes of states with their buffers, each stage of ZeRO evaluated alone."""
         return by_code(np.asarray(self.work.layout.zero),
-                       lambda zero: add_up((*self._states(zero), self._beside(zero))))  # fmt: skip
+                       lambda zero: add_up((*self._states.of_zero(zero), self._beside(zero))))  # fmt: skip
 
     def _beside(self, zero: int) -> Array:
         """Return what is needed at the peak beside states, activations and logits; less than 0 where some of these are
         not there then."""
         if zero < 3:
-            return self._bucket
+            return self._below_three
         late, loss, backward, end, gradients = self._moments
         first = np.maximum(loss, backward - self._logits) - gradients
-        return np.where(late, end - self._activations - self._logits, first)
+        return np.where(late, end - self._activations - self._logits, first) + self._at_step
 
     def _at_peak(self, zero: int) -> tuple[Array, Array, Array, Array]:
         """Return at the peak gradients that are not there yet, activations, logits, and buffers of states."""
         if zero < 3:
-            return ZERO, self._activations, self._logits, self._bucket
+            return ZERO, self._activations, self._logits, self._below_three
         late, loss, backward, end, gradients = self._moments
         in_layers = backward > loss + self._logits
         buffers = np.where(late, end, np.where(in_layers, backward, loss))
         logits = np.where(late | in_layers, 0.0, self._logits)
+        buffers = buffers + self._at_step
         return np.where(late, 0.0, gradients), np.where(late, 0.0, self._activations), logits, buffers
 
     @cached_property
@@ -215,28 +171,48 @@ class StageMemory:
         replicated = layout.replicas > 1
         if not replicated.any():
             return np.asarray(False), zero, zero, zero, zero
-        layers = list(zip(self.stage.layers, self._of_kinds(self.costs.parameters), strict=True))
+        layers = list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
         largest = _largest((count > 0) * (held.dense + held.experts) for count, held in layers)
         ends, tied = self.costs.end_parameters, self.work.transformer.tied
         head = ends.kept_of_stage(self.stage, tied)
-        sizes = gathered(self.work, add_up(self._held), largest, ends.of_stage(self.stage, tied), head)
+        sizes = gathered(self.work, add_up(self._states.held), largest, ends.of_stage(self.stage, tied), head)
         loss, backward, end = (replicated * size for size in sizes)
         alone = MasterWeights.SHARDS.where(layout.master_weights) & (layout.stage_steps <= 1)
-        missing = np.where(alone, self._states(3).gradients, 0.0) if alone.any() else zero
+        missing = np.where(alone, self._states.of_zero(3).gradients, 0.0) if alone.any() else zero
         before = self._activations + np.maximum(loss + self._logits, backward) - missing
         return end > before, loss, backward, end, missing
 
     @cached_property
-    def _bucket(self) -> Array:
-        """Bytes of the gradients that are reduced at once."""
-        layout, f = self.work.layout, self.work.scenario.formats
-        replicated = layout.replicas > 1
-        if not replicated.any():
-            return ZERO
-        there = replicated * to_float(self.stage.layer_count > 0)
-        given = to_float(layout.bucket)
-        bucket = np.minimum(np.where(np.isnan(given), BUCKET, given), add_up(self._held))
-        return there * bucket * f.grad
+    def _below_three(self) -> Array:
+        """Bytes beside states below ZeRO 3: a bucket, gradients of 16 bits beside 32, those made for a step."""
+        layers = list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
+        ends = self.costs.end_parameters
+        head = self.stage.head * np.where(to_float(self.work.transformer.tied) > 0, ends.embedding, ends.head)
+        replicated = to_float((self.work.layout.replicas > 1) & (self.stage.layer_count > 0))
+        bucket = replicated * bucket_bytes(self.work, add_up(self._states.held))
+        return add_up((bucket, weight_gradients(self.work, layers, head), self._at_step))
+
+    @cached_property
+    def _flat(self) -> Array:
+        """Bytes of flat gradients that are made for the optimizer's step, when activations are gone."""
+        return flat_gradients(self.work, *self._states.held)
+
+    @cached_property
+    def _at_step(self) -> Array:
+        """Bytes of these for which the place of activations is too small."""
+        return np.maximum(self._flat - self._gone, 0.0) if self._flat.any() else ZERO
+
+    @cached_property
+    def _gone(self) -> Array:
+        """Bytes that are free again when the optimizer begins."""
+        return add_up((self._activations, self._logits, self._message_buffers))
+
+    @cached_property
+    def unused(self) -> Array:
+        """Bytes that the caching allocator holds beside: its blocks of activations do not become a larger tensor."""
+        c = self.work.context
+        unused = self.stage.head * head_unused(c, self.work.vocab) if c.has_vocab else ZERO
+        return unused + np.minimum(self._flat, self._gone) if self._flat.any() else to_float(unused)
 
     # -- activations --------------------------------------------------------------------------------------------------
 
@@ -248,7 +224,7 @@ class StageMemory:
         return layers + self.stage.embedding * masks * self._micro_batches if masks.any() else layers
 
     def _kept(self, code: int) -> Array:
-        kept = list(zip(self.stage.layers, self.stage.recomputed, self._of_kinds(self.costs.kept), strict=True))
+        kept = list(zip(self.stage.layers, self.stage.recomputed, of_kinds(self.work, self.costs.kept), strict=True))
         held, host = self._micro_batches, HostMemory(self.work, self.costs)
         if code == Recompute.FULL:
             partly = add_up(again * layer.entry + (count - again) * layer.size for count, again, layer in kept)
@@ -275,7 +251,8 @@ class StageMemory:
     @cached_property
     def _message_buffers(self) -> Array:
         """What collectives and sends of activations need beside their operands."""
-        return to_float(self.stage.layer_count > 0) * message_buffers(self.work)
+        messages = to_float(self.stage.layer_count > 0) * message_buffers(self.work)
+        return messages + (1 - self.stage.head) * stage_outputs(self.work, self._micro_batches)
 
 
 def _largest(sizes: Iterable[Array]) -> Array:

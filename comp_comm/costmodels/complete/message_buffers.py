@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from comp_comm.choices import Switch
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, somewhere, to_float
+from comp_comm.sharding import ZeroImplementation
+
+
+def stage_outputs(work: Work, held: Array) -> Array:
+    """Return bytes of a stage's outputs for the micro-batches it holds, where they wait for the backward pass.
+
+    DeepSpeed's pipeline keeps them (its `pipe_buffers`); Megatron-LM frees them when they are sent.
+    """
+    c, layout = work.context, work.layout
+    kept = ZeroImplementation.DEEPSPEED.where(layout.zero_implementation) & (to_float(layout.pp) > 1)
+    return kept * held * c.split_tokens * c.t.hidden * c.formats.activation if kept.any() else to_float(0.0)
 
 
 def message_buffers(work: Work) -> Array:
@@ -19,7 +28,7 @@ def message_buffers(work: Work) -> Array:
     buffers = 2.0 * message * (to_float(layout.pp) > 1)
     if Switch.ON.where(layout.sp).any():
         buffers = buffers + to_float(layout.sp) * c.tokens * c.t.hidden * c.formats.comm
-    if np.any(to_float(layout.cp) > 1):
+    if somewhere(to_float(layout.cp) > 1):
         pair = c.tokens * c.kv_heads * (c.key_dim + c.t.v_head_dim) * c.formats.comm
         buffers = buffers + 2.0 * pair * (to_float(layout.cp) > 1)
     return buffers

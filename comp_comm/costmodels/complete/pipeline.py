@@ -15,7 +15,7 @@ from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import Array, add_up, by_code, to_float
+from comp_comm.formulas.arrays import Array, add_up, by_code, somewhere, to_float
 from comp_comm.formulas.pipeline import bubble_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
@@ -27,7 +27,8 @@ from comp_comm.layout import Layout
 # What is done again in a layer, by what is asked for.
 PASSES: dict[str, Callable[[LayerTimes], Array]] = {
     "forward_s": lambda times: times.forward_s, "compute": lambda times: times.compute.forward,
-    "host": lambda times: times.waits[0],
+    "host": lambda times: times.waits[0], "busy": lambda times: times.busy[0],
+    "hidden": lambda times: times.hidden_forward_s,
 }  # fmt: skip
 # Schedules that do gradients of weights apart from those of inputs.
 SPLIT = (Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
@@ -54,7 +55,7 @@ class Pipeline:
     @property
     def recomputes(self) -> bool:
         """Whether anything is computed again."""
-        return bool(np.any(np.asarray(self.layout.recompute) != Recompute.NONE))
+        return somewhere(np.asarray(self.layout.recompute) != Recompute.NONE)
 
     def parts(self, stage: Stage) -> list[tuple[LayerTimes, Array]]:
         """Return the layers of each kind and the ends, each with how many of them a stage has."""
@@ -62,7 +63,7 @@ class Pipeline:
         return [*layers, (self.costs.embedding, stage.embedding), (self.costs.head, stage.head)]
 
     def again(self, stage: Stage, seconds: str) -> Array:
-        """Return the seconds of a stage's recomputation: ``forward_s`` of layers, ``compute`` alone, ``host``."""
+        """Return the seconds of a stage's recomputation: a name of ``PASSES``."""
 
         def option(code: int) -> Array:
             parts = ((PASSES[seconds](times), count) for _, times, count in self.made_again(stage, code))
@@ -137,7 +138,7 @@ class Pipeline:
     def all_passes_s(self) -> Array:
         """Seconds of both passes through all stages together while every layer sees one micro-batch."""
         once = self.passes_s(self._model)
-        return self.layout.copies * once if np.any(self.layout.copies != 1) else once
+        return self.layout.copies * once if somewhere(self.layout.copies != 1) else once
 
     @cached_property
     def _model(self) -> Stage:

@@ -124,8 +124,8 @@ SPACE = LayoutSpace(
     # What stacks use across nodes; inside one, an all-to-all is about as fast.
     of_mixtures={"ep_dispatch": ("deepep",)},
     choices=("overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "schedule", "cp_comm", "kv_replication",
-             "offload_optimizer", "master_weights", "reshard_after_forward", "gradient_sync", "fsdp_units", "kernels",
-             "cross_entropy", "attention_kernel", "cuda_graph", "launch_blocking",
+             "offload_optimizer", "master_weights", "reshard_after_forward", "gradient_sync", "fsdp_units",
+             "zero_implementation", "kernels", "cross_entropy", "attention_kernel", "cuda_graph", "launch_blocking",
              "collective_algorithm"),
     alone={"gpus": 1, "tp": 1, "cp": 1, "pp": 1, "vpp": 1, "ep": 1, "micro_batch": 1, "dp": 1},
     derived=dict.fromkeys(("dp", "accumulation"), "pin tp, cp, pp or micro_batch instead"),

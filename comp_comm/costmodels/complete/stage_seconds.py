@@ -76,15 +76,20 @@ class StageSeconds:
 
     @cached_property
     def _hidden_in_layers(self) -> Array:
-        """Seconds of compute that already hide communication of the layers."""
-        hiding = any(times.hidden_s is not ZERO for times, _ in self.pipeline.parts(self.stage))
-        return add_up(spent.hidden for spent in self.in_layers.values()) if hiding else ZERO
+        """Seconds of compute that already hide communication of the layers, for one micro-batch."""
+        parts = self.pipeline.parts(self.stage)
+        if all(times.hidden_s is ZERO for times, _ in parts):
+            return ZERO
+        again = self.pipeline.again(self.stage, "hidden") if self.pipeline.recomputes else ZERO
+        return add_up((*(count * times.hidden_s for times, count in parts if times.hidden_s is not ZERO), again))
 
     @cached_property
     def _passes(self) -> tuple[Array, Array]:
-        """Seconds of compute and of waiting for the host, forward and backward."""
-        forward, backward = self.waits
-        return add_up((self.forward_s, forward)), add_up((self.backward_s + self.recompute_s, backward))
+        """Seconds of compute and of waiting for the host of one micro-batch, forward and backward."""
+        parts = self.pipeline.parts(self.stage)
+        forward, backward = (add_up(count * times.busy[number] for times, count in parts) for number in range(2))
+        again = self.pipeline.again(self.stage, "busy") if self.pipeline.recomputes else ZERO
+        return forward, add_up((backward, again))
 
     @cached_property
     def _free(self) -> Array:
@@ -94,11 +99,11 @@ class StageSeconds:
 
     @cached_property
     def sends(self) -> CommSeconds:
-        """The sends of the stage: a micro-batch in and out, forward and backward."""
+        """The sends of the stage for one micro-batch: it comes in and goes out, forward and backward."""
         if self.pipeline.sends_s is ZERO:
             return NO_COMM
         overlaps = Switch.ON.where(self.work.layout.overlap_pp)
-        total = 2.0 * self._steps * self.pipeline.sends_s
+        total = 2.0 * self.pipeline.sends_s
         if not overlaps.any():
             return CommSeconds(total, ZERO, ZERO)
         total = total * np.where(overlaps, self.work.scenario.interference, 1.0)
@@ -106,7 +111,7 @@ class StageSeconds:
 
     @cached_property
     def windows(self) -> tuple[Array, Array]:
-        """Compute of a step, forward and backward, that hides nothing yet: of layers first, then of sends."""
+        """Compute of one micro-batch, forward and backward, that hides nothing yet: of layers first, then of sends."""
         forward, backward = self._passes
         if self._hidden_in_layers is ZERO and self.sends.hidden is ZERO:
             return forward, backward
@@ -116,7 +121,8 @@ class StageSeconds:
 
 
 def widest(stages: Sequence[StageSeconds]) -> tuple[Array, Array]:
-    """Return the most compute that any stage has forward and backward, beside which states may be sent."""
+    """Return the most compute of a micro-batch that any stage has forward and backward, beside which states may be
+    sent."""
     forward, backward = stages[0].windows
     for stage in stages[1:]:
         more, longer = stage.windows

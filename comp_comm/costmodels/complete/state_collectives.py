@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 import numpy as np
 
 from comp_comm.choices import Schedule, Switch
-from comp_comm.formulas.arrays import Array, Numeric, add_up, to_float
+from comp_comm.formulas.arrays import Array, Numeric, add_up, somewhere, to_float
 from comp_comm.group import Group
 from comp_comm.layers.block import HeldParameters
 from comp_comm.layout import REPLICAS, STAGE, Layout
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
 from comp_comm.sharding import FsdpUnits, GradientSync
+from comp_comm.violation import Mask
 
 FP32 = 4.0
 SHARDED, BY_LAYER = (1, 2), (3,)  # ZeRO stages that send a stage's states at once, and a layer at a time
@@ -55,7 +58,7 @@ class StateCollective(NamedTuple):
 
     def occasions(self, zero: Numeric, steps: Numeric) -> Array:
         """Return how many occasions a step of so many micro-batches has, at each point's ZeRO stage."""
-        does = np.isin(to_float(zero), self.zero)
+        does = _among(zero, self.zero)
         return to_float(does) * np.where(self.repeats > 0, steps, 1.0)
 
 
@@ -144,7 +147,7 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
 
     def add(title: str, kind: str, size: Array, count: Array, group: Group, stages: tuple[int, ...],
             repeats: Numeric = 0.0) -> None:  # fmt: skip
-        if any_of(count) and np.isin(zero, stages).any():
+        if any_of(count) and somewhere(_among(zero, stages)):
             sent = Collective(f"{name}{title}", "p P", count, kind, "dp", size, to_float(0.0), group)
             collectives.append(StateCollective(sent, stages, to_float(repeats)))
 
@@ -152,7 +155,7 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
     add("gradient reduce-scatter", "reduce_scatter", part * grad, sharded * calls, sharing, SHARDED, zero == 2)
     add("weight all-gather", "all_gather", weights, sharded * calls, sharing, SHARDED)
     add("all-reduce over replicas", "all_reduce", part * grad / replicas.shards, several * calls, others, SHARDED)
-    if not np.isin(zero, BY_LAYER).any():
+    if not somewhere(_among(zero, BY_LAYER)):
         return collectives
     scattered, reduced = (GradientSync.look_up(name, c.layout.gradient_sync) for name in ("shards", "replicas"))
     again, smaller = _gathered_again(c, replicas)
@@ -168,6 +171,12 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
                 add("weight all-gather again", "all_gather", part * unit.gathered, more, smaller, BY_LAYER, 1)
             add("all-reduce over replicas", "all_reduce", shard, replicated, others, BY_LAYER, reduced)
     return collectives
+
+
+def _among(zero: Numeric, stages: Sequence[int]) -> Mask:
+    """Return where the ZeRO stage is one of some."""
+    given = to_float(zero)
+    return reduce(or_, (np.asarray(given == stage) for stage in stages))
 
 
 def _gathered_again(c: Context, replicas: Replicas) -> tuple[Array, Group | None]:

@@ -268,7 +268,7 @@ def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) ->
 
     Gradients are reduced while the last micro-batch goes backward, weights gathered while the first goes forward; ZeRO
     2 reduces after every micro-batch, beside its backward pass; under ZeRO 3 all goes on all the time. ``windows`` are
-    the compute of all micro-batches forward, and of all backward.
+    the compute of one micro-batch forward and backward.
     """
     layout = work.layout
     overlaps, zero, steps = Switch.ON.where(layout.overlap_dp), to_float(layout.zero), layout.stage_steps
@@ -279,9 +279,11 @@ def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) ->
     total = reduced + costs.gathered
     if not overlaps.any():
         return CommSeconds(total, ZERO, ZERO)
-    all_forward, all_backward = (USABLE * each for each in windows)
-    forward, window = all_forward / steps, all_backward / steps
+    forward, window = (USABLE * each for each in windows)
     if (zero >= 2).any():
-        window = np.where(zero >= 2, np.where(zero >= 3, all_forward + all_backward, all_backward), window)
+        backward = window
+        window = by_code(zero, lambda code: (
+            backward if code < 2 else steps * (backward if code == 2 else forward + backward)
+        ))  # fmt: skip
     hidden = np.minimum(reduced, window) + np.minimum(costs.gathered, forward)
     return overlapped(total, (1 - CONTENTION) * hidden, overlaps)

@@ -26,7 +26,7 @@ from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
 from comp_comm.costmodels.timed import CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
+from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, to_float
 from comp_comm.group import Group
 from comp_comm.layers.pipeline_parallel import boundary_collectives
 from comp_comm.layers.stages import Stage
@@ -160,7 +160,9 @@ class Step(SearchableAnswer):
         """
         spent = dict(self.slowest.in_layers)
         if self.sends:
-            spent["pp"] = self.slowest.sends.plus(CommSeconds(self._tied_s, ZERO, ZERO))
+            spent["pp"] = self.slowest.sends.times(self.work.layout.stage_steps).plus(
+                CommSeconds(self._tied_s, ZERO, ZERO)
+            )
         if self.replicated:
             spent["dp"] = self._states
         if self.pipeline.host.asked.any():
@@ -173,13 +175,13 @@ class Step(SearchableAnswer):
     def replicated(self) -> bool:
         """Whether any weights are held more than once."""
         layout = self.work.layout
-        many = np.any(layout.replicas > 1) or np.any(layout.copies > 1)
-        return bool(many or (self.work.transformer.has_experts and np.any(layout.expert_replicas > 1)))
+        many = somewhere(layout.replicas > 1) or somewhere(layout.copies > 1)
+        return bool(many or (self.work.transformer.has_experts and somewhere(layout.expert_replicas > 1)))
 
     @cached_property
     def between_copies(self) -> list[TimedCollective]:
         """Collectives of the gradients of two copies of the model in a pipeline."""
-        if not np.any(self.work.layout.copies > 1):
+        if not somewhere(self.work.layout.copies > 1):
             return []
         return self.network.timed(copy_collectives(self.work.context, self.stage_states.held))
 
@@ -202,12 +204,10 @@ class Step(SearchableAnswer):
     def step_s(self) -> Array:
         """Seconds of a step."""
         # What ZeRO has a say in is the largest array of all: the rest is added up before it joins.
-        busy = self.work.layout.stage_steps * self.pipeline.pace_s
         sends = self.slowest.sends.visible if self.sends else ZERO
+        busy = self.work.layout.stage_steps * add_up((self.pipeline.pace_s, sends))
         states = self._states.visible if self.replicated else ZERO
-        return add_up((busy, self.bubble_s, sends, self._tied_s, self.states.world_s)) + add_up(
-            (self.optimizer_s, states)
-        )
+        return add_up((busy, self.bubble_s, self._tied_s, self.states.world_s)) + add_up((self.optimizer_s, states))
 
     # -- collectives --------------------------------------------------------------------------------------------------
 

@@ -91,7 +91,7 @@ class Serving(Answer):
         """What times kernels."""
         f = self.work.scenario.formats
         return Kernels(self.work.hardware, f.operand, f.activation, f.grad, self.work.scenario.sustained, f.recipe,
-                       f.fp8_attention)  # fmt: skip
+                       f.fp8_attention, serving=True)  # fmt: skip
 
     @cached_property
     def network(self) -> Network:

@@ -1,0 +1,80 @@
+"""Weights, gradients and optimizer states of a device of one stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from comp_comm.choices import MasterWeights, Switch
+from comp_comm.costmodels.complete.layer_costs import LayerCosts
+from comp_comm.costmodels.complete.step_buffers import unreduced_gradients
+from comp_comm.costmodels.work import Work
+from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
+from comp_comm.formulas.memory import StateBytes, state_bytes
+from comp_comm.layers.kind import LayerKind
+from comp_comm.layers.stages import Stage
+from comp_comm.sharding import GradientSync
+
+Of = TypeVar("Of")
+
+
+def of_kinds(work: Work, each: Mapping[LayerKind, Of]) -> list[Of]:
+    """Return something of a layer of each kind, in the order of the counts of a stage."""
+    return [each[kind] for kind in work.pattern.kinds]
+
+
+@dataclass(frozen=True, eq=False)
+class StageStates:
+    """What a stage holds from step to step."""
+
+    work: Work
+    costs: LayerCosts
+    stage: Stage
+
+    @cached_property
+    def held(self) -> tuple[Array, Array]:
+        """Parameters of the stage, and those of its experts."""
+        layers = list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
+        beside = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
+        dense = add_up((*(count * held.dense for count, held in layers), beside))
+        experts = add_up(count * held.experts for count, held in layers) if self.work.transformer.has_experts else ZERO
+        return dense, experts
+
+    def of_zero(self, zero: Numeric) -> StateBytes:
+        """Return the bytes of states with a stage of ZeRO."""
+        layout = self.work.layout
+        f = self.work.scenario.formats.held(MasterWeights.SHARDS.where(layout.master_weights))
+        dense, experts = self.held
+        kept = 1 - to_float(Switch.ON.where(layout.offload_optimizer))
+        sizes = (
+            to_float(f.weight),
+            to_float(f.grad) + f.accumulate + unreduced_gradients(self.work),
+            (to_float(f.master) + 2 * to_float(f.moment)) * kept,
+        )
+        states = state_bytes(dense, layout.dp_shard, zero, *sizes)
+        if experts is not ZERO:
+            more = state_bytes(experts, np.minimum(layout.dp_shard, layout.expert_replicas), zero, *sizes)
+            states = StateBytes(*(one + other for one, other in zip(states, more, strict=True)))
+        last = GradientSync.LAST.where(layout.gradient_sync) & (to_float(layout.dp_shard) > 1)
+        if not last.any():
+            return self._with_copies(states, zero)
+        # Not scattered before the last micro-batch: they are added up whole, in the format that they are reduced in.
+        summed = np.where(last, self.work.scenario.formats.grad * (dense + experts), states.gradients)
+        return self._with_copies(states._replace(gradients=summed), zero)
+
+    def _with_copies(self, states: StateBytes, zero: Numeric) -> StateBytes:
+        """Return the states with weights as the recipe keeps them: beside those of 16 bits, or instead of them.
+
+        Under ZeRO 3 they are made of gathered weights, and go with them.
+        """
+        copies = to_float(self.work.scenario.formats.copies)
+        if not copies.any():
+            return states
+        dense, experts = self.held
+        beside = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
+        more = np.where(to_float(zero) < 3, copies * (add_up((dense, experts)) - beside), 0.0)
+        return states._replace(weights=states.weights + more)
