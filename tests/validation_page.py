@@ -163,7 +163,8 @@ def parts(found: Validation, responses: Responses) -> dict[str, str]:
                                                                                  "attention", "parameters", "gpus")),
         "releases": summary_table(found, ("release",)), "calibration": calibration_table(responses),
         "intervals": interval_table(), "worst": worst_table(found), "excluded": excluded_list(found),
-        "memory": memory_table(found), "infeasible": infeasible_list(found), "silent": not_predicted_list(found) or "- none\n", "peers": peers_table(found),
+        "memory": memory_table(found), "infeasible": infeasible_list(found),
+        "silent": not_predicted_list(found) or "- none\n", "peers": peers_table(found),
     }  # fmt: skip
 
 
