@@ -59,7 +59,7 @@ def shares() -> list[float]:
 def lines(found: Validation, judged: Sequence[Prediction], responses: Responses) -> list[Line]:
     """Return all targets with their figures."""
     seen, records = found.predictions, calibration_records(responses)
-    memory = {row["value"]: row for row in found.memory}
+    memory = {str(row["value"]): row for row in found.memory if row["value"] in ("dense", "moe")}
     sets = layout_sets(seen, RANKED)
     named = (("Megatron SC'21 Table 1: mean", 0.04, mean(sizes(seen, "megatron_sc21"))),
              ("Korthikanti Table 5: mean", 0.05, mean(sizes(seen, "korthikanti2022"))),
