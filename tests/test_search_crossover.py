@@ -1,4 +1,4 @@
-"""At how many devices the best layout passes a value, or one kind of layouts is overtaken: told by separate searches."""
+"""Where the best layout passes a value, or one kind of layouts is overtaken, as separate searches tell it."""
 
 import json
 

@@ -88,6 +88,8 @@ def by_code(codes: AnyArray, option: Callable[[int], Array]) -> Array:
 
     >>> by_code(np.array([0, 2, 0]), lambda code: to_float(10.0 * code)).tolist()
     [0.0, 20.0, 0.0]
+    >>> by_code(np.array([3, 1] * 6), lambda code: to_float([[code], [-code]])).sum(axis=1).tolist()  # many points
+    [24.0, -24.0]
     """
     codes = np.asarray(codes)
     if codes.size == 1:
@@ -105,5 +107,9 @@ def by_code(codes: AnyArray, option: Callable[[int], Array]) -> Array:
         return np.select([codes == code for code in options], list(options.values()))
     shape = np.broadcast_shapes(*(each.shape for each in wide.values()))
     # Codes along an axis that the options do not have: each is copied to its place, and nothing is chosen.
-    listed = [wide[int(code)] for code in codes.reshape(-1)]
-    return np.concatenate([each if each.shape == shape else np.broadcast_to(each, shape) for each in listed], axis=axis)
+    whole = {code: each if each.shape == shape else np.broadcast_to(each, shape) for code, each in wide.items()}
+    if codes.size > 4 * len(whole):  # many points: taken from one of each
+        return np.concatenate(list(whole.values()), axis=axis).take(
+            np.searchsorted(list(whole), codes.reshape(-1)), axis
+        )
+    return np.concatenate([whole[int(code)] for code in codes.reshape(-1)], axis=axis)
