@@ -107,9 +107,7 @@ def by_code(codes: AnyArray, option: Callable[[int], Array]) -> Array:
         return np.select([codes == code for code in options], list(options.values()))
     shape = np.broadcast_shapes(*(each.shape for each in wide.values()))
     # Codes along an axis that the options do not have: each is copied to its place, and nothing is chosen.
-    whole = {code: each if each.shape == shape else np.broadcast_to(each, shape) for code, each in wide.items()}
-    if codes.size > 4 * len(whole):  # many points: taken from one of each
-        return np.concatenate(list(whole.values()), axis=axis).take(
-            np.searchsorted(list(whole), codes.reshape(-1)), axis
-        )
-    return np.concatenate([whole[int(code)] for code in codes.reshape(-1)], axis=axis)
+    full = {code: each if each.shape == shape else np.broadcast_to(each, shape) for code, each in wide.items()}
+    if codes.size > 4 * len(full):  # many points: taken from one of each
+        return np.concatenate(list(full.values()), axis=axis).take(np.searchsorted(list(full), codes.reshape(-1)), axis)
+    return np.concatenate([full[int(code)] for code in codes.reshape(-1)], axis=axis)

@@ -66,7 +66,8 @@ def case_studies() -> Figure:
             )
         charts.append(Chart(study.removeprefix("papers/"), x.replace("_", " "), "tokens/s", tuple(series), 2, 10))
     return Figure(PAPER, "case-studies", "The three case studies", tuple(said), claims, tuple(charts), "papers/amped-*",
-                  ("what they conclude is from memory, but for the abstract's 'up to 4x' of optical links",))  # fmt: skip
+                  ("what they conclude is from memory, but for the abstract's 'up to 4x' of optical links",)
+                  )  # fmt: skip
 
 
 FIGURES = {"megatron": megatron, "case-studies": case_studies}

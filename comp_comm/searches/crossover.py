@@ -97,16 +97,16 @@ def crossings(asked: Crossover, places: Sequence[Mapping[str, Value]], results: 
     for place, result in zip(places, results, strict=True):
         others = tuple((name, value) for name, value in place.items() if name != "gpus")
         lines.setdefault(others, []).append((int(result["meta"]["gpus"]), asked.side(result)))
-    return [record for others, found in lines.items() for record in _of_line(asked, dict(others), sorted(found))]
+    return [record for others, sides in lines.items() for record in _of_line(asked, dict(others), sorted(sides))]
 
 
-def _of_line(asked: Crossover, others: Record, found: Sequence[tuple[int, float | None]]) -> Records:
+def _of_line(asked: Crossover, others: Record, line: Sequence[tuple[int, float | None]]) -> Records:
     name = "second_behind_percent" if asked.kinds else asked.column
 
     def told(side: float) -> float:
         return side if asked.kinds else side + asked.value
 
-    sides = [(gpus, side) for gpus, side in found if side is not None]
+    sides = [(gpus, side) for gpus, side in line if side is not None]
     records = [
         {**others, "after": before, "at": gpus, f"{name}_after": told(low), f"{name}_at": told(high), "reason": None}
         for (before, low), (gpus, high) in pairwise(sides) if (low < 0) != (high < 0)

@@ -91,9 +91,9 @@ def tied_record(state: SearchState, aim: Aim, rows: Records) -> Record | None:
     if not aim.objective.timed or not state.best.ties:
         return None
     percent, best = 100 * layouts_apart(), state.best.ties[0].score
-    near = [number for number, tie in enumerate(state.best.ties)
+    tied = [number for number, tie in enumerate(state.best.ties)
             if (aim.objective.behind(tie.score, best) or 0.0) <= percent]  # fmt: skip
-    order = sorted(near, key=lambda number: (round(rows[number]["memory_gib"]), _degrees(rows[number])))
+    order = sorted(tied, key=lambda number: (round(rows[number]["memory_gib"]), _degrees(rows[number])))
     return {"percent": percent, "layouts": state.landscape.within(best, percent), "rows": order}
 
 

@@ -248,9 +248,8 @@ class Grid:
         parameters = self.values("parameters", index)
         parameters = np.where(np.isnan(parameters), core_parameters(layers, hidden), parameters)
         scaling = self.memory_scaling(index, memory_capacity)
-        blank = Violation(
-            np.isnan(scaling), "memory.capacity is blank in the hardware profile, and tp needs it", ("tp",)
-        )
+        said = "memory.capacity is blank in the hardware profile, and tp needs it"
+        blank = Violation(np.isnan(scaling), said, ("tp",))
         degree = required_tp(parameters, scaling)
         tp = to_float(next_divisor(hidden, np.maximum(degree, 1)))
         too_large = Violation(np.isnan(tp) & ~np.isnan(degree), "the required tp exceeds hidden", ("hidden",))
