@@ -623,11 +623,19 @@ def test_a_torchtitan_file(runs, tmp_path):
     study = runs(path)
     assert study["model"] == "llama-3.1-8b"
     assert study["set"] == {
-        "sequence_inputs": "kept", "seq_len": 4096, "gpus": 64, "micro_batch": 1, "global_batch": 128, "tp": 2, "pp": 2, "vpp": 2,
-        "overlap_pp": "off",
+        "sequence_inputs": "kept", "seq_len": 4096, "gpus": 64, "micro_batch": 1, "global_batch": 128, "tp": 2, "pp": 2,
+        "vpp": 2, "overlap_pp": "off",
         "schedule": "interleaved", "dp_shard": 8, "zero": 1, "recompute": "full", "recompute_layers": 8,
         "kernels": "compiled", "precision": "bf16", "grad_precision": "fp32", "pp_layout": "torchtitan",
     }  # fmt: skip
+
+
+def test_a_torchtitan_file_with_a_v_schedule(runs, tmp_path):
+    """Two pieces a stage, which the schedule has by itself: the first and the last one are together."""
+    path = tmp_path / "job.toml"
+    path.write_text(TITAN.replace("Interleaved1F1B", "ZBVZeroBubble"))
+    found = runs(path)["set"]
+    assert (found["schedule"], found.get("vpp"), found["overlap_pp"]) == ("zb_v", None, "off")
 
 
 @pytest.mark.parametrize(("keys", "fields"), [
