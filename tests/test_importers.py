@@ -631,6 +631,14 @@ def test_a_torchtitan_file(runs, tmp_path):
     }  # fmt: skip
 
 
+def test_a_torchtitan_file_with_a_v_schedule(runs, tmp_path):
+    """Two pieces a stage, which the schedule has by itself: the first and the last one are together."""
+    path = tmp_path / "job.toml"
+    path.write_text(TITAN.replace("Interleaved1F1B", "ZBVZeroBubble"))
+    found = runs(path)["set"]
+    assert (found["schedule"], found.get("vpp"), found["overlap_pp"]) == ("zb_v", None, "off")
+
+
 @pytest.mark.parametrize(("keys", "fields"), [
     ('mode = "selective"\nselective_ac_option = "op"', {"recompute": "per_op"}),
     ('mode = "full"\nearly_stop = true', {"recompute": "full", "recompute_early_stop": "on"}),

@@ -17,7 +17,10 @@ EXPERIMENTAL = (
     "enable_async_tensor_parallel", "pipeline_parallel_schedule_csv", "pipeline_parallel_layers_per_stage",
 )  # fmt: skip
 
-SCHEDULES = {"1f1b": ("1f1b", 1), "gpipe": ("gpipe", 1), "interleaved1f1b": ("interleaved", 2)}
+SCHEDULES = {"1f1b": ("1f1b", 1), "gpipe": ("gpipe", 1), "interleaved1f1b": ("interleaved", 2),
+             "zbvzerobubble": ("zb_v", 2)}  # fmt: skip
+# Of two pieces a stage, and of the schedule itself: zb_v has them without vpp.
+IN_TWO = ("zb_v",)
 
 
 def parallelism(top: Keys, f: Findings) -> Keys:
@@ -133,13 +136,15 @@ def _pipeline(keys: Keys, f: Findings) -> None:
         return
     if kind.lower() not in SCHEDULES:
         keys.wrong(
-            ("pipeline_parallel_schedule",), f"{shown(kind)} is not understood; only 1F1B, GPipe, Interleaved1F1B"
+            ("pipeline_parallel_schedule",),
+            f"{shown(kind)} is not understood; only 1F1B, GPipe, Interleaved1F1B, ZBVZeroBubble",
         )
         return
     schedule, chunks = SCHEDULES[kind.lower()]
     f.set("schedule", schedule)
     if chunks > 1:
-        f.set("vpp", chunks)
+        if schedule not in IN_TWO:
+            f.set("vpp", chunks)
         f.set("overlap_pp", False)  # PyTorch waits for what is received before each pass
     even = f.count("layers", 0) % (f.count("pp") * chunks) == 0
     if ends == [1, 1] and even:  # where chunks do not divide the layers, embedding and loss count as a layer anyway
