@@ -32,6 +32,7 @@ from comp_comm.layout import Layout, resolved_layout
 from comp_comm.layout_rules import layout_rules
 from comp_comm.model_rules import model_rules
 from comp_comm.operations.context import Context
+from comp_comm.reproduce.papers import PAPERS, figures_of
 from comp_comm.sweeps import sweep
 from comp_comm.sweeps.case_study import case_study
 from comp_comm.sweeps.point import explain
@@ -355,7 +356,47 @@ def trends_table(name: str, columns: tuple[str, ...], keep: Callable[[dict], boo
     return table(tuple(words), [tuple(shown(column, row[column]) for column in columns) for row in rows])
 
 
+ERAS = ((2018, 2021), (2021, 2023), (2023, 2024), (2024, 2025), (2025, 2027))
+
+
+def eras_table() -> str:
+    """Return the median share of trained models by era, dense ones and mixtures apart."""
+    names = ("all_overlapped_fraction", "visible_fraction", "none_overlapped_fraction", "paper_tp_fraction",
+             "paper_eq10_fraction")  # fmt: skip
+    shares, rows = PARTS["shares"][0](PartSettings()).rows, []
+    for first, end in ERAS:
+        for arch in ("dense", "moe"):
+            mine = [row for row in shares if row["arch"] == arch and first <= row["year"] < end]
+            medians = [f"{100 * float(np.median([row[name] for row in mine])):.0f} %" for name in names] if mine else []
+            if mine:
+                rows.append(
+                    (
+                        str(first) if end == first + 1 else f"{first} to {end - 1}",
+                        "mixtures" if arch == "moe" else arch,
+                        str(len(mine)),
+                        *medians,
+                    )
+                )
+    header = ("years", "models", "n", "all overlapped", "as it was", "nothing overlapped", "paper's layer, TP used",
+              "paper's layer, TP of Eq 10")  # fmt: skip
+    return table(header, rows)
+
+
+def reproduced_table() -> str:
+    """Return how many statements of each figure were met, missed, and are not available."""
+    rows = []
+    for paper in PAPERS:
+        if paper == "foundation-models":  # whole searches
+            continue
+        for made in figures_of(paper):
+            counts = [str(count) for count in made.counts().values()]
+            rows.append((paper, f"`{made.name}`", made.title, *counts))
+    return table(("paper", "figure", "title", "met", "missed", "not available"), rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "reproduced": reproduced_table,
+    "trends-eras": eras_table,
     "trends-claims": lambda: trends_table("claims", ("claim", "foreseen", "came", "verdict", "why")),
     "trends-growth": lambda: trends_table(
         "growth", ("of", "quantity", "a_year", "low", "high", "n"), lambda row: row["of"] in ("NVIDIA", "all vendors")
