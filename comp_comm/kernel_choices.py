@@ -150,7 +150,8 @@ class ExpertKernels(Choice):
     """How the network of the experts of a device is computed: kernels that the host launches for each of them, and
     whether a nonlinearity that is not plain SwiGLU is done in operations of its own.
 
-    - ``separate``: a product for each expert (Transformer Engine's grouped linear layers), the nonlinearity between.
+    - ``separate``: a product for each expert (Transformer Engine's grouped linear layers), whose operands are quantised
+      one by one, the nonlinearity between.
     - ``fused``: all products of a matrix in one kernel, with biases and nonlinearity in it (cuteDSL, cuDNN).
     """
 

@@ -52,17 +52,18 @@ class Experts(Block):
         each = taken / np.maximum(local, 1.0)
         sent = PermuteFusion.look_up("moved", c.layout.permute_fusion) * c.split_tokens * top_k(c) * load(c) * inside
         shared = self.splits(c)
+        casts = np.where(ExpertKernels.SEPARATE.where(c.layout.expert_kernels), np.maximum(local, 1.0), 1.0)
         return [
             Gemm("router", "2 T_s H E", 1.0, c.split_tokens, h, at_least_one(c.t.experts), sixteen_bit=1),
             *_latent(c),
             Elementwise("permute tokens", "16 B (not fused 40 B) T_s k H", 1.0, sent, sent),
-            Gemm(
-                "experts up", "2 T k H (1 or 2) F_e", 1.0, each, inside, c.gates * width, local, c.gates, grouped=True
-            ),
+            Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, inside, c.gates * width, local, c.gates, grouped=True,
+                 casts=casts),
             _nonlinearity(c, taken, width),
-            Gemm("experts down", "2 T k F_e H", 1.0, each, width, inside, local, grouped=True),
+            Gemm("experts down", "2 T k F_e H", 1.0, each, width, inside, local, grouped=True,
+                 casts=casts),
             *(split_network(c, "shared expert", _shared_width(c), shared) if any_of(shared) else []),
-        ]
+        ]  # fmt: skip
 
     def launches(self, c: Context) -> Array:
         """Return the kernels of router, dispatch and combination, products of each expert, and shared experts."""

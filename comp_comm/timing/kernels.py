@@ -142,7 +142,7 @@ class Kernels:
         if op.grouped:
             for_weights = for_weights * np.where(run.quantised, GROUPED_WEIGHTS, 1.0)
         rows = to_float(op.groups) * m
-        inputs, gradients = (run.quantised * self.quantising.seconds(rows * size) for size in (k, n))
+        inputs, gradients = (run.quantised * self.quantising.seconds(rows * size, starts=op.casts) for size in (k, n))
         return Passes(forward + inputs, for_input + for_weights + gradients, for_weights)
 
     def run(self, op: Gemm) -> Run:

@@ -64,13 +64,13 @@ class Quantising:
         one = largest + (read + written) * per_byte
         return one, one + (again + written * (1 - single)) * per_byte
 
-    def seconds(self, elements: Numeric, orientations: int = 2) -> Array:
+    def seconds(self, elements: Numeric, orientations: int = 2, starts: Numeric = 1) -> Array:
         r"""Return the seconds of quantising so many numbers, for GEMMs of one orientation or of both.
 
-        .. math:: t = t_0 + N \left( \frac{b_a}{e_a B_m} + \frac{b_r + o\, b_w}{e_c B_m} \right)
+        .. math:: t = s t_0 + N \left( \frac{b_a}{e_a B_m} + \frac{b_r + o\, b_w}{e_c B_m} \right)
 
-        with the bytes b of `Recipe`, o orientations and the profile's ``amax_efficiency`` e_a and ``cast_efficiency``
-        e_c.
+        with the bytes b of `Recipe`, o orientations, s starts of the kernels, and the profile's ``amax_efficiency`` e_a
+        and ``cast_efficiency`` e_c.
 
         >>> from comp_comm.hardware.numbers import Timing
         >>> timing = Timing(cast_efficiency=0.5, fp8_transpose=1.0)
@@ -79,4 +79,5 @@ class Quantising:
         0.008003
         """
         one, both = self._per_element
-        return Recipe.look_up("start_s", self.recipe) + to_float(elements) * (both if orientations == 2 else one)
+        start = to_float(starts) * Recipe.look_up("start_s", self.recipe)
+        return start + to_float(elements) * (both if orientations == 2 else one)
