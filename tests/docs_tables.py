@@ -365,13 +365,14 @@ def eras_table() -> str:
              "paper_eq10_fraction")  # fmt: skip
     shares, rows = PARTS["shares"][0](PartSettings()).rows, []
     for first, end in ERAS:
+        years = str(first) if end == first + 1 else f"{first} to {end - 1}"
         for arch in ("dense", "moe"):
             mine = [row for row in shares if row["arch"] == arch and first <= row["year"] < end]
             medians = [f"{100 * float(np.median([row[name] for row in mine])):.0f} %" for name in names] if mine else []
             if mine:
                 rows.append(
                     (
-                        str(first) if end == first + 1 else f"{first} to {end - 1}",
+                        years,
                         "mixtures" if arch == "moe" else arch,
                         str(len(mine)),
                         *medians,

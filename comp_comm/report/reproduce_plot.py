@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,9 +34,12 @@ def draw_figure(made: PaperFigure) -> Figure:
     width = 4.6 if max(len(chart.series) for chart in made.charts) < MANY else 6.0
     with picture.picture_style():
         figure = Figure(figsize=(max(7.0, width * across), 3.6 * down), dpi=DPI, layout="constrained")
-        panels = np.ravel(figure.subplots(down, across, squeeze=False)).tolist()
+        same = len({(chart.x, chart.y, chart.log_x, chart.log_y) for chart in made.charts}) == 1 and bool(
+            made.charts[0].x
+        )
+        panels = np.ravel(figure.subplots(down, across, squeeze=False, sharex=same, sharey=same)).tolist()
         for axes, chart in zip(panels, made.charts, strict=False):
-            _draw(axes, chart)
+            _draw(axes, chart, made.charts if same else (chart,))
         for axes in panels[count:]:
             axes.set_visible(False)
         counts = made.counts()
@@ -44,7 +48,7 @@ def draw_figure(made: PaperFigure) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, chart: Chart) -> None:
+def _draw(axes: Axes, chart: Chart, sharing: Sequence[Chart]) -> None:
     axes.grid(True)
     if chart.band:
         low, high, stated = chart.band
@@ -57,7 +61,7 @@ def _draw(axes: Axes, chart: Chart) -> None:
     for number, series in enumerate(drawn):
         _points(axes, series, number - measured)
         measured += series.style == "measured"  # it has the colour of the line after it
-    _scales(axes, chart, bool(words))
+    _scales(axes, chart, sharing, bool(words))
     axes.set_title(textwrap.fill(chart.title, 46), loc="left", fontsize=9.5)
     axes.set_ylabel(chart.y)
     axes.set_xlabel(chart.x)
@@ -100,7 +104,7 @@ def _bars(axes: Axes, chart: Chart, words: list[str]) -> None:
     )
 
 
-def _scales(axes: Axes, chart: Chart, words: bool) -> None:
+def _scales(axes: Axes, chart: Chart, sharing: Sequence[Chart], words: bool) -> None:
     if chart.log_y:
         from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -113,14 +117,28 @@ def _scales(axes: Axes, chart: Chart, words: bool) -> None:
         axes.set_ylim(bottom=0)
     if chart.log_x and not words:
         axes.set_xscale("log", base=chart.log_x)
-        ticks = sorted({float(x) for series in chart.series for x in series.x})
-        shown = ticks[:: max(1, math.ceil(len(ticks) / 7))]
+        ticks = sorted({float(x) for each in sharing for series in each.series for x in series.x})
+        shown = _apart(ticks)
         axes.set_xticks(shown, [_short(tick) for tick in shown], fontsize=8)
         axes.minorticks_off()
     elif not words:
         from matplotlib.ticker import MaxNLocator
 
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _apart(ticks: Sequence[float]) -> list[float]:
+    """Return ticks that are a seventh of their logarithmic span apart at least, the first among them.
+
+    >>> _apart([1.0, 2.0, 4.0, 1024.0])
+    [1.0, 4.0, 1024.0]
+    """
+    shown: list[float] = []
+    least = math.log2(ticks[-1] / ticks[0]) / 7
+    for tick in ticks:
+        if not shown or math.log2(tick / shown[-1]) >= least - 1e-9:
+            shown.append(tick)
+    return shown
 
 
 def _short(value: float) -> str:

@@ -65,9 +65,9 @@ def case_studies() -> Figure:
                 Series(words, c[x][mask].tolist(), [None if v != v else v for v in c["tokens_per_s"][mask].tolist()])
             )
         charts.append(Chart(study.removeprefix("papers/"), x.replace("_", " "), "tokens/s", tuple(series), 2, 10))
-    return Figure(PAPER, "case-studies", "The three case studies", tuple(said), claims, tuple(charts), "papers/amped-*",
-                  ("what they conclude is from memory, but for the abstract's 'up to 4x' of optical links",)
-                  )  # fmt: skip
+    notes = ("what they conclude is from memory, but for the abstract's 'up to 4x' of optical links",)
+    return Figure(PAPER, "case-studies", "The three case studies", tuple(said), claims, tuple(charts), amped.MAPPINGS,
+                  notes)  # fmt: skip
 
 
 FIGURES = {"megatron": megatron, "case-studies": case_studies}

@@ -57,30 +57,35 @@ def best_layouts() -> Figure:
 
 
 def layouts() -> Figure:
-    """Return layouts by TP and PP: steps are no convex function of either."""
+    """Return the steps of layouts by TP and PP, the best placement of each."""
     result = sweep(LAYOUTS, columns=["tp1", "pp", "step_s", "feasible"])
     c = result.columns
     grid = np.where(c["feasible"] == 1, c["step_s"], np.nan).reshape(6, 8, -1)
     with np.errstate(all="ignore"):
         best = np.where(np.isnan(grid).all(axis=2), np.nan, np.nanmin(np.where(np.isnan(grid), np.inf, grid), axis=2))
     degrees, stages = [1, 2, 4, 8, 16, 32], [1, 2, 4, 8, 16, 32, 64, 128]
-    turns = [_turns(best[:, j]) for j in range(8)] + [_turns(best[i]) for i in range(6)]
+    i, j = np.unravel_index(int(np.nanargmin(best)), best.shape)
+    replicas = 4096 // (degrees[i] * stages[j])
     said = (
-        trend("steps fall and rise again along TP, and along PP", sum(turn >= 1 for turn in turns) >= 3),
-        trend("the fastest layout lies inside the range of TP", 0 < int(np.nanargmin(best) // 8) < 5),
-    )
+        trend("language models are performant with 3D parallelism", min(degrees[i], stages[j], replicas) > 1,
+              f"fastest: TP {degrees[i]}, PP {stages[j]}, DP {replicas}"),
+        unknown("local optima over TP and PP, in the best placement of each", _optima(best[:, :, None]), "",
+                f"along TP steps fall and rise again; over the placements one by one there are {_optima(grid)} optima"),
+    )  # fmt: skip
     rows: Records = [{"tp": degrees[i], "pp": stages[j], "step_s": None if np.isnan(best[i, j]) else float(best[i, j])}
                      for i in range(6) for j in range(8)]  # fmt: skip
     chart = Chart("GPT 1T on 4,096 B200, domain 8, best placement", "TP", "step (s)", tuple(
         Series(f"PP {stages[j]}", degrees, [None if value != value else value for value in best[:, j].tolist()])
-        for j in range(8) if (~np.isnan(best[:, j])).sum() > 1), 2, 10)  # fmt: skip
-    return Figure(PAPER, "layouts", "Layouts: no convex space", said, rows, (chart,), LAYOUTS)
+        for j in range(8) if (~np.isnan(best[:, j])).sum() > 1), 2)  # fmt: skip
+    return Figure(PAPER, "layouts", "Layouts by TP and PP", said, rows, (chart,), LAYOUTS)
 
 
-def _turns(values: Array) -> int:
-    """Return how often a sequence turns from falling to rising, or back."""
-    known = values[~np.isnan(values)]
-    return int((np.diff(np.sign(np.diff(known))) != 0).sum()) if known.size > 2 else 0
+def _optima(steps: Array) -> int:
+    """Return how many layouts, in the order TP, PP, placement, are faster than all neighbours in TP and PP."""
+    known = np.where(np.isnan(steps), np.inf, steps)
+    padded = np.pad(known, ((1, 1), (1, 1), (0, 0)), constant_values=np.inf)
+    around = (padded[:-2, 1:-1], padded[2:, 1:-1], padded[1:-1, :-2], padded[1:-1, 2:])
+    return int(np.all([known < other for other in around], axis=0).sum())
 
 
 def collectives() -> Figure:

@@ -140,7 +140,7 @@ def _batch() -> Record:
     ones = float((trained_steps().since(2023).field("micro_batch") == 1).mean())
     return _row(
         "B falls to 1",
-        "1",
+        "B = 1",
         f"{100 * ones:.0f} % of micro-batches since 2023 are 1; {row['a_year']:.2f} a year before",
         HELD if ones >= 0.5 else FAILED,
         "held: half of them at least are 1",
