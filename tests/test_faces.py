@@ -326,4 +326,5 @@ def test_volumes_are_drawn_as_bars_too(compcomm, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     _, out, _ = compcomm("volume", "llama-step", "--plot", "-")
     bars = dict(re.findall(r"^([a-z -]+?)  +(█+)\S? [\d.]+ GB$", out, re.M))
-    assert len(bars["layer all-gather"]) == len(bars["layer reduce-scatter"]) > 40
+    # Two gathers and two scatters forward, as many backward, and two gathers more for the weights.
+    assert 2 * len(bars["layer all-gather"]) == 3 * len(bars["layer reduce-scatter"]) > 80

@@ -149,7 +149,7 @@ def explain(study: StudyLike = "", overrides: Sequence[str] = (), **fields: Any)
     --------
     >>> step = explain("llama-step", tp=4)
     >>> step["gpus"], step["comm"]["tp"]["calls"]
-    (512, 5280.0)
+    (512, 6592.0)
     """
     record = point.explain(load_study(study, overrides, **fields))
     step = f"{record['step_s']:.4g} s a step"
@@ -180,7 +180,7 @@ def compare(first: StudyLike, second: StudyLike | None = None, **fields: Any) ->
 
     >>> rows = compare("llama-step", tp=4).to_records()
     >>> [(row["a"], row["b"]) for row in rows if row["term"] == "comm.tp.calls"]
-    [(10560.0, 5280.0)]
+    [(13184.0, 6592.0)]
     """
     a = load_study(first)
     b = load_study(first if second is None else second, (), **fields)

@@ -45,7 +45,7 @@ def settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     """Complete ``KEY=VALUE``: keys, then the words of that key.
 
     >>> settings(click.Context(click.Command("x")), click.Option(["--set"]), "zero")
-    ['zero=', 'zero_overhead=']
+    ['zero=', 'zero_implementation=', 'zero_overhead=']
     >>> settings(click.Context(click.Command("x")), click.Option(["--set"]), "sp=o")
     ['sp=off', 'sp=on']
     """
