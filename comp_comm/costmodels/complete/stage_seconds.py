@@ -51,11 +51,12 @@ class StageSeconds:
     @cached_property
     def waits(self) -> tuple[Array, Array]:
         """Seconds of waiting for the host: in forward passes, and in backward ones with what they repeat."""
-        if all(times.waits[0] is ZERO for times, _ in self.pipeline.parts(self.stage)):
+        recomputes = self.pipeline.recomputes  # what is made again may wait where the passes do not
+        if not recomputes and all(times.waits[0] is ZERO for times, _ in self.pipeline.parts(self.stage)):
             return ZERO, ZERO
         forward, backward = (add_up(count * times.waits[number] for times, count in self.pipeline.parts(self.stage))
                              for number in range(2))  # fmt: skip
-        again = self.pipeline.again(self.stage, "host") if self.pipeline.recomputes else ZERO
+        again = self.pipeline.again(self.stage, "host") if recomputes else ZERO
         return self._steps * forward, self._steps * add_up((backward, again))
 
     def of_layers(self, group: str) -> CommSeconds:

@@ -98,7 +98,8 @@ class Step(SearchableAnswer):
         if between is not ZERO:
             slowed = np.where(Switch.ON.where(self.work.layout.overlap_dp), self.work.scenario.interference, 1.0)
             sent = sent._replace(once=add_up((sent.once, slowed * between)))
-        stages = self.pipeline.stages
+        # All of them: which can be the slowest depends on the other points of a sweep, and a window must not.
+        stages = self.work.stages.distinct
         windows = widest(
             [StageSeconds(self.pipeline, stage) for stage in stages] if len(stages) > 1 else [self.slowest]
         )
