@@ -26,7 +26,7 @@ SMALL = {"layers": 4, "hidden": 512, "heads": 4, "vocab": 1000, "seq_len": 256}
 
 
 def spaces():
-    """Return random small searches: a model, devices, a batch, and what is pinned."""
+    """Return small searches, most of them random: a model, devices, a batch, and what is pinned."""
     chance = random.Random(3)
     for _ in range(5):
         model = {**SMALL, "layers": chance.choice((4, 6)), "hidden": chance.choice((512, 8192))}
@@ -34,6 +34,10 @@ def spaces():
             model |= {"experts": 4, "top_k": 2, "moe_ffn_hidden": 512}
         pinned = {"cp": chance.choice((1, 2)), "memory_capacity": chance.choice((1.0, 0.1, 0.05))}
         yield {**model, "global_batch": 4, **pinned}, 4
+    # Of these some layouts fit and others do not.
+    yield {**SMALL, "hidden": 8192, "global_batch": 4, "cp": 1, "memory_capacity": 0.2}, 4
+    mixture = {"experts": 4, "top_k": 2, "moe_ffn_hidden": 512}
+    yield {**SMALL, **mixture, "global_batch": 4, "cp": 2, "memory_capacity": 0.0281}, 4
 
 
 def one_by_one(model, gpus, placements, headroom):
