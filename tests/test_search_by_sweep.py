@@ -6,6 +6,7 @@ differ only in a choice without an effect (sequence parallelism on one device, s
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -17,8 +18,12 @@ from comp_comm.errors import InfeasibleError
 MODEL = {"layers": 4, "hidden": 512, "heads": 4, "vocab": 1000, "seq_len": 256, "global_batch": 8}
 MOE = {**MODEL, "experts": 4, "top_k": 2, "moe_ffn_hidden": 512}
 TOP = 30
+ROOM = 81_559 / 1024  # GiB of an H100, as nvidia-smi reports them
 DEGREES = ("tp", "cp", "pp", "vpp", "micro_batch")
-ALWAYS = {"zero": [0, 1, 2, 3], "recompute": ["none", "selective", "full"], "sp": ["off", "on"]}
+# A flash kernel keeps nothing of attention that recomputing it would free: "selective" is not tried.
+ALWAYS = {"zero": [0, 1, 2, 3], "recompute": ["none", "full"], "sp": ["off", "on"]}
+# What a search tries of a mixture of experts beside it.
+OF_MIXTURES = {"ep_dispatch": ["deepep"], "overlap_ep": ["on"], "schedule": ["1f1b", "dualpipe"]}
 # What has no effect, and where.
 IDLE = {
     "sp": lambda row: row["tp"] == 1, "overlap_tp": lambda row: row["tp"] == 1, "cp_comm": lambda row: row["cp"] == 1,
@@ -29,7 +34,7 @@ IDLE = {
 SPACES = {
     "plain": (MODEL, 8, {}, {"cp": 1, "micro_batch": 2}),
     "little memory": (MODEL, 4, {}, {"memory_capacity": 0.026}),
-    "some memory": (MODEL, 4, {}, {"memory_capacity": 0.02775, "cp": 1}),
+    "some memory": (MODEL, 4, {}, {"memory_capacity": 0.028, "cp": 1}),
     # Of a pipeline with chunks the middle one of these is refused, of one without them the last; or the first.
     "schedules": (MODEL, 8, {"schedule": ["1f1b", "gpipe", "interleaved"]}, {"cp": 1, "recompute": "none"}),
     "turned": (MODEL, 8, {"schedule": ["interleaved", "1f1b"]}, {"cp": 1, "recompute": "none", "zero": 1}),
@@ -44,6 +49,12 @@ SPACES = {
     "encoder": ({**MODEL, "layers": 2, "architecture": "encoder-decoder", "encoder_layers": 2}, 4, {},
                 {"cp": 1, "recompute": "none", "zero": 1}),
 }  # fmt: skip
+HEADROOM = {"little memory": 0.0}  # of the others it is a search's own
+
+
+def choices_of(model, tried):
+    """Return the choices that a search of a model tries: those of its own, and those it is told."""
+    return {**ALWAYS, **(OF_MIXTURES if "experts" in model else {}), **tried}
 
 
 def every_layout(model, gpus, tried, pinned):
@@ -55,7 +66,7 @@ def every_layout(model, gpus, tried, pinned):
     degrees = {name: [n for n in range(1, number + 1) if number % n == 0] for name, number in numbers.items()}
     # With more than one chunk a stage, the embedding and the loss may take the place of a layer each.
     degrees["vpp"] = sorted({*degrees["vpp"], *(n for n in range(1, layers + 3) if (layers + 2) % n == 0)})
-    axes = {**degrees, **ALWAYS, **tried}
+    axes = {**degrees, **choices_of(model, tried)}
     axes = {name: values for name, values in axes.items() if name not in pinned}
     fixed = {**model, **pinned, "gpus": gpus, "placement": "tp-cp-dp-pp", "memory_capacity": 1}
     names = (*axes, "dp", "step_s", "memory_gib", "feasible", "reason")
@@ -78,7 +89,16 @@ def found_in(name):
     """Search one of the spaces for all of its layouts."""
     model, gpus, tried, pinned = SPACES[name]
     given = {"hardware": "h100-sxm", "set": {**model, **pinned, "placement": "tp-cp-dp-pp"}, "sweep": tried}
-    return search_of(given, gpus, top=TOP)
+    return search_of(given, gpus, top=TOP, headroom=HEADROOM.get(name))
+
+
+def assert_as_ties(rows, layouts, top):
+    """Assert that rows are the fastest layouts, those of the same seconds and memory as one row with their number."""
+    alike = sorted(Counter((row["step_s"], row["memory_gib"]) for row in layouts).items())[:top]
+    assert len(rows) == len(alike)
+    assert [row["step_s"] for row in rows] == pytest.approx([seconds for (seconds, _), _ in alike], rel=1e-12)
+    assert [row["memory_gib"] for row in rows] == pytest.approx([memory for (_, memory), _ in alike], rel=1e-12)
+    assert [row["ties"] for row in rows] == [number for _, number in alike]
 
 
 @pytest.mark.slow
@@ -86,13 +106,13 @@ def found_in(name):
 def test_a_search_is_a_sweep_over_every_layout(name):
     model, gpus, tried, pinned = SPACES[name]
     layouts = every_layout(model, gpus, tried, pinned)
-    room = 80 * pinned.get("memory_capacity", 1)  # GiB of an H100
+    room = ROOM * pinned.get("memory_capacity", 1) * (1 - HEADROOM.get(name, 0.05))
     fitting = [row for row in layouts if row["memory_gib"] <= room]
     found, meta = found_in(name), found_in(name)["meta"]
     assert (meta["candidates"], meta["feasible"]) == (len(layouts), len(fitting))
-    assert len(found["rows"]) == min(TOP, len(fitting)) > 15
     seconds = sorted(row["step_s"] for row in fitting)
-    assert [row["step_s"] for row in found["rows"]] == pytest.approx(seconds[:TOP], rel=1e-12)
+    assert len(found["rows"]) > 15
+    assert_as_ties(found["rows"], fitting, TOP)
     assert meta["within_percent"] == {
         str(percent): sum(s <= seconds[0] * (1 + percent / 100) for s in seconds) for percent in (1, 2, 5, 10)
     }
@@ -101,8 +121,8 @@ def test_a_search_is_a_sweep_over_every_layout(name):
                                                      for a, b in best))  # fmt: skip
     shown = [(point["score"], point["memory_gib"]) for point in found["front"]]
     assert [part for point in shown for part in point] == pytest.approx([part for point in front for part in point])
-    faster = sorted(row["step_s"] for row in layouts if row["memory_gib"] > room and row["step_s"] < seconds[0])
-    assert [row["step_s"] for row in found["near_misses"]] == pytest.approx(faster[:3], rel=1e-12)
+    faster = [row for row in layouts if row["memory_gib"] > room and row["step_s"] < seconds[0]]
+    assert_as_ties(found["near_misses"], faster, 3)
 
 
 @pytest.mark.slow
@@ -111,7 +131,8 @@ def test_rows_are_the_points_they_name(name):
     """And keep every rule: none of them is refused alone."""
     model, gpus, tried, pinned = SPACES[name]
     rows = found_in(name)["rows"]
-    names = (*DEGREES, *ALWAYS, *tried, "ep", "etp", "placement", "gpus")
+    choices = choices_of(model, tried)
+    names = (*DEGREES, *choices, "ep", "etp", "placement", "gpus")
     for row in rows[::4]:
         point = {key: row[key] for key in names if key in row and (key != "etp" or "experts" in model)}
         alone = row_of({"hardware": "h100-sxm", "set": {**model, **pinned, **point}})
@@ -120,7 +141,7 @@ def test_rows_are_the_points_they_name(name):
             assert row[column] == pytest.approx(alone[column], rel=1e-12), column
         assert row["dp"] * row["tp"] * row["cp"] * row["pp"] == gpus
         assert row["global_batch"] == row["accumulation"] * row["micro_batch"] * row["dp"] == model["global_batch"]
-        assert {*DEGREES, *ALWAYS, *tried, *pinned, "placement"} - {"memory_capacity", "window"} <= set(row)
+        assert {*DEGREES, *choices, *pinned, "placement"} - {"memory_capacity", "window"} <= set(row)
 
 
 @pytest.mark.slow
@@ -129,7 +150,8 @@ def test_workers_find_and_count_the_same(name):
     model, gpus, tried, pinned = SPACES[name]
     study = {"hardware": "h100-sxm", "set": {**model, **pinned}, "sweep": tried}
     with ThreadPoolExecutor(3) as pool:
-        assert search_of(study, gpus, top=TOP, executor=pool) == search_of(study, gpus, top=TOP)
+        asked = {"top": TOP, "headroom": HEADROOM.get(name)}
+        assert search_of(study, gpus, executor=pool, **asked) == search_of(study, gpus, **asked)
 
 
 def test_why_layouts_fell_out_is_counted():
