@@ -229,3 +229,18 @@ def test_questions_that_have_no_one_layout(more, said, compcomm):
     code, out, err = compcomm(*ASKED, "--emit", "megatron", *more)
     assert (code, out) == (2, "")
     assert said in err
+
+
+def test_ends_that_take_the_place_of_a_layer_are_said(compcomm):
+    """80 layers in 82 chunks: Megatron-LM wants two flags for it, NeMo's launcher has none; 36 chunks nobody has."""
+    asked = ("search", "--model", "llama-3-70b", "--hardware", "h100-sxm", "--gpus", "64", "--global-batch", "512",
+             "--tp", "8", "--cp", "1", "--sp", "on")  # fmt: skip
+    code, out, err = compcomm(*asked, "--pp", "2", "--vpp", "41", "--emit", "megatron")
+    assert code == 0, err
+    assert "--account-for-embedding-in-pipeline-split" in out
+    assert "--account-for-loss-in-pipeline-split" in out
+    assert "account-for" not in compcomm(*asked, "--pp", "2", "--vpp", "40", "--emit", "megatron")[1]
+    for kind, pp, vpp in (("nemo", "2", "41"), ("megatron", "4", "9"), ("nemo", "4", "9")):
+        code, out, err = compcomm(*asked, "--pp", pp, "--vpp", vpp, "--emit", kind)
+        assert (code, out) == (2, "")
+        assert "divides 80 layers" in err

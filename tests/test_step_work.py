@@ -214,9 +214,8 @@ def test_better_hardware_is_never_slower(hardware):
 def test_better_hardware_is_never_slower_with_everything_overlapped(model):
     """A second of compute cannot hide what several groups send, each as if it were alone."""
     for point, answer in layouts("overlapped", 30, model, more=OVERLAPS.items()):
-        assert slower_on_better(*answer, most=1e-3) == [], (
-            point
-        )  # gathers hide under GEMMs, not under waits for the host
+        # Gathers are hidden by GEMMs, not by waits for the host.
+        assert slower_on_better(*answer, most=1e-3) == [], point
 
 
 @pytest.mark.parametrize("name", ["flops", "network", "memory_bandwidth"])

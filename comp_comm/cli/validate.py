@@ -58,6 +58,8 @@ def command(
     if not result.counted:
         reasons = dict.fromkeys(one.reason for one in result.predictions)
         raise ConfigError("no run could be predicted: " + "; ".join(list(reasons)[:5]))
+    if hardware:
+        options.note([f"all runs are predicted on {hardware}, whatever they ran on; --gpu keeps those of a device"])
     options.note(result.notes())
     code = options.write(path, lambda out: _write(out, form, result, worst))
     if picture:

@@ -83,7 +83,7 @@ def _write_tied(out: IO[str], answer: Record, columns: Sequence[str], style: str
             style,
         )
     if tied and len(tied["rows"]) > 1:
-        _title(out, "Of those that tie, the least memory", style)
+        _title(out, "Of the rows shown, those that tie: the least memory (to the GiB), then the simplest", style)
         rows = [answer["rows"][number] for number in tied["rows"][:TIED]]
         table.write_records(out, rows, list(columns), style)
 

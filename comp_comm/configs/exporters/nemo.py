@@ -82,9 +82,10 @@ def _layout(point: Exported) -> Flags:
         raise cannot(KIND, "schedule", point.word("schedule"), "give --schedule 1f1b")
     gradients = point.word("grad_precision") or ("fp32" if point.word("precision") == "fp32" else "bf16")
     keys: Flags = {"fsdp": True, "fsdp_sharding_strategy": "full", "fsdp_grad_reduce_dtype": gradients}
-    counted = counts_ends(KIND, point)
+    if counts_ends(KIND, point):
+        layers = point.number("layers")
+        raise cannot(KIND, "vpp", point.chunks, f"give --pp and --vpp so that pp x vpp divides {layers} layers")
     return {
-        **{f"account_for_{end}_in_pipeline_split": True for end in ("embedding", "loss") if counted},
         "virtual_pipeline_model_parallel_size": point.chunks if point.chunks > 1 else None,
         "sequence_parallel": point.on("sp"), "use_tp_pp_dp_mapping": placement == "tp-cp-pp-dp",
         "ub_tp_comm_overlap": point.on("overlap_tp"), "overlap_p2p_comm": point.overlaps_sends,
