@@ -109,11 +109,10 @@ class Responses:
     def __init__(self, predictions: Sequence[Prediction]) -> None:
         self.predictions = [one for one in predictions if one.counted and one.point is not None]
         points = []
-        for one in self.predictions:
-            assert one.point is not None
-            profile = one.point.machine.profile()
+        for point in (one.point for one in self.predictions if one.point is not None):
+            profile = point.machine.profile()
             sustained = float(np.max(profile.hardware(profile.precisions[0]).timing.sustained))
-            points += [replace(one.point, fields={**one.point.fields, "sustained": min(1.5, factor * sustained)})
+            points += [replace(point, fields={**point.fields, "sustained": min(1.5, factor * sustained)})
                        for factor in FACTORS]  # fmt: skip
         steps = np.asarray([one.predicted_s or np.nan for one in predict_points(points)])
         table = np.log(steps).reshape(len(self.predictions), len(FACTORS))
