@@ -106,6 +106,7 @@ def test_a_search_is_that_of_the_command(compcomm):
         cc.search("llama-search", gpus=1)
 
 
+@pytest.mark.slow
 def test_a_calibration_is_that_of_the_command(compcomm, tmp_path):
     sizes = [2**power for power in range(7, 13)]
     log = tmp_path / "gemms.csv"

@@ -58,6 +58,7 @@ def test_calibrate_writes_a_profile_that_predicts(compcomm, gemms, tmp_path):
     assert "fitted" not in json.loads(out)["meta"]
 
 
+@pytest.mark.slow
 def test_the_same_logs_give_the_same_bytes(compcomm, gemms, tmp_path):
     answers = []
     for name in ("a", "b"):

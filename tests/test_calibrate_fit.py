@@ -134,6 +134,7 @@ def test_it_finds_the_network():
         assert found.values[key].value == pytest.approx(value, rel=0.02), key
 
 
+@pytest.mark.slow
 def test_rows_across_nodes_leave_what_is_inside():
     """Groups of two nodes and more depend on the links inside, but a log of them alone must not move those."""
     profile = load_profile("a100-sxm-80gb")

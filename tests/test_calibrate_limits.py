@@ -34,6 +34,7 @@ def test_chance_alone_asks_for_no_further_number(monkeypatch, seed):
         assert found.left[f"network.scale-up.{name}"] == "the rows are no better with it"
 
 
+@pytest.mark.slow
 def test_a_second_protocol_that_is_there_is_found(monkeypatch):
     """Three in ten times as slow a hop, from 1 MiB a device on: with the size at which it begins."""
     monkeypatch.setattr(fit, "SWITCHES", (2.0**18, 2.0**20, 2.0**22))
@@ -69,6 +70,7 @@ def test_a_number_needs_three_rows(count, more):
     assert all((key in found.left) != more for key in WHOLE_ROWS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "fitted_ones"), [(5, 1), (6, 2)])
 def test_as_many_numbers_as_rows_allow(count, fitted_ones):
     rows = [ElementwiseRow(1.0, "bf16", 0, "gelu", 2**n, 4096) for n in np.linspace(2, 16, count).astype(int)]

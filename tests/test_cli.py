@@ -542,6 +542,7 @@ def test_ctrl_c_while_ranking_gives_the_best_so_far(study):
     assert len(answer["rows"]) == 3
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(study):
     command, environment = [*MAIN, "sweep", "future", "--format", "csv"], {**os.environ, "PYTHONUNBUFFERED": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

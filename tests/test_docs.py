@@ -113,8 +113,10 @@ def clone(tmp_path, monkeypatch):
 
 
 def _marks(text):
-    """Return the marks of what runs a command: the search of all 360 cells takes its time, and so do all pictures."""
-    return [pytest.mark.slow] if re.search("reproduce (foundation-models|all)|trends all", text) else []
+    """Return the marks of what runs a command: large searches and forecasts take their time, and so do pictures."""
+    return (
+        [pytest.mark.slow] if re.search("reproduce (foundation-models|all)|trends|--plot|--network 1,2,4", text) else []
+    )
 
 
 @pytest.mark.parametrize(("block", "line"), [
@@ -249,6 +251,7 @@ def test_pages_are_in_the_navigation():
     assert all(page.name in (ROOT / "mkdocs.yml").read_text() for page in DOCS.glob("*.md"))
 
 
+@pytest.mark.slow
 def test_docs_build(tmp_path):
     pytest.importorskip("mkdocs")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", ROOT / "mkdocs.yml", "-d", tmp_path]
@@ -301,6 +304,7 @@ def every_operation() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_operation_is_explained():
     text = (DOCS / "training-step.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("|\n ").split("|")] for line in text.splitlines() if line[:2] == "| "]

@@ -297,6 +297,7 @@ def test_a_second_ctrl_c_leaves_what_was_there(tmp_path):
     assert target.read_bytes() == OLD
 
 
+@pytest.mark.slow
 @posix
 def test_killed_runs_leave_nothing_that_stays(tmp_path):
     """What a killed run was writing is removed by the next one, and what another run is writing is not."""

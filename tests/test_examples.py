@@ -71,10 +71,12 @@ def python(name, folder):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_sweep_from_python(tmp_path):
     assert "64K wide: TP 256 today, TP 64 at flop-vs-bw 4" in python("sweep_from_python.py", tmp_path)
 
 
+@pytest.mark.slow
 def test_explain_the_best(tmp_path):
     lines = python("explain_the_best.py", tmp_path).splitlines()
     best = sweep(str(EXAMPLES / "layouts.yaml"), top=1, by="tokens_per_s").to_records()[0]

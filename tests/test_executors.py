@@ -116,6 +116,7 @@ def test_a_sweep_by_two_is_that_of_one(with_two, study, tmp_path, name):
     assert len(one.read_bytes()) > 100
 
 
+@pytest.mark.slow
 def test_conditions_and_infeasible_rows_by_two(with_two, study, tmp_path, capsys):
     given = study.with_name("where.yaml")
     given.write_text(study.read_text() + 'where: ["tp != 8", "flop_vs_bw < 2"]\n')

@@ -61,6 +61,7 @@ def test_a_range_ends_at_what_it_may_reach():
     assert span("1..1000000*10", FIELDS["hidden"])[-1] == 1_000_000  # to the last power, whatever logarithms say
 
 
+@pytest.mark.slow
 def test_units_and_cases_of_values(compcomm):
     short = answer(compcomm, "explain", *STEP, "--seq-len", "4K", "--precision", "FP8", "--tokens", "2T")
     plain = answer(compcomm, "explain", *STEP, "--seq-len", "4096", "--precision", "fp8", "--tokens", "2e12")
@@ -172,6 +173,7 @@ def test_short_help_has_the_usual_flags_and_all_of_them_with_help_all(compcomm):
     assert "[default: tp-cp-dp-pp]" in " ".join(whole.split())
 
 
+@pytest.mark.slow
 def test_words_are_looked_for(compcomm):
     names = [row["name"] for row in answer(compcomm, "models", "list", "mixtral")["rows"]]
     assert names == ["mixtral-8x22b", "mixtral-8x7b"]
@@ -314,6 +316,7 @@ def test_a_search_names_its_best_layout_and_the_memory_of_the_device(compcomm, t
     assert "the device has 79.65 GiB" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])
 def test_a_picture_of_any_kind_is_the_same_again(compcomm, tmp_path, suffix):
     assert set(plot.picture.METADATA) == {".png", ".svg", ".pdf"}

@@ -82,6 +82,7 @@ def test_profiles_say_what_their_tiers_are():
     assert math.isnan(tiers_of(load_profile("mi210")).outside)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not INPUTS.is_dir(), reason="the inputs of the project are not beside the checkout")
 def test_inputs_of_a_rack_and_of_split_groups(compcomm, tmp_path):
     """A rack: 27 % off, where hosts as domains are 679 %. Pairs across nodes: an efficiency of 0.855, not 0.145."""
@@ -96,6 +97,7 @@ def test_inputs_of_a_rack_and_of_split_groups(compcomm, tmp_path):
     assert (code, fitted) == (0, pytest.approx(0.855, abs=0.01))
 
 
+@pytest.mark.slow
 def test_a_fit_of_pairs_across_nodes_has_the_efficiency_they_were_made_with(compcomm, tmp_path):
     """40 GB/s of 50 on the bus between two nodes, eight pairs at once."""
     path = tmp_path / "pairs.log"

@@ -52,6 +52,7 @@ def test_processes_meet_at_every_shape():
     assert backend.done == ["met", *["product"] * (1 + LEAST)] * 3
 
 
+@pytest.mark.slow
 def test_two_processes_measure_the_same_shapes(compcomm, tmp_path):
     flags = ("--kernel", "gemm", "--shapes", 5, "--largest", 64, "--seconds", 0, "--cold", 1)
     assert compcomm("measure", "--processes", 2, "-o", tmp_path / "two", *flags)[0] == 0

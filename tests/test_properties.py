@@ -329,6 +329,7 @@ def same(one, other):
         assert all(a == b or (a != a and b != b) for a, b in zip(values, other[name], strict=True)), name
 
 
+@pytest.mark.slow
 @settings(FIXTURES, max_examples=examples(0.7))
 @given(study=studies(), tile=st.integers(1, 60))
 def test_every_block_size_gives_the_same_rows(monkeypatch, study, tile):

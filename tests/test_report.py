@@ -26,6 +26,7 @@ def page():
     return html_report(study_from({"title": EVIL, "hardware": "h100-sxm", "set": SMALL}, "x.yaml"))
 
 
+@pytest.mark.slow
 def test_a_page_asks_nobody_for_anything_and_its_texts_are_texts(page):
     assert EVIL not in page
     assert html.escape(EVIL) in page
@@ -77,6 +78,7 @@ document.body.append(done);
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here")
 @pytest.mark.parametrize("width", [1280, 500])
 def test_tables_sort_and_filter_and_the_explorer_redraws(page, tmp_path, width):

@@ -440,6 +440,7 @@ def test_a_piece_counts_when_its_line_is_there(tmp_path):
 # -- Parquet ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_parquet_holds_the_rows_and_the_meta_block(study, tmp_path, capsys):
     parquet = pytest.importorskip("pyarrow.parquet")
     path = study(SMALL)
@@ -453,6 +454,7 @@ def test_parquet_holds_the_rows_and_the_meta_block(study, tmp_path, capsys):
     assert kinds == {"tp": "int64", "step_s": "double", "feasible": "bool", "reason": "string"}
 
 
+@pytest.mark.slow
 def test_parquet_of_the_best_and_of_the_complete_model(study, tmp_path, capsys):
     parquet = pytest.importorskip("pyarrow.parquet")
     path = study(

@@ -54,7 +54,7 @@ def test_h1_waits_as_its_passes_do(p):
         assert float(zero_bubble_seconds(p, m, *each)) == pytest.approx(waits, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("p", [2, 3, 4, 8])
+@pytest.mark.parametrize("p", [2, 3, *(pytest.param(p, marks=pytest.mark.slow) for p in (4, 8))])
 def test_h2_and_v_wait_as_their_passes_do_step_after_step(p):
     for m, each in itertools.product((2 * p - 1, 2 * p, 4 * p), drawn(p, 10)):
         waits = passes.took_in_a_row("zb_h2", p, 1, m, alike(p, *each)) - m * sum(each)

@@ -314,6 +314,7 @@ def test_every_format(form, capsys):
     assert capsys.readouterr().out.strip()
 
 
+@pytest.mark.slow
 def test_several_machines_and_device_counts_side_by_side(capsys):
     call = [*CALL, "--price-per-gpu-hour", "2,3", "--watts", "400", "--format", "json"]
     call[call.index("a100-sxm-80gb")] = "a100-sxm-80gb,h100-sxm"

@@ -28,6 +28,7 @@ def best(gpus, **layout):
     return search(given, gpus)["rows"][0]
 
 
+@pytest.mark.slow
 def test_where_tensor_parallelism_overtakes_fsdp_is_where_two_searches_say_so():
     (row,) = asked("zero==3,tp==1:tp>1")
     assert (row["after"], row["at"], row["reason"]) == (1024, 2048, None)

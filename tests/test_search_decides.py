@@ -47,6 +47,7 @@ def test_placements_of_a_row_cost_the_same_one_by_one():
     assert len(set(keys)) == len(keys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hardware", "gpus"), [("h100-sxm", 96), ("gb200-nvl72", 1152), ("b200-sxm", 64)])
 def test_a_class_of_placements_is_all_that_cost_the_same(hardware, gpus):
     given = {"hardware": hardware, "model": "llama-3-8b", "set": {"global_batch": gpus}}

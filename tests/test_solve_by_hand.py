@@ -152,6 +152,7 @@ def test_a_rule_that_a_point_breaks_is_its_reason(hardware):
     assert rows[2]["value"] == pytest.approx(network_for(0.25, 1536, 8), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_what_the_study_says_of_the_field_is_dropped(hardware):
     """A field that is fixed, or an axis of its own, or tied to another one."""
     plain = {"hardware": hardware, "set": {**MODEL, "hidden": 2048, "tp": 4}}
@@ -193,6 +194,7 @@ def test_too_many_points_are_refused(hardware):
     assert len(rows_of({**study, "sweep": {"flops": [1, 2]}})) == 2
 
 
+@pytest.mark.slow
 def test_more_points_than_are_worked_out_at_once(hardware):
     """2600 points: faster arithmetic needs as much more network."""
     study = {"hardware": hardware, "set": {**MODEL, "tp": 8}, "sweep": {

@@ -162,6 +162,7 @@ def test_a_table_of_experts_whose_places_move_along_another_axis():
         same(row, alone("h100-sxm", fixed, point), point)
 
 
+@pytest.mark.slow
 def test_the_best_of_a_large_grid_are_their_points():
     """So many points are not worked out at once: what points share is cut as they are."""
     fixed = {name: value for name, value in BASES["dense"].items() if name not in (*LAYOUTS[0], "zero", "hidden")}

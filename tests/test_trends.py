@@ -66,6 +66,7 @@ def test_models_say_where_they_are_from_and_what_was_assumed():
         "tp", "zero", "mb", "gpus", "dp_shard", "gbs", "split"}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_parameters_of_evaluated_models_are_the_published_ones():
     """Parameters as the layers count them, against what was published: within 5 %."""
     steps = trained_steps()
@@ -83,6 +84,7 @@ def test_shares_lie_between_everything_and_nothing_overlapped():
     assert (steps.all_overlapped < steps.none_overlapped - 0.01).sum() > 40
 
 
+@pytest.mark.slow
 def test_reported_steps_come_out():
     errors = np.asarray([row["error"] for row in PARTS["errors"][0](PartSettings()).rows])
     assert errors.size >= 30

@@ -54,6 +54,7 @@ def write_runs(path, rows):
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_row_is_there_and_what_is_left_out_has_a_reason():
     runs = read_runs()
     assert len(runs) == 516
@@ -118,6 +119,7 @@ def test_a_machine_has_the_adapters_and_the_node_that_the_run_says():
 # -- predictions ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_in_the_table_is_the_run_alone():
     """Tables of all machines together, with defaults filled in, give what the study of one run gives."""
     chosen = [one for one in published().predictions if one.point and one.predicted_s][::41]
@@ -235,6 +237,7 @@ def test_weighted_quantiles_are_those_of_repeated_values():
     assert (low, high) == pytest.approx((-0.8, 0.8), abs=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["dense", "moe"])
 def test_four_of_five_runs_are_within_the_interval_that_is_shown(arch):
     inside = []
@@ -292,6 +295,7 @@ def machine_points(many=1):
     return points
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [1, 3])
 def test_a_machine_moves_to_where_runs_and_the_spread_of_machines_agree(many):
     """The sum of squares over runs, and of what is sustained, each by its standard deviation, is tried out."""
@@ -312,6 +316,7 @@ def test_a_machine_moves_to_where_runs_and_the_spread_of_machines_agree(many):
     assert "network" in fit.left["timing.network_sustained"]
 
 
+@pytest.mark.slow
 def test_runs_with_other_shares_of_communication_tell_the_network():
     profile = load_profile("h100-sxm")
     half = {"timing.network_sustained": 0.5 * profile.hardware("bf16").timing.network_sustained}
@@ -321,6 +326,7 @@ def test_runs_with_other_shares_of_communication_tell_the_network():
     assert numbers["sustained"] == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.slow
 def test_the_profile_of_a_machine_says_what_it_is_from(tmp_path):
     path = write_runs(tmp_path / "runs.csv", [{**RUN, "measured_value": "30"}])
     out = tmp_path / "my-cluster.yaml"

@@ -20,6 +20,7 @@ def chosen(*groups, many=5):
     return predict([run for group in groups for run in [one for one in runs if one["group"] == group][:many]])
 
 
+@pytest.mark.slow
 def test_shipped_values_change_nothing_and_others_do():
     """The list has what the model has: each constant, set to its value, leaves every step as it is."""
     seen = [one for one in chosen("megatron_2020", "lumi_mi250x", "torchtitan", "simumax_b200") if one.counted]
@@ -37,6 +38,7 @@ def test_shipped_values_change_nothing_and_others_do():
                 assert np.abs(moved).max() > 1e-3, constant.name
 
 
+@pytest.mark.slow
 def test_a_group_is_judged_by_what_the_others_ask_for(monkeypatch):
     """Two groups run at 0.75 of isolated GEMMs, one at 0.95: each is predicted without itself."""
     (kept,) = (one for one in CONSTANTS if one.name == "kept")
@@ -68,6 +70,7 @@ def test_the_order_and_the_cost_of_a_choice():
     assert one.apart.max() == pytest.approx(np.log(1.2) - np.log(1.3 / 1.3))
 
 
+@pytest.mark.slow
 def test_layouts_of_published_models():
     sets = layout_sets(chosen("vtrain_multi", "korthikanti2022", many=60))
     assert len(sets) >= 6

@@ -138,6 +138,7 @@ def test_every_format(form, study, capsys):
     assert capsys.readouterr().out.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", [["llama-step"], ["demystifying", "--set", "tp=[1, 2, 4]"]])
 def test_pictures(study, tmp_path, capsys):
     pytest.importorskip("matplotlib")
