@@ -9,6 +9,7 @@ from __future__ import annotations
 import doctest
 import functools
 import itertools
+import os
 import re
 import shlex
 import shutil
@@ -103,11 +104,20 @@ ONCE = list({line: (block, line) for block, line in reversed(CALLS)}.values())[:
 SAMPLES = [block for block in BLOCKS if block.mark.startswith("sample: ")]
 
 
+@pytest.fixture(scope="session")
+def files_of_a_clone(tmp_path_factory):
+    """What a fresh clone has beside the package, copied once."""
+    folder = tmp_path_factory.mktemp("clone")
+    for name in ("configs", "examples"):
+        shutil.copytree(ROOT / name, folder / name)
+    return folder
+
+
 @pytest.fixture
-def clone(tmp_path, monkeypatch):
+def clone(files_of_a_clone, tmp_path, monkeypatch):
     """A folder as a fresh clone has it, to run in."""
     for name in ("configs", "examples"):
-        shutil.copytree(ROOT / name, tmp_path / name)
+        shutil.copytree(files_of_a_clone / name, tmp_path / name, copy_function=os.link)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
