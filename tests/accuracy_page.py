@@ -42,16 +42,30 @@ class Source(NamedTuple):
     share: float | None = None
     timing: str | None = None
 
+    @property
+    def kernel(self) -> str | None:
+        """What ran the attention that is measured."""
+        return ATTENTION[self.profile] if self.operator == "attention" else None
+
     def logs(self, data: Path) -> list[Log]:
         """Return the measurements as read."""
         values = select([f"{name}={value}" for name, value in self.only])
         return [read_log(str(data / name), values) for name in self.files]
 
 
-NVIDIA = {"a100-sxm-80gb": "a100_sxm", "h100-sxm": "h100_sxm", "h200-sxm": "h200_sxm", "b200-sxm": "b200_sxm",
-          "gb200-nvl72": "gb200"}  # fmt: skip
-WITHOUT = {"attention": ("h200-sxm", "gb200-nvl72"), "collective": ("h200-sxm",)}
-KINDS = {"gemm": ("gemm_bf16", TENTH), "attention": ("flash_attention_fwd_bf16", TENTH), "collective": ("nccl", None)}
+NVIDIA = {
+    "a100-sxm-80gb": "a100_sxm", "h100-sxm": "h100_sxm", "h200-sxm": "h200_sxm", "b200-sxm": "b200_sxm",
+    "gb200-nvl72": "gb200", "b300-sxm": "b300_sxm", "gb300-nvl72": "gb300",
+}  # fmt: skip
+ULTRA = ("b300-sxm", "gb300-nvl72")
+# What vLLM, whose attention was timed, runs on a device.
+ATTENTION = {"a100-sxm-80gb": "flash_2", "h100-sxm": "flash_3", "b200-sxm": "trtllm"}
+WITHOUT = {"attention": ("h200-sxm", "gb200-nvl72", *ULTRA), "collective": ("h200-sxm", *ULTRA)}
+KINDS = {
+    "gemm": ("gemm_bf16_random", TENTH),
+    "attention": ("flash_attention_fwd_bf16", TENTH),
+    "collective": ("nccl", None),
+}
 MI210 = (("gpu", "MI210"),)
 MI210_STREAMS = (*MI210, ("op", "layernorm"), ("op", "softmax"), ("op", "gelu"))
 SOURCES = (
@@ -103,7 +117,8 @@ def calibrations(source: Source, data: Path) -> tuple[list[Calibration], str]:
     logs = source.logs(data)
     if source.share is None:
         return [calibrate_logs(logs, source.profile)], "four fifths"
-    found = [calibrate_logs(logs, source.profile, train=source.share, seed=seed) for seed in SEEDS]
+    found = [calibrate_logs(logs, source.profile, train=source.share, seed=seed, attention_kernel=source.kernel)
+             for seed in SEEDS]  # fmt: skip
     return found, f"{100 * source.share:g} %"
 
 
@@ -133,7 +148,7 @@ def shipped_table(data: Path = DATA) -> str:
     """Return the errors of the shipped profiles, as they are, on all rows."""
     lines = []
     for source in SOURCES:
-        found = check_logs(source.logs(data), source.profile, timing=source.timing)
+        found = check_logs(source.logs(data), source.profile, timing=source.timing, attention_kernel=source.kernel)
         lines += [cells(source.profile, row) for row in chosen(source, found)]
     return table(HEAD, lines)
 

@@ -311,6 +311,7 @@ def validate(
 def calibrate(
     logs: str | PathLike[str] | Sequence[str | PathLike[str]], extends: str | PathLike[str],
     precision: str | None = None, train: float | None = None, seed: int = 0, operators: Sequence[str] = (),
+    attention_kernel: str | None = None,
 ) -> CalibratedProfile:  # fmt: skip
     """Fit a profile's timing to measured kernels and collectives.
 
@@ -320,7 +321,7 @@ def calibrate(
         nccl-tests and rccl-tests output, tables of kernels, PyTorch profiler traces, DeepSpeed summaries.
     extends : str or path
         The profile to start from.
-    precision, train, seed, operators :
+    precision, train, seed, operators, attention_kernel :
         As ``compcomm calibrate`` takes them.
 
     Returns
@@ -337,6 +338,6 @@ def calibrate(
 
     paths = [fspath(log) for log in ([logs] if isinstance(logs, (str, PathLike)) else logs)]
     read = [read_log(path) for path in paths]
-    result = calibrate_logs(read, fspath(extends), precision, train, seed, tuple(operators))
+    result = calibrate_logs(read, fspath(extends), precision, train, seed, tuple(operators), attention_kernel)
     result = replace(result, notes=[*(note for log in read for note in log.notes), *result.notes])
     return CalibratedProfile(result, fspath(extends), paths)

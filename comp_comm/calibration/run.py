@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,10 @@ from comp_comm.calibration.placement import tiers_of
 from comp_comm.calibration.profile_file import profile_text, source_texts
 from comp_comm.calibration.samples import HALVES, Sample, make_samples
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.errors import ConfigError, one_of
+from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.formulas.arrays import Array
-from comp_comm.hardware.profile import Profile
+from comp_comm.hardware.profile import NAMED_KERNELS, Profile
+from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.records import Record, Records
 from comp_comm.units import UNITS, format_quantity
 
@@ -79,10 +80,10 @@ def choose_precision(profile: Profile, asked: str | None) -> str:
 
 def check_logs(
     logs: Sequence[Log], hardware: str, precision: str | None = None, timing: str | None = None,
-    operators: Sequence[str] = (),
+    operators: Sequence[str] = (), attention_kernel: str | None = None,
 ) -> Calibration:  # fmt: skip
-    """Return how far a profile's predictions are from logs, nothing fitted."""
-    profile = load_profile(hardware)
+    """Return how far a profile's predictions are from logs, nothing fitted; attention is that of the kernel named."""
+    profile = _profile(hardware, attention_kernel)
     precision = choose_precision(profile, precision)
     samples, notes = _samples(logs, profile, precision, operators)
     predicted = predictions(profile, precision, samples, timing)
@@ -92,14 +93,15 @@ def check_logs(
 
 def calibrate_logs(
     logs: Sequence[Log], extends: str, precision: str | None = None, train: float | None = None, seed: int = 0,
-    operators: Sequence[str] = (),
+    operators: Sequence[str] = (), attention_kernel: str | None = None,
 ) -> Calibration:  # fmt: skip
     """Return a profile fitted to logs, with errors on rows it was not fitted to.
 
     Without ``train`` all rows are fitted, and the errors are of fits that each leave one of five parts out; with it a
-    share of the rows is fitted, and the errors are of the others.
+    share of the rows is fitted, and the errors are of the others. Where an attention kernel is named, attention fits
+    its numbers; else those of the kernel that the device's stacks use.
     """
-    profile = load_profile(extends)
+    profile = _profile(extends, attention_kernel)
     precision = choose_precision(profile, precision)
     samples, notes = _samples(logs, profile, precision, operators)
     all_rows = [np.ones(len(sample.seconds), np.bool_) for sample in samples]
@@ -117,6 +119,19 @@ def calibrate_logs(
     calibration = _calibration(profile, precision, samples, predicted, kept, how, [*notes, *_at_bounds(fit)])
     calibration.fit = fit
     return calibration
+
+
+def _profile(name: str, attention_kernel: str | None) -> Profile:
+    """Return a profile whose attention is that of a kernel; refused where the profile has no numbers of it."""
+    profile = load_profile(name)
+    if attention_kernel is None:
+        return profile
+    has = [kernel.word for kernel in NAMED_KERNELS if f"attention.{kernel.word}.efficiency" in profile.numbers]
+    if attention_kernel not in has:
+        raise ConfigError(f"--attention-kernel: {profile.name} has no numbers of '{attention_kernel}'"
+                          f"{nearest(attention_kernel, has)}; it has: {', '.join(has) or 'none'}")  # fmt: skip
+    code = replace(profile.numbers["timing.attention_kernel"], value=float(AttentionKernel.of(attention_kernel)))
+    return replace(profile, numbers={**profile.numbers, "timing.attention_kernel": code})
 
 
 def _at_bounds(fit: Fit) -> list[str]:

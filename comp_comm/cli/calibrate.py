@@ -44,6 +44,8 @@ FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
 @click.option("--precision", type=click.Choice(Precision.words()), help="[default: 16 bit]")
 @click.option("--operator", "operators", multiple=True, type=click.Choice(OPERATORS[:4]),
               help="Only rows of this operator. May be repeated.")  # fmt: skip
+@click.option("--attention-kernel", metavar="NAME", help="What ran the attention of the logs, one that the profile has "
+              "numbers of. [default: what the device's stacks run]")  # fmt: skip
 @click.option("--only", multiple=True, metavar="COLUMN=VALUE", help="Only rows of tables with this value.")
 @click.option("--collective", metavar="NAME", help="What logs of nccl-tests are of, where they do not say.")
 @click.option(
@@ -82,7 +84,7 @@ def command(logs: tuple[str, ...], path: str | None, form: str | None, check: bo
 
         check_plot(given["picture"])
     read = _read(logs, given)
-    chosen = {name: given[name] for name in ("precision", "operators")}
+    chosen = {name: given[name] for name in ("precision", "operators", "attention_kernel")}
     if check:
         calibration = check_logs(read, given["hardware"], timing=given["timing"], **chosen)
     else:
@@ -112,10 +114,11 @@ def _check_source(logs: Sequence[str], runs: str | None, check: bool, given: Rec
         )
     if check:
         raise ConfigError("--check is for LOGs; 'compcomm validate --runs' measures the error on runs")
-    for flag in ("precision", "operators", "only", "collective", "devices", "per_node", "train", "picture"):
+    of_logs = ("precision", "operators", "attention_kernel", "only", "collective", "devices", "per_node", "train")
+    for flag in (*of_logs, "picture"):
         if given[flag]:
             name = {"operators": "operator", "per_node": "gpus-per-node", "picture": "plot"}.get(flag, flag)
-            raise ConfigError(f"--{name} is for LOGs, not for --runs")
+            raise ConfigError(f"--{name.replace('_', '-')} is for LOGs, not for --runs")
 
 
 def _prepare(path: str | None, form: str | None, check: bool, given: Record) -> str:
