@@ -19,7 +19,7 @@ OF_OPTION = {
     **dict.fromkeys(("form", "path", "spreadsheet", "picture", "plot", "columns", "long_form", "quiet", "emit",
                      "elapsed", "help", "help_all", "version"), "Output"),
     **dict.fromkeys(("jobs", "executor", "resume"), "Work"),
-    "hardware": "Hardware", "model": "Model",
+    "hardware": "Hardware", "model": "Model", "batch_tokens": "Layout",
 }  # fmt: skip
 # The flags that most questions need; the others are there with --help-all.
 USUAL = ("hidden", "layers", "heads", "vocab", "seq_len", "gpus", "global_batch", "micro_batch", "tp", "pp", "vpp",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 INTERRUPTED = 130
-STUDY_OPTIONS = ("study", "overrides", "hardware", "model")  # what `point_options` adds beside fields
+STUDY_OPTIONS = ("study", "overrides", "hardware", "model", "batch_tokens")  # what `point_options` adds beside fields
 SPREADSHEET_HELP = "In CSV, put an apostrophe before text that a spreadsheet would run (=, +, -, @ first)."
 
 
@@ -83,6 +83,8 @@ def point_options(command: Command, fields: Iterable[str] = MODELS[0].fields) ->
     for decorate in (
         set_option,
         field_options(fields),
+        click.option("--batch-tokens", metavar="N", help="tokens of a step, in place of --global-batch: 4M is "
+                     "4 x 2^20."),
         click.option("--model", metavar="NAME|FILE", help="A model; its dimensions may be changed by other flags.",
                      shell_complete=completion.names("model")),
         click.option("--hardware", metavar="NAME|FILE", help="Hardware profile; several with commas are an axis.",

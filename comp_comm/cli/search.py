@@ -11,14 +11,12 @@ from comp_comm.cli.search_answer import write_search
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.exporters.writing import FORMATS
-from comp_comm.configs.strict_yaml import load_value
 from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
-from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report import output
 from comp_comm.searches.crossover import crossover_of
-from comp_comm.searches.design import Case, Design, in_tokens, make_design
+from comp_comm.searches.design import Case, Design, make_design
 from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.searches.prices import Prices
 from comp_comm.searches.result import SearchAnswer, aim_of, answer, check_question, checked
@@ -37,7 +35,7 @@ OBJECTIVE_HELP = "; ".join(f"{name}: {aim.meaning}" for name, aim in OBJECTIVES.
 LEAST_PRICE, MOST_PRICE = 1e-6, 1e6  # an hour, or watts
 STATE_FORM = 2  # of what a search that is gone on with has kept
 Asked = Record
-ASKED = ("objective", "top", "headroom", "per", "batch_tokens", "explained", "compared", "picture", "quiet", "jobs",
+ASKED = ("objective", "top", "headroom", "per", "explained", "compared", "picture", "quiet", "jobs",
          "executor", "resume", "emit", "crossover")  # fmt: skip
 
 
@@ -56,7 +54,6 @@ ASKED = ("objective", "top", "headroom", "per", "batch_tokens", "explained", "co
               "(zero==3,tp==1:tp>1).")  # fmt: skip
 @click.option("--headroom", type=float, metavar="SHARE", help="Share of the memory left free: what devices report less "
               "and allocators waste. [default: 0.05; 0 for foundation_models]")  # fmt: skip
-@click.option("--batch-tokens", metavar="N", help="Tokens of a step in place of --global-batch: 4M is 4 x 2^20.")
 @click.option("--explain", "explained", is_flag=True, help="Also explain the best, operation by operation.")
 @click.option("--compare", "compared", is_flag=True, help="Also put the best two side by side, term by term.")
 @click.option("--price-per-gpu-hour", metavar="N[,N]", help="What a device costs an hour; one for each hardware.")
@@ -92,8 +89,6 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     names: list[str | None] = [*machines] or [None]
     overrides = given["overrides"]
     design = make_design([options.point_study({**given, "hardware": name}) for name in names])
-    if asked["batch_tokens"]:
-        design = in_tokens(design, _tokens(asked["batch_tokens"]))
     asked["per"] = tuple(_split(asked["per"]))
     asked["crossover"] = crossover_of(asked["crossover"]) if asked["crossover"] else None
     _check_one(design, asked)
@@ -238,8 +233,3 @@ def _searched(
     if state.interrupted and not state.feasible:
         raise KeyboardInterrupt  # there is nothing to show
     return answer(space, state, aim, prices)
-
-
-def _tokens(text: str) -> int:
-    with options.naming("--batch-tokens"):
-        return int(FIELDS["global_batch"].parse(load_value(text, "--batch-tokens", "tokens").data["tokens"]))

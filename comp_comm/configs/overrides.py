@@ -9,7 +9,8 @@ from comp_comm.configs.strict_yaml import Document, load_value
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS
 
-TOP_LEVEL_SETS = ("hardware", "model", "cost_model")
+TOP_LEVEL_SETS = ("hardware", "model", "cost_model", "batch_tokens")
+LISTS = (*FIELDS, "batch_tokens")  # what may be several values with commas between them
 
 
 def read_overrides(overrides: Sequence[str]) -> dict[str, Document]:
@@ -43,6 +44,6 @@ def _listed(name: str, value: str) -> str:
     ('[64,128]', '[64, 128]', 'a,b.yaml', '1,024')
     """
     thousands = any(re.fullmatch(r"\s*0\d+", part) for part in value.split(","))  # 1,024 is one number to its writer
-    if name not in FIELDS or "," not in value or value.lstrip().startswith(("[", "{")) or thousands:
+    if name not in LISTS or "," not in value or value.lstrip().startswith(("[", "{")) or thousands:
         return value
     return f"[{value}]"

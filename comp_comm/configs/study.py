@@ -14,6 +14,7 @@ from typing import Any
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.axes import Axis, is_range, read_axis, read_table, read_value, without
+from comp_comm.configs.batch import BATCH, LENGTH, TOKENS, BatchReader, doubtful
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import Model, load_model
 from comp_comm.configs.overrides import TOP_LEVEL_SETS, read_overrides
@@ -123,6 +124,7 @@ class _Reader(Reader):
             if values:
                 self.axes.append(Axis({name: values}))
         self._apply_overrides()
+        self._batch()
         for axis in self.axes:
             for name in axis.values:
                 self.fixed.pop(name, None)
@@ -192,6 +194,9 @@ class _Reader(Reader):
             self.problems.add(document.problem(("model",), "must be a catalogue name or a path"))
             return None
         model: Model | None = self._from_file(document, ("model",), load_model, given)
+        if model and model.study:  # a file of another tool: what was assumed of it
+            known = {*self._mapping(("set",)), *self._mapping(("sweep",)), *self.overrides}
+            self.notes += [text for text in model.notes if not (text.startswith(LENGTH) and LENGTH in known)]
         return model
 
     def _from_file(self, document: Document, path: Path, loader: Any, reference: str) -> Any:
@@ -251,6 +256,21 @@ class _Reader(Reader):
             value = read_value(document, (name,), raw, FIELDS[name], self.problems)
             if value is not None:
                 self.fixed[name] = value
+
+    def _batch(self) -> None:
+        """Put a batch in tokens in the place of one in sequences; say where one in sequences is absurd."""
+        if TOKENS in self.overrides:
+            document = self.overrides[TOKENS]
+            if BATCH in self.overrides:
+                self.problems.add(document.problem((TOKENS,), "stands in the place of --global-batch: give one of them"))
+            self._forget(BATCH)
+            self.origins[BATCH] = (document, (TOKENS,))
+            value, self.axes = BatchReader(document, self.problems).read(self.fixed, self.axes)
+            self.fixed |= {} if value is None else {BATCH: value}
+            return
+        given = self.overrides[BATCH].data[BATCH] if BATCH in self.overrides else None
+        said = doubtful(self.fixed, self.axes, given) if BATCH in self.origins else None
+        self.notes += [said] if said else []
 
     def _forget(self, name: str) -> None:
         """Drop what the study says of a field: ``--set`` replaces it."""
