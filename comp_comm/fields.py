@@ -12,9 +12,10 @@ from comp_comm import choices, dispatchers
 from comp_comm import kernel_choices as kernels
 from comp_comm.choices import Switch
 from comp_comm.convention_fields import CONVENTIONS
-from comp_comm.errors import nearest, one_of
+from comp_comm.errors import one_of
 from comp_comm.field import Field, Value, word
 from comp_comm.layer_fields import LAYER_FIELDS
+from comp_comm.other_names import nearest_name
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
 from comp_comm.stage_layout import check_stage_layout
 
@@ -223,7 +224,7 @@ def unknown_field(name: str) -> str:
     """
     if name in RETIRED:
         return f"is no field any more: {RETIRED[name]}"
-    return f"unknown field{nearest(name, FIELDS)} ({one_of(list(FIELDS))})"
+    return f"unknown field{nearest_name(name, FIELDS)} ({one_of(list(FIELDS))})"
 
 
 def solvable(names: Iterable[str]) -> list[str]:

@@ -24,6 +24,7 @@ from comp_comm.sweeps.point import explain
 @options.plot_option("where the step goes, as stacked bars,")
 @click.option("--roofline", metavar="FILE", help="Also draw every operation under the device's roofline (.png, .svg, "
               ".pdf).")  # fmt: skip
+@options.quiet_option
 @options.format_options
 def command(path: str | None, form: str | None, picture: str | None, roofline: str | None, **given: object) -> int:
     """Explain one training step: every operation with its formula, FLOP, bytes, seconds and share; then the step.

@@ -10,7 +10,7 @@ from importlib import import_module
 
 import click
 
-from comp_comm.cli.speech import tell
+from comp_comm.cli.speech import QUIET, tell
 from comp_comm.errors import CompcommError, nearest
 from comp_comm.printable import SPREADSHEET
 from comp_comm.version import __version__
@@ -116,6 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; every error a user can cause is one message on stderr."""
     SPREADSHEET.set(False)
+    QUIET.set(False)
     try:
         result: object = cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
     except CompcommError as error:
@@ -123,6 +124,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except NO_ARGUMENTS as error:
         tell(error.format_message())
         return 2
+    except click.NoSuchOption as error:
+        from comp_comm.cli.help_text import no_such_option
+
+        return _say(no_such_option(error), 2)
     except click.UsageError as error:
         usage = f"{error.ctx.get_usage()}\n" if error.ctx else ""
         hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""

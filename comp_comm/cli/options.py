@@ -12,8 +12,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from comp_comm.cli import completion, help_text
-from comp_comm.cli.speech import tell
+from comp_comm.cli import completion, help_text, values
+from comp_comm.cli.speech import QUIET, tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.strict_yaml import load_value
 from comp_comm.configs.study import Study, load_study, study_from
@@ -43,10 +43,16 @@ def format_options(command: Command, more: Sequence[str] = ()) -> Command:
     for decorate in (
         click.option("-o", "--output", "path", metavar="FILE", help=file_help),
         click.option("--spreadsheet", is_flag=True, expose_value=False, callback=_mark_formulas, help=SPREADSHEET_HELP),
-        click.option("--format", "form", type=click.Choice([*output.FORMATS, *more]), help="[default: table]"),
+        click.option("--format", "form", type=values.Word([*output.FORMATS, *more]), help="[default: table]"),
     ):
         command = decorate(command)
     return command
+
+
+def quiet_option(command: Command) -> Command:
+    """Add ``--quiet`` to a command whose notes are all that it says beside its answer."""
+    return click.option("--quiet", "-q", is_flag=True, expose_value=False, help="No notes on stderr.",
+                        callback=lambda _ctx, _param, value: QUIET.set(value))(command)  # fmt: skip
 
 
 def prepare(form: str | None, path: str | None, more: Sequence[str] = ()) -> str:
@@ -241,8 +247,8 @@ def forget_partial(path: str | None) -> None:
 
 
 def note(messages: Iterable[str]) -> None:
-    """Say on stderr what a reader should know."""
-    for message in messages:
+    """Say on stderr what a reader should know, unless ``--quiet`` is given."""
+    for message in () if QUIET.get() else messages:
         tell(f"note: {message}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from comp_comm.cli import help_text, options
+from comp_comm.cli import help_text, options, values
 from comp_comm.cli.speech import tell
 from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.report.answer import basic_meta, write_answer
@@ -71,10 +71,10 @@ def _cell_options(given: Any) -> Any:
                  "compcomm reproduce foundation-models --set formulas=corrected --set network=2 -o out.csv | "
                  "compcomm reproduce foundation-models --strategy 1d --gpu A100 --nvs 8 --long")  # fmt: skip
 @_set_option("the systems or the formulas", foundation_models.SETTABLE)
-@click.argument("figure", type=click.Choice([TABLE, *PAPERS["foundation-models"], "all"]), default=TABLE)
+@click.argument("figure", type=values.Word([TABLE, *PAPERS["foundation-models"], "all"]), default=TABLE, metavar="[FIGURE]")
 @click.option("--plot", "picture", metavar="FILE", help="With a figure: also draw it (.png, .svg or .pdf).")
 @_cell_options
-@click.option("--tolerance", type=float, help="Largest relative error of a cell's time and memory. "
+@click.option("--tolerance", type=values.Share(), metavar="SHARE", help="Largest relative error of a cell's time and memory. "
               f"[default: {foundation_models.TOLERANCE:g}; with --set nothing is checked]")  # fmt: skip
 @click.option("--long", "long_form", is_flag=True, help="A table with one row a cell, not a summary.")
 @click.option("--timing", "timed", is_flag=True, help="Put the seconds it took into the meta block.")
@@ -127,10 +127,10 @@ def foundation(
 
 @command.command("amped", epilog="Examples: compcomm reproduce amped | compcomm reproduce amped --set "
                  "timing=micro-batch | compcomm sweep papers/amped-mappings")  # fmt: skip
-@click.argument("figure", type=click.Choice([TABLE, *PAPERS["amped"], "all"]), default=TABLE)
+@click.argument("figure", type=values.Word([TABLE, *PAPERS["amped"], "all"]), default=TABLE, metavar="[FIGURE]")
 @click.option("--plot", "picture", metavar="FILE", help="With a figure: also draw it (.png, .svg or .pdf).")
 @_set_option("the systems or the model", amped.SETTABLE)
-@click.option("--tolerance", type=float, help="Largest relative error of the runs the paper validates with. "
+@click.option("--tolerance", type=values.Share(), metavar="SHARE", help="Largest relative error of the runs the paper validates with. "
               f"[default: {amped.TOLERANCE:g}, the paper's; with --set nothing is checked]")  # fmt: skip
 @options.format_options
 def amped_command(
@@ -186,12 +186,17 @@ def _write_figures(paper: str, figures: Sequence[Figure], form: str, path: str |
                                                         [ending, *notes]))  # fmt: skip
 
 
+def _listed(paper: str) -> str:
+    return f"FIGURE is one of: {', '.join(PAPERS[paper])}, or all."
+
+
 def _figure_command(paper: str, text: str) -> click.Command:
     """Return the command of a paper's figures."""
 
-    @click.command(paper, help=text, epilog=f"Examples: compcomm reproduce {paper} | compcomm reproduce {paper} "
+
+    @click.command(paper, cls=help_text.Grouped, help=f"{text}\n\n{_listed(paper)}", epilog=f"Examples: compcomm reproduce {paper} | compcomm reproduce {paper} "
                    f"{next(iter(PAPERS[paper]))} --rows")  # fmt: skip
-    @click.argument("figure", type=click.Choice([*PAPERS[paper], "all"]), default="all")
+    @click.argument("figure", type=values.Word([*PAPERS[paper], "all"]), default="all", metavar="[FIGURE]")
     @click.option("--rows", "rows_wanted", is_flag=True, help="The figure's points, not what the paper states of it.")
     @click.option("--plot", "picture", metavar="FILE", help="Also draw the figure (.png, .svg or .pdf).")
     @options.format_options
@@ -228,7 +233,7 @@ def _figures(
 @command.command("all", epilog="Example: compcomm reproduce all -o papers")
 @click.option("-o", "--output", "folder", metavar="FOLDER", help="Write tables, pictures and one page there.")
 @click.option(
-    "--format", "form", type=click.Choice(["table", "markdown", "csv", "json", "jsonl"]), help="[default: table]"
+    "--format", "form", type=values.Word(["table", "markdown", "csv", "json", "jsonl"]), help="[default: table]"
 )
 def everything(folder: str | None, form: str | None) -> int:
     """Every figure of the four papers: how many statements were met, missed, and are not available.
@@ -266,6 +271,8 @@ def _ours(one: Statement) -> str:
     return ("yes" if one.ours else "no") if isinstance(one.ours, bool) else f"{one.ours:.4g} {one.unit}".strip()
 
 
+foundation.help = f"{foundation.help}\n\n{_listed('foundation-models')}"
+amped_command.help = f"{amped_command.help}\n\n{_listed('amped')}"
 for _paper, _text in (
     ("comp-vs-comm", "Figures, tables and sections of Comp-vs-Comm: what they state, and ours."),
     ("demystifying", "What is known of Demystifying the Communication Characteristics: volumes, messages, throughput."),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from comp_comm.cli import help_text, options, workers
+from comp_comm.cli import help_text, options, values, workers
 from comp_comm.cli.search_answer import write_search
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
@@ -52,7 +52,7 @@ ASKED = ("objective", "top", "headroom", "per", "explained", "compared", "pictur
 @click.option("--crossover", metavar="QUESTION", help="Between which of several --gpus the best passes a value "
               "(visible_comm_fraction=30%), or one kind of layouts falls behind another, FSDP behind TP say "
               "(zero==3,tp==1:tp>1).")  # fmt: skip
-@click.option("--headroom", type=float, metavar="SHARE", help="Share of the memory left free: what devices report less "
+@click.option("--headroom", type=values.Share(), metavar="SHARE", help="Share of the memory left free (20% or 0.2): what devices report less "
               "and allocators waste. [default: 0.05; 0 for foundation_models]")  # fmt: skip
 @click.option("--explain", "explained", is_flag=True, help="Also explain the best, operation by operation.")
 @click.option("--compare", "compared", is_flag=True, help="Also put the best two side by side, term by term.")
@@ -60,7 +60,7 @@ ASKED = ("objective", "top", "headroom", "per", "explained", "compared", "pictur
 @click.option("--watts", metavar="N[,N]", help="What a device draws; one for each hardware.")
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it: step time against memory; over devices or a "
               "factor; or as a heat map over two factors.")  # fmt: skip
-@click.option("--emit", type=click.Choice(FORMATS), help="Write the best layout alone, as a framework's flags or "
+@click.option("--emit", type=values.Word(FORMATS), help="Write the best layout alone, as a framework's flags or "
               "configuration, or as a study; what that cannot say is refused.")  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="No progress on stderr.")
 @workers.options

@@ -29,12 +29,13 @@ EXAMPLES = (
               shell_complete=completion.names("hardware"))  # fmt: skip
 @click.option("--gpu", "gpus", multiple=True, metavar="WORD", help="Only runs on a device with this in its name.")
 @click.option("--group", "groups", multiple=True, metavar="WORD", help="Only runs of a group with this in its name.")
-@click.option("--max-error", type=float, metavar="SHARE",
-              help="Exit 1 where the median size of the errors is above this (0.1 for 10 %).")  # fmt: skip
+@click.option("--max-error", type=values.Share(), metavar="SHARE",
+              help="Exit 1 where the median size of the errors is above this (10% or 0.1).")  # fmt: skip
 @click.option("--worst", type=click.IntRange(0, 10_000), default=12, show_default=True,
               help="Rows shown with the largest errors.")  # fmt: skip
 @click.option("--explain", "run_id", metavar="RUN", help="Explain one run: every term of its step.")
 @click.option("--plot", "picture", metavar="FILE", help="Also draw predicted against measured (.png or .svg).")
+@options.quiet_option
 @options.format_options
 def command(
     runs: str | None, hardware: str | None, gpus: tuple[str, ...], groups: tuple[str, ...],

@@ -62,6 +62,12 @@ class Study:
         document, path = self.origins.get(name, (self.document, (name,) if name in self.document.data else ()))
         self.problems.add(document.problem(path, message) if path else Problem(message, file=self.document.file))
 
+    def missing(self, name: str, hint: str = "") -> None:
+        """Note that a field is missing, and how it is given: by flags alone to who gave flags alone."""
+        flags = f"{FIELDS[name].flag}{' or --batch-tokens' if name == BATCH else ''}"
+        how = flags if self.document.file == COMMAND_LINE else f"it under 'set' or 'sweep', or {flags}"
+        self.problem(name, f"'{name}' is missing: give {how} ({FIELDS[name].help}){hint}")
+
     def problem_at(self, path: Path, message: str) -> None:
         """Note a problem at a key of the study itself."""
         self.problems.add(self.document.problem(path, message))

@@ -9,7 +9,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, BinaryIO, cast
@@ -57,6 +57,8 @@ def choose_format(asked: str | None, path: str | None, more: Sequence[str] = ())
         return asked
     if path is None or path == "-":
         return "table"
+    if Path(path).is_dir():
+        raise ConfigError(f"-o {path}: is a directory; give the name of a file in it")
     known = {**BY_SUFFIX, **{f".{name}": name for name in more}}
     suffix = Path(path).suffix.lower()
     if suffix not in known:
@@ -72,7 +74,7 @@ def check_writable(path: str | None) -> None:
         raise ConfigError("-o: a file's name has no NUL character")
     target = durable.resolved(path)
     if target.is_dir() or path.endswith(os.sep):
-        raise ConfigError(f"{path}: is a directory")
+        raise ConfigError(f"{path}: is a directory; give the name of a file in it")
     if is_special(path):
         return
     if target.exists() and not os.access(target, os.W_OK):
@@ -169,7 +171,11 @@ def _replacing(path: str, interrupted: Callable[[], bool] = never) -> Iterator[s
     A link stays one: what it points to is replaced.
     """
     target = durable.resolved(path)
-    with durable.replacement(target) as made:
+    with ExitStack() as stack:
+        try:
+            made = stack.enter_context(durable.replacement(target))
+        except OSError as error:  # of the file beside it, whose name nobody asked for
+            raise ConfigError(f"{path}: cannot be written to: {error.strerror}") from None
         yield str(made)
         if interrupted():
             durable.put(made, Path(partial_path(str(target))), like=target)

@@ -17,7 +17,7 @@ from comp_comm.fields import FIELDS, Value
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import FEASIBLE
 
-GPUS = "gpus"
+GPUS, BATCH = "gpus", "global_batch"
 FACTORS = tuple(name for name, field in FIELDS.items() if field.group == "evolution")
 WORK = ("global_batch", "seq_len", "precision")  # of the same model: tokens a second can be compared
 OUTER = (*FACTORS, *WORK, GPUS)
@@ -91,7 +91,9 @@ def _check(study: Study, inner: Sequence[Axis]) -> None:
             study.problem(name, f"{', '.join(axis.values)} are tied by 'zip', and a search tries every combination of "
                           "a layout's fields; give each a list of its own")  # fmt: skip
     if GPUS not in {*study.fixed, *study.origins} and not any(GPUS in axis.values for axis in study.axes):
-        study.problem(GPUS, "'gpus' is missing: how many devices, or several numbers of them (--gpus)")
+        study.missing(GPUS)
+    if BATCH not in {*study.fixed, *study.origins} and not any(BATCH in axis.values for axis in study.axes):
+        study.missing(BATCH)
     for number, text in enumerate(study.where):
         if text.strip() != FEASIBLE:
             listed = isinstance(study.document.data.get("where"), list)

@@ -162,7 +162,8 @@ def aim_of(study: Study, objective: Objective, headroom: float | None) -> Aim:
                          study.fixed.get("phase")).space  # fmt: skip
         return Aim(objective, space.headroom if space else 0.0)
     if not 0 <= headroom < 1:
-        raise ConfigError(f"--headroom: must be a share of the memory from 0 up to less than 1, not {headroom:g}")
+        raise ConfigError(f"--headroom: must be a share of the memory from 0 up to less than 1 (20% or 0.2), not "
+                          f"{headroom:g}")
     return Aim(objective, headroom)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from comp_comm.configs.axes import Axis
+from comp_comm.configs.model_names import DIMENSIONS
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, MODELS, Answer, CostModel, phase_of
 from comp_comm.costmodels.answer import Columns
@@ -24,7 +25,7 @@ from comp_comm.sweeps.where import Condition, parse_condition
 from comp_comm.transformer import Transformer
 
 FEASIBLE, REASON = "feasible", "reason"
-NO_HARDWARE = "'hardware' is missing: give the name of a profile ('compcomm hardware list') or a path"
+NO_HARDWARE = "'hardware' is missing: give the name of a profile (--hardware; 'compcomm hardware list') or a path"
 
 
 @dataclass(frozen=True)
@@ -146,8 +147,9 @@ def _check_fields(study: Study, plan: Plan) -> None:
     missing = [name for name in model.required if name not in names and name not in study.origins]
     if missing and not study.model_failed:
         hint = _other_model(study, model, names)
-        for name in missing:
-            study.problem(name, f"'{name}' is missing: give it under 'set' or 'sweep' ({FIELDS[name].help}){hint}")
+        for number, name in enumerate(missing):
+            brings = "; --model NAME gives what a model is ('compcomm models list')" if name in DIMENSIONS else ""
+            study.missing(name, hint + (brings if not number and study.model is None else ""))
     if plan.grid.derives_tp:
         if not names & {"layers", "parameters"}:
             study.problem("tp", "'tp: required' needs 'layers' or 'parameters' to know the size of the model")
