@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -271,8 +272,8 @@ def _ours(one: Statement) -> str:
     return ("yes" if one.ours else "no") if isinstance(one.ours, bool) else f"{one.ours:.4g} {one.unit}".strip()
 
 
-foundation.help = f"{foundation.help}\n\n{_listed('foundation-models')}"
-amped_command.help = f"{amped_command.help}\n\n{_listed('amped')}"
+for _command, _paper in ((foundation, "foundation-models"), (amped_command, "amped")):
+    _command.help = f"{inspect.cleandoc(_command.help or '')}\n\n{_listed(_paper)}"
 for _paper, _text in (
     ("comp-vs-comm", "Figures, tables and sections of Comp-vs-Comm: what they state, and ours."),
     ("demystifying", "What is known of Demystifying the Communication Characteristics: volumes, messages, throughput."),

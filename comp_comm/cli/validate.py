@@ -6,7 +6,7 @@ from typing import IO
 
 import click
 
-from comp_comm.cli import completion, help_text, options
+from comp_comm.cli import completion, help_text, options, values
 from comp_comm.cli.speech import tell
 from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.records import Record, Records

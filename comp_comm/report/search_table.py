@@ -107,12 +107,21 @@ def _write_best(out: IO[str], answer: Record, style: str) -> None:
     table.write_records(out, parts, list(parts[0]), style)
     write_memory(out, best["memory"], style)
     if "compare" in answer:
-        _title(out, "The best (a) and the second (b)", style)
-        differing = [row for row in answer["compare"] if row["a"] != row["b"]]
-        table.write_records(out, differing, list(answer["compare"][0]), style)
+        _write_compared(out, answer["compare"], answer["compared"], style)
     if "explain" in answer:
         _title(out, "The best one explained", style)
         write_explanation(out, answer["explain"], style)
+
+
+def _write_compared(out: IO[str], terms: Sequence[Record], sides: Record, style: str) -> None:
+    """Write the terms in which the best two differ, the sides by their names, and why one is the faster."""
+    best, second = (f"{side}: {sides[side]}" for side in "ab")
+    _title(out, f"The best ({best}) and the second ({second})", style)
+    table.write_line(out, sides["why"], style)
+    out.write("\n")
+    heads = {"a": sides["a"], "b": sides["b"]}
+    rows = [{heads.get(name, name): value for name, value in row.items()} for row in terms if row["a"] != row["b"]]
+    table.write_records(out, rows, list(rows[0]) if rows else list(terms[0]), style)
 
 
 def _differs(name: str, rows: Sequence[Record]) -> bool:
