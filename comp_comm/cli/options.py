@@ -224,8 +224,12 @@ def write(path: str | None, writer: Callable[[IO[str]], None], interrupted: Call
 
     An answer that was interrupted goes to ``NAME.partial.EXT`` instead, so that it never passes for a whole one.
     """
+    output.LEFT_OUT.set(())
     with output.open_output(path, interrupted) as out:
         writer(out)
+    left_out = output.LEFT_OUT.get()
+    if left_out:
+        note([f"COLUMNS leaves no room for {', '.join(left_out)}: unset it for whole tables, or give --format csv"])
     return ended(path, interrupted())
 
 

@@ -23,6 +23,8 @@ FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 BY_SUFFIX = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".md": "markdown", ".txt": "table"}
 # How wide a table may be: as the terminal, where it goes to one; 0 says that it may be as wide as it is.
 WIDTH: ContextVar[int] = ContextVar("width", default=0)
+# Columns that a table had no room for, where it went to no terminal: whoever reads that may not read the table's end.
+LEFT_OUT: ContextVar[tuple[str, ...]] = ContextVar("left_out", default=())
 NARROWEST, WIDEST, NO_TERMINAL = 80, 300, 132
 IN_MEMORY = 64 * 2**20
 PART = 2**20
@@ -38,6 +40,20 @@ def terminal_width() -> int:
     else:
         columns = NO_TERMINAL
     return min(max(columns, NARROWEST), WIDEST)
+
+
+def is_piped() -> bool:
+    """Return whether standard output is no terminal: a table there has every column, unless COLUMNS says a width.
+
+    >>> is_piped()
+    True
+    """
+    return sys.stdout is None or not sys.stdout.isatty()
+
+
+def may_leave_out() -> bool:
+    """Return whether columns that a line has no room for are left out."""
+    return not is_piped() or os.environ.get("COLUMNS", "").isdigit()
 
 
 def never() -> bool:
