@@ -38,7 +38,7 @@ from comp_comm.hardware.profile import ATTENTION_KINDS, CERTAINTIES, TIER_KINDS,
 from comp_comm.hardware.ratio import ratio
 from comp_comm.kernel_choices import CrossEntropy, ElementwiseKernels
 from comp_comm.layers.kind import NORM_PASSES, PARALLEL_SUM_PASSES, SUM_PASSES
-from comp_comm.searches.prices import Prices
+from comp_comm.sweeps.prices import Prices
 from comp_comm.searches.result import search, side_by_side
 from comp_comm.sharding import ZeroImplementation
 from comp_comm.sweeps import make_plan, sweep

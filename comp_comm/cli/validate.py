@@ -27,7 +27,7 @@ EXAMPLES = (
 @click.option("--runs", metavar="FILE", help="Measured runs, as CSV with the columns of the published ones.")
 @click.option("--hardware", metavar="NAME|FILE", help="Predict all runs on this profile: their machine's own.",
               shell_complete=completion.names("hardware"))  # fmt: skip
-@click.option("--gpu", "gpus", multiple=True, metavar="WORD", help="Only runs on a device with this in its name.")
+@click.option("--gpu", "devices", multiple=True, metavar="WORD", help="Only runs on a device with this in its name.")
 @click.option("--group", "groups", multiple=True, metavar="WORD", help="Only runs of a group with this in its name.")
 @click.option("--max-error", type=values.Share(), metavar="SHARE",
               help="Exit 1 where the median size of the errors is above this (10% or 0.1).")  # fmt: skip
@@ -38,7 +38,7 @@ EXAMPLES = (
 @options.quiet_option
 @options.format_options
 def command(
-    runs: str | None, hardware: str | None, gpus: tuple[str, ...], groups: tuple[str, ...],
+    runs: str | None, hardware: str | None, devices: tuple[str, ...], groups: tuple[str, ...],
     max_error: float | None, worst: int, run_id: str | None, picture: str | None, path: str | None, form: str | None,
 ) -> int:  # fmt: skip
     """Predict every published run, or those of a table of your own, and compare with what was measured.
@@ -53,7 +53,7 @@ def command(
         from comp_comm.report.plot import check_plot
 
         check_plot(picture)
-    result = validate(runs, gpus, groups, hardware or "")
+    result = validate(runs, devices, groups, hardware or "")
     if run_id is not None:
         return _explain(result, run_id, form, path)
     if not result.counted:

@@ -77,7 +77,7 @@ def _write_tied(out: IO[str], answer: Record, columns: Sequence[str], style: str
     if span:
         out.write("\n")
         table.write_line(out, f"The best one's step is {span['low_s']:.4g} to {span['high_s']:.4g} s for "
-                         f"{100 * span['share']:.0f} % of {span['words']}", style)  # fmt: skip
+                         f"{100 * span['share']:.0f} % of {span['words']} ('{span['shown_by']}' shows them)", style)  # fmt: skip
     if tied and tied["layouts"] > 1:
         table.write_line(
             out,

@@ -18,7 +18,7 @@ from comp_comm.records import Record
 from comp_comm.searches.best import Place
 from comp_comm.searches.engine import Progress, SearchState, point_of
 from comp_comm.searches.objectives import OBJECTIVES, Aim, Objective
-from comp_comm.searches.prices import FREE, Prices
+from comp_comm.sweeps.prices import FREE, Prices
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import SearchSpace, make_space
 from comp_comm.searches.table import Row, about, rows_of
