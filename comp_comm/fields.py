@@ -212,6 +212,7 @@ FIELDS: dict[str, Field] = {field.name: field for field in (*_TRANSFORMER, *_LAY
 
 
 # Fields of earlier versions, and what is to be done about them.
+NO_FIELDS = {"batch_tokens": "is no field: give global_batch, in sequences, or --batch-tokens on the command line"}
 RETIRED = {"uneven_stages": "stages have different numbers of layers wherever pp x vpp does not divide them, or as "
                             "pp_layout says: leave it out"}  # fmt: skip
 
@@ -222,6 +223,8 @@ def unknown_field(name: str) -> str:
     >>> unknown_field("uneven_stages")[:39]
     'is no field any more: stages have diffe'
     """
+    if name in NO_FIELDS:
+        return NO_FIELDS[name]
     if name in RETIRED:
         return f"is no field any more: {RETIRED[name]}"
     return f"unknown field{nearest_name(name, FIELDS)} ({one_of(list(FIELDS))})"

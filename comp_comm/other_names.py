@@ -39,11 +39,19 @@ ELSEWHERE = {
     "model": "model_name model_config arch config",
     "price_per_gpu_hour": "price cost dollars gpu_price price_per_hour cost_per_hour cost_per_gpu_hour usd_per_gpu_hour",
     "watts": "power gpu_power tdp",
+    "step": "speed time fastest step_time",
+    "step_s": "step seconds step_time",
+    "tokens_per_s": "throughput",
+    "cost": "price dollars money usd",
+    "energy": "power watts kwh",
+    "comm": "communication",
+    "visible_comm_fraction": "comm communication exposed_comm",
+    "memory_gib": "memory",
+    "svg": "plot picture image",
     "output": "out output_file",
     "quiet": "silent",
     "top": "limit best",
 }  # fmt: skip
-FIELD_OF = {other: name for name, others in ELSEWHERE.items() for other in others.split()}
 
 
 def _plain(name: str) -> str:
@@ -62,5 +70,7 @@ def nearest_name(name: str, allowed: Collection[str]) -> str:
     ("; did you mean 'hidden'?", '')
     """
     plain = _plain(name)
-    ours = plain if plain in allowed else FIELD_OF.get(plain)
-    return f"; did you mean '{ours}'?" if ours in allowed else nearest(name, allowed)
+    ours = plain if plain in allowed else next(
+        (ours for ours, others in ELSEWHERE.items() if ours in allowed and plain in others.split()), None
+    )
+    return f"; did you mean '{ours}'?" if ours else nearest(name, allowed)

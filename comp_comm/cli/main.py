@@ -51,7 +51,8 @@ COMMANDS = {
 
 EXAMPLES = (
     "compcomm explain --model llama-3-8b --hardware h100 --gpus 64 --tp 8 --global-batch 256",
-    "compcomm search --model llama-3-70b --hardware b200 --gpus 512 --global-batch 1024",
+    "compcomm search --model llama-3-70b --hardware h100 --gpus 64 --batch-tokens 4M --per tp --compare",
+    "compcomm search --model llama-3-8b --hardware h100 --gpus 512,1024,2048 --global-batch 512 --crossover comm=10%",
     "compcomm sweep --model llama-3-8b --hardware h100 --gpus 64 --global-batch 256 --tp 1..8*2",
     "compcomm solve llama-step --target mfu=0.5 --for network",
     "compcomm case-study",

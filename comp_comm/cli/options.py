@@ -106,6 +106,9 @@ def point_study(given: Record, hardware: str | None = None) -> Study:
     given = dict(given)
     study, overrides = given.pop("study"), given.pop("overrides")
     said = hardware_override(given.pop("hardware"))
+    for text in overrides:
+        if "=" not in text:  # before a stray value is taken for a study
+            raise ConfigError(f"--set {text}: write it as key=value (--set tp=8)")
     if not study and not (*overrides, *given_flags(**given), *said):
         raise click.UsageError("nothing is asked: give a STUDY ('compcomm studies' lists them), or flags such as "
                                "--model llama-3-8b --hardware h100 --gpus 64", click.get_current_context())  # fmt: skip

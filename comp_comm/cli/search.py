@@ -39,8 +39,12 @@ ASKED = ("objective", "top", "headroom", "per", "explained", "compared", "pictur
 
 
 @click.command(cls=help_text.Grouped,
-               epilog="Examples: compcomm search --model gpt3-175b --hardware a100-sxm-80gb --gpus 512 --global-batch "
-               "1024 | compcomm search llama-search --gpus 256,512,1024 --tp 8 --plot scaling.png | "
+               epilog="Examples: compcomm search --model llama-3-70b --hardware h100 --gpus 64 --batch-tokens 4M --per tp "
+               "--headroom 20% --compare | compcomm search --model config.json --hardware mi300x --gpus 32 "
+               "--batch-tokens 2M | compcomm search --model llama-3-8b --hardware h100 --gpus 64 --seq-len 128K "
+               "--batch-tokens 4M --cp 2,4,8 | compcomm search llama-search --gpus 256,512,1024 --crossover comm=10% "
+               "--plot scaling.png | compcomm search llama-search --tokens 15T --price-per-gpu-hour 2.5 --objective "
+               "cost | "
                "compcomm search llama-search --network 0.5,1,2,4 --nvs 4,8,16,32 --plot heat.png | "
                "compcomm search llama-search --hardware h100-sxm,b200-sxm --price-per-gpu-hour 2.5,4")  # fmt: skip
 @options.point_options
@@ -49,7 +53,7 @@ ASKED = ("objective", "top", "headroom", "per", "explained", "compared", "pictur
 @click.option("--per", metavar="FIELD[,FIELD]", help="Also the best for each value of these (tp, say, or pp,zero), and "
               "what it costs to differ from the best of all.")  # fmt: skip
 @click.option("--crossover", metavar="QUESTION", help="Between which of several --gpus the best passes a value "
-              "(visible_comm_fraction=30%), or one kind of layouts falls behind another, FSDP behind TP say "
+              "(comm=30%, of the step), or one kind of layouts falls behind another, FSDP behind TP say "
               "(zero==3,tp==1:tp>1).")  # fmt: skip
 @click.option("--headroom", type=values.Share(), metavar="SHARE", help="Share of the memory left free (20% or 0.2): what devices report less "
               "and allocators waste. [default: 0.05; 0 for foundation_models]")  # fmt: skip

@@ -53,4 +53,7 @@ def command(path: str | None, svg: str | None, **given: object) -> int:
         tell(f"wrote {svg}")
         if path is None:
             return 0
-    return options.write(path, lambda out: write_trace(out, timeline, about))
+    code = options.write(path, lambda out: write_trace(out, timeline, about))
+    if path and code == 0:
+        options.note([f"wrote {path}: open it at ui.perfetto.dev"])
+    return code

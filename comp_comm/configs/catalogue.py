@@ -26,6 +26,7 @@ def root() -> Path:
     package = Path(__file__).resolve().parent.parent
     packaged = package / "_configs"
     return packaged if packaged.is_dir() else package.parent / "configs"
+VENDORS = ("nvidia", "amd", "google", "intel", "aws", "instinct", "tesla", "gpu")
 
 
 def names(kind: str) -> list[str]:
@@ -103,7 +104,19 @@ def locate(kind: str, reference: str, beside: str = "") -> Path:
     if kind == "hardware" and reference.lower() in short_names():
         return root() / FOLDERS[kind] / f"{short_names()[reference.lower()]}.yaml"
     known = names(kind)
-    raise ConfigError(f"no {kind} is called '{reference}'{nearest(reference, known)} ({one_of(known)}, or a path)")
+    guess = _nearest_device(reference) if kind == "hardware" else nearest(reference, known)
+    raise ConfigError(f"no {kind} is called '{reference}'{guess} ({one_of(known)}, or a path)")
+
+
+def _nearest_device(reference: str) -> str:
+    """Return a hint at the device that is meant; its vendor is no part of its name here.
+
+    >>> _nearest_device("NVIDIA H100"), _nearest_device("h101")
+    ("; did you mean 'h100'?", "; did you mean 'h100'?")
+    """
+    known = [*short_names(), *names("hardware")]
+    plain = " ".join(part for part in reference.lower().split() if part not in VENDORS).replace(" ", "-")
+    return f"; did you mean '{plain}'?" if plain in known else nearest(plain, known)
 
 
 def read(kind: str, reference: str, beside: str = "") -> Document:

@@ -118,7 +118,9 @@ class _Reader(Reader):
 
     def study(self) -> Study:
         data = self.document.data
-        self._known((), data, KEYS)
+        for name in data.keys() & FIELDS.keys():
+            self._problem((name,), "is a field: it goes under 'set', or with several values under 'sweep'")
+        self._known((), {name: value for name, value in data.items() if name not in FIELDS}, KEYS)
         profiles, many = self._profiles()
         model = self._model()
         if model:

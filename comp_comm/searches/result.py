@@ -11,9 +11,10 @@ import numpy as np
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
 from comp_comm.costmodels.layout_space import SearchableAnswer
-from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
+from comp_comm.errors import ConfigError, InfeasibleError, one_of
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.other_names import nearest_name
 from comp_comm.records import Record
 from comp_comm.searches.best import Place
 from comp_comm.searches.engine import Progress, SearchState, point_of
@@ -176,7 +177,7 @@ def check_question(study: Study, name: str, top: int, prices: Prices = FREE) -> 
     if not 1 <= top <= MAX_TOP:
         raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
     if name not in OBJECTIVES:
-        raise ConfigError(f"--objective: there is no '{name}'{nearest(name, OBJECTIVES)} ({one_of(list(OBJECTIVES))})")
+        raise ConfigError(f"--objective: there is no '{name}'{nearest_name(name, OBJECTIVES)} ({one_of(list(OBJECTIVES))})")
     study.problems.raise_if_any()
     if name in ("days", "gpu-hours") and "tokens" not in study.fixed:
         raise ConfigError(f"--objective {name} needs 'tokens', those of the whole run")
