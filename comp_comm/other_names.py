@@ -37,7 +37,7 @@ ELSEWHERE = {
     "precision": "dtype data_type number_format params_dtype",
     "hardware": "gpu_type device accelerator machine cluster system gpu_model gpu_name",
     "model": "model_name model_config arch config",
-    "price_per_gpu_hour": "price cost dollars gpu_price price_per_hour cost_per_hour cost_per_gpu_hour usd_per_gpu_hour",
+    "price_per_gpu_hour": "price cost dollars gpu_price price_per_hour cost_per_hour cost_per_gpu_hour",
     "watts": "power gpu_power tdp",
     "step": "speed time fastest step_time",
     "step_s": "step seconds step_time",
@@ -70,7 +70,9 @@ def nearest_name(name: str, allowed: Collection[str]) -> str:
     ("; did you mean 'hidden'?", '')
     """
     plain = _plain(name)
-    ours = plain if plain in allowed else next(
-        (ours for ours, others in ELSEWHERE.items() if ours in allowed and plain in others.split()), None
+    ours = (
+        plain
+        if plain in allowed
+        else next((ours for ours, others in ELSEWHERE.items() if ours in allowed and plain in others.split()), None)
     )
     return f"; did you mean '{ours}'?" if ours else nearest(name, allowed)

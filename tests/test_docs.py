@@ -38,13 +38,13 @@ from comp_comm.hardware.profile import ATTENTION_KINDS, CERTAINTIES, TIER_KINDS,
 from comp_comm.hardware.ratio import ratio
 from comp_comm.kernel_choices import CrossEntropy, ElementwiseKernels
 from comp_comm.layers.kind import NORM_PASSES, PARALLEL_SUM_PASSES, SUM_PASSES
-from comp_comm.sweeps.prices import Prices
 from comp_comm.searches.result import search, side_by_side
 from comp_comm.sharding import ZeroImplementation
 from comp_comm.sweeps import make_plan, sweep
 from comp_comm.sweeps.algorithmic import edge_table, required_tp_table
 from comp_comm.sweeps.case_study import case_study
 from comp_comm.sweeps.point import explain, explained
+from comp_comm.sweeps.prices import Prices
 from comp_comm.sweeps.solve import ask, solve
 from comp_comm.timing import kernels
 from comp_comm.validation import table as runs
@@ -98,7 +98,9 @@ def commands(block: Block) -> Iterator[str]:
             yield line.partition(" #")[0].strip()
 
 
-CALLS = [(block, line) for block in BLOCKS if block.language in SHELL for line in commands(block)]
+# Those of questions.md are run by test_questions.py, which looks at their answers.
+CALLS = [(block, line) for block in BLOCKS if block.language in SHELL and block.page.name != "questions.md"
+         for line in commands(block)]  # fmt: skip
 ONCE = list({line: (block, line) for block, line in reversed(CALLS)}.values())[::-1]  # where it stands first
 SAMPLES = [block for block in BLOCKS if block.mark.startswith("sample: ")]
 

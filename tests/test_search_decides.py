@@ -11,9 +11,9 @@ from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
 from comp_comm.searches import search
-from comp_comm.sweeps.prices import Prices
 from comp_comm.searches.space import make_space
 from comp_comm.sweeps.plan import make_plan
+from comp_comm.sweeps.prices import Prices
 
 GIVEN = {"hardware": "a100-sxm-80gb", "model": "gpt3-13b", "set": {"global_batch": 64}}
 SHELL = ("search", "--hardware", "a100-sxm-80gb", "--model", "gpt3-13b", "--gpus", "32", "-q")

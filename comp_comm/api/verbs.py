@@ -19,12 +19,12 @@ from comp_comm.configs.study import Study, read_study, study_from
 from comp_comm.configs.study import load_study as _load_study
 from comp_comm.hardware.profile import Profile
 from comp_comm.report.answer import basic_meta
-from comp_comm.sweeps.prices import FREE, Prices
 from comp_comm.searches.result import search as _search
 from comp_comm.sweeps import case_study as _case_study
 from comp_comm.sweeps import point
 from comp_comm.sweeps import volume as _volume
 from comp_comm.sweeps.plan import FEASIBLE, REASON, make_plan
+from comp_comm.sweeps.prices import FREE, Prices
 from comp_comm.sweeps.result import swept
 from comp_comm.sweeps.solve import ask
 from comp_comm.sweeps.solve import solve as _solve

@@ -50,7 +50,7 @@ def list_command(word: str | None, path: str | None, form: str | None) -> int:
          "presets": " ".join(p.presets)}
         for p in _catalogue()
     ]  # fmt: skip
-    rows = options.with_word(rows, word, ("name", "title"))
+    rows = values.with_word(rows, word, ("name", "title"))
     meta = basic_meta("hardware list", units={
         "peak_tflops": "TFLOP/s, dense, 16 bit", "memory_gib": "GiB", "memory_gbps": "GB/s",
         "scale_up_gbps": "GB/s per device and direction",

@@ -96,7 +96,9 @@ def write_examples(epilog: str | None, formatter: click.HelpFormatter) -> None:
 def no_such_option(error: click.NoSuchOption) -> str:
     """Return what to say of a flag that is none: the nearest that the command has, by what other tools call it."""
     known = error.ctx.command.get_params(error.ctx) if error.ctx else []
-    flags = {name.lstrip("-"): name for each in known for name in (*each.opts, *each.secondary_opts) if name[:2] == "--"}
+    flags = {
+        name.lstrip("-"): name for each in known for name in (*each.opts, *each.secondary_opts) if name[:2] == "--"
+    }
     given = error.option_name.lstrip("-")
     hint = nearest_name(given, [name.replace("-", "_") for name in flags]) or nearest_name(given, list(flags))
     for name, flag in flags.items():

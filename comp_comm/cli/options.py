@@ -18,10 +18,10 @@ from comp_comm.configs import catalogue
 from comp_comm.configs.strict_yaml import load_value
 from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.costmodels import MODELS
-from comp_comm.errors import ConfigError, nearest
+from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
 from comp_comm.printable import SPREADSHEET
-from comp_comm.records import Record, Records
+from comp_comm.records import Record
 from comp_comm.report import output
 
 if TYPE_CHECKING:
@@ -157,21 +157,6 @@ def draw(picture: str, figure: Figure, meta: Record) -> None:
 
     write_figure(picture, figure, meta)
     tell(f"wrote {picture}")
-
-
-def with_word(rows: Records, word: str | None, names: Sequence[str]) -> Records:
-    """Return the rows in which one of some columns has a word; raise ``ConfigError`` where none has.
-
-    >>> with_word([{"name": "gpt2"}, {"name": "llama-7b"}], "LLaMA", ["name"])
-    [{'name': 'llama-7b'}]
-    """
-    if word is None:
-        return rows
-    chosen = [row for row in rows if any(word.lower() in str(row[name]).lower() for name in names)]
-    if not chosen:
-        known = list(dict.fromkeys(str(row["name"]) for row in rows))
-        raise ConfigError(f"nothing has '{word}' in its {' or '.join(names)}{nearest(word, known)}")
-    return chosen
 
 
 class Progress:

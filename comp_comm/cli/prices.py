@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 import click
 
@@ -11,12 +10,11 @@ from comp_comm.cli import options
 from comp_comm.errors import ConfigError
 from comp_comm.sweeps.prices import Prices
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 LEAST_PRICE, MOST_PRICE = 1e-6, 1e6  # an hour, or watts
 FLAGS = ("price_per_gpu_hour", "watts")
 
 
-def price_options(command: Command) -> Command:
+def price_options(command: options.Command) -> options.Command:
     """Add ``--price-per-gpu-hour`` and ``--watts`` to a command."""
     for decorate in (
         click.option("--watts", metavar="N[,N]", help="What a device draws, for energy_kwh_per_million_tokens (and "
@@ -28,7 +26,7 @@ def price_options(command: Command) -> Command:
     return command
 
 
-def read_prices(texts: Sequence[str | None], names: Sequence[object]) -> dict[object, Prices]:
+def read_prices(texts: Sequence[object], names: Sequence[object]) -> dict[object, Prices]:
     """Return what each device costs and draws, by its name: one number is that of all.
 
     Raises ``ConfigError`` for what is no price, and for as many as there are no devices.
@@ -47,10 +45,10 @@ def read_prices(texts: Sequence[str | None], names: Sequence[object]) -> dict[ob
     return {name: Prices(price, watts) for name, price, watts in zip(names, *columns, strict=True)}
 
 
-def split(text: str | None) -> list[str]:
+def split(text: object) -> list[str]:
     """Return what is between commas.
 
     >>> split("[2.5, 4]"), split(None)
     (['2.5', '4'], [])
     """
-    return [part.strip() for part in text.strip("[]").split(",") if part.strip()] if text else []
+    return [part.strip() for part in str(text).strip("[]").split(",") if part.strip()] if text else []

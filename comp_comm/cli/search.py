@@ -18,11 +18,11 @@ from comp_comm.report import output
 from comp_comm.searches.crossover import crossover_of
 from comp_comm.searches.design import Case, Design, make_design
 from comp_comm.searches.objectives import OBJECTIVES
-from comp_comm.sweeps.prices import Prices
 from comp_comm.searches.result import SearchAnswer, aim_of, answer, check_question, checked
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import make_space
 from comp_comm.searches.views import check_per
+from comp_comm.sweeps.prices import Prices
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -38,15 +38,18 @@ ASKED = ("objective", "top", "headroom", "per", "explained", "compared", "pictur
          "executor", "resume", "emit", "crossover")  # fmt: skip
 
 
-@click.command(cls=help_text.Grouped,
-               epilog="Examples: compcomm search --model llama-3-70b --hardware h100 --gpus 64 --batch-tokens 4M --per tp "
-               "--headroom 20% --compare | compcomm search --model config.json --hardware mi300x --gpus 32 "
-               "--batch-tokens 2M | compcomm search --model llama-3-8b --hardware h100 --gpus 64 --seq-len 128K "
-               "--batch-tokens 4M --cp 2,4,8 | compcomm search llama-search --gpus 256,512,1024 --crossover comm=10% "
-               "--plot scaling.png | compcomm search llama-search --tokens 15T --price-per-gpu-hour 2.5 --objective "
-               "cost | "
-               "compcomm search llama-search --network 0.5,1,2,4 --nvs 4,8,16,32 --plot heat.png | "
-               "compcomm search llama-search --hardware h100-sxm,b200-sxm --price-per-gpu-hour 2.5,4")  # fmt: skip
+EXAMPLES = (
+    "search --model llama-3-70b --hardware h100 --gpus 64 --batch-tokens 4M --per tp --headroom 20% --compare",
+    "search --model config.json --hardware mi300x --gpus 32 --batch-tokens 2M",
+    "search --model llama-3-8b --hardware h100 --gpus 64 --seq-len 128K --batch-tokens 4M --cp 2,4,8",
+    "search llama-search --gpus 256,512,1024 --crossover comm=10% --plot scaling.png",
+    "search llama-search --tokens 15T --price-per-gpu-hour 2.5 --objective cost",
+    "search llama-search --network 0.5,1,2,4 --nvs 4,8,16,32 --plot heat.png",
+    "search llama-search --hardware h100-sxm,b200-sxm --price-per-gpu-hour 2.5,4",
+)
+
+
+@click.command(cls=help_text.Grouped, epilog=f"Examples: {' | '.join(f'compcomm {line}' for line in EXAMPLES)}")
 @options.point_options
 @click.option("--objective", default="step", show_default=True, metavar="NAME", help=f"What is best. {OBJECTIVE_HELP}.")
 @click.option("--top", type=int, default=10, show_default=True, metavar="N", help="How many of the best to show.")
@@ -55,8 +58,8 @@ ASKED = ("objective", "top", "headroom", "per", "explained", "compared", "pictur
 @click.option("--crossover", metavar="QUESTION", help="Between which of several --gpus the best passes a value "
               "(comm=30%, of the step), or one kind of layouts falls behind another, FSDP behind TP say "
               "(zero==3,tp==1:tp>1).")  # fmt: skip
-@click.option("--headroom", type=values.Share(), metavar="SHARE", help="Share of the memory left free (20% or 0.2): what devices report less "
-              "and allocators waste. [default: 0.05; 0 for foundation_models]")  # fmt: skip
+@click.option("--headroom", type=values.Share(), metavar="SHARE", help="Share of the memory left free (20% or 0.2): "
+              "what devices report less and allocators waste. [default: 0.05; 0 for foundation_models]")  # fmt: skip
 @click.option("--explain", "explained", is_flag=True, help="Also explain the best, operation by operation.")
 @click.option("--compare", "compared", is_flag=True, help="Also put the best two side by side, term by term.")
 @prices.price_options

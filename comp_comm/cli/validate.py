@@ -60,8 +60,8 @@ def command(
         reasons = dict.fromkeys(one.reason for one in result.predictions)
         raise ConfigError("no run could be predicted: " + "; ".join(list(reasons)[:5]))
     if hardware:
-        options.note([f"all runs are predicted on {hardware}, whatever they ran on: an error of another device's run says "
-                      f"nothing. For the runs of a device on its own profile give --gpu ({hardware.split('-')[0]}) alone"])
+        options.note([f"all runs are predicted on {hardware}, whatever they ran on: what another device's run is "
+                      "off by says nothing; --gpu keeps the runs of a device, each on its own profile"])  # fmt: skip
     options.note(result.notes())
     code = options.write(path, lambda out: _write(out, form, result, worst))
     if picture:

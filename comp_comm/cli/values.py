@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from comp_comm.errors import nearest, one_of
+from comp_comm.errors import ConfigError, nearest, one_of
+from comp_comm.records import Records
+
+if TYPE_CHECKING:
+    ShareType = click.ParamType[float]
+    WordType = click.Choice[str]
+else:  # generic from click 8.2 on
+    ShareType, WordType = click.ParamType, click.Choice
 
 LISTED = 12  # of more words than this, the nearest and the first are told
 
 
-class Share(click.ParamType):
+class Share(ShareType):
     """A share: ``20%`` and ``0.2`` are the same.
 
     >>> Share().convert("20 %", None, None), Share().convert("0.2", None, None)
@@ -21,7 +29,7 @@ class Share(click.ParamType):
 
     name = "share"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the share; fail for what is no finite number."""
         text = str(value).strip()
         try:
@@ -33,15 +41,30 @@ class Share(click.ParamType):
         return share
 
 
-class Word(click.Choice):
+class Word(WordType):
     """One of some words; of a wrong one the nearest is named."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the word; fail for another one."""
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word; raise ``click.UsageError`` for another one."""
         known = [str(word) for word in self.choices]
         if str(value) not in known:
             option = isinstance(param, click.Option)
-            name = "" if param is None else param.opts[0] if option else param.human_readable_name
+            name = "" if param is None else param.opts[0] if option else param.human_readable_name.strip("[]")
             raise click.UsageError(f"{name}: there is no '{value}'{nearest(str(value), known)} "
                                    f"({one_of(known, LISTED)})", ctx)  # fmt: skip
-        return super().convert(value, param, ctx)
+        return str(value)
+
+
+def with_word(rows: Records, word: str | None, names: Sequence[str]) -> Records:
+    """Return the rows in which one of some columns has a word; raise ``ConfigError`` where none has.
+
+    >>> with_word([{"name": "gpt2"}, {"name": "llama-7b"}], "LLaMA", ["name"])
+    [{'name': 'llama-7b'}]
+    """
+    if word is None:
+        return rows
+    chosen = [row for row in rows if any(word.lower() in str(row[name]).lower() for name in names)]
+    if not chosen:
+        known = list(dict.fromkeys(str(row["name"]) for row in rows))
+        raise ConfigError(f"nothing has '{word}' in its {' or '.join(names)}{nearest(word, known)}")
+    return chosen

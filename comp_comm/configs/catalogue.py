@@ -26,6 +26,8 @@ def root() -> Path:
     package = Path(__file__).resolve().parent.parent
     packaged = package / "_configs"
     return packaged if packaged.is_dir() else package.parent / "configs"
+
+
 VENDORS = ("nvidia", "amd", "google", "intel", "aws", "instinct", "tesla", "gpu")
 
 

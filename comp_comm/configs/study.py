@@ -6,10 +6,7 @@ columns it gives) is checked where the study is planned, and shown together with
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from comp_comm.configs import catalogue
@@ -20,8 +17,9 @@ from comp_comm.configs.model_file import Model, load_model
 from comp_comm.configs.overrides import TOP_LEVEL_SETS, read_overrides
 from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path
+from comp_comm.configs.study_read import Study
 from comp_comm.configs.study_title import COMMAND_LINE, title_of
-from comp_comm.errors import ConfigError, Problem, Problems
+from comp_comm.errors import ConfigError, Problems
 from comp_comm.fields import FIELDS, Value, unknown_field
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record
@@ -30,61 +28,7 @@ KEYS = ("title", "cost_model", "hardware", "model", "set", "sweep", "zip", "wher
 TABLE_KEYS = ("rows", "columns", "value", "per")
 PLOT_KEYS = ("kind", "x", "y", "lines", "value", "per", "only")
 DEFAULT_HARDWARE = "mi210"
-
-
-@dataclass
-class Study:
-    """A study as read. ``fixed`` and ``axes`` hold parsed values; ``origins`` says where each field was given.
-
-    ``problems`` is what was wrong so far: planning adds to it and raises everything together. ``notes`` are what a
-    reader should know of how it was read: which device a short name was taken for, what a new model left behind.
-    """
-
-    title: str
-    cost_model: str | None
-    profiles: tuple[Profile, ...]
-    hardware_axis: bool
-    hardware_given: bool
-    model: Model | None
-    model_failed: bool
-    fixed: dict[str, Value]
-    axes: tuple[Axis, ...]
-    where: tuple[str, ...]
-    table: Record
-    plot: Record
-    origins: dict[str, tuple[Document, Path]]
-    document: Document
-    problems: Problems = field(default_factory=Problems)
-    notes: tuple[str, ...] = ()
-
-    def problem(self, name: str, message: str) -> None:
-        """Note a problem with a field, at the place where it was given."""
-        document, path = self.origins.get(name, (self.document, (name,) if name in self.document.data else ()))
-        self.problems.add(document.problem(path, message) if path else Problem(message, file=self.document.file))
-
-    def missing(self, name: str, hint: str = "") -> None:
-        """Note that a field is missing, and how it is given: by flags alone to who gave flags alone."""
-        flags = f"{FIELDS[name].flag}{' or --batch-tokens' if name == BATCH else ''}"
-        how = flags if self.document.file == COMMAND_LINE else f"it under 'set' or 'sweep', or {flags}"
-        self.problem(name, f"'{name}' is missing: give {how} ({FIELDS[name].help}){hint}")
-
-    def problem_at(self, path: Path, message: str) -> None:
-        """Note a problem at a key of the study itself."""
-        self.problems.add(self.document.problem(path, message))
-
-    def resolved(self) -> Record:
-        """Return everything that decides the answer, in a fixed form (for digests)."""
-        return {
-            "cost_model": self.cost_model,
-            "hardware": [profile.sha256 for profile in self.profiles],
-            "fixed": dict(sorted(self.fixed.items())),
-            "axes": [{name: list(values) for name, values in axis.values.items()} for axis in self.axes],
-            "where": list(self.where),
-        }
-
-    def sha256(self) -> str:
-        """Return the digest of `resolved`."""
-        return hashlib.sha256(json.dumps(self.resolved(), sort_keys=True).encode()).hexdigest()
+__all__ = ["Study", "load_study", "read_study", "study_from"]
 
 
 def load_study(reference: str, overrides: Sequence[str] = ()) -> Study:
@@ -270,7 +214,9 @@ class _Reader(Reader):
         if TOKENS in self.overrides:
             document = self.overrides[TOKENS]
             if BATCH in self.overrides:
-                self.problems.add(document.problem((TOKENS,), "stands in the place of --global-batch: give one of them"))
+                self.problems.add(
+                    document.problem((TOKENS,), "stands in the place of --global-batch: give one of them")
+                )
             self._forget(BATCH)
             self.origins[BATCH] = (document, (TOKENS,))
             value, self.axes = BatchReader(document, self.problems).read(self.fixed, self.axes)

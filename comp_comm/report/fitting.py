@@ -17,7 +17,11 @@ ASKED = ("cost", "energy")  # there only where somebody gave a price or a power
 
 
 def fit(
-    cells: Sequence[Sequence[str]], headers: Sequence[str], names: Sequence[str], width: int, inputs: Sequence[str] = (),
+    cells: Sequence[Sequence[str]],
+    headers: Sequence[str],
+    names: Sequence[str],
+    width: int,
+    inputs: Sequence[str] = (),
     leave_out: bool = True,
 ) -> tuple[list[list[str]], list[str], list[str]]:
     """Return cells and headers of a table no wider than ``width`` (0: as wide as it is), and the names left out.

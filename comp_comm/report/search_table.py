@@ -76,8 +76,8 @@ def _write_tied(out: IO[str], answer: Record, columns: Sequence[str], style: str
     span, tied = answer["best"]["interval"], answer["tied"]
     if span:
         out.write("\n")
-        table.write_line(out, f"The best one's step is {span['low_s']:.4g} to {span['high_s']:.4g} s for "
-                         f"{100 * span['share']:.0f} % of {span['words']} ('{span['shown_by']}' shows them)", style)  # fmt: skip
+        within = f"{span['low_s']:.4g} to {span['high_s']:.4g} s for {100 * span['share']:.0f} % of {span['words']}"
+        table.write_line(out, f"The best one's step is {within} ('{span['shown_by']}' shows them)", style)
     if tied and tied["layouts"] > 1:
         table.write_line(
             out,

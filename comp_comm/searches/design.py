@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
-from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS, Value
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import FEASIBLE

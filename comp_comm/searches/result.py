@@ -19,7 +19,6 @@ from comp_comm.records import Record
 from comp_comm.searches.best import Place
 from comp_comm.searches.engine import Progress, SearchState, point_of
 from comp_comm.searches.objectives import OBJECTIVES, Aim, Objective
-from comp_comm.sweeps.prices import FREE, Prices
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import SearchSpace, make_space
 from comp_comm.searches.table import Row, about, rows_of
@@ -35,6 +34,7 @@ from comp_comm.searches.views import (
 )
 from comp_comm.sweeps.plan import notes
 from comp_comm.sweeps.point import interval_of
+from comp_comm.sweeps.prices import FREE, Prices
 from comp_comm.sweeps.result import as_study, identity
 from comp_comm.units import GIB
 
@@ -106,8 +106,9 @@ def search(
         good as the best), ``not_tried`` (choices of which one value was tried); ``near_misses``: better ones that do
         not fit; ``front``: time against memory; ``headrooms``: the best with more memory left free; ``best``: where the
         time and the memory of the best go, with the interval of its step; ``tied``: what cannot be told from the
-        best, as measured layouts tell, and of those the ones that no other beats in both time and memory; ``per``: the best for each value of the fields asked for. A row is all
-        layouts that no number tells apart: ``ties`` is how many, ``also`` in what they differ.
+        best, as measured layouts tell: how many they are, and those that no other beats in both time and memory;
+        ``per``: the best for each value of the fields asked for. A row is all layouts that no number tells apart:
+        ``ties`` is how many, ``also`` in what they differ.
 
     Raises
     ------
@@ -167,8 +168,9 @@ def aim_of(study: Study, objective: Objective, headroom: float | None) -> Aim:
                          study.fixed.get("phase")).space  # fmt: skip
         return Aim(objective, space.headroom if space else 0.0)
     if not 0 <= headroom < 1:
-        raise ConfigError(f"--headroom: must be a share of the memory from 0 up to less than 1 (20% or 0.2), not "
-                          f"{headroom:g}")
+        raise ConfigError(
+            f"--headroom: must be a share of the memory from 0 up to less than 1 (20% or 0.2), not {headroom:g}"
+        )
     return Aim(objective, headroom)
 
 
@@ -177,7 +179,9 @@ def check_question(study: Study, name: str, top: int, prices: Prices = FREE) -> 
     if not 1 <= top <= MAX_TOP:
         raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
     if name not in OBJECTIVES:
-        raise ConfigError(f"--objective: there is no '{name}'{nearest_name(name, OBJECTIVES)} ({one_of(list(OBJECTIVES))})")
+        raise ConfigError(
+            f"--objective: there is no '{name}'{nearest_name(name, OBJECTIVES)} ({one_of(list(OBJECTIVES))})"
+        )
     study.problems.raise_if_any()
     if name in ("days", "gpu-hours") and "tokens" not in study.fixed:
         raise ConfigError(f"--objective {name} needs 'tokens', those of the whole run")

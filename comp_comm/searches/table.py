@@ -15,8 +15,8 @@ from comp_comm.formulas.arrays import Array, to_float, unwarned
 from comp_comm.records import Record
 from comp_comm.searches.best import Tie
 from comp_comm.searches.engine import Point, point_of
-from comp_comm.sweeps.prices import Prices, priced
 from comp_comm.searches.space import SearchSpace
+from comp_comm.sweeps.prices import Prices, priced
 
 Row = Record
 RUN = ("days", "gpu_hours")  # columns of a whole run, where its tokens are known

@@ -143,7 +143,7 @@ def span(values: Sequence[object]) -> str:
     numbers = [value for value in known if isinstance(value, (int, float))]
     if len(numbers) != len(known) or len(known) < 3:
         return ", ".join(map(str, known)) if len(known) <= 4 else f"all {len(known)}"
-    for step, said in ((lambda a: a + 1, ""), (lambda a: 2 * a, " doubling")):
-        if all(step(a) == b for a, b in pairwise(numbers)):
+    for factor, more, said in ((1, 1, ""), (2, 0, " doubling")):
+        if all(factor * a + more == b for a, b in pairwise(numbers)):
             return f"{known[0]} to {known[-1]}{said}"
     return ", ".join(map(str, known)) if len(known) <= LISTED else f"{len(known)} values from {known[0]} to {known[-1]}"

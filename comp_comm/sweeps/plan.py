@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from comp_comm.configs.axes import Axis
-from comp_comm.configs.model_names import DIMENSIONS
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, MODELS, Answer, CostModel, phase_of
 from comp_comm.costmodels.answer import Columns
@@ -147,9 +146,7 @@ def _check_fields(study: Study, plan: Plan) -> None:
     missing = [name for name in model.required if name not in names and name not in study.origins]
     if missing and not study.model_failed:
         hint = _other_model(study, model, names)
-        for number, name in enumerate(missing):
-            brings = "; --model NAME gives what a model is ('compcomm models list')" if name in DIMENSIONS else ""
-            study.missing(name, hint + (brings if not number and study.model is None else ""))
+        study.missing(*missing, hint=hint)
     if plan.grid.derives_tp:
         if not names & {"layers", "parameters"}:
             study.problem("tp", "'tp: required' needs 'layers' or 'parameters' to know the size of the model")

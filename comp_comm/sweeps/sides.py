@@ -74,7 +74,9 @@ def why(rows: Sequence[ComparedTerm], names: tuple[str, str]) -> str:
                   for side, word in ((-1, "less"), (1, "more")))  # fmt: skip
     balance = ", against ".join(", ".join(some) for some in (less, more) if some)
     percent = 100 * (max(step["a"], step["b"]) / min(step["a"], step["b"]) - 1) if min(step["a"], step["b"]) else 0.0
-    verdict = f"{faster} is {percent:.3g} % faster than {slower}" if percent else f"{names[0]} and {names[1]} are as fast"
+    verdict = (
+        f"{faster} is {percent:.3g} % faster than {slower}" if percent else f"{names[0]} and {names[1]} are as fast"
+    )
     return verdict + (f": {balance}" if balance else "")
 
 
