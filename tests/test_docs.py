@@ -24,7 +24,7 @@ from face import recorded
 
 from comp_comm.choices import ContextComm
 from comp_comm.cli.main import run
-from comp_comm.configs import axes, catalogue, hardware_file, model_file, study
+from comp_comm.configs import axes, catalogue, hardware_file, model_file, overrides, study
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import load_model
 from comp_comm.configs.study import load_study, study_from
@@ -178,7 +178,7 @@ def known_names() -> set[str]:
                step["comm"]["tp"], step["operations"][0], step["sensitivity"][0], *searched()]  # fmt: skip
     keys = [study.KEYS, study.TABLE_KEYS, study.PLOT_KEYS, axes.RANGE_KEYS, hardware_file.KEYS, model_file.KEYS,
             hardware_file.NUMBER_KEYS, TIER_KINDS, TIMING_KINDS, hardware_file.SWITCH_KEYS, runs.COLUMNS,
-            runs.METRICS]  # fmt: skip
+            runs.METRICS, overrides.TOP_LEVEL_SETS]  # fmt: skip
     defined = re.compile(r"\b(?:def|class) (\w+)|^(\w+): ?[\w\[]|^    (\w+)(?:: | = )", re.MULTILINE)
     source = list((ROOT / "comp_comm").rglob("*.py"))
     named = {name for path in source for found in defined.findall(path.read_text()) for name in found if name}
