@@ -65,7 +65,8 @@ def prepare(form: str | None, path: str | None, more: Sequence[str] = ()) -> str
 
 def set_option(command: Command) -> Command:
     """Add ``--set KEY=VALUE`` to a command."""
-    help_text = "Give a field a value, or an axis ([4, 8]); also hardware, model, cost_model. May be repeated."
+    help_text = ("Give a field a value, or an axis ([4, 8]); also hardware, model, cost_model, batch_tokens. May be "
+                 "repeated.")  # fmt: skip
     return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=help_text,
                         shell_complete=completion.settings)(command)  # fmt: skip
 

@@ -186,8 +186,8 @@ def _other_model(study: Study, model: CostModel, names: set[str]) -> str:
 
 
 def _models_with(name: str) -> str:
-    able = one_of([model.name for model in COST_MODELS.values() if name in model.fields])
-    return f"{able} does" if able else "no cost model does"
+    able = [model.name for model in COST_MODELS.values() if name in model.fields]
+    return f"{', '.join(able)} {'do' if len(able) > 1 else 'does'}" if able else "no cost model does"
 
 
 def _conditions(study: Study, plan: Plan) -> tuple[Condition, ...]:
