@@ -133,9 +133,7 @@ def sweep(
     return SweepTable(result, columns or [name for name in shown if name not in hidden])
 
 
-def explain(
-    study: StudyLike = "", overrides: Sequence[str] = (), prices: Prices = FREE, **fields: Any
-) -> PointAnswer:
+def explain(study: StudyLike = "", overrides: Sequence[str] = (), prices: Prices = FREE, **fields: Any) -> PointAnswer:
     """Explain one training step, operation by operation: seconds, FLOP, memory, communication, what binds.
 
     Parameters

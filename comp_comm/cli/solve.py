@@ -49,7 +49,7 @@ def command(target: str, wanted: str, between: tuple[float, float] | None, path:
             raise ValueError(f"'{target}' must be COLUMN=VALUE")
         share = number.strip().endswith("%")
         goal = options.parse_number(number.strip().removesuffix("%")) / (100 if share else 1)
-    if goal > 1 and column.strip().endswith(("mfu", "hfu", "_fraction")):
+    if goal >= 2 and column.strip().endswith(("mfu", "hfu", "_fraction")):
         raise ConfigError(f"--target: {column.strip()} is a share, at most 1: write {number.strip()}%")
     question = ask(column.strip(), goal, wanted, between)
     if given.get(question.field) is not None:

@@ -116,9 +116,9 @@ def _nearest_device(reference: str) -> str:
     >>> _nearest_device("NVIDIA H100"), _nearest_device("h101")
     ("; did you mean 'h100'?", "; did you mean 'h100'?")
     """
-    known = [*short_names(), *names("hardware")]
-    plain = " ".join(part for part in reference.lower().split() if part not in VENDORS).replace(" ", "-")
-    return f"; did you mean '{plain}'?" if plain in known else nearest(plain, known)
+    known, short = names("hardware"), short_names()
+    plain = "-".join(part for part in reference.lower().split() if part not in VENDORS)
+    return f"; did you mean '{plain}'?" if plain in {*known, *short} else nearest(plain, known) or nearest(plain, short)
 
 
 def read(kind: str, reference: str, beside: str = "") -> Document:
