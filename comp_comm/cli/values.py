@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -30,15 +29,12 @@ class Share(ShareType):
     name = "share"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the share; fail for what is no finite number."""
+        """Return the share, whose bounds its command knows; fail for what is no number."""
         text = str(value).strip()
         try:
-            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+            return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         except ValueError:
-            share = math.nan
-        if not math.isfinite(share):
             self.fail(f"'{value}' is no share; write it as 0.2 or 20%", param, ctx)
-        return share
 
 
 class Word(WordType):
