@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 MOST_PROBLEMS = 200  # of one input: whoever has more has one cause, or the wrong kind of file
+MOST_NAMED = 3  # names of which all parts of a wrong one are parts
 LONGEST_NAME = 60  # of what may be a slip of the pen
 
 
@@ -107,6 +109,8 @@ def nearest(name: str, allowed: Collection[str]) -> str:
 
     >>> nearest("hiden", ["hidden", "seq_len"])
     "; did you mean 'hidden'?"
+    >>> nearest("llama-70b", ["llama-7b", "llama-2-70b", "llama-3-70b"])
+    "; did you mean 'llama-2-70b' or 'llama-3-70b'?"
     >>> nearest("zzz", ["hidden"])
     ''
     """
@@ -115,6 +119,10 @@ def nearest(name: str, allowed: Collection[str]) -> str:
     begins = sorted((one for one in allowed if name and one.startswith(name.lower())), key=len)
     if begins:
         return f"; did you mean '{begins[0]}'?"
+    parts = set(re.split(r"[-_. ]+", name.lower())) - {""}
+    within = [one for one in allowed if len(parts) > 1 and parts <= set(re.split(r"[-_. ]+", one.lower()))]
+    if within:
+        return f"; did you mean {' or '.join(f'{one!r}' for one in within[:MOST_NAMED])}?"
     close = difflib.get_close_matches(name.lower().replace("-", "_"), list(allowed), n=1, cutoff=0.6)
     close = close or difflib.get_close_matches(name.lower(), list(allowed), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""

@@ -110,6 +110,12 @@ class Field:
 
     def number(self, raw: object) -> float:
         """Return ``raw`` as a number, its suffix counted, its bounds not checked; ``ValueError`` where it is none."""
+        number = self._number(raw)
+        if number is None:
+            raise ValueError(f"{_show(raw)} is not a number{self._meant(raw)}; must be {self.allowed()}")
+        return number
+
+    def _number(self, raw: object) -> float | None:
         if isinstance(raw, str):
             match = _SUFFIX.match(raw.strip())
             scales = _BINARY_SUFFIX if self.kind == "int" else _DECIMAL_SUFFIX if self.high >= COUNTED else {}
@@ -122,7 +128,13 @@ class Field:
                 return float(raw)
             except OverflowError:
                 raise ValueError(f"is out of range; must be {self.allowed()}") from None
-        raise ValueError(f"{_show(raw)} is not a number; must be {self.allowed()}")
+        return None
+
+    def _meant(self, raw: object) -> str:
+        """Return how a number that is written as elsewhere (8k, 2x, 4,000) is written here."""
+        plain = str(raw).strip().upper().removesuffix("TOKENS").removesuffix("X").replace(",", "").strip()
+        whole = re.fullmatch(r"[-+]?[0-9]+(\.[0-9]+)?", plain)
+        return f": write {plain}" if whole or self._number(plain) is not None else ""
 
 
 def _short(number: float) -> str:

@@ -12,9 +12,10 @@ from comp_comm import choices, dispatchers
 from comp_comm import kernel_choices as kernels
 from comp_comm.choices import Switch
 from comp_comm.convention_fields import CONVENTIONS
-from comp_comm.errors import nearest, one_of
+from comp_comm.errors import one_of
 from comp_comm.field import Field, Value, word
 from comp_comm.layer_fields import LAYER_FIELDS
+from comp_comm.other_names import nearest_name
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
 from comp_comm.stage_layout import check_stage_layout
 
@@ -211,6 +212,7 @@ FIELDS: dict[str, Field] = {field.name: field for field in (*_TRANSFORMER, *_LAY
 
 
 # Fields of earlier versions, and what is to be done about them.
+NO_FIELDS = {"batch_tokens": "is no field: give global_batch, in sequences, or --batch-tokens on the command line"}
 RETIRED = {"uneven_stages": "stages have different numbers of layers wherever pp x vpp does not divide them, or as "
                             "pp_layout says: leave it out"}  # fmt: skip
 
@@ -221,9 +223,11 @@ def unknown_field(name: str) -> str:
     >>> unknown_field("uneven_stages")[:39]
     'is no field any more: stages have diffe'
     """
+    if name in NO_FIELDS:
+        return NO_FIELDS[name]
     if name in RETIRED:
         return f"is no field any more: {RETIRED[name]}"
-    return f"unknown field{nearest(name, FIELDS)} ({one_of(list(FIELDS))})"
+    return f"unknown field{nearest_name(name, FIELDS)} ({one_of(list(FIELDS))})"
 
 
 def solvable(names: Iterable[str]) -> list[str]:

@@ -25,7 +25,7 @@ from face import recorded
 
 from comp_comm.choices import ContextComm
 from comp_comm.cli.main import run
-from comp_comm.configs import axes, catalogue, hardware_file, model_file, study
+from comp_comm.configs import axes, catalogue, hardware_file, model_file, overrides, study
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import load_model
 from comp_comm.configs.study import load_study, study_from
@@ -39,13 +39,13 @@ from comp_comm.hardware.profile import ATTENTION_KINDS, CERTAINTIES, TIER_KINDS,
 from comp_comm.hardware.ratio import ratio
 from comp_comm.kernel_choices import CrossEntropy, ElementwiseKernels
 from comp_comm.layers.kind import NORM_PASSES, PARALLEL_SUM_PASSES, SUM_PASSES
-from comp_comm.searches.prices import Prices
 from comp_comm.searches.result import search, side_by_side
 from comp_comm.sharding import ZeroImplementation
 from comp_comm.sweeps import make_plan, sweep
 from comp_comm.sweeps.algorithmic import edge_table, required_tp_table
 from comp_comm.sweeps.case_study import case_study
 from comp_comm.sweeps.point import explain, explained
+from comp_comm.sweeps.prices import Prices
 from comp_comm.sweeps.solve import ask, solve
 from comp_comm.timing import kernels
 from comp_comm.validation import table as runs
@@ -99,7 +99,9 @@ def commands(block: Block) -> Iterator[str]:
             yield line.partition(" #")[0].strip()
 
 
-CALLS = [(block, line) for block in BLOCKS if block.language in SHELL for line in commands(block)]
+# Those of questions.md are run by test_questions.py, which looks at their answers.
+CALLS = [(block, line) for block in BLOCKS if block.language in SHELL and block.page.name != "questions.md"
+         for line in commands(block)]  # fmt: skip
 ONCE = list({line: (block, line) for block, line in reversed(CALLS)}.values())[::-1]  # where it stands first
 SAMPLES = [block for block in BLOCKS if block.mark.startswith("sample: ")]
 
@@ -188,7 +190,7 @@ def known_names() -> set[str]:
                step["comm"]["tp"], step["operations"][0], step["sensitivity"][0], *searched()]  # fmt: skip
     keys = [study.KEYS, study.TABLE_KEYS, study.PLOT_KEYS, axes.RANGE_KEYS, hardware_file.KEYS, model_file.KEYS,
             hardware_file.NUMBER_KEYS, TIER_KINDS, TIMING_KINDS, hardware_file.SWITCH_KEYS, runs.COLUMNS,
-            runs.METRICS]  # fmt: skip
+            runs.METRICS, overrides.TOP_LEVEL_SETS]  # fmt: skip
     defined = re.compile(r"\b(?:def|class) (\w+)|^(\w+): ?[\w\[]|^    (\w+)(?:: | = )", re.MULTILINE)
     source = list((ROOT / "comp_comm").rglob("*.py"))
     named = {name for path in source for found in defined.findall(path.read_text()) for name in found if name}

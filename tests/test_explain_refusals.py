@@ -133,7 +133,7 @@ def test_wrong_values_are_listed_at_once_each_by_its_flag(refused):
 def test_unknown_names_are_answered_with_near_ones(refused):
     assert "unknown key 'hiden'; did you mean 'hidden'?" in refused("explain", *POINT, "--set", "hiden=1")
     assert "did you mean 'h100-sxm'?" in refused("explain", "--hardware", "h100-sx", *MODEL)
-    assert "No such option" in refused("explain", *POINT, "--hiden", "1")
+    assert "no option is called '--hiden'; did you mean '--hidden'?" in refused("explain", *POINT, "--hiden", "1")
     assert "'flash3' is not allowed" in refused("explain", *POINT, "--attention-kernel", "flash3")
 
 

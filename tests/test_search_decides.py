@@ -11,9 +11,9 @@ from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
 from comp_comm.searches import search
-from comp_comm.searches.prices import Prices
 from comp_comm.searches.space import make_space
 from comp_comm.sweeps.plan import make_plan
+from comp_comm.sweeps.prices import Prices
 
 GIVEN = {"hardware": "a100-sxm-80gb", "model": "gpt3-13b", "set": {"global_batch": 64}}
 SHELL = ("search", "--hardware", "a100-sxm-80gb", "--model", "gpt3-13b", "--gpus", "32", "-q")
@@ -140,13 +140,14 @@ def test_refusals(more, said, compcomm):
 
 
 def test_layouts_within_the_error_of_a_ratio_tie_with_the_best(found, capsys):
-    """Those shown that are near, by memory in whole GiB; all that fit and are near are counted."""
+    """All that fit and are near are counted; listed are those of the front, the least memory first."""
     tied, rows = found["tied"], found["rows"]
     best = rows[0]["step_s"]
-    near = [number for number, row in enumerate(rows) if row["step_s"] <= best * (1 + tied["percent"] / 100)]
-    assert sorted(tied["rows"]) == near
-    memory = [round(rows[number]["memory_gib"]) for number in tied["rows"]]
-    assert memory == sorted(memory)
+    near = [tuple(each.values()) for each in found["front"] if each["score"] <= best * (1 + tied["percent"] / 100)]
+    listed = [(row["step_s"], row["memory_gib"]) for row in tied["rows"]]
+    assert len(listed) > 1
+    assert np.asarray(listed) == pytest.approx(np.asarray(near[::-1]), rel=1e-12)
+    assert [row["behind_percent"] for row in tied["rows"]][-1] == 0
     within = found["meta"]["within_percent"]
     assert within["10"] < tied["layouts"] < found["meta"]["feasible"]
     assert 10 < tied["percent"] < 15

@@ -96,7 +96,7 @@ def test_a_design_space_of_the_paper(capsys):
 
 
 def test_costs_and_days():
-    from comp_comm.searches.prices import Prices
+    from comp_comm.sweeps.prices import Prices
 
     study = study_from({**FREE, "set": {**FREE["set"], "tokens": 3e11}})
     row = search(study, 512, "days", prices=Prices(2.0, 400.0))["rows"][0]

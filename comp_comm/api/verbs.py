@@ -19,12 +19,12 @@ from comp_comm.configs.study import Study, read_study, study_from
 from comp_comm.configs.study import load_study as _load_study
 from comp_comm.hardware.profile import Profile
 from comp_comm.report.answer import basic_meta
-from comp_comm.searches.prices import FREE, Prices
 from comp_comm.searches.result import search as _search
 from comp_comm.sweeps import case_study as _case_study
 from comp_comm.sweeps import point
 from comp_comm.sweeps import volume as _volume
 from comp_comm.sweeps.plan import FEASIBLE, REASON, make_plan
+from comp_comm.sweeps.prices import FREE, Prices
 from comp_comm.sweeps.result import swept
 from comp_comm.sweeps.solve import ask
 from comp_comm.sweeps.solve import solve as _solve
@@ -48,7 +48,8 @@ def load_study(study: StudyLike = "", overrides: Sequence[str] = (), **fields: A
     overrides : sequence of str
         ``"key=value"``, as ``--set`` takes them.
     **fields :
-        Fields by name, which replace what the study says of them; a list makes an axis.
+        Fields by name, which replace what the study says of them; a list makes an axis. ``batch_tokens`` is a batch in
+        tokens in the place of ``global_batch``.
 
     Raises
     ------
@@ -132,8 +133,15 @@ def sweep(
     return SweepTable(result, columns or [name for name in shown if name not in hidden])
 
 
-def explain(study: StudyLike = "", overrides: Sequence[str] = (), **fields: Any) -> PointAnswer:
+def explain(study: StudyLike = "", overrides: Sequence[str] = (), prices: Prices = FREE, **fields: Any) -> PointAnswer:
     """Explain one training step, operation by operation: seconds, FLOP, memory, communication, what binds.
+
+    Parameters
+    ----------
+    study, overrides, **fields :
+        The point (see `load_study`).
+    prices : Prices
+        What a device costs and draws, for what the step and the run cost.
 
     Returns
     -------
@@ -151,7 +159,7 @@ def explain(study: StudyLike = "", overrides: Sequence[str] = (), **fields: Any)
     >>> step["gpus"], step["comm"]["tp"]["calls"]
     (512, 6592.0)
     """
-    record = point.explain(load_study(study, overrides, **fields))
+    record = point.explain(load_study(study, overrides, **fields), prices)
     step = f"{record['step_s']:.4g} s a step"
     rates = f"MFU {100 * record['mfu']:.1f} %, {record['memory']['total_bytes'] / GIB:.1f} GiB a device"
     reason = "" if record["feasible"] else f"infeasible: {record['reason']}"

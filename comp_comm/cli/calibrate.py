@@ -13,7 +13,7 @@ from comp_comm.calibration.readers import read_log
 from comp_comm.calibration.readers.kernel_tables import KINDS, collective_kind
 from comp_comm.calibration.run import Calibration, calibrate_logs, check_logs, number_rows, select
 from comp_comm.choices import Precision
-from comp_comm.cli import completion, help_text, options
+from comp_comm.cli import completion, help_text, options, values
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError, one_of
 from comp_comm.records import Record
@@ -40,9 +40,9 @@ FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
               shell_complete=completion.names("hardware"))  # fmt: skip
 @click.option("-o", "--output", "path", metavar="FILE",
               help="The profile, as YAML (with --check: the answer, in the format of its extension).")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(output.FORMATS), help="Of the errors. [default: table]")
-@click.option("--precision", type=click.Choice(Precision.words()), help="[default: 16 bit]")
-@click.option("--operator", "operators", multiple=True, type=click.Choice(OPERATORS[:4]),
+@click.option("--format", "form", type=values.Word(output.FORMATS), help="Of the errors. [default: table]")
+@click.option("--precision", type=values.Word(Precision.words()), help="[default: 16 bit]")
+@click.option("--operator", "operators", multiple=True, type=values.Word(OPERATORS[:4]),
               help="Only rows of this operator. May be repeated.")  # fmt: skip
 @click.option("--attention-kernel", metavar="NAME", help="What ran the attention of the logs, one that the profile has "
               "numbers of. [default: what the device's stacks run]")  # fmt: skip
@@ -54,7 +54,8 @@ FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
 @click.option(
     "--gpus-per-node", "per_node", type=click.IntRange(1, MOST_DEVICES), help="How many of them are on one node."
 )
-@click.option("--train", type=float, help="Fit on this share of the rows; errors are of the others.")
+@click.option("--train", type=values.Share(), metavar="SHARE",
+              help="Fit on this share of the rows (80% or 0.8); errors are of the others.")  # fmt: skip
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**63 - 1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from comp_comm.cli import help_text, options
+from comp_comm.cli import help_text, options, values
 from comp_comm.costmodels import COST_MODELS
 from comp_comm.fields import FIELDS
 from comp_comm.report.answer import basic_meta, write_answer
@@ -29,5 +29,5 @@ def command(word: str | None, path: str | None, form: str | None) -> int:
          "meaning": c.help}
         for model in COST_MODELS.values() for c in model.columns.values()
     ]  # fmt: skip
-    rows = options.with_word([*fields, *outputs], word, ("name", "kind", "meaning"))
+    rows = values.with_word([*fields, *outputs], word, ("name", "kind", "meaning"))
     return options.write(path, lambda out: write_answer(out, form, rows, basic_meta("columns")))

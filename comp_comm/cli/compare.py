@@ -15,7 +15,7 @@ from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.report.stacks import Stacks, memory_stacks, step_stacks
 from comp_comm.report.table import write_line, write_records
 from comp_comm.sweeps.point import ComparedTerm, compare
-from comp_comm.sweeps.sides import differing, sides
+from comp_comm.sweeps.sides import differing, sides, why
 
 
 @click.command(cls=help_text.Grouped, epilog="Examples: compcomm compare llama-step --set-b tp=4 | "
@@ -44,7 +44,8 @@ def command(a: str, b: str | None, overrides: tuple[str, ...], path: str | None,
     right = load_study(b or a, (*overrides, *given["set_b"]))
     rows, changed = compare(left, right), differing(left, right)
     names = sides(left, right, changed)
-    meta = basic_meta("compare", a=_about(left), b=_about(right), differs=changed)
+    reason = why(rows, names)
+    meta = basic_meta("compare", a=_about(left), b=_about(right), differs=changed, why=reason)
     for target in (path, picture):
         output.check_not_read(target)
 
@@ -54,6 +55,7 @@ def command(a: str, b: str | None, overrides: tuple[str, ...], path: str | None,
             return
         for name, study in zip(names, (left, right), strict=True):
             write_line(out, f"{name}: {study.title}", form)
+        write_line(out, reason, form)
         out.write("\n" if changed else "\nThe two are the same.\n")
         if changed:
             write_records(out, [_named(row, names) for row in changed], ["differs", *names], form)

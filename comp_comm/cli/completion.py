@@ -51,7 +51,7 @@ def settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     """
     key, equals, value = incomplete.partition("=")
     if not equals:
-        return [f"{name}=" for name in ("hardware", "model", *FIELDS) if name.startswith(key)]
+        return [f"{name}=" for name in ("hardware", "model", "batch_tokens", *FIELDS) if name.startswith(key)]
     if key in ("hardware", "model"):
         known: Iterable[str] = catalogue.names(key)
     else:

@@ -8,7 +8,7 @@ from typing import IO
 import click
 from click.shell_completion import get_completion_class
 
-from comp_comm.cli import help_text, options
+from comp_comm.cli import help_text, options, values
 from comp_comm.cli.main import cli
 
 SHELLS = ("bash", "zsh", "fish")
@@ -17,7 +17,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.command(cls=help_text.Grouped,
                epilog="Examples: compcomm completion bash >> ~/.bashrc | compcomm completion zsh >> "
                "~/.zshrc | compcomm completion fish > ~/.config/fish/completions/compcomm.fish")  # fmt: skip
-@click.argument("shell", type=click.Choice(SHELLS), required=False)
+@click.argument("shell", type=values.Word(SHELLS), required=False)
 def command(shell: str | None) -> int:
     """Print what makes a shell complete commands, flags, names of the catalogue, words of fields, and columns.
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from comp_comm.choices import CountedGemms, Precision
-from comp_comm.cli import completion, help_text, options
+from comp_comm.cli import completion, help_text, options, values
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
 from comp_comm.report.answer import basic_meta, write_answer
@@ -27,9 +27,9 @@ UNITS = {"edge_at_tp1_flop_per_byte": "FLOP/B", "amdahl_edge_flop_per_byte": "FL
               help="With the required TP: device memory over the base model's device. [default: 2]")  # fmt: skip
 @click.option("--micro-batch", metavar="VALUE", default="1", show_default=True, help=FIELDS["micro_batch"].help + ".")
 @click.option(
-    "--count", type=click.Choice(CountedGemms.words()), default="complete", show_default=True, help=FIELDS["count"].help
+    "--count", type=values.Word(CountedGemms.words()), default="complete", show_default=True, help=FIELDS["count"].help
 )
-@click.option("--precision", type=click.Choice(Precision.words()), default="fp16", show_default=True,
+@click.option("--precision", type=values.Word(Precision.words()), default="fp16", show_default=True,
               help="Number format of what is communicated.")  # fmt: skip
 @options.format_options
 def command(

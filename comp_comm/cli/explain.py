@@ -7,13 +7,14 @@ from typing import IO
 
 import click
 
-from comp_comm.cli import help_text, options
+from comp_comm.cli import help_text, options, prices
 from comp_comm.configs.study import Study
 from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.report import output
 from comp_comm.report.answer import write_answer
 from comp_comm.sweeps.point import explain
+from comp_comm.sweeps.prices import FREE, Prices
 
 
 @click.command(cls=help_text.Grouped,
@@ -21,9 +22,11 @@ from comp_comm.sweeps.point import explain
                "--hardware h100 --gpus 64 --tp 4 --global-batch 256 | compcomm explain llama-step --tp 2,4,8 | "
                "compcomm explain llama-step --plot step.png --roofline roofline.png")  # fmt: skip
 @options.point_options
+@prices.price_options
 @options.plot_option("where the step goes, as stacked bars,")
 @click.option("--roofline", metavar="FILE", help="Also draw every operation under the device's roofline (.png, .svg, "
               ".pdf).")  # fmt: skip
+@options.quiet_option
 @options.format_options
 def command(path: str | None, form: str | None, picture: str | None, roofline: str | None, **given: object) -> int:
     """Explain one training step: every operation with its formula, FLOP, bytes, seconds and share; then the step.
@@ -38,12 +41,14 @@ def command(path: str | None, form: str | None, picture: str | None, roofline: s
     if roofline == "-":
         raise ConfigError("--roofline goes to a file (.png, .svg or .pdf)")
     options.check_picture(roofline, form)
+    rates = [given.pop(name) for name in prices.FLAGS]
     study = options.point_study(given)
+    each = prices.read_prices(rates, [profile.name for profile in study.profiles])
     if study.axes or study.hardware_axis:
         if roofline:
             raise ConfigError("--roofline is of one step, and this has several: give each flag one value")
-        return _several(study, path, form, picture)
-    explanation = explain(study)
+        return _several(study, each, path, form, picture)
+    explanation = explain(study, each.get(study.profiles[0].name, FREE) if study.profiles else FREE)
     options.note(explanation["meta"]["notes"])
     if not explanation["feasible"]:
         options.note([explanation["reason"]])
@@ -86,12 +91,12 @@ def _draw(picture: str | None, names: Sequence[str], rows: Records, meta: Record
         options.draw(picture, draw_stacks([step_stacks(names, rows)], meta), meta)
 
 
-def _several(study: Study, path: str | None, form: str, picture: str | None) -> int:
+def _several(study: Study, each: dict[object, Prices], path: str | None, form: str, picture: str | None) -> int:
     from comp_comm.report.points import point_name
     from comp_comm.report.table import setup_line
     from comp_comm.sweeps.several import explain_over
 
-    rows, meta = explain_over(study)
+    rows, meta = explain_over(study, each)
     options.note(meta["notes"])
     for target in (path, picture):
         output.check_not_read(target)

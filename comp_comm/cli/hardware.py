@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from comp_comm.choices import Precision
-from comp_comm.cli import completion, help_text, options
+from comp_comm.cli import completion, help_text, options, values
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import load_profile
@@ -50,7 +50,7 @@ def list_command(word: str | None, path: str | None, form: str | None) -> int:
          "presets": " ".join(p.presets)}
         for p in _catalogue()
     ]  # fmt: skip
-    rows = options.with_word(rows, word, ("name", "title"))
+    rows = values.with_word(rows, word, ("name", "title"))
     meta = basic_meta("hardware list", units={
         "peak_tflops": "TFLOP/s, dense, 16 bit", "memory_gib": "GiB", "memory_gbps": "GB/s",
         "scale_up_gbps": "GB/s per device and direction",
@@ -124,9 +124,9 @@ def lint_command(files: tuple[str, ...], path: str | None, form: str | None) -> 
 @command.command("ratio", epilog="Example: compcomm hardware ratio v100-sxm-32gb a100-sxm-80gb")
 @click.argument("old", shell_complete=names)
 @click.argument("new", shell_complete=names)
-@click.option("--per", type=click.Choice(("package", "device")), default="package", show_default=True,
+@click.option("--per", type=values.Word(("package", "device")), default="package", show_default=True,
               help="What is compared: a package may hold several devices (MI250X: two).")  # fmt: skip
-@click.option("--precision", type=click.Choice(Precision.words()), help="[default: the 16-bit peak of each]")
+@click.option("--precision", type=values.Word(Precision.words()), help="[default: the 16-bit peak of each]")
 @options.format_options
 def ratio_command(old: str, new: str, per: str, precision: str | None, path: str | None, form: str | None) -> int:
     """How many times the old one the new one has, and what becomes of FLOP per byte (flop-vs-bw by data sheet)."""

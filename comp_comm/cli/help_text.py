@@ -7,6 +7,7 @@ import click
 from comp_comm.costmodels import MODELS
 from comp_comm.field import Field
 from comp_comm.fields import FIELDS
+from comp_comm.other_names import nearest_name
 
 SECTIONS = ("What is asked", "Model", "Layout", "Precision", "Hardware", "What-if", "Conventions", "Output", "Work")
 OF_GROUP = {"transformer": "Model", "layout": "Layout", "evolution": "Hardware", "convention": "Conventions"}
@@ -19,7 +20,7 @@ OF_OPTION = {
     **dict.fromkeys(("form", "path", "spreadsheet", "picture", "plot", "columns", "long_form", "quiet", "emit",
                      "elapsed", "help", "help_all", "version"), "Output"),
     **dict.fromkeys(("jobs", "executor", "resume"), "Work"),
-    "hardware": "Hardware", "model": "Model",
+    "hardware": "Hardware", "model": "Model", "batch_tokens": "Layout",
 }  # fmt: skip
 # The flags that most questions need; the others are there with --help-all.
 USUAL = ("hidden", "layers", "heads", "vocab", "seq_len", "gpus", "global_batch", "micro_batch", "tp", "pp", "vpp",
@@ -92,6 +93,20 @@ def write_examples(epilog: str | None, formatter: click.HelpFormatter) -> None:
         formatter.write(f"\n{title}:\n" + "".join(f"  {line}\n" for line in lines))
 
 
+def no_such_option(error: click.NoSuchOption) -> str:
+    """Return what to say of a flag that is none: the nearest that the command has, by what other tools call it."""
+    known = error.ctx.command.get_params(error.ctx) if error.ctx else []
+    flags = {
+        name.lstrip("-"): name for each in known for name in (*each.opts, *each.secondary_opts) if name[:2] == "--"
+    }
+    given = error.option_name.lstrip("-")
+    hint = nearest_name(given, [name.replace("-", "_") for name in flags]) or nearest_name(given, list(flags))
+    for name, flag in flags.items():
+        hint = hint.replace(f"'{name.replace('-', '_')}'", f"'{flag}'").replace(f"'{name}'", f"'{flag}'")
+    path = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
+    return f"no option is called '{error.option_name}'{hint}{path}"
+
+
 def section_of(name: str) -> str:
     """Return the group that a flag is shown in.
 
@@ -123,7 +138,8 @@ def meaning(field: Field) -> str:
     """Return a field's help, with the choices that its placeholder has no room for, and its default."""
     text = field.help
     if field.kind == "choice" and field.words and placeholder(field) == "NAME":
-        text += f" (one of: {', '.join(field.words)})"
+        said = field.allowed() if field.choice is not None and field.choice.allowed() else ", ".join(field.words)
+        text += f" (one of: {said.removeprefix('one of: ')})"
     model = next((each for each in MODELS if field.name in each.fields), None)
     default = model.default(field.name) if model else None
     shown = f"{default:g}" if isinstance(default, float) else default

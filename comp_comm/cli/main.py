@@ -10,7 +10,7 @@ from importlib import import_module
 
 import click
 
-from comp_comm.cli.speech import tell
+from comp_comm.cli.speech import QUIET, tell
 from comp_comm.errors import CompcommError, nearest
 from comp_comm.printable import SPREADSHEET
 from comp_comm.version import __version__
@@ -51,7 +51,8 @@ COMMANDS = {
 
 EXAMPLES = (
     "compcomm explain --model llama-3-8b --hardware h100 --gpus 64 --tp 8 --global-batch 256",
-    "compcomm search --model llama-3-70b --hardware b200 --gpus 512 --global-batch 1024",
+    "compcomm search --model llama-3-70b --hardware h100 --gpus 64 --batch-tokens 4M --per tp --compare",
+    "compcomm search --model llama-3-8b --hardware h100 --gpus 512,1024,2048 --global-batch 512 --crossover comm=10%",
     "compcomm sweep --model llama-3-8b --hardware h100 --gpus 64 --global-batch 256 --tp 1..8*2",
     "compcomm solve llama-step --target mfu=0.5 --for network",
     "compcomm case-study",
@@ -116,6 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; every error a user can cause is one message on stderr."""
     SPREADSHEET.set(False)
+    QUIET.set(False)
     try:
         result: object = cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
     except CompcommError as error:
@@ -123,6 +125,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except NO_ARGUMENTS as error:
         tell(error.format_message())
         return 2
+    except click.NoSuchOption as error:
+        from comp_comm.cli.help_text import no_such_option
+
+        return _say(no_such_option(error), 2)
     except click.UsageError as error:
         usage = f"{error.ctx.get_usage()}\n" if error.ctx else ""
         hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""

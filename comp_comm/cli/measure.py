@@ -10,7 +10,7 @@ import click
 from comp_comm.calibration.measuring.backends import NumpyBackend, TorchBackend
 from comp_comm.calibration.measuring.run import FILES, collective_rows, measure_kernels, table_text
 from comp_comm.calibration.measuring.together import measure_together
-from comp_comm.cli import help_text
+from comp_comm.cli import help_text, values
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
 from comp_comm.report import output
@@ -22,11 +22,11 @@ KERNELS = ("gemm", "elementwise", "attention")
                epilog="Examples: compcomm measure -o here | compcomm measure --backend torch --device cuda "
                "-o here | compcomm measure --collectives --processes 2 -o here")  # fmt: skip
 @click.option("-o", "--output", "path", metavar="FOLDER", required=True, help="Where the tables go; made if missing.")
-@click.option("--backend", type=click.Choice(("numpy", "torch")), default="numpy", show_default=True,
+@click.option("--backend", type=values.Word(("numpy", "torch")), default="numpy", show_default=True,
               help="What runs the kernels. PyTorch is an extra: pip install 'compcomm[measure]'.")  # fmt: skip
-@click.option("--device", type=click.Choice(("cpu", "cuda")), help="Of PyTorch; cuda is AMD's GPUs too. [default: cpu]")
-@click.option("--dtype", type=click.Choice(("fp32", "fp16", "bf16")), help="Of PyTorch. [default: fp32, on a GPU bf16]")
-@click.option("--kernel", "kernels", multiple=True, type=click.Choice(KERNELS), help="May be repeated. [default: all]")
+@click.option("--device", type=values.Word(("cpu", "cuda")), help="Of PyTorch; cuda is AMD's GPUs too. [default: cpu]")
+@click.option("--dtype", type=values.Word(("fp32", "fp16", "bf16")), help="Of PyTorch. [default: fp32, on a GPU bf16]")
+@click.option("--kernel", "kernels", multiple=True, type=values.Word(KERNELS), help="May be repeated. [default: all]")
 @click.option("--collectives", is_flag=True, help="Collectives (of torch.distributed) instead of kernels.")
 @click.option("--processes", type=click.IntRange(min=1, max=1024),
               help="Between which collectives run, unless torchrun or srun started this one; kernels: so many measure "
@@ -41,7 +41,7 @@ KERNELS = ("gemm", "elementwise", "attention")
 @click.option("--cold", type=click.IntRange(min=0, max=65_536), default=0, show_default=True,
               help="MiB of other memory to overwrite before each call of a kernel, so that its operands are not in "
               "the cache, as in training.")  # fmt: skip
-@click.option("--library", type=click.Choice(("gloo", "nccl")), help="[default: nccl with a GPU, else gloo]")
+@click.option("--library", type=values.Word(("gloo", "nccl")), help="[default: nccl with a GPU, else gloo]")
 @click.option("--shapes", type=click.IntRange(min=5, max=10_000), default=60, show_default=True,
               help="How many shapes of each kernel.")  # fmt: skip
 @click.option("--largest", type=click.IntRange(min=64, max=65_536), default=2048, show_default=True,

@@ -17,6 +17,7 @@ from comp_comm.sweeps.point import memory
                "compcomm memory --hardware h100-sxm --model llama-3-8b --gpus 64 --micro-batch 2")  # fmt: skip
 @options.point_options
 @options.plot_option("it beside what the device has")
+@options.quiet_option
 @options.format_options
 def command(path: str | None, form: str | None, picture: str | None, **given: object) -> int:
     """Memory of a training step by part, on a device of the pipeline stage that needs most.

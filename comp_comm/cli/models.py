@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import numpy as np
 
-from comp_comm.cli import completion, help_text, options
+from comp_comm.cli import completion, help_text, options, values
 from comp_comm.configs import catalogue
 from comp_comm.configs.model_file import Model, load_any, load_model
 from comp_comm.configs.model_names import DIMENSIONS
@@ -38,7 +38,7 @@ def list_command(word: str | None, path: str | None, form: str | None) -> int:
     """List the catalogue: parameters, those a token uses, and dimensions. With WORD only models whose name has it."""
     form = options.prepare(form, path)
     rows = [_row(load_model(name)) for name in catalogue.names("model")]
-    rows = options.with_word(rows, word, ("name", "title"))
+    rows = values.with_word(rows, word, ("name", "title"))
     meta = basic_meta("models list")
     if form in machine.WRITERS:
         return options.write(path, lambda out: write_answer(out, form, rows, meta))

@@ -12,16 +12,16 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from comp_comm.cli import completion, help_text
-from comp_comm.cli.speech import tell
+from comp_comm.cli import completion, help_text, values
+from comp_comm.cli.speech import QUIET, tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.strict_yaml import load_value
 from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.costmodels import MODELS
-from comp_comm.errors import ConfigError, nearest
+from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
 from comp_comm.printable import SPREADSHEET
-from comp_comm.records import Record, Records
+from comp_comm.records import Record
 from comp_comm.report import output
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 INTERRUPTED = 130
-STUDY_OPTIONS = ("study", "overrides", "hardware", "model")  # what `point_options` adds beside fields
+STUDY_OPTIONS = ("study", "overrides", "hardware", "model", "batch_tokens")  # what `point_options` adds beside fields
 SPREADSHEET_HELP = "In CSV, put an apostrophe before text that a spreadsheet would run (=, +, -, @ first)."
 
 
@@ -43,10 +43,16 @@ def format_options(command: Command, more: Sequence[str] = ()) -> Command:
     for decorate in (
         click.option("-o", "--output", "path", metavar="FILE", help=file_help),
         click.option("--spreadsheet", is_flag=True, expose_value=False, callback=_mark_formulas, help=SPREADSHEET_HELP),
-        click.option("--format", "form", type=click.Choice([*output.FORMATS, *more]), help="[default: table]"),
+        click.option("--format", "form", type=values.Word([*output.FORMATS, *more]), help="[default: table]"),
     ):
         command = decorate(command)
     return command
+
+
+def quiet_option(command: Command) -> Command:
+    """Add ``--quiet`` to a command whose notes are all that it says beside its answer."""
+    return click.option("--quiet", "-q", is_flag=True, expose_value=False, help="No notes on stderr.",
+                        callback=lambda _ctx, _param, value: QUIET.set(value))(command)  # fmt: skip
 
 
 def prepare(form: str | None, path: str | None, more: Sequence[str] = ()) -> str:
@@ -59,7 +65,8 @@ def prepare(form: str | None, path: str | None, more: Sequence[str] = ()) -> str
 
 def set_option(command: Command) -> Command:
     """Add ``--set KEY=VALUE`` to a command."""
-    help_text = "Give a field a value, or an axis ([4, 8]); also hardware, model, cost_model. May be repeated."
+    help_text = ("Give a field a value, or an axis ([4, 8]); also hardware, model, cost_model, batch_tokens. May be "
+                 "repeated.")  # fmt: skip
     return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=help_text,
                         shell_complete=completion.settings)(command)  # fmt: skip
 
@@ -83,6 +90,8 @@ def point_options(command: Command, fields: Iterable[str] = MODELS[0].fields) ->
     for decorate in (
         set_option,
         field_options(fields),
+        click.option("--batch-tokens", metavar="N", help="tokens of a step, in place of --global-batch: 4M is "
+                     "4 x 2^20."),
         click.option("--model", metavar="NAME|FILE", help="A model; its dimensions may be changed by other flags.",
                      shell_complete=completion.names("model")),
         click.option("--hardware", metavar="NAME|FILE", help="Hardware profile; several with commas are an axis.",
@@ -98,6 +107,9 @@ def point_study(given: Record, hardware: str | None = None) -> Study:
     given = dict(given)
     study, overrides = given.pop("study"), given.pop("overrides")
     said = hardware_override(given.pop("hardware"))
+    for text in overrides:
+        if "=" not in text:  # before a stray value is taken for a study
+            raise ConfigError(f"--set {text}: write it as key=value (--set tp=8)")
     if not study and not (*overrides, *given_flags(**given), *said):
         raise click.UsageError("nothing is asked: give a STUDY ('compcomm studies' lists them), or flags such as "
                                "--model llama-3-8b --hardware h100 --gpus 64", click.get_current_context())  # fmt: skip
@@ -146,21 +158,6 @@ def draw(picture: str, figure: Figure, meta: Record) -> None:
 
     write_figure(picture, figure, meta)
     tell(f"wrote {picture}")
-
-
-def with_word(rows: Records, word: str | None, names: Sequence[str]) -> Records:
-    """Return the rows in which one of some columns has a word; raise ``ConfigError`` where none has.
-
-    >>> with_word([{"name": "gpt2"}, {"name": "llama-7b"}], "LLaMA", ["name"])
-    [{'name': 'llama-7b'}]
-    """
-    if word is None:
-        return rows
-    chosen = [row for row in rows if any(word.lower() in str(row[name]).lower() for name in names)]
-    if not chosen:
-        known = list(dict.fromkeys(str(row["name"]) for row in rows))
-        raise ConfigError(f"nothing has '{word}' in its {' or '.join(names)}{nearest(word, known)}")
-    return chosen
 
 
 class Progress:
@@ -216,8 +213,12 @@ def write(path: str | None, writer: Callable[[IO[str]], None], interrupted: Call
 
     An answer that was interrupted goes to ``NAME.partial.EXT`` instead, so that it never passes for a whole one.
     """
+    output.LEFT_OUT.set(())
     with output.open_output(path, interrupted) as out:
         writer(out)
+    left_out = output.LEFT_OUT.get()
+    if left_out:
+        note([f"COLUMNS leaves no room for {', '.join(left_out)}: unset it for whole tables, or give --format csv"])
     return ended(path, interrupted())
 
 
@@ -239,8 +240,8 @@ def forget_partial(path: str | None) -> None:
 
 
 def note(messages: Iterable[str]) -> None:
-    """Say on stderr what a reader should know."""
-    for message in messages:
+    """Say on stderr what a reader should know, unless ``--quiet`` is given."""
+    for message in () if QUIET.get() else messages:
         tell(f"note: {message}")
 
 

@@ -19,6 +19,7 @@ from comp_comm.report import output
                "compcomm report --model llama-3-8b --hardware h100 --gpus 64 --global-batch 256 "
                "--tp 1..8*2 -o tp.html")  # fmt: skip
 @partial(options.point_options, fields=FIELDS)
+@options.quiet_option
 @click.option("-o", "--output", "path", required=True, metavar="FILE", help="The page, FILE.html. Needed.")
 def command(path: str, **given: object) -> int:
     """A study as one HTML page that needs no network: to look at, to keep, to send.
@@ -38,6 +39,7 @@ def command(path: str, **given: object) -> int:
     from comp_comm.report.html_report import html_report
 
     text = html_report(study)
+    options.note(study.notes)
     with output.open_output(path) as out:
         out.write(text)
     tell(f"wrote {path}")

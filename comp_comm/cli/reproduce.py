@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
-from comp_comm.cli import help_text, options
+from comp_comm.cli import help_text, options, values
+from comp_comm.cli.reproduce_options import TABLE, cell_options, figure_argument, listed, set_option, tolerance_option
 from comp_comm.cli.speech import tell
 from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.report.answer import basic_meta, write_answer
@@ -19,7 +20,6 @@ from comp_comm.reproduce.papers import PAPERS, TITLES, figures_of
 
 UNCHECKED = "note: --set changes what was published, so that nothing is checked (--tolerance checks it)"
 PEOPLE = ("table", "markdown")
-TABLE = "table"  # of the published values, not a figure
 SHOWN = ("strategy", "model", "gpu", "nvs", "n_gpus", "published_iter_time_s", "ours_iter_time_s", "published_mem_gb",
          "ours_mem_gb", "dp", "tp1", "tp2", "pp", "mbs", "nv_tp1", "nv_tp2", "nv_dp", "nv_pp",
          "same_layout")  # fmt: skip
@@ -54,28 +54,15 @@ def _check_tolerance(tolerance: float | None) -> None:
         raise ConfigError(f"--tolerance: must be a number of at least 0, not {tolerance}")
 
 
-def _set_option(what: str, names: Sequence[str]) -> Callable[[Any], Any]:
-    text = f"Change {what}: {', '.join(names)}. May be repeated."
-    return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=text)
-
-
-def _cell_options(given: Any) -> Any:
-    for name, text in (("n_gpus", "number of GPUs"), ("nvs", "NVLink domain size"), ("gpu", "GPU"),
-                       ("model", "model"), ("strategy", "strategy")):  # fmt: skip
-        given = click.option(f"--{name.replace('_', '-')}", name, multiple=True, metavar="VALUE",
-                             help=f"Only cells of this {text}; may be repeated.")(given)  # fmt: skip
-    return given
-
-
 @command.command("foundation-models", epilog="Examples: compcomm reproduce foundation-models | "
                  "compcomm reproduce foundation-models --set formulas=corrected --set network=2 -o out.csv | "
                  "compcomm reproduce foundation-models --strategy 1d --gpu A100 --nvs 8 --long")  # fmt: skip
-@_set_option("the systems or the formulas", foundation_models.SETTABLE)
-@click.argument("figure", type=click.Choice([TABLE, *PAPERS["foundation-models"], "all"]), default=TABLE)
+@set_option("the systems or the formulas", foundation_models.SETTABLE)
+@figure_argument("foundation-models", TABLE)
 @click.option("--plot", "picture", metavar="FILE", help="With a figure: also draw it (.png, .svg or .pdf).")
-@_cell_options
-@click.option("--tolerance", type=float, help="Largest relative error of a cell's time and memory. "
-              f"[default: {foundation_models.TOLERANCE:g}; with --set nothing is checked]")  # fmt: skip
+@cell_options
+@tolerance_option("of a cell's time and memory. "
+                   f"[default: {foundation_models.TOLERANCE:g}; with --set nothing is checked]")  # fmt: skip
 @click.option("--long", "long_form", is_flag=True, help="A table with one row a cell, not a summary.")
 @click.option("--timing", "timed", is_flag=True, help="Put the seconds it took into the meta block.")
 @options.format_options
@@ -127,11 +114,11 @@ def foundation(
 
 @command.command("amped", epilog="Examples: compcomm reproduce amped | compcomm reproduce amped --set "
                  "timing=micro-batch | compcomm sweep papers/amped-mappings")  # fmt: skip
-@click.argument("figure", type=click.Choice([TABLE, *PAPERS["amped"], "all"]), default=TABLE)
+@figure_argument("amped", TABLE)
 @click.option("--plot", "picture", metavar="FILE", help="With a figure: also draw it (.png, .svg or .pdf).")
-@_set_option("the systems or the model", amped.SETTABLE)
-@click.option("--tolerance", type=float, help="Largest relative error of the runs the paper validates with. "
-              f"[default: {amped.TOLERANCE:g}, the paper's; with --set nothing is checked]")  # fmt: skip
+@set_option("the systems or the model", amped.SETTABLE)
+@tolerance_option(f"of the runs the paper validates with. [default: {amped.TOLERANCE:g}, the paper's; with --set "
+                   "nothing is checked]")  # fmt: skip
 @options.format_options
 def amped_command(
     figure: str, picture: str | None, overrides: tuple[str, ...], tolerance: float | None, path: str | None,
@@ -189,9 +176,10 @@ def _write_figures(paper: str, figures: Sequence[Figure], form: str, path: str |
 def _figure_command(paper: str, text: str) -> click.Command:
     """Return the command of a paper's figures."""
 
-    @click.command(paper, help=text, epilog=f"Examples: compcomm reproduce {paper} | compcomm reproduce {paper} "
-                   f"{next(iter(PAPERS[paper]))} --rows")  # fmt: skip
-    @click.argument("figure", type=click.Choice([*PAPERS[paper], "all"]), default="all")
+    examples = f"Examples: compcomm reproduce {paper} | compcomm reproduce {paper} {next(iter(PAPERS[paper]))} --rows"
+
+    @click.command(paper, cls=help_text.Grouped, help=f"{text}\n\n{listed(paper)}", epilog=examples)
+    @figure_argument(paper)
     @click.option("--rows", "rows_wanted", is_flag=True, help="The figure's points, not what the paper states of it.")
     @click.option("--plot", "picture", metavar="FILE", help="Also draw the figure (.png, .svg or .pdf).")
     @options.format_options
@@ -228,7 +216,7 @@ def _figures(
 @command.command("all", epilog="Example: compcomm reproduce all -o papers")
 @click.option("-o", "--output", "folder", metavar="FOLDER", help="Write tables, pictures and one page there.")
 @click.option(
-    "--format", "form", type=click.Choice(["table", "markdown", "csv", "json", "jsonl"]), help="[default: table]"
+    "--format", "form", type=values.Word(["table", "markdown", "csv", "json", "jsonl"]), help="[default: table]"
 )
 def everything(folder: str | None, form: str | None) -> int:
     """Every figure of the four papers: how many statements were met, missed, and are not available.
@@ -266,6 +254,8 @@ def _ours(one: Statement) -> str:
     return ("yes" if one.ours else "no") if isinstance(one.ours, bool) else f"{one.ours:.4g} {one.unit}".strip()
 
 
+for _command, _paper in ((foundation, "foundation-models"), (amped_command, "amped")):
+    _command.help = f"{inspect.cleandoc(_command.help or '')}\n\n{listed(_paper)}"
 for _paper, _text in (
     ("comp-vs-comm", "Figures, tables and sections of Comp-vs-Comm: what they state, and ours."),
     ("demystifying", "What is known of Demystifying the Communication Characteristics: volumes, messages, throughput."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from comp_comm.cli import help_text, options
+from comp_comm.cli import help_text, options, values
 from comp_comm.configs.schemas import hardware_schema, model_schema, study_schema
 from comp_comm.costmodels import COST_MODELS
 from comp_comm.records import Record
@@ -15,7 +15,7 @@ KINDS = ("study", "hardware", "model")
 
 @click.command(cls=help_text.Grouped, epilog="Examples: compcomm schema study -o study.schema.json | compcomm schema "
                "hardware -o hardware.schema.json")  # fmt: skip
-@click.argument("kind", type=click.Choice(KINDS), default="study")
+@click.argument("kind", type=values.Word(KINDS), default="study")
 @click.option("-o", "--output", "path", metavar="FILE", help="Write to FILE, whole or not at all.")
 def command(kind: str, path: str | None) -> int:
     """JSON Schema of a kind of YAML file: study (if not said), hardware profile, or model.

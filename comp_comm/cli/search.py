@@ -6,25 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from comp_comm.cli import help_text, options, workers
+from comp_comm.cli import help_text, options, prices, values, workers
 from comp_comm.cli.search_answer import write_search
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.exporters.writing import FORMATS
-from comp_comm.configs.strict_yaml import load_value
 from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
-from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report import output
 from comp_comm.searches.crossover import crossover_of
-from comp_comm.searches.design import Case, Design, in_tokens, make_design
+from comp_comm.searches.design import Case, Design, make_design
 from comp_comm.searches.objectives import OBJECTIVES
-from comp_comm.searches.prices import Prices
 from comp_comm.searches.result import SearchAnswer, aim_of, answer, check_question, checked
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import make_space
 from comp_comm.searches.views import check_per
+from comp_comm.sweeps.prices import Prices
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -34,36 +32,40 @@ if TYPE_CHECKING:
 
 OBJECTIVE_HELP = "; ".join(f"{name}: {aim.meaning}" for name, aim in OBJECTIVES.items())
 
-LEAST_PRICE, MOST_PRICE = 1e-6, 1e6  # an hour, or watts
 STATE_FORM = 2  # of what a search that is gone on with has kept
 Asked = Record
-ASKED = ("objective", "top", "headroom", "per", "batch_tokens", "explained", "compared", "picture", "quiet", "jobs",
+ASKED = ("objective", "top", "headroom", "per", "explained", "compared", "picture", "quiet", "jobs",
          "executor", "resume", "emit", "crossover")  # fmt: skip
 
 
-@click.command(cls=help_text.Grouped,
-               epilog="Examples: compcomm search --model gpt3-175b --hardware a100-sxm-80gb --gpus 512 --global-batch "
-               "1024 | compcomm search llama-search --gpus 256,512,1024 --tp 8 --plot scaling.png | "
-               "compcomm search llama-search --network 0.5,1,2,4 --nvs 4,8,16,32 --plot heat.png | "
-               "compcomm search llama-search --hardware h100-sxm,b200-sxm --price-per-gpu-hour 2.5,4")  # fmt: skip
+EXAMPLES = (
+    "search --model llama-3-70b --hardware h100 --gpus 64 --batch-tokens 4M --per tp --headroom 20% --compare",
+    "search --model config.json --hardware mi300x --gpus 32 --batch-tokens 2M",
+    "search --model llama-3-8b --hardware h100 --gpus 64 --seq-len 128K --batch-tokens 4M --cp 2,4,8",
+    "search llama-search --gpus 256,512,1024 --crossover comm=10% --plot scaling.png",
+    "search llama-search --tokens 15T --price-per-gpu-hour 2.5 --objective cost",
+    "search llama-search --network 0.5,1,2,4 --nvs 4,8,16,32 --plot heat.png",
+    "search llama-search --hardware h100-sxm,b200-sxm --price-per-gpu-hour 2.5,4",
+)
+
+
+@click.command(cls=help_text.Grouped, epilog=f"Examples: {' | '.join(f'compcomm {line}' for line in EXAMPLES)}")
 @options.point_options
 @click.option("--objective", default="step", show_default=True, metavar="NAME", help=f"What is best. {OBJECTIVE_HELP}.")
 @click.option("--top", type=int, default=10, show_default=True, metavar="N", help="How many of the best to show.")
 @click.option("--per", metavar="FIELD[,FIELD]", help="Also the best for each value of these (tp, say, or pp,zero), and "
               "what it costs to differ from the best of all.")  # fmt: skip
 @click.option("--crossover", metavar="QUESTION", help="Between which of several --gpus the best passes a value "
-              "(visible_comm_fraction=30%), or one kind of layouts falls behind another, FSDP behind TP say "
+              "(comm=30%, of the step), or one kind of layouts falls behind another, FSDP behind TP say "
               "(zero==3,tp==1:tp>1).")  # fmt: skip
-@click.option("--headroom", type=float, metavar="SHARE", help="Share of the memory left free: what devices report less "
-              "and allocators waste. [default: 0.05; 0 for foundation_models]")  # fmt: skip
-@click.option("--batch-tokens", metavar="N", help="Tokens of a step in place of --global-batch: 4M is 4 x 2^20.")
+@click.option("--headroom", type=values.Share(), metavar="SHARE", help="Share of the memory left free (20% or 0.2): "
+              "what devices report less and allocators waste. [default: 0.05; 0 for foundation_models]")  # fmt: skip
 @click.option("--explain", "explained", is_flag=True, help="Also explain the best, operation by operation.")
 @click.option("--compare", "compared", is_flag=True, help="Also put the best two side by side, term by term.")
-@click.option("--price-per-gpu-hour", metavar="N[,N]", help="What a device costs an hour; one for each hardware.")
-@click.option("--watts", metavar="N[,N]", help="What a device draws; one for each hardware.")
+@prices.price_options
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it: step time against memory; over devices or a "
               "factor; or as a heat map over two factors.")  # fmt: skip
-@click.option("--emit", type=click.Choice(FORMATS), help="Write the best layout alone, as a framework's flags or "
+@click.option("--emit", type=values.Word(FORMATS), help="Write the best layout alone, as a framework's flags or "
               "configuration, or as a study; what that cannot say is refused.")  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="No progress on stderr.")
 @workers.options
@@ -80,8 +82,8 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     form = _format(asked, form, path)
     if asked["resume"]:
         workers.check_resume(path)
-    prices = [given.pop(name) for name in ("price_per_gpu_hour", "watts")]
-    machines = _split(given.pop("hardware"))
+    given_prices = [given.pop(name) for name in prices.FLAGS]
+    machines = prices.split(given.pop("hardware"))
     if asked["picture"]:
         from comp_comm.report.plot import check_plot
 
@@ -92,13 +94,11 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     names: list[str | None] = [*machines] or [None]
     overrides = given["overrides"]
     design = make_design([options.point_study({**given, "hardware": name}) for name in names])
-    if asked["batch_tokens"]:
-        design = in_tokens(design, _tokens(asked["batch_tokens"]))
-    asked["per"] = tuple(_split(asked["per"]))
+    asked["per"] = tuple(prices.split(asked["per"]))
     asked["crossover"] = crossover_of(asked["crossover"]) if asked["crossover"] else None
     _check_one(design, asked)
     asked["machine"] = _machine(machines, overrides, design.cases[0])
-    costs = _prices(prices, list(dict.fromkeys(case.place["hardware"] for case in design.cases)))
+    costs = prices.read_prices(given_prices, list(dict.fromkeys(case.place["hardware"] for case in design.cases)))
     if asked["picture"]:
         from comp_comm.report.search_plot import check_design
 
@@ -202,31 +202,11 @@ def _checkpoint(path: str, design: Design, asked: Asked) -> Checkpoint:
     return Checkpoint(resolved(path), known)
 
 
-def _split(text: str | None) -> list[str]:
-    return [part.strip() for part in text.strip("[]").split(",") if part.strip()] if text else []
-
-
-def _prices(texts: list[str | None], names: list[object]) -> dict[object, Prices]:
-    """Return what each device costs and draws: one number is that of all."""
-    columns: list[list[float | None]] = []
-    for flag, text in zip(("--price-per-gpu-hour", "--watts"), texts, strict=True):
-        with options.naming(flag):
-            numbers: list[float | None] = [options.parse_number(part) for part in _split(text)]
-            low, high = LEAST_PRICE, MOST_PRICE
-            if any(number is not None and not low <= number <= high for number in numbers):
-                raise ValueError(f"must be from {low:g} to {high:,.0f}")
-        if len(numbers) not in (0, 1, len(names)):
-            raise ConfigError(f"{flag}: {len(numbers)} numbers for {len(names)} hardware profiles; give one, or one "
-                              "each")  # fmt: skip
-        columns.append((numbers or [None]) * (len(names) if len(numbers) < 2 else 1))
-    return {name: Prices(price, watts) for name, price, watts in zip(names, *columns, strict=True)}
-
-
 def _searched(
-    case: Case, prices: Prices, asked: Asked, executor: Executor | None, keeper: Keeper | None, label: str
+    case: Case, cost: Prices, asked: Asked, executor: Executor | None, keeper: Keeper | None, label: str
 ) -> SearchAnswer:
     """Return the result of one search, or what there is of it after Ctrl-C."""
-    aim = aim_of(case.study, check_question(case.study, asked["objective"], asked["top"], prices), asked["headroom"])
+    aim = aim_of(case.study, check_question(case.study, asked["objective"], asked["top"], cost), asked["headroom"])
     space = make_space(case.study, case.gpus)
     per = asked["crossover"].fields if asked["crossover"] else asked["per"]
     check_per(space, per)
@@ -237,9 +217,4 @@ def _searched(
     progress.finish()
     if state.interrupted and not state.feasible:
         raise KeyboardInterrupt  # there is nothing to show
-    return answer(space, state, aim, prices)
-
-
-def _tokens(text: str) -> int:
-    with options.naming("--batch-tokens"):
-        return int(FIELDS["global_batch"].parse(load_value(text, "--batch-tokens", "tokens").data["tokens"]))
+    return answer(space, state, aim, cost)

@@ -13,6 +13,7 @@ from comp_comm.searches.design import Case, Design
 from comp_comm.searches.emitted import emitted, study_of_row
 from comp_comm.searches.result import SearchAnswer, side_by_side
 from comp_comm.sweeps.point import compare, explain
+from comp_comm.sweeps.sides import differing, sides, why
 
 Asked = Record
 
@@ -56,7 +57,10 @@ def _looked_at(case: Case, result: SearchAnswer, asked: Asked) -> Record:
     if asked["compared"]:
         if len(result["rows"]) < 2:
             raise ConfigError("--compare is about the best two, and this found one (--top)")
-        more["compare"] = compare(*(study_of_row(case.study, row, asked["machine"]) for row in result["rows"][:2]))
+        left, right = (study_of_row(case.study, row, asked["machine"]) for row in result["rows"][:2])
+        more["compare"], changed = compare(left, right), differing(left, right)
+        names = sides(left, right, changed)
+        more["compared"] = {"a": names[0], "b": names[1], "differs": changed, "why": why(more["compare"], names)}
     return more
 
 

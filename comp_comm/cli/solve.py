@@ -33,6 +33,7 @@ LAYER = next(each.name for each in MODELS if each.own_hardware)  # its fields al
 @click.option("--for", "wanted", required=True, metavar="FIELD", shell_complete=_solvable,
               help=f"The field to choose: {', '.join(solvable(FIELDS))}. Needed.")  # fmt: skip
 @click.option("--between", nargs=2, type=float, metavar="LOW HIGH", help="Where to look for it.")
+@options.quiet_option
 @options.format_options
 def command(target: str, wanted: str, between: tuple[float, float] | None, path: str | None, form: str | None,
             **given: Any) -> int:  # fmt: skip
@@ -48,6 +49,8 @@ def command(target: str, wanted: str, between: tuple[float, float] | None, path:
             raise ValueError(f"'{target}' must be COLUMN=VALUE")
         share = number.strip().endswith("%")
         goal = options.parse_number(number.strip().removesuffix("%")) / (100 if share else 1)
+    if goal >= 2 and column.strip().endswith(("mfu", "hfu", "_fraction")):
+        raise ConfigError(f"--target: {column.strip()} is a share, at most 1: write {number.strip()}%")
     question = ask(column.strip(), goal, wanted, between)
     if given.get(question.field) is not None:
         raise ConfigError(f"{FIELDS[question.field].flag} is what is solved for; leave it out")
@@ -55,6 +58,7 @@ def command(target: str, wanted: str, between: tuple[float, float] | None, path:
     if not given["study"] and chosen.cost_model is None and not set(MODELS[0].required) <= {*chosen.fixed, wanted}:
         chosen.cost_model = LAYER
     rows, meta = solve(chosen, question)
+    options.note(chosen.notes)
     columns = list(dict.fromkeys(name for row in rows for name in row))
     rows = [{name: row.get(name) for name in columns} for row in rows]
     shown = [n for n in columns if n not in ("solved_for", "column", "target", "value", "achieved", "reason")]

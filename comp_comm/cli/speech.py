@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from contextvars import ContextVar
 
 import click
 
 from comp_comm.printable import visible
+
+QUIET: ContextVar[bool] = ContextVar("quiet", default=False)  # no notes are wanted
 
 
 def tell(text: str, newline: bool = True) -> None:

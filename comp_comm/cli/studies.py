@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from comp_comm.cli import help_text, options
+from comp_comm.cli import help_text, options, values
 from comp_comm.configs import catalogue
 from comp_comm.configs.study import load_study
 from comp_comm.records import Record
@@ -21,7 +21,7 @@ def command(word: str | None, path: str | None, form: str | None) -> int:
     and 'compcomm init --like NAME' writes one to a file.
     """
     form = options.prepare(form, path)
-    rows = options.with_word([_row(name) for name in catalogue.names("study")], word, ("name", "title"))
+    rows = values.with_word([_row(name) for name in catalogue.names("study")], word, ("name", "title"))
     return options.write(path, lambda out: write_answer(out, form, rows, basic_meta("studies")))
 
 

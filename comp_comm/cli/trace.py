@@ -21,6 +21,7 @@ STRETCHED = 1e-6  # relative; below it the passes take what the model says
                "-o trace.json --svg pipeline.svg")  # fmt: skip
 @options.point_options
 @click.option("--svg", metavar="FILE", help="Also draw the pipeline: a row a stage, its passes, sends and waiting.")
+@options.quiet_option
 @click.option("-o", "--output", "path", metavar="FILE", help="Write the trace (JSON) to FILE, whole or not at all.")
 def command(path: str | None, svg: str | None, **given: object) -> int:
     """The modelled step as a timeline: a Chrome trace, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
@@ -52,4 +53,7 @@ def command(path: str | None, svg: str | None, **given: object) -> int:
         tell(f"wrote {svg}")
         if path is None:
             return 0
-    return options.write(path, lambda out: write_trace(out, timeline, about))
+    code = options.write(path, lambda out: write_trace(out, timeline, about))
+    if path and code == 0:
+        options.note([f"wrote {path}: open it at ui.perfetto.dev"])
+    return code

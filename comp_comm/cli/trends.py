@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from comp_comm.cli import help_text, options
+from comp_comm.cli import help_text, options, values
 from comp_comm.cli.speech import tell
 from comp_comm.errors import ConfigError
 from comp_comm.records import Record
@@ -28,7 +28,7 @@ OF_MODELS = ("models", "required-tp", "edges", "shares", "errors")
     epilog="Examples: compcomm trends | compcomm trends shares --since 2023 --plot shares.png | "
     "compcomm trends forecast --year 2032 --growth scale_up=1.5 | compcomm trends all -o trends",
 )
-@click.argument("part", type=click.Choice([*PARTS, ALL]), default=CLAIMS)
+@click.argument("part", type=values.Word([*PARTS, ALL]), default=CLAIMS)
 @click.option("--since", type=float, metavar="YEAR", help=f"Only models since then ({', '.join(OF_MODELS)}).")
 @click.option("--year", type=int, help=f"The year of the forecast. [default: {YEAR}]")
 @click.option("--draws", type=int, help=f"Devices drawn for the forecast. [default: {DRAWS}]")

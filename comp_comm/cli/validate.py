@@ -6,7 +6,7 @@ from typing import IO
 
 import click
 
-from comp_comm.cli import completion, help_text, options
+from comp_comm.cli import completion, help_text, options, values
 from comp_comm.cli.speech import tell
 from comp_comm.errors import CheckFailedError, ConfigError
 from comp_comm.records import Record, Records
@@ -27,17 +27,18 @@ EXAMPLES = (
 @click.option("--runs", metavar="FILE", help="Measured runs, as CSV with the columns of the published ones.")
 @click.option("--hardware", metavar="NAME|FILE", help="Predict all runs on this profile: their machine's own.",
               shell_complete=completion.names("hardware"))  # fmt: skip
-@click.option("--gpu", "gpus", multiple=True, metavar="WORD", help="Only runs on a device with this in its name.")
+@click.option("--gpu", "devices", multiple=True, metavar="WORD", help="Only runs on a device with this in its name.")
 @click.option("--group", "groups", multiple=True, metavar="WORD", help="Only runs of a group with this in its name.")
-@click.option("--max-error", type=float, metavar="SHARE",
-              help="Exit 1 where the median size of the errors is above this (0.1 for 10 %).")  # fmt: skip
+@click.option("--max-error", type=values.Share(), metavar="SHARE",
+              help="Exit 1 where the median size of the errors is above this (10% or 0.1).")  # fmt: skip
 @click.option("--worst", type=click.IntRange(0, 10_000), default=12, show_default=True,
               help="Rows shown with the largest errors.")  # fmt: skip
 @click.option("--explain", "run_id", metavar="RUN", help="Explain one run: every term of its step.")
 @click.option("--plot", "picture", metavar="FILE", help="Also draw predicted against measured (.png or .svg).")
+@options.quiet_option
 @options.format_options
 def command(
-    runs: str | None, hardware: str | None, gpus: tuple[str, ...], groups: tuple[str, ...],
+    runs: str | None, hardware: str | None, devices: tuple[str, ...], groups: tuple[str, ...],
     max_error: float | None, worst: int, run_id: str | None, picture: str | None, path: str | None, form: str | None,
 ) -> int:  # fmt: skip
     """Predict every published run, or those of a table of your own, and compare with what was measured.
@@ -52,14 +53,15 @@ def command(
         from comp_comm.report.plot import check_plot
 
         check_plot(picture)
-    result = validate(runs, gpus, groups, hardware or "")
+    result = validate(runs, devices, groups, hardware or "")
     if run_id is not None:
         return _explain(result, run_id, form, path)
     if not result.counted:
         reasons = dict.fromkeys(one.reason for one in result.predictions)
         raise ConfigError("no run could be predicted: " + "; ".join(list(reasons)[:5]))
     if hardware:
-        options.note([f"all runs are predicted on {hardware}, whatever they ran on; --gpu keeps those of a device"])
+        options.note([f"all runs are predicted on {hardware}, whatever they ran on: what another device's run is "
+                      "off by says nothing; --gpu keeps the runs of a device, each on its own profile"])  # fmt: skip
     options.note(result.notes())
     code = options.write(path, lambda out: _write(out, form, result, worst))
     if picture:

@@ -31,6 +31,7 @@ SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", 
     help="With --log: the steps that it counts.",
 )
 @options.plot_option("it, over the axes if there are any,")
+@options.quiet_option
 @options.format_options
 def command(
     path: str | None, form: str | None, log: str | None, steps: int, picture: str | None, **given: object

@@ -28,6 +28,9 @@ def root() -> Path:
     return packaged if packaged.is_dir() else package.parent / "configs"
 
 
+VENDORS = ("nvidia", "amd", "google", "intel", "aws", "instinct", "tesla", "gpu")
+
+
 def names(kind: str) -> list[str]:
     """Return the catalogue's names of a kind: ``study``, ``hardware`` or ``model``.
 
@@ -103,7 +106,19 @@ def locate(kind: str, reference: str, beside: str = "") -> Path:
     if kind == "hardware" and reference.lower() in short_names():
         return root() / FOLDERS[kind] / f"{short_names()[reference.lower()]}.yaml"
     known = names(kind)
-    raise ConfigError(f"no {kind} is called '{reference}'{nearest(reference, known)} ({one_of(known)}, or a path)")
+    guess = _nearest_device(reference) if kind == "hardware" else nearest(reference, known)
+    raise ConfigError(f"no {kind} is called '{reference}'{guess} ({one_of(known)}, or a path)")
+
+
+def _nearest_device(reference: str) -> str:
+    """Return a hint at the device that is meant; its vendor is no part of its name here.
+
+    >>> _nearest_device("NVIDIA H100"), _nearest_device("h101")
+    ("; did you mean 'h100'?", "; did you mean 'h100'?")
+    """
+    known, short = names("hardware"), short_names()
+    plain = "-".join(part for part in reference.lower().split() if part not in VENDORS)
+    return f"; did you mean '{plain}'?" if plain in {*known, *short} else nearest(plain, known) or nearest(plain, short)
 
 
 def read(kind: str, reference: str, beside: str = "") -> Document:

@@ -6,10 +6,12 @@ import re
 from collections.abc import Sequence
 
 from comp_comm.configs.strict_yaml import Document, load_value
-from comp_comm.errors import ConfigError, nearest, one_of
+from comp_comm.errors import ConfigError, one_of
 from comp_comm.fields import FIELDS
+from comp_comm.other_names import nearest_name
 
-TOP_LEVEL_SETS = ("hardware", "model", "cost_model")
+TOP_LEVEL_SETS = ("hardware", "model", "cost_model", "batch_tokens")
+LISTS = (*FIELDS, "batch_tokens")  # what may be several values with commas between them
 
 
 def read_overrides(overrides: Sequence[str]) -> dict[str, Document]:
@@ -28,7 +30,7 @@ def read_overrides(overrides: Sequence[str]) -> dict[str, Document]:
             raise ConfigError(f"--set {text}: write it as key=value")
         allowed = (*FIELDS, *TOP_LEVEL_SETS)
         if name not in allowed:
-            raise ConfigError(f"--set {text}: unknown key '{name}'{nearest(name, allowed)} ({one_of(allowed)})")
+            raise ConfigError(f"--set {text}: unknown key '{name}'{nearest_name(name, allowed)} ({one_of(allowed)})")
         label = given if given.startswith("--") else f"--set {name}"
         if name in documents:
             raise ConfigError(f"{label}: {name} is given twice")
@@ -43,6 +45,6 @@ def _listed(name: str, value: str) -> str:
     ('[64,128]', '[64, 128]', 'a,b.yaml', '1,024')
     """
     thousands = any(re.fullmatch(r"\s*0\d+", part) for part in value.split(","))  # 1,024 is one number to its writer
-    if name not in FIELDS or "," not in value or value.lstrip().startswith(("[", "{")) or thousands:
+    if name not in LISTS or "," not in value or value.lstrip().startswith(("[", "{")) or thousands:
         return value
     return f"[{value}]"

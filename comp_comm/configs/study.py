@@ -6,21 +6,20 @@ columns it gives) is checked where the study is planned, and shown together with
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.axes import Axis, is_range, read_axis, read_table, read_value, without
+from comp_comm.configs.batch import BATCH, LENGTH, TOKENS, BatchReader, doubtful
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import Model, load_model
 from comp_comm.configs.overrides import TOP_LEVEL_SETS, read_overrides
 from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path
+from comp_comm.configs.study_read import Study
 from comp_comm.configs.study_title import COMMAND_LINE, title_of
-from comp_comm.errors import ConfigError, Problem, Problems
+from comp_comm.errors import ConfigError, Problems
 from comp_comm.fields import FIELDS, Value, unknown_field
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record
@@ -29,55 +28,7 @@ KEYS = ("title", "cost_model", "hardware", "model", "set", "sweep", "zip", "wher
 TABLE_KEYS = ("rows", "columns", "value", "per")
 PLOT_KEYS = ("kind", "x", "y", "lines", "value", "per", "only")
 DEFAULT_HARDWARE = "mi210"
-
-
-@dataclass
-class Study:
-    """A study as read. ``fixed`` and ``axes`` hold parsed values; ``origins`` says where each field was given.
-
-    ``problems`` is what was wrong so far: planning adds to it and raises everything together. ``notes`` are what a
-    reader should know of how it was read: which device a short name was taken for, what a new model left behind.
-    """
-
-    title: str
-    cost_model: str | None
-    profiles: tuple[Profile, ...]
-    hardware_axis: bool
-    hardware_given: bool
-    model: Model | None
-    model_failed: bool
-    fixed: dict[str, Value]
-    axes: tuple[Axis, ...]
-    where: tuple[str, ...]
-    table: Record
-    plot: Record
-    origins: dict[str, tuple[Document, Path]]
-    document: Document
-    problems: Problems = field(default_factory=Problems)
-    notes: tuple[str, ...] = ()
-
-    def problem(self, name: str, message: str) -> None:
-        """Note a problem with a field, at the place where it was given."""
-        document, path = self.origins.get(name, (self.document, (name,) if name in self.document.data else ()))
-        self.problems.add(document.problem(path, message) if path else Problem(message, file=self.document.file))
-
-    def problem_at(self, path: Path, message: str) -> None:
-        """Note a problem at a key of the study itself."""
-        self.problems.add(self.document.problem(path, message))
-
-    def resolved(self) -> Record:
-        """Return everything that decides the answer, in a fixed form (for digests)."""
-        return {
-            "cost_model": self.cost_model,
-            "hardware": [profile.sha256 for profile in self.profiles],
-            "fixed": dict(sorted(self.fixed.items())),
-            "axes": [{name: list(values) for name, values in axis.values.items()} for axis in self.axes],
-            "where": list(self.where),
-        }
-
-    def sha256(self) -> str:
-        """Return the digest of `resolved`."""
-        return hashlib.sha256(json.dumps(self.resolved(), sort_keys=True).encode()).hexdigest()
+__all__ = ["Study", "load_study", "read_study", "study_from"]
 
 
 def load_study(reference: str, overrides: Sequence[str] = ()) -> Study:
@@ -111,7 +62,9 @@ class _Reader(Reader):
 
     def study(self) -> Study:
         data = self.document.data
-        self._known((), data, KEYS)
+        for name in data.keys() & FIELDS.keys():
+            self._problem((name,), "is a field: it goes under 'set', or with several values under 'sweep'")
+        self._known((), {name: value for name, value in data.items() if name not in FIELDS}, KEYS)
         profiles, many = self._profiles()
         model = self._model()
         if model:
@@ -123,6 +76,7 @@ class _Reader(Reader):
             if values:
                 self.axes.append(Axis({name: values}))
         self._apply_overrides()
+        self._batch()
         for axis in self.axes:
             for name in axis.values:
                 self.fixed.pop(name, None)
@@ -192,6 +146,9 @@ class _Reader(Reader):
             self.problems.add(document.problem(("model",), "must be a catalogue name or a path"))
             return None
         model: Model | None = self._from_file(document, ("model",), load_model, given)
+        if model and model.study:  # a file of another tool: what was assumed of it
+            known = {*self._mapping(("set",)), *self._mapping(("sweep",)), *self.overrides}
+            self.notes += [text for text in model.notes if not (text.startswith(LENGTH) and LENGTH in known)]
         return model
 
     def _from_file(self, document: Document, path: Path, loader: Any, reference: str) -> Any:
@@ -251,6 +208,23 @@ class _Reader(Reader):
             value = read_value(document, (name,), raw, FIELDS[name], self.problems)
             if value is not None:
                 self.fixed[name] = value
+
+    def _batch(self) -> None:
+        """Put a batch in tokens in the place of one in sequences; say where one in sequences is absurd."""
+        if TOKENS in self.overrides:
+            document = self.overrides[TOKENS]
+            if BATCH in self.overrides:
+                self.problems.add(
+                    document.problem((TOKENS,), "stands in the place of --global-batch: give one of them")
+                )
+            self._forget(BATCH)
+            self.origins[BATCH] = (document, (TOKENS,))
+            value, self.axes = BatchReader(document, self.problems).read(self.fixed, self.axes)
+            self.fixed |= {} if value is None else {BATCH: value}
+            return
+        given = self.overrides[BATCH].data[BATCH] if BATCH in self.overrides else None
+        said = doubtful(self.fixed, self.axes, given) if BATCH in self.origins else None
+        self.notes += [said] if said else []
 
     def _forget(self, name: str) -> None:
         """Drop what the study says of a field: ``--set`` replaces it."""

@@ -92,9 +92,21 @@ def summary_lines(step: Record) -> list[str]:
     if step.get("interval"):
         span = step["interval"]
         lines.insert(1, f"between {span['low_s']:.4g} and {span['high_s']:.4g} s for {100 * span['share']:.0f} % of "
-                        f"{span['words']}")  # fmt: skip
+                        f"{span['words']} ('{span['shown_by']}' shows them)")  # fmt: skip
     if "days" in step:
         lines.append(f"the whole run: {step['days']:.4g} days, {step['gpu_hours']:,.0f} GPU-hours")
+    lines += cost_lines(step)
+    return lines
+
+
+def cost_lines(step: Record) -> list[str]:
+    """Return what a step costs, and the run where its tokens are known; nothing without a price."""
+    lines = []
+    for name, unit in (("cost", ""), ("energy_kwh", " kWh")):
+        each, run = step.get(f"{name}_per_million_tokens"), step.get(f"{name}_of_run")
+        if each is not None:
+            whole = f"; {run:,.0f}{unit} the whole run" if run is not None else "; of a run with --tokens"
+            lines.append(f"{name.split('_')[0]}: {each:.4g}{unit} a million tokens{whole}")
     return lines
 
 

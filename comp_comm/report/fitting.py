@@ -17,9 +17,16 @@ ASKED = ("cost", "energy")  # there only where somebody gave a price or a power
 
 
 def fit(
-    cells: Sequence[Sequence[str]], headers: Sequence[str], names: Sequence[str], width: int, inputs: Sequence[str] = ()
+    cells: Sequence[Sequence[str]],
+    headers: Sequence[str],
+    names: Sequence[str],
+    width: int,
+    inputs: Sequence[str] = (),
+    leave_out: bool = True,
 ) -> tuple[list[list[str]], list[str], list[str]]:
     """Return cells and headers of a table no wider than ``width`` (0: as wide as it is), and the names left out.
+
+    Without ``leave_out`` texts are folded, and every column stays, however wide that is.
 
     Headers may have several lines; ``names`` are what columns are called elsewhere, ``inputs`` those kept first.
 
@@ -35,7 +42,7 @@ def fit(
     least = [_widest([header]) for header in headers]
     narrow = [min(wide, max(at, LEAST_TEXT, _longest_word(column))) if any(" " in cell for cell in column) else wide
               for wide, at, column in zip(widths, least, columns, strict=True)]  # fmt: skip
-    kept = _kept(narrow, names, width, inputs)
+    kept = _kept(narrow, names, width, inputs) if leave_out else list(range(len(names)))
     final = _widened([widths[i] for i in kept], [narrow[i] for i in kept], width)
     folded = [[textwrap.fill(cell, size, break_long_words=False, break_on_hyphens=False) if len(cell) > size else cell
                for cell in columns[i]] for i, size in zip(kept, final, strict=True)]  # fmt: skip

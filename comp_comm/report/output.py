@@ -9,7 +9,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, BinaryIO, cast
@@ -23,6 +23,8 @@ FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 BY_SUFFIX = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".md": "markdown", ".txt": "table"}
 # How wide a table may be: as the terminal, where it goes to one; 0 says that it may be as wide as it is.
 WIDTH: ContextVar[int] = ContextVar("width", default=0)
+# Columns that a table had no room for, where it went to no terminal: whoever reads that may not read the table's end.
+LEFT_OUT: ContextVar[tuple[str, ...]] = ContextVar("left_out", default=())
 NARROWEST, WIDEST, NO_TERMINAL = 80, 300, 132
 IN_MEMORY = 64 * 2**20
 PART = 2**20
@@ -38,6 +40,20 @@ def terminal_width() -> int:
     else:
         columns = NO_TERMINAL
     return min(max(columns, NARROWEST), WIDEST)
+
+
+def is_piped() -> bool:
+    """Return whether standard output is no terminal: a table there has every column, unless COLUMNS says a width.
+
+    >>> is_piped()
+    True
+    """
+    return sys.stdout is None or not sys.stdout.isatty()
+
+
+def may_leave_out() -> bool:
+    """Return whether columns that a line has no room for are left out."""
+    return not is_piped() or os.environ.get("COLUMNS", "").isdigit()
 
 
 def never() -> bool:
@@ -57,6 +73,8 @@ def choose_format(asked: str | None, path: str | None, more: Sequence[str] = ())
         return asked
     if path is None or path == "-":
         return "table"
+    if Path(path).is_dir():
+        raise ConfigError(f"-o {path}: is a directory; give the name of a file in it")
     known = {**BY_SUFFIX, **{f".{name}": name for name in more}}
     suffix = Path(path).suffix.lower()
     if suffix not in known:
@@ -72,7 +90,7 @@ def check_writable(path: str | None) -> None:
         raise ConfigError("-o: a file's name has no NUL character")
     target = durable.resolved(path)
     if target.is_dir() or path.endswith(os.sep):
-        raise ConfigError(f"{path}: is a directory")
+        raise ConfigError(f"{path}: is a directory; give the name of a file in it")
     if is_special(path):
         return
     if target.exists() and not os.access(target, os.W_OK):
@@ -169,7 +187,11 @@ def _replacing(path: str, interrupted: Callable[[], bool] = never) -> Iterator[s
     A link stays one: what it points to is replaced.
     """
     target = durable.resolved(path)
-    with durable.replacement(target) as made:
+    with ExitStack() as stack:
+        try:
+            made = stack.enter_context(durable.replacement(target))
+        except OSError as error:  # of the file beside it, whose name nobody asked for
+            raise ConfigError(f"{path}: cannot be written to: {error.strerror}") from None
         yield str(made)
         if interrupted():
             durable.put(made, Path(partial_path(str(target))), like=target)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO
 
+from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report import machine, table
 from comp_comm.report.explain_table import write_explanation, write_memory
 from comp_comm.searches.design import FACTORS, WORK
 from comp_comm.searches.views import span
 
-TIED = 3  # rows
+DIVISORS = "Of degrees and batches that are not given, only values are tried that divide devices, heads, layers, batch"
+TIED = 5  # rows
 PAPER = ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "summa_panels")
 SHOWN = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "ep_dispatch", "dp", "micro_batch", "zero", "sp",
          "recompute", "placement", *PAPER, "step_s", "mfu", "memory_gib", "visible_comm_fraction")  # fmt: skip
@@ -42,7 +44,8 @@ def write_search(out: IO[str], answer: Record, style: str, columns: Sequence[str
             table.write_line(out, line, style)
     out.write("\n")
     per = answer.get("per") or {"fields": [], "rows": []}
-    others = [*answer.get("near_misses", ()), *per["rows"], *answer.get("headrooms", ())]
+    others = [*answer.get("near_misses", ()), *per["rows"], *answer.get("headrooms", ()),
+              *(answer.get("tied") or {"rows": ()})["rows"][:TIED]]  # fmt: skip
     given = [name for name in (*columns, *meta.get("searched", {})) if name in rows[0] and _tells(name, moves, several)]
     moving = [name for name in dict.fromkeys(given) if _differs(name, [*rows, *others])]
     costs = [name for name in rows[0] if name.startswith(("cost", "energy", "days", "gpu_hours"))]
@@ -73,8 +76,8 @@ def _write_tied(out: IO[str], answer: Record, columns: Sequence[str], style: str
     span, tied = answer["best"]["interval"], answer["tied"]
     if span:
         out.write("\n")
-        table.write_line(out, f"The best one's step is {span['low_s']:.4g} to {span['high_s']:.4g} s for "
-                         f"{100 * span['share']:.0f} % of {span['words']}", style)  # fmt: skip
+        within = f"{span['low_s']:.4g} to {span['high_s']:.4g} s for {100 * span['share']:.0f} % of {span['words']}"
+        table.write_line(out, f"The best one's step is {within} ('{span['shown_by']}' shows them)", style)
     if tied and tied["layouts"] > 1:
         table.write_line(
             out,
@@ -83,9 +86,10 @@ def _write_tied(out: IO[str], answer: Record, columns: Sequence[str], style: str
             style,
         )
     if tied and len(tied["rows"]) > 1:
-        _title(out, "Of the rows shown, those that tie: the least memory (to the GiB), then the simplest", style)
-        rows = [answer["rows"][number] for number in tied["rows"][:TIED]]
-        table.write_records(out, rows, list(columns), style)
+        many = len(tied["rows"])
+        more = f"; {TIED} of {many}, all in --format json" if many > TIED else ""
+        _title(out, f"Those that tie and that none beats in both time and memory, the least memory first{more}", style)
+        table.write_records(out, tied["rows"][:TIED], ["behind_percent", *columns], style)
 
 
 def _write_crossover(out: IO[str], answer: Record, style: str) -> None:
@@ -107,12 +111,21 @@ def _write_best(out: IO[str], answer: Record, style: str) -> None:
     table.write_records(out, parts, list(parts[0]), style)
     write_memory(out, best["memory"], style)
     if "compare" in answer:
-        _title(out, "The best (a) and the second (b)", style)
-        differing = [row for row in answer["compare"] if row["a"] != row["b"]]
-        table.write_records(out, differing, list(answer["compare"][0]), style)
+        _write_compared(out, answer["compare"], answer["compared"], style)
     if "explain" in answer:
         _title(out, "The best one explained", style)
         write_explanation(out, answer["explain"], style)
+
+
+def _write_compared(out: IO[str], terms: Sequence[Record], sides: Record, style: str) -> None:
+    """Write the terms in which the best two differ, the sides by their names, and why one is the faster."""
+    best, second = (f"{side}: {sides[side]}" for side in "ab")
+    _title(out, f"The best ({best}) and the second ({second})", style)
+    table.write_line(out, sides["why"], style)
+    out.write("\n")
+    heads = {"a": sides["a"], "b": sides["b"]}
+    rows = [{heads.get(name, name): value for name, value in row.items()} for row in terms if row["a"] != row["b"]]
+    table.write_records(out, rows, list(rows[0]) if rows else list(terms[0]), style)
 
 
 def _differs(name: str, rows: Sequence[Record]) -> bool:
@@ -128,6 +141,9 @@ def _tried(meta: Record) -> list[str]:
     left = [f"{name} {about['value'] or 'not given'}" for name, about in meta["not_tried"].items()
             if name not in meta["searched"]]  # fmt: skip
     lines = [f"Tried: {'; '.join(tried)}" + (f". Fixed: {', '.join(pinned)}" if pinned else "")]
+    if any(name in FIELDS and FIELDS[name].kind == "int" and FIELDS[name].low > 0 and len(values) > 1
+           for name, values in meta["searched"].items()):  # fmt: skip
+        lines.append(DIVISORS)
     return [*lines, *([f"Not tried, give a list to: {', '.join(left)}"] if left else [])]
 
 

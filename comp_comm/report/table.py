@@ -17,7 +17,7 @@ from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report.fitting import blocks, fit
 from comp_comm.report.machine import Batches, as_records
-from comp_comm.report.output import WIDTH
+from comp_comm.report.output import LEFT_OUT, WIDTH, is_piped, may_leave_out
 
 STYLES = {"table": "simple", "markdown": "pipe"}
 BINARY_FIELDS = ("hidden", "seq_len")
@@ -52,13 +52,15 @@ def write_records(
     if style != "table":
         out.write(_tabulate(cells, headers, style))
         return
-    width = WIDTH.get()
-    shown, headers, left_out = fit(cells, [_folded(h) for h in headers], columns, width, [*FIELDS, "hardware"])
+    shown, headers, left_out = fit(cells, [_folded(h) for h in headers], columns, WIDTH.get(),
+                                   [*FIELDS, "hardware"], may_leave_out())  # fmt: skip
     out.write(_tabulate(shown, headers, style))
     if left_out:
         names = ", ".join(left_out)
         more = f"{len(left_out)} more column{'s' * (len(left_out) > 1)} (wider terminal, or --format csv): {names}"
         write_line(out, more, style)
+        if is_piped():
+            LEFT_OUT.set(tuple(dict.fromkeys((*LEFT_OUT.get(), *left_out))))
 
 
 def write_pivot(out: IO[str], batches: Batches, view: Record, meta: Record, style: str = "table") -> None:

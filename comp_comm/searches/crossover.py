@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from comp_comm.errors import ConfigError, nearest, one_of
+from comp_comm.errors import ConfigError, one_of
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
+from comp_comm.other_names import nearest_name
 from comp_comm.records import Record, Records
+from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.searches.result import SearchAnswer
 from comp_comm.sweeps.where import Condition, parse_condition
 
@@ -46,7 +48,7 @@ class Crossover:
         row = result["rows"][0]
         numbers = [name for name, each in row.items() if isinstance(each, (int, float)) and name != "ties"]
         if self.column not in numbers:
-            raise ConfigError(f"--crossover: '{self.column}' is no number of a row{nearest(self.column, numbers)} "
+            raise ConfigError(f"--crossover: '{self.column}' is no number of a row{nearest_name(self.column, numbers)} "
                               f"({one_of(numbers)})")  # fmt: skip
         return float(row[self.column]) - self.value
 
@@ -56,6 +58,8 @@ def crossover_of(text: str) -> Crossover:
 
     >>> crossover_of("visible_comm_fraction=30%").value, crossover_of("zero==3,tp==1:tp>1").fields
     (0.3, ('zero', 'tp'))
+    >>> crossover_of("comm=30%").column  # objectives go by their names
+    'visible_comm_fraction'
     """
     kinds = text.split(":")
     if len(kinds) == 2:
@@ -66,6 +70,7 @@ def crossover_of(text: str) -> Crossover:
         value = float(number.removesuffix("%")) / share
     except ValueError:
         value = float("inf")
+    column = OBJECTIVES[column].column if column in OBJECTIVES and not OBJECTIVES[column].needs else column
     if len(kinds) > 2 or not equals or not abs(value) < float("inf"):
         raise ConfigError(f"{FORM}, not '{text}'")
     return Crossover(text, column, value)

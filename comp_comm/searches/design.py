@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
-from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS, Value
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import FEASIBLE
@@ -67,25 +66,6 @@ def make_design(studies: Sequence[Study]) -> Design:
     return Design(cases, tuple(axis for axis in axes if len(axis) > 1))
 
 
-def in_tokens(design: Design, tokens: int) -> Design:
-    """Return searches of steps of so many tokens, whatever the length of a sequence is.
-
-    Raises ``ConfigError`` where a batch is given as well, or where tokens are no whole number of sequences.
-    """
-    cases = []
-    for case in design.cases:
-        if BATCH in {*case.study.fixed, *case.study.origins, *case.place}:
-            raise ConfigError("--batch-tokens stands in the place of --global-batch: give one of them")
-        length = int(case.study.fixed.get("seq_len", 0))
-        if length and tokens % length:
-            low = tokens // length * length
-            raise ConfigError(f"--batch-tokens: {tokens:,} tokens are no whole number of sequences of {length:,}; "
-                              f"{f'{low:,} and ' if low else ''}{low + length:,} are")  # fmt: skip
-        fixed = {**case.study.fixed, **({BATCH: tokens // length} if length else {})}
-        cases.append(replace(case, study=replace(case.study, fixed=fixed)))
-    return replace(design, cases=tuple(cases))
-
-
 def _cases(study: Study) -> Iterator[Case]:
     inner = tuple(axis for axis in study.axes if not _is_outer(axis))
     _check(study, inner)
@@ -110,7 +90,9 @@ def _check(study: Study, inner: Sequence[Axis]) -> None:
             study.problem(name, f"{', '.join(axis.values)} are tied by 'zip', and a search tries every combination of "
                           "a layout's fields; give each a list of its own")  # fmt: skip
     if GPUS not in {*study.fixed, *study.origins} and not any(GPUS in axis.values for axis in study.axes):
-        study.problem(GPUS, "'gpus' is missing: how many devices, or a list of such numbers")
+        study.missing(GPUS)
+    if BATCH not in {*study.fixed, *study.origins} and not any(BATCH in axis.values for axis in study.axes):
+        study.missing(BATCH)
     for number, text in enumerate(study.where):
         if text.strip() != FEASIBLE:
             listed = isinstance(study.document.data.get("where"), list)

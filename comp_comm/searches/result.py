@@ -11,20 +11,30 @@ import numpy as np
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
 from comp_comm.costmodels.layout_space import SearchableAnswer
-from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
+from comp_comm.errors import ConfigError, InfeasibleError, one_of
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.other_names import nearest_name
 from comp_comm.records import Record
 from comp_comm.searches.best import Place
 from comp_comm.searches.engine import Progress, SearchState, point_of
 from comp_comm.searches.objectives import OBJECTIVES, Aim, Objective
-from comp_comm.searches.prices import FREE, Prices
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import SearchSpace, make_space
 from comp_comm.searches.table import Row, about, rows_of
-from comp_comm.searches.views import check_per, not_tried, per_record, roomy_ties, tied_record, ties_of_groups
+from comp_comm.searches.views import (
+    check_per,
+    lean_ties,
+    not_tried,
+    per_record,
+    roomy_record,
+    roomy_ties,
+    tied_record,
+    ties_of_groups,
+)
 from comp_comm.sweeps.plan import notes
 from comp_comm.sweeps.point import interval_of
+from comp_comm.sweeps.prices import FREE, Prices
 from comp_comm.sweeps.result import as_study, identity
 from comp_comm.units import GIB
 
@@ -96,8 +106,9 @@ def search(
         good as the best), ``not_tried`` (choices of which one value was tried); ``near_misses``: better ones that do
         not fit; ``front``: time against memory; ``headrooms``: the best with more memory left free; ``best``: where the
         time and the memory of the best go, with the interval of its step; ``tied``: what cannot be told from the
-        best, as measured layouts tell; ``per``: the best for each value of the fields asked for. A row is all
-        layouts that no number tells apart: ``ties`` is how many, ``also`` in what they differ.
+        best, as measured layouts tell: how many they are, and those that no other beats in both time and memory;
+        ``per``: the best for each value of the fields asked for. A row is all layouts that no number tells apart:
+        ``ties`` is how many, ``also`` in what they differ.
 
     Raises
     ------
@@ -137,22 +148,17 @@ def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = FR
     misses = [tie for tie in state.unfit.ties if best and tie.score < best[0].score]
     record = _best(space, best[0].place) if best else None
     rooms = roomy_ties(state, aim.headroom, float(str(record["memory"]["capacity_bytes"]))) if record else []
-    groups = ties_of_groups(state)
-    rows = iter(rows_of(space, [*best, *misses, *(tie for _, tie in (*groups, *rooms))], prices))
-    shown, unfit, of_groups = ([next(rows) for _ in some] for some in (best, misses, groups))
+    groups, tied = ties_of_groups(state), lean_ties(state, aim) if record and record["interval"] else []
+    rows = iter(rows_of(space, [*best, *misses, *(tie for _, tie in (*groups, *rooms)), *tied], prices))
+    shown, unfit, of_groups, roomy, lean = ([next(rows) for _ in some] for some in (best, misses, groups, rooms, tied))
     return {
         "meta": _meta(space, state, aim), "rows": shown, "near_misses": unfit, "front": front(state),
         "reason": None if state.feasible else why_nothing(space, state, aim), "best": record,
         "per": per_record(space, state, aim, [number for number, _ in groups], of_groups) if state.each else None,
-        "headrooms": [_roomy(row, room, aim.objective.behind(tie.score, best[0].score)) for (room, tie), row in
-                      zip(rooms, rows, strict=True)],
-        "tied": tied_record(state, aim, shown) if record and record["interval"] else None,
+        "headrooms": [roomy_record(room, aim.objective.behind(tie.score, best[0].score), row) for (room, tie), row in
+                      zip(rooms, roomy, strict=True)],
+        "tied": tied_record(state, aim, tied, lean),
     }  # fmt: skip
-
-
-def _roomy(row: Row, room: float, behind: float | None) -> Row:
-    kept = {name: value for name, value in row.items() if name not in ("ties", "also")}
-    return {"headroom_percent": 100 * room, "behind_percent": behind, **kept}
 
 
 def aim_of(study: Study, objective: Objective, headroom: float | None) -> Aim:
@@ -162,7 +168,9 @@ def aim_of(study: Study, objective: Objective, headroom: float | None) -> Aim:
                          study.fixed.get("phase")).space  # fmt: skip
         return Aim(objective, space.headroom if space else 0.0)
     if not 0 <= headroom < 1:
-        raise ConfigError(f"--headroom: must be a share of the memory from 0 up to less than 1, not {headroom:g}")
+        raise ConfigError(
+            f"--headroom: must be a share of the memory from 0 up to less than 1 (20% or 0.2), not {headroom:g}"
+        )
     return Aim(objective, headroom)
 
 
@@ -171,7 +179,9 @@ def check_question(study: Study, name: str, top: int, prices: Prices = FREE) -> 
     if not 1 <= top <= MAX_TOP:
         raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
     if name not in OBJECTIVES:
-        raise ConfigError(f"--objective: there is no '{name}'{nearest(name, OBJECTIVES)} ({one_of(list(OBJECTIVES))})")
+        raise ConfigError(
+            f"--objective: there is no '{name}'{nearest_name(name, OBJECTIVES)} ({one_of(list(OBJECTIVES))})"
+        )
     study.problems.raise_if_any()
     if name in ("days", "gpu-hours") and "tokens" not in study.fixed:
         raise ConfigError(f"--objective {name} needs 'tokens', those of the whole run")

@@ -210,7 +210,7 @@ def _check(study: Study, about: LayoutSpace, others: set[str]) -> None:
         if name in study.origins and word not in (*listed.get(other, ()), study.fixed.get(other)):
             study.problem(name, f"{name} is for {other} {word}")
     if "global_batch" not in study.fixed:
-        study.problem("global_batch", "'global_batch' is missing: sequences in a step, over all replicas")
+        study.missing("global_batch")
 
 
 def _simplest(study: Study, about: LayoutSpace) -> Plan:

@@ -15,8 +15,8 @@ from comp_comm.formulas.arrays import Array, to_float, unwarned
 from comp_comm.records import Record
 from comp_comm.searches.best import Tie
 from comp_comm.searches.engine import Point, point_of
-from comp_comm.searches.prices import Prices, costs
 from comp_comm.searches.space import SearchSpace
+from comp_comm.sweeps.prices import Prices, priced
 
 Row = Record
 RUN = ("days", "gpu_hours")  # columns of a whole run, where its tokens are known
@@ -58,8 +58,7 @@ def rows_of(space: SearchSpace, ties: Sequence[Tie], prices: Prices) -> list[Row
         layout = _ordered({"global_batch": plan.grid.fixed["global_batch"], **numbers, **point}, space_of)
         row = layout | {name: values[number] for name, values in results.items()}
         row |= {"ties": tie.layouts, "also": _also(space, tie)}
-        tokens = float(run) if run is not None else np.nan
-        rows.append(row | costs(prices, row["step_s"], row["gpus"], row["tokens_per_s"] * row["step_s"], tokens))
+        rows.append(row | priced(prices, row, run))
     return rows
 
 

@@ -17,8 +17,7 @@ from comp_comm.searches.table import about
 from comp_comm.sweeps.interval import layouts_apart
 
 HEADROOMS = (0.05, 0.10, 0.20)
-MANY_GROUPS = 1000
-DEGREES = ("tp", "cp", "pp", "vpp", "ep", "zero")
+LISTED = 16  # values that are told one by one
 
 
 def check_per(space: SearchSpace, fields: Sequence[str]) -> None:
@@ -82,24 +81,40 @@ def roomy_ties(state: SearchState, headroom: float, capacity: float) -> list[tup
     return best
 
 
-def tied_record(state: SearchState, aim: Aim, rows: Records) -> Record | None:
-    """Return what cannot be told from the best, as steps of measured layouts differ from predicted ones.
+def lean_ties(state: SearchState, aim: Aim) -> list[Tie]:
+    """Return what cannot be told from the best and no layout beats in both time and memory, the least memory first.
 
-    ``percent`` behind the best are too few to tell; ``layouts`` fit and are within; ``rows`` are the numbers of those
-    that are shown (from 0), the one of least memory first, then the simplest. None where a score is no time.
+    They are those of the front that are within `layouts_apart` of the best: of all layouts, however many are shown.
+    None where a score is no time.
     """
     if not aim.objective.timed or not state.best.ties:
+        return []
+    land, best, share = state.landscape, state.best.ties[0].score, layouts_apart()
+    near = (land.scores <= best + abs(best) * share).nonzero()[0][::-1].tolist()
+    return [Tie((float(land.scores[at]),), 1, (land.places[at],)) for at in near]
+
+
+def tied_record(state: SearchState, aim: Aim, ties: Sequence[Tie], rows: Records) -> Record | None:
+    """Return what cannot be told from the best, as steps of measured layouts differ from predicted ones.
+
+    ``percent`` behind the best are too few to tell; ``layouts`` fit and are within; ``rows`` are those of `lean_ties`.
+    None where a score is no time.
+    """
+    if not ties:
         return None
     percent, best = 100 * layouts_apart(), state.best.ties[0].score
-    tied = [number for number, tie in enumerate(state.best.ties)
-            if (aim.objective.behind(tie.score, best) or 0.0) <= percent]  # fmt: skip
-    order = sorted(tied, key=lambda number: (round(rows[number]["memory_gib"]), _degrees(rows[number])))
-    return {"percent": percent, "layouts": state.landscape.within(best, percent), "rows": order}
+    lines = [{"behind_percent": aim.objective.behind(tie.score, best), **_alone(row)}
+             for tie, row in zip(ties, rows, strict=True)]  # fmt: skip
+    return {"percent": percent, "layouts": state.landscape.within(best, percent), "rows": lines}
 
 
-def _degrees(row: Record) -> int:
-    """Return how many kinds of parallelism and other choices a layout makes use of."""
-    return sum(bool(row.get(name, 1) > 1) for name in DEGREES) + int(row.get("recompute", "none") != "none")
+def roomy_record(room: float, behind: float | None, row: Record) -> Record:
+    """Return the best with so much of the memory left free."""
+    return {"headroom_percent": 100 * room, "behind_percent": behind, **_alone(row)}
+
+
+def _alone(row: Record) -> Record:
+    return {name: value for name, value in row.items() if name not in ("ties", "also")}
 
 
 def not_tried(space: SearchSpace) -> dict[str, Record]:
@@ -117,13 +132,18 @@ def not_tried(space: SearchSpace) -> dict[str, Record]:
 
 
 def span(values: Sequence[object]) -> str:
-    """Return values in few words.
+    """Return values in few words, so that one can tell which they are.
 
-    >>> span([1, 2, 4, 8]), span(["off", "on"]), span([1, 2, 3])
-    ('1 to 8', 'off, on', '1 to 3')
+    >>> span([1, 2, 4, 8]), span(["off", "on"]), span([0, 1, 2, 3]), span([1, 2, 4, 5, 8, 10])
+    ('1 to 8 doubling', 'off, on', '0 to 3', '1, 2, 4, 5, 8, 10')
+    >>> span([*range(1, 40, 2)])
+    '20 values from 1 to 39'
     """
     known = list(values)
     numbers = [value for value in known if isinstance(value, (int, float))]
-    if len(numbers) == len(known) > 2 and all(a < b for a, b in pairwise(numbers)):
-        return f"{known[0]} to {known[-1]}"
-    return ", ".join(map(str, known)) if len(known) <= 4 else f"all {len(known)}"
+    if len(numbers) != len(known) or len(known) < 3:
+        return ", ".join(map(str, known)) if len(known) <= 4 else f"all {len(known)}"
+    for factor, more, said in ((1, 1, ""), (2, 0, " doubling")):
+        if all(factor * a + more == b for a, b in pairwise(numbers)):
+            return f"{known[0]} to {known[-1]}{said}"
+    return ", ".join(map(str, known)) if len(known) <= LISTED else f"{len(known)} values from {known[0]} to {known[-1]}"

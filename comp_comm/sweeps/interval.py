@@ -34,11 +34,15 @@ class StepInterval:
     high: float
     devices: tuple[str, ...] = ()
 
-    def record(self, seconds: float) -> Record:
-        """Return the seconds between which a step is, with which share of which runs was within the like."""
+    def record(self, seconds: float, profile: str = "") -> Record:
+        """Return the seconds between which a step is, with which share of which runs was within the like.
+
+        ``shown_by`` is the command that lists such runs: those of the ``profile``'s device where there are any.
+        """
         words = f"{WORDS[self.arch]} {MACHINES[self.machine]}"
+        device = f" --gpu {profile.split('-')[0]}" if profile in self.devices else ""
         return {"share": SHARE, "low_s": self.low * seconds, "high_s": self.high * seconds, "machine": self.machine,
-                "words": words}  # fmt: skip
+                "words": words, "shown_by": f"compcomm validate{device}"}  # fmt: skip
 
 
 @cache

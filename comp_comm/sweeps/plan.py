@@ -24,7 +24,7 @@ from comp_comm.sweeps.where import Condition, parse_condition
 from comp_comm.transformer import Transformer
 
 FEASIBLE, REASON = "feasible", "reason"
-NO_HARDWARE = "'hardware' is missing: give the name of a profile ('compcomm hardware list') or a path"
+NO_HARDWARE = "'hardware' is missing: give the name of a profile (--hardware; 'compcomm hardware list') or a path"
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,7 @@ def _check_fields(study: Study, plan: Plan) -> None:
     missing = [name for name in model.required if name not in names and name not in study.origins]
     if missing and not study.model_failed:
         hint = _other_model(study, model, names)
-        for name in missing:
-            study.problem(name, f"'{name}' is missing: give it under 'set' or 'sweep' ({FIELDS[name].help}){hint}")
+        study.missing(*missing, hint=hint)
     if plan.grid.derives_tp:
         if not names & {"layers", "parameters"}:
             study.problem("tp", "'tp: required' needs 'layers' or 'parameters' to know the size of the model")
@@ -187,8 +186,8 @@ def _other_model(study: Study, model: CostModel, names: set[str]) -> str:
 
 
 def _models_with(name: str) -> str:
-    able = one_of([model.name for model in COST_MODELS.values() if name in model.fields])
-    return f"{able} does" if able else "no cost model does"
+    able = [model.name for model in COST_MODELS.values() if name in model.fields]
+    return f"{', '.join(able)} {'do' if len(able) > 1 else 'does'}" if able else "no cost model does"
 
 
 def _conditions(study: Study, plan: Plan) -> tuple[Condition, ...]:

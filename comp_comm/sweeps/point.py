@@ -20,6 +20,7 @@ from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.interval import step_interval
 from comp_comm.sweeps.plan import Plan, make_plan, notes
+from comp_comm.sweeps.prices import FREE, Prices, priced
 from comp_comm.sweeps.result import as_study, meta
 from comp_comm.units import GIB
 
@@ -86,7 +87,7 @@ def explained(plan: Plan) -> ExplainedAnswer:
     return cast(ExplainedAnswer, plan.evaluate(()))
 
 
-def explain(study: Given) -> Record:
+def explain(study: Given, prices: Prices = FREE) -> Record:
     """Return everything about the one point of a study: seconds, FLOP, memory, communication, operations, sensitivity.
 
     Parameters
@@ -94,6 +95,8 @@ def explain(study: Given) -> Record:
     study : str, dict or Study
         A study without axes, of a cost model with operations: a path or catalogue name, a mapping of the same form, or
         one already read.
+    prices : Prices
+        What a device costs and draws, for ``cost_per_million_tokens``, ``energy_kwh_of_run`` and so on.
 
     Returns
     -------
@@ -125,6 +128,7 @@ def explain(study: Given) -> Record:
         "operations": bands, **verdict(step)._asdict(),
         "collectives": certainties(record["operations"], profile), "sensitivity": sensitivity(plan, step),
         "interval": interval_of(plan, step, profile),
+        **priced(prices, _flat(record), study.fixed.get("tokens")),
         "roofs": {"flops": float(step.hardware.peak_flops),
                   "memory_bytes_per_s": float(step.hardware.memory_bandwidth)},
     }  # fmt: skip
@@ -136,7 +140,7 @@ def interval_of(plan: Plan, step: SearchableAnswer, profile: Profile) -> Record 
         return None
     mixture = bool(np.any(plan.grid.values("experts", ()) > 0))
     known = step_interval(profile, "moe" if mixture else "dense")
-    return None if known is None else known.record(float(step.step_s))
+    return None if known is None else known.record(float(step.step_s), profile.name)
 
 
 def _flat(record: StepRecord) -> Record:

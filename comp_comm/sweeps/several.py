@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from comp_comm.configs.study import Study
 from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.engine import row_blocks
-from comp_comm.sweeps.plan import FEASIBLE, REASON, make_plan, notes
+from comp_comm.sweeps.grid import HARDWARE
+from comp_comm.sweeps.plan import FEASIBLE, REASON, Plan, make_plan, notes
 from comp_comm.sweeps.point import check_explains
+from comp_comm.sweeps.prices import FREE, Prices, priced
 from comp_comm.sweeps.result import meta, records
 
 # The parts of a step, which add up to it, then what people ask beside them.
 PARTS = ("forward_s", "backward_s", "recompute_s", "optimizer_s", "serialized_comm_s", "exposed_comm_s", "bubble_s")
 BESIDE = ("step_s", "visible_comm_fraction", "mfu", "tokens_per_s", "memory_gib", "days")
 MOST_POINTS = 1000
+NO_PRICES: Mapping[object, Prices] = MappingProxyType({})
 
 
-def explain_over(study: Study) -> tuple[Records, Record]:
+def explain_over(study: Study, prices: Mapping[object, Prices] = NO_PRICES) -> tuple[Records, Record]:
     """Return a row for each point of a study with axes: the parts of its step, and the meta data.
+
+    ``prices`` are those of each device by its name, for what a step costs.
 
     Raises ``ConfigError`` for a wrong study, for a cost model without operations, and for more than 1,000 points.
 
@@ -32,6 +40,16 @@ def explain_over(study: Study) -> tuple[Records, Record]:
         raise ConfigError(f"{plan.grid.points:,} points are more than the {MOST_POINTS:,} that are explained side by "
                           "side; 'compcomm sweep' takes them all")  # fmt: skip
     known = [name for name in (*BESIDE, *PARTS) if name in plan.made]
-    wanted = [*plan.grid.moving, *known, FEASIBLE, REASON]
+    wanted = [*dict.fromkeys((*plan.grid.moving, "gpus", *known, FEASIBLE, REASON))]
     rows = [row for block in row_blocks(plan, wanted) for row in records(block)]
-    return rows, {**meta(plan), "command": "explain", "notes": notes(plan)}
+    return _with_costs(plan, rows, prices), {**meta(plan), "command": "explain", "notes": notes(plan)}
+
+
+def _with_costs(plan: Plan, rows: Records, prices: Mapping[object, Prices]) -> Records:
+    """Return rows with what their steps cost, None where there is no step; without devices that do not move."""
+    told = [priced(prices.get(row.get(HARDWARE, plan.grid.profiles[0].name), FREE), row,
+                   row.get("tokens", plan.grid.fixed.get("tokens"))) for row in rows]  # fmt: skip
+    names = dict.fromkeys(name for each in told for name in each)
+    drop = () if "gpus" in plan.grid.moving else ("gpus",)
+    return [{**{name: value for name, value in row.items() if name not in drop}, **dict.fromkeys(names), **each}
+            for row, each in zip(rows, told, strict=True)]  # fmt: skip

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from comp_comm.configs.study import Study
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
+from comp_comm.sweeps.point import ComparedTerm
 
 MOST_NAMED = 2  # fields that a side is named by
 DEFAULT = "default"
+PARTS = {"compute_s": "compute", "recompute_s": "recomputation", "optimizer_s": "optimizer",
+         "host_s": "waiting for the host", "bubble_s": "pipeline bubble"}  # fmt: skip
+MOST_PARTS, SMALL = 4, 0.1  # parts of a difference that are told, and of the largest the share that is too small
 
 
 def differing(left: Study, right: Study) -> Records:
@@ -45,6 +51,42 @@ def sides(left: Study, right: Study, changed: Records) -> tuple[str, str]:
     if not changed or said[0] == said[1]:
         return "A", "B"
     return said[0], said[1]
+
+
+def why(rows: Sequence[ComparedTerm], names: tuple[str, str]) -> str:
+    """Return in a sentence which of two steps is the faster, and the largest parts of the difference.
+
+    >>> terms = [("step_s", 10.0, 8.0), ("compute_s", 6.0, 6.5), ("comm.tp.serialized_s", 4.0, 1.5)]
+    >>> rows = [{"term": term, "a": a, "b": b, "difference": b - a, "ratio": b / a} for term, a, b in terms]
+    >>> why(rows, ("tp=8", "tp=4"))
+    'tp=4 is 25 % faster than tp=8: 2.5 s less serialized tp communication, against 0.5 s more compute'
+    """
+    changes = {row["term"]: row for row in rows}
+    if "step_s" not in changes:
+        return ""
+    step = changes["step_s"]
+    sign = 1 if step["difference"] <= 0 else -1  # of what the faster one has more of
+    faster, slower = names[::-1] if sign > 0 else names
+    parts = sorted(((sign * row["difference"], words) for term, row in changes.items() if (words := _part(term))),
+                   key=lambda part: abs(part[0]), reverse=True)  # fmt: skip
+    told = [(change, words) for change, words in parts[:MOST_PARTS] if abs(change) >= SMALL * abs(parts[0][0]) > 0]
+    less, more = ([f"{abs(change):.3g} s {word} {words}" for change, words in told if change * side > 0]
+                  for side, word in ((-1, "less"), (1, "more")))  # fmt: skip
+    balance = ", against ".join(", ".join(some) for some in (less, more) if some)
+    percent = 100 * (max(step["a"], step["b"]) / min(step["a"], step["b"]) - 1) if min(step["a"], step["b"]) else 0.0
+    verdict = (
+        f"{faster} is {percent:.3g} % faster than {slower}" if percent else f"{names[0]} and {names[1]} are as fast"
+    )
+    return verdict + (f": {balance}" if balance else "")
+
+
+def _part(term: str) -> str:
+    """Return what a term is called that is a part of the step; nothing for any other: parts add up to the step."""
+    if term in PARTS:
+        return PARTS[term]
+    comm, _, rest = term.partition(".")
+    group, _, kind = rest.partition(".")
+    return f"{kind[:-2]} {group} communication" if comm == "comm" and kind in ("serialized_s", "exposed_s") else ""
 
 
 def _word(row: Record, side: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from comp_comm.records import Record
+
 
 @dataclass(frozen=True)
 class Prices:
@@ -17,6 +19,18 @@ class Prices:
 FREE = Prices()
 
 
+def priced(prices: Prices, row: Record, run_tokens: object) -> dict[str, float]:
+    """Return cost and energy of the step of a row of results; nothing where it has no step.
+
+    >>> priced(Prices(per_gpu_hour=2.0), {"step_s": 36.0, "gpus": 100, "tokens_per_s": 1e6 / 36}, None)
+    {'cost_per_million_tokens': 2.0}
+    """
+    if row.get("step_s") is None or row.get("tokens_per_s") is None:
+        return {}
+    tokens = float(run_tokens) if isinstance(run_tokens, (int, float)) else math.nan
+    return costs(prices, row["step_s"], row["gpus"], row["tokens_per_s"] * row["step_s"], tokens)
+
+
 def costs(prices: Prices, step_s: float, gpus: float, step_tokens: float, run_tokens: float) -> dict[str, float]:
     """Return cost and energy, of a million tokens, and of the run where its tokens are known (else NaN).
 
@@ -24,10 +38,10 @@ def costs(prices: Prices, step_s: float, gpus: float, step_tokens: float, run_to
     {'cost_per_million_tokens': 2.0, 'cost_of_run': 2000.0}
     """
     hours = step_s * gpus / 3600
-    priced = {}
+    told: dict[str, float] = {}
     for name, price, scale in (("cost", prices.per_gpu_hour, 1.0), ("energy_kwh", prices.watts, 1e-3)):
         if price is not None:
-            priced[f"{name}_per_million_tokens"] = hours * price * scale * (1e6 / step_tokens)
+            told[f"{name}_per_million_tokens"] = hours * price * scale * (1e6 / step_tokens)
             if not math.isnan(run_tokens):
-                priced[f"{name}_of_run"] = hours * price * scale * (run_tokens / step_tokens)
-    return priced
+                told[f"{name}_of_run"] = hours * price * scale * (run_tokens / step_tokens)
+    return told

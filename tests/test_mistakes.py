@@ -1,0 +1,149 @@
+"""What people get wrong, and that they are told what is meant: names of other tools, units, files, folders."""
+
+import json
+
+import pytest
+
+from comp_comm.cli.main import run
+from comp_comm.configs.study import load_study, study_from
+
+POINT = ("--model", "llama-3-8b", "--hardware", "h100", "--gpus", "64")
+STEP = ("explain", *POINT, "--global-batch", "512")
+
+
+@pytest.fixture
+def compcomm(capsys):
+    def call(*arguments):
+        code = run([str(argument) for argument in arguments])
+        return code, *capsys.readouterr()
+
+    return call
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("serach",), "did you mean 'search'"),
+    ((*STEP, "--tensor-parallel", "8"), "no option is called '--tensor-parallel'; did you mean '--tp'?"),
+    ((*STEP, "--tensor-model-parallel-size=8"), "did you mean '--tp'?"),
+    ((*STEP, "--pipeline-parallel", "8"), "did you mean '--pp'?"),
+    ((*STEP, "--micro-batch-size", "8"), "did you mean '--micro-batch'?"),
+    ((*STEP, "--sequence-length", "8"), "did you mean '--seq-len'?"),
+    ((*STEP, "--num-gpus", "8"), "did you mean '--gpus'?"),
+    ((*STEP, "--gradient-accumulation-steps", "8"), "did you mean '--accumulation'?"),
+    ((*STEP, "--price", "2"), "did you mean '--price-per-gpu-hour'?"),
+    (("trace", *POINT, "--plot", "x.svg"), "did you mean '--svg'?"),
+    ((*STEP, "--set", "tensor_parallel=8"), "unknown key 'tensor_parallel'; did you mean 'tp'?"),
+    ((*STEP, "--set", "tp", "8"), "--set tp: write it as key=value"),
+    ((*STEP, "--format", "cvs"), "--format: there is no 'cvs'; did you mean 'csv'?"),
+    (("explain", "--model", "llama-70b"), "did you mean 'llama-2-70b' or 'llama-3-70b'"),
+    (("explain", "--hardware", "NVIDIA H100"), "did you mean 'h100'?"),
+    (("explain", "--hardware", "h101"), "did you mean 'h100'?"),
+    ((*STEP, "--seq-len", "8k"), "'8k' is not a number: write 8K;"),
+    ((*STEP, "--network", "2x"), "write 2;"),
+    ((*STEP, "--tokens", "15t"), "write 15T;"),
+    (("search", *POINT, "--batch-tokens", "4,000,000"), "write 4000000;"),
+    (("search", *POINT, "--batch-tokens", "x"), "'x' is not a number; must be"),
+    (("search", *POINT), "'global_batch' is missing: give --global-batch or --batch-tokens"),
+    (("search", *POINT[:4]), "'gpus' is missing: give --gpus"),
+    (("explain", "--hidden", "64"), "'layers' is missing: give --layers"),
+    (("explain", "--hidden", "64"), "--model NAME gives what a model is"),
+    (("explain", *POINT[:2]), "'hardware' is missing: give the name of a profile (--hardware;"),
+    (("search", *POINT, "--global-batch", "8", "--headroom", "20"), "(20% or 0.2), not 20"),
+    (("search", *POINT, "--global-batch", "8", "--headroom", "much"), "'much' is no share; write it as 0.2 or 20%"),
+    (("search", *POINT, "--global-batch", "8", "--objective", "price"), "did you mean 'cost'?"),
+    (("search", *POINT, "--global-batch", "8", "--emit", "megatron-lm"), "did you mean 'megatron'?"),
+    (("solve", *POINT, "--target", "mfu=50", "--for", "network"), "mfu is a share, at most 1: write 50%"),
+    (("reproduce", "comp-vs-comm", "fig10"), "there is no 'fig10'; did you mean 'fig-10"),
+    (("reproduce", "amped", "megatorn"), "did you mean 'megatron'?"),
+    (("trends", "share"), "PART: there is no 'share'; did you mean 'shares'?"),
+    (("explain", "llama-step", "-o", "/proc/x.json"), "/proc/x.json: cannot be written to"),
+    (("explain", "llama-step", "-o", "/tmp"), "-o /tmp: is a directory; give the name of a file in it"),
+    (("trace", "llama-step", "-o", "/tmp"), "/tmp: is a directory"),
+])  # fmt: skip
+def test_a_mistake_is_met_by_what_is_meant(arguments, said, compcomm):
+    code, out, err = compcomm(*arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert ".tmp" not in err
+
+
+def test_keys_in_the_wrong_place_of_a_study(compcomm, tmp_path):
+    (tmp_path / "s.yaml").write_text("gpus: 8\nset: {batch_tokens: 4M, tensor_parallel: 8}\n")
+    code, _, err = compcomm("explain", tmp_path / "s.yaml")
+    assert code == 2
+    for said in ("gpus: is a field: it goes under 'set'", "--batch-tokens on the command line", "did you mean 'tp'?"):
+        assert said in err
+    (tmp_path / "t.yaml").write_text("set: {hidden: 64}\nhardware: h100\n")
+    _, _, err = compcomm("explain", tmp_path / "t.yaml")
+    assert "'layers' is missing: give it under 'set' or 'sweep', or --layers" in err
+
+
+# -- batches in tokens ------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_in_tokens_is_one_in_sequences():
+    study = load_study("llama-step", ["--batch-tokens=16M"])
+    assert study.fixed["global_batch"] * study.fixed["seq_len"] == 16 * 2**20
+    lengths = study_from({"model": "llama-3-8b"}, overrides=["batch_tokens=1M", "seq_len=4K,8K"])
+    (axis,) = lengths.axes
+    assert dict(axis.values) == {"seq_len": (4096, 8192), "global_batch": (256, 128)}
+    several = study_from({"model": "llama-3-8b"}, overrides=["batch_tokens=1M..4M*2"])
+    assert dict(several.axes[0].values) == {"global_batch": (128, 256, 512)}
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    (["batch_tokens=5000"], "sequences of 8,192; 8,192 are"),
+    (["batch_tokens=10000"], "8,192 and 16,384 are"),
+    (["batch_tokens=4M", "global_batch=8"], "give one of them"),
+    (["batch_tokens=1M,2M", "seq_len=4K,8K"], "give one of them one value"),
+])  # fmt: skip
+def test_a_batch_in_tokens_that_is_none(given, said):
+    study = study_from({"model": "llama-3-8b"}, overrides=given)
+    assert said in "\n".join(map(str, study.problems.noted))
+    assert "the length of a sequence is not known" in str(study_from({}, overrides=["batch_tokens=4M"]).problems.noted)
+
+
+def test_an_absurd_batch_is_said():
+    """4M sequences of 8,192 tokens are 3.4e10 tokens, 4K are 3.4e7."""
+    notes = load_study("llama-step", ["global_batch=4M"]).notes
+    assert any("4,194,304 sequences of 8,192 tokens: 34.4 billion" in note for note in notes)
+    assert any("--batch-tokens 4M" in note for note in notes)
+    assert not any("batch" in note for note in load_study("llama-step", ["global_batch=4K"]).notes)
+    assert any("--batch-tokens" in note for note in load_study("llama-step", ["global_batch=64K"]).notes)
+    assert not any("batch" in note for note in load_study("llama-step", ["global_batch=65536"]).notes)
+
+
+# -- what is said beside an answer -------------------------------------------------------------------------------------
+
+
+def test_quiet_says_nothing(compcomm, tmp_path):
+    for command in (("trace", "-o", tmp_path / "t.json"), ("explain",), ("memory", "--hardware", "h100")):
+        assert compcomm(command[0], "llama-step", *command[1:], "-q")[2] == ""
+        assert "note: " in compcomm(command[0], "llama-step", *command[1:])[2]
+
+
+def test_a_piped_table_has_every_column(compcomm, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    _, out, _ = compcomm("explain", "llama-step", "--tp", "2,4", "--pp", "8")
+    assert "more column" not in out
+    assert all(name in out for name in ("optimizer", "serialized_", "exposed_", "bubble", "days"))
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, err = compcomm("explain", "llama-step", "--tp", "2,4", "--pp", "8")
+    assert "COLUMNS leaves no room for" in err
+    assert "bubble_s" in err.partition("COLUMNS")[2]
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_shares_may_be_percentages(compcomm):
+    code, out, _ = compcomm("search", *POINT, "--global-batch", "64", "--tp", "8", "--cp", "1", "--pp", "1",
+                            "--headroom", "20%", "--format", "json")  # fmt: skip
+    assert (code, json.loads(out)["meta"]["headroom"]) == (0, 0.2)
+    code, _, err = compcomm("calibrate", "x.csv", "--extends", "h100", "--train", "130%")
+    assert (code, "must be between 0 and 1, not 1.3" in err) == (2, True)
+
+
+def test_help_lists_modules_once(compcomm):
+    _, out, _ = compcomm("search", "--help")
+    said = " ".join(out.partition("--recompute NAME")[2].partition("\n\n")[0].split())
+    assert said.count("mla_up_proj") == 1
+    assert "none, selective, full, per_op; or modules with + between them" in said
+    assert len(out.splitlines()) < 220

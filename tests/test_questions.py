@@ -1,0 +1,131 @@
+"""docs/questions.md: each question's command runs as it stands, and its answer is what is asked."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from comp_comm.cli.main import run
+from comp_comm.configs.hardware_file import load_profile
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "questions.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^compcomm (.*)$", TEXT, re.MULTILINE)
+H100_GIB = load_profile("h100-sxm").value("memory.capacity") / 2**30
+
+
+@pytest.fixture
+def asked(capsys, tmp_path, monkeypatch):
+    """Run the page's one command with some words in it; return its answer (JSON where it has such), and stderr."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text(re.search(r"```json\n(.*?)```", TEXT, re.DOTALL)[1])
+
+    def run_it(words, form="json", *more):
+        (line,) = (line for line in COMMANDS if words in line)
+        code = run([*shlex.split(line), *more, *(["--format", form] if form else [])])
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        return (json.loads(out) if form == "json" else out), err
+
+    return run_it
+
+
+def test_the_best_tp(asked):
+    found, _ = asked("--per tp")
+    lines = {line["tp"]: line for line in found["per"]["rows"] if line["behind_percent"] is not None}
+    assert set(lines) >= {1, 2, 4, 8}
+    best = found["rows"][0]
+    assert lines[best["tp"]]["behind_percent"] == 0
+    for line in lines.values():
+        assert line["step_s"] / best["step_s"] - 1 == pytest.approx(line["behind_percent"] / 100, abs=1e-12)
+    assert found["meta"]["fixed"]["global_batch"] * 8192 == 4 * 2**20
+
+
+def test_headroom_is_a_share_in_percent(asked):
+    found, _ = asked("--headroom 20%")
+    assert found["meta"]["headroom"] == 0.2
+    assert 0.6 * H100_GIB < found["rows"][0]["memory_gib"] <= 0.8 * H100_GIB
+
+
+def test_from_how_many_devices_on(asked):
+    found, _ = asked("comm=30%")
+    share = {row["gpus"]: row["visible_comm_fraction"] for row in found["rows"]}
+    (line,) = found["crossover"]["rows"]
+    assert share[line["after"]] < 0.3 < share[line["at"]]
+
+
+def test_why_it_is_the_best(asked):
+    """The sentence's parts are the difference, but for what is too small to be told."""
+    found, _ = asked("--compare")
+    sides = found["compared"]
+    assert sides["differs"]
+    assert sides["why"].startswith(f"{sides['a']} is ")
+    said, _ = asked("compare llama-step")
+    step = next(row for row in said["rows"] if row["term"] == "step_s")
+    parts = re.findall(r"([\d.]+) s (less|more)", said["meta"]["why"])
+    gain = sum(float(seconds) * (1 if word == "less" else -1) for seconds, word in parts)
+    assert gain == pytest.approx(abs(step["difference"]), rel=0.03)
+    assert said["meta"]["why"].startswith("tp=4 is ")  # less all-reducing over the same links
+    assert "less serialized tp communication" in said["meta"]["why"]
+
+
+def test_ties_are_of_all_layouts(asked):
+    """Three rows are shown; the ties are those of a search that shows 400, found among its rows by hand."""
+    few, _ = asked("--top 3")
+    many, _ = asked("--top 3", "json", "--top", "1000")  # the last one counts
+    assert many["tied"] == few["tied"]
+    limit = many["rows"][0]["step_s"] * (1 + few["tied"]["percent"] / 100)
+    near = [(row["step_s"], row["memory_gib"]) for row in many["rows"] if row["step_s"] <= limit]
+    front = [(s, m) for s, m in near if not any(t <= s and n <= m and (t, n) != (s, m) for t, n in near)]
+    assert [(row["step_s"], row["memory_gib"]) for row in few["tied"]["rows"]] == sorted(
+        front, key=lambda each: each[1]
+    )
+
+
+def test_a_config_json_on_mi300x(asked):
+    found, err = asked("mi300x")
+    assert "seq_len 2048 is the default of max_position_embeddings, which is not in the file" in err
+    assert (found["meta"]["gpus"], found["meta"]["fixed"]["global_batch"]) == (32, 2 * 2**20 // 2048)
+
+
+def test_a_long_context(asked):
+    found, _ = asked("128K")
+    assert {row["cp"] for row in found["rows"]} <= {2, 4, 8, 16}
+    assert found["meta"]["model_fields"]["seq_len"] == 2**17 or found["meta"]["fixed"]["seq_len"] == 2**17
+
+
+def test_what_a_run_costs(asked):
+    step, _ = asked("--gpus 512")
+    seconds = 15e12 / (4 * 2**20) * step["step_s"]
+    assert step["cost_of_run"] == pytest.approx(seconds / 3600 * 512 * 2.5, rel=1e-12)
+    found, _ = asked("h100,b200")
+    for row, price in zip(found["rows"], (2.5, 4), strict=True):
+        assert row["cost_of_run"] == pytest.approx(row["gpu_hours"] * price, rel=1e-12)
+
+
+@pytest.mark.slow
+def test_how_far_off(asked):
+    found, _ = asked("validate")
+    assert all("H100" in row["gpu"] for row in found["rows"])
+    assert "'compcomm validate --gpu h100' shows them" in asked("--gpus 512", None)[0].replace("\n  ", " ")
+
+
+@pytest.mark.slow
+def test_a_figure(asked):
+    out, _ = asked("fig-10a", None)
+    assert Path("fig-10a.png").read_bytes()[:4] == b"\x89PNG"
+    assert "met" in out
+
+
+def test_a_chrome_trace(asked):
+    _, err = asked("trace.json", None)
+    events = json.loads(Path("trace.json").read_text())["traceEvents"]
+    assert len({event["pid"] for event in events}) == 4  # stages
+    assert "ui.perfetto.dev" in err
+
+
+def test_no_question_is_left_out():
+    words = re.findall(r'asked\("([^"]+)"', Path(__file__).read_text(encoding="utf-8"))
+    assert [line for line in COMMANDS if not any(word in line for word in words)] == []
