@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import cache
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -74,6 +74,8 @@ class Choice(IntEnum):
         >>> ElementwiseKernels.look_up("cost", [0, 1])
         array([1. , 1.5])
         """
+        if isinstance(codes, np.generic):
+            return cast("NDArray[np.float64]", _table(cls, coefficient)[int(codes)])
         return np.asarray(_table(cls, coefficient)[np.asarray(codes, np.intp)])
 
     def where(self, codes: ArrayLike) -> NDArray[np.bool_]:
@@ -83,6 +85,8 @@ class Choice(IntEnum):
         >>> Recompute.FULL.where([0, 2])
         array([False,  True])
         """
+        if isinstance(codes, np.generic):
+            return cast("NDArray[np.bool_]", codes == self._value_)
         return np.asarray(np.asarray(codes) == int(self))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,19 +16,30 @@ Numeric: TypeAlias = float | Array
 # A block of a grid: for each axis a slice, or the indices wanted.
 Index: TypeAlias = tuple["slice | NDArray[np.intp]", ...]
 AnyArray: TypeAlias = NDArray[Any]  # numbers, words or switches: a column of an answer
+Mask: TypeAlias = NDArray[np.bool_]
 WholeArray: TypeAlias = NDArray[np.integer[Any]]
 Scalar = TypeVar("Scalar", bound=np.generic)
 WHOLE = slice(None)
-ZERO = np.asarray(0.0)  # nothing at all: told by identity, so that adding it costs nothing
+_FLOATS = frozenset((float, np.float64))  # single numbers
+ZERO = cast(Array, np.float64(0.0))  # nothing at all: told by identity, so that adding it costs nothing
 
 
 def to_float(value: ArrayLike) -> Array:
     """Return ``value`` as float64 of its own shape (no copy where it is float64 already).
 
-    >>> to_float([1, 2]) / 2
-    array([0.5, 1. ])
+    A single number becomes NumPy's scalar, which has all that an array has, and with which NumPy computes ten times
+    faster than with an array of no axes.
+
+    >>> to_float([1, 2]) / 2, to_float(1)
+    (array([0.5, 1. ]), np.float64(1.0))
     """
-    return np.asarray(value, dtype=np.float64)
+    kind = type(value)
+    if kind is np.float64:
+        return cast(Array, value)
+    if kind is float or kind is int:
+        return cast(Array, np.float64(cast(float, value)))
+    array = np.asarray(value, dtype=np.float64)
+    return array if array.ndim else cast(Array, array[()])
 
 
 def take(array: NDArray[Scalar], index: Index) -> NDArray[Scalar]:
@@ -56,8 +68,75 @@ def somewhere(mask: ArrayLike) -> bool:
     >>> somewhere(np.array([False, True])), somewhere(to_float(1.0) > 2)
     (True, False)
     """
+    if type(mask) is np.bool_:
+        return bool(mask)
     array = np.asarray(mask)
     return bool(array.any()) if array.ndim else bool(array)
+
+
+def everywhere(mask: ArrayLike) -> bool:
+    """Return whether all of a mask is true, of a single number at once.
+
+    >>> everywhere(np.array([False, True])), everywhere(to_float(1.0) < 2)
+    (False, True)
+    """
+    if type(mask) is np.bool_:
+        return bool(mask)
+    array = np.asarray(mask)
+    return bool(array.all()) if array.ndim else bool(array)
+
+
+def where(mask: Mask, yes: Numeric, no: Numeric) -> Array:
+    """Return ``yes`` where the mask is true, else ``no``, as NumPy does; of single numbers ten times as fast.
+
+    >>> where(to_float(1.0) > 0, 2.0, 3.0), where(np.array([True, False]), 2.0, 3.0)
+    (np.float64(2.0), array([2., 3.]))
+    """
+    if type(mask) is np.bool_ and type(yes) in _FLOATS and type(no) in _FLOATS:
+        return to_float(yes if mask else no)
+    return cast(Array, np.where(mask, yes, no)[()])
+
+
+def maximum(one: Numeric, other: Numeric) -> Array:
+    """Return the larger number at each point, NaN where either is, as NumPy does; of single numbers much faster.
+
+    >>> maximum(to_float(1.0), 2.0), maximum(float("nan"), 2.0), maximum([1.0, 3.0], 2.0)
+    (np.float64(2.0), np.float64(nan), array([2., 3.]))
+    """
+    if type(one) in _FLOATS and type(other) in _FLOATS:
+        return to_float(one if one >= other or one != one else other)
+    return cast(Array, np.maximum(one, other))
+
+
+def minimum(one: Numeric, other: Numeric) -> Array:
+    """Return the smaller number at each point, NaN where either is, as NumPy does; of single numbers much faster.
+
+    >>> minimum(to_float(1.0), 2.0), minimum(2.0, float("nan")), minimum([1.0, 3.0], 2.0)
+    (np.float64(1.0), np.float64(nan), array([1., 2.]))
+    """
+    if type(one) in _FLOATS and type(other) in _FLOATS:
+        return to_float(one if one <= other or one != one else other)
+    return cast(Array, np.minimum(one, other))
+
+
+def sqrt(value: Numeric) -> Array:
+    """Return the square root, as NumPy does; of a single number faster.
+
+    >>> sqrt(to_float(4.0)), sqrt(to_float([4.0, 9.0]))
+    (np.float64(2.0), array([2., 3.]))
+    """
+    if type(value) in _FLOATS and 0 <= value < np.inf:
+        return to_float(math.sqrt(value))
+    return cast(Array, np.sqrt(value))
+
+
+def isnan(value: Numeric) -> Mask:
+    """Return where a number is not given, or not known.
+
+    >>> isnan(to_float(float("nan"))), isnan(to_float([4.0]))
+    (np.True_, array([False]))
+    """
+    return cast(Mask, np.bool_(value != value) if type(value) in _FLOATS else np.isnan(value))
 
 
 def unwarned() -> AbstractContextManager[None]:
@@ -91,6 +170,8 @@ def by_code(codes: AnyArray, option: Callable[[int], Array]) -> Array:
     >>> by_code(np.array([3, 1] * 6), lambda code: to_float([[code], [-code]])).sum(axis=1).tolist()  # many points
     [24.0, -24.0]
     """
+    if isinstance(codes, np.generic):
+        return to_float(option(int(codes)))
     codes = np.asarray(codes)
     if codes.size == 1:
         return to_float(option(int(codes.item())))
