@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
-
-from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
+from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, everywhere, minimum, to_float, where
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.operations.products import FusedProducts
@@ -44,7 +42,7 @@ class TimedCollective:
     def taken_share(self) -> Numeric:
         """The share of a device's multiprocessors that it takes from compute, where it is known."""
         if isinstance(self.collective, TokenExchange) and self.path:
-            return np.minimum(to_float(self.collective.sms) / self.path.timing.multiprocessors, 1.0)
+            return minimum(to_float(self.collective.sms) / self.path.timing.multiprocessors, 1.0)
         return 0.0
 
     @property
@@ -170,10 +168,10 @@ def overlapped(total: Array, hidden: Array, overlaps: Mask) -> CommSeconds:
     >>> float(overlapped(to_float(3.0), to_float(2.0), np.asarray(True)).exposed)
     1.0
     """
-    if overlaps.all():
+    if everywhere(overlaps):
         return CommSeconds(ZERO, hidden, total - hidden)
-    under = np.where(overlaps, hidden, 0.0)
-    return CommSeconds(np.where(overlaps, 0.0, total), under, np.where(overlaps, total - under, 0.0))
+    under = where(overlaps, hidden, 0.0)
+    return CommSeconds(where(overlaps, 0.0, total), under, where(overlaps, total - under, 0.0))
 
 
 def visible(spent: dict[str, CommSeconds]) -> Array:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from comp_comm.choices import MODULES, AttentionCount, Recompute, Switch
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formats import Formats
-from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, to_float
+from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, maximum, somewhere, to_float, where
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
@@ -151,7 +151,7 @@ class Work:
         A causal kernel does not execute the scores that a mask hides, whatever is counted for the model.
         """
         executed = AttentionKernel.skipping(self.layout.attention_kernel)
-        count = np.where(executed, int(AttentionCount.CAUSAL), int(AttentionCount.FULL))
+        count = where(executed, int(AttentionCount.CAUSAL), int(AttentionCount.FULL))
         flops = forward_flops(self.transformer, self.vocab, count)
         return to_float(self.layout.global_batch) * (PASSES * flops.total(self.pattern.totals) + self._repeated(flops))
 
@@ -168,7 +168,7 @@ class Work:
         for kind, count, again, done in kinds:
             of = kind.context(c)
             if code == Recompute.FULL:
-                left_out = early * _flops_of(kind.left_out(of), done) if early.any() else 0.0
+                left_out = early * _flops_of(kind.left_out(of), done) if somewhere(early) else 0.0
                 total = total + again * (add_up(done.values()) - left_out)
             elif Recompute.at(code).modules:
                 modules = made_again((module for block in kind.modules(of) for module in block), code)
@@ -208,7 +208,7 @@ def model_parameters(t: Transformer) -> ModelParameters:
     total = sum(end_parameters(c, to_float(t.vocab)), to_float(0.0))
     active, mtp = total, to_float(0.0)
     experts = to_float(t.experts)
-    used = np.where(experts > 0, to_float(t.top_k) / np.maximum(experts, 1), 0.0)
+    used = where(experts > 0, to_float(t.top_k) / maximum(experts, 1), 0.0)
     for kind, count in zip(pattern.kinds, pattern.totals, strict=True):
         held = kind.parameters(kind.context(c))
         if kind.of_prediction:
@@ -255,7 +255,7 @@ def forward_flops(
     ends = [*embedding_operations(c), *head_operations(c, to_float(vocab))]
     causal = AttentionCount.CAUSAL.where(count)
     attention = [
-        {op.name: to_float(op.count) * np.where(causal, op.seen_flops, op.flops)
+        {op.name: to_float(op.count) * where(causal, op.seen_flops, op.flops)
          for op in each if isinstance(op, Attention)} for each in layers
     ]  # fmt: skip
     return ForwardFlops(list(map(_gemm_flops, layers)), attention, add_up(_gemm_flops(ends).values()))

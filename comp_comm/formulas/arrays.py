@@ -20,7 +20,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 WholeArray: TypeAlias = NDArray[np.integer[Any]]
 Scalar = TypeVar("Scalar", bound=np.generic)
 WHOLE = slice(None)
-_FLOATS = frozenset((float, np.float64))  # single numbers
+_NUMBERS = frozenset((float, int, np.float64))  # types of single numbers
 ZERO = cast(Array, np.float64(0.0))  # nothing at all: told by identity, so that adding it costs nothing
 
 
@@ -35,11 +35,11 @@ def to_float(value: ArrayLike) -> Array:
     """
     kind = type(value)
     if kind is np.float64:
-        return cast(Array, value)
+        return value  # type: ignore[return-value]
     if kind is float or kind is int:
         return cast(Array, np.float64(cast(float, value)))
     array = np.asarray(value, dtype=np.float64)
-    return array if array.ndim else cast(Array, array[()])
+    return array if array.ndim else array[()]
 
 
 def take(array: NDArray[Scalar], index: Index) -> NDArray[Scalar]:
@@ -92,7 +92,7 @@ def where(mask: Mask, yes: Numeric, no: Numeric) -> Array:
     >>> where(to_float(1.0) > 0, 2.0, 3.0), where(np.array([True, False]), 2.0, 3.0)
     (np.float64(2.0), array([2., 3.]))
     """
-    if type(mask) is np.bool_ and type(yes) in _FLOATS and type(no) in _FLOATS:
+    if type(mask) is np.bool_ and type(yes) in _NUMBERS and type(no) in _NUMBERS:
         return to_float(yes if mask else no)
     return cast(Array, np.where(mask, yes, no)[()])
 
@@ -103,7 +103,7 @@ def maximum(one: Numeric, other: Numeric) -> Array:
     >>> maximum(to_float(1.0), 2.0), maximum(float("nan"), 2.0), maximum([1.0, 3.0], 2.0)
     (np.float64(2.0), np.float64(nan), array([2., 3.]))
     """
-    if type(one) in _FLOATS and type(other) in _FLOATS:
+    if type(one) in _NUMBERS and type(other) in _NUMBERS:
         return to_float(one if one >= other or one != one else other)
     return cast(Array, np.maximum(one, other))
 
@@ -114,7 +114,7 @@ def minimum(one: Numeric, other: Numeric) -> Array:
     >>> minimum(to_float(1.0), 2.0), minimum(2.0, float("nan")), minimum([1.0, 3.0], 2.0)
     (np.float64(1.0), np.float64(nan), array([1., 2.]))
     """
-    if type(one) in _FLOATS and type(other) in _FLOATS:
+    if type(one) in _NUMBERS and type(other) in _NUMBERS:
         return to_float(one if one <= other or one != one else other)
     return cast(Array, np.minimum(one, other))
 
@@ -125,7 +125,7 @@ def sqrt(value: Numeric) -> Array:
     >>> sqrt(to_float(4.0)), sqrt(to_float([4.0, 9.0]))
     (np.float64(2.0), array([2., 3.]))
     """
-    if type(value) in _FLOATS and 0 <= value < np.inf:
+    if type(value) in _NUMBERS and 0 <= value < np.inf:
         return to_float(math.sqrt(value))
     return cast(Array, np.sqrt(value))
 
@@ -136,7 +136,7 @@ def isnan(value: Numeric) -> Mask:
     >>> isnan(to_float(float("nan"))), isnan(to_float([4.0]))
     (np.True_, array([False]))
     """
-    return cast(Mask, np.bool_(value != value) if type(value) in _FLOATS else np.isnan(value))
+    return cast(Mask, np.bool_(value != value) if type(value) in _NUMBERS else np.isnan(value))
 
 
 def unwarned() -> AbstractContextManager[None]:

@@ -15,7 +15,7 @@ from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import Array, add_up, by_code, somewhere, to_float
+from comp_comm.formulas.arrays import Array, add_up, by_code, maximum, somewhere, to_float, where
 from comp_comm.formulas.pipeline import bubble_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
@@ -77,7 +77,7 @@ class Pipeline:
         if code == Recompute.FULL:
             made = list(zip(kinds, self.layers, stage.recomputed, strict=True))
             early = Switch.ON.where(self.layout.recompute_early_stop)
-            if early.any():
+            if somewhere(early):
                 made += [(kind, self.costs.left_out[kind], -to_float(early) * count) for kind, _, count in made]
             return made
         counts = zip(kinds, stage.layers, strict=True) if Recompute.at(code).modules else ()
@@ -94,7 +94,7 @@ class Pipeline:
         """Return the seconds of both passes of one micro-batch through a stage, recomputation in them."""
         both = add_up(count * times.passes_s for times, count in self.parts(stage))
         both = both + self.again(stage, "forward_s") if self.recomputes else both
-        return both + self.of_host(stage).exposed if self.host.asked.any() else both
+        return both + self.of_host(stage).exposed if somewhere(self.host.asked) else both
 
     @cached_property
     def host(self) -> HostMemory:
@@ -130,8 +130,8 @@ class Pipeline:
         for stage in others:
             seconds = self.passes_s(stage)
             slower = seconds > pace
-            if slower.any():
-                slowest, pace = _choose(slower, stage, slowest), np.maximum(pace, seconds)
+            if somewhere(slower):
+                slowest, pace = _choose(slower, stage, slowest), maximum(pace, seconds)
         return slowest, pace
 
     @cached_property
@@ -154,14 +154,14 @@ class Pipeline:
         normally = bubble_seconds(layout.pp, layout.vpp, others, 2 * self.sends_s)
         for option, waits in ((Schedule.ONE_F_ONE_B, uneven_bubble_seconds), (Schedule.GPIPE, gpipe_bubble_seconds)):
             there = option.where(schedule) & (to_float(layout.pp) > 1)
-            if there.any():
-                normally = np.where(there, waits(*self._runs, layout.accumulation), normally)
-        split = [option for option in SPLIT if option.where(schedule).any()]
+            if somewhere(there):
+                normally = where(there, waits(*self._runs, layout.accumulation), normally)
+        split = [option for option in SPLIT if somewhere(option.where(schedule))]
         if not split:
             return normally
         passes = self._passes_of_others
         for option in split:
-            normally = np.where(option.where(schedule), self._waits(option, passes), normally)
+            normally = where(option.where(schedule), self._waits(option, passes), normally)
         return normally
 
     @cached_property
@@ -176,7 +176,7 @@ class Pipeline:
     @cached_property
     def _passes_of_others(self) -> tuple[Array, Array, Array]:
         """F, B and W of a stage, the mean of all but the slowest: sends are in F and B, recomputation is in B."""
-        each, count = self._all, np.maximum(to_float(self.layout.pp) - 1, 1.0)
+        each, count = self._all, maximum(to_float(self.layout.pp) - 1, 1.0)
 
         def mean(of_stage: Callable[[Stage], Array]) -> Array:
             return (self.layout.copies * of_stage(self._model) - of_stage(self.slowest)) / count
@@ -218,14 +218,14 @@ def chosen_stage(stages: Sequence[Stage], number: NDArray[np.intp]) -> Stage:
     chosen = stages[0]
     for place, stage in enumerate(stages[1:], 1):
         there = number == place
-        if there.any():
+        if somewhere(there):
             chosen = _choose(there, stage, chosen)
     return chosen
 
 
-def _choose(where: NDArray[np.bool_], one: Stage, other: Stage) -> Stage:
+def _choose(mask: NDArray[np.bool_], one: Stage, other: Stage) -> Stage:
     def choose(a: Array, b: Array) -> Array:
-        return a if a is b else np.where(where, a, b)
+        return a if a is b else where(mask, a, b)
 
     layers, recomputed = (
         tuple(map(choose, getattr(one, name), getattr(other, name))) for name in ("layers", "recomputed")
