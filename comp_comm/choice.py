@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import cache
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,7 +75,7 @@ class Choice(IntEnum):
         array([1. , 1.5])
         """
         if isinstance(codes, np.generic):
-            return cast("NDArray[np.float64]", _table(cls, coefficient)[int(codes)])
+            return _table(cls, coefficient)[int(codes)]  # type: ignore[no-any-return]
         return np.asarray(_table(cls, coefficient)[np.asarray(codes, np.intp)])
 
     def where(self, codes: ArrayLike) -> NDArray[np.bool_]:
@@ -86,7 +86,7 @@ class Choice(IntEnum):
         array([False,  True])
         """
         if isinstance(codes, np.generic):
-            return cast("NDArray[np.bool_]", codes == self._value_)
+            return codes == int(self)  # type: ignore[no-any-return]
         return np.asarray(np.asarray(codes) == int(self))
 
 

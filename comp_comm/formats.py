@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Precision, Switch
-from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_codes, to_float, where
 from comp_comm.kernel_choices import Recipe
 from comp_comm.violation import Mask, Violation, rule
 
@@ -111,15 +111,15 @@ def recipe_of(precision: Code, recipe: Code, usual: Numeric) -> NDArray[np.intp]
     >>> int(recipe_of(Precision.FP8, NONE, Recipe.MXFP8)) == Recipe.MXFP8
     True
     """
-    of_precision = where(Precision.FP8.where(precision), np.asarray(usual, np.intp), int(Recipe.NONE))
-    of_precision = where(Precision.NVFP4.where(precision), int(Recipe.NVFP4), of_precision)
-    given = np.asarray(recipe, np.intp)
-    return np.where(given == NONE, of_precision, given)
+    of_precision = np.where(Precision.FP8.where(precision), to_codes(usual), int(Recipe.NONE))
+    of_precision = np.where(Precision.NVFP4.where(precision), int(Recipe.NVFP4), of_precision)
+    given = to_codes(recipe)
+    return to_codes(np.where(given == NONE, of_precision, given))
 
 
 def format_rules(precision: Code, quantised: Quantised) -> list[Violation]:
     """Return the rules that a precision, a recipe and its switches must keep together."""
-    code, given = np.asarray(precision), np.asarray(quantised.recipe)
+    code, given = to_codes(precision), to_codes(quantised.recipe)
     fp8, fp4 = Precision.FP8.where(code), Precision.NVFP4.where(code)
     by_fp4, none = Recipe.NVFP4.where(given), Recipe.NONE.where(given)
     by_fp8 = (given != NONE) & ~none & ~by_fp4
@@ -163,13 +163,13 @@ def make_formats(
     recipe = recipe_of(precision, quantised.recipe, quantised.usual)
     copies, gathered, sent = to_float(0.0), kept, _given(comm, kept)
     operands = sent
-    if somewhere(recipe != Recipe.NONE):
-        size = where(recipe != Recipe.NONE, Recipe.look_up("size", recipe), 0.0)
+    if somewhere(recipe != int(Recipe.NONE)):
+        size = where(recipe != int(Recipe.NONE), Recipe.look_up("size", recipe), 0.0)
         single = Recipe.look_up("per_tensor", recipe) * (1 - to_float(quantised.transposed))
         gathers = to_float(Switch.ON.where(quantised.fp8_param_gather))
         copies = size * (2.0 - single) - gathers * kept
         gathered = where(gathers > 0, size, kept)
-        operands = _given(comm, where(recipe != Recipe.NONE, size, kept))
+        operands = _given(comm, where(recipe != int(Recipe.NONE), size, kept))
     return Formats(
         operand=operand,
         activation=kept,
@@ -180,10 +180,10 @@ def make_formats(
         moment=_given(optimizer, 4.0),
         master=where(kept < 4, 4.0, 0.0),
         recipe=recipe,
-        fp8_attention=np.asarray(quantised.fp8_attention),
-        fp8_head=np.asarray(quantised.fp8_head),
-        fp8_param_gather=np.asarray(quantised.fp8_param_gather),
-        fp8_activations=np.asarray(quantised.fp8_activations),
+        fp8_attention=to_float(quantised.fp8_attention),
+        fp8_head=to_float(quantised.fp8_head),
+        fp8_param_gather=to_float(quantised.fp8_param_gather),
+        fp8_activations=to_float(quantised.fp8_activations),
         gathered=gathered,
         copies=copies,
         dispatch=_given(dispatch, np.nan),
@@ -193,5 +193,5 @@ def make_formats(
 
 
 def _given(code: Code, otherwise: Numeric) -> Array:
-    number = np.asarray(code, np.intp)
-    return np.asarray(np.where(number == NONE, otherwise, Precision.look_up("size", np.maximum(number, 0))))
+    number = to_codes(code)
+    return where(number == NONE, otherwise, Precision.look_up("size", number))  # of NONE: any

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,10 @@ from comp_comm.choices import (
     TensorOverlap,
 )
 from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
-from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum, somewhere, to_codes, to_float, where
 from comp_comm.group import Group
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, ExpertKernels
+from comp_comm.lazy import cached_property
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
 from comp_comm.texts import NO_TEXT, Texts
 
@@ -108,7 +108,7 @@ class Layout:
     @property
     def loss(self) -> NDArray[np.intp]:
         """How the loss is made, a code of `CrossEntropy`: where it is not given, as other kernels are."""
-        given = np.asarray(self.cross_entropy, np.intp)
+        given = to_codes(self.cross_entropy)
         with_kernels = ElementwiseKernels.look_up("loss", self.kernels).astype(np.intp)
         return with_kernels if everywhere(given == NOT_GIVEN) else np.where(given == NOT_GIVEN, with_kernels, given)
 
@@ -141,7 +141,7 @@ class Layout:
         return Group(self.etp, parts=self.spread(STAGE, self.etp))
 
     def _stride(self, group: str) -> Array:
-        before = INSIDE[np.asarray(self.placement, np.intp), GROUPS.index(group)]
+        before = INSIDE[to_codes(self.placement), GROUPS.index(group)]
         stride = to_float(1.0)
         for number, name in enumerate(GROUPS):
             inside, size = before[..., number], getattr(self, name)
@@ -196,7 +196,7 @@ class Layout:
         >>> [(float(size), float(stride)) for size, stride in layout.spread(("cp", "dp"), 8)]
         [(2.0, 2.0), (4.0, 16.0)]
         """
-        code = np.asarray(self.placement, np.intp)
+        code = to_codes(self.placement)
         spread: list[tuple[Array, Array]] = []
         wanted, apart = to_float(count), to_float(skip)
         places = ORDER[groups][code]
@@ -235,7 +235,7 @@ def resolved_layout(given: Layout) -> Layout:
     etp, dp_shard = to_float(given.etp), to_float(given.dp_shard)
     interleaved = Schedule.ONE_F_ONE_B.where(given.schedule) & (to_float(given.vpp) > 1)
     schedule = where(interleaved, int(Schedule.INTERLEAVED), given.schedule)
-    sends = np.asarray(given.overlap_pp)
+    sends = to_codes(given.overlap_pp)
     return replace(
         given,
         dp=dp,

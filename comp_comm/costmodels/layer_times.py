@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +17,21 @@ from comp_comm.costmodels.timed import (
     sum_passes,
     visible,
 )  # fmt: skip
-from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, maximum, minimum, somewhere, to_float, where
+from comp_comm.formulas.arrays import (
+    ZERO,
+    Array,
+    Numeric,
+    add_up,
+    maximum,
+    minimum,
+    somewhere,
+    to_codes,
+    to_float,
+    where,
+)
 from comp_comm.formulas.host import BACKWARD_LAUNCHES, host_wait_seconds
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Attention, Collective, Gemm, SequenceGather, TokenExchange
 from comp_comm.timing.kernels import Passes
 from comp_comm.violation import Mask
@@ -241,7 +252,7 @@ class LayerTimes:
             return ContextComm.P2P.where(layout.cp_comm), self.core_attention[number]
         if not self.overlaps:
             return np.asarray(False), ZERO
-        return np.asarray(layout.overlap_tp) != TensorOverlap.OFF, self._gemms[number]
+        return to_codes(layout.overlap_tp) != int(TensorOverlap.OFF), self._gemms[number]
 
 
 def _counts(timed: Sequence[TimedOperation]) -> Array:

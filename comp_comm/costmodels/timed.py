@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, everywhere, minimum, to_float, where
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
+from comp_comm.lazy import cached_property
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation, TokenExchange
 from comp_comm.timing.dispatch import SentBytes, exchange_seconds, sent_bytes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from comp_comm.layers.module import Module, made_again
 from comp_comm.layers.pattern import Pattern, pattern_of
 from comp_comm.layers.stages import Stages, stages_of
 from comp_comm.layout import Layout, resolved_layout
+from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Gemm, Operation

@@ -20,6 +20,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 WholeArray: TypeAlias = NDArray[np.integer[Any]]
 Scalar = TypeVar("Scalar", bound=np.generic)
 WHOLE = slice(None)
+_SINGLE = frozenset((float, int, np.bool_, np.int64))  # types that become one number at once
 _NUMBERS = frozenset((float, int, np.float64))  # types of single numbers
 ZERO = cast(Array, np.float64(0.0))  # nothing at all: told by identity, so that adding it costs nothing
 
@@ -36,9 +37,21 @@ def to_float(value: ArrayLike) -> Array:
     kind = type(value)
     if kind is np.float64:
         return value  # type: ignore[return-value]
-    if kind is float or kind is int:
-        return cast(Array, np.float64(cast(float, value)))
+    if kind in _SINGLE:
+        return np.float64(value)  # type: ignore[arg-type, return-value]
     array = np.asarray(value, dtype=np.float64)
+    return array if array.ndim else array[()]
+
+
+def to_codes(value: ArrayLike) -> NDArray[np.intp]:
+    """Return codes of a choice as whole numbers of their own shape, a single one as NumPy's scalar.
+
+    >>> to_codes([1.0, 2.0]), to_codes(1.0)
+    (array([1, 2]), np.int64(1))
+    """
+    if type(value) is np.intp:
+        return value  # type: ignore[return-value]
+    array = np.asarray(value, dtype=np.intp)
     return array if array.ndim else array[()]
 
 
@@ -68,7 +81,7 @@ def somewhere(mask: ArrayLike) -> bool:
     >>> somewhere(np.array([False, True])), somewhere(to_float(1.0) > 2)
     (True, False)
     """
-    if type(mask) is np.bool_:
+    if isinstance(mask, np.generic):
         return bool(mask)
     array = np.asarray(mask)
     return bool(array.any()) if array.ndim else bool(array)
@@ -80,7 +93,7 @@ def everywhere(mask: ArrayLike) -> bool:
     >>> everywhere(np.array([False, True])), everywhere(to_float(1.0) < 2)
     (False, True)
     """
-    if type(mask) is np.bool_:
+    if isinstance(mask, np.generic):
         return bool(mask)
     array = np.asarray(mask)
     return bool(array.all()) if array.ndim else bool(array)
@@ -94,7 +107,7 @@ def where(mask: Mask, yes: Numeric, no: Numeric) -> Array:
     """
     if type(mask) is np.bool_ and type(yes) in _NUMBERS and type(no) in _NUMBERS:
         return to_float(yes if mask else no)
-    return cast(Array, np.where(mask, yes, no)[()])
+    return np.where(mask, yes, no)[()]  # type: ignore[no-any-return]
 
 
 def maximum(one: Numeric, other: Numeric) -> Array:
@@ -105,7 +118,7 @@ def maximum(one: Numeric, other: Numeric) -> Array:
     """
     if type(one) in _NUMBERS and type(other) in _NUMBERS:
         return to_float(one if one >= other or one != one else other)
-    return cast(Array, np.maximum(one, other))
+    return np.maximum(one, other)  # type: ignore[no-any-return]
 
 
 def minimum(one: Numeric, other: Numeric) -> Array:
@@ -116,7 +129,7 @@ def minimum(one: Numeric, other: Numeric) -> Array:
     """
     if type(one) in _NUMBERS and type(other) in _NUMBERS:
         return to_float(one if one <= other or one != one else other)
-    return cast(Array, np.minimum(one, other))
+    return np.minimum(one, other)
 
 
 def sqrt(value: Numeric) -> Array:
@@ -127,7 +140,7 @@ def sqrt(value: Numeric) -> Array:
     """
     if type(value) in _NUMBERS and 0 <= value < np.inf:
         return to_float(math.sqrt(value))
-    return cast(Array, np.sqrt(value))
+    return np.sqrt(value)
 
 
 def isnan(value: Numeric) -> Mask:
@@ -136,7 +149,7 @@ def isnan(value: Numeric) -> Mask:
     >>> isnan(to_float(float("nan"))), isnan(to_float([4.0]))
     (np.True_, array([False]))
     """
-    return cast(Mask, np.bool_(value != value) if type(value) in _NUMBERS else np.isnan(value))
+    return np.bool_(value != value) if type(value) in _NUMBERS else np.isnan(value)  # type: ignore[return-value]
 
 
 def unwarned() -> AbstractContextManager[None]:

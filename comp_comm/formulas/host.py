@@ -52,7 +52,7 @@ def host_wait_seconds(device: Numeric, launching: Numeric, synchronises: Numeric
     """
     device, launching = to_float(device), to_float(launching)
     ahead = maximum(launching - device, 0.0)
-    synchronous = np.asarray(synchronises) > 0
+    synchronous = to_float(synchronises) > 0
     if somewhere(synchronous):
         ahead = where(synchronous, np.hypot(device, launching) - device, ahead)
-    return to_float(where(np.asarray(blocking) > 0, launching, ahead) if somewhere(blocking) else ahead)
+    return to_float(where(to_float(blocking) > 0, launching, ahead) if somewhere(blocking) else ahead)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
-from comp_comm.formulas.arrays import Array, Numeric, everywhere, minimum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, minimum, somewhere, to_codes, to_float, where
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, Recipe
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, biased
 from comp_comm.layers.context_parallel import exchanges
@@ -59,7 +59,7 @@ class SelfAttention(Block):
     def launches(self, c: Context) -> Array:
         """Return the kernels launched: unfused, products, mask, softmax, dropout and copies are one each."""
         unfused = AttentionKernel.UNFUSED.where(c.layout.attention_kernel)
-        few = np.asarray(c.formats.recipe) != Recipe.NONE
+        few = to_codes(c.formats.recipe) != int(Recipe.NONE)
         more = UNFUSED_KERNELS * unfused + QUANTISING_KERNELS * few
         return super().launches(c) + to_float(more) * CudaGraph.look_up(self.graph, c.layout.cuda_graph)
 

@@ -19,6 +19,7 @@ from comp_comm.formulas.arrays import (
     maximum,
     minimum,
     somewhere,
+    to_codes,
     to_float,
     where,
 )
@@ -83,7 +84,7 @@ class Experts(Block):
                                     ("router", "dispatch", "others"))  # fmt: skip
         each = ExpertKernels.look_up("launches", c.layout.expert_kernels)
         products = KERNELS_OF_EXPERTS + each * local_experts(c) + KERNELS_OF_SHARED * self.splits(c)
-        few = 1 + QUANTISING * to_float(np.asarray(c.formats.recipe) != Recipe.NONE)
+        few = 1 + QUANTISING * to_float(to_codes(c.formats.recipe) != int(Recipe.NONE))
         sent = Dispatcher.look_up("launches", c.layout.ep_dispatch)
         return KERNELS_OF_ROUTER * router + sent * dispatch + products * few * others
 

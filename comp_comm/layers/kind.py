@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept
 from comp_comm.layers.module import Module
 from comp_comm.layers.per_operator import saved_outputs
 from comp_comm.layers.tensor_parallel import ALL_REDUCE, GATHER, SCATTER, gathered_and_reduced
+from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Elementwise, Operation
 from comp_comm.violation import Violation

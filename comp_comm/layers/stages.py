@@ -7,18 +7,19 @@ each distinct layout of a study, not for each of its points.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.distinct import distinct_rows
-from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_codes, to_float, where
 from comp_comm.formulas.pipeline import chunk_boundaries
 from comp_comm.layers.dealing import ALL, BOTH_ENDS, Dealing, Whole, chunk_bounds, dealing_of, dealt, repeated, way_of
 from comp_comm.layers.pattern import Pattern, PatternKey, counted_layers
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 
 
 class Stage(NamedTuple):
@@ -87,7 +88,7 @@ def stages_of(pattern: Pattern, layout: Layout) -> Stages:
     again, away = to_float(layout.recompute_layers), to_float(layout.offload_activations)
     given = again if everywhere(isnan(away)) else where(isnan(away), again, away)
     again = where(isnan(given), ALL, given)
-    way = way_of(np.asarray(layout.schedule, np.intp))
+    way = way_of(to_codes(layout.schedule))
     given_numbers = (pattern.row, pattern.layers, pattern.mtp, layout.pp, layout.vpp, again, way)
     numbers = [to_float(number) for number in given_numbers]
     codes = layout.pp_layout.codes if layout.pp_layout.given else np.asarray(0)
@@ -100,7 +101,7 @@ def stages_of(pattern: Pattern, layout: Layout) -> Stages:
 
 def _each(values: NDArray[np.float64], row: NDArray[np.intp]) -> Array:
     """Return what each point has of a column of a table; without an axis where all have the same."""
-    return to_float(values[0]) if everywhere(values == values[0]) else values[row]
+    return to_float(values[0]) if len(values) == 1 or everywhere(values == values[0]) else values[row]
 
 
 def _distinct(numbers: list[Array]) -> tuple[tuple[tuple[int, ...], ...], NDArray[np.intp]]:

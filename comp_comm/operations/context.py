@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from comp_comm.choices import Architecture, MasterWeights, SequenceInputs, Switch
 from comp_comm.formats import Formats
-from comp_comm.formulas.arrays import Array, Numeric, everywhere, maximum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, maximum, somewhere, to_codes, to_float, where
 from comp_comm.group import Group
 from comp_comm.kernel_choices import ElementwiseKernels, Recipe
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 from comp_comm.transformer import Transformer
 
 
@@ -66,7 +66,7 @@ class Context:
         the optimizer's weights (torchao's float8 under FSDP2), it is what comes in, quantised again.
         """
         f = self.formats
-        theirs = (f.recipe != Recipe.NONE) & MasterWeights.COPY.where(self.layout.master_weights)
+        theirs = (to_codes(f.recipe) != int(Recipe.NONE)) & MasterWeights.COPY.where(self.layout.master_weights)
         if not somewhere(theirs):
             return to_float(f.activation)
         return np.where(theirs, Recipe.look_up("size", np.maximum(f.recipe, 0)), f.activation)
@@ -133,4 +133,4 @@ def any_of(value: Numeric) -> bool:
     >>> any_of(0.0), any_of(to_float([0, 1]))
     (False, True)
     """
-    return somewhere(np.asarray(value) > 0)
+    return somewhere(to_float(value) > 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from comp_comm.hardware.evolution import domain_rules, evolve
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import BASE_TIMING, Profile
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 from comp_comm.records import Record
 from comp_comm.sweeps.machines import Machines, build_machines, still_hardware
 from comp_comm.sweeps.nouns import REQUIRED, Noun, attributes, constant, still_code, still_number
@@ -194,10 +194,22 @@ class Grid:
 
     def noun(self, noun: type[Noun], index: Index) -> Noun:
         """Return a transformer or a layout of this grid's numbers: its attributes are fields of the cost model."""
-        names, moving = attributes(noun, self.model.fields), self.moving
-        still = tuple((name, None if name in moving else self._still(name)) for name in names)
-        moved: Record = {name: self._number(name, index) for name in names if name in moving}
-        return replace(constant(noun, still), **moved) if moved else constant(noun, still)
+        if noun.__name__ not in self._nouns:
+            still = (
+                (name, None if name in self.moving else self._still(name))
+                for name in attributes(noun, self.model.fields)
+            )
+            self._nouns[noun.__name__] = constant(noun, tuple(still))
+        fixed: Noun = self._nouns[noun.__name__]
+        moved: Record = {
+            name: self._number(name, index) for name in attributes(noun, self.model.fields) if name in self.moving
+        }
+        return replace(fixed, **moved) if moved else fixed
+
+    @cached_property
+    def _nouns(self) -> dict[str, Any]:
+        """What does not move of each noun."""
+        return {}
 
     def _number(self, name: str, index: Index) -> AnyArray | Texts:
         kind = FIELDS[name].kind

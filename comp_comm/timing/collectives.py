@@ -58,7 +58,7 @@ def tier_bandwidth(tier: Tier, members: Numeric) -> Array:
     >>> float(tier_bandwidth(Tier(4, 150e9, 0, 1.0, mesh=1.0), 2)) / 1e9
     50.0
     """
-    meshed = (np.asarray(tier.mesh) > 0) & ~np.isinf(tier.domain)
+    meshed = (to_float(tier.mesh) > 0) & (to_float(tier.domain) != np.inf)
     others = where(meshed, maximum(to_float(tier.domain) - 1, 1), 1.0)
     share = where(meshed, minimum((to_float(members) - 1) / others, 1), 1.0)
     return to_float(tier.bandwidth) * tier.efficiency / tier.axes * share

@@ -7,17 +7,17 @@ alone (``sustained``).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Switch
-from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum, somewhere, to_codes, to_float, where
 from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
 from comp_comm.hardware.numbers import FlashKernel, Hardware, chosen_kernel, generic_kernel
 from comp_comm.kernel_choices import AttentionKernel, Recipe
+from comp_comm.lazy import cached_property
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
 from comp_comm.timing.quantising import Quantising
@@ -90,7 +90,7 @@ class Kernels:
     @cached_property
     def quantising(self) -> Quantising:
         """How GEMMs run in fewer than 16 bits."""
-        return Quantising(self.hardware, np.asarray(self.recipe, np.intp))
+        return Quantising(self.hardware, to_codes(self.recipe))
 
     @cached_property
     def _per_flop_by_recipe(self) -> tuple[Array, Array]:
@@ -208,7 +208,7 @@ class Kernels:
         >>> [round(float(kernels.attention(op, kernel).forward * 1e6), 1) for kernel in list(AttentionKernel)[:2]]
         [512.0, 1024.0]
         """
-        code, unfused = np.asarray(kernel), AttentionKernel.UNFUSED.where(kernel)
+        code, unfused = to_codes(kernel), AttentionKernel.UNFUSED.where(kernel)
         fused = ~unfused
         if not somewhere(unfused):
             return self._flash(op, code)
@@ -217,9 +217,9 @@ class Kernels:
         pairs = zip(self._flash(op, code), self._unfused(op), strict=True)
         return Passes(*(where(fused, flash, plain) for flash, plain in pairs))
 
-    def flash_kernel(self, code: Numeric) -> FlashKernel:
+    def flash_kernel(self, code: Numeric | NDArray[np.intp]) -> FlashKernel:
         """Return the fused kernel of each code, in fp8 where attention is."""
-        codes, eight = np.asarray(code, np.intp), Switch.ON.where(self.fp8_attention)
+        codes, eight = to_codes(code), Switch.ON.where(self.fp8_attention)
         if not self.hardware.attention:
             return generic_kernel(self.hardware.timing)
         if not somewhere(eight):
@@ -229,7 +229,7 @@ class Kernels:
             return by_fp8
         return chosen_kernel((chosen_kernel(self.hardware.attention, codes), by_fp8), eight.astype(np.intp))
 
-    def _flash(self, op: Attention, code: Numeric) -> Passes:
+    def _flash(self, op: Attention, code: Numeric | NDArray[np.intp]) -> Passes:
         """Fused attention: longer sequences and larger heads come nearer to its peak rate.
 
         t = t_0 + (C (1 + (k_0 + k_w) / s) + F C_b) u + V v, with s the keys that a query sees, k_0 of a start and k_w

@@ -22,6 +22,7 @@ from comp_comm.formulas.arrays import (
     maximum,
     minimum,
     somewhere,
+    to_codes,
     to_float,
     where,
 )
@@ -92,7 +93,7 @@ def collective_seconds(
     path = group if isinstance(group, NetworkPath) else path_of(hardware, group)
     message = to_float(message_bytes)
     if kind == "all_reduce":
-        seconds = _all_reduce_seconds(path, message, np.asarray(algorithm))
+        seconds = _all_reduce_seconds(path, message, to_codes(algorithm))
     elif kind == "all_to_all":
         seconds = _all_to_all_seconds(path, message)
     else:
@@ -102,7 +103,7 @@ def collective_seconds(
 
 def _seconds(path: NetworkPath, make: Callable[[NetworkPath], CollectivePhase], message: Array) -> Array:
     phase = path.once(make)
-    if not path.two_protocols or everywhere(np.isinf(phase.bulk_latency)):
+    if not path.two_protocols or everywhere(to_float(phase.bulk_latency) == np.inf):
         return _eager_seconds(path, phase, message)
     eager = _eager_seconds(path, phase, minimum(message, path.switch))
     transfer = message * phase.seconds_per_byte

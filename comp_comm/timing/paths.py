@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TypeVar, cast
 
 import numpy as np
@@ -14,11 +13,13 @@ from comp_comm.formulas import networks
 from comp_comm.formulas.arrays import Array, Numeric, isnan, maximum, minimum, somewhere, to_float, where
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
+from comp_comm.lazy import cached_property
 from comp_comm.timing.collectives import members_in, tier_bandwidth
 
 # Of a collective's start, what overlaps with its transfer as hops do: the protocol's part, not the software's.
 RAMPING_START = 5e-6
 # What connects devices that no tier of the profile connects: nothing is known of it.
+MOST_KNOWN = 1000  # groups of single numbers whose paths are kept, of one hardware
 NOWHERE = Tier(domain=np.inf, bandwidth=np.nan, latency=0.0, efficiency=1.0)
 
 Mask = NDArray[np.bool_]
@@ -272,6 +273,19 @@ def path_of(hardware: Hardware, group: Group) -> NetworkPath:
     >>> round(float(hops) * 1e6, 3), round(1e-9 / float(seconds_per_byte), 3)
     (43.0, 400.0)
     """
+    key = (group.size, group.stride, group.parts)
+    try:
+        found = hardware.known.get(key)
+    except TypeError:  # arrays are no key
+        return _path_of(hardware, group)
+    if found is None:
+        if len(hardware.known) >= MOST_KNOWN:
+            hardware.known.clear()
+        found = hardware.known[key] = _path_of(hardware, group)
+    return cast(NetworkPath, found)
+
+
+def _path_of(hardware: Hardware, group: Group) -> NetworkPath:
     size, inner = to_float(group.size), hardware.tiers[0]
     crossings = _crossings(hardware.tiers, replace(group, size=size))
     inside = bool(crossings) and crossings[0].tier is inner
@@ -286,7 +300,8 @@ def _crossings(tiers: tuple[Tier, ...], group: Group) -> tuple[TierCrossing, ...
     crossed_by: list[tuple[Tier, Mask, Array, Array, Array, Array]] = []
     below, domains_below = one, size
     for tier in (*tiers, NOWHERE):
-        unlimited = np.ndim(tier.domain) == 0 and np.isinf(tier.domain)
+        domain = to_float(tier.domain)
+        unlimited = not domain.ndim and bool(domain == np.inf)
         members = size if unlimited else members_in(tier, group)
         crossed = members > below
         if somewhere(crossed):

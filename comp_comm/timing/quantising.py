@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from comp_comm.formulas.arrays import Array, Numeric, by_code, isnan, somewhere, to_float, where
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.kernel_choices import Recipe
+from comp_comm.lazy import cached_property
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Quantising:
     @cached_property
     def mask(self) -> NDArray[np.bool_]:
         """Where there is a recipe."""
-        return np.asarray(self.recipe != Recipe.NONE)
+        return np.not_equal(self.recipe, int(Recipe.NONE))
 
     @cached_property
     def efficiency(self) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from functools import cached_property
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, maximum, minimum, somewhere, to_float, where
 from comp_comm.layers.ends import embedding_kept, head_kept, head_unused
 from comp_comm.layers.stages import Stage
+from comp_comm.lazy import cached_property
 from comp_comm.violation import Mask
 
 # Of what is held for tensors, that lies between them: an assumption. Of torchtitan's ten published runs, which print

@@ -7,7 +7,6 @@ Transformer Engine's offloading has it (`--cpu-offloading-num-layers` of Megatro
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, isnan, maximum, minimum, somewhere, to_float, where
 from comp_comm.group import Group
 from comp_comm.layers.stages import Stage
+from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Collective
 from comp_comm.violation import Mask
 

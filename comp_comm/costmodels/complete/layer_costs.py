@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 from comp_comm.choices import Switch
@@ -27,6 +26,7 @@ from comp_comm.layers.module import Module, made_again
 from comp_comm.layers.rules import layer_rules
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Violation, broken_rules

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import Array, add_up, by_code, maximum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, add_up, by_code, maximum, somewhere, to_codes, to_float, where
 from comp_comm.formulas.pipeline import bubble_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
@@ -23,6 +22,7 @@ from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.module import made_again
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 
 # What is done again in a layer, by what is asked for.
 PASSES: dict[str, Callable[[LayerTimes], Array]] = {
@@ -55,7 +55,7 @@ class Pipeline:
     @property
     def recomputes(self) -> bool:
         """Whether anything is computed again."""
-        return somewhere(np.asarray(self.layout.recompute) != Recompute.NONE)
+        return somewhere(to_codes(self.layout.recompute) != int(Recompute.NONE))
 
     def parts(self, stage: Stage) -> list[tuple[LayerTimes, Array]]:
         """Return the layers of each kind and the ends, each with how many of them a stage has."""
@@ -69,7 +69,7 @@ class Pipeline:
             parts = ((PASSES[seconds](times), count) for _, times, count in self.made_again(stage, code))
             return add_up((to_float(0.0), *(count * each for each, count in parts)))
 
-        return by_code(np.asarray(self.layout.recompute), option)
+        return by_code(to_codes(self.layout.recompute), option)
 
     def made_again(self, stage: Stage, code: int) -> list[tuple[LayerKind, LayerTimes, Array]]:
         """Return what an option of recomputation makes again in a stage: of which kind of layer, and how often."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.pipeline import Pipeline
@@ -13,6 +12,7 @@ from comp_comm.costmodels.timed import NO_COMM, CommSeconds, overlapped
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, maximum, minimum, somewhere, where
 from comp_comm.layers.stages import Stage
+from comp_comm.lazy import cached_property
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeVar
 
 from comp_comm.choices import MasterWeights, Switch
@@ -15,6 +14,7 @@ from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, minimum, som
 from comp_comm.formulas.memory import StateBytes, state_bytes
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.stages import Stage
+from comp_comm.lazy import cached_property
 from comp_comm.sharding import GradientSync
 
 Of = TypeVar("Of")

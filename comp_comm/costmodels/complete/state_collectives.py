@@ -187,7 +187,7 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
 def _among(zero: Numeric, stages: Sequence[int]) -> Mask:
     """Return where the ZeRO stage is one of some."""
     given = to_float(zero)
-    return reduce(or_, (np.asarray(given == stage) for stage in stages))
+    return reduce(or_, (given == stage for stage in stages))
 
 
 def _gathered_again(c: Context, replicas: Replicas) -> tuple[Array, Group | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from comp_comm.kernel_choices import Recipe
 from comp_comm.layers.block import HeldParameters
 from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.stages import Stage
+from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Gemm
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Mask
@@ -230,7 +230,7 @@ class StageStateSeconds:
         layout, interference = self.states.work.layout, self.states.work.scenario.interference
         timed = [(each, self.network.seconds(each.collective)) for each in self.states.collectives]
         slowed = where(Switch.ON.where(layout.overlap_dp), interference, 1.0)
-        zero = np.asarray(layout.zero)
+        zero = to_float(layout.zero)
 
         def sent(code: int, kind: str, repeats: int | None = None) -> Array:
             """Return the seconds of a kind: all, or those of every micro-batch (1), or of a step (0)."""

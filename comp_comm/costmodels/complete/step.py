@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.footprint import Footprint
@@ -29,6 +28,7 @@ from comp_comm.group import Group
 from comp_comm.layers.pipeline_parallel import boundary_collectives
 from comp_comm.layers.stages import Stage
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
+from comp_comm.lazy import cached_property
 from comp_comm.violation import Mask, Violation, no_room
 
 
