@@ -133,7 +133,7 @@ class Transformer:
         >>> Transformer(1, 1, vocab=50257).padded_vocab([1, 4, 8])
         array([50304., 50688., 51200.])
         """
-        multiple = to_float(self.vocab_multiple) * tp
+        multiple = to_float(self.vocab_multiple) * to_float(tp)
         return np.ceil(to_float(self.vocab) / multiple) * multiple
 
 

@@ -165,7 +165,7 @@ NO_COMM = CommSeconds(ZERO, ZERO, ZERO)
 def overlapped(total: Array, hidden: Array, overlaps: Mask) -> CommSeconds:
     """Return what is spent where ``overlaps`` says that it may run beside compute, and ``hidden`` of it does.
 
-    >>> float(overlapped(to_float(3.0), to_float(2.0), np.asarray(True)).exposed)
+    >>> float(overlapped(to_float(3.0), to_float(2.0), to_float(1.0) > 0).exposed)
     1.0
     """
     if everywhere(overlaps):

@@ -38,7 +38,7 @@ def to_float(value: ArrayLike) -> Array:
     if kind is np.float64:
         return value  # type: ignore[return-value]
     if kind in _SINGLE:
-        return np.float64(value)  # type: ignore[arg-type, return-value]
+        return np.float64(value)  # type: ignore[arg-type, no-any-return]
     array = np.asarray(value, dtype=np.float64)
     return array if array.ndim else array[()]
 
@@ -107,7 +107,7 @@ def where(mask: Mask, yes: Numeric, no: Numeric) -> Array:
     """
     if type(mask) is np.bool_ and type(yes) in _NUMBERS and type(no) in _NUMBERS:
         return to_float(yes if mask else no)
-    return np.where(mask, yes, no)[()]  # type: ignore[no-any-return]
+    return np.where(mask, yes, no)[()]
 
 
 def maximum(one: Numeric, other: Numeric) -> Array:
@@ -118,7 +118,7 @@ def maximum(one: Numeric, other: Numeric) -> Array:
     """
     if type(one) in _NUMBERS and type(other) in _NUMBERS:
         return to_float(one if one >= other or one != one else other)
-    return np.maximum(one, other)  # type: ignore[no-any-return]
+    return np.maximum(one, other)
 
 
 def minimum(one: Numeric, other: Numeric) -> Array:

@@ -386,5 +386,5 @@ def ring_time(
     0.008333333333333333
     """
     sent = to_float(wire_bytes)
-    seconds = sent / bandwidth + (to_float(hops) * hop_latency + start_latency)
+    seconds = sent / bandwidth + (to_float(hops) * to_float(hop_latency) + start_latency)
     return where(sent > 0, seconds, 0.0)[()]

@@ -52,7 +52,7 @@ def state_bytes(parameters: Numeric, shards: Numeric, zero: Numeric, weight: Num
     count, stage = to_float(parameters), to_float(zero)
 
     def of(size: Numeric, first: int) -> Array:
-        return count * size / where(stage >= first, shards, 1.0)
+        return count * to_float(size) / where(stage >= first, shards, 1.0)
 
     return StateBytes(of(weight, 3), of(gradient, 2), of(optimizer, 1))
 

@@ -43,7 +43,7 @@ def bubble_seconds(pp: Numeric, vpp: Numeric, others: Numeric, sends: Numeric = 
     >>> float(bubble_seconds(8, 2, 7 * 3.0))
     10.5
     """
-    return (to_float(others) + (to_float(pp) - 1) * sends) / vpp
+    return (to_float(others) + (to_float(pp) - 1) * to_float(sends)) / vpp
 
 
 def in_flight(pp: Numeric, vpp: Numeric, stage: Numeric, steps: Numeric) -> Array:
@@ -73,7 +73,7 @@ def in_flight(pp: Numeric, vpp: Numeric, stage: Numeric, steps: Numeric) -> Arra
     (8.0, 1.0)
     """
     behind = to_float(pp) - stage - 1
-    plain, interleaved = behind + 1, (2 * behind + (to_float(vpp) - 1) * pp + 1) / vpp
+    plain, interleaved = behind + 1, (2 * behind + (to_float(vpp) - 1) * to_float(pp) + 1) / vpp
     return minimum(steps, where(to_float(vpp) > 1, interleaved, plain))
 
 

@@ -52,6 +52,7 @@ def exchange_seconds(hardware: Hardware, path: NetworkPath, exchange: TokenExcha
     >>> from comp_comm.group import Group
     >>> from comp_comm.hardware.numbers import Tier, Timing
     >>> from comp_comm.timing.paths import path_of
+    >>> import numpy as np
     >>> h800 = Hardware(1, 1, 1, (Tier(8, 200e9, 0.0, 1.0), Tier(np.inf, 50e9, 0.0, 1.0)), Timing())
     >>> group, sent = Group(64), 4096 * 7168
     >>> calls = [TokenExchange("expert", "", 1, "all_to_all", "ep", 8 * sent * size, 1, group, Dispatcher.DEEPEP,
