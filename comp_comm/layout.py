@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from comp_comm.lazy import cached_property
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
 from comp_comm.texts import NO_TEXT, Texts
 
+Spread: TypeAlias = tuple[tuple[Array, Array], ...]  # sizes and strides
 UNKNOWN = float("nan")
 NOT_GIVEN = -1  # the code of a choice that is not given
 # INSIDE[p, i, j] is 1 where placement p has group j nearer the inside than group i.
@@ -187,7 +189,7 @@ class Layout:
         """Devices that hold the same experts."""
         return to_float(self.dp) * self.cp * self.tp / (to_float(self.ep) * self.etp)
 
-    def spread(self, groups: tuple[str, ...], count: Numeric, skip: Numeric = 1.0) -> tuple[tuple[Array, Array], ...]:
+    def spread(self, groups: tuple[str, ...], count: Numeric, skip: Numeric = 1.0) -> Spread:
         """Return where ``count`` devices of some groups are that lie ``skip`` apart: a size and stride for each group.
 
         Devices of the groups are counted in the order of the placement; the last of them takes what is left.
@@ -196,6 +198,20 @@ class Layout:
         >>> [(float(size), float(stride)) for size, stride in layout.spread(("cp", "dp"), 8)]
         [(2.0, 2.0), (4.0, 16.0)]
         """
+        key = (groups, count, skip)
+        try:
+            known = self._spreads.get(key)
+        except TypeError:  # arrays are no key
+            return self._spread(groups, count, skip)
+        if known is None:
+            known = self._spreads[key] = self._spread(groups, count, skip)
+        return known
+
+    @cached_property
+    def _spreads(self) -> dict[tuple[tuple[str, ...], Numeric, Numeric], Spread]:
+        return {}
+
+    def _spread(self, groups: tuple[str, ...], count: Numeric, skip: Numeric) -> Spread:
         code = to_codes(self.placement)
         spread: list[tuple[Array, Array]] = []
         wanted, apart = to_float(count), to_float(skip)

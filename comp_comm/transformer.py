@@ -13,6 +13,7 @@ import numpy as np
 from comp_comm.choices import Architecture, AttentionGate, Bias, CountedGemms, Norm, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_float, where
 from comp_comm.layer_pattern import count_of, layers_of
+from comp_comm.lazy import cached_property
 from comp_comm.texts import NO_TEXT, Texts
 from comp_comm.violation import Mask, Violation, divides, rule
 
@@ -85,7 +86,12 @@ class Transformer:
     index_topk: Numeric = UNKNOWN
     moe_latent_hidden: Numeric = UNKNOWN
 
-    @property
+    @cached_property
+    def complete(self) -> Transformer:
+        """This model with every number that was left out."""
+        return _resolved(self)
+
+    @cached_property
     def has_experts(self) -> bool:
         """Whether any point has mixture-of-experts layers."""
         return bool(somewhere(to_float(self.experts) > 0))
@@ -144,7 +150,10 @@ def resolved(given: Transformer) -> Transformer:
     >>> float(t.head_dim), float(t.ffn_hidden), float(t.kv_heads)
     (128.0, 16384.0, 32.0)
     """
-    t = given
+    return given.complete
+
+
+def _resolved(t: Transformer) -> Transformer:
     head_dim = _or(t.head_dim, to_float(t.hidden) / t.heads)
     ffn_hidden = _or(t.ffn_hidden, 4 * to_float(t.hidden))
     moe_ffn_hidden, shared_experts = _or(t.moe_ffn_hidden, ffn_hidden), _or(t.shared_experts, 0)

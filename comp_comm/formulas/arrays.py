@@ -20,6 +20,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 WholeArray: TypeAlias = NDArray[np.integer[Any]]
 Scalar = TypeVar("Scalar", bound=np.generic)
 WHOLE = slice(None)
+_FLOAT, _GENERIC, _BOOL = np.float64, np.generic, np.bool_  # looked up often
 _SINGLE = frozenset((float, int, np.bool_, np.int64))  # types that become one number at once
 _NUMBERS = frozenset((float, int, np.float64))  # types of single numbers
 ZERO = cast(Array, np.float64(0.0))  # nothing at all: told by identity, so that adding it costs nothing
@@ -35,10 +36,10 @@ def to_float(value: ArrayLike) -> Array:
     (array([0.5, 1. ]), np.float64(1.0))
     """
     kind = type(value)
-    if kind is np.float64:
+    if kind is _FLOAT:
         return value  # type: ignore[return-value]
     if kind in _SINGLE:
-        return np.float64(value)  # type: ignore[arg-type, no-any-return]
+        return _FLOAT(value)  # type: ignore[arg-type, no-any-return]
     array = np.asarray(value, dtype=np.float64)
     return array if array.ndim else array[()]
 
@@ -81,7 +82,7 @@ def somewhere(mask: ArrayLike) -> bool:
     >>> somewhere(np.array([False, True])), somewhere(to_float(1.0) > 2)
     (True, False)
     """
-    if isinstance(mask, np.generic):
+    if isinstance(mask, _GENERIC):
         return bool(mask)
     array = np.asarray(mask)
     return bool(array.any()) if array.ndim else bool(array)
@@ -93,7 +94,7 @@ def everywhere(mask: ArrayLike) -> bool:
     >>> everywhere(np.array([False, True])), everywhere(to_float(1.0) < 2)
     (False, True)
     """
-    if isinstance(mask, np.generic):
+    if isinstance(mask, _GENERIC):
         return bool(mask)
     array = np.asarray(mask)
     return bool(array.all()) if array.ndim else bool(array)
@@ -105,7 +106,7 @@ def where(mask: Mask, yes: Numeric, no: Numeric) -> Array:
     >>> where(to_float(1.0) > 0, 2.0, 3.0), where(np.array([True, False]), 2.0, 3.0)
     (np.float64(2.0), array([2., 3.]))
     """
-    if type(mask) is np.bool_ and type(yes) in _NUMBERS and type(no) in _NUMBERS:
+    if type(mask) is _BOOL and type(yes) in _NUMBERS and type(no) in _NUMBERS:
         return to_float(yes if mask else no)
     return np.where(mask, yes, no)[()]
 

@@ -166,15 +166,24 @@ class Grid:
 
     def scenario(self, index: Index) -> tuple[Scenario, tuple[Violation, ...]]:
         """Return the scenario of a block of the grid, and the rules broken in making it."""
+        return self._scenario(index) if self.axes else self._point
+
+    @cached_property
+    def _point(self) -> tuple[Scenario, tuple[Violation, ...]]:
+        """The scenario of a grid without axes."""
+        return self._scenario(())
+
+    def _scenario(self, index: Index) -> tuple[Scenario, tuple[Violation, ...]]:
         hardware, broken = self.hardware(index)
         tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
+        layout = self.noun(Layout, index)
         precision, *formats = (self.codes(name, index) for name in FORMATS)
         recipe, *switches = (self.codes(name, index) for name in RECIPE)
         quantised = Quantised(hardware.timing.fp8_recipe, hardware.timing.fp8_transpose, recipe, *switches)
         broken = (*broken, *broken_rules(format_rules(precision, quantised)))
         scenario = Scenario(
             transformer=self.noun(Transformer, index),
-            layout=replace(self.noun(Layout, index), tp=tp),
+            layout=replace(layout, tp=tp) if self.derives_tp else layout,
             hardware=hardware,
             gemm_count=self._gemm_count(index),
             element_bytes=self._message_bytes(index),
