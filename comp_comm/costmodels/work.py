@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 from comp_comm.choices import MODULES, AttentionCount, Recompute, Switch
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formats import Formats
-from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, maximum, somewhere, to_float, where
+from comp_comm.formulas.arrays import (
+    Array,
+    Numeric,
+    add_up,
+    by_code,
+    distinct_codes,
+    maximum,
+    somewhere,
+    to_float,
+    where,
+)
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
@@ -97,7 +107,9 @@ class Work:
     def module_rules(self) -> list[Violation]:
         """Whether a layer of the model has each of the modules that are to be made again."""
         codes = np.asarray(self.layout.recompute)
-        asked = [name for name in MODULES[1:] if any(name in Recompute.at(code).modules for code in np.unique(codes))]
+        asked = [
+            name for name in MODULES[1:] if any(name in Recompute.at(code).modules for code in distinct_codes(codes))
+        ]
         if not asked:
             return []
         there = dict.fromkeys(asked, np.asarray(False))

@@ -176,6 +176,18 @@ def add_up(parts: Iterable[Array]) -> Array:
     return total
 
 
+def distinct_codes(codes: ArrayLike) -> list[int]:
+    """Return the codes that occur, each once, in order.
+
+    >>> distinct_codes([2, 0, 2]), distinct_codes(np.intp(1))
+    ([0, 2], [1])
+    """
+    if isinstance(codes, _GENERIC):
+        return [int(codes)]
+    array = np.asarray(codes)
+    return [int(code) for code in (np.unique(array) if array.size > 1 else array.reshape(-1))]
+
+
 def by_code(codes: AnyArray, option: Callable[[int], Array]) -> Array:
     """Return at each point what ``option`` makes of its code; each code that occurs is evaluated once.
 
@@ -189,11 +201,11 @@ def by_code(codes: AnyArray, option: Callable[[int], Array]) -> Array:
     codes = np.asarray(codes)
     if codes.size == 1:
         return to_float(option(int(codes.item())))
-    first, *others = np.unique(codes).tolist()
-    made = to_float(option(int(first)))
+    first, *others = distinct_codes(codes)
+    made = to_float(option(first))
     if not others:
         return made
-    options = {int(first): made, **{int(code): to_float(option(int(code))) for code in others}}
+    options = {first: made, **{code: to_float(option(code)) for code in others}}
     axes = [axis for axis, size in enumerate(codes.shape) if size > 1]
     rank = max(codes.ndim, *(each.ndim for each in options.values()))
     axis = rank - codes.ndim + axes[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Array, Numeric, by_code, somewhere, to_float
+from comp_comm.formulas.arrays import Array, Numeric, by_code, distinct_codes, somewhere, to_float
 from comp_comm.hardware.dispatch import DispatchTiming
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.lazy import cached_property
@@ -198,9 +198,9 @@ def generic_kernel(timing: Timing) -> FlashKernel:
 
 def chosen_kernel(kernels: tuple[FlashKernel, ...], codes: NDArray[np.intp]) -> FlashKernel:
     """Return the fused kernel of each code, as numbers with the codes' shape where they differ."""
-    used = np.unique(codes)
-    if used.size == 1:
-        return kernels[int(used[0])]
+    used = distinct_codes(codes)
+    if len(used) == 1:
+        return kernels[used[0]]
 
     def at(name: str) -> Array:
         return by_code(codes, lambda code: to_float(getattr(kernels[code], name)))

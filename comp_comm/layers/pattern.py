@@ -210,7 +210,7 @@ class CountedLayers(NamedTuple):
 def counted_layers(key: PatternKey) -> CountedLayers:
     """Return the kinds of layers that patterns have, and where."""
     places = [_places(row, key) for row in key.rows]
-    codes = [int(code) for code in np.unique(np.concatenate([np.unique(each) for each in places]))]
+    codes = sorted({int(code) for each in places for code in each.tolist()})
     known = {code: Place(code) for code in codes if code >= 0}
     told = _told(known.values())
     kinds = [ENCODER_LAYER if code < 0 else known[code].kind(told) for code in codes]

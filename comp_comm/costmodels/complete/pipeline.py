@@ -14,7 +14,17 @@ from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import Array, add_up, by_code, maximum, somewhere, to_codes, to_float, where
+from comp_comm.formulas.arrays import (
+    Array,
+    add_up,
+    by_code,
+    distinct_codes,
+    maximum,
+    somewhere,
+    to_codes,
+    to_float,
+    where,
+)
 from comp_comm.formulas.pipeline import bubble_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
@@ -87,7 +97,7 @@ class Pipeline:
     def made_again_anywhere(self, stage: Stage) -> list[tuple[LayerKind, LayerTimes, Array]]:
         """Return what any point makes again in a stage, as often as each of them does."""
         codes = np.asarray(self.layout.recompute)
-        options = ((codes == code, self.made_again(stage, code)) for code in np.unique(codes).tolist())
+        options = ((codes == code, self.made_again(stage, code)) for code in distinct_codes(codes))
         return [(kind, times, chosen * count) for chosen, made in options for kind, times, count in made]
 
     def passes_s(self, stage: Stage) -> Array:
