@@ -11,8 +11,8 @@ import pytest
 from comp_comm.configs.study import study_from
 from comp_comm.sweeps import make_plan
 
-GPT3 = {"hardware": "a100-sxm-80gb", "model": "gpt3-175b",
-        "set": {"gpus": 512, "tp": 8, "pp": 8, "micro_batch": 1, "global_batch": 1024, "recompute": "full"}}  # fmt: skip
+LAYOUT = {"gpus": 512, "tp": 8, "pp": 8, "micro_batch": 1, "global_batch": 1024, "recompute": "full"}
+GPT3 = {"hardware": "a100-sxm-80gb", "model": "gpt3-175b", "set": LAYOUT}
 CALLS = 10_000
 
 
@@ -53,7 +53,7 @@ def test_one_point(benchmark, way):
 def test_points_of_a_grid_and_alone_are_the_same_number():
     """A point by itself is computed with single numbers, one of a grid with arrays: bit for bit the same."""
     degrees = [1, 2, 4, 8]
-    fixed = {name: value for name, value in GPT3["set"].items() if name != "tp"}
+    fixed = {name: value for name, value in LAYOUT.items() if name != "tp"}
     plan = make_plan(study_from({**GPT3, "set": fixed, "sweep": {"tp": degrees}}))
     together = plan.evaluate_alone((slice(0, len(degrees)),)).step_s
     for number, tp in enumerate(degrees):
