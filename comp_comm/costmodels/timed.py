@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, everywhere, minimum, to_float, where
 from comp_comm.group import Group
@@ -17,6 +17,8 @@ from comp_comm.timing.kernels import Kernels, Passes
 from comp_comm.timing.network import collective_seconds
 from comp_comm.timing.paths import NetworkPath, path_of
 from comp_comm.violation import Mask
+
+MOST_KNOWN = 1000  # groups of single numbers whose paths are kept with a hardware
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,20 @@ def sum_passes(timed: Iterable[TimedOperation]) -> Passes:
     return Passes(*sums)
 
 
+def known_path(hardware: Hardware, group: Group) -> NetworkPath:
+    """Return what a group crosses; that of a group of single numbers is kept with the hardware, for other points."""
+    key = (group.size, group.stride, group.parts)
+    try:
+        path = hardware.known.get(key)
+    except TypeError:  # arrays are no key
+        return path_of(hardware, group)
+    if path is None:
+        if len(hardware.known) >= MOST_KNOWN:
+            hardware.known.clear()
+        path = hardware.known[key] = path_of(hardware, group)
+    return cast(NetworkPath, path)
+
+
 @dataclass(frozen=True, eq=False)
 class Network:
     """The network of a device as collectives find it; what a group crosses is looked up once for all of them.
@@ -106,7 +122,7 @@ class Network:
     def path(self, group: Group) -> NetworkPath:
         """Return what a group crosses."""
         if group not in self._paths:
-            self._paths[group] = path_of(self.hardware, group)
+            self._paths[group] = known_path(self.hardware, group)
         return self._paths[group]
 
     def _path_of(self, collective: Collective) -> NetworkPath:
@@ -114,7 +130,7 @@ class Network:
         if self.alone is self.hardware or not isinstance(collective, TokenExchange):
             return self.path(collective.group)
         if collective.group not in self._paths_alone:
-            self._paths_alone[collective.group] = path_of(self.alone, collective.group)
+            self._paths_alone[collective.group] = known_path(self.alone, collective.group)
         return self._paths_alone[collective.group]
 
     @cached_property

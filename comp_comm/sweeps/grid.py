@@ -25,7 +25,7 @@ from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.records import Record
 from comp_comm.sweeps.machines import Machines, build_machines, still_hardware
-from comp_comm.sweeps.nouns import REQUIRED, Noun, attributes, constant, still_code, still_number
+from comp_comm.sweeps.nouns import REQUIRED, Noun, attributes, constant, still_code, still_number, word_codes
 from comp_comm.texts import Texts
 from comp_comm.transformer import GemmCount, Transformer
 from comp_comm.units import GIB
@@ -108,16 +108,11 @@ class Grid:
                 continue
             shape = [1] * len(self.axes)
             shape[axis] = len(labels)
-            values = self._word_codes(name, labels) if self._worded(name) else np.asarray(labels, np.float64)
+            # Codes of devices are rows of the machine table, whatever order the points are in.
+            known = tuple(profile.name for profile in self.profiles) if name == HARDWARE else labels
+            values = word_codes(labels, known) if self._worded(name) else np.asarray(labels, np.float64)
             arrays[name] = values.reshape(shape)
         return arrays
-
-    def _word_codes(self, name: str, labels: tuple[Value, ...]) -> AnyArray:
-        distinct = list(dict.fromkeys(labels))
-        if name == HARDWARE:  # codes are rows of the machine table, whatever order the points are in
-            distinct = [profile.name for profile in self.profiles]
-        place = {label: number for number, label in enumerate(distinct)}
-        return np.asarray([place[label] for label in labels], np.float64)
 
     @cached_property
     def _columns(self) -> dict[str, tuple[int, AxisColumn]]:
@@ -176,14 +171,13 @@ class Grid:
     def _scenario(self, index: Index) -> tuple[Scenario, tuple[Violation, ...]]:
         hardware, broken = self.hardware(index)
         tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
-        layout = self.noun(Layout, index)
         precision, *formats = (self.codes(name, index) for name in FORMATS)
         recipe, *switches = (self.codes(name, index) for name in RECIPE)
         quantised = Quantised(hardware.timing.fp8_recipe, hardware.timing.fp8_transpose, recipe, *switches)
         broken = (*broken, *broken_rules(format_rules(precision, quantised)))
         scenario = Scenario(
             transformer=self.noun(Transformer, index),
-            layout=replace(layout, tp=tp) if self.derives_tp else layout,
+            layout=replace(self.noun(Layout, index), tp=tp),
             hardware=hardware,
             gemm_count=self._gemm_count(index),
             element_bytes=self._message_bytes(index),
@@ -203,22 +197,10 @@ class Grid:
 
     def noun(self, noun: type[Noun], index: Index) -> Noun:
         """Return a transformer or a layout of this grid's numbers: its attributes are fields of the cost model."""
-        if noun.__name__ not in self._nouns:
-            still = (
-                (name, None if name in self.moving else self._still(name))
-                for name in attributes(noun, self.model.fields)
-            )
-            self._nouns[noun.__name__] = constant(noun, tuple(still))
-        fixed: Noun = self._nouns[noun.__name__]
-        moved: Record = {
-            name: self._number(name, index) for name in attributes(noun, self.model.fields) if name in self.moving
-        }
-        return replace(fixed, **moved) if moved else fixed
-
-    @cached_property
-    def _nouns(self) -> dict[str, Any]:
-        """What does not move of each noun."""
-        return {}
+        names, moving = attributes(noun, self.model.fields), self.moving
+        still = tuple((name, None if name in moving else self._still(name)) for name in names)
+        moved: Record = {name: self._number(name, index) for name in names if name in moving}
+        return replace(constant(noun, still), **moved) if moved else constant(noun, still)
 
     def _number(self, name: str, index: Index) -> AnyArray | Texts:
         kind = FIELDS[name].kind

@@ -60,6 +60,16 @@ def _number(name: str, value: Value | None) -> AnyArray | Texts:
     return still_number(value) if field.choice is None else still_code(name, value)
 
 
+def word_codes(labels: tuple[Value, ...], known: tuple[Value, ...]) -> Array:
+    """Return the place of each label among the distinct ones that are known.
+
+    >>> word_codes(("b", "a", "b"), ("b", "a", "b"))
+    array([0., 1., 0.])
+    """
+    place = {label: number for number, label in enumerate(dict.fromkeys(known))}
+    return to_float([place[label] for label in labels])
+
+
 @lru_cache(maxsize=1024)
 def still_number(value: Value | None) -> Array:
     """Return the number of a field that does not move, NaN where it is not given."""

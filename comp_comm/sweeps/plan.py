@@ -86,9 +86,7 @@ class Plan:
     def _evaluated(self, index: Index, parts: Parts, other: Hardware | None = None) -> Answer:
         asked, violations = self.grid.scenario(index)
         with unwarned():
-            if other or violations:
-                asked = replace(asked, hardware=other or asked.hardware, violations=violations)
-            return self.model.evaluate(asked, parts)
+            return self.model.evaluate(replace(asked, hardware=other or asked.hardware, violations=violations), parts)
 
     @cached_property
     def _shared(self) -> SharedRows:

@@ -19,7 +19,6 @@ from comp_comm.timing.collectives import members_in, tier_bandwidth
 # Of a collective's start, what overlaps with its transfer as hops do: the protocol's part, not the software's.
 RAMPING_START = 5e-6
 # What connects devices that no tier of the profile connects: nothing is known of it.
-MOST_KNOWN = 1000  # groups of single numbers whose paths are kept, of one hardware
 NOWHERE = Tier(domain=np.inf, bandwidth=np.nan, latency=0.0, efficiency=1.0)
 
 Mask = NDArray[np.bool_]
@@ -273,19 +272,6 @@ def path_of(hardware: Hardware, group: Group) -> NetworkPath:
     >>> round(float(hops) * 1e6, 3), round(1e-9 / float(seconds_per_byte), 3)
     (43.0, 400.0)
     """
-    key = (group.size, group.stride, group.parts)
-    try:
-        found = hardware.known.get(key)
-    except TypeError:  # arrays are no key
-        return _path_of(hardware, group)
-    if found is None:
-        if len(hardware.known) >= MOST_KNOWN:
-            hardware.known.clear()
-        found = hardware.known[key] = _path_of(hardware, group)
-    return cast(NetworkPath, found)
-
-
-def _path_of(hardware: Hardware, group: Group) -> NetworkPath:
     size, inner = to_float(group.size), hardware.tiers[0]
     crossings = _crossings(hardware.tiers, replace(group, size=size))
     inside = bool(crossings) and crossings[0].tier is inner
