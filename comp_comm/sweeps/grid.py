@@ -110,8 +110,7 @@ class Grid:
             shape[axis] = len(labels)
             # Codes of devices are rows of the machine table, whatever order the points are in.
             known = tuple(profile.name for profile in self.profiles) if name == HARDWARE else labels
-            values = word_codes(labels, known) if self._worded(name) else np.asarray(labels, np.float64)
-            arrays[name] = values.reshape(shape)
+            arrays[name] = (word_codes(labels, known) if self._worded(name) else to_float(labels)).reshape(shape)
         return arrays
 
     @cached_property
@@ -165,7 +164,6 @@ class Grid:
 
     @cached_property
     def _point(self) -> tuple[Scenario, tuple[Violation, ...]]:
-        """The scenario of a grid without axes."""
         return self._scenario(())
 
     def _scenario(self, index: Index) -> tuple[Scenario, tuple[Violation, ...]]:
@@ -270,8 +268,7 @@ class Grid:
     def column(self, name: str, index: Index) -> AnyArray:
         """Return an input column on a block: numbers, or words for a choice."""
         if name == "tp" and self.derives_tp:
-            scenario, _ = self.scenario(index)
-            return np.asarray(scenario.layout.tp)
+            return np.asarray(self.scenario(index)[0].layout.tp)
         if name == HARDWARE:
             words: tuple[object, ...] = tuple(profile.name for profile in self.profiles)
         elif self._worded(name):
