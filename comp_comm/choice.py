@@ -74,6 +74,8 @@ class Choice(IntEnum):
         >>> ElementwiseKernels.look_up("cost", [0, 1])
         array([1. , 1.5])
         """
+        if isinstance(codes, np.generic):
+            return _table(cls, coefficient)[int(codes)]  # type: ignore[no-any-return]
         return np.asarray(_table(cls, coefficient)[np.asarray(codes, np.intp)])
 
     def where(self, codes: ArrayLike) -> NDArray[np.bool_]:
@@ -83,6 +85,8 @@ class Choice(IntEnum):
         >>> Recompute.FULL.where([0, 2])
         array([False,  True])
         """
+        if isinstance(codes, np.generic):
+            return codes == int(self)  # type: ignore[no-any-return]
         return np.asarray(np.asarray(codes) == int(self))
 
 

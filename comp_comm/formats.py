@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Precision, Switch
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_codes, to_float, where
 from comp_comm.kernel_choices import Recipe
 from comp_comm.violation import Mask, Violation, rule
 
@@ -58,8 +58,8 @@ class Formats:
         (2.0, 1.0)
         """
         given = np.asarray(getattr(self, direction), np.float64)
-        blank = np.isnan(given)
-        return self.comm if blank.all() else np.where(blank, self.comm, given)
+        blank = isnan(given)
+        return self.comm if everywhere(blank) else where(blank, self.comm, given)
 
     operand_comm: Numeric = 2
 
@@ -67,7 +67,7 @@ class Formats:
     def nonlinear_kept(self) -> Numeric:
         """Bytes of an input of a nonlinearity that is kept for the backward pass."""
         few = Switch.ON.where(self.fp8_activations)
-        return np.where(few, 1.0, self.activation) if few.any() else self.activation
+        return where(few, 1.0, self.activation) if somewhere(few) else self.activation
 
     def held(self, shards: Mask) -> Formats:
         """Return the formats of what a device holds, where the shards of weights are the optimizer's copy.
@@ -76,14 +76,14 @@ class Formats:
         >>> float(held.weight), float(held.grad), float(held.master)
         (4.0, 4.0, 0.0)
         """
-        if not shards.any():
+        if not somewhere(shards):
             return self
-        full = np.maximum(self.weight, self.master)
+        full = maximum(self.weight, self.master)
         return replace(
             self,
-            weight=np.where(shards, full, self.weight),
-            grad=np.where(shards, np.maximum(self.grad, full), self.grad),
-            master=np.where(shards, 0.0, self.master),
+            weight=where(shards, full, self.weight),
+            grad=where(shards, maximum(self.grad, full), self.grad),
+            master=where(shards, 0.0, self.master),
         )
 
 
@@ -111,15 +111,15 @@ def recipe_of(precision: Code, recipe: Code, usual: Numeric) -> NDArray[np.intp]
     >>> int(recipe_of(Precision.FP8, NONE, Recipe.MXFP8)) == Recipe.MXFP8
     True
     """
-    of_precision = np.where(Precision.FP8.where(precision), np.asarray(usual, np.intp), int(Recipe.NONE))
+    of_precision = np.where(Precision.FP8.where(precision), to_codes(usual), int(Recipe.NONE))
     of_precision = np.where(Precision.NVFP4.where(precision), int(Recipe.NVFP4), of_precision)
-    given = np.asarray(recipe, np.intp)
-    return np.where(given == NONE, of_precision, given)
+    given = to_codes(recipe)
+    return to_codes(np.where(given == NONE, of_precision, given))
 
 
 def format_rules(precision: Code, quantised: Quantised) -> list[Violation]:
     """Return the rules that a precision, a recipe and its switches must keep together."""
-    code, given = np.asarray(precision), np.asarray(quantised.recipe)
+    code, given = to_codes(precision), to_codes(quantised.recipe)
     fp8, fp4 = Precision.FP8.where(code), Precision.NVFP4.where(code)
     by_fp4, none = Recipe.NVFP4.where(given), Recipe.NONE.where(given)
     by_fp8 = (given != NONE) & ~none & ~by_fp4
@@ -159,17 +159,17 @@ def make_formats(
     (2.0, 4.0)
     """
     operand = Precision.look_up("size", precision)
-    kept = np.maximum(operand, 2.0)
+    kept = maximum(operand, 2.0)
     recipe = recipe_of(precision, quantised.recipe, quantised.usual)
     copies, gathered, sent = to_float(0.0), kept, _given(comm, kept)
     operands = sent
-    if (recipe != Recipe.NONE).any():
-        size = np.where(recipe != Recipe.NONE, Recipe.look_up("size", recipe), 0.0)
+    if somewhere(recipe != int(Recipe.NONE)):
+        size = where(recipe != int(Recipe.NONE), Recipe.look_up("size", recipe), 0.0)
         single = Recipe.look_up("per_tensor", recipe) * (1 - to_float(quantised.transposed))
         gathers = to_float(Switch.ON.where(quantised.fp8_param_gather))
         copies = size * (2.0 - single) - gathers * kept
-        gathered = np.where(gathers > 0, size, kept)
-        operands = _given(comm, np.where(recipe != Recipe.NONE, size, kept))
+        gathered = where(gathers > 0, size, kept)
+        operands = _given(comm, where(recipe != int(Recipe.NONE), size, kept))
     return Formats(
         operand=operand,
         activation=kept,
@@ -178,12 +178,12 @@ def make_formats(
         grad=_given(grad, kept),
         accumulate=_given(accumulate, 0.0),
         moment=_given(optimizer, 4.0),
-        master=np.where(kept < 4, 4.0, 0.0),
+        master=where(kept < 4, 4.0, 0.0),
         recipe=recipe,
-        fp8_attention=np.asarray(quantised.fp8_attention),
-        fp8_head=np.asarray(quantised.fp8_head),
-        fp8_param_gather=np.asarray(quantised.fp8_param_gather),
-        fp8_activations=np.asarray(quantised.fp8_activations),
+        fp8_attention=to_float(quantised.fp8_attention),
+        fp8_head=to_float(quantised.fp8_head),
+        fp8_param_gather=to_float(quantised.fp8_param_gather),
+        fp8_activations=to_float(quantised.fp8_activations),
         gathered=gathered,
         copies=copies,
         dispatch=_given(dispatch, np.nan),
@@ -193,5 +193,5 @@ def make_formats(
 
 
 def _given(code: Code, otherwise: Numeric) -> Array:
-    number = np.asarray(code, np.intp)
-    return np.asarray(np.where(number == NONE, otherwise, Precision.look_up("size", np.maximum(number, 0))))
+    number = to_codes(code)
+    return where(number == NONE, otherwise, Precision.look_up("size", number))  # of NONE: any

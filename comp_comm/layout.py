@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,14 @@ from comp_comm.choices import (
     TensorOverlap,
 )
 from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
-from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum, somewhere, to_codes, to_float, where
 from comp_comm.group import Group
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, ExpertKernels
+from comp_comm.lazy import cached_property
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
 from comp_comm.texts import NO_TEXT, Texts
 
+Spread: TypeAlias = tuple[tuple[Array, Array], ...]  # sizes and strides
 UNKNOWN = float("nan")
 NOT_GIVEN = -1  # the code of a choice that is not given
 # INSIDE[p, i, j] is 1 where placement p has group j nearer the inside than group i.
@@ -108,9 +110,9 @@ class Layout:
     @property
     def loss(self) -> NDArray[np.intp]:
         """How the loss is made, a code of `CrossEntropy`: where it is not given, as other kernels are."""
-        given = np.asarray(self.cross_entropy, np.intp)
+        given = to_codes(self.cross_entropy)
         with_kernels = ElementwiseKernels.look_up("loss", self.kernels).astype(np.intp)
-        return with_kernels if (given == NOT_GIVEN).all() else np.where(given == NOT_GIVEN, with_kernels, given)
+        return with_kernels if everywhere(given == NOT_GIVEN) else np.where(given == NOT_GIVEN, with_kernels, given)
 
     def stride(self, group: str) -> Array:
         """Return how far apart on the network two neighbours of a group are, in devices.
@@ -141,12 +143,12 @@ class Layout:
         return Group(self.etp, parts=self.spread(STAGE, self.etp))
 
     def _stride(self, group: str) -> Array:
-        before = INSIDE[np.asarray(self.placement, np.intp), GROUPS.index(group)]
+        before = INSIDE[to_codes(self.placement), GROUPS.index(group)]
         stride = to_float(1.0)
         for number, name in enumerate(GROUPS):
             inside, size = before[..., number], getattr(self, name)
             if somewhere(inside):
-                stride = stride * (size if np.all(inside) else np.where(inside > 0, size, 1.0))
+                stride = stride * (size if everywhere(inside) else where(inside > 0, size, 1.0))
         return stride
 
     @cached_property
@@ -174,7 +176,7 @@ class Layout:
         """
         chunks = Schedule.look_up("turns", self.schedule) * self.copies
         if somewhere(chunks != 1):
-            chunks = np.where((chunks > 1) & (to_float(self.pp) == 2), 1.0, chunks)
+            chunks = where((chunks > 1) & (to_float(self.pp) == 2), 1.0, chunks)
         return to_float(self.vpp) * chunks * (to_float(self.pp) > 1)
 
     @property
@@ -187,7 +189,7 @@ class Layout:
         """Devices that hold the same experts."""
         return to_float(self.dp) * self.cp * self.tp / (to_float(self.ep) * self.etp)
 
-    def spread(self, groups: tuple[str, ...], count: Numeric, skip: Numeric = 1.0) -> tuple[tuple[Array, Array], ...]:
+    def spread(self, groups: tuple[str, ...], count: Numeric, skip: Numeric = 1.0) -> Spread:
         """Return where ``count`` devices of some groups are that lie ``skip`` apart: a size and stride for each group.
 
         Devices of the groups are counted in the order of the placement; the last of them takes what is left.
@@ -196,7 +198,21 @@ class Layout:
         >>> [(float(size), float(stride)) for size, stride in layout.spread(("cp", "dp"), 8)]
         [(2.0, 2.0), (4.0, 16.0)]
         """
-        code = np.asarray(self.placement, np.intp)
+        key = (groups, count, skip)
+        try:
+            known = self._spreads.get(key)
+        except TypeError:  # arrays are no key
+            return self._spread(groups, count, skip)
+        if known is None:
+            known = self._spreads[key] = self._spread(groups, count, skip)
+        return known
+
+    @cached_property
+    def _spreads(self) -> dict[tuple[tuple[str, ...], Numeric, Numeric], Spread]:
+        return {}
+
+    def _spread(self, groups: tuple[str, ...], count: Numeric, skip: Numeric) -> Spread:
+        code = to_codes(self.placement)
         spread: list[tuple[Array, Array]] = []
         wanted, apart = to_float(count), to_float(skip)
         places = ORDER[groups][code]
@@ -205,8 +221,8 @@ class Layout:
         for place in range(len(groups)):
             which = places[..., place]
             size, stride = (to_float(_choose(which, values)) for values in (sizes, strides))
-            within = np.minimum(apart, size) if place < len(groups) - 1 else apart
-            taken = np.minimum(wanted, size / within) if place < len(groups) - 1 else wanted
+            within = minimum(apart, size) if place < len(groups) - 1 else apart
+            taken = minimum(wanted, size / within) if place < len(groups) - 1 else wanted
             if somewhere(taken != 1):
                 spread.append((taken, stride * within))
             wanted, apart = wanted / taken, apart / within
@@ -216,7 +232,7 @@ class Layout:
 def _choose(which: NDArray[np.intp], values: list[Numeric]) -> Numeric:
     """Return the value that is meant at each point; without an axis where it is the same one everywhere."""
     first = int(which.flat[0])
-    return values[first] if (which == first).all() else np.choose(which, [to_float(value) for value in values])
+    return values[first] if everywhere(which == first) else np.choose(which, [to_float(value) for value in values])
 
 
 def resolved_layout(given: Layout) -> Layout:
@@ -228,23 +244,23 @@ def resolved_layout(given: Layout) -> Layout:
     """
     model_parallel = to_float(given.tp) * given.cp * given.pp
     gpus, dp = to_float(given.gpus), to_float(given.dp)
-    dp = np.where(np.isnan(dp), np.where(np.isnan(gpus), 1.0, gpus / model_parallel), dp)
+    dp = where(isnan(dp), where(isnan(gpus), 1.0, gpus / model_parallel), dp)
     batch, steps = to_float(given.global_batch), to_float(given.accumulation)
     per_step = dp * given.micro_batch
-    steps = np.where(np.isnan(batch), np.where(np.isnan(steps), 1.0, steps), batch / per_step)
+    steps = where(isnan(batch), where(isnan(steps), 1.0, steps), batch / per_step)
     etp, dp_shard = to_float(given.etp), to_float(given.dp_shard)
     interleaved = Schedule.ONE_F_ONE_B.where(given.schedule) & (to_float(given.vpp) > 1)
-    schedule = np.where(interleaved, int(Schedule.INTERLEAVED), given.schedule)
-    sends = np.asarray(given.overlap_pp)
+    schedule = where(interleaved, int(Schedule.INTERLEAVED), given.schedule)
+    sends = to_codes(given.overlap_pp)
     return replace(
         given,
         dp=dp,
-        gpus=gpus if not np.isnan(gpus).any() else np.where(np.isnan(gpus), model_parallel * dp, gpus),
+        gpus=gpus if not somewhere(isnan(gpus)) else where(isnan(gpus), model_parallel * dp, gpus),
         accumulation=steps,
         global_batch=steps * per_step,
-        etp=np.where(np.isnan(etp), given.tp, etp),
-        dp_shard=np.where(np.isnan(dp_shard), dp * given.cp, dp_shard),
+        etp=where(isnan(etp), given.tp, etp),
+        dp_shard=where(isnan(dp_shard), dp * given.cp, dp_shard),
         schedule=schedule,
         overlap_pp=np.where(sends == NOT_GIVEN, Schedule.INTERLEAVED.where(schedule), sends),
-        sp=np.where(to_float(given.tp) > 1, given.sp, 0.0),
+        sp=where(to_float(given.tp) > 1, given.sp, 0.0),
     )

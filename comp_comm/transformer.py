@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import Architecture, AttentionGate, Bias, CountedGemms, Norm, Position, QkNorm, Switch
-from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_float, where
 from comp_comm.layer_pattern import count_of, layers_of
+from comp_comm.lazy import cached_property
 from comp_comm.texts import NO_TEXT, Texts
 from comp_comm.violation import Mask, Violation, divides, rule
 
@@ -85,10 +86,15 @@ class Transformer:
     index_topk: Numeric = UNKNOWN
     moe_latent_hidden: Numeric = UNKNOWN
 
-    @property
+    @cached_property
+    def complete(self) -> Transformer:
+        """This model with every number that was left out."""
+        return _resolved(self)
+
+    @cached_property
     def has_experts(self) -> bool:
         """Whether any point has mixture-of-experts layers."""
-        return bool(np.any(to_float(self.experts) > 0))
+        return bool(somewhere(to_float(self.experts) > 0))
 
     @property
     def encoder_decoder(self) -> Mask:
@@ -103,14 +109,14 @@ class Transformer:
     @property
     def all_layers(self) -> Numeric:
         """Layers of the decoder and, where there is one, of the encoder beside it."""
-        return to_float(self.layers) + self.encoder_layers if self.encoder_decoder.any() else self.layers
+        return to_float(self.layers) + self.encoder_layers if somewhere(self.encoder_decoder) else self.layers
 
     @property
     def moe_layers(self) -> Array:
         """Layers of experts: every ``moe_every``-th after the ``dense_layers``, or those of a pattern."""
         if self.layer_pattern.given:
-            listed = ~np.isnan(layers_of(self.layer_pattern))
-            return np.where(listed, count_of(self.layer_pattern, "E"), self._periodic_moe_layers)
+            listed = ~isnan(layers_of(self.layer_pattern))
+            return where(listed, count_of(self.layer_pattern, "E"), self._periodic_moe_layers)
         return self._periodic_moe_layers
 
     @property
@@ -118,14 +124,14 @@ class Transformer:
         """Where some layers have a dense feed-forward network."""
         periodic = np.asarray((to_float(self.experts) == 0) | (self._periodic_moe_layers < self.layers))
         if self.layer_pattern.given:
-            listed = ~np.isnan(layers_of(self.layer_pattern))
+            listed = ~isnan(layers_of(self.layer_pattern))
             return np.where(listed, count_of(self.layer_pattern, "-") > 0, periodic)
         return periodic
 
     @property
     def _periodic_moe_layers(self) -> Array:
-        after = np.maximum(to_float(self.layers) - self.dense_layers, 0)
-        return np.where(to_float(self.experts) > 0, np.floor(after / self.moe_every), 0.0)
+        after = maximum(to_float(self.layers) - self.dense_layers, 0)
+        return where(to_float(self.experts) > 0, np.floor(after / self.moe_every), 0.0)
 
     def padded_vocab(self, tp: Numeric) -> Array:
         """Return the vocabulary held: padded to a multiple of ``vocab_multiple`` x TP, as Megatron-LM does.
@@ -133,7 +139,7 @@ class Transformer:
         >>> Transformer(1, 1, vocab=50257).padded_vocab([1, 4, 8])
         array([50304., 50688., 51200.])
         """
-        multiple = to_float(self.vocab_multiple) * tp
+        multiple = to_float(self.vocab_multiple) * to_float(tp)
         return np.ceil(to_float(self.vocab) / multiple) * multiple
 
 
@@ -144,7 +150,10 @@ def resolved(given: Transformer) -> Transformer:
     >>> float(t.head_dim), float(t.ffn_hidden), float(t.kv_heads)
     (128.0, 16384.0, 32.0)
     """
-    t = given
+    return given.complete
+
+
+def _resolved(t: Transformer) -> Transformer:
     head_dim = _or(t.head_dim, to_float(t.hidden) / t.heads)
     ffn_hidden = _or(t.ffn_hidden, 4 * to_float(t.hidden))
     moe_ffn_hidden, shared_experts = _or(t.moe_ffn_hidden, ffn_hidden), _or(t.shared_experts, 0)
@@ -155,7 +164,7 @@ def resolved(given: Transformer) -> Transformer:
         head_dim=head_dim,
         ffn_hidden=ffn_hidden,
         max_positions=_or(t.max_positions, t.seq_len),
-        encoder_layers=np.where(both, _or(t.encoder_layers, 0), 0.0),
+        encoder_layers=where(both, _or(t.encoder_layers, 0), 0.0),
         encoder_seq_len=_or(t.encoder_seq_len, t.seq_len),
         patch_features=_or(t.patch_features, 0),
         classes=_or(t.classes, 0),
@@ -188,26 +197,26 @@ def _with_states(t: Transformer) -> Transformer:
         t,
         ssm_heads=heads,
         ssm_head_dim=head_dim,
-        ssm_groups=_or(t.ssm_groups, np.where(mamba, 1.0, heads)),
+        ssm_groups=_or(t.ssm_groups, where(mamba, 1.0, heads)),
         ssm_state=_or(t.ssm_state, head_dim),
         ssm_conv=_or(t.ssm_conv, 4),
         ssm_dt_rank=_or(t.ssm_dt_rank, np.ceil(to_float(t.hidden) / 16)),
-        ssm_chunk=_or(t.ssm_chunk, np.where(count_of(t.layer_pattern, "GK") > 0, 64.0, 256.0)),
+        ssm_chunk=_or(t.ssm_chunk, where(count_of(t.layer_pattern, "GK") > 0, 64.0, 256.0)),
     )
 
 
 def _or(given: Numeric, otherwise: Numeric) -> Array:
     """Return ``given``, or ``otherwise`` where it is NaN; without a new axis where nothing is."""
     value = to_float(given)
-    missing = np.isnan(value)
+    missing = isnan(value)
     if not somewhere(missing):
         return value
-    return to_float(otherwise) if missing.all() else np.where(missing, otherwise, value)
+    return to_float(otherwise) if everywhere(missing) else where(missing, otherwise, value)
 
 
 def transformer_rules(given: Transformer, t: Transformer) -> list[Violation]:
     """Return the rules that the dimensions of a model must keep; ``t`` is ``given``, resolved."""
-    no_head_dim = np.isnan(to_float(given.head_dim))
+    no_head_dim = isnan(to_float(given.head_dim))
     even = divides(t.heads, t.hidden, ("heads", "hidden"))
     vit, both = Architecture.VIT.where(t.architecture), t.encoder_decoder
     moe = to_float(t.experts) > 0
@@ -217,15 +226,15 @@ def transformer_rules(given: Transformer, t: Transformer) -> list[Violation]:
         divides(t.kv_heads, t.heads, ("kv_heads", "heads")),
         rule(vit & (to_float(t.vocab) > 0), "a vision transformer has no vocabulary: vocab must be 0",
               "vocab", "architecture"),
-        rule(both & np.isnan(encoder_layers), "an encoder-decoder needs encoder_layers",
+        rule(both & isnan(encoder_layers), "an encoder-decoder needs encoder_layers",
               "encoder_layers", "architecture"),
-        rule(~both & ~np.isnan(encoder_layers), "encoder_layers is only for architecture encoder-decoder",
+        rule(~both & ~isnan(encoder_layers), "encoder_layers is only for architecture encoder-decoder",
               "encoder_layers", "architecture"),
         rule(both & moe, "an encoder-decoder of experts is not modelled", "experts", "architecture"),
         rule((both | moe) & (Switch.ON.where(t.parallel_blocks)), "parallel_blocks of experts, or in an "
               "encoder-decoder, are not modelled", "parallel_blocks", "experts", "architecture"),
         rule(both & ~np.isinf(t.window), "a window in an encoder-decoder is not modelled", "window", "architecture"),
-        rule(moe & np.isnan(top_k), "a mixture of experts needs top_k", "top_k", "experts"),
+        rule(moe & isnan(top_k), "a mixture of experts needs top_k", "top_k", "experts"),
         rule(moe & (top_k > t.experts), "top_k exceeds experts", "top_k", "experts"),
         rule(to_float(t.dense_layers) > t.layers, "dense_layers exceeds layers", "dense_layers", "layers"),
         rule((to_float(t.kv_lora_rank) > 0) & (to_float(t.kv_heads) != t.heads),

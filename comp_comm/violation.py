@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Numeric
+from comp_comm.formulas.arrays import Numeric, somewhere
 
 Mask = NDArray[np.bool_]
 NO_ROOM = "does not fit: memory exceeds that of the device"
@@ -66,7 +66,7 @@ def blank_number(key: str, where: Mask, name: str, needs: str = "") -> Violation
 
 def broken_rules(rules: Iterable[Violation]) -> list[Violation]:
     """Return the rules that some points break."""
-    return [rule for rule in rules if rule.broken.any()]
+    return [rule for rule in rules if somewhere(rule.broken)]
 
 
 def one_a_reason(rules: Iterable[Violation]) -> list[Violation]:

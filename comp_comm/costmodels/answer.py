@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from comp_comm.formulas.arrays import Array, Index, take
+from comp_comm.lazy import cached_property
 from comp_comm.units import DAY_S, GIB, HOUR_S
 from comp_comm.views import view_of
 from comp_comm.violation import Mask, Violation, broken_rules

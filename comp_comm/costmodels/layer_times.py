@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +17,21 @@ from comp_comm.costmodels.timed import (
     sum_passes,
     visible,
 )  # fmt: skip
-from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
+from comp_comm.formulas.arrays import (
+    ZERO,
+    Array,
+    Numeric,
+    add_up,
+    maximum,
+    minimum,
+    somewhere,
+    to_codes,
+    to_float,
+    where,
+)
 from comp_comm.formulas.host import BACKWARD_LAUNCHES, host_wait_seconds
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Attention, Collective, Gemm, SequenceGather, TokenExchange
 from comp_comm.timing.kernels import Passes
 from comp_comm.violation import Mask
@@ -76,7 +87,7 @@ class LayerTimes:
             for call in self.calls
             if (name := call.collective.name) in collectives
         ]
-        share = _counts(timed) / np.maximum(_counts(self.timed), 1.0)  # of what the host launches
+        share = _counts(timed) / maximum(_counts(self.timed), 1.0)  # of what the host launches
         host = self.host if self.host is NO_HOST else self.host._replace(launching=share * self.host.launching)
         return LayerTimes(self.layout, timed, calls, self.interference, self.overlaps, host=host)
 
@@ -121,7 +132,7 @@ class LayerTimes:
             return ZERO, ZERO
         forward, backward = self.compute.forward + visible(self.forward), self.compute.backward + visible(self.backward)
         waits = self.host.waits(forward), self.host.waits(backward, BACKWARD_LAUNCHES)
-        return waits if any(each.any() for each in waits) else (ZERO, ZERO)
+        return waits if any(somewhere(each) for each in waits) else (ZERO, ZERO)
 
     @cached_property
     def busy(self) -> Passes:
@@ -155,7 +166,7 @@ class LayerTimes:
             for group in sorted(set(self.groups) - {"ep"}, key=("cp", "tp").index):
                 by_group[group] = self._spent(group, number, free)
                 hidden = by_group[group].hidden
-                free = np.maximum(free - hidden, 0.0) if hidden is not ZERO else free
+                free = maximum(free - hidden, 0.0) if hidden is not ZERO else free
         if "ep" in self.groups:
             taken = [add_up(each.hidden for each in by_group.values()) for by_group in spent]
             for number, by_group in enumerate(spent):
@@ -180,24 +191,24 @@ class LayerTimes:
     def _beside_gemms(self, calls: Sequence[tuple[TimedCollective, Array]]) -> Array:
         """Return the seconds of gathers that run beside the GEMMs of inputs' gradients."""
         gathers = [(call.collective, call.seconds) for call, _ in calls if isinstance(call.collective, SequenceGather)]
-        times = [(np.minimum(each.beside_count, each.backward_count), seconds) for each, seconds in gathers]
-        return add_up(count * seconds for count, seconds in times if count.any()) if times else ZERO
+        times = [(minimum(each.beside_count, each.backward_count), seconds) for each, seconds in gathers]
+        return add_up(count * seconds for count, seconds in times if somewhere(count)) if times else ZERO
 
     def _with(self, aside: Array, number: int, free: Array, total: Array) -> CommSeconds:
         """Return what tensor parallelism spends, ``aside`` beside half of the GEMMs: those of inputs' gradients."""
-        hidden = np.minimum(aside, np.minimum(self._gemms[number] / 2, free))
-        rest = self._alone("tp", number, np.maximum(free - hidden, 0.0), total)
+        hidden = minimum(aside, minimum(self._gemms[number] / 2, free))
+        rest = self._alone("tp", number, maximum(free - hidden, 0.0), total)
         return rest.plus(CommSeconds(ZERO, hidden, aside - hidden))
 
     def _alone(self, group: str, number: int, free: Array, total: Array) -> CommSeconds:
         overlaps, window = self._window(group, number)
-        if not overlaps.any():
+        if not somewhere(overlaps):
             return CommSeconds(total, ZERO, ZERO)
-        slowed = total * np.where(overlaps, self.interference, 1.0)
+        slowed = total * where(overlaps, self.interference, 1.0)
         # A GEMM split over its TP group waits for the first of its parts.
         gained = TensorOverlap.look_up("gained", self.layout.overlap_tp)
         able = slowed * gained * (1 - 1 / to_float(self.layout.tp)) if group == "tp" else slowed
-        return overlapped(slowed, np.minimum(able, np.minimum(window, free)), overlaps)
+        return overlapped(slowed, minimum(able, minimum(window, free)), overlaps)
 
     def _exchanged(self, number: int, taken: Sequence[Array]) -> CommSeconds:
         """Return what exchanges with experts spend in a pass: they run beside the other pass of another micro-batch.
@@ -210,20 +221,20 @@ class LayerTimes:
         calls = list(self._calls("ep", number))
         total = add_up(seconds for _, seconds in calls)
         overlaps = Switch.ON.where(self.layout.overlap_ep)
-        if not overlaps.any() or not self.overlaps:
+        if not somewhere(overlaps) or not self.overlaps:
             return CommSeconds(total, ZERO, ZERO)
         other = 1 - number
         experts = sum_passes(self.of_experts)[other]
-        free = np.maximum(self.compute[other] - taken[other], 0.0)
-        beside = {True: np.minimum(experts, free), False: np.maximum(free - experts, 0.0)}
+        free = maximum(self.compute[other] - taken[other], 0.0)
+        beside = {True: minimum(experts, free), False: maximum(free - experts, 0.0)}
         hidden = ZERO
         for inward in (True, False):
             sent = add_up(
                 self._hideable(call, seconds) for call, seconds in calls if _inward(call.collective) is inward
             )
             # Tokens go to experts and back in turn; so do gradients, beside the other part of the compute.
-            hidden = hidden + np.minimum(sent, beside[inward if number == 0 else not inward])
-        slowed = total * np.where(overlaps, self.interference, 1.0)
+            hidden = hidden + minimum(sent, beside[inward if number == 0 else not inward])
+        slowed = total * where(overlaps, self.interference, 1.0)
         return overlapped(slowed, hidden * self._left(calls), overlaps)
 
     def _hideable(self, call: TimedCollective, seconds: Array) -> Array:
@@ -232,7 +243,7 @@ class LayerTimes:
     def _left(self, calls: Sequence[tuple[TimedCollective, Array]]) -> Array:
         """Return what is gained of a hidden second: compute waits for the multiprocessors that kernels take from it."""
         taken = add_up(call.taken_share * seconds for call, seconds in calls)
-        return 1 - taken / np.maximum(add_up(seconds for _, seconds in calls), 1e-30)
+        return 1 - taken / maximum(add_up(seconds for _, seconds in calls), 1e-30)
 
     def _window(self, group: str, number: int) -> tuple[Mask, Array]:
         """Return where a group's communication may overlap, and the compute beside which it may."""
@@ -241,7 +252,7 @@ class LayerTimes:
             return ContextComm.P2P.where(layout.cp_comm), self.core_attention[number]
         if not self.overlaps:
             return np.asarray(False), ZERO
-        return np.asarray(layout.overlap_tp) != TensorOverlap.OFF, self._gemms[number]
+        return to_codes(layout.overlap_tp) != int(TensorOverlap.OFF), self._gemms[number]
 
 
 def _counts(timed: Sequence[TimedOperation]) -> Array:

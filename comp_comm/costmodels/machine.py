@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
-
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work, work_of
-from comp_comm.formulas.arrays import to_float
-from comp_comm.hardware.numbers import Hardware
+from comp_comm.formulas.arrays import to_float, where
 from comp_comm.timing.kernels import Kernels
-
-
-def in_training(hardware: Hardware) -> Hardware:
-    """Return the hardware as a whole step finds it: beyond the innermost tier the network keeps part of its speed."""
-    inner, *outer = hardware.tiers
-    kept = hardware.timing.network_sustained
-    slower = (replace(tier, bandwidth=to_float(tier.bandwidth) * kept) for tier in outer)
-    return replace(hardware, tiers=(inner, *slower))
 
 
 def work_in_training(scenario: Scenario) -> Work:
     """Return the work of a scenario on its hardware as whole steps find it."""
-    return work_of(scenario, in_training(scenario.hardware))
+    return work_of(scenario, scenario.hardware.in_training)
 
 
 def kernels_of(work: Work) -> Kernels:
     """Return what times kernels on a work's hardware; gradients of weights are added to what holds them."""
     f = work.scenario.formats
-    held = np.where(to_float(f.accumulate) > 0, f.accumulate, f.grad)
+    held = where(to_float(f.accumulate) > 0, f.accumulate, f.grad)
     return Kernels(work.hardware, f.operand, f.activation, held, work.scenario.sustained, f.recipe,
                    f.fp8_attention)  # fmt: skip
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-import numpy as np
-
-from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
+from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, everywhere, minimum, to_float, where
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
+from comp_comm.lazy import cached_property
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation, TokenExchange
 from comp_comm.timing.dispatch import SentBytes, exchange_seconds, sent_bytes
@@ -19,6 +17,8 @@ from comp_comm.timing.kernels import Kernels, Passes
 from comp_comm.timing.network import collective_seconds
 from comp_comm.timing.paths import NetworkPath, path_of
 from comp_comm.violation import Mask
+
+MOST_KNOWN = 1000  # groups of single numbers whose paths are kept with a hardware
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class TimedCollective:
     def taken_share(self) -> Numeric:
         """The share of a device's multiprocessors that it takes from compute, where it is known."""
         if isinstance(self.collective, TokenExchange) and self.path:
-            return np.minimum(to_float(self.collective.sms) / self.path.timing.multiprocessors, 1.0)
+            return minimum(to_float(self.collective.sms) / self.path.timing.multiprocessors, 1.0)
         return 0.0
 
     @property
@@ -90,6 +90,20 @@ def sum_passes(timed: Iterable[TimedOperation]) -> Passes:
     return Passes(*sums)
 
 
+def known_path(hardware: Hardware, group: Group) -> NetworkPath:
+    """Return what a group crosses; that of a group of single numbers is kept with the hardware, for other points."""
+    key = (group.size, group.stride, group.parts)
+    try:
+        path = hardware.known.get(key)
+    except TypeError:  # arrays are no key
+        return path_of(hardware, group)
+    if path is None:
+        if len(hardware.known) >= MOST_KNOWN:
+            hardware.known.clear()
+        path = hardware.known[key] = path_of(hardware, group)
+    return cast(NetworkPath, path)
+
+
 @dataclass(frozen=True, eq=False)
 class Network:
     """The network of a device as collectives find it; what a group crosses is looked up once for all of them.
@@ -108,7 +122,7 @@ class Network:
     def path(self, group: Group) -> NetworkPath:
         """Return what a group crosses."""
         if group not in self._paths:
-            self._paths[group] = path_of(self.hardware, group)
+            self._paths[group] = known_path(self.hardware, group)
         return self._paths[group]
 
     def _path_of(self, collective: Collective) -> NetworkPath:
@@ -116,7 +130,7 @@ class Network:
         if self.alone is self.hardware or not isinstance(collective, TokenExchange):
             return self.path(collective.group)
         if collective.group not in self._paths_alone:
-            self._paths_alone[collective.group] = path_of(self.alone, collective.group)
+            self._paths_alone[collective.group] = known_path(self.alone, collective.group)
         return self._paths_alone[collective.group]
 
     @cached_property
@@ -167,13 +181,13 @@ NO_COMM = CommSeconds(ZERO, ZERO, ZERO)
 def overlapped(total: Array, hidden: Array, overlaps: Mask) -> CommSeconds:
     """Return what is spent where ``overlaps`` says that it may run beside compute, and ``hidden`` of it does.
 
-    >>> float(overlapped(to_float(3.0), to_float(2.0), np.asarray(True)).exposed)
+    >>> float(overlapped(to_float(3.0), to_float(2.0), to_float(1.0) > 0).exposed)
     1.0
     """
-    if overlaps.all():
+    if everywhere(overlaps):
         return CommSeconds(ZERO, hidden, total - hidden)
-    under = np.where(overlaps, hidden, 0.0)
-    return CommSeconds(np.where(overlaps, 0.0, total), under, np.where(overlaps, total - under, 0.0))
+    under = where(overlaps, hidden, 0.0)
+    return CommSeconds(where(overlaps, 0.0, total), under, where(overlaps, total - under, 0.0))
 
 
 def visible(spent: dict[str, CommSeconds]) -> Array:

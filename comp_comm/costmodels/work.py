@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,17 @@ from numpy.typing import NDArray
 from comp_comm.choices import MODULES, AttentionCount, Recompute, Switch
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formats import Formats
-from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, to_float
+from comp_comm.formulas.arrays import (
+    Array,
+    Numeric,
+    add_up,
+    by_code,
+    distinct_codes,
+    maximum,
+    somewhere,
+    to_float,
+    where,
+)
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
@@ -21,6 +30,7 @@ from comp_comm.layers.module import Module, made_again
 from comp_comm.layers.pattern import Pattern, pattern_of
 from comp_comm.layers.stages import Stages, stages_of
 from comp_comm.layout import Layout, resolved_layout
+from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Gemm, Operation
@@ -97,7 +107,9 @@ class Work:
     def module_rules(self) -> list[Violation]:
         """Whether a layer of the model has each of the modules that are to be made again."""
         codes = np.asarray(self.layout.recompute)
-        asked = [name for name in MODULES[1:] if any(name in Recompute.at(code).modules for code in np.unique(codes))]
+        asked = [
+            name for name in MODULES[1:] if any(name in Recompute.at(code).modules for code in distinct_codes(codes))
+        ]
         if not asked:
             return []
         there = dict.fromkeys(asked, np.asarray(False))
@@ -151,7 +163,7 @@ class Work:
         A causal kernel does not execute the scores that a mask hides, whatever is counted for the model.
         """
         executed = AttentionKernel.skipping(self.layout.attention_kernel)
-        count = np.where(executed, int(AttentionCount.CAUSAL), int(AttentionCount.FULL))
+        count = where(executed, int(AttentionCount.CAUSAL), int(AttentionCount.FULL))
         flops = forward_flops(self.transformer, self.vocab, count)
         return to_float(self.layout.global_batch) * (PASSES * flops.total(self.pattern.totals) + self._repeated(flops))
 
@@ -168,7 +180,7 @@ class Work:
         for kind, count, again, done in kinds:
             of = kind.context(c)
             if code == Recompute.FULL:
-                left_out = early * _flops_of(kind.left_out(of), done) if early.any() else 0.0
+                left_out = early * _flops_of(kind.left_out(of), done) if somewhere(early) else 0.0
                 total = total + again * (add_up(done.values()) - left_out)
             elif Recompute.at(code).modules:
                 modules = made_again((module for block in kind.modules(of) for module in block), code)
@@ -208,7 +220,7 @@ def model_parameters(t: Transformer) -> ModelParameters:
     total = sum(end_parameters(c, to_float(t.vocab)), to_float(0.0))
     active, mtp = total, to_float(0.0)
     experts = to_float(t.experts)
-    used = np.where(experts > 0, to_float(t.top_k) / np.maximum(experts, 1), 0.0)
+    used = where(experts > 0, to_float(t.top_k) / maximum(experts, 1), 0.0)
     for kind, count in zip(pattern.kinds, pattern.totals, strict=True):
         held = kind.parameters(kind.context(c))
         if kind.of_prediction:
@@ -255,7 +267,7 @@ def forward_flops(
     ends = [*embedding_operations(c), *head_operations(c, to_float(vocab))]
     causal = AttentionCount.CAUSAL.where(count)
     attention = [
-        {op.name: to_float(op.count) * np.where(causal, op.seen_flops, op.flops)
+        {op.name: to_float(op.count) * where(causal, op.seen_flops, op.flops)
          for op in each if isinstance(op, Attention)} for each in layers
     ]  # fmt: skip
     return ForwardFlops(list(map(_gemm_flops, layers)), attention, add_up(_gemm_flops(ends).values()))

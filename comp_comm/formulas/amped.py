@@ -56,7 +56,7 @@ def micro_batch_efficiency(ceiling: Numeric, ramp: Numeric, micro_batch: Numeric
     array([0.3, 0.4, 0.5])
     """
     size = to_float(micro_batch)
-    return ceiling * (size / (ramp + size))
+    return to_float(ceiling) * (size / (ramp + size))
 
 
 def layer_macs(tokens: Numeric, seq_len: Numeric, hidden: Numeric, ffn_hidden: Numeric, experts: Numeric = 1) -> Array:
@@ -89,7 +89,8 @@ def layer_macs(tokens: Numeric, seq_len: Numeric, hidden: Numeric, ffn_hidden: N
     680.0
     """
     t, d = to_float(tokens), to_float(hidden)
-    return t * (4 * d * d + 2 * seq_len * d + 2 * to_float(experts) * d * ffn_hidden)
+    s, f = to_float(seq_len), to_float(ffn_hidden)
+    return t * (4 * d * d + 2 * s * d + 2 * to_float(experts) * d * f)
 
 
 def layer_nonlinear(tokens: Numeric, seq_len: Numeric, hidden: Numeric, ffn_hidden: Numeric, heads: Numeric,
@@ -99,9 +100,9 @@ def layer_nonlinear(tokens: Numeric, seq_len: Numeric, hidden: Numeric, ffn_hidd
     >>> float(layer_nonlinear(10, 5, 2, 8, 1))
     1250.0
     """
-    scores = SOFTMAX_OPERATIONS * to_float(heads) * seq_len
-    active = ACTIVATION_OPERATIONS * to_float(experts) * ffn_hidden
-    return tokens * (scores + active + NORMS * NORM_OPERATIONS * to_float(hidden))
+    scores = SOFTMAX_OPERATIONS * to_float(heads) * to_float(seq_len)
+    active = ACTIVATION_OPERATIONS * to_float(experts) * to_float(ffn_hidden)
+    return to_float(tokens) * (scores + active + NORMS * NORM_OPERATIONS * to_float(hidden))
 
 
 def all_reduce_seconds(volume: Numeric, intra: Numeric, inter: Numeric, tiers: Tiers, calls: Numeric
@@ -249,4 +250,4 @@ def bubble_seconds(busy: Numeric, stages: Numeric, micro_batches: Numeric, ratio
     >>> float(bubble_seconds(16.0, 5, 8, 0.5))
     4.0
     """
-    return ratio * ((to_float(stages) - 1) / micro_batches) * busy
+    return to_float(ratio) * ((to_float(stages) - 1) / micro_batches) * to_float(busy)

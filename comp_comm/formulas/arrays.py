@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,19 +16,44 @@ Numeric: TypeAlias = float | Array
 # A block of a grid: for each axis a slice, or the indices wanted.
 Index: TypeAlias = tuple["slice | NDArray[np.intp]", ...]
 AnyArray: TypeAlias = NDArray[Any]  # numbers, words or switches: a column of an answer
+Mask: TypeAlias = NDArray[np.bool_]
 WholeArray: TypeAlias = NDArray[np.integer[Any]]
 Scalar = TypeVar("Scalar", bound=np.generic)
 WHOLE = slice(None)
-ZERO = np.asarray(0.0)  # nothing at all: told by identity, so that adding it costs nothing
+_FLOAT, _GENERIC, _BOOL = np.float64, np.generic, np.bool_  # looked up often
+_SINGLE = frozenset((float, int, np.bool_, np.int64))  # types that become one number at once
+_NUMBERS = frozenset((float, int, np.float64))  # types of single numbers
+ZERO = cast(Array, np.float64(0.0))  # nothing at all: told by identity, so that adding it costs nothing
 
 
 def to_float(value: ArrayLike) -> Array:
     """Return ``value`` as float64 of its own shape (no copy where it is float64 already).
 
-    >>> to_float([1, 2]) / 2
-    array([0.5, 1. ])
+    A single number becomes NumPy's scalar, which has all that an array has, and with which NumPy computes ten times
+    faster than with an array of no axes.
+
+    >>> to_float([1, 2]) / 2, to_float(1)
+    (array([0.5, 1. ]), np.float64(1.0))
     """
-    return np.asarray(value, dtype=np.float64)
+    kind = type(value)
+    if kind is _FLOAT:
+        return value  # type: ignore[return-value]
+    if kind in _SINGLE:
+        return _FLOAT(value)  # type: ignore[arg-type, no-any-return]
+    array = np.asarray(value, dtype=np.float64)
+    return array if array.ndim else array[()]
+
+
+def to_codes(value: ArrayLike) -> NDArray[np.intp]:
+    """Return codes of a choice as whole numbers of their own shape, a single one as NumPy's scalar.
+
+    >>> to_codes([1.0, 2.0]), to_codes(1.0)
+    (array([1, 2]), np.int64(1))
+    """
+    if type(value) is np.intp:
+        return value  # type: ignore[return-value]
+    array = np.asarray(value, dtype=np.intp)
+    return array if array.ndim else array[()]
 
 
 def take(array: NDArray[Scalar], index: Index) -> NDArray[Scalar]:
@@ -56,8 +82,75 @@ def somewhere(mask: ArrayLike) -> bool:
     >>> somewhere(np.array([False, True])), somewhere(to_float(1.0) > 2)
     (True, False)
     """
+    if isinstance(mask, _GENERIC):
+        return bool(mask)
     array = np.asarray(mask)
     return bool(array.any()) if array.ndim else bool(array)
+
+
+def everywhere(mask: ArrayLike) -> bool:
+    """Return whether all of a mask is true, of a single number at once.
+
+    >>> everywhere(np.array([False, True])), everywhere(to_float(1.0) < 2)
+    (False, True)
+    """
+    if isinstance(mask, _GENERIC):
+        return bool(mask)
+    array = np.asarray(mask)
+    return bool(array.all()) if array.ndim else bool(array)
+
+
+def where(mask: Mask, yes: Numeric, no: Numeric) -> Array:
+    """Return ``yes`` where the mask is true, else ``no``, as NumPy does; of single numbers ten times as fast.
+
+    >>> where(to_float(1.0) > 0, 2.0, 3.0), where(np.array([True, False]), 2.0, 3.0)
+    (np.float64(2.0), array([2., 3.]))
+    """
+    if type(mask) is _BOOL and type(yes) in _NUMBERS and type(no) in _NUMBERS:
+        return to_float(yes if mask else no)
+    return np.where(mask, yes, no)[()]
+
+
+def maximum(one: Numeric, other: Numeric) -> Array:
+    """Return the larger number at each point, NaN where either is, as NumPy does; of single numbers much faster.
+
+    >>> maximum(to_float(1.0), 2.0), maximum(float("nan"), 2.0), maximum([1.0, 3.0], 2.0)
+    (np.float64(2.0), np.float64(nan), array([2., 3.]))
+    """
+    if type(one) in _NUMBERS and type(other) in _NUMBERS:
+        return to_float(one if one >= other or one != one else other)
+    return np.maximum(one, other)
+
+
+def minimum(one: Numeric, other: Numeric) -> Array:
+    """Return the smaller number at each point, NaN where either is, as NumPy does; of single numbers much faster.
+
+    >>> minimum(to_float(1.0), 2.0), minimum(2.0, float("nan")), minimum([1.0, 3.0], 2.0)
+    (np.float64(1.0), np.float64(nan), array([1., 2.]))
+    """
+    if type(one) in _NUMBERS and type(other) in _NUMBERS:
+        return to_float(one if one <= other or one != one else other)
+    return np.minimum(one, other)
+
+
+def sqrt(value: Numeric) -> Array:
+    """Return the square root, as NumPy does; of a single number faster.
+
+    >>> sqrt(to_float(4.0)), sqrt(to_float([4.0, 9.0]))
+    (np.float64(2.0), array([2., 3.]))
+    """
+    if type(value) in _NUMBERS and 0 <= value < np.inf:
+        return to_float(math.sqrt(value))
+    return np.sqrt(value)
+
+
+def isnan(value: Numeric) -> Mask:
+    """Return where a number is not given, or not known.
+
+    >>> isnan(to_float(float("nan"))), isnan(to_float([4.0]))
+    (np.True_, array([False]))
+    """
+    return np.bool_(value != value) if type(value) in _NUMBERS else np.isnan(value)  # type: ignore[return-value]
 
 
 def unwarned() -> AbstractContextManager[None]:
@@ -83,6 +176,18 @@ def add_up(parts: Iterable[Array]) -> Array:
     return total
 
 
+def distinct_codes(codes: ArrayLike) -> list[int]:
+    """Return the codes that occur, each once, in order.
+
+    >>> distinct_codes([2, 0, 2]), distinct_codes(np.intp(1))
+    ([0, 2], [1])
+    """
+    if isinstance(codes, _GENERIC):
+        return [int(codes)]
+    array = np.asarray(codes)
+    return [int(code) for code in (np.unique(array) if array.size > 1 else array.reshape(-1))]
+
+
 def by_code(codes: AnyArray, option: Callable[[int], Array]) -> Array:
     """Return at each point what ``option`` makes of its code; each code that occurs is evaluated once.
 
@@ -91,14 +196,16 @@ def by_code(codes: AnyArray, option: Callable[[int], Array]) -> Array:
     >>> by_code(np.array([3, 1] * 6), lambda code: to_float([[code], [-code]])).sum(axis=1).tolist()  # many points
     [24.0, -24.0]
     """
+    if isinstance(codes, np.generic):
+        return to_float(option(int(codes)))
     codes = np.asarray(codes)
     if codes.size == 1:
         return to_float(option(int(codes.item())))
-    first, *others = np.unique(codes).tolist()
-    made = to_float(option(int(first)))
+    first, *others = distinct_codes(codes)
+    made = to_float(option(first))
     if not others:
         return made
-    options = {int(first): made, **{int(code): to_float(option(int(code))) for code in others}}
+    options = {first: made, **{code: to_float(option(code)) for code in others}}
     axes = [axis for axis, size in enumerate(codes.shape) if size > 1]
     rank = max(codes.ndim, *(each.ndim for each in options.values()))
     axis = rank - codes.ndim + axes[0]

@@ -7,9 +7,7 @@ or a scatter too), ``volume`` bytes (2 m for an all-reduce, m for the others: wh
 
 from __future__ import annotations
 
-import numpy as np
-
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, to_float, where
 
 
 def shard_share(n: Numeric) -> Array:
@@ -287,7 +285,7 @@ def all_reduce_memory_passes(n: Numeric, in_network: Numeric = 0, in_memory: Num
     2.0
     """
     ring = (5.0 - to_float(in_memory)) * shard_share(n)
-    return np.where(to_float(in_network) > 0, 2.0 * (to_float(n) > 1), ring)[()]
+    return where(to_float(in_network) > 0, 2.0 * to_float(to_float(n) > 1), ring)
 
 
 def fused_visible_seconds(compute_s: Numeric, comm_s: Numeric, tiles: Numeric) -> Array:
@@ -320,7 +318,7 @@ def fused_visible_seconds(compute_s: Numeric, comm_s: Numeric, tiles: Numeric) -
     (0.5, 3.0)
     """
     compute, comm = to_float(compute_s), to_float(comm_s)
-    return np.maximum(comm - compute, 0.0) + np.minimum(compute, comm) / tiles
+    return maximum(comm - compute, 0.0) + minimum(compute, comm) / tiles
 
 
 def all_reduce_bus_factor(n: Numeric) -> Array:
@@ -388,5 +386,5 @@ def ring_time(
     0.008333333333333333
     """
     sent = to_float(wire_bytes)
-    seconds = sent / bandwidth + (to_float(hops) * hop_latency + start_latency)
-    return np.where(sent > 0, seconds, 0.0)[()]
+    seconds = sent / bandwidth + (to_float(hops) * to_float(hop_latency) + start_latency)
+    return where(sent > 0, seconds, 0.0)[()]

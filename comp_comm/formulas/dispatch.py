@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, sqrt, to_float, where
 
 
 def distinct_places(places: Numeric, copies: Numeric) -> Array:
@@ -42,7 +42,7 @@ def distinct_places(places: Numeric, copies: Numeric) -> Array:
     >>> [round(float(distinct_places(n, 8)), 3) for n in (1, 2, 8)]
     [1.0, 1.992, 5.251]
     """
-    n = np.maximum(to_float(places), 1.0)
+    n = maximum(to_float(places), 1.0)
     return n * (1 - (1 - 1 / n) ** to_float(copies))
 
 
@@ -77,8 +77,8 @@ def remote_copies(places: Numeric, copies: Numeric, limit: Numeric = np.inf) -> 
     >>> round(float(remote_copies(8, 8)), 3), round(float(remote_copies(8, 8, 4)), 3)
     (4.595, 3.15)
     """
-    n = np.maximum(to_float(places), 1.0)
-    return to_float(distinct_places(np.minimum(n, limit), copies) * (n - 1) / n)
+    n = maximum(to_float(places), 1.0)
+    return to_float(distinct_places(minimum(n, limit), copies) * (n - 1) / n)
 
 
 def dispatch_seconds(inside_s: Numeric, across_s: Numeric, start_s: Numeric) -> Array:
@@ -152,7 +152,7 @@ def expected_imbalance(load: Numeric, places: Numeric) -> Array:
     >>> round(float(expected_imbalance(1024, 16)), 4), float(expected_imbalance(1024, 1))
     (1.0551, 1.0)
     """
-    n, mean = np.maximum(to_float(places), 1.0), np.maximum(to_float(load), 1.0)
+    n, mean = maximum(to_float(places), 1.0), maximum(to_float(load), 1.0)
     below = 0.5264 ** (1 / n)
     z = (below**0.1349 - (1 - below) ** 0.1349) / 0.1975
-    return to_float(1 + np.where(n > 1, np.maximum(z, 0.0) * np.sqrt(1 / mean), 0.0))
+    return to_float(1 + where(n > 1, maximum(z, 0.0) * sqrt(1 / mean), 0.0))

@@ -204,6 +204,7 @@ def flash_attention(heads: Numeric, queries: Numeric, keys: Numeric, head_dim: N
     [38.0, 92.0, 36.0, 72.0, 40.0, 0.0]
     """
     h, queries, keys, q = to_float(heads), to_float(queries), to_float(keys), to_float(head_dim)
+    vector_cost = to_float(vector_cost)
     scores, sums = h * queries * keys, h * queries * (keys - 1)
     values = h * queries * q * (2 * keys - 1)
     kept = NUMBER_BYTES * (4 * h * queries * q + 2 * h * queries)
@@ -249,5 +250,6 @@ def memory_bytes(weights: Numeric, kept: Numeric, layers: Numeric, replicas: Num
     >>> [float(part) for part in memory_bytes(10, 7, 2, 4, 3)]
     [40.0, 40.0, 60.0, 42.0]
     """
+    layers = to_float(layers)
     held = NUMBER_BYTES * to_float(weights) * layers
-    return held, held, STATE_COPIES * held / replicas, to_float(kept) * layers * in_flight
+    return held, held, STATE_COPIES * held / replicas, to_float(kept) * layers * to_float(in_flight)

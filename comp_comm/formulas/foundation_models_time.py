@@ -145,7 +145,7 @@ def panel_comm_seconds(panel: Numeric, panels: Numeric, busy: Numeric) -> Array:
     array([1., 5.])
     """
     c = to_float(panel)
-    return c + np.maximum(panels * c - busy, 0.0)
+    return c + np.maximum(to_float(panels) * c - busy, 0.0)
 
 
 def state_comm_seconds(collective: Numeric, layers: Numeric, forward: Numeric, backward: Numeric) -> Array:
@@ -204,6 +204,7 @@ def step_seconds(layer: Numeric, layers: Numeric, steps: Numeric, hop: Numeric, 
     >>> [float(part) for part in step_seconds(1.0, 2, 4, 0.5, 3, 7.0)]
     [25.0, 4.0, 6.0]
     """
-    one = to_float(layer) * layers + 2 * to_float(hop)
+    one = to_float(layer) * to_float(layers) + 2 * to_float(hop)
     bubble = (to_float(stages) - 1) * one
+    steps = to_float(steps)
     return steps * one + bubble + states, 2 * to_float(hop) * steps, bubble

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
+from comp_comm.formulas.arrays import Array, Numeric, maximum, somewhere, to_float, where
 
 # Kernels of a backward pass over those of the forward pass: a product has two gradients, most other work has one.
 BACKWARD_LAUNCHES = 1.6
@@ -51,8 +51,8 @@ def host_wait_seconds(device: Numeric, launching: Numeric, synchronises: Numeric
     4.0
     """
     device, launching = to_float(device), to_float(launching)
-    ahead = np.maximum(launching - device, 0.0)
-    synchronous = np.asarray(synchronises) > 0
-    if synchronous.any():
-        ahead = np.where(synchronous, np.hypot(device, launching) - device, ahead)
-    return to_float(np.where(np.asarray(blocking) > 0, launching, ahead) if somewhere(blocking) else ahead)
+    ahead = maximum(launching - device, 0.0)
+    synchronous = to_float(synchronises) > 0
+    if somewhere(synchronous):
+        ahead = where(synchronous, np.hypot(device, launching) - device, ahead)
+    return to_float(where(to_float(blocking) > 0, launching, ahead) if somewhere(blocking) else ahead)

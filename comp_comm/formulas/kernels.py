@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
+from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, somewhere, sqrt, to_float, where
 
 TILE = 128.0  # rows and columns of a tile of the result that one core makes at a time
 SPLITS = (2.0, 4.0, 8.0, 16.0, 32.0)  # into how many parts a library cuts a tile's inner dimension
@@ -47,7 +47,7 @@ def lone_tile_steps(k: Numeric, split_k: Numeric) -> Array:
     array([ 100.,  400., 1200.])
     """
     inner, part = to_float(k), to_float(split_k)
-    return np.where(inner > part, 2 * np.sqrt(inner * part) - part, inner)
+    return where(inner > part, 2 * sqrt(inner * part) - part, inner)
 
 
 def tile_steps(tiles: Numeric, steps: Numeric, split_k: Numeric = 0.0, wave: Numeric = 0.0) -> Array:
@@ -85,15 +85,16 @@ def tile_steps(tiles: Numeric, steps: Numeric, split_k: Numeric = 0.0, wave: Num
     >>> float(tile_steps(217, 1000, split_k=np.inf, wave=216)), float(tile_steps(217, 1000, split_k=100, wave=216))
     (432000.0, 351000.0)
     """
+    steps = to_float(steps)
     plain = to_float(tiles) * steps
     waves = to_float(wave)
     if not somewhere(waves > 0):
         return plain
-    filled = to_float(tiles) / np.where(waves > 0, waves, 1.0)
+    filled = to_float(tiles) / where(waves > 0, waves, 1.0)
     best = np.ceil(filled) * steps
     for parts in SPLITS:
-        best = np.minimum(best, np.ceil(parts * filled) * ((to_float(steps) + split_k * (parts - 1)) / parts))
-    return np.where(waves > 0, best * waves, plain)
+        best = minimum(best, np.ceil(parts * filled) * ((steps + to_float(split_k) * (parts - 1)) / parts))
+    return where(waves > 0, best * waves, plain)
 
 
 def reread_bytes(rows: Numeric, columns: Numeric, inner: Numeric, element: Numeric, cache: Numeric) -> Array:
@@ -138,12 +139,12 @@ def reread_bytes(rows: Numeric, columns: Numeric, inner: Numeric, element: Numer
     >>> [round(float(read) / 1e6) for read in reread_bytes([4096, 16384], 2048, 8192, 2, 25e6)]
     [42, 739]
     """
-    m, n, each = to_float(rows), to_float(columns), to_float(element) * inner
-    panels = n * np.minimum(m * (1 / WAVE_AREA), 1 / PANEL)  # n / p
-    again: Array = np.maximum(each * m - cache, 0.0) * np.maximum(panels - 1, 0.0)
+    m, n, each = to_float(rows), to_float(columns), to_float(element) * to_float(inner)
+    panels = n * minimum(m * (1 / WAVE_AREA), 1 / PANEL)  # n / p
+    again: Array = maximum(each * m - cache, 0.0) * maximum(panels - 1, 0.0)
     highest = WAVE_AREA / PANEL
     if somewhere(m > highest):
-        again = again + np.maximum(each * n - cache, 0.0) * np.maximum(m * (1 / highest) - 1, 0.0)
+        again = again + maximum(each * n - cache, 0.0) * maximum(m * (1 / highest) - 1, 0.0)
     return again
 
 
@@ -199,19 +200,20 @@ def gemm_seconds(
     >>> float(gemm_seconds(2e9, 1000, 6e6, 1e-12, 0.0)), round(float(gemm_seconds(2e9, 1000, 6e6, 1e-12, 1e-9)), 6)
     (0.002, 0.006325)
     """
-    inner = np.where(to_float(k) > 0, k, 1.0)  # where there is no product (k is 0) there are no FLOP either
+    inner = where(to_float(k) > 0, k, 1.0)  # where there is no product (k is 0) there are no FLOP either
     ramped = inner + ramp_k
-    each = (2 * TILE**2) * to_float(seconds_per_flop)
+    per_flop = to_float(seconds_per_flop)
+    each = (2 * TILE**2) * per_flop
     if somewhere(to_float(wave) > 0):
         computing = each * tile_steps(to_float(flops) / (2 * TILE**2 * inner), ramped, split_k, wave)
     else:
-        computing = to_float(flops) * seconds_per_flop * (ramped / inner)
-    moving = to_float(moved) * seconds_per_byte
+        computing = to_float(flops) * per_flop * (ramped / inner)
+    moving = to_float(moved) * to_float(seconds_per_byte)
     bounds = computing * computing + moving * moving
     if somewhere(to_float(ramp_tiles) > 0):
-        idle = (lone_tile_steps(inner, split_k) + ramp_k) * (each * ramp_tiles)
+        idle = (lone_tile_steps(inner, split_k) + ramp_k) * (each * to_float(ramp_tiles))
         bounds = bounds + idle * idle
-    return np.sqrt(bounds) + start
+    return sqrt(bounds) + start
 
 
 def fused_attention_seconds(
@@ -255,8 +257,8 @@ def fused_attention_seconds(
     >>> float(fused_attention_seconds(4e9, 1e7, 1e6, 1e-12, 1e-12, start=1e-5, ramp_blocks=100))
     0.005011
     """
-    work = to_float(flops) + to_float(ramp_blocks) * row_block_flops
-    return work * seconds_per_flop + (to_float(moved) * seconds_per_byte + start)
+    work = to_float(flops) + to_float(ramp_blocks) * to_float(row_block_flops)
+    return work * to_float(seconds_per_flop) + (to_float(moved) * to_float(seconds_per_byte) + start)
 
 
 def stream_seconds(
@@ -294,7 +296,7 @@ def stream_seconds(
     >>> float(stream_seconds(1e9, 1e-12, start=1e-5)), float(stream_seconds(3e9, 1e-12, 0.0, 4e6, 1e-9))
     (0.00101, 0.005)
     """
-    moving: Array = to_float(moved) * seconds_per_byte
+    moving: Array = to_float(moved) * to_float(seconds_per_byte)
     if somewhere(to_float(seconds_per_row) > 0):
-        moving = np.hypot(moving, to_float(rows) * seconds_per_row)
+        moving = np.hypot(moving, to_float(rows) * to_float(seconds_per_row))
     return moving + start

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, to_float, where
 
 
 class StateBytes(NamedTuple):
@@ -54,7 +52,7 @@ def state_bytes(parameters: Numeric, shards: Numeric, zero: Numeric, weight: Num
     count, stage = to_float(parameters), to_float(zero)
 
     def of(size: Numeric, first: int) -> Array:
-        return count * size / np.where(stage >= first, shards, 1.0)
+        return count * to_float(size) / where(stage >= first, shards, 1.0)
 
     return StateBytes(of(weight, 3), of(gradient, 2), of(optimizer, 1))
 

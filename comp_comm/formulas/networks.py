@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, sqrt, to_float
 
 # Of a direct exchange: hops of a doubling of its members, and how many of them a device works on at once.
 EXCHANGE_HOP, PEERS_AT_ONCE = 1.13, 24.0
@@ -51,7 +51,7 @@ def half_pipelined_seconds(start: Numeric, latency: Numeric, transfer: Numeric) 
     20.0
     """
     hops, moving = to_float(latency), to_float(transfer)
-    return np.sqrt(hops * moving) + hops + moving + start
+    return sqrt(hops * moving) + hops + moving + start
 
 
 def overlapped_seconds(hops: Numeric, transfer: Numeric) -> Array:
@@ -83,7 +83,7 @@ def overlapped_seconds(hops: Numeric, transfer: Numeric) -> Array:
     array([1.2 , 2.  , 2.86])
     """
     moving = to_float(transfer)
-    return moving / (1 + moving / np.maximum(to_float(hops), 1e-30))
+    return moving / (1 + moving / maximum(to_float(hops), 1e-30))
 
 
 def hiding_share(domains: Numeric) -> Array:
@@ -105,7 +105,7 @@ def hiding_share(domains: Numeric) -> Array:
     >>> hiding_share([1, 2, 3, 5])
     array([0.  , 0.  , 0.5 , 0.75])
     """
-    between = np.maximum(to_float(domains) - 1, 1.0)
+    between = maximum(to_float(domains) - 1, 1.0)
     return (between - 1) / between
 
 
@@ -191,7 +191,7 @@ def tree_passes(domains: Numeric) -> Array:
     >>> tree_passes([2, 3, 64])
     array([1., 2., 2.])
     """
-    return np.minimum(np.maximum(to_float(domains) - 1, 1.0), 2.0)
+    return minimum(maximum(to_float(domains) - 1, 1.0), 2.0)
 
 
 def exchange_hops(n: Numeric) -> Array:
@@ -226,7 +226,7 @@ def exchange_hops(n: Numeric) -> Array:
     array([ 0.  ,  1.13,  3.39, 46.78])
     """
     members = to_float(n)
-    return EXCHANGE_HOP * np.log2(members) + np.maximum(members - PEERS_AT_ONCE, 0.0)
+    return EXCHANGE_HOP * np.log2(members) + maximum(members - PEERS_AT_ONCE, 0.0)
 
 
 def leaving_share(n: Numeric, members: Numeric) -> Array:

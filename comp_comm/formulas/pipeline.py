@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, minimum, to_float, where
 
 
 def bubble_seconds(pp: Numeric, vpp: Numeric, others: Numeric, sends: Numeric = 0.0) -> Array:
@@ -43,7 +43,7 @@ def bubble_seconds(pp: Numeric, vpp: Numeric, others: Numeric, sends: Numeric = 
     >>> float(bubble_seconds(8, 2, 7 * 3.0))
     10.5
     """
-    return (to_float(others) + (to_float(pp) - 1) * sends) / vpp
+    return (to_float(others) + (to_float(pp) - 1) * to_float(sends)) / vpp
 
 
 def in_flight(pp: Numeric, vpp: Numeric, stage: Numeric, steps: Numeric) -> Array:
@@ -73,8 +73,8 @@ def in_flight(pp: Numeric, vpp: Numeric, stage: Numeric, steps: Numeric) -> Arra
     (8.0, 1.0)
     """
     behind = to_float(pp) - stage - 1
-    plain, interleaved = behind + 1, (2 * behind + (to_float(vpp) - 1) * pp + 1) / vpp
-    return np.minimum(steps, np.where(to_float(vpp) > 1, interleaved, plain))
+    plain, interleaved = behind + 1, (2 * behind + (to_float(vpp) - 1) * to_float(pp) + 1) / vpp
+    return minimum(steps, where(to_float(vpp) > 1, interleaved, plain))
 
 
 def chunk_boundaries(layers: Numeric, chunks: Numeric, place: Numeric, ends: bool = False) -> Array:
@@ -111,7 +111,7 @@ def chunk_boundaries(layers: Numeric, chunks: Numeric, place: Numeric, ends: boo
     """
     count, number, c = to_float(layers), to_float(chunks), to_float(place)
     share, rest = np.floor((count + 2) / number), (count + 2) % number
-    uneven = c * share + np.minimum(c, rest) - 1
+    uneven = c * share + minimum(c, rest) - 1
     even = (count % number == 0) & (not ends)
-    bounds = np.where(even, c * np.floor(count / number), np.clip(uneven, 0, count))
-    return np.where(c <= 0, 0.0, np.where(c >= number, count, bounds))
+    bounds = where(even, c * np.floor(count / number), np.clip(uneven, 0, count))
+    return where(c <= 0, 0.0, where(c >= number, count, bounds))

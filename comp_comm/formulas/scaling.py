@@ -107,4 +107,4 @@ def memory_demand(hidden: Numeric, seq_len: Numeric) -> Array:
     >>> float(memory_demand(18432, 2048) / memory_demand(1024, 512))
     72.0
     """
-    return to_float(hidden) * seq_len
+    return to_float(hidden) * to_float(seq_len)

@@ -41,8 +41,8 @@ def ssd_flops(
     >>> float(ssd_flops(1024, heads=128, head_dim=64, groups=8, state=128, chunk=128))
     6710886400.0
     """
-    inner = to_float(heads) * head_dim
-    scores = to_float(chunk) * (to_float(state) * groups + inner)
+    inner = to_float(heads) * to_float(head_dim)
+    scores = to_float(chunk) * (to_float(state) * to_float(groups) + inner)
     return 2 * to_float(tokens) * (scores + 2 * to_float(state) * inner)
 
 
@@ -80,7 +80,7 @@ def delta_rule_flops(tokens: Numeric, heads: Numeric, key_dim: Numeric, value_di
     True
     """
     q, k, v = to_float(chunk), to_float(key_dim), to_float(value_dim)
-    return to_float(tokens) * heads * (2 * q * (3 * k + 2 * v) + 6 * k * v + q * q / 3)
+    return to_float(tokens) * to_float(heads) * (2 * q * (3 * k + 2 * v) + 6 * k * v + q * q / 3)
 
 
 def selective_scan_flops(tokens: Numeric, channels: Numeric, state: Numeric) -> Array:
@@ -108,4 +108,4 @@ def selective_scan_flops(tokens: Numeric, channels: Numeric, state: Numeric) -> 
     >>> float(selective_scan_flops(10, 100, 16))
     144000.0
     """
-    return 9 * to_float(tokens) * channels * state
+    return 9 * to_float(tokens) * to_float(channels) * to_float(state)

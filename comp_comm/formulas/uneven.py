@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, maximum, somewhere, to_float, where
 
 
 class _Place(NamedTuple):
@@ -71,7 +71,7 @@ def uneven_bubble_seconds(
     places, first, before = [], to_float(0.0), to_float(0.0)
     slowest = to_float(0.0), to_float(0.0)
     for f, b, count in zip(map(to_float, forward), map(to_float, backward), map(to_float, stages), strict=True):
-        there, both = None if (count > 0).all() else count > 0, f + b
+        there, both = None if everywhere(count > 0) else count > 0, f + b
         slowest = _slower(slowest[0], f, there), _slower(slowest[1], b, there)
         for inside in _looked_at(count, pp - first, to_float(steps)):
             through, left = before + inside * both, pp - first - inside
@@ -123,14 +123,14 @@ def _looked_at(count: Array, left: Array, steps: Array) -> list[Array]:
     With fewer micro-batches than stages also the first that has passes in turn, of the ``left`` from the run on.
     """
     one = to_float(1.0)
-    if not (count > 1).any():
+    if not somewhere(count > 1):
         return [one]
     few = steps < left
-    return [one, np.clip(left - steps + 1, 1.0, np.maximum(count, 1.0)), count] if few.any() else [one, count]
+    return [one, np.clip(left - steps + 1, 1.0, maximum(count, 1.0)), count] if somewhere(few) else [one, count]
 
 
 def _slower(seconds: Array, others: Array, there: NDArray[np.bool_] | None) -> Array:
-    return np.maximum(seconds, others if there is None else np.where(there, others, seconds))
+    return maximum(seconds, others if there is None else where(there, others, seconds))
 
 
 def _longest(places: Sequence[_Place], steps: Array) -> Array:
@@ -144,5 +144,5 @@ def _longest(places: Sequence[_Place], steps: Array) -> Array:
         waits = down + up - place.through - (place.left + 1) * place.both - steps * (pace - place.both)
         early = place.left >= steps  # it never has a forward and a backward pass in turn
         there = ~early if place.there is None else place.there & ~early
-        bubble = _slower(bubble, waits, None if there.all() else there)
+        bubble = _slower(bubble, waits, None if everywhere(there) else there)
     return bubble

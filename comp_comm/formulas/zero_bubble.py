@@ -6,9 +6,7 @@ F and B with the send that follows them. An activation is held until its weights
 
 from __future__ import annotations
 
-import numpy as np
-
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, to_float
 
 
 def zero_bubble_seconds(
@@ -41,8 +39,8 @@ def zero_bubble_seconds(
     >>> float(zero_bubble_seconds(8, 32, 1.0, 1.0, 1.0))
     7.0
     """
-    filled = np.minimum(to_float(forward), for_weights)
-    return to_float((to_float(pp) - 1) * (to_float(forward) + backward) - (np.minimum(steps, pp) - 1) * filled)
+    filled = minimum(to_float(forward), for_weights)
+    return to_float((to_float(pp) - 1) * (to_float(forward) + backward) - (minimum(steps, pp) - 1) * filled)
 
 
 def zb_h2_seconds(pp: Numeric, forward: Numeric, backward: Numeric, for_weights: Numeric) -> Array:
@@ -75,8 +73,8 @@ def zb_h2_seconds(pp: Numeric, forward: Numeric, backward: Numeric, for_weights:
     >>> float(zb_h2_seconds(8, 1.0, 1.0, 1.0)), float(zb_h2_seconds(8, 1.0, 1.5, 1.0))
     (0.0, 3.5)
     """
-    waits = to_float(forward) + backward - 2 * np.minimum(to_float(forward), for_weights)
-    return to_float((to_float(pp) - 1) * np.maximum(waits, 0.0))
+    waits = to_float(forward) + backward - 2 * minimum(to_float(forward), for_weights)
+    return to_float((to_float(pp) - 1) * maximum(waits, 0.0))
 
 
 def zb_v_seconds(pp: Numeric, forward: Numeric, backward: Numeric, for_weights: Numeric) -> Array:
@@ -110,8 +108,8 @@ def zb_v_seconds(pp: Numeric, forward: Numeric, backward: Numeric, for_weights: 
     >>> float(zb_v_seconds(8, 1.0, 1.0, 1.0)), float(zb_v_seconds(8, 1.0, 1.5, 1.0))
     (0.0, 7.0)
     """
-    waits = np.maximum(2 * (to_float(backward) - for_weights), to_float(backward) - forward)
-    return (to_float(pp) - 1) * np.maximum(waits, 0.0)
+    waits = maximum(2 * (to_float(backward) - for_weights), to_float(backward) - forward)
+    return (to_float(pp) - 1) * maximum(waits, 0.0)
 
 
 def dualpipe_seconds(pp: Numeric, forward: Numeric, backward: Numeric, for_weights: Numeric) -> Array:
@@ -145,7 +143,7 @@ def dualpipe_seconds(pp: Numeric, forward: Numeric, backward: Numeric, for_weigh
     6.0
     """
     waits = to_float(forward) + 2 * to_float(backward) - for_weights
-    return np.maximum(to_float(pp) / 2 - 1, 0.0) * np.maximum(waits, 0.0)
+    return maximum(to_float(pp) / 2 - 1, 0.0) * maximum(waits, 0.0)
 
 
 def zero_bubble_in_flight(pp: Numeric, steps: Numeric, ahead: Numeric = 1.0) -> Array:
@@ -177,7 +175,7 @@ def zero_bubble_in_flight(pp: Numeric, steps: Numeric, ahead: Numeric = 1.0) -> 
     >>> float(zero_bubble_in_flight(8, 64)), float(zero_bubble_in_flight(8, 64, 2))
     (8.0, 15.0)
     """
-    return np.minimum(steps, to_float(ahead) * (to_float(pp) - 1) + 1)
+    return minimum(steps, to_float(ahead) * (to_float(pp) - 1) + 1)
 
 
 def dualpipe_in_flight(pp: Numeric) -> Array:

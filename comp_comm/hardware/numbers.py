@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Hashable
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Array, Numeric, by_code, somewhere, to_float
+from comp_comm.formulas.arrays import Array, Numeric, by_code, distinct_codes, somewhere, to_float
 from comp_comm.hardware.dispatch import DispatchTiming
 from comp_comm.kernel_choices import AttentionKernel, Recipe
+from comp_comm.lazy import cached_property
 
 # Of its isolated speed a GEMM keeps this in a training step, once power is taken out: one number for all devices,
 # the middle of what machines of published runs ask for. By machine it is .75 to .96, with a median of .84.
@@ -196,9 +198,9 @@ def generic_kernel(timing: Timing) -> FlashKernel:
 
 def chosen_kernel(kernels: tuple[FlashKernel, ...], codes: NDArray[np.intp]) -> FlashKernel:
     """Return the fused kernel of each code, as numbers with the codes' shape where they differ."""
-    used = np.unique(codes)
-    if used.size == 1:
-        return kernels[int(used[0])]
+    used = distinct_codes(codes)
+    if len(used) == 1:
+        return kernels[used[0]]
 
     def at(name: str) -> Array:
         return by_code(codes, lambda code: to_float(getattr(kernels[code], name)))
@@ -224,3 +226,16 @@ class Hardware:
     host_bandwidth: Numeric = np.nan
     attention: tuple[FlashKernel, ...] = ()
     fp8_attention: tuple[FlashKernel, ...] = ()
+
+    @cached_property
+    def in_training(self) -> Hardware:
+        """The hardware as a whole step finds it: beyond the innermost tier the network keeps part of its speed."""
+        inner, *outer = self.tiers
+        kept = self.timing.network_sustained
+        slower = (replace(tier, bandwidth=to_float(tier.bandwidth) * kept) for tier in outer)
+        return replace(self, tiers=(inner, *slower))
+
+    @cached_property
+    def known(self) -> dict[Hashable, object]:
+        """What others found out about single numbers on this hardware, to be kept with it."""
+        return {}

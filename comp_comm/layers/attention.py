@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, minimum, somewhere, to_codes, to_float, where
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, Recipe
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, biased
 from comp_comm.layers.context_parallel import exchanges
@@ -48,18 +48,18 @@ class SelfAttention(Block):
         return replace(op, sequences=op.sequences * packed) if any_of(packed - 1) else op
 
     def _of_sequences(self, c: Context, seq: Array) -> Attention:
-        everything = np.where(c.t.causal, seq / 2, seq)
+        everything = where(c.t.causal, seq / 2, seq)
         if not self.windowed:
             return core(c, "attention", seq, seq, everything)
-        window = np.minimum(c.t.window, seq)
+        window = minimum(c.t.window, seq)
         # The first `window` queries of a causal sequence see fewer: w - w^2 / (2 s) of them on average.
-        seen = np.where(c.t.causal, window - window**2 / (2 * seq), window)
+        seen = where(c.t.causal, window - window**2 / (2 * seq), window)
         return replace(core(c, "window attention", seq, window, seen), unwindowed=everything)
 
     def launches(self, c: Context) -> Array:
         """Return the kernels launched: unfused, products, mask, softmax, dropout and copies are one each."""
         unfused = AttentionKernel.UNFUSED.where(c.layout.attention_kernel)
-        few = np.asarray(c.formats.recipe) != Recipe.NONE
+        few = to_codes(c.formats.recipe) != int(Recipe.NONE)
         more = UNFUSED_KERNELS * unfused + QUANTISING_KERNELS * few
         return super().launches(c) + to_float(more) * CudaGraph.look_up(self.graph, c.layout.cuda_graph)
 
@@ -70,8 +70,8 @@ class SelfAttention(Block):
     def parameters(self, c: Context) -> HeldParameters:
         """Return projections with their biases, norms of queries and keys, and attention sinks."""
         qk = np.asarray(c.t.qk_norm)
-        each = np.where(QkNorm.WHOLE.where(qk), (c.heads + c.kv_heads) * c.key_dim, 2 * to_float(c.t.head_dim))
-        norms = np.where(QkNorm.OFF.where(qk), 0.0, each)
+        each = where(QkNorm.WHOLE.where(qk), (c.heads + c.kv_heads) * c.key_dim, 2 * to_float(c.t.head_dim))
+        norms = where(QkNorm.OFF.where(qk), 0.0, each)
         held = projection_parameters(c) + norms + c.heads * c.t.attention_sinks
         gate = gate_numbers(c)
         return HeldParameters(held + gate * (c.t.hidden + biased(c, "qkv")) if any_of(gate) else held)
@@ -82,8 +82,8 @@ class SelfAttention(Block):
         Where queries and keys are normalised, what they were before is the input of their norms.
         """
         seq = to_float(c.t.seq_len)
-        keys = np.minimum(c.t.window, seq) if self.windowed else seq
-        before = normalised(c) * np.where(QkNorm.OFF.where(c.t.qk_norm), 0.0, 1.0)
+        keys = minimum(c.t.window, seq) if self.windowed else seq
+        before = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, 1.0)
         return [Kept("attention", projected(c) + before + gate_bytes(c)), Kept("core_attn", score_bytes(c, keys))]
 
     def modules(self, c: Context) -> Sequence[Module]:
@@ -93,7 +93,7 @@ class SelfAttention(Block):
     def cache(self, c: Context, length: Array) -> Cache:
         """Return keys and values of every head, of which a window attends to the last."""
         width = c.key_dim + c.t.v_head_dim
-        attended = np.minimum(c.t.window, length) if self.windowed else length
+        attended = minimum(c.t.window, length) if self.windowed else length
         return Cache(to_float(c.t.kv_heads) * width, c.kv_heads * width, attended, 2.0 * to_float(c.t.heads) * width)
 
 
@@ -151,10 +151,10 @@ def rotary(c: Context) -> Sequence[Operation]:
 def gate_numbers(c: Context) -> Array:
     """Return the numbers of a token of the gate on what comes out of this device's heads."""
     gate = c.t.attention_gate
-    if AttentionGate.OFF.where(gate).all():
+    if everywhere(AttentionGate.OFF.where(gate)):
         return to_float(0.0)
-    each = np.where(AttentionGate.ON.where(gate), c.t.v_head_dim, 1.0)
-    return np.where(AttentionGate.OFF.where(gate), 0.0, c.heads * each)
+    each = where(AttentionGate.ON.where(gate), c.t.v_head_dim, 1.0)
+    return where(AttentionGate.OFF.where(gate), 0.0, c.heads * each)
 
 
 def gated(c: Context) -> Sequence[Operation]:
@@ -206,11 +206,11 @@ def projected(c: Context) -> Array:
     each = c.heads * (c.key_dim + c.t.v_head_dim) + c.kv_heads * (c.key_dim + c.t.v_head_dim)
     kept = c.formats.activation * c.tokens * each
     apart = c.operand_kept < to_float(c.formats.activation)
-    if not apart.any():
+    if not somewhere(apart):
         return to_float(kept)
     in_bits = apart & (to_float(c.formats.fp8_attention) > 0)
     copy = apart * c.operand_kept * c.tokens * c.heads * c.t.v_head_dim
-    return np.where(in_bits, c.operand_kept * c.tokens * each, kept + copy)
+    return where(in_bits, c.operand_kept * c.tokens * each, kept + copy)
 
 
 def normalised(c: Context) -> Array:
@@ -221,7 +221,7 @@ def normalised(c: Context) -> Array:
 def score_bytes(c: Context, keys: Array) -> Array:
     """Return the bytes of the scores over so many keys, softmax and dropout; fused attention keeps none."""
     unfused = AttentionKernel.UNFUSED.where(c.layout.attention_kernel)
-    if not unfused.any():
+    if not somewhere(unfused):
         return to_float(0.0)
     size, drop = to_float(c.formats.activation), to_float(Switch.ON.where(c.t.dropout))
     scores = to_float(c.layout.micro_batch) * c.heads * (to_float(c.t.seq_len) / c.layout.cp) * keys

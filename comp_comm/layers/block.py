@@ -10,10 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from comp_comm.choices import Bias
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, maximum, to_float
 from comp_comm.kernel_choices import CudaGraph, ElementwiseKernels
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context
@@ -139,4 +137,4 @@ def mlp_parameters(c: Context, width: Array) -> Array:
 
 def at_least_one(value: Numeric) -> Array:
     """Return a number that a kind of layer needs, 1 at points that have no such layer: it is not counted there."""
-    return np.maximum(to_float(value), 1.0)
+    return maximum(to_float(value), 1.0)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from comp_comm.choices import Architecture, Norm, Position, Switch
-from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float, where
 from comp_comm.kernel_choices import CrossEntropy
 from comp_comm.layers.block import MASK
 from comp_comm.layers.stages import Stage
@@ -53,7 +51,7 @@ def embedding_kept(c: Context) -> Array:
     s b h / t with sequence parallelism (Korthikanti et al., arXiv:2205.05198, section 4.3).
     """
     dropped = Switch.ON.where(c.t.dropout) & ((to_float(c.t.vocab) > 0) | (to_float(c.t.patch_features) > 0))
-    tokens = c.split_tokens + np.where(c.t.encoder_decoder, c.of_encoder().split_tokens, 0.0)
+    tokens = c.split_tokens + where(c.t.encoder_decoder, c.of_encoder().split_tokens, 0.0)
     return to_float(MASK * dropped * tokens * c.t.hidden)
 
 
@@ -85,13 +83,13 @@ def head_kept(c: Context, vocab: Array) -> Array:
     section 4.3). Modules of multi-token prediction keep as much each; what only its gradient needs is needed once.
     """
     loss, layout = c.layout.loss, c.layout
-    chunks = np.where(CrossEntropy.CHUNKED.where(loss), layout.loss_chunks, 1.0)
+    chunks = where(CrossEntropy.CHUNKED.where(loss), layout.loss_chunks, 1.0)
     logits = c.tokens * vocab / layout.tp
     tokens = c.split_tokens + c.kept_input_tokens
     inputs = to_float(c.formats.activation) * tokens * c.t.hidden * (to_float(c.t.vocab) > 0)
     kept = (CrossEntropy.look_up("kept", loss) * logits + inputs) * (1 + to_float(c.t.mtp_layers))
     beside = CrossEntropy.look_up("beside", loss)
-    return kept + beside / chunks * logits if beside.any() else kept
+    return kept + beside / chunks * logits if somewhere(beside) else kept
 
 
 def head_unused(c: Context, vocab: Array) -> Array:
@@ -108,14 +106,14 @@ def end_parameters(c: Context, vocab: Array) -> EndParameters:
     """Return the parameters beside the layers that one device holds, with ``vocab`` entries split over TP."""
     t, h = c.t, to_float(c.t.hidden)
     rows = vocab / c.layout.tp
-    learned = np.where(Position.LEARNED.where(t.position), to_float(t.max_positions) * h, 0.0)
+    learned = where(Position.LEARNED.where(t.position), to_float(t.max_positions) * h, 0.0)
     embedding = rows * h + learned + t.extra_parameters
-    head = np.where(to_float(t.tied) > 0, 0.0, rows * h)
+    head = where(to_float(t.tied) > 0, 0.0, rows * h)
     if c.is_vit:
         vit = Architecture.VIT.where(t.architecture)
         patches, classes = to_float(t.patch_features), to_float(t.classes)
-        embedding = embedding + np.where(vit & (patches > 0), (patches + 1) * h, 0.0)
-        head = np.where(vit, (h + 1) * classes, head)
+        embedding = embedding + where(vit & (patches > 0), (patches + 1) * h, 0.0)
+        head = where(vit, (h + 1) * classes, head)
     # An encoder beside the decoder ends in a norm of its own.
     norms = (1.0 + t.encoder_decoder) * h * Norm.look_up("weights", t.norm)
     return EndParameters(embedding, head, to_float(norms))

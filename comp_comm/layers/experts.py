@@ -9,7 +9,20 @@ from typing import ClassVar
 import numpy as np
 
 from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
-from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, somewhere, to_float
+from comp_comm.formulas.arrays import (
+    Array,
+    Numeric,
+    add_up,
+    by_code,
+    everywhere,
+    isnan,
+    maximum,
+    minimum,
+    somewhere,
+    to_codes,
+    to_float,
+    where,
+)
 from comp_comm.formulas.dispatch import distinct_places, expected_imbalance
 from comp_comm.kernel_choices import CudaGraph, ExpertKernels, Recipe
 from comp_comm.layers.block import (
@@ -49,10 +62,10 @@ class Experts(Block):
         h, taken, inside = c.t.hidden, expert_tokens(c), expert_hidden(c)
         local = local_experts(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
-        each = taken / np.maximum(local, 1.0)
+        each = taken / maximum(local, 1.0)
         sent = PermuteFusion.look_up("moved", c.layout.permute_fusion) * c.split_tokens * top_k(c) * load(c) * inside
         shared = self.splits(c)
-        casts = np.where(ExpertKernels.SEPARATE.where(c.layout.expert_kernels), np.maximum(local, 1.0), 1.0)
+        casts = where(ExpertKernels.SEPARATE.where(c.layout.expert_kernels), maximum(local, 1.0), 1.0)
         return [
             Gemm("router", "2 T_s H E", 1.0, c.split_tokens, h, at_least_one(c.t.experts), sixteen_bit=1),
             *_latent(c),
@@ -71,7 +84,7 @@ class Experts(Block):
                                     ("router", "dispatch", "others"))  # fmt: skip
         each = ExpertKernels.look_up("launches", c.layout.expert_kernels)
         products = KERNELS_OF_EXPERTS + each * local_experts(c) + KERNELS_OF_SHARED * self.splits(c)
-        few = 1 + QUANTISING * to_float(np.asarray(c.formats.recipe) != Recipe.NONE)
+        few = 1 + QUANTISING * to_float(to_codes(c.formats.recipe) != int(Recipe.NONE))
         sent = Dispatcher.look_up("launches", c.layout.ep_dispatch)
         return KERNELS_OF_ROUTER * router + sent * dispatch + products * few * others
 
@@ -86,7 +99,7 @@ class Experts(Block):
     def parameters(self, c: Context) -> HeldParameters:
         """Return router and shared experts, and apart from them the experts of this device."""
         shared = _shared_width(c)
-        extra = np.where(shared > 0, mlp_parameters(c, shared / c.layout.tp), 0.0)
+        extra = where(shared > 0, mlp_parameters(c, shared / c.layout.tp), 0.0)
         router = (to_float(c.t.hidden) + c.t.router_bias) * c.t.experts
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         inside, projected = expert_hidden(c), to_float(c.t.moe_latent_hidden)
@@ -142,7 +155,7 @@ def _nonlinearity(c: Context, taken: Array, width: Array) -> Operation:
     if not any_of(apart):
         return plain
     moved = c.formats.activation * taken * (CLAMPED_WIDTH * width + CLAMPED_HIDDEN * expert_hidden(c))
-    forward, backward = (np.where(apart > 0, more, once) for more, once in
+    forward, backward = (where(apart > 0, more, once) for more, once in
                          ((moved, plain.forward_bytes), (1.5 * moved, plain.backward_bytes)))  # fmt: skip
     return replace(plain, formula="22 T k F_e + 10 T k H elements", forward_bytes=forward, backward_bytes=backward)
 
@@ -157,12 +170,12 @@ def load(c: Context) -> Array:
     layout = c.layout
     given, random = to_float(layout.imbalance), Routing.RANDOM.where(layout.routing)
     expected = to_float(1.0)
-    if random.any():
+    if somewhere(random):
         taken = to_float(layout.etp) * c.split_tokens * top_k(c)
-        expected = np.where(random, expected_imbalance(taken, layout.ep), expected)
-    blank = np.isnan(given)
-    uneven = expected if blank.all() else np.where(blank, expected, given)
-    return np.where(to_float(layout.ep) > 1, uneven, 1.0) if somewhere(uneven != 1) else to_float(1.0)
+        expected = where(random, expected_imbalance(taken, layout.ep), expected)
+    blank = isnan(given)
+    uneven = expected if everywhere(blank) else where(blank, expected, given)
+    return where(to_float(layout.ep) > 1, uneven, 1.0) if somewhere(uneven != 1) else to_float(1.0)
 
 
 def local_experts(c: Context) -> Array:
@@ -173,7 +186,7 @@ def local_experts(c: Context) -> Array:
 def expert_hidden(c: Context) -> Array:
     """Return the dimension of a token in its experts: hidden, or that of a latent."""
     latent = to_float(c.t.moe_latent_hidden)
-    return np.where(latent > 0, latent, c.t.hidden) if somewhere(latent > 0) else to_float(c.t.hidden)
+    return where(latent > 0, latent, c.t.hidden) if somewhere(latent > 0) else to_float(c.t.hidden)
 
 
 def _latent(c: Context) -> list[Operation]:
@@ -197,8 +210,8 @@ def exchanges(c: Context) -> list[TokenExchange]:
     spread, code = to_float(to_float(c.layout.ep) > 1), np.asarray(c.layout.ep_dispatch)
     if not any_of(spread):
         return []
-    return [exchange for option in Dispatcher if (chosen := option.where(code)).any()
-            for exchange in _exchanges(c, option, spread if chosen.all() else spread * chosen)]  # fmt: skip
+    return [exchange for option in Dispatcher if somewhere(chosen := option.where(code))
+            for exchange in _exchanges(c, option, spread if everywhere(chosen) else spread * chosen)]  # fmt: skip
 
 
 def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]:
@@ -212,8 +225,8 @@ def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]
         token = expert_hidden(c) * c.formats.on_the_way(name)
         made.append(TokenExchange(
             f"expert {name}", formula, count, kind, "ep", c.split_tokens * copies(c, way) * token, count, c.ep_group,
-            way, c.split_tokens * np.minimum(c.t.capacity_factor, 1.0) * token, token, top_k(c),
-            np.where(np.isnan(limit), np.inf, limit), np.where(np.isnan(sms), way.sms, sms), load(c), inward,
+            way, c.split_tokens * minimum(c.t.capacity_factor, 1.0) * token, token, top_k(c),
+            where(isnan(limit), np.inf, limit), where(isnan(sms), way.sms, sms), load(c), inward,
         ))  # fmt: skip
     return made
 
@@ -226,7 +239,7 @@ def copies(c: Context, way: Dispatcher) -> Array:
     if way is Dispatcher.ALL_GATHER:
         return to_float(c.layout.ep)
     if way.once:
-        return distinct_places(c.layout.ep, top_k(c)) * np.minimum(c.t.capacity_factor, 1.0)
+        return distinct_places(c.layout.ep, top_k(c)) * minimum(c.t.capacity_factor, 1.0)
     return top_k(c) * c.t.capacity_factor
 
 
@@ -237,7 +250,7 @@ def _gathered(c: Context) -> list[Collective]:
     if not any_of(split):
         return []
     sent = by_code(np.asarray(layout.ep_dispatch), lambda code: copies(c, Dispatcher.at(code)))
-    once = np.where(to_float(layout.ep) > 1, sent, 1.0) * c.split_tokens * expert_hidden(c) * layout.etp
+    once = where(to_float(layout.ep) > 1, sent, 1.0) * c.split_tokens * expert_hidden(c) * layout.etp
     return [
         Collective(f"expert {title}", "etp (k c) T_s H", split, kind, "ep", once * c.formats.on_the_way(way), split,
                    c.etp_group)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 
 from comp_comm.choices import Norm, Switch
 from comp_comm.errors import ConfigError
-from comp_comm.formulas.arrays import Array, Numeric, add_up, to_float
+from comp_comm.formulas.arrays import Array, Numeric, add_up, maximum, to_float, where
 from comp_comm.kernel_choices import CudaGraph
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept
 from comp_comm.layers.module import Module
 from comp_comm.layers.per_operator import saved_outputs
 from comp_comm.layers.tensor_parallel import ALL_REDUCE, GATHER, SCATTER, gathered_and_reduced
+from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Elementwise, Operation
 from comp_comm.violation import Violation
@@ -95,7 +95,7 @@ class LayerKind:
         """Return what can be made again of the layer: of its norms, of each block, and by torchtitan's policy."""
         inputs = self._residuals - Switch.ON.where(c.t.parallel_blocks)
         before = np.minimum(self._norms(c), inputs)
-        passes = before * NORM_PASSES / np.maximum(self._passes(c), 1.0)
+        passes = before * NORM_PASSES / maximum(self._passes(c), 1.0)
         freed = to_float(self._input_size(c) * c.kept_input_tokens * c.t.hidden * before)
         norms = Module("layernorm", freed, {NORMS_AND_SUMS: passes})
         each = [[self._with_tensor_parallel(c, module) for module in block.modules(c)] for block in self.blocks]
@@ -153,7 +153,7 @@ class LayerKind:
 
     def _passes(self, c: Context) -> Array:
         """Return how many times H elements of a token norms and residual sums move."""
-        sums = np.where(Switch.ON.where(c.t.parallel_blocks), PARALLEL_SUM_PASSES, SUM_PASSES) * self._residuals
+        sums = where(Switch.ON.where(c.t.parallel_blocks), PARALLEL_SUM_PASSES, SUM_PASSES) * self._residuals
         return to_float(NORM_PASSES * self._norms(c) + sums)
 
     def _norms_and_sums(self, c: Context) -> Operation:

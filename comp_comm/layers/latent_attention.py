@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, to_float, where
 from comp_comm.layers.attention import SelfAttention, projected, rotary
 from comp_comm.layers.block import Cache, HeldParameters, Kept, at_least_one
 from comp_comm.layers.module import Module
@@ -33,7 +31,7 @@ class LatentAttention(SelfAttention):
         h, q_rank, kv_rank = c.t.hidden, to_float(c.t.q_lora_rank), at_least_one(c.t.kv_lora_rank)
         compressed = to_float(q_rank > 0)
         q_width, kv_width = c.heads * c.key_dim, c.heads * (to_float(c.t.head_dim) + c.t.v_head_dim)
-        q_inputs = np.where(q_rank > 0, q_rank, h)
+        q_inputs = where(q_rank > 0, q_rank, h)
         down = [Gemm("Q down-projection", "2 T_s H r_q", compressed, c.split_tokens, h, at_least_one(q_rank))]
         return [
             *(down if any_of(compressed) else []),
@@ -55,7 +53,7 @@ class LatentAttention(SelfAttention):
         split = to_float(c.layout.sp) * (to_float(c.layout.tp) > 1)
         if not any_of(split):
             return exchanged
-        queries = np.where(to_float(c.t.q_lora_rank) > 0, c.t.q_lora_rank, c.t.hidden)
+        queries = where(to_float(c.t.q_lora_rank) > 0, c.t.q_lora_rank, c.t.hidden)
         message = c.tokens * c.formats.comm * (queries + to_float(c.t.kv_lora_rank) + c.t.rope_head_dim)
         formula, none = "T (r_q + r_kv + d_r)", to_float(0.0)
         return [
@@ -70,7 +68,7 @@ class LatentAttention(SelfAttention):
         h, t = to_float(c.t.hidden), c.t
         q_rank, kv_rank = to_float(t.q_lora_rank), to_float(t.kv_lora_rank)
         width = c.heads * c.key_dim
-        queries = np.where(q_rank > 0, h * q_rank + q_rank + q_rank * width, h * width)
+        queries = where(q_rank > 0, h * q_rank + q_rank + q_rank * width, h * width)
         keys = h * (kv_rank + t.rope_head_dim) + kv_rank + kv_rank * c.heads * (to_float(t.head_dim) + t.v_head_dim)
         return HeldParameters(queries + keys + c.heads * t.v_head_dim * h + c.heads * t.attention_sinks)
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.distinct import distinct_rows
-from comp_comm.formulas.arrays import Array, somewhere, to_float
+from comp_comm.formulas.arrays import Array, somewhere, to_float, where
 from comp_comm.layer_pattern import parse_layer_pattern
 from comp_comm.layers.attention import CrossAttention, SelfAttention
 from comp_comm.layers.block import Block
@@ -173,7 +173,7 @@ def pattern_of(t: Transformer) -> Pattern:
     [('dense layer', 3.0), ('expert layer', 6.0)]
     """
     both = t.encoder_decoder
-    encoders = np.where(both, t.encoder_layers, 0.0) if both.any() else 0.0
+    encoders = where(both, t.encoder_layers, 0.0) if somewhere(both) else 0.0
     told = [to_float(t.kv_lora_rank) > 0, to_float(t.window) < np.inf, t.global_every, to_float(t.experts) > 0,
             t.dense_layers, t.moe_every, encoders, both, to_float(t.index_heads) > 0]  # fmt: skip
     listed = t.layer_pattern
@@ -210,7 +210,7 @@ class CountedLayers(NamedTuple):
 def counted_layers(key: PatternKey) -> CountedLayers:
     """Return the kinds of layers that patterns have, and where."""
     places = [_places(row, key) for row in key.rows]
-    codes = [int(code) for code in np.unique(np.concatenate([np.unique(each) for each in places]))]
+    codes = sorted({int(code) for each in places for code in each.tolist()})
     known = {code: Place(code) for code in codes if code >= 0}
     told = _told(known.values())
     kinds = [ENCODER_LAYER if code < 0 else known[code].kind(told) for code in codes]

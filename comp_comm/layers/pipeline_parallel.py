@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from comp_comm.choices import Switch
-from comp_comm.formulas.arrays import to_float
+from comp_comm.formulas.arrays import somewhere, to_float, where
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
 
@@ -21,9 +19,9 @@ def boundary_collectives(c: Context) -> list[Collective]:
     times = c.layout.boundaries
     message = c.split_tokens * c.t.hidden * c.formats.comm
     scattered = (to_float(c.layout.sp) == 0) & (to_float(c.layout.tp) > 1) & Switch.ON.where(c.layout.scatter_gather)
-    sent = np.where(scattered, message / c.layout.tp, message) if scattered.any() else message
+    sent = where(scattered, message / c.layout.tp, message) if somewhere(scattered) else message
     sends = [Collective("stage boundary", "b s H", times, "send", "pp", sent, times, c.layout.group("pp"))]
-    if scattered.any():
+    if somewhere(scattered):
         gathers = to_float(times * scattered)
         sends.append(
             Collective("gather after a boundary", "b s H", gathers, "all_gather", "pp", message, gathers, c.tp_group)

@@ -7,18 +7,19 @@ each distinct layout of a study, not for each of its points.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.distinct import distinct_rows
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_codes, to_float, where
 from comp_comm.formulas.pipeline import chunk_boundaries
 from comp_comm.layers.dealing import ALL, BOTH_ENDS, Dealing, Whole, chunk_bounds, dealing_of, dealt, repeated, way_of
 from comp_comm.layers.pattern import Pattern, PatternKey, counted_layers
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 
 
 class Stage(NamedTuple):
@@ -85,9 +86,9 @@ def stages_of(pattern: Pattern, layout: Layout) -> Stages:
     """
     # Layers are made again whole, or kept in the host's memory, never both.
     again, away = to_float(layout.recompute_layers), to_float(layout.offload_activations)
-    given = again if np.isnan(away).all() else np.where(np.isnan(away), again, away)
-    again = np.where(np.isnan(given), ALL, given)
-    way = way_of(np.asarray(layout.schedule, np.intp))
+    given = again if everywhere(isnan(away)) else where(isnan(away), again, away)
+    again = where(isnan(given), ALL, given)
+    way = way_of(to_codes(layout.schedule))
     given_numbers = (pattern.row, pattern.layers, pattern.mtp, layout.pp, layout.vpp, again, way)
     numbers = [to_float(number) for number in given_numbers]
     codes = layout.pp_layout.codes if layout.pp_layout.given else np.asarray(0)
@@ -100,7 +101,7 @@ def stages_of(pattern: Pattern, layout: Layout) -> Stages:
 
 def _each(values: NDArray[np.float64], row: NDArray[np.intp]) -> Array:
     """Return what each point has of a column of a table; without an axis where all have the same."""
-    return to_float(values[0]) if (values == values[0]).all() else values[row]
+    return to_float(values[0]) if len(values) == 1 or everywhere(values == values[0]) else values[row]
 
 
 def _distinct(numbers: list[Array]) -> tuple[tuple[tuple[int, ...], ...], NDArray[np.intp]]:
@@ -148,8 +149,8 @@ class StageTable(NamedTuple):
             return False
         (layers, more), (again, again_more) = self.distinct.layers[:2], self.distinct.recomputed[:2]
         (embedding, other), (head, other_head) = self.distinct.embedding[:2], self.distinct.head[:2]
-        return bool(np.all(more >= layers) and np.all(again_more >= again)
-                    and np.all(other_head - head >= np.maximum(embedding - other, 0.0)))  # fmt: skip
+        return bool(everywhere(more >= layers) and everywhere(again_more >= again)
+                    and everywhere(other_head - head >= maximum(embedding - other, 0.0)))  # fmt: skip
 
 
 @lru_cache(maxsize=64)
@@ -162,7 +163,7 @@ def _stage_table(key: PatternKey, rows: tuple[tuple[int, ...], ...], texts: tupl
     before = counted_layers(key).before
     held = before[pattern[:, None, None], np.arange(before.shape[1])[None, :, None], bounds[:, None, :]]
     counts = dealt(np.diff(held, axis=-1), dealing)
-    again_of = counts if (again == ALL).all() else repeated(before, pattern, bounds, dealing, again)
+    again_of = counts if everywhere(again == ALL) else repeated(before, pattern, bounds, dealing, again)
     if key.has_mtp:
         module, rank = counted_layers(key).modules[pattern], np.arange(len(pp))
         there = dealing.marked((dealing.chunks - 1 - mtp_chunk) % dealing.chunks) * mtp[:, None]
@@ -183,7 +184,7 @@ def _table(counts: Whole, again: Whole, ends: Whole, dealing: Dealing) -> StageT
 
     held = np.concatenate([again, counts - again], axis=1)
     first, repeats = _runs(np.concatenate([held, np.moveaxis(ends, 0, 1)], axis=1), dealing)
-    copies = np.where(dealing.way == BOTH_ENDS, 2.0, 1.0)[:, None]
+    copies = where(dealing.way == BOTH_ENDS, 2.0, 1.0)[:, None]
     unlike = listed(_listed(held, dealing.pp))
     return StageTable(unlike, listed(first), to_float(repeats), again.sum(axis=-1) / copies)
 
@@ -215,7 +216,7 @@ def _listed(held: Whole, pp: Whole) -> Whole:
         between = _undone(held, row[first], stage[first])
     last = np.where(pp > 1, pp - 1, 0)
     begin = np.zeros((rows, 1), np.intp)
-    unlike: Whole = np.concatenate([begin, last[:, None], between], axis=1) if (pp > 1).any() else begin
+    unlike: Whole = np.concatenate([begin, last[:, None], between], axis=1) if somewhere(pp > 1) else begin
     return np.asarray(unlike.T)
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from comp_comm.choices import Architecture, MasterWeights, SequenceInputs, Switch
 from comp_comm.formats import Formats
-from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, maximum, somewhere, to_codes, to_float, where
 from comp_comm.group import Group
 from comp_comm.kernel_choices import ElementwiseKernels, Recipe
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 from comp_comm.transformer import Transformer
 
 
@@ -43,9 +43,9 @@ class Context:
     def sequence_split(self) -> Numeric:
         """What sequence parallelism divides the tokens outside TP's GEMMs by."""
         sp = Switch.ON.where(self.layout.sp)
-        if not sp.any():
+        if not somewhere(sp):
             return to_float(1.0)
-        return self.layout.tp if sp.all() else np.where(sp, self.layout.tp, 1.0)
+        return self.layout.tp if everywhere(sp) else where(sp, self.layout.tp, 1.0)
 
     @cached_property
     def split_tokens(self) -> Array:
@@ -56,7 +56,7 @@ class Context:
     def kept_input_tokens(self) -> Array:
         """Tokens that are kept of what TP's GEMMs have for input: all where what was gathered is kept."""
         kept = SequenceInputs.KEPT.where(self.layout.sequence_inputs)
-        return np.where(kept, self.tokens, self.split_tokens) if kept.any() else self.split_tokens
+        return where(kept, self.tokens, self.split_tokens) if somewhere(kept) else self.split_tokens
 
     @cached_property
     def operand_kept(self) -> Array:
@@ -66,8 +66,8 @@ class Context:
         the optimizer's weights (torchao's float8 under FSDP2), it is what comes in, quantised again.
         """
         f = self.formats
-        theirs = (f.recipe != Recipe.NONE) & MasterWeights.COPY.where(self.layout.master_weights)
-        if not theirs.any():
+        theirs = (to_codes(f.recipe) != int(Recipe.NONE)) & MasterWeights.COPY.where(self.layout.master_weights)
+        if not somewhere(theirs):
             return to_float(f.activation)
         return np.where(theirs, Recipe.look_up("size", np.maximum(f.recipe, 0)), f.activation)
 
@@ -99,7 +99,7 @@ class Context:
     @cached_property
     def kv_heads(self) -> Array:
         """Key and value heads on this device: at least one, copied where TP exceeds them."""
-        return np.maximum(to_float(self.t.kv_heads) / self.layout.tp, 1.0)
+        return maximum(to_float(self.t.kv_heads) / self.layout.tp, 1.0)
 
     @cached_property
     def key_dim(self) -> Array:
@@ -124,7 +124,7 @@ class Context:
     @cached_property
     def is_vit(self) -> bool:
         """Whether any point is a vision transformer."""
-        return bool(Architecture.VIT.where(self.t.architecture).any())
+        return bool(somewhere(Architecture.VIT.where(self.t.architecture)))
 
 
 def any_of(value: Numeric) -> bool:
@@ -133,4 +133,4 @@ def any_of(value: Numeric) -> bool:
     >>> any_of(0.0), any_of(to_float([0, 1]))
     (False, True)
     """
-    return somewhere(np.asarray(value) > 0)
+    return somewhere(to_float(value) > 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,10 @@ from comp_comm.hardware.evolution import domain_rules, evolve
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import BASE_TIMING, Profile
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 from comp_comm.records import Record
 from comp_comm.sweeps.machines import Machines, build_machines, still_hardware
-from comp_comm.sweeps.nouns import REQUIRED, Noun, attributes, constant, still_code, still_number
+from comp_comm.sweeps.nouns import REQUIRED, Noun, attributes, constant, still_code, still_number, word_codes
 from comp_comm.texts import Texts
 from comp_comm.transformer import GemmCount, Transformer
 from comp_comm.units import GIB
@@ -108,16 +108,10 @@ class Grid:
                 continue
             shape = [1] * len(self.axes)
             shape[axis] = len(labels)
-            values = self._word_codes(name, labels) if self._worded(name) else np.asarray(labels, np.float64)
-            arrays[name] = values.reshape(shape)
+            # Codes of devices are rows of the machine table, whatever order the points are in.
+            known = tuple(profile.name for profile in self.profiles) if name == HARDWARE else labels
+            arrays[name] = (word_codes(labels, known) if self._worded(name) else to_float(labels)).reshape(shape)
         return arrays
-
-    def _word_codes(self, name: str, labels: tuple[Value, ...]) -> AnyArray:
-        distinct = list(dict.fromkeys(labels))
-        if name == HARDWARE:  # codes are rows of the machine table, whatever order the points are in
-            distinct = [profile.name for profile in self.profiles]
-        place = {label: number for number, label in enumerate(distinct)}
-        return np.asarray([place[label] for label in labels], np.float64)
 
     @cached_property
     def _columns(self) -> dict[str, tuple[int, AxisColumn]]:
@@ -166,6 +160,13 @@ class Grid:
 
     def scenario(self, index: Index) -> tuple[Scenario, tuple[Violation, ...]]:
         """Return the scenario of a block of the grid, and the rules broken in making it."""
+        return self._scenario(index) if self.axes else self._point
+
+    @cached_property
+    def _point(self) -> tuple[Scenario, tuple[Violation, ...]]:
+        return self._scenario(())
+
+    def _scenario(self, index: Index) -> tuple[Scenario, tuple[Violation, ...]]:
         hardware, broken = self.hardware(index)
         tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
         precision, *formats = (self.codes(name, index) for name in FORMATS)
@@ -267,8 +268,7 @@ class Grid:
     def column(self, name: str, index: Index) -> AnyArray:
         """Return an input column on a block: numbers, or words for a choice."""
         if name == "tp" and self.derives_tp:
-            scenario, _ = self.scenario(index)
-            return np.asarray(scenario.layout.tp)
+            return np.asarray(self.scenario(index)[0].layout.tp)
         if name == HARDWARE:
             words: tuple[object, ...] = tuple(profile.name for profile in self.profiles)
         elif self._worded(name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ def constant(noun: type[Noun], values: tuple[tuple[str, Value | None], ...]) -> 
     """Return a noun whose attributes are these values, None where they are not given.
 
     >>> constant(Mesh, (("tp1", 4), ("strategy", "2d"))).strategy
-    array(1)
+    np.int64(1)
     """
     made: Noun = _constant(noun.__name__, values)
     return made
@@ -60,6 +60,16 @@ def _number(name: str, value: Value | None) -> AnyArray | Texts:
     return still_number(value) if field.choice is None else still_code(name, value)
 
 
+def word_codes(labels: tuple[Value, ...], known: tuple[Value, ...]) -> Array:
+    """Return the place of each label among the distinct ones that are known.
+
+    >>> word_codes(("b", "a", "b"), ("b", "a", "b"))
+    array([0., 1., 0.])
+    """
+    place = {label: number for number, label in enumerate(dict.fromkeys(known))}
+    return to_float([place[label] for label in labels])
+
+
 @lru_cache(maxsize=1024)
 def still_number(value: Value | None) -> Array:
     """Return the number of a field that does not move, NaN where it is not given."""
@@ -71,7 +81,7 @@ def still_code(name: str, word: Value | None) -> NDArray[np.intp]:
     """Return the code of the word of a choice that does not move, -1 where it is not given.
 
     >>> still_code("placement", "tp-cp-dp-pp")
-    array(0)
+    np.int64(0)
     """
     choice = FIELDS[name].choice
-    return np.asarray(-1 if word is None or choice is None else int(choice.of(str(word))), np.intp)
+    return cast(NDArray[np.intp], np.intp(-1 if word is None or choice is None else int(choice.of(str(word)))))

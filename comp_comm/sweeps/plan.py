@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from comp_comm.errors import nearest, one_of
 from comp_comm.fields import FIELDS, Value
 from comp_comm.formulas.arrays import Index, unwarned
 from comp_comm.hardware.numbers import Hardware, Timing
+from comp_comm.lazy import cached_property
 from comp_comm.sweeps.grid import EVOLUTION, HARDWARE, Grid
 from comp_comm.sweeps.sharing import SharedRows
 from comp_comm.sweeps.where import Condition, parse_condition

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.formulas import collectives
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, somewhere, to_float, where
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier
 
@@ -28,7 +28,7 @@ def members_in(tier: Tier, group: Group) -> Array:
     """
     members = to_float(1.0)
     for size, stride in group.progressions:
-        members = members * np.minimum(size, np.maximum(1, np.floor(to_float(tier.domain) / stride)))
+        members = members * minimum(size, maximum(1, np.floor(to_float(tier.domain) / stride)))
     return members
 
 
@@ -58,9 +58,9 @@ def tier_bandwidth(tier: Tier, members: Numeric) -> Array:
     >>> float(tier_bandwidth(Tier(4, 150e9, 0, 1.0, mesh=1.0), 2)) / 1e9
     50.0
     """
-    meshed = (np.asarray(tier.mesh) > 0) & ~np.isinf(tier.domain)
-    others = np.where(meshed, np.maximum(to_float(tier.domain) - 1, 1), 1.0)
-    share = np.where(meshed, np.minimum((to_float(members) - 1) / others, 1), 1.0)
+    meshed = (to_float(tier.mesh) > 0) & (to_float(tier.domain) != np.inf)
+    others = where(meshed, maximum(to_float(tier.domain) - 1, 1), 1.0)
+    share = where(meshed, minimum((to_float(members) - 1) / others, 1), 1.0)
     return to_float(tier.bandwidth) * tier.efficiency / tier.axes * share
 
 
@@ -100,10 +100,10 @@ def group_bandwidth(hardware: Hardware, group: Group) -> Array:
     for tier in hardware.tiers:
         members = members_in(tier, group)
         pace = below * tier_bandwidth(tier, members)
-        slowest = np.where(members > below, np.minimum(slowest, pace), slowest)
+        slowest = where(members > below, minimum(slowest, pace), slowest)
         below = members
     inner = hardware.tiers[0]
-    return np.where(np.isinf(group.size), tier_bandwidth(inner, inner.domain), slowest)
+    return where(np.isinf(group.size), tier_bandwidth(inner, inner.domain), slowest)
 
 
 def bandwidth_needed(hardware: Hardware, group: Group) -> list[NDArray[np.bool_]]:
@@ -127,12 +127,12 @@ def ring_hop_seconds(hardware: Hardware, group: Group) -> Array:
     Of the n - 1 hops of one turn, n / g_{i-1} - n / g_i cross tier i (g_i the members in one of its domains, g_{-1} is
     1). A group of infinitely many has none: see `Group`.
     """
-    finite = np.where(np.isinf(group.size), 1.0, group.size)
+    finite = where(np.isinf(group.size), 1.0, group.size)
     seconds, below = to_float(0.0), to_float(1.0)
     for tier in hardware.tiers:
         members = members_in(tier, replace(group, size=finite))
         crossing = finite / below - finite / members
-        seconds = seconds + 2 * np.where(crossing > 0, crossing * tier.latency, 0.0)
+        seconds = seconds + 2 * where(crossing > 0, crossing * tier.latency, 0.0)
         below = members
     return seconds
 
@@ -178,18 +178,18 @@ def all_reduce_seconds(hardware: Hardware, message_bytes: Numeric, group: Group,
     with_tiers = np.asarray(timing.use_tiers) > 0
     plain = to_float(hardware.tiers[0].bandwidth) * timing.network_efficiency
     bandwidth, hops = plain, to_float(0.0)
-    if with_tiers.any():
-        bandwidth = np.where(with_tiers, group_bandwidth(hardware, group), plain)
-        hops = np.where(with_tiers, ring_hop_seconds(hardware, group), 0.0)
-    many = np.where(to_float(group.size) > 1, np.inf, 1.0)
-    spread = np.where(np.asarray(timing.ring_limit) > 0, many, group.size)
+    if somewhere(with_tiers):
+        bandwidth = where(with_tiers, group_bandwidth(hardware, group), plain)
+        hops = where(with_tiers, ring_hop_seconds(hardware, group), 0.0)
+    many = where(to_float(group.size) > 1, np.inf, 1.0)
+    spread = where(np.asarray(timing.ring_limit) > 0, many, group.size)
     # Seconds per byte first: it has fewer axes than the message.
     sent = collectives.all_reduce_wire_bytes(1.0, spread)
     switched = to_float(in_network) > 0
-    if switched.any():
-        sent = np.where(switched, collectives.in_network_all_reduce_wire_bytes(1.0, spread), sent)
-        turns = np.where(np.isinf(group.size), 1.0, np.maximum(to_float(group.size) - 1, 1))
-        hops = np.where(switched, hops / turns, hops)
+    if somewhere(switched):
+        sent = where(switched, collectives.in_network_all_reduce_wire_bytes(1.0, spread), sent)
+        turns = where(np.isinf(group.size), 1.0, maximum(to_float(group.size) - 1, 1))
+        hops = where(switched, hops / turns, hops)
     per_byte = sent / bandwidth
-    start = np.where(spread > 1, hops + timing.all_reduce_latency, 0.0)
-    return to_float(message_bytes) * np.where(spread > 1, per_byte, 0.0) + start
+    start = where(spread > 1, hops + timing.all_reduce_latency, 0.0)
+    return to_float(message_bytes) * where(spread > 1, per_byte, 0.0) + start

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
 from comp_comm.formulas import collectives, networks
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, to_float, where
 from comp_comm.formulas.dispatch import dispatch_seconds, distinct_places, remote_copies
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.operations.shapes import TokenExchange
@@ -54,6 +52,7 @@ def exchange_seconds(hardware: Hardware, path: NetworkPath, exchange: TokenExcha
     >>> from comp_comm.group import Group
     >>> from comp_comm.hardware.numbers import Tier, Timing
     >>> from comp_comm.timing.paths import path_of
+    >>> import numpy as np
     >>> h800 = Hardware(1, 1, 1, (Tier(8, 200e9, 0.0, 1.0), Tier(np.inf, 50e9, 0.0, 1.0)), Timing())
     >>> group, sent = Group(64), 4096 * 7168
     >>> calls = [TokenExchange("expert", "", 1, "all_to_all", "ep", 8 * sent * size, 1, group, Dispatcher.DEEPEP,
@@ -71,13 +70,13 @@ def exchange_seconds(hardware: Hardware, path: NetworkPath, exchange: TokenExcha
     if path.inside:
         by_links = 1 / (path.inner.bandwidth * to_float(timing.inside(name)))
         by_kernels = (library.copy_s / bytes_each + 1 / library.sm_bandwidth) / exchange.sms
-        inside_s = inside * sent * np.maximum(by_links, by_kernels) * (path.local > 1)
+        inside_s = inside * sent * maximum(by_links, by_kernels) * (path.local > 1)
     across_s = to_float(0.0)
     for crossing, number in across:
         per_byte = 1 / (crossing.tier.bandwidth * to_float(timing.across(name)))
-        across_s = np.maximum(across_s, crossing.where_crossed(number * sent * per_byte))
+        across_s = maximum(across_s, crossing.where_crossed(number * sent * per_byte))
     seconds = dispatch_seconds(inside_s * exchange.imbalance, across_s * exchange.imbalance, timing.dispatch_latency)
-    return np.where((path.size > 1) & (sent > 0), seconds, 0.0)
+    return where((path.size > 1) & (sent > 0), seconds, 0.0)
 
 
 def sent_bytes(path: NetworkPath, exchange: TokenExchange) -> SentBytes:
@@ -102,12 +101,12 @@ def sent_bytes(path: NetworkPath, exchange: TokenExchange) -> SentBytes:
 def _copies(path: NetworkPath, exchange: TokenExchange) -> tuple[Array, list[tuple[TierCrossing, Numeric]]]:
     """Return the copies of a token that reach devices, and those that cross each tier beyond the innermost."""
     nodes, limit = to_float(path.domains), to_float(exchange.node_limit)
-    able = np.minimum(nodes, limit) * path.local
+    able = minimum(nodes, limit) * path.local
     return distinct_places(able, exchange.copies), list(_across(path, exchange, nodes))
 
 
 def _across(path: NetworkPath, exchange: TokenExchange, nodes: Array) -> Iterator[tuple[TierCrossing, Numeric]]:
     remote = remote_copies(nodes, exchange.copies, exchange.node_limit)
-    beyond = np.maximum(path.size - path.local, 1e-9)
+    beyond = maximum(path.size - path.local, 1e-9)
     for crossing in path.outer:
         yield crossing, remote * (path.size - crossing.below) / beyond

@@ -7,17 +7,17 @@ alone (``sustained``).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Switch
-from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
+from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum, somewhere, to_codes, to_float, where
 from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
 from comp_comm.hardware.numbers import FlashKernel, Hardware, chosen_kernel, generic_kernel
 from comp_comm.kernel_choices import AttentionKernel, Recipe
+from comp_comm.lazy import cached_property
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
 from comp_comm.timing.quantising import Quantising
@@ -80,7 +80,7 @@ class Kernels:
         if self.alone:
             return to_float(1.0)
         given = to_float(self.sustained)
-        return np.where(np.isnan(given), self.hardware.timing.sustained, given)
+        return where(isnan(given), self.hardware.timing.sustained, given)
 
     @cached_property
     def per_flop(self) -> Array:
@@ -90,7 +90,7 @@ class Kernels:
     @cached_property
     def quantising(self) -> Quantising:
         """How GEMMs run in fewer than 16 bits."""
-        return Quantising(self.hardware, np.asarray(self.recipe, np.intp))
+        return Quantising(self.hardware, to_codes(self.recipe))
 
     @cached_property
     def _per_flop_by_recipe(self) -> tuple[Array, Array]:
@@ -98,7 +98,7 @@ class Kernels:
         timing, quantised = self.hardware.timing, self.quantising.mask
         by_recipe = 1 / (to_float(self.hardware.peak_flops) * self.quantising.efficiency * self.derate)
         half = 1 / (to_float(self.hardware.attention_peak_flops) * timing.gemm_efficiency * self.derate)
-        return np.where(quantised, by_recipe, self.per_flop), np.where(quantised, half, self.per_flop)
+        return where(quantised, by_recipe, self.per_flop), where(quantised, half, self.per_flop)
 
     def per_attention_flop(self, code: Numeric) -> Array:
         """Return the seconds of one FLOP in fused attention over a long sequence."""
@@ -137,10 +137,10 @@ class Kernels:
         forward = self.product(flops, (m, n, k), moved, op.groups, run)
         for_input = self.product(flops, (m, k, n), moved, op.groups, run)
         for_weights = self.product(flops, (n, k, m), stored, op.groups, run)
-        if self.serving or not self.quantising.mask.any():
+        if self.serving or not somewhere(self.quantising.mask):
             return Passes(forward, for_input + for_weights, for_weights)
         if op.grouped:
-            for_weights = for_weights * np.where(run.quantised, GROUPED_WEIGHTS, 1.0)
+            for_weights = for_weights * where(run.quantised > 0, GROUPED_WEIGHTS, 1.0)
         rows = to_float(op.groups) * m
         inputs, gradients = (run.quantised * self.quantising.seconds(rows * size, starts=op.casts) for size in (k, n))
         return Passes(forward + inputs, for_input + for_weights + gradients, for_weights)
@@ -148,7 +148,7 @@ class Kernels:
     def run(self, op: Gemm) -> Run:
         """Return how a GEMM runs: by the recipe where there is one and it does not stay in 16 bits."""
         mask, plain = self.quantising.mask, self._plain
-        if not mask.any():
+        if not somewhere(mask):
             return plain
         quantised = mask * (1 - to_float(op.sixteen_bit))
         by_recipe, half = self._per_flop_by_recipe
@@ -156,9 +156,9 @@ class Kernels:
         if not somewhere(op.sixteen_bit):
             return Run(by_recipe, self.operand, quantised, ramp_k, ramp_tiles)
         there = quantised > 0
-        wide = np.where(mask, HALF, self.operand)
-        return Run(np.where(there, by_recipe, half), np.where(there, self.operand, wide), quantised,
-                   np.where(there, ramp_k, plain.ramp_k), np.where(there, ramp_tiles, plain.ramp_tiles))  # fmt: skip
+        wide = where(mask, HALF, self.operand)
+        return Run(where(there, by_recipe, half), where(there, self.operand, wide), quantised,
+                   where(there, ramp_k, plain.ramp_k), where(there, ramp_tiles, plain.ramp_tiles))  # fmt: skip
 
     @cached_property
     def _plain(self) -> Run:
@@ -174,13 +174,13 @@ class Kernels:
         (Blackwell) to 110 (Hopper).
         """
         rows = to_float(op.m)
-        return 1 + self.hardware.timing.grouped_ramp_rows / np.where(rows > 0, rows, np.inf)
+        return 1 + self.hardware.timing.grouped_ramp_rows / where(rows > 0, rows, np.inf)
 
     @cached_property
     def cache(self) -> Array | None:
         """Bytes of an operand that the cache keeps, infinite where a profile does not say; None if none says."""
         kept = to_float(self.hardware.timing.gemm_cache)
-        return np.where(kept > 0, kept, np.inf) if somewhere(kept > 0) else None
+        return where(kept > 0, kept, np.inf) if somewhere(kept > 0) else None
 
     def product(
         self, flops: Array, shape: tuple[Numeric, Numeric, Numeric], moved: Array, groups: Numeric = 1,
@@ -208,28 +208,28 @@ class Kernels:
         >>> [round(float(kernels.attention(op, kernel).forward * 1e6), 1) for kernel in list(AttentionKernel)[:2]]
         [512.0, 1024.0]
         """
-        code, unfused = np.asarray(kernel), AttentionKernel.UNFUSED.where(kernel)
+        code, unfused = to_codes(kernel), AttentionKernel.UNFUSED.where(kernel)
         fused = ~unfused
-        if not unfused.any():
+        if not somewhere(unfused):
             return self._flash(op, code)
-        if not fused.any():
+        if not somewhere(fused):
             return self._unfused(op)
         pairs = zip(self._flash(op, code), self._unfused(op), strict=True)
-        return Passes(*(np.where(fused, flash, plain) for flash, plain in pairs))
+        return Passes(*(where(fused, flash, plain) for flash, plain in pairs))
 
-    def flash_kernel(self, code: Numeric) -> FlashKernel:
+    def flash_kernel(self, code: Numeric | NDArray[np.intp]) -> FlashKernel:
         """Return the fused kernel of each code, in fp8 where attention is."""
-        codes, eight = np.asarray(code, np.intp), Switch.ON.where(self.fp8_attention)
+        codes, eight = to_codes(code), Switch.ON.where(self.fp8_attention)
         if not self.hardware.attention:
             return generic_kernel(self.hardware.timing)
-        if not eight.any():
+        if not somewhere(eight):
             return chosen_kernel(self.hardware.attention, codes)
         by_fp8 = chosen_kernel(self.hardware.fp8_attention, codes)
-        if eight.all():
+        if everywhere(eight):
             return by_fp8
         return chosen_kernel((chosen_kernel(self.hardware.attention, codes), by_fp8), eight.astype(np.intp))
 
-    def _flash(self, op: Attention, code: Numeric) -> Passes:
+    def _flash(self, op: Attention, code: Numeric | NDArray[np.intp]) -> Passes:
         """Fused attention: longer sequences and larger heads come nearer to its peak rate.
 
         t = t_0 + (C (1 + (k_0 + k_w) / s) + F C_b) u + V v, with s the keys that a query sees, k_0 of a start and k_w
@@ -238,18 +238,18 @@ class Kernels:
         """
         kernel = self.flash_kernel(code)
         skipping = AttentionKernel.skipping(code)
-        flops = op.seen_flops if skipping.all() else np.where(skipping, op.seen_flops, op.flops)
+        flops = op.seen_flops if everywhere(skipping) else where(skipping, op.seen_flops, op.flops)
         dims = to_float(op.key_dim) + op.value_dim
         width = dims / (2 * FLASH_HEAD_DIM)
         per_byte = 1 / (to_float(self.hardware.memory_bandwidth) * kernel.memory_efficiency)
-        longest = 2.0 * TILE * np.minimum(2 * to_float(op.seen), op.keys) * dims
-        moved = op.moved(np.where(Switch.ON.where(self.fp8_attention), self.activation / HALF, self.activation))
-        seen = np.where(to_float(op.seen) > 0, op.seen, np.inf)
-        power = to_float(1.0) if self.alone else np.where(width >= 1, kernel.power_ratio, 1.0)
+        longest = 2.0 * TILE * minimum(2 * to_float(op.seen), op.keys) * dims
+        moved = op.moved(where(Switch.ON.where(self.fp8_attention), self.activation / HALF, self.activation))
+        seen = where(to_float(op.seen) > 0, op.seen, np.inf)
+        power = to_float(1.0) if self.alone else where(width >= 1, kernel.power_ratio, 1.0)
 
         def seconds(done: Array, efficiency: Numeric, below: Numeric, above: Numeric, wide: Array) -> Array:
             rate = to_float(self.hardware.attention_peak_flops) * efficiency / power
-            per_flop = np.where(wide < 1, wide ** -to_float(below), wide ** -to_float(above)) / rate
+            per_flop = where(wide < 1, wide ** -to_float(below), wide ** -to_float(above)) / rate
             return fused_attention_seconds(done, longest, moved, per_flop, per_byte, kernel.latency, kernel.ramp_blocks)
 
         edges: Numeric = 0.0 if op.unwindowed is None else kernel.window_keys
@@ -260,7 +260,7 @@ class Kernels:
             extra = extra + (1 - to_float(kernel.backward_windows)) * (to_float(op.unwindowed) - op.seen)
         backward = BACKWARD_FLOPS * seconds(
             flops * (1 + extra / seen), kernel.backward_efficiency, kernel.backward_head_exponent,
-            kernel.backward_wide_exponent, np.minimum(width, WIDEST),
+            kernel.backward_wide_exponent, minimum(width, WIDEST),
         )  # fmt: skip
         return Passes(forward, backward, to_float(0.0))
 
@@ -268,10 +268,10 @@ class Kernels:
         """Two batched GEMMs with softmax and dropout between: the scores go through memory."""
         scores, latency = op.scores, to_float(self.hardware.timing.kernel_latency)
         timing, dims = self.hardware.timing, (to_float(op.key_dim) + op.value_dim) / 2
-        rate = UNFUSED_SHARE * np.minimum(dims / FLASH_HEAD_DIM, 1.0) * timing.gemm_efficiency
+        rate = UNFUSED_SHARE * minimum(dims / FLASH_HEAD_DIM, 1.0) * timing.gemm_efficiency
         computed = op.flops / (to_float(self.hardware.attention_peak_flops) * rate)
         # A head dimension that does not fill the matrix units' tiles costs more.
-        uneven = np.where(dims % 8 > 0, 1.9, np.where(dims % 64 > 0, 1.1, 1.0))
+        uneven = where(dims % 8 > 0, 1.9, where(dims % 64 > 0, 1.1, 1.0))
         forward, backward = (4 * latency + computed * passes * uneven + scores * moved * self.per_streamed_byte
                              for moved, passes in zip(SCORE_BYTES, (1.0, 2.0), strict=True))  # fmt: skip
         return Passes(forward, backward, to_float(0.0))

@@ -13,7 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import CollectiveAlgorithm
-from comp_comm.formulas.arrays import Array, Numeric, by_code, somewhere, to_float
+from comp_comm.formulas.arrays import (
+    Array,
+    Numeric,
+    by_code,
+    everywhere,
+    isnan,
+    maximum,
+    minimum,
+    somewhere,
+    to_codes,
+    to_float,
+    where,
+)
 from comp_comm.formulas.networks import half_pipelined_seconds, overlapped_seconds
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
@@ -81,31 +93,31 @@ def collective_seconds(
     path = group if isinstance(group, NetworkPath) else path_of(hardware, group)
     message = to_float(message_bytes)
     if kind == "all_reduce":
-        seconds = _all_reduce_seconds(path, message, np.asarray(algorithm))
+        seconds = _all_reduce_seconds(path, message, to_codes(algorithm))
     elif kind == "all_to_all":
         seconds = _all_to_all_seconds(path, message)
     else:
         seconds = _seconds(path, _PHASES[kind], message)
-    return np.where((path.size > 1) & (message > 0), seconds, 0.0)
+    return where((path.size > 1) & (message > 0), seconds, 0.0)
 
 
 def _seconds(path: NetworkPath, make: Callable[[NetworkPath], CollectivePhase], message: Array) -> Array:
     phase = path.once(make)
-    if not path.two_protocols or np.all(np.isinf(phase.bulk_latency)):
+    if not path.two_protocols or everywhere(to_float(phase.bulk_latency) == np.inf):
         return _eager_seconds(path, phase, message)
-    eager = _eager_seconds(path, phase, np.minimum(message, path.switch))
+    eager = _eager_seconds(path, phase, minimum(message, path.switch))
     transfer = message * phase.seconds_per_byte
     bulk = transfer + phase.bulk_latency + path.start
     if somewhere(phase.bulk_hops != 0):
         bulk = bulk - overlapped_seconds(phase.bulk_hops, transfer)
     # A library that switches at a size does so even where it loses by it; it never gains by sending more.
-    return np.where(message < path.switch, np.minimum(eager, bulk), np.maximum(eager, bulk))
+    return where(message < path.switch, minimum(eager, bulk), maximum(eager, bulk))
 
 
 def _eager_seconds(path: NetworkPath, phase: CollectivePhase, message: Array) -> Array:
     latency = phase.latency
     for seconds, full in phase.chunks:
-        latency = latency + seconds * np.minimum(message / full, 1.0)
+        latency = latency + seconds * minimum(message / full, 1.0)
     return half_pipelined_seconds(path.start, latency, message * (phase.seconds_per_byte + phase.capped))
 
 
@@ -120,8 +132,8 @@ def _all_to_all_seconds(path: NetworkPath, message: Array) -> Array:
     seconds = half_pipelined_seconds(path.start, phase.latency, transfer)
     if not path.exchanges:
         return seconds
-    exchange = np.minimum(message / (path.size * EAGER_EXCHANGE), path.exchange)
-    return seconds + np.maximum(exchange - transfer, 0.0)
+    exchange = minimum(message / (path.size * EAGER_EXCHANGE), path.exchange)
+    return seconds + maximum(exchange - transfer, 0.0)
 
 
 def _all_reduce_seconds(path: NetworkPath, message: Array, codes: NDArray[np.int_]) -> Array:
@@ -131,13 +143,13 @@ def _all_reduce_seconds(path: NetworkPath, message: Array, codes: NDArray[np.int
 def _best(path: NetworkPath, message: Array) -> Array:
     seconds = _seconds(path, phases.ring, message)
     if path.outer:
-        across = np.minimum(seconds, _seconds(path, phases.tree, message))
+        across = minimum(seconds, _seconds(path, phases.tree, message))
         if path.inside:  # in one domain a tree is a chain, which sends more than a ring does: there is no choice
-            across = np.minimum(across, _two_levels(path, message))
-            across = np.where(path.local < path.size, across, seconds) if path.two_protocols else across
+            across = minimum(across, _two_levels(path, message))
+            across = where(path.local < path.size, across, seconds) if path.two_protocols else across
         seconds = across
     if any(crossing.reduces is not None for crossing in path.crossings):
-        seconds = np.minimum(seconds, _in_network(path, message))
+        seconds = minimum(seconds, _in_network(path, message))
     return seconds
 
 
@@ -146,7 +158,7 @@ def _hierarchical(path: NetworkPath, message: Array) -> Array:
     ring = _seconds(path, phases.ring, message)
     if not (path.inside and path.outer):
         return ring
-    return np.where((path.local > 1) & (path.local < path.size), _two_levels(path, message), ring)
+    return where((path.local > 1) & (path.local < path.size), _two_levels(path, message), ring)
 
 
 def _two_levels(path: NetworkPath, message: Array) -> Array:
@@ -161,7 +173,7 @@ def _in_network(path: NetworkPath, message: Array) -> Array:
     """Return the seconds of an all-reduce in the outermost tier a group crosses; infinity where that cannot reduce."""
     seconds = to_float(np.inf)
     for able, phase in path.once(phases.reductions):
-        seconds = np.where(
+        seconds = where(
             able, half_pipelined_seconds(path.start, phase.latency, message * phase.seconds_per_byte), seconds
         )
     return seconds
@@ -215,9 +227,9 @@ def blanks(hardware: Hardware, group: Group | NetworkPath, kind: str = "all_redu
     path = group if isinstance(group, NetworkPath) else path_of(hardware, group)
     many = path.size > 1
     timing = {name: getattr(hardware.timing, name) for name in ("collective_latency", "own_shard")}
-    keys = [(f"timing.{name}", many & np.isnan(number)) for name, number in timing.items()]
+    keys = [(f"timing.{name}", many & isnan(number)) for name, number in timing.items()]
     for crossing in path.crossings:
-        tier, given = crossing.tier, crossing.crossed & ~np.isnan(crossing.tier.bandwidth)
+        tier, given = crossing.tier, crossing.crossed & ~isnan(crossing.tier.bandwidth)
         parts = {"efficiency": given, "entry_latency": given}
         if kind != "send":
             parts["latency"] = given
@@ -227,5 +239,5 @@ def blanks(hardware: Hardware, group: Group | NetworkPath, kind: str = "all_redu
         if kind == "all_to_all":
             parts["exchange_latency"] = given & (tier is path.inner)
         for part, needed in {"bandwidth": crossing.crossed, **parts}.items():
-            keys.append((f"{tier.key}.{part}" if tier.key else "", needed & np.isnan(getattr(tier, part))))
-    return [(key, mask) for key, mask in keys if mask.any()]
+            keys.append((f"{tier.key}.{part}" if tier.key else "", needed & isnan(getattr(tier, part))))
+    return [(key, mask) for key, mask in keys if somewhere(mask)]

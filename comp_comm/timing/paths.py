@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.formulas import networks
-from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
+from comp_comm.formulas.arrays import Array, Numeric, isnan, maximum, minimum, somewhere, to_float, where
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
+from comp_comm.lazy import cached_property
 from comp_comm.timing.collectives import members_in, tier_bandwidth
 
 # Of a collective's start, what overlaps with its transfer as hops do: the protocol's part, not the software's.
@@ -46,14 +46,14 @@ class TierCrossing:
         """Return ``value``, finite if the tier's numbers are, for the groups that cross the tier, 0 for the others."""
         if self.alone:
             return to_float(value)
-        return np.where(self.crossed, value, 0.0) if self.blank else to_float(value) * self._weight
+        return where(self.crossed, value, 0.0) if self.blank else to_float(value) * self._weight
 
     @cached_property
     def blank(self) -> bool:
         """Whether some number of the tier is blank, for some point."""
         tier = self.tier
         known = tier.bandwidth + tier.efficiency + tier.latency + tier.entry_latency + tier.tree_latency
-        return bool(np.isnan(known + tier.exchange_latency).any())
+        return bool(somewhere(isnan(known + tier.exchange_latency)))
 
     @cached_property
     def _weight(self) -> Array:
@@ -63,14 +63,14 @@ class TierCrossing:
     def link_seconds_per_byte(self) -> Array:
         """Seconds of a byte on one device's links to the tier; in a mesh, on those to the group's members."""
         mesh = somewhere(to_float(self.tier.mesh) > 0)  # elsewhere the bandwidth does not depend on the members
-        return 1 / tier_bandwidth(self.tier, np.maximum(self.members, 2.0) if mesh else 2.0)
+        return 1 / tier_bandwidth(self.tier, maximum(self.members, 2.0) if mesh else 2.0)
 
     @cached_property
     def seconds_per_byte(self) -> Array:
         """Seconds of a byte that a device sends around a ring, if this tier sets the pace."""
         pace = self.link_seconds_per_byte / self.below
         if somewhere(self.tier.alone != 1):
-            pace = np.where(self.below > 1, pace, pace / self.tier.alone)
+            pace = where(self.below > 1, pace, pace / self.tier.alone)
         return self.where_crossed(pace)
 
     @cached_property
@@ -82,8 +82,8 @@ class TierCrossing:
     def bulk_hops(self) -> Array:
         """Seconds of those hops by the protocol of large messages; infinity where the tier has none."""
         each = _or_never(self.tier.bulk_latency)
-        crossings = np.maximum(networks.ring_crossings(self.domains_below, self.domains), 1e-9)
-        return np.where(self.crossed, crossings * each, 0.0)
+        crossings = maximum(networks.ring_crossings(self.domains_below, self.domains), 1e-9)
+        return where(self.crossed, crossings * each, 0.0)
 
     @cached_property
     def chunked(self) -> bool:
@@ -96,14 +96,14 @@ class TierCrossing:
         share = to_float(self.tier.eager)
         if not somewhere(share > 0):
             return 0.0
-        limit = np.where(share > 0, share, 1.0) * self.tier.bandwidth
-        return np.where(self.crossed & (share > 0), 1 / limit, 0.0)
+        limit = where(share > 0, share, 1.0) * self.tier.bandwidth
+        return where(self.crossed & (share > 0), 1 / limit, 0.0)
 
     @cached_property
     def reduces(self) -> Mask | None:
         """Which groups the tier itself can reduce for; None where it can for none, whatever its members."""
         able = to_float(self.tier.reduction) > 0
-        return able & self.crossed & (self.members >= self.tier.reduction_members) if able.any() else None
+        return able & self.crossed & (self.members >= self.tier.reduction_members) if somewhere(able) else None
 
     @cached_property
     def reducing_seconds_per_byte(self) -> Array:
@@ -113,8 +113,8 @@ class TierCrossing:
         n / (n + 1) of the bandwidth (nccl-tests issues 212 and 239, on NVLink SHARP).
         """
         members = to_float(self.members) / self.below
-        share = np.minimum(to_float(self.tier.reduction), members / (members + 1))
-        return 1 / (np.where(share > 0, share, 1.0) * self.tier.bandwidth) / self.below
+        share = minimum(to_float(self.tier.reduction), members / (members + 1))
+        return 1 / (where(share > 0, share, 1.0) * self.tier.bandwidth) / self.below
 
     @cached_property
     def enters(self) -> bool:
@@ -161,7 +161,7 @@ class NetworkPath:
     @cached_property
     def protocol(self) -> Numeric:
         """Seconds of a collective's start that overlap with its transfer, as hops do."""
-        return np.minimum(self.timing.collective_latency, RAMPING_START)
+        return minimum(self.timing.collective_latency, RAMPING_START)
 
     @cached_property
     def entry(self) -> Numeric:
@@ -169,7 +169,7 @@ class NetworkPath:
         entry: Numeric = 0.0
         for crossing in self.crossings:
             if crossing.enters:
-                entry = np.maximum(entry, crossing.entry)
+                entry = maximum(entry, crossing.entry)
         return entry
 
     @cached_property
@@ -216,7 +216,7 @@ class NetworkPath:
         if not (self.inside and somewhere(to_float(inner.switch_size) > 0)):
             return np.inf
         ruled = (to_float(inner.switch_size) > 0) & (to_float(inner.bulk_latency) > 0) & (self.local == self.size)
-        return np.where(ruled, inner.switch_size * self.size, np.inf)
+        return where(ruled, inner.switch_size * self.size, np.inf)
 
     @cached_property
     def bulk_chain(self) -> Numeric:
@@ -224,7 +224,7 @@ class NetworkPath:
         if not self.inside:
             return 0.0
         many = self.local > 1
-        return np.where(many, np.where(many, self.local - 1, 1.0) * _or_never(self.inner.bulk_latency), 0.0)
+        return where(many, where(many, self.local - 1, 1.0) * _or_never(self.inner.bulk_latency), 0.0)
 
     @cached_property
     def bulk_ring(self) -> Numeric:
@@ -239,7 +239,7 @@ class NetworkPath:
         """Seconds that the protocol of small messages adds to each byte a device sends, over all tiers."""
         slowest: Numeric = 0.0
         for crossing in self.crossings:
-            slowest = np.maximum(slowest, crossing.capped_seconds_per_byte)
+            slowest = maximum(slowest, crossing.capped_seconds_per_byte)
         return slowest
 
     @cached_property
@@ -251,7 +251,7 @@ class NetworkPath:
 def _or_never(latency: Numeric) -> Array:
     """Return the seconds of a hop of a protocol, infinity for the one that is not there."""
     given = to_float(latency)
-    return np.where(given > 0, given, np.inf)
+    return where(given > 0, given, np.inf)
 
 
 def ring_over(crossings: tuple[TierCrossing, ...]) -> tuple[Numeric, Numeric]:
@@ -260,7 +260,7 @@ def ring_over(crossings: tuple[TierCrossing, ...]) -> tuple[Numeric, Numeric]:
     slowest: Numeric = 0.0
     for number, crossing in enumerate(crossings):
         hops = hops + crossing.hops if number else crossing.hops
-        slowest = np.maximum(slowest, crossing.seconds_per_byte) if number else crossing.seconds_per_byte
+        slowest = maximum(slowest, crossing.seconds_per_byte) if number else crossing.seconds_per_byte
     return hops, slowest
 
 
@@ -286,7 +286,8 @@ def _crossings(tiers: tuple[Tier, ...], group: Group) -> tuple[TierCrossing, ...
     crossed_by: list[tuple[Tier, Mask, Array, Array, Array, Array]] = []
     below, domains_below = one, size
     for tier in (*tiers, NOWHERE):
-        unlimited = np.ndim(tier.domain) == 0 and np.isinf(tier.domain)
+        domain = to_float(tier.domain)
+        unlimited = not domain.ndim and bool(domain == np.inf)
         members = size if unlimited else members_in(tier, group)
         crossed = members > below
         if somewhere(crossed):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.formulas import collectives, networks
-from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.formulas.arrays import Array, Numeric, maximum, somewhere, to_float, where
 from comp_comm.timing.collectives import tier_bandwidth
 from comp_comm.timing.paths import Mask, NetworkPath, TierCrossing, ring_over
 
@@ -43,7 +43,7 @@ def _turns(path: NetworkPath, turns: float) -> CollectivePhase:
     if not path.outer:
         return phase
     hides = networks.hiding_share(path.domains)
-    return phase._replace(bulk_hops=np.where(np.isfinite(hops), hops, 0.0) * hides)
+    return phase._replace(bulk_hops=where(np.isfinite(hops), hops, 0.0) * hides)
 
 
 def ring(path: NetworkPath) -> CollectivePhase:
@@ -63,17 +63,17 @@ def tree(path: NetworkPath) -> CollectivePhase:
         climb = climb + 2 * _tree_seconds(crossing)
     passes = networks.tree_passes(path.domains)
     mesh = to_float(path.inner.mesh) > 0
-    if mesh.any():  # measured there: even two domains send everything twice
-        passes = np.where(mesh, 2.0, passes)
-    phase = CollectivePhase(climb + (path.protocol + path.entry), np.maximum(within, passes * ring_over(path.outer)[1]),
+    if somewhere(mesh):  # measured there: even two domains send everything twice
+        passes = where(mesh, 2.0, passes)
+    phase = CollectivePhase(climb + (path.protocol + path.entry), maximum(within, passes * ring_over(path.outer)[1]),
               chunks=tuple(_chunks(crossing) for crossing in path.outer if crossing.chunked))  # fmt: skip
     if not path.two_protocols:
         return phase
     bulk = 2 * path.bulk_chain + (path.protocol + path.entry)
     for crossing in path.outer:
         levels = networks.tree_levels(crossing.domains_below / crossing.domains)
-        each = np.where(to_float(crossing.tier.bulk_tree_latency) > 0, crossing.tier.bulk_tree_latency, np.inf)
-        bulk = bulk + 2 * np.where(crossing.crossed, np.maximum(levels, 1e-9) * each, 0.0)
+        each = where(to_float(crossing.tier.bulk_tree_latency) > 0, crossing.tier.bulk_tree_latency, np.inf)
+        bulk = bulk + 2 * where(crossing.crossed, maximum(levels, 1e-9) * each, 0.0)
     return phase._replace(capped=2 * path.cap, bulk_latency=bulk)
 
 
@@ -87,7 +87,7 @@ def _tree_seconds(crossing: TierCrossing) -> Array:
 def _chunks(crossing: TierCrossing) -> tuple[Array, Array]:
     """Return what full chunks add to the levels of a tree, up and down, and the bytes of a message that fills them."""
     levels = networks.tree_levels(crossing.domains_below / crossing.domains)
-    full = np.where(to_float(crossing.tier.chunk_size) > 0, crossing.tier.chunk_size, 1.0) * crossing.below
+    full = where(to_float(crossing.tier.chunk_size) > 0, crossing.tier.chunk_size, 1.0) * crossing.below
     return crossing.where_crossed(2 * levels * crossing.tier.chunk_latency), full
 
 
@@ -99,10 +99,10 @@ def _climb(path: NetworkPath, crossings: tuple[TierCrossing, ...]) -> tuple[Nume
         latency = latency + 2 * (path.chain if crossing.tier is path.inner else _tree_seconds(crossing))
         through = 2 * crossing.seconds_per_byte
         if crossing.reduces is not None:  # on the way up; in one domain it would be an algorithm of its own
-            through = np.where(
+            through = where(
                 crossing.reduces & (crossing.members < path.size), crossing.reducing_seconds_per_byte, through
             )
-        slowest = np.maximum(slowest, through)
+        slowest = maximum(slowest, through)
     return latency, slowest
 
 
@@ -124,7 +124,7 @@ def between(path: NetworkPath) -> CollectivePhase:
     bulk: Numeric = path.protocol + path.entry
     for crossing in path.outer:
         bulk = bulk + 2 * crossing.bulk_hops
-    return phase._replace(capped=share * path.cap / np.maximum(path.local, 1.0), bulk_latency=bulk)
+    return phase._replace(capped=share * path.cap / maximum(path.local, 1.0), bulk_latency=bulk)
 
 
 def reductions(path: NetworkPath) -> list[tuple[Mask, CollectivePhase]]:
@@ -134,7 +134,7 @@ def reductions(path: NetworkPath) -> list[tuple[Mask, CollectivePhase]]:
         if crossing.reduces is not None:
             climb, within = _climb(path, path.crossings[:number])
             latency = climb + (path.protocol + path.entry) + crossing.tier.reduction_latency
-            phase = CollectivePhase(latency, np.maximum(within, crossing.reducing_seconds_per_byte))
+            phase = CollectivePhase(latency, maximum(within, crossing.reducing_seconds_per_byte))
             able.append((crossing.reduces & (crossing.members == path.size), phase))
     return able
 
@@ -153,7 +153,7 @@ def all_to_all(path: NetworkPath) -> CollectivePhase:
         else:
             hops = crossing.where_crossed(crossing.tier.latency)
         latency = latency + hops
-        slowest = np.maximum(slowest, crossing.where_crossed(share * crossing.link_seconds_per_byte))
+        slowest = maximum(slowest, crossing.where_crossed(share * crossing.link_seconds_per_byte))
     return CollectivePhase(latency, slowest)
 
 
@@ -161,5 +161,5 @@ def send(path: NetworkPath) -> CollectivePhase:
     """A send between neighbours, over the slowest tier that two of them have between them."""
     slowest: Numeric = 0.0
     for crossing in path.crossings:
-        slowest = np.maximum(slowest, crossing.where_crossed(1 / tier_bandwidth(crossing.tier, 2.0)))
+        slowest = maximum(slowest, crossing.where_crossed(1 / tier_bandwidth(crossing.tier, 2.0)))
     return CollectivePhase(path.protocol + path.entry, slowest)

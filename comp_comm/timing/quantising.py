@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Array, Numeric, by_code, to_float
+from comp_comm.formulas.arrays import Array, Numeric, by_code, isnan, somewhere, to_float, where
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.kernel_choices import Recipe
+from comp_comm.lazy import cached_property
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Quantising:
     @cached_property
     def mask(self) -> NDArray[np.bool_]:
         """Where there is a recipe."""
-        return np.asarray(self.recipe != Recipe.NONE)
+        return np.not_equal(self.recipe, int(Recipe.NONE))
 
     @cached_property
     def efficiency(self) -> Array:
@@ -44,12 +44,12 @@ class Quantising:
         """Steps in K that starting and ending a tile take, and tiles below which a product takes no less time."""
         timing, fp4 = self.hardware.timing, Recipe.NVFP4.where(self.recipe)
         k, tiles = to_float(timing.gemm_ramp_k), to_float(timing.gemm_ramp_tiles)
-        faster = np.where(self.mask, to_float(self.hardware.peak_flops) / self.hardware.attention_peak_flops, 1.0)
+        faster = where(self.mask, to_float(self.hardware.peak_flops) / self.hardware.attention_peak_flops, 1.0)
         tiles = tiles * faster
-        if not fp4.any():
+        if not somewhere(fp4):
             return k, tiles
         own_k, own = to_float(timing.nvfp4_ramp_k), to_float(timing.nvfp4_ramp_tiles)
-        return np.where(fp4 & ~np.isnan(own_k), own_k, k), np.where(fp4 & ~np.isnan(own), own, tiles)
+        return where(fp4 & ~isnan(own_k), own_k, k), where(fp4 & ~isnan(own), own, tiles)
 
     @cached_property
     def _per_element(self) -> tuple[Array, Array]:
@@ -60,7 +60,7 @@ class Quantising:
         )
         single = Recipe.look_up("per_tensor", self.recipe) * (1 - to_float(timing.fp8_transpose))
         largest = amax / (bandwidth * timing.amax_efficiency)
-        per_byte = 1 / (bandwidth * np.where(share > 0, share, timing.cast_efficiency))
+        per_byte = 1 / (bandwidth * where(share > 0, share, timing.cast_efficiency))
         one = largest + (read + written) * per_byte
         return one, one + (again + written * (1 - single)) * per_byte
 

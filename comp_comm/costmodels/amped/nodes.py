@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from comp_comm.costmodels.mesh import Inside, placed
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.lazy import cached_property
 
 
 @dataclass(frozen=True, eq=False)

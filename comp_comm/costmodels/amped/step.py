@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from comp_comm.costmodels.work import Work
 from comp_comm.formulas import amped as term
 from comp_comm.formulas.amped import FLOPS_PER_MAC, Tiers
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.lazy import cached_property
 from comp_comm.violation import Violation
 
 BACKWARD = 2.0  # gradients of inputs and of weights

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
-import numpy as np
-
 from comp_comm.choices import AttentionCount
 from comp_comm.costmodels.complete.columns import COLUMNS
 from comp_comm.costmodels.complete.footprint import MEMORY_PARTS
@@ -26,7 +24,7 @@ from comp_comm.costmodels.records import (
 )  # fmt: skip
 from comp_comm.costmodels.timed import TimedCollective, TimedOperation
 from comp_comm.costmodels.timeline import Timeline
-from comp_comm.formulas.arrays import Array, Numeric, to_float, unwarned
+from comp_comm.formulas.arrays import Array, Numeric, isnan, to_float, unwarned, where
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import NAMED_KERNELS
 from comp_comm.kernel_choices import AttentionKernel, Recipe
@@ -125,7 +123,7 @@ def step_record(step: Step) -> StepRecord:
     with unwarned():
         columns = {name: float(column.of(step)) for name, column in COLUMNS.items()
                    if name not in PARAMETERS and not column.extra
-                   and not (column.needs and np.isnan(step.work.run_tokens))}  # fmt: skip
+                   and not (column.needs and isnan(step.work.run_tokens))}  # fmt: skip
     first = {"step_s": columns.pop("step_s"), "forward_s": float(step.forward_s), "backward_s": float(step.backward_s)}
     return {"counts": counts, "numbers": {**first, **columns}, "memory": memory_record(step),
             "comm": communication(step), "operations": operations(step)}  # fmt: skip
@@ -210,7 +208,7 @@ def _done(step: Step, op: Operation) -> tuple[Done, Done]:
     if isinstance(op, Attention):
         moved = op.moved(kernels.activation)
         skips = AttentionKernel.skipping(step.work.layout.attention_kernel)
-        flops = np.where(skips, op.seen_flops, op.flops)
+        flops = where(skips, op.seen_flops, op.flops)
         return Done(flops, moved), Done(2 * flops, 2 * moved)
     if isinstance(op, Elementwise):
         factor = to_float(op.factor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from functools import cached_property
 
 import numpy as np
 
@@ -19,9 +18,10 @@ from comp_comm.costmodels.complete.step_buffers import bucket_bytes, flat_gradie
 from comp_comm.costmodels.machine import work_in_training
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, to_float
+from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, maximum, minimum, somewhere, to_float, where
 from comp_comm.layers.ends import embedding_kept, head_kept, head_unused
 from comp_comm.layers.stages import Stage
+from comp_comm.lazy import cached_property
 from comp_comm.violation import Mask
 
 # Of what is held for tensors, that lies between them: an assumption. Of torchtitan's ten published runs, which print
@@ -69,8 +69,8 @@ class Footprint:
         for stage in others:
             more = stage.total > most
             both = ((getattr(stage.parts, item.name), getattr(fullest, item.name)) for item in fields(MemoryParts))
-            fullest = MemoryParts(*(np.where(more, new, old) for new, old in both))
-            most = np.maximum(most, stage.total)
+            fullest = MemoryParts(*(where(more, new, old) for new, old in both))
+            most = maximum(most, stage.total)
         return fullest
 
     @cached_property
@@ -92,7 +92,7 @@ class Footprint:
         framework = to_float(self.work.scenario.framework_bytes)
         rest = to_float(self.work.hardware.memory_capacity) - framework
         held = _largest(stage.total + stage.unused for stage in self.stages) - framework
-        return np.maximum(np.minimum(held * (1 + UNUSED), rest), self.allocated)
+        return maximum(minimum(held * (1 + UNUSED), rest), self.allocated)
 
 
 def footprint(scenario: Scenario) -> Footprint:
@@ -146,8 +146,8 @@ class StageMemory:
         if zero < 3:
             return self._below_three
         late, loss, backward, end, gradients = self._moments
-        first = np.maximum(loss, backward - self._logits) - gradients
-        return np.where(late, end - self._activations - self._logits, first) + self._at_step
+        first = maximum(loss, backward - self._logits) - gradients
+        return where(late, end - self._activations - self._logits, first) + self._at_step
 
     def _at_peak(self, zero: int) -> tuple[Array, Array, Array, Array]:
         """Return at the peak gradients that are not there yet, activations, logits, and buffers of states."""
@@ -155,10 +155,10 @@ class StageMemory:
             return ZERO, self._activations, self._logits, self._below_three
         late, loss, backward, end, gradients = self._moments
         in_layers = backward > loss + self._logits
-        buffers = np.where(late, end, np.where(in_layers, backward, loss))
-        logits = np.where(late | in_layers, 0.0, self._logits)
+        buffers = where(late, end, where(in_layers, backward, loss))
+        logits = where(late | in_layers, 0.0, self._logits)
         buffers = buffers + self._at_step
-        return np.where(late, 0.0, gradients), np.where(late, 0.0, self._activations), logits, buffers
+        return where(late, 0.0, gradients), where(late, 0.0, self._activations), logits, buffers
 
     @cached_property
     def _moments(self) -> tuple[Mask, Array, Array, Array, Array]:
@@ -169,7 +169,7 @@ class StageMemory:
         """
         layout, zero = self.work.layout, to_float(0.0)
         replicated = layout.replicas > 1
-        if not replicated.any():
+        if not somewhere(replicated):
             return np.asarray(False), zero, zero, zero, zero
         layers = list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
         largest = _largest((count > 0) * (held.dense + held.experts) for count, held in layers)
@@ -178,8 +178,8 @@ class StageMemory:
         sizes = gathered(self.work, add_up(self._states.held), largest, ends.of_stage(self.stage, tied), head)
         loss, backward, end = (replicated * size for size in sizes)
         alone = MasterWeights.SHARDS.where(layout.master_weights) & (layout.stage_steps <= 1)
-        missing = np.where(alone, self._states.of_zero(3).gradients, 0.0) if alone.any() else zero
-        before = self._activations + np.maximum(loss + self._logits, backward) - missing
+        missing = where(alone, self._states.of_zero(3).gradients, 0.0) if somewhere(alone) else zero
+        before = self._activations + maximum(loss + self._logits, backward) - missing
         return end > before, loss, backward, end, missing
 
     @cached_property
@@ -187,7 +187,7 @@ class StageMemory:
         """Bytes beside states below ZeRO 3: a bucket, gradients of 16 bits beside 32, those made for a step."""
         layers = list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
         ends = self.costs.end_parameters
-        head = self.stage.head * np.where(to_float(self.work.transformer.tied) > 0, ends.embedding, ends.head)
+        head = self.stage.head * where(to_float(self.work.transformer.tied) > 0, ends.embedding, ends.head)
         replicated = to_float((self.work.layout.replicas > 1) & (self.stage.layer_count > 0))
         bucket = replicated * bucket_bytes(self.work, add_up(self._states.held))
         return add_up((bucket, weight_gradients(self.work, layers, head), self._at_step))
@@ -200,7 +200,7 @@ class StageMemory:
     @cached_property
     def _at_step(self) -> Array:
         """Bytes of these for which the place of activations is too small."""
-        return np.maximum(self._flat - self._gone, 0.0) if self._flat.any() else ZERO
+        return maximum(self._flat - self._gone, 0.0) if somewhere(self._flat) else ZERO
 
     @cached_property
     def _gone(self) -> Array:
@@ -212,7 +212,7 @@ class StageMemory:
         """Bytes that the caching allocator holds beside: its blocks of activations do not become a larger tensor."""
         c = self.work.context
         unused = self.stage.head * head_unused(c, self.work.vocab) if c.has_vocab else ZERO
-        return unused + np.minimum(self._flat, self._gone) if self._flat.any() else to_float(unused)
+        return unused + minimum(self._flat, self._gone) if somewhere(self._flat) else to_float(unused)
 
     # -- activations --------------------------------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class StageMemory:
         """What layers and embedding keep of the micro-batches the stage holds, and what one made again needs beside."""
         layers = by_code(np.asarray(self.work.layout.recompute), self._kept)
         masks = embedding_kept(self.work.context)
-        return layers + self.stage.embedding * masks * self._micro_batches if masks.any() else layers
+        return layers + self.stage.embedding * masks * self._micro_batches if somewhere(masks) else layers
 
     def _kept(self, code: int) -> Array:
         kept = list(zip(self.stage.layers, self.stage.recomputed, of_kinds(self.work, self.costs.kept), strict=True))
@@ -231,11 +231,11 @@ class StageMemory:
             return held * partly + _largest((again > 0) * layer.size for _, again, layer in kept)
         layers = held * add_up(count * size for count, size in zip(self.stage.layers, host.kept(code), strict=True))
         # What is made again of one block is there at once, while its gradients are made.
-        at_work = _largest(to_float(count > 0) * np.maximum(size, 0.0)
+        at_work = _largest(to_float(count > 0) * maximum(size, 0.0)
                            for count, freed in zip(self.stage.layers, host.freed(code), strict=True)
                            for size in freed)  # fmt: skip
         there = add_up((layers, at_work))
-        return there - host.away(self.stage, held, code) if host.asked.any() else there
+        return there - host.away(self.stage, held, code) if somewhere(host.asked) else there
 
     @cached_property
     def _micro_batches(self) -> Array:
@@ -258,5 +258,5 @@ class StageMemory:
 def _largest(sizes: Iterable[Array]) -> Array:
     largest = ZERO
     for size in sizes:
-        largest = size if largest is ZERO else np.maximum(largest, size)
+        largest = size if largest is ZERO else maximum(largest, size)
     return largest

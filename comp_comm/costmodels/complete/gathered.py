@@ -8,7 +8,7 @@ import numpy as np
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, isnan, maximum, to_float, where
 from comp_comm.sharding import FsdpUnits, GradientSync
 
 
@@ -32,15 +32,15 @@ def gathered(work: Work, parameters: Array, largest: Array, ends: Array, head: A
     weight, grad = to_float(f.weight), to_float(f.grad)
     apart = FsdpUnits.ENDS.where(layout.fsdp_units)
     scattered = GradientSync.LAST.where(layout.gradient_sync)  # whole until then: counted as gradients
-    own = np.where(scattered, 0.0, weight)
+    own = where(scattered, 0.0, weight)
     between = to_float(layout.reshard_shards)
-    shards = np.where(np.isnan(between), np.inf, between)
-    held = weight * parameters * np.where(Switch.OFF.where(layout.reshard_after_forward), 1.0, 1.0 / shards)
+    shards = where(isnan(between), np.inf, between)
+    held = weight * parameters * where(Switch.OFF.where(layout.reshard_after_forward), 1.0, 1.0 / shards)
     layer = largest * (2 * weight + own + grad)
-    root = np.where(apart, 0.0, ends)
-    late = np.where(apart, np.maximum(ends - head, head), ends) * (weight + own + grad)
+    root = where(apart, 0.0, ends)
+    late = where(apart, maximum(ends - head, head), ends) * (weight + own + grad)
     return Gathered(
-        held + np.where(apart, head, 0.0) * weight,
-        held + np.maximum(layer + root * (weight + own), np.where(apart, late, 0.0)),
+        held + where(apart, head, 0.0) * weight,
+        held + maximum(layer + root * (weight + own), where(apart, late, 0.0)),
         held + late,
     )

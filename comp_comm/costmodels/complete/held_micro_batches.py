@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from comp_comm.choices import Schedule
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, maximum, somewhere, to_float, where
 from comp_comm.formulas.pipeline import in_flight
 from comp_comm.formulas.zero_bubble import dualpipe_in_flight, zero_bubble_in_flight
 from comp_comm.layout import Layout
@@ -21,7 +19,7 @@ def held_micro_batches(layout: Layout, place: Array) -> Array:
     4.0
     """
     pp, steps = layout.pp, to_float(layout.accumulation)
-    held = np.maximum(in_flight(pp, layout.vpp, place, steps), 0.0)
+    held = maximum(in_flight(pp, layout.vpp, place, steps), 0.0)
 
     def of(schedule: Schedule) -> Array:
         if schedule is Schedule.GPIPE:
@@ -32,5 +30,5 @@ def held_micro_batches(layout: Layout, place: Array) -> Array:
 
     for schedule in OTHER_SCHEDULES:
         there = schedule.where(layout.schedule)
-        held = np.where(there, of(schedule), held) if there.any() else held
+        held = where(there, of(schedule), held) if somewhere(there) else held
     return held

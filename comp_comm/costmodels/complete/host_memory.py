@@ -7,7 +7,6 @@ Transformer Engine's offloading has it (`--cpu-offloading-num-layers` of Megatro
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -15,9 +14,10 @@ from comp_comm.choices import Recompute
 from comp_comm.costmodels.complete.layer_costs import LayerCosts, freed_by
 from comp_comm.costmodels.timed import CommSeconds, TimedCollective
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, to_float
+from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, isnan, maximum, minimum, somewhere, to_float, where
 from comp_comm.group import Group
 from comp_comm.layers.stages import Stage
+from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Collective
 from comp_comm.violation import Mask
 
@@ -34,7 +34,7 @@ class HostMemory:
     @cached_property
     def asked(self) -> Mask:
         """Where any layers are kept with the host."""
-        return ~np.isnan(to_float(self.work.layout.offload_activations))
+        return ~isnan(to_float(self.work.layout.offload_activations))
 
     def freed(self, code: int) -> list[list[Array]]:
         """Return what recomputation frees of a layer of each kind, by block."""
@@ -49,16 +49,16 @@ class HostMemory:
 
     def away(self, stage: Stage, micro_batches: Array, code: int) -> Array:
         """Return the bytes that are not on a device of a stage which holds so many micro-batches."""
-        if not self.asked.any():
+        if not somewhere(self.asked):
             return ZERO
         layers = list(zip(stage.layers, stage.recomputed, self.kept(code), strict=True))
         gone = add_up(count * size for _, count, size in layers)
         stays = add_up((count - away) * size for count, away, size in layers)
         largest = ZERO
         for _, count, size in layers:
-            largest = np.maximum(largest, (count > 0) * size)
-        moving = np.minimum(add_up(stage.recomputed), MOVING) * largest
-        return to_float(self.asked * (micro_batches * gone - np.maximum(moving - stays, 0.0)))
+            largest = maximum(largest, (count > 0) * size)
+        moving = minimum(add_up(stage.recomputed), MOVING) * largest
+        return to_float(self.asked * (micro_batches * gone - maximum(moving - stays, 0.0)))
 
     def sent(self, stage: Stage) -> Array:
         """Return the bytes that a micro-batch's layers send to the host, and take back from it."""
@@ -70,13 +70,13 @@ class HostMemory:
     def spent(self, stage: Stage, forward_s: Array, backward_s: Array) -> CommSeconds:
         """Return the seconds of a micro-batch, there and back, beside so much compute of each pass."""
         seconds = self.sent(stage) / to_float(self.work.hardware.host_bandwidth)
-        seconds = np.where(self.asked, seconds, 0.0)
-        hidden = np.minimum(seconds, forward_s) + np.minimum(seconds, backward_s)
+        seconds = where(self.asked, seconds, 0.0)
+        hidden = minimum(seconds, forward_s) + minimum(seconds, backward_s)
         return CommSeconds(ZERO, hidden, 2.0 * seconds - hidden)
 
     def transfers(self, stage: Stage) -> list[TimedCollective]:
         """Return the transfer of a micro-batch's activations, once each way."""
-        if not self.asked.any():
+        if not somewhere(self.asked):
             return []
         size, one = self.sent(stage), to_float(self.asked)
         seconds = size / to_float(self.work.hardware.host_bandwidth)

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
-
-import numpy as np
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.layer_times import Host, LayerTimes
@@ -18,7 +15,7 @@ from comp_comm.costmodels.machine import kernels_of, network_of, work_in_trainin
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import Network, time_operations
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, to_float
+from comp_comm.formulas.arrays import ZERO, Array, everywhere, to_float
 from comp_comm.group import Group
 from comp_comm.kernel_choices import CudaGraph
 from comp_comm.layers.block import HeldParameters, Kept
@@ -29,6 +26,7 @@ from comp_comm.layers.module import Module, made_again
 from comp_comm.layers.rules import layer_rules
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Violation, broken_rules
@@ -117,7 +115,7 @@ class LayerCosts:
         first, last = self.embedding, self.head
         seen = (part.passes_s - part.compute.forward - part.compute.backward for part in (first, last))
         pairs = ((first.compute.forward, last.compute.forward), (first.compute.backward, last.compute.backward), seen)
-        return all(bool(np.all(more >= less * (1 - ROUNDING))) for less, more in pairs)
+        return all(bool(everywhere(more >= less * (1 - ROUNDING))) for less, more in pairs)
 
     @cached_property
     def parameters(self) -> dict[LayerKind, HeldParameters]:

@@ -15,7 +15,7 @@ def stage_outputs(work: Work, held: Array) -> Array:
     """
     c, layout = work.context, work.layout
     kept = ZeroImplementation.DEEPSPEED.where(layout.zero_implementation) & (to_float(layout.pp) > 1)
-    return kept * held * c.split_tokens * c.t.hidden * c.formats.activation if kept.any() else to_float(0.0)
+    return kept * held * c.split_tokens * c.t.hidden * c.formats.activation if somewhere(kept) else to_float(0.0)
 
 
 def message_buffers(work: Work) -> Array:
@@ -26,7 +26,7 @@ def message_buffers(work: Work) -> Array:
     c, layout = work.context, work.layout
     message = c.split_tokens * c.t.hidden * c.formats.comm
     buffers = 2.0 * message * (to_float(layout.pp) > 1)
-    if Switch.ON.where(layout.sp).any():
+    if somewhere(Switch.ON.where(layout.sp)):
         buffers = buffers + to_float(layout.sp) * c.tokens * c.t.hidden * c.formats.comm
     if somewhere(to_float(layout.cp) > 1):
         pair = c.tokens * c.kv_heads * (c.key_dim + c.t.v_head_dim) * c.formats.comm

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,17 @@ from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import Array, add_up, by_code, somewhere, to_float
+from comp_comm.formulas.arrays import (
+    Array,
+    add_up,
+    by_code,
+    distinct_codes,
+    maximum,
+    somewhere,
+    to_codes,
+    to_float,
+    where,
+)
 from comp_comm.formulas.pipeline import bubble_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
@@ -23,6 +32,7 @@ from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.module import made_again
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 
 # What is done again in a layer, by what is asked for.
 PASSES: dict[str, Callable[[LayerTimes], Array]] = {
@@ -55,7 +65,7 @@ class Pipeline:
     @property
     def recomputes(self) -> bool:
         """Whether anything is computed again."""
-        return somewhere(np.asarray(self.layout.recompute) != Recompute.NONE)
+        return somewhere(to_codes(self.layout.recompute) != int(Recompute.NONE))
 
     def parts(self, stage: Stage) -> list[tuple[LayerTimes, Array]]:
         """Return the layers of each kind and the ends, each with how many of them a stage has."""
@@ -69,7 +79,7 @@ class Pipeline:
             parts = ((PASSES[seconds](times), count) for _, times, count in self.made_again(stage, code))
             return add_up((to_float(0.0), *(count * each for each, count in parts)))
 
-        return by_code(np.asarray(self.layout.recompute), option)
+        return by_code(to_codes(self.layout.recompute), option)
 
     def made_again(self, stage: Stage, code: int) -> list[tuple[LayerKind, LayerTimes, Array]]:
         """Return what an option of recomputation makes again in a stage: of which kind of layer, and how often."""
@@ -77,7 +87,7 @@ class Pipeline:
         if code == Recompute.FULL:
             made = list(zip(kinds, self.layers, stage.recomputed, strict=True))
             early = Switch.ON.where(self.layout.recompute_early_stop)
-            if early.any():
+            if somewhere(early):
                 made += [(kind, self.costs.left_out[kind], -to_float(early) * count) for kind, _, count in made]
             return made
         counts = zip(kinds, stage.layers, strict=True) if Recompute.at(code).modules else ()
@@ -87,14 +97,14 @@ class Pipeline:
     def made_again_anywhere(self, stage: Stage) -> list[tuple[LayerKind, LayerTimes, Array]]:
         """Return what any point makes again in a stage, as often as each of them does."""
         codes = np.asarray(self.layout.recompute)
-        options = ((codes == code, self.made_again(stage, code)) for code in np.unique(codes).tolist())
+        options = ((codes == code, self.made_again(stage, code)) for code in distinct_codes(codes))
         return [(kind, times, chosen * count) for chosen, made in options for kind, times, count in made]
 
     def passes_s(self, stage: Stage) -> Array:
         """Return the seconds of both passes of one micro-batch through a stage, recomputation in them."""
         both = add_up(count * times.passes_s for times, count in self.parts(stage))
         both = both + self.again(stage, "forward_s") if self.recomputes else both
-        return both + self.of_host(stage).exposed if self.host.asked.any() else both
+        return both + self.of_host(stage).exposed if somewhere(self.host.asked) else both
 
     @cached_property
     def host(self) -> HostMemory:
@@ -130,8 +140,8 @@ class Pipeline:
         for stage in others:
             seconds = self.passes_s(stage)
             slower = seconds > pace
-            if slower.any():
-                slowest, pace = _choose(slower, stage, slowest), np.maximum(pace, seconds)
+            if somewhere(slower):
+                slowest, pace = _choose(slower, stage, slowest), maximum(pace, seconds)
         return slowest, pace
 
     @cached_property
@@ -154,14 +164,14 @@ class Pipeline:
         normally = bubble_seconds(layout.pp, layout.vpp, others, 2 * self.sends_s)
         for option, waits in ((Schedule.ONE_F_ONE_B, uneven_bubble_seconds), (Schedule.GPIPE, gpipe_bubble_seconds)):
             there = option.where(schedule) & (to_float(layout.pp) > 1)
-            if there.any():
-                normally = np.where(there, waits(*self._runs, layout.accumulation), normally)
-        split = [option for option in SPLIT if option.where(schedule).any()]
+            if somewhere(there):
+                normally = where(there, waits(*self._runs, layout.accumulation), normally)
+        split = [option for option in SPLIT if somewhere(option.where(schedule))]
         if not split:
             return normally
         passes = self._passes_of_others
         for option in split:
-            normally = np.where(option.where(schedule), self._waits(option, passes), normally)
+            normally = where(option.where(schedule), self._waits(option, passes), normally)
         return normally
 
     @cached_property
@@ -176,7 +186,7 @@ class Pipeline:
     @cached_property
     def _passes_of_others(self) -> tuple[Array, Array, Array]:
         """F, B and W of a stage, the mean of all but the slowest: sends are in F and B, recomputation is in B."""
-        each, count = self._all, np.maximum(to_float(self.layout.pp) - 1, 1.0)
+        each, count = self._all, maximum(to_float(self.layout.pp) - 1, 1.0)
 
         def mean(of_stage: Callable[[Stage], Array]) -> Array:
             return (self.layout.copies * of_stage(self._model) - of_stage(self.slowest)) / count
@@ -218,14 +228,14 @@ def chosen_stage(stages: Sequence[Stage], number: NDArray[np.intp]) -> Stage:
     chosen = stages[0]
     for place, stage in enumerate(stages[1:], 1):
         there = number == place
-        if there.any():
+        if somewhere(there):
             chosen = _choose(there, stage, chosen)
     return chosen
 
 
-def _choose(where: NDArray[np.bool_], one: Stage, other: Stage) -> Stage:
+def _choose(mask: NDArray[np.bool_], one: Stage, other: Stage) -> Stage:
     def choose(a: Array, b: Array) -> Array:
-        return a if a is b else np.where(where, a, b)
+        return a if a is b else where(mask, a, b)
 
     layers, recomputed = (
         tuple(map(choose, getattr(one, name), getattr(other, name))) for name in ("layers", "recomputed")

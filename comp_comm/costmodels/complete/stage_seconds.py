@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-
-import numpy as np
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.pipeline import Pipeline
 from comp_comm.costmodels.records import GROUPS
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, overlapped
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, add_up
+from comp_comm.formulas.arrays import ZERO, Array, add_up, maximum, minimum, somewhere, where
 from comp_comm.layers.stages import Stage
+from comp_comm.lazy import cached_property
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +94,7 @@ class StageSeconds:
     def _free(self) -> Array:
         """Seconds of passes beside which something may be sent yet: the network does not wait for the host."""
         busy = add_up(self._passes)
-        return busy if self._hidden_in_layers is ZERO else np.maximum(busy - self._hidden_in_layers, 0.0)
+        return busy if self._hidden_in_layers is ZERO else maximum(busy - self._hidden_in_layers, 0.0)
 
     @cached_property
     def sends(self) -> CommSeconds:
@@ -105,10 +103,10 @@ class StageSeconds:
             return NO_COMM
         overlaps = Switch.ON.where(self.work.layout.overlap_pp)
         total = 2.0 * self.pipeline.sends_s
-        if not overlaps.any():
+        if not somewhere(overlaps):
             return CommSeconds(total, ZERO, ZERO)
-        total = total * np.where(overlaps, self.work.scenario.interference, 1.0)
-        return overlapped(total, np.minimum(total, self._free), overlaps)
+        total = total * where(overlaps, self.work.scenario.interference, 1.0)
+        return overlapped(total, minimum(total, self._free), overlaps)
 
     @cached_property
     def windows(self) -> tuple[Array, Array]:
@@ -117,7 +115,7 @@ class StageSeconds:
         if self._hidden_in_layers is ZERO and self.sends.hidden is ZERO:
             return forward, backward
         compute = forward + backward
-        share = np.maximum(self._free - self.sends.hidden, 0.0) / np.where(compute > 0, compute, 1.0)
+        share = maximum(self._free - self.sends.hidden, 0.0) / where(compute > 0, compute, 1.0)
         return share * forward, share * backward
 
 
@@ -127,5 +125,5 @@ def widest(stages: Sequence[StageSeconds]) -> tuple[Array, Array]:
     forward, backward = stages[0].windows
     for stage in stages[1:]:
         more, longer = stage.windows
-        forward, backward = np.maximum(forward, more), np.maximum(backward, longer)
+        forward, backward = maximum(forward, more), maximum(backward, longer)
     return forward, backward

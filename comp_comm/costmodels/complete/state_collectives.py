@@ -11,7 +11,18 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import Schedule, Switch
-from comp_comm.formulas.arrays import Array, Numeric, add_up, somewhere, to_float
+from comp_comm.formulas.arrays import (
+    Array,
+    Numeric,
+    add_up,
+    everywhere,
+    isnan,
+    maximum,
+    minimum,
+    somewhere,
+    to_float,
+    where,
+)
 from comp_comm.group import Group
 from comp_comm.layers.block import HeldParameters
 from comp_comm.layout import REPLICAS, STAGE, Layout
@@ -59,7 +70,7 @@ class StateCollective(NamedTuple):
     def occasions(self, zero: Numeric, steps: Numeric) -> Array:
         """Return how many occasions a step of so many micro-batches has, at each point's ZeRO stage."""
         does = _among(zero, self.zero)
-        return to_float(does) * np.where(self.repeats > 0, steps, 1.0)
+        return to_float(does) * where(self.repeats > 0, steps, 1.0)
 
 
 class Unit(NamedTuple):
@@ -98,7 +109,7 @@ def dense_replicas(layout: Layout) -> Replicas:
 
 def expert_replicas(layout: Layout) -> Replicas:
     """Return who holds the same experts."""
-    shards = np.minimum(layout.dp_shard, layout.expert_replicas)
+    shards = minimum(layout.dp_shard, layout.expert_replicas)
     return Replicas(layout.expert_replicas, shards, to_float(layout.ep) * layout.etp, STAGE)
 
 
@@ -176,7 +187,7 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
 def _among(zero: Numeric, stages: Sequence[int]) -> Mask:
     """Return where the ZeRO stage is one of some."""
     given = to_float(zero)
-    return reduce(or_, (np.asarray(given == stage) for stage in stages))
+    return reduce(or_, (given == stage for stage in stages))
 
 
 def _gathered_again(c: Context, replicas: Replicas) -> tuple[Array, Group | None]:
@@ -189,10 +200,10 @@ def _gathered_again(c: Context, replicas: Replicas) -> tuple[Array, Group | None
 def _between_passes(layout: Layout, replicas: Replicas) -> Group | None:
     """Return the devices that weights are sharded over between the passes, where these are fewer; of others 1."""
     between = to_float(layout.reshard_shards)
-    if np.isnan(between).all():
+    if everywhere(isnan(between)):
         return None
-    fewer = Switch.ON.where(layout.reshard_after_forward) & ~np.isnan(between) & (between < replicas.shards)
-    size = np.where(fewer, between, 1.0)
+    fewer = Switch.ON.where(layout.reshard_after_forward) & ~isnan(between) & (between < replicas.shards)
+    size = where(fewer, between, 1.0)
     return Group(size, parts=layout.spread(replicas.over, size, replicas.apart))
 
 
@@ -206,15 +217,15 @@ def copy_collectives(c: Context, held: StageParameters) -> list[Collective]:
     many = to_float(layout.copies > 1)
     if not any_of(many):
         return []
-    mirror = Group(layout.copies, layout.stride("pp") * np.maximum(to_float(layout.pp) - 1, 1.0))
+    mirror = Group(layout.copies, layout.stride("pp") * maximum(to_float(layout.pp) - 1, 1.0))
     sharded, shards = to_float(layout.zero) >= 1, to_float(layout.dp_shard)
     parts = [("", held.dense, shards)]
     if c.t.has_experts:
-        parts.append(("expert ", held.experts, np.minimum(shards, layout.expert_replicas)))
+        parts.append(("expert ", held.experts, minimum(shards, layout.expert_replicas)))
     collectives = []
     for name, parameters, over in parts:
         calls, part = _bucketed(c, parameters)
-        size = part * c.formats.grad / np.where(sharded, over, 1.0)
+        size = part * c.formats.grad / where(sharded, over, 1.0)
         title = f"{name}all-reduce over copies"
         collectives.append(Collective(title, "p P", many * calls, "all_reduce", "dp", size, 0.0 * many, mirror))
     return collectives
@@ -231,7 +242,7 @@ def tied_collectives(c: Context, vocab: Array) -> list[Collective]:
     times = to_float(apart & (to_float(c.t.tied) > 0) & (to_float(c.t.vocab) > 0))
     if not any_of(times):
         return []
-    ends = Group(np.where(times > 0, 2.0, 1.0), layout.stride("pp") * np.maximum(to_float(layout.pp) - 1, 1.0))
+    ends = Group(where(times > 0, 2.0, 1.0), layout.stride("pp") * maximum(to_float(layout.pp) - 1, 1.0))
     size = vocab / layout.tp * c.t.hidden * c.formats.grad
     name = "tied embedding all-reduce"
     return [Collective(name, "p H V / tp", times, "all_reduce", "pp", size, 0.0 * times, ends)]
@@ -240,9 +251,9 @@ def tied_collectives(c: Context, vocab: Array) -> list[Collective]:
 def _bucketed(c: Context, parameters: Array) -> tuple[Array, Array]:
     """Return in how many equal parts parameters are sent, and the size of a part."""
     bucket = to_float(c.layout.bucket)
-    if np.isnan(bucket).all():
+    if everywhere(isnan(bucket)):
         return to_float(1.0), parameters
-    calls = np.where(np.isnan(bucket), 1.0, np.maximum(np.ceil(parameters / bucket), 1.0))
+    calls = where(isnan(bucket), 1.0, maximum(np.ceil(parameters / bucket), 1.0))
     return calls, parameters / calls
 
 

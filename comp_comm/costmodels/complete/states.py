@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -23,12 +22,13 @@ from comp_comm.costmodels.machine import kernels_of, network_of, work_in_trainin
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import CommSeconds, Network, TimedCollective, overlapped
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, to_float
+from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, minimum, somewhere, to_float, where
 from comp_comm.formulas.memory import optimizer_traffic
 from comp_comm.kernel_choices import Recipe
 from comp_comm.layers.block import HeldParameters
 from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.stages import Stage
+from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Gemm
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Mask
@@ -64,9 +64,9 @@ class StageStates:
         """Parameters, and over how many devices their optimizer states are sharded."""
         layout = self.work.layout
         divided = to_float(layout.zero) >= 1
-        parts = [(self.held.dense, np.where(divided, layout.dp_shard, 1.0))]
+        parts = [(self.held.dense, where(divided, layout.dp_shard, 1.0))]
         if self.work.transformer.has_experts:
-            shards = np.where(divided, np.minimum(layout.dp_shard, layout.expert_replicas), 1.0)
+            shards = where(divided, minimum(layout.dp_shard, layout.expert_replicas), 1.0)
             parts.append((self.held.experts, shards))
         return parts
 
@@ -84,7 +84,7 @@ class StageStates:
     def _gradient(self) -> Array:
         """Bytes of a gradient as the optimizer reads it."""
         f = self.work.scenario.formats.held(self._shards)
-        return np.where(to_float(f.accumulate) > 0, f.accumulate, f.grad)
+        return where(to_float(f.accumulate) > 0, f.accumulate, f.grad)
 
     @property
     def _shards(self) -> Mask:
@@ -95,14 +95,14 @@ class StageStates:
     def adam_s(self) -> Array:
         """Seconds of the optimizer's step."""
         f = self.work.scenario.formats
-        cast = np.where(self._shards, 0.0, f.weight)  # shards are cast when they are gathered
+        cast = where(self._shards, 0.0, f.weight)  # shards are cast when they are gathered
         seconds = self._each * optimizer_traffic(self._gradient, f.master, f.moment, cast)
         seconds = seconds * self.kernels.per_streamed_byte
         offloaded = Switch.ON.where(self.work.layout.offload_optimizer)
-        if not offloaded.any():
+        if not somewhere(offloaded):
             return seconds
         sent = self._each * (to_float(f.grad) + f.weight)
-        return np.where(offloaded, sent / to_float(self.kernels.hardware.host_bandwidth), seconds)
+        return where(offloaded, sent / to_float(self.kernels.hardware.host_bandwidth), seconds)
 
     @cached_property
     def quantise_s(self) -> Array:
@@ -112,12 +112,12 @@ class StageStates:
         device quantises its shards.
         """
         quantising = self.kernels.quantising
-        if not quantising.mask.any():
+        if not somewhere(quantising.mask):
             return ZERO
         layout, f = self.work.layout, self.work.scenario.formats
         gathered = Switch.ON.where(f.fp8_param_gather) & (to_float(layout.zero) >= 1)
-        shards = np.where(gathered, layout.dp_shard, 1.0)
-        times = np.where((to_float(layout.zero) >= 3) & ~gathered, 2.0, 1.0)
+        shards = where(gathered, layout.dp_shard, 1.0)
+        times = where((to_float(layout.zero) >= 3) & ~gathered, 2.0, 1.0)
         weights = add_up(count * each for count, each in zip(self.stage.layers, self._quantised, strict=True))
         tensors = add_up(self.stage.layers)  # a kernel's start a layer: tensors of a layer are cast together
         start = tensors * Recipe.look_up("start_s", f.recipe)
@@ -200,9 +200,9 @@ class StateCosts:
         for place, other in enumerate(others, 1):
             seconds = add_up(other)
             longer = seconds > longest
-            if longer.any():
+            if somewhere(longer):
                 pairs = zip(chosen, other, strict=True)
-                chosen = StateSeconds(*(old if old is new else np.where(longer, new, old) for old, new in pairs))
+                chosen = StateSeconds(*(old if old is new else where(longer, new, old) for old, new in pairs))
                 longest, number = np.maximum(longest, seconds), np.where(longer, place, number)
         return MostStates(number, chosen)
 
@@ -229,8 +229,8 @@ class StageStateSeconds:
         """The seconds of a step's collectives of states, and of its optimizer."""
         layout, interference = self.states.work.layout, self.states.work.scenario.interference
         timed = [(each, self.network.seconds(each.collective)) for each in self.states.collectives]
-        slowed = np.where(Switch.ON.where(layout.overlap_dp), interference, 1.0)
-        zero = np.asarray(layout.zero)
+        slowed = where(Switch.ON.where(layout.overlap_dp), interference, 1.0)
+        zero = to_float(layout.zero)
 
         def sent(code: int, kind: str, repeats: int | None = None) -> Array:
             """Return the seconds of a kind: all, or those of every micro-batch (1), or of a step (0)."""
@@ -273,17 +273,17 @@ def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) ->
     layout = work.layout
     overlaps, zero, steps = Switch.ON.where(layout.overlap_dp), to_float(layout.zero), layout.stage_steps
     reduced = costs.repeated
-    if (zero >= 2).any():
-        reduced = reduced * np.where(zero >= 2, steps, 1.0)
+    if somewhere(zero >= 2):
+        reduced = reduced * where(zero >= 2, steps, 1.0)
     reduced = add_up((reduced, costs.once))
     total = reduced + costs.gathered
-    if not overlaps.any():
+    if not somewhere(overlaps):
         return CommSeconds(total, ZERO, ZERO)
     forward, window = (USABLE * each for each in windows)
-    if (zero >= 2).any():
+    if somewhere(zero >= 2):
         backward = window
         window = by_code(zero, lambda code: (
             backward if code < 2 else steps * (backward if code == 2 else forward + backward)
         ))  # fmt: skip
-    hidden = np.minimum(reduced, window) + np.minimum(costs.gathered, forward)
+    hidden = minimum(reduced, window) + minimum(costs.gathered, forward)
     return overlapped(total, (1 - CONTENTION) * hidden, overlaps)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-
-import numpy as np
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.footprint import Footprint
@@ -26,11 +23,12 @@ from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
 from comp_comm.costmodels.timed import CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, to_float
+from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, to_float, where
 from comp_comm.group import Group
 from comp_comm.layers.pipeline_parallel import boundary_collectives
 from comp_comm.layers.stages import Stage
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
+from comp_comm.lazy import cached_property
 from comp_comm.violation import Mask, Violation, no_room
 
 
@@ -96,7 +94,7 @@ class Step(SearchableAnswer):
         sent = self.states.most.seconds
         between = add_up(call.collective.count * call.seconds for call in self.between_copies)
         if between is not ZERO:
-            slowed = np.where(Switch.ON.where(self.work.layout.overlap_dp), self.work.scenario.interference, 1.0)
+            slowed = where(Switch.ON.where(self.work.layout.overlap_dp), self.work.scenario.interference, 1.0)
             sent = sent._replace(once=add_up((sent.once, slowed * between)))
         # All of them: which can be the slowest depends on the other points of a sweep, and a window must not.
         stages = self.work.stages.distinct
@@ -146,7 +144,7 @@ class Step(SearchableAnswer):
         quantise, layout = self.states.most.seconds.quantise, self.work.layout
         if quantise is ZERO:
             return ZERO
-        return quantise * np.where(to_float(layout.zero) >= 3, layout.stage_steps, 1.0)
+        return quantise * where(to_float(layout.zero) >= 3, layout.stage_steps, 1.0)
 
     @property
     def bubble_s(self) -> Array:
@@ -166,7 +164,7 @@ class Step(SearchableAnswer):
             )
         if self.replicated:
             spent["dp"] = self._states
-        if self.pipeline.host.asked.any():
+        if somewhere(self.pipeline.host.asked):
             spent["host"] = self.pipeline.of_host(self.stage).times(self.work.layout.stage_steps)
         if self.states.world_s is not ZERO:
             spent["world"] = CommSeconds(self.states.world_s, ZERO, ZERO)
@@ -292,4 +290,4 @@ class Step(SearchableAnswer):
     def violations(self) -> tuple[Violation, ...]:  # type: ignore[override]
         """The rules that points break."""
         over = no_room(self.memory_bytes, self.memory_capacity)
-        return (*self.shape_violations, *([over] if over.broken.any() else []))
+        return (*self.shape_violations, *([over] if somewhere(over.broken) else []))

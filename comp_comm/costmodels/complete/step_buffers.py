@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, isnan, maximum, minimum, somewhere, to_float, where
 from comp_comm.layers.block import HeldParameters
 from comp_comm.layers.experts import local_experts
 from comp_comm.sharding import ZeroImplementation
@@ -18,7 +16,7 @@ def bucket_bytes(work: Work, parameters: Array) -> Array:
     layout = work.layout
     given = to_float(layout.bucket)
     usual = ZeroImplementation.look_up("bucket", layout.zero_implementation)
-    return to_float(np.minimum(np.where(np.isnan(given), usual, given), parameters) * work.scenario.formats.grad)
+    return to_float(minimum(where(isnan(given), usual, given), parameters) * work.scenario.formats.grad)
 
 
 def has_main_gradients(work: Work) -> Array:
@@ -36,12 +34,12 @@ def weight_gradients(work: Work, layers: list[tuple[Array, HeldParameters]], hea
     of the output layer while it goes backward, when activations are at their most.
     """
     there = has_main_gradients(work)
-    if not there.any():
+    if not somewhere(there):
         return to_float(0.0)
-    experts = np.maximum(local_experts(work.context), 1.0) if work.transformer.has_experts else 1.0
+    experts = maximum(local_experts(work.context), 1.0) if work.transformer.has_experts else 1.0
     largest = to_float(0.0)
     for count, held in layers:
-        largest = np.maximum(largest, (to_float(count) > 0) * (held.dense + held.experts / experts))
+        largest = maximum(largest, (to_float(count) > 0) * (held.dense + held.experts / experts))
     return there * work.scenario.formats.weight * (largest + head)
 
 
@@ -49,7 +47,7 @@ def unreduced_gradients(work: Work) -> Array:
     """Return the bytes a parameter of the 16-bit gradients that DeepSpeed keeps beside those in 32 bit."""
     f, layout = work.scenario.formats, work.layout
     both = ZeroImplementation.DEEPSPEED.where(layout.zero_implementation) & (to_float(f.grad) > f.weight)
-    return np.where(both & (to_float(f.accumulate) == 0), f.weight, 0.0)
+    return where(both & (to_float(f.accumulate) == 0), f.weight, 0.0)
 
 
 def flat_gradients(work: Work, parameters: Array, experts: Array) -> Array:
@@ -60,10 +58,10 @@ def flat_gradients(work: Work, parameters: Array, experts: Array) -> Array:
     """
     f, layout = work.scenario.formats, work.layout
     theirs = ZeroImplementation.DEEPSPEED.where(layout.zero_implementation)
-    if not theirs.any():
+    if not somewhere(theirs):
         return to_float(0.0)
     halves = (to_float(f.grad) < 4) & (to_float(f.accumulate) == 0)
     shards = to_float(layout.dp_shard)
-    part = parameters / shards + experts / np.minimum(shards, layout.expert_replicas)
-    part = np.where(to_float(layout.zero) < 3, part, np.minimum(part, SUB_GROUP))
+    part = parameters / shards + experts / minimum(shards, layout.expert_replicas)
+    part = where(to_float(layout.zero) < 3, part, minimum(part, SUB_GROUP))
     return to_float((theirs & halves) * part * (4.0 + to_float(f.grad)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from comp_comm.formulas import foundation_models_time as takes
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.formulas.foundation_models import NUMBER_BYTES, Counts
 from comp_comm.formulas.foundation_models_time import Links
+from comp_comm.lazy import cached_property
 
 SYNCS = 4  # gathers and scatters of a layer's activations in each pass: before and after attention and FFN
 

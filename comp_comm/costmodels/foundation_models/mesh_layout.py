@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from comp_comm.choices import Strategy
 from comp_comm.costmodels.mesh import Inside, Mesh, placed
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.lazy import cached_property
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formulas import foundation_models_time as takes
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.formulas.foundation_models import NUMBER_BYTES, memory_bytes
+from comp_comm.lazy import cached_property
 from comp_comm.violation import Violation, broken_rules, no_room
 
 

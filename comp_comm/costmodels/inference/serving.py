@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from comp_comm.layers.pipeline_parallel import boundary_collectives
 from comp_comm.layers.rules import layer_rules
 from comp_comm.layers.stages import Stage
 from comp_comm.layers.tensor_parallel import LOSS, embedding_collectives, head_collectives
+from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Collective
