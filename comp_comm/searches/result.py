@@ -16,11 +16,12 @@ from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.records import Record
 from comp_comm.searches.best import Place
-from comp_comm.searches.engine import Progress, SearchState, point_of
+from comp_comm.searches.engine import Progress, point_of
 from comp_comm.searches.objectives import OBJECTIVES, Aim, Objective
 from comp_comm.searches.prices import FREE, Prices
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import SearchSpace, make_space
+from comp_comm.searches.state import SearchState
 from comp_comm.searches.table import Row, about, rows_of
 from comp_comm.searches.views import check_per, not_tried, per_record, roomy_ties, tied_record, ties_of_groups
 from comp_comm.sweeps.plan import notes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -91,6 +92,15 @@ class SearchSpace:
     def rows(self) -> int:
         """Rows of degrees and placements."""
         return len(self.plan.grid.axes[-1])
+
+    @cached_property
+    def begins(self) -> NDArray[np.intp]:
+        """Where each row of degrees begins, whose placements are next to each other; rows stand alone where some break
+        a rule, which may depend on the placement."""
+        degrees = next(iter(self.plan.grid.axes[-1].values.values()))
+        if self.ruled or self.classes is None or not isinstance(degrees, AxisColumn):
+            return np.arange(self.rows)
+        return np.flatnonzero(np.append(True, degrees.rows[1:] != degrees.rows[:-1]))
 
     @property
     def points(self) -> int:

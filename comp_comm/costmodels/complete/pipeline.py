@@ -92,9 +92,19 @@ class Pipeline:
 
     def passes_s(self, stage: Stage) -> Array:
         """Return the seconds of both passes of one micro-batch through a stage, recomputation in them."""
-        both = add_up(count * times.passes_s for times, count in self.parts(stage))
-        both = both + self.again(stage, "forward_s") if self.recomputes else both
+        both = self._own_passes_s(stage)
         return both + self.of_host(stage).exposed if self.host.asked.any() else both
+
+    def _own_passes_s(self, stage: Stage) -> Array:
+        """Return the seconds of both passes through a stage, but for activations that go to the host and back."""
+        both = add_up(count * times.passes_s for times, count in self.parts(stage))
+        return both + self.again(stage, "forward_s") if self.recomputes else both
+
+    @property
+    def own_passes_s(self) -> Array:
+        """Seconds of both passes of one micro-batch through all stages of one copy of the model, but for the host's
+        link."""
+        return self._own_passes_s(self._model)
 
     @cached_property
     def host(self) -> HostMemory:

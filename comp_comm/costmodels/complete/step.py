@@ -210,6 +210,14 @@ class Step(SearchableAnswer):
         states = self._states.visible if self.replicated else ZERO
         return add_up((busy, self.bubble_s, self._tied_s, self.states.world_s)) + add_up((self.optimizer_s, states))
 
+    @property
+    def least_step_s(self) -> Array:
+        """Seconds that a step takes at least: the slowest stage is not faster than an average one.
+
+        Everything it has beside its passes is left out, what the stages wait for each other too.
+        """
+        return to_float(self.work.layout.stage_steps / to_float(self.work.layout.pp) * self.pipeline.own_passes_s)
+
     # -- collectives --------------------------------------------------------------------------------------------------
 
     @cached_property
