@@ -95,22 +95,35 @@ class RowMemory(NamedTuple):
 
 @dataclass(frozen=True)
 class PlacedBlock:
-    """A block of rows of degrees, and that of their placements; ``of`` says which of the former each of these is."""
+    """A block of rows of degrees, and that of their placements; ``of`` says which of the former each of these is.
+
+    ``there`` says which choices are tried with which rows of degrees.
+    """
 
     degrees: RowBlock
     placed: RowBlock
     of: NDArray[np.intp]
+    there: Mask
 
     @classmethod
     def between(cls, space: SearchSpace, choices: tuple[slice, ...], first: int, last: int) -> PlacedBlock:
         """Return the block of some rows of degrees of a space."""
         ends = np.append(space.begins, space.rows)[first : last + 1]
         rows, counts = ends[:-1], space.counts[ends[0] : ends[-1]]
-        placed = RowBlock(choices, np.arange(ends[0], ends[-1]), counts)
+        placed, there = RowBlock(choices, np.arange(ends[0], ends[-1]), counts), space.there(choices, rows)
         if counts.size == rows.size:
-            return cls(placed, placed, np.arange(rows.size))
+            return cls(placed, placed, np.arange(rows.size), there)
         together = np.add.reduceat(counts, rows - ends[0])
-        return cls(RowBlock(choices, rows, together), placed, np.repeat(np.arange(rows.size), np.diff(ends)))
+        of = np.repeat(np.arange(rows.size), np.diff(ends))
+        return cls(RowBlock(choices, rows, together), placed, of, there)
+
+    @property
+    def points(self) -> int:
+        """How many points there are."""
+        if self.there.size == 1:
+            return prod(self.placed.shape)
+        each = prod(self.placed.shape[:-1]) // prod(self.there.shape[:-1])
+        return each * int(self.there.reshape(-1, self.degrees.rows.size).sum(axis=0)[self.of].sum())
 
     @property
     def unplaced(self) -> bool:

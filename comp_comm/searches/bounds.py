@@ -77,10 +77,12 @@ def _limits(seen: Sequence[SearchState], memory: Array) -> Array:
     front = np.full(memory.shape, np.inf)
     for state in seen:
         front = np.minimum(front, _front(state.landscape, memory))
-    return np.maximum(front, max(best, near))
+    worst: Array = np.maximum(front, max(best, near))
+    return worst
 
 
 def _front(land: Landscape, memory: Array) -> Array:
     """Return the best score of a front with at most so much memory, infinity where it has none."""
-    scores: Array = np.append(np.inf, land.scores[::-1])
-    return scores[np.searchsorted(land.memory[::-1], memory, side="right")]
+    scores = np.append(np.inf, land.scores[::-1])
+    best: Array = np.asarray(scores[np.searchsorted(land.memory[::-1], memory, side="right")])
+    return best

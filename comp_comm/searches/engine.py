@@ -21,7 +21,7 @@ from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
 from comp_comm.sweeps.blocks import extent
 
-BLOCK_POINTS = 2**18
+BLOCK_POINTS = 2**19
 PROBED = 2**9  # rows that are ranked to learn which of the others may be better
 NEAR_MISSES = 3
 Point = dict[str, Value]
@@ -50,7 +50,7 @@ def _blocks(space: SearchSpace) -> list[int]:
 
 def _spans(space: SearchSpace) -> Iterator[tuple[int, int, tuple[slice, ...]]]:
     """Yield the parts of a space: rows of degrees from one to another, and the choices that go with them."""
-    for begin, end, choices in space.spans():
+    for begin, end, choices in space.joined(BLOCK_POINTS):
         first, last = np.searchsorted(space.begins, (begin, end)).tolist()
         yield first, last, choices
 
@@ -74,7 +74,7 @@ def _search_rows(state: SearchState, aim: Aim, space: SearchSpace, block: Placed
     degrees = block.degrees
     with unwarned():
         answer = cast(SearchableAnswer, space.plan.evaluate(degrees.index))
-        layouts = _layouts(state, answer, degrees) if space.ruled else np.ones((1,) * len(degrees.shape), bool)
+        layouts = _layouts(state, answer, degrees) if space.ruled else block.there
         count = degrees.layouts(layouts)
         state.candidates += count
         if count:
@@ -87,7 +87,7 @@ def _search_rows(state: SearchState, aim: Aim, space: SearchSpace, block: Placed
                 placed = memory.of_rows(block.of)
                 block.placed.grouped(space).count(state.each, placed.layouts, placed.fits)
             _rank_block(state, aim, space, block, answer, memory)
-    return prod(block.placed.shape)
+    return block.points
 
 
 def _layouts(state: SearchState, answer: SearchableAnswer, block: RowBlock) -> Mask:

@@ -113,6 +113,41 @@ class SearchSpace:
         for (begin, choices), end in zip(self.parts, ends, strict=True):
             yield begin, end, choices
 
+    def joined(self, points: int) -> Iterator[tuple[int, int, tuple[slice, ...]]]:
+        """Yield the same, several parts as one where they are at most so many points together.
+
+        Their choices go from the first of any to the last of any: `there` says which of them a row has.
+        """
+        begin, end = 0, 0
+        choices: tuple[slice, ...] = ()
+        for start, stop, others in self.spans():
+            both = tuple(slice(min(a.start, b.start), max(a.stop, b.stop)) for a, b in zip(choices, others, strict=False))
+            rows = np.searchsorted(self.begins, (begin, stop))
+            if end and (self.ruled or (rows[1] - rows[0]) * prod(extent(both)) > points):
+                yield begin, end, choices
+                begin, choices = start, others
+            else:
+                choices = both if end else others
+            end = stop
+        if end:
+            yield begin, end, choices
+
+    def there(self, choices: tuple[slice, ...], rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return which of the choices have an effect on which of the rows, with an axis for each choice and the rows,
+        of length 1 where all have."""
+        part = np.searchsorted([begin for begin, _ in self.parts], rows, side="right") - 1
+        axes = len(choices)
+        there = np.ones((1,) * (axes + 1), bool)
+        for axis, values in enumerate(choices):
+            first, end = (np.asarray([getattr(used[axis], name) for _, used in self.parts])[part]
+                          for name in ("start", "stop"))  # fmt: skip
+            if (first <= values.start).all() and (end >= values.stop).all():
+                continue
+            value = np.arange(values.start, values.stop)[:, None]
+            shape = [-1 if i == axis else 1 for i in range(axes)]
+            there = there & ((value >= first) & (value < end)).reshape(*shape, rows.size)
+        return there
+
 
 def make_space(study: Study, gpus: int) -> SearchSpace:
     """Return the layouts of a study's model on ``gpus`` devices.

@@ -13,7 +13,7 @@ from comp_comm.choices import Recompute, Schedule, Switch
 from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.layer_times import LayerTimes
-from comp_comm.costmodels.timed import NO_COMM, CommSeconds
+from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, add_up, by_code, somewhere, to_float
 from comp_comm.formulas.pipeline import bubble_seconds
@@ -21,6 +21,7 @@ from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_second
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.module import made_again
+from comp_comm.layers.pipeline_parallel import boundary_collectives
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 
@@ -36,11 +37,21 @@ SPLIT = (Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:
-    """The stages of a model, timed. ``sends_s`` are the seconds of a micro-batch's sends over a boundary, one way."""
+    """The stages of a model, timed; ``network`` is what times sends between them."""
 
     work: Work
     costs: LayerCosts
-    sends_s: Array
+    network: Network
+
+    @cached_property
+    def sends(self) -> list[TimedCollective]:
+        """Sends between stages."""
+        return self.network.timed(boundary_collectives(self.work.context))
+
+    @cached_property
+    def sends_s(self) -> Array:
+        """Seconds of a micro-batch's sends over a boundary, one way."""
+        return add_up(call.seconds * call.collective.count for call in self.sends)
 
     @property
     def layout(self) -> Layout:

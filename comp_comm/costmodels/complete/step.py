@@ -56,10 +56,10 @@ class Step(SearchableAnswer):
         """What times collectives that layers and states do not share."""
         return network_of(self.work)
 
-    @cached_property
+    @property
     def sends(self) -> list[TimedCollective]:
         """Sends between stages."""
-        return self.network.timed(boundary_collectives(self.work.context))
+        return self.pipeline.sends
 
     @cached_property
     def tied(self) -> list[TimedCollective]:
@@ -73,8 +73,7 @@ class Step(SearchableAnswer):
     @cached_property
     def pipeline(self) -> Pipeline:
         """The stages."""
-        sends_s = add_up(call.seconds * call.collective.count for call in self.sends)
-        return Pipeline(self.work, self.layers, sends_s)
+        return Pipeline(self.work, self.layers, self.network)
 
     @property
     def stage(self) -> Stage:
