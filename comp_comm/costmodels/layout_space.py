@@ -27,9 +27,11 @@ class SearchableAnswer(Answer):
     def step_s(self) -> Array:
         """Seconds of a step."""
 
-    @property
-    def least_step_s(self) -> Array | None:
-        """Seconds that a step takes at least, where that is known of some without timing it; None where it is not."""
+    def least_step_s(self, closely: bool) -> Array | None:
+        """Return the seconds that a step takes at least, where that is known without timing all of it; else None.
+
+        ``closely`` asks for more than what is worked out soonest.
+        """
         return None
 
     @property

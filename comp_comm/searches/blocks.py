@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
@@ -57,7 +57,7 @@ class RowBlock:
         """Whether every point is one layout."""
         return bool((self.counts == 1).all())
 
-    def of_rows(self, rows: NDArray[np.intp]) -> RowBlock:
+    def of_rows(self, rows: NDArray[np.intp] | slice) -> RowBlock:
         """Return the block of some of its rows."""
         return RowBlock(self.choices, self.rows[rows], self.counts[rows])
 
@@ -124,6 +124,10 @@ class PlacedBlock:
             return prod(self.placed.shape)
         each = prod(self.placed.shape[:-1]) // prod(self.there.shape[:-1])
         return each * int(self.there.reshape(-1, self.degrees.rows.size).sum(axis=0)[self.of].sum())
+
+    def of_rows(self, rows: NDArray[np.intp]) -> PlacedBlock:
+        """Return the block with some of the placements."""
+        return replace(self, placed=self.placed.of_rows(rows), of=self.of[rows])
 
     @property
     def unplaced(self) -> bool:

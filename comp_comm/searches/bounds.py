@@ -54,11 +54,16 @@ class Bounds:
         wanted = (self.least <= limits) & (limits > -np.inf)
         return np.flatnonzero(wanted.any(axis=tuple(range(wanted.ndim - 1))))
 
-    def lowest(self, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
-        """Return those of some rows, so many, where what fits may be best."""
-        fits = (self._leanest < np.inf).take(self.block.of[rows], axis=-1)
-        least = np.where(fits, self.least[..., rows], np.inf).min(axis=tuple(range(fits.ndim - 1)))
-        return np.sort(rows[np.argpartition(least, count)[:count]])
+    def promising(self, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+        """Return those of some rows, about so many, that may be on the front of time against memory, all along it."""
+        memory, least = self._leanest.take(self.block.of[rows], axis=-1), self.least[..., rows]
+        least = np.where(memory < np.inf, np.where(least < 0, -1 / np.minimum(least, -1e-300), least), np.inf)
+        memory = np.where(memory < np.inf, memory, 1.0)
+        lean, each = np.square(memory), -(-count // 4)
+        best: list[NDArray[np.intp]] = []
+        for weighed in (least, least * np.sqrt(memory), least * memory, least * np.square(lean)):
+            best.append(np.argpartition(weighed.min(axis=tuple(range(weighed.ndim - 1))), each)[:each])
+        return rows[np.unique(np.concatenate(best))]
 
     def _of_groups(self, state: SearchState) -> Array:
         """Return the worst score that would be the best of the group of some point that fits."""

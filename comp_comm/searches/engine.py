@@ -105,22 +105,26 @@ def _layouts(state: SearchState, answer: SearchableAnswer, block: RowBlock) -> M
 def _rank_block(state: SearchState, aim: Aim, space: SearchSpace, block: PlacedBlock, answer: SearchableAnswer,
                 memory: RowMemory) -> None:  # fmt: skip
     """Rank the points of a block that may be among what is told of all. ``answer`` is that of its rows of degrees."""
-    if not block.unplaced:
-        answer = cast(SearchableAnswer, space.plan.evaluate(block.placed.index))
-    bounds = Bounds(space, block, memory, aim.objective.least(space.plan.model, answer))
-    misses = aim.objective.timed and bool(state.unfit.count)
-    rows, few, probe = bounds.rows([state], misses), PROBED, state.afresh()
-    while bounds.known and rows.size > 4 * few:
-        # The most promising first, and twice, so that the state sees all in the order of their places.
-        some = bounds.lowest(rows, few)
-        _rank(probe, aim, space, block.placed.of_rows(some), memory.of_rows(block.of[some]))
-        rows, few = bounds.rows([state, probe], misses), 4 * few
-    if block.unplaced and 2 * rows.size >= block.placed.rows.size:
-        _rank(state, aim, space, block.placed, memory, answer)
-        return
+    rest, probe, misses = block, state.afresh(), aim.objective.timed and bool(state.unfit.count)
+    for closely in (False, True):
+        if not rest.unplaced:
+            answer = cast(SearchableAnswer, space.plan.evaluate(rest.placed.index))
+        bounds = Bounds(space, rest, memory, aim.objective.least(space.plan.model, answer, closely))
+        rows, few = bounds.rows([state, probe], misses), PROBED
+        while bounds.known and not closely and rows.size > 4 * few:
+            # The promising first, and twice, so that the state sees all in the order of their places.
+            some = bounds.promising(rows, few)
+            _rank(probe, aim, space, rest.placed.of_rows(some), memory.of_rows(rest.of[some]))
+            rows, few = bounds.rows([state, probe], misses), 4 * few
+        if not bounds.known and rest.unplaced and 2 * rows.size >= rest.placed.rows.size:
+            _rank(state, aim, space, rest.placed, memory, answer)
+            return
+        rest = rest.of_rows(rows)
+        if not bounds.known or rows.size < PROBED:
+            break
     each = max(1, BLOCK_POINTS // prod(block.placed.shape[:-1]))
-    for some in (rows[begin : begin + each] for begin in range(0, rows.size, each)):
-        _rank(state, aim, space, block.placed.of_rows(some), memory.of_rows(block.of[some]))
+    for part in (slice(begin, begin + each) for begin in range(0, rest.of.size, each)):
+        _rank(state, aim, space, rest.placed.of_rows(part), memory.of_rows(rest.of[part]))
 
 
 def _rank(state: SearchState, aim: Aim, space: SearchSpace, block: RowBlock, memory: RowMemory,

@@ -41,11 +41,10 @@ class Objective:
             return value
         return 1 / value if self.column == RATE else -value
 
-    def least(self, model: CostModel, answer: SearchableAnswer) -> Array | None:
+    def least(self, model: CostModel, answer: SearchableAnswer, closely: bool) -> Array | None:
         """Return a score that no layout is better than, by the least its step can take; None where nothing is known."""
-        if not self.timed or answer.least_step_s is None:
-            return None
-        return self.score(model, cast(SearchableAnswer, _AtLeast(answer, answer.least_step_s)))
+        seconds = answer.least_step_s(closely) if self.timed else None
+        return None if seconds is None else self.score(model, cast(SearchableAnswer, _AtLeast(answer, seconds)))
 
     def behind(self, score: float, best: float) -> float | None:
         """Return by how many percent a score is worse than the best; None where that is no share of anything.

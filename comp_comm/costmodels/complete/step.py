@@ -209,13 +209,15 @@ class Step(SearchableAnswer):
         states = self._states.visible if self.replicated else ZERO
         return add_up((busy, self.bubble_s, self._tied_s, self.states.world_s)) + add_up((self.optimizer_s, states))
 
-    @property
-    def least_step_s(self) -> Array:
-        """Seconds that a step takes at least: the slowest stage is not faster than an average one.
+    def least_step_s(self, closely: bool) -> Array:
+        """Return the seconds that a step takes at least: the passes of the slowest stage, or of an average one.
 
-        Everything it has beside its passes is left out, what the stages wait for each other too.
+        Everything a step has beside them is left out, what the stages wait for each other too.
         """
-        return to_float(self.work.layout.stage_steps / to_float(self.work.layout.pp) * self.pipeline.own_passes_s)
+        layout = self.work.layout
+        if closely:
+            return to_float(layout.stage_steps * self.pipeline.pace_s)
+        return to_float(layout.stage_steps / to_float(layout.pp) * self.pipeline.own_passes_s)
 
     # -- collectives --------------------------------------------------------------------------------------------------
 
