@@ -17,9 +17,9 @@ from comp_comm.searches.space import make_space
 
 DENSE = {"layers": 6, "hidden": 512, "heads": 8, "kv_heads": 2, "vocab": 32000, "seq_len": 1024}
 MOE = {**DENSE, "experts": 8, "top_k": 2, "moe_ffn_hidden": 512, "dense_layers": 1, "mtp_layers": 1}
-PINS = {"recompute_layers": (1, 2), "offload_activations": (1,), "recompute_early_stop": ("on",), "interference": (1.2,),
-        "zero": (0, 3), "micro_batch": (1, 2), "cp": (1, 2), "launch_blocking": ("on",), "flops": (0.05, 20),
-        "network": (0.1, 10), "memory_capacity": (0.01, 0.03, 0.1), "layers": (5, 7, 24)}  # fmt: skip
+PINS = {"recompute_layers": (1, 2), "offload_activations": (1,), "recompute_early_stop": ("on",),
+        "interference": (1.2,), "zero": (0, 3), "micro_batch": (1, 2), "cp": (1, 2), "launch_blocking": ("on",),
+        "flops": (0.05, 20), "network": (0.1, 10), "memory_capacity": (0.01, 0.03, 0.1), "layers": (5, 24)}  # fmt: skip
 TRIED = {"schedule": ["1f1b", "gpipe", "zb_h2", "zb_v", "dualpipe"], "overlap_tp": ["off", "on"],
          "overlap_pp": ["off", "on"], "overlap_dp": ["off", "on"], "cp_comm": ["p2p", "all_to_all"],
          "offload_optimizer": ["off", "on"], "recompute": ["none", "mlp", "full"]}  # fmt: skip

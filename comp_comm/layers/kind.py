@@ -26,6 +26,7 @@ NORM_PASSES, SUM_PASSES, PARALLEL_SUM_PASSES = 2.0, 3.0, 2.0
 NORMS_AND_SUMS = "norms, residuals, dropout"
 PER_OPERATOR = "per_op"  # the module of torchtitan's policy
 
+
 @dataclass(frozen=True)
 class LayerKind:
     """Layers that are alike: their name, which tells them from others of a model, and their blocks in order.

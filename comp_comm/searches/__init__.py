@@ -1,4 +1,4 @@
-"""The fastest layouts of a model on so many devices: every one of them is evaluated."""
+"""The fastest layouts of a model on so many devices: every one of them is decided."""
 
 from comp_comm.searches.result import search
 from comp_comm.searches.run import run_search

@@ -78,11 +78,11 @@ class Bounds:
 def _limits(seen: Sequence[SearchState], memory: Array) -> Array:
     """Return the worst score that a layout of so much memory has something to tell with."""
     best = min(state.best.threshold for state in seen)
-    near = min(state.landscape.limit for state in seen)
+    as_good = min(state.landscape.limit for state in seen)
     front = np.full(memory.shape, np.inf)
     for state in seen:
         front = np.minimum(front, _front(state.landscape, memory))
-    worst: Array = np.maximum(front, max(best, near))
+    worst: Array = np.maximum(front, max(best, as_good))
     return worst
 
 

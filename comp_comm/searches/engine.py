@@ -144,7 +144,9 @@ def _rank(state: SearchState, aim: Aim, space: SearchSpace, block: RowBlock, mem
         points = good[wanted]
         if points.size:
             seconds = [] if timed else [block.broadcast(answer.step_s).reshape(-1)[points]]
-            best.add(np.stack([scores[points], needed[points], *seconds]), block.layouts_of(points), points, block.place)
+            best.add(
+                np.stack([scores[points], needed[points], *seconds]), block.layouts_of(points), points, block.place
+            )
     if state.each:
         block.grouped(space).improve(state.each, scores, fits)
     keep = np.flatnonzero(fits)

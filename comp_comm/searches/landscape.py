@@ -69,6 +69,7 @@ class Landscape:
 
     @property
     def limit(self) -> float:
+        """The score that one nearly as good as the best must not exceed."""
         return self.best + abs(self.best) * KEPT_PERCENT / 100 if np.isfinite(self.best) else np.inf
 
     def _add_near(self, scores: Array) -> None:

@@ -114,21 +114,19 @@ class SearchSpace:
             yield begin, end, choices
 
     def joined(self, points: int) -> Iterator[tuple[int, int, tuple[slice, ...]]]:
-        """Yield the same, several parts as one where they are at most so many points together.
+        """Yield the same, several parts as one where they are at most so many points together (but for placements).
 
         Their choices go from the first of any to the last of any: `there` says which of them a row has.
         """
         begin, end = 0, 0
         choices: tuple[slice, ...] = ()
         for start, stop, others in self.spans():
-            both = tuple(slice(min(a.start, b.start), max(a.stop, b.stop)) for a, b in zip(choices, others, strict=False))
-            rows = np.searchsorted(self.begins, (begin, stop))
-            if end and (self.ruled or (rows[1] - rows[0]) * prod(extent(both)) > points):
+            both = _hull(choices, others) if end else others
+            rows = np.diff(np.searchsorted(self.begins, (begin, stop)))[0]
+            if end and (self.ruled or rows * prod(extent(both)) > points):
                 yield begin, end, choices
-                begin, choices = start, others
-            else:
-                choices = both if end else others
-            end = stop
+                begin, both = start, others
+            choices, end = both, stop
         if end:
             yield begin, end, choices
 
@@ -147,6 +145,11 @@ class SearchSpace:
             shape = [-1 if i == axis else 1 for i in range(axes)]
             there = there & ((value >= first) & (value < end)).reshape(*shape, rows.size)
         return there
+
+
+def _hull(some: tuple[slice, ...], others: tuple[slice, ...]) -> tuple[slice, ...]:
+    """Return parts of axes that have all of both."""
+    return tuple(slice(min(a.start, b.start), max(a.stop, b.stop)) for a, b in zip(some, others, strict=True))
 
 
 def make_space(study: Study, gpus: int) -> SearchSpace:

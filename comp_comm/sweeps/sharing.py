@@ -161,7 +161,8 @@ class SharedRows:
         return distinct_rows(columns, len(self.grid.axes[axis]))
 
     def _members(self, axis: int, groups: Callable[[Layout, bool], Sequence[Group]]) -> list[Array]:
-        """Return a code of how many members of each group share a domain of each tier: worked out where degrees differ."""
+        """Return a code of how many members of each group share a domain of each tier, worked out where degrees
+        differ."""
         grid, values = self.grid, self.grid.axes[axis].values
         placed = [name for name in (*PLACED, "dp_shard") if name in values]
         if not placed:
