@@ -40,6 +40,17 @@ def distinct_rows(columns: Sequence[Array], length: int) -> DistinctRows:
     return DistinctRows(first, row)
 
 
+def distinct_codes(codes: NDArray[np.integer], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return which of so many codes there are, in their order, and the place of each code among them.
+
+    >>> distinct_codes(np.array([5, 2, 5]), 9)
+    (array([2, 5]), array([1, 0, 1]))
+    """
+    marks = np.zeros(count, bool)
+    marks[codes] = True
+    return np.flatnonzero(marks), (np.cumsum(marks) - 1)[codes]
+
+
 def _codes(column: NDArray[np.generic]) -> tuple[NDArray[np.intp], int]:
     """Return numbers as codes from 0 in their order, and how many codes there are."""
     integers = column.astype(np.intp)

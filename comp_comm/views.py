@@ -33,20 +33,35 @@ def view_of(value: Viewed, pick: Pick) -> Viewed:
     elif isinstance(value, (tuple, list)):
         made = type(value)(view_of(part, pick) for part in value)
     elif not isinstance(value, PLAIN):
-        made = _View(value, pick)
+        made = _View(lambda: (value, pick))
     return cast(Viewed, made)
+
+
+def later(make: Callable[[], tuple[object, Pick]]) -> object:
+    """Return a view of an object that is made, with how it is seen, when something of it is asked for.
+
+    >>> from types import SimpleNamespace
+    >>> view = later(lambda: (SimpleNamespace(array=np.arange(4)), lambda array: array[2:]))
+    >>> view.array
+    array([2, 3])
+    """
+    return _View(make)
 
 
 class _View:
     """A view of an object: its attributes, each seen when it is asked for."""
 
-    def __init__(self, viewed: object, pick: Pick) -> None:
-        self._viewed, self._pick = viewed, pick
+    def __init__(self, make: Callable[[], tuple[object, Pick]]) -> None:
+        self._make = make
 
     def __getattr__(self, name: str) -> object:
-        value = getattr(self._viewed, name)
+        if name == "_seen":
+            self._seen = self._make()
+            return self._seen
+        viewed, pick = self._seen
+        value = getattr(viewed, name)
         if callable(value):
-            raise TypeError(f"a view of {type(self._viewed).__name__} has no methods; ask the object for {name}")
-        made = view_of(value, self._pick)
+            raise TypeError(f"a view of {type(viewed).__name__} has no methods; ask the object for {name}")
+        made = view_of(value, pick)
         self.__dict__[name] = made
         return made

@@ -16,7 +16,7 @@ from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.layout_space import divisors
 from comp_comm.errors import CompcommError, ConfigError, InfeasibleError
-from comp_comm.searches import make_space, result, run_search, search
+from comp_comm.searches import engine, make_space, result, run_search, search
 from comp_comm.searches.objectives import OBJECTIVES, Aim
 from comp_comm.searches.placements import first_names
 from comp_comm.sweeps.blocks import extent
@@ -285,7 +285,8 @@ def test_nothing_fits_says_the_nearest_miss():
         search(study_from(given), 8)
 
 
-def test_interrupted_keeps_what_was_found():
+def test_interrupted_keeps_what_was_found(monkeypatch):
+    monkeypatch.setattr(engine, "BLOCK_POINTS", 2**13)
     given = {**BASE, "set": {**BASE["set"], "cp": 1}}
     found = search(study_from(given), 128, progress=lambda points: True)
     assert found["meta"]["interrupted"]

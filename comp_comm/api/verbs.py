@@ -202,7 +202,7 @@ def search(
     executor: Executor | None = None, overrides: Sequence[str] = (), headroom: float | None = None,
     per: Sequence[str] = (), **fields: Any,
 ) -> PointAnswer:  # fmt: skip
-    """Find the best layouts of a model on so many devices: every one of them is evaluated.
+    """Find the best layouts of a model on so many devices, of all there are.
 
     Returns
     -------

@@ -27,6 +27,13 @@ class SearchableAnswer(Answer):
     def step_s(self) -> Array:
         """Seconds of a step."""
 
+    def least_step_s(self, closely: bool) -> Array | None:
+        """Return the seconds that a step takes at least, where that is known without timing all of it; else None.
+
+        ``closely`` asks for more than what is worked out soonest.
+        """
+        return None
+
     @property
     @abstractmethod
     def memory_bytes(self) -> Array:
@@ -91,7 +98,8 @@ class LayoutSpace:
     ``table`` are fields tied to each other, whose rows ``degrees`` makes; ``open`` are choices that are tried unless a
     study fixes them, ``of_mixtures`` those that are too (or take their place) where the model has experts, with latent
     attention ``of_latent_mixtures`` as well, ``choices`` those that are tried where it gives a list. ``placed``
-    says whether rows go with every placement of groups on the network, ``lawful`` that every row keeps every rule.
+    says whether rows go with every placement of groups on the network, which memory does not depend on, ``lawful`` that
+    every row keeps every rule.
     ``of_others`` fit some layouts only, so that no simple one has them. ``derived``
     follow from others: a study that gives them is told what to pin instead. ``alone`` is the simplest layout, of which
     is said what is wrong with model or hardware. ``layout`` and ``results`` are the columns of a row, ``parts`` those

@@ -24,6 +24,7 @@ from comp_comm.violation import Violation
 # blocks' outputs at once where they are side by side.
 NORM_PASSES, SUM_PASSES, PARALLEL_SUM_PASSES = 2.0, 3.0, 2.0
 NORMS_AND_SUMS = "norms, residuals, dropout"
+PER_OPERATOR = "per_op"  # the module of torchtitan's policy
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,17 @@ class LayerKind:
 
     def modules(self, c: Context) -> list[list[Module]]:
         """Return what can be made again of the layer: of its norms, of each block, and by torchtitan's policy."""
+        return [*self.block_modules(c), [self.per_operator(c)]]
+
+    def block_modules(self, c: Context) -> list[list[Module]]:
+        """Return what can be made again of the layer's norms, and of each block."""
         inputs = self._residuals - Switch.ON.where(c.t.parallel_blocks)
         before = np.minimum(self._norms(c), inputs)
         passes = before * NORM_PASSES / maximum(self._passes(c), 1.0)
         freed = to_float(self._input_size(c) * c.kept_input_tokens * c.t.hidden * before)
         norms = Module("layernorm", freed, {NORMS_AND_SUMS: passes})
         each = [[self._with_tensor_parallel(c, module) for module in block.modules(c)] for block in self.blocks]
-        return [[norms], *each, [self._per_operator(c)]]
+        return [[norms], *each]
 
     def left_out(self, c: Context) -> Module:
         """Return what full recomputation need not do once all is there that the backward pass needs (early stop).
@@ -121,12 +126,12 @@ class LayerKind:
         calls = {GATHER: scattered, SCATTER: scattered, ALL_REDUCE: split - scattered}
         return replace(module, collectives={**module.collectives, **calls})
 
-    def _per_operator(self, c: Context) -> Module:
+    def per_operator(self, c: Context) -> Module:
         """Return what torchtitan's policy makes again: all but the outputs that it keeps, and the layer's input."""
         saved = saved_outputs(c, self.operations(c), self.collectives(c))
         entry = c.formats.activation * c.split_tokens * c.t.hidden
         freed = add_up(each.size for each in self.kept(c)) - (entry + saved.size)
-        return Module("per_op", to_float(freed), saved.operations, saved.collectives)
+        return Module(PER_OPERATOR, to_float(freed), saved.operations, saved.collectives)
 
     def caches(self, c: Context, length: Array) -> list[Cache]:
         """Return what the blocks keep of ``length`` tokens while generating.

@@ -1,8 +1,7 @@
-"""The fastest layouts of a model on so many devices: every one of them is evaluated."""
+"""The fastest layouts of a model on so many devices: every one of them is decided."""
 
-from comp_comm.searches.engine import SearchState
 from comp_comm.searches.result import search
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import SearchSpace, make_space
 
-__all__ = ["SearchSpace", "SearchState", "make_space", "run_search", "search"]
+__all__ = ["SearchSpace", "make_space", "run_search", "search"]

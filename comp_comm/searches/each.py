@@ -99,6 +99,13 @@ class BlockGroups:
         for code in np.unique(self.of_choices).tolist():
             yield np.flatnonzero(self.of_choices == code), self.group + code
 
+    def of_points(self, scores: Array) -> Array:
+        """Return what a number of each group is for every point of the block."""
+        of_rows = np.empty_like(self.order)
+        of_rows[self.order] = np.repeat(self.group, np.diff(np.append(self.begins, self.order.size)))
+        numbers: Array = scores[np.add.outer(self.of_choices, of_rows)]
+        return numbers.reshape(*self.shape, -1)
+
     def count(self, best: BestOfEach, layouts: Mask, fits: Mask) -> None:
         """Count the layouts of a block, with an axis for each choice and the rows, and those that fit."""
         for choices, group in self._parts():

@@ -41,7 +41,7 @@ class Landscape:
         """Add feasible points by their scores, memory, how many layouts each is, and where each is by its number."""
         if scores.size:
             self.best = min(self.best, float(scores.min()))
-            close = np.flatnonzero(scores <= self._limit)
+            close = np.flatnonzero(scores <= self.limit)
             self._add_near(np.repeat(scores[close], layouts[close]))
             self._add_front(scores, memory, place)
 
@@ -65,15 +65,16 @@ class Landscape:
     def settle(self) -> None:
         """Drop the scores that a better best has left behind."""
         scores = np.concatenate([self.near_best, *self._waiting])
-        self.near_best, self._waiting = np.sort(scores[scores <= self._limit]), []
+        self.near_best, self._waiting = np.sort(scores[scores <= self.limit]), []
 
     @property
-    def _limit(self) -> float:
+    def limit(self) -> float:
+        """The score that one nearly as good as the best must not exceed."""
         return self.best + abs(self.best) * KEPT_PERCENT / 100 if np.isfinite(self.best) else np.inf
 
     def _add_near(self, scores: Array) -> None:
         self.best = min(self.best, float(scores.min(initial=np.inf)))
-        self._waiting.append(scores[scores <= self._limit])
+        self._waiting.append(scores[scores <= self.limit])
         if sum(part.size for part in self._waiting) > MANY:
             self.settle()
 

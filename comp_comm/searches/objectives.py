@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.model import CostModel
 from comp_comm.formulas.arrays import Array, to_float
+
+
+class _AtLeast:
+    """An answer as if steps took the least they can."""
+
+    def __init__(self, answer: SearchableAnswer, least_step_s: Array) -> None:
+        self._answer, self.step_s = answer, least_step_s
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._answer, name)
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,11 @@ class Objective:
         if not self.largest:
             return value
         return 1 / value if self.column == RATE else -value
+
+    def least(self, model: CostModel, answer: SearchableAnswer, closely: bool) -> Array | None:
+        """Return a score that no layout is better than, by the least its step can take; None where nothing is known."""
+        seconds = answer.least_step_s(closely) if self.timed else None
+        return None if seconds is None else self.score(model, cast(SearchableAnswer, _AtLeast(answer, seconds)))
 
     def behind(self, score: float, best: float) -> float | None:
         """Return by how many percent a score is worse than the best; None where that is no share of anything.

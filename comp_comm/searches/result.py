@@ -17,10 +17,11 @@ from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.other_names import nearest_name
 from comp_comm.records import Record
 from comp_comm.searches.best import Place
-from comp_comm.searches.engine import Progress, SearchState, point_of
+from comp_comm.searches.engine import Progress, point_of
 from comp_comm.searches.objectives import OBJECTIVES, Aim, Objective
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import SearchSpace, make_space
+from comp_comm.searches.state import SearchState
 from comp_comm.searches.table import Row, about, rows_of
 from comp_comm.searches.views import (
     check_per,

@@ -13,13 +13,13 @@ from comp_comm.searches.each import BestOfEach
 from comp_comm.searches.engine import (
     NEAR_MISSES,
     Progress,
-    SearchState,
     block_count,
     keep_memory,
     search_block,
 )
 from comp_comm.searches.objectives import Aim
 from comp_comm.searches.space import SearchSpace
+from comp_comm.searches.state import SearchState
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

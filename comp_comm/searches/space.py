@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -92,6 +93,15 @@ class SearchSpace:
         """Rows of degrees and placements."""
         return len(self.plan.grid.axes[-1])
 
+    @cached_property
+    def begins(self) -> NDArray[np.intp]:
+        """Where each row of degrees begins, whose placements are next to each other; rows stand alone where some break
+        a rule, which may depend on the placement."""
+        degrees = next(iter(self.plan.grid.axes[-1].values.values()))
+        if self.ruled or self.classes is None or not isinstance(degrees, AxisColumn):
+            return np.arange(self.rows)
+        return np.flatnonzero(np.append(True, degrees.rows[1:] != degrees.rows[:-1]))
+
     @property
     def points(self) -> int:
         """Points that are looked at: every choice that has an effect with every row."""
@@ -102,6 +112,44 @@ class SearchSpace:
         ends = [*(begin for begin, _ in self.parts), self.rows][1:]
         for (begin, choices), end in zip(self.parts, ends, strict=True):
             yield begin, end, choices
+
+    def joined(self, points: int) -> Iterator[tuple[int, int, tuple[slice, ...]]]:
+        """Yield the same, several parts as one where they are at most so many points together (but for placements).
+
+        Their choices go from the first of any to the last of any: `there` says which of them a row has.
+        """
+        begin, end = 0, 0
+        choices: tuple[slice, ...] = ()
+        for start, stop, others in self.spans():
+            both = _hull(choices, others) if end else others
+            rows = np.diff(np.searchsorted(self.begins, (begin, stop)))[0]
+            if end and (self.ruled or rows * prod(extent(both)) > points):
+                yield begin, end, choices
+                begin, both = start, others
+            choices, end = both, stop
+        if end:
+            yield begin, end, choices
+
+    def there(self, choices: tuple[slice, ...], rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return which of the choices have an effect on which of the rows, with an axis for each choice and the rows,
+        of length 1 where all have."""
+        part = np.searchsorted([begin for begin, _ in self.parts], rows, side="right") - 1
+        axes = len(choices)
+        there = np.ones((1,) * (axes + 1), bool)
+        for axis, values in enumerate(choices):
+            first, end = (np.asarray([getattr(used[axis], name) for _, used in self.parts])[part]
+                          for name in ("start", "stop"))  # fmt: skip
+            if (first <= values.start).all() and (end >= values.stop).all():
+                continue
+            value = np.arange(values.start, values.stop)[:, None]
+            shape = [-1 if i == axis else 1 for i in range(axes)]
+            there = there & ((value >= first) & (value < end)).reshape(*shape, rows.size)
+        return there
+
+
+def _hull(some: tuple[slice, ...], others: tuple[slice, ...]) -> tuple[slice, ...]:
+    """Return parts of axes that have all of both."""
+    return tuple(slice(min(a.start, b.start), max(a.stop, b.stop)) for a, b in zip(some, others, strict=True))
 
 
 def make_space(study: Study, gpus: int) -> SearchSpace:

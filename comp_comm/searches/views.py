@@ -10,9 +10,9 @@ from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
 from comp_comm.searches.best import Tie
-from comp_comm.searches.engine import SearchState
 from comp_comm.searches.objectives import Aim
 from comp_comm.searches.space import SearchSpace
+from comp_comm.searches.state import SearchState
 from comp_comm.searches.table import about
 from comp_comm.sweeps.interval import layouts_apart
 

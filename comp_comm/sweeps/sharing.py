@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.costmodels.model import Parts, SharedPart
-from comp_comm.distinct import DistinctRows, distinct_rows
+from comp_comm.distinct import DistinctRows, distinct_codes, distinct_rows
 from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
@@ -24,7 +25,7 @@ from comp_comm.layout import Layout, resolved_layout
 from comp_comm.records import Record
 from comp_comm.sweeps.grid import Grid
 from comp_comm.timing.collectives import members_in
-from comp_comm.views import view_of
+from comp_comm.views import Pick, later
 
 SHARED_POINTS = 2**20  # of rows that points share: so many are worked out together
 MOST_ROWS = 2**17  # more of them are not worked out together: arrays would not fit the cache
@@ -76,27 +77,27 @@ class SharedRows:
     _columns: dict[str, Array] = field(default_factory=dict)
 
     def parts(self, index: Index) -> Parts:
-        """Return the parts that points of a block share, as they see them."""
-        return {name: view for name, part in self.grid.model.parts.items()
-                if (view := self._view(name, part, index)) is not None}  # fmt: skip
+        """Return the parts that points of a block share, as they see them: each is made when it is asked for."""
+        return {name: later(partial(self._seen, name, part, index, table))
+                for name, part in self.grid.model.parts.items() if (table := self._shared(name, part))}  # fmt: skip
 
-    def _view(self, name: str, part: SharedPart, index: Index) -> object:
+    def _shared(self, name: str, part: SharedPart) -> tuple[int, DistinctRows] | None:
         if name not in self._tables:
             self._tables[name] = self._table(part)
-        table = self._tables[name]
-        if table is None:
-            return None
+        return self._tables[name]
+
+    def _seen(self, name: str, part: SharedPart, index: Index, table: tuple[int, DistinctRows]) -> tuple[object, Pick]:
+        """Return a part made of shared rows, and how points of a block see it."""
         axis, rows = table
         others = tuple(WHOLE if i == axis else each for i, each in enumerate(index))
         unbounded = (WHOLE,) * len(index)
         if part.by_block or rows.first.size > MOST_ROWS:
-            used, row = np.unique(rows.row[index[axis]], return_inverse=True)
-            made: object = self._make(part, others, axis, rows.first[used])
-            return view_of(made, PointsOfRows(axis, row, unbounded).pick)
+            used, row = distinct_codes(rows.row[index[axis]], rows.first.size)
+            return self._make(part, others, axis, rows.first[used]), PointsOfRows(axis, row, unbounded).pick
         # Few enough for all choices at once: then every block takes its part of them.
         everywhere = rows.first.size * self.grid.points // len(self.grid.axes[axis]) <= SHARED_POINTS
         made = self._kept(name, part, unbounded if everywhere else others, axis, rows.first)
-        return view_of(made, PointsOfRows(axis, rows.row[index[axis]], others if everywhere else unbounded).pick)
+        return made, PointsOfRows(axis, rows.row[index[axis]], others if everywhere else unbounded).pick
 
     def _kept(self, name: str, part: SharedPart, others: Index, axis: int, first: NDArray[np.intp]) -> object:
         """Return a part made of distinct rows, for a part of the other axes: the last one made, if it was that."""
@@ -129,10 +130,9 @@ class SharedRows:
             ignored = (*part.ignores, PLACEMENT) if placed else _ignored(part, grid.words(PLACEMENT))
         if not set(values) & set(ignored):
             return None
-        columns = [self._numbers(axis, name) for name in values if name not in ignored]
-        if placed and part.groups:
-            columns += self._members(axis, part.groups)
-        table = distinct_rows(columns, len(grid.axes[axis]))
+        told = [name for name in values if name not in ignored]
+        columns = self._members(axis, part.groups) if placed and part.groups else []
+        table = self._distinct(axis, told, columns)
         return (axis, table) if 2 * table.first.size <= len(grid.axes[axis]) else None
 
     def _numbers(self, axis: int, name: str) -> Array:
@@ -142,19 +142,38 @@ class SharedRows:
             self._columns[name] = self.grid.values(name, along).reshape(-1)
         return self._columns[name]
 
+    def _distinct(self, axis: int, names: Sequence[str], others: Sequence[Array] = ()) -> DistinctRows:
+        """Return the distinct rows of some fields along an axis, and of ``others``.
+
+        Columns that name rows of one shorter table are told apart there.
+        """
+        tables: dict[int, list[AxisColumn]] = {}
+        columns = list(others)
+        for name in names:
+            values = self.grid.axes[axis].values[name]
+            if isinstance(values, AxisColumn) and not values.straight:
+                tables.setdefault(id(values.rows), []).append(values)
+            else:
+                columns.append(self._numbers(axis, name))
+        for of_table in tables.values():
+            short = distinct_rows([column.table for column in of_table], of_table[0].table.size)
+            columns.append(to_float(short.row).take(of_table[0].rows))
+        return distinct_rows(columns, len(self.grid.axes[axis]))
+
     def _members(self, axis: int, groups: Callable[[Layout, bool], Sequence[Group]]) -> list[Array]:
-        """Return how many members of each group share a domain of each tier: worked out where degrees differ."""
+        """Return a code of how many members of each group share a domain of each tier, worked out where degrees
+        differ."""
         grid, values = self.grid, self.grid.axes[axis].values
         placed = [name for name in (*PLACED, "dp_shard") if name in values]
         if not placed:
             return []
-        rows = distinct_rows([self._numbers(axis, name) for name in placed], len(grid.axes[axis]))
+        rows = self._distinct(axis, placed)
         along = tuple(rows.first if i == axis else slice(0, 1) for i in range(len(grid.axes)))
         layout = resolved_layout(grid.noun(Layout, along))
         experts = bool(np.any(grid.values("experts", (WHOLE,) * len(along)) > 0))
         hardware, _ = grid.hardware((WHOLE,) * len(along))
-        numbers = (number.reshape(-1) for number in members(groups(layout, experts), hardware) if number.size > 1)
-        return [number[rows.row] for number in numbers]
+        numbers = [number.reshape(-1) for number in members(groups(layout, experts), hardware) if number.size > 1]
+        return [to_float(distinct_rows(numbers, rows.first.size).row).take(rows.row)]
 
 
 def members(groups: Sequence[Group], hardware: Hardware) -> list[Array]:

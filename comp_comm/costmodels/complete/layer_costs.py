@@ -5,8 +5,9 @@ It depends on few numbers of a layout (TP and micro-batch, not the stages or rep
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from comp_comm.choices import Switch
@@ -21,7 +22,7 @@ from comp_comm.kernel_choices import CudaGraph
 from comp_comm.layers.block import HeldParameters, Kept
 from comp_comm.layers.ends import EndParameters, embedding_operations, end_parameters, head_operations
 from comp_comm.layers.experts import Experts
-from comp_comm.layers.kind import LayerKind
+from comp_comm.layers.kind import PER_OPERATOR, LayerKind
 from comp_comm.layers.module import Module, made_again
 from comp_comm.layers.rules import layer_rules
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
@@ -41,14 +42,29 @@ class KeptOfLayer(NamedTuple):
     entry: Array
 
 
-class AgainOfLayer(NamedTuple):
-    """A module of a layer made again: the bytes it frees, its seconds, and which block of the layer it is of."""
+@dataclass(frozen=True, eq=False)
+class AgainOfLayer:
+    """A module of a layer made again, and which block of the layer it is of; made when something of it is asked for."""
 
     name: str
     within: str
     block: int
-    freed: Array
-    times: LayerTimes
+    make: Callable[[], Module]
+    time: Callable[[Module], LayerTimes]
+
+    @cached_property
+    def _module(self) -> Module:
+        return self.make()
+
+    @cached_property
+    def freed(self) -> Array:
+        """The bytes it frees."""
+        return self._module.freed
+
+    @cached_property
+    def times(self) -> LayerTimes:
+        """Its seconds."""
+        return self.time(self._module)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,11 +151,13 @@ class LayerCosts:
     @cached_property
     def again(self) -> dict[LayerKind, list[AgainOfLayer]]:
         """What each module of a layer of each kind costs and frees where it is made again."""
-        return {
-            kind: [AgainOfLayer(module.name, module.within, block, module.freed, self._times(kind, module))
-                   for block, modules in enumerate(kind.modules(c)) for module in modules]
-            for kind, c in self._contexts()
-        }  # fmt: skip
+        return {kind: self._again(kind, c) for kind, c in self._contexts()}
+
+    def _again(self, kind: LayerKind, c: Context) -> list[AgainOfLayer]:
+        blocks, time = kind.block_modules(c), partial(self._times, kind)
+        each = [AgainOfLayer(module.name, module.within, block, partial(_known, module), time)
+                for block, modules in enumerate(blocks) for module in modules]  # fmt: skip
+        return [*each, AgainOfLayer(PER_OPERATOR, "", len(blocks), partial(kind.per_operator, c), time)]
 
     @cached_property
     def left_out(self) -> dict[LayerKind, LayerTimes]:
@@ -153,6 +171,10 @@ class LayerCosts:
     def rules(self) -> list[Violation]:
         """The rules of a layer that points break."""
         return broken_rules([*layer_rules(self.work.transformer, self.work.layout), *self.work.block_rules])
+
+
+def _known(module: Module) -> Module:
+    return module
 
 
 def freed_by(parts: Iterable[AgainOfLayer], code: int) -> list[Array]:

@@ -12,7 +12,7 @@ from comp_comm.choices import Recompute, Schedule, Switch
 from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.layer_times import LayerTimes
-from comp_comm.costmodels.timed import NO_COMM, CommSeconds
+from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import (
     Array,
@@ -30,6 +30,7 @@ from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_second
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.module import made_again
+from comp_comm.layers.pipeline_parallel import boundary_collectives
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
@@ -46,11 +47,21 @@ SPLIT = (Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:
-    """The stages of a model, timed. ``sends_s`` are the seconds of a micro-batch's sends over a boundary, one way."""
+    """The stages of a model, timed; ``network`` is what times sends between them."""
 
     work: Work
     costs: LayerCosts
-    sends_s: Array
+    network: Network
+
+    @cached_property
+    def sends(self) -> list[TimedCollective]:
+        """Sends between stages."""
+        return self.network.timed(boundary_collectives(self.work.context))
+
+    @cached_property
+    def sends_s(self) -> Array:
+        """Seconds of a micro-batch's sends over a boundary, one way."""
+        return add_up(call.seconds * call.collective.count for call in self.sends)
 
     @property
     def layout(self) -> Layout:
@@ -102,9 +113,19 @@ class Pipeline:
 
     def passes_s(self, stage: Stage) -> Array:
         """Return the seconds of both passes of one micro-batch through a stage, recomputation in them."""
-        both = add_up(count * times.passes_s for times, count in self.parts(stage))
-        both = both + self.again(stage, "forward_s") if self.recomputes else both
+        both = self._own_passes_s(stage)
         return both + self.of_host(stage).exposed if somewhere(self.host.asked) else both
+
+    def _own_passes_s(self, stage: Stage) -> Array:
+        """Return the seconds of both passes through a stage, but for activations that go to the host and back."""
+        both = add_up(count * times.passes_s for times, count in self.parts(stage))
+        return both + self.again(stage, "forward_s") if self.recomputes else both
+
+    @property
+    def own_passes_s(self) -> Array:
+        """Seconds of both passes of one micro-batch through all stages of one copy of the model, but for the host's
+        link."""
+        return self._own_passes_s(self._model)
 
     @cached_property
     def host(self) -> HostMemory:

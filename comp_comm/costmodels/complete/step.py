@@ -54,10 +54,10 @@ class Step(SearchableAnswer):
         """What times collectives that layers and states do not share."""
         return network_of(self.work)
 
-    @cached_property
+    @property
     def sends(self) -> list[TimedCollective]:
         """Sends between stages."""
-        return self.network.timed(boundary_collectives(self.work.context))
+        return self.pipeline.sends
 
     @cached_property
     def tied(self) -> list[TimedCollective]:
@@ -71,8 +71,7 @@ class Step(SearchableAnswer):
     @cached_property
     def pipeline(self) -> Pipeline:
         """The stages."""
-        sends_s = add_up(call.seconds * call.collective.count for call in self.sends)
-        return Pipeline(self.work, self.layers, sends_s)
+        return Pipeline(self.work, self.layers, self.network)
 
     @property
     def stage(self) -> Stage:
@@ -207,6 +206,16 @@ class Step(SearchableAnswer):
         busy = self.work.layout.stage_steps * add_up((self.pipeline.pace_s, sends))
         states = self._states.visible if self.replicated else ZERO
         return add_up((busy, self.bubble_s, self._tied_s, self.states.world_s)) + add_up((self.optimizer_s, states))
+
+    def least_step_s(self, closely: bool) -> Array:
+        """Return the seconds that a step takes at least: the passes of the slowest stage, or of an average one.
+
+        Everything a step has beside them is left out, what the stages wait for each other too.
+        """
+        layout = self.work.layout
+        if closely:
+            return to_float(layout.stage_steps * self.pipeline.pace_s)
+        return to_float(layout.stage_steps / to_float(layout.pp) * self.pipeline.own_passes_s)
 
     # -- collectives --------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,117 @@
+"""A search leaves untimed what cannot be among what it tells: its bounds hold, and its answer is that of timing all."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+from comp_comm.configs.study import study_from
+from comp_comm.errors import CompcommError
+from comp_comm.formulas.arrays import unwarned
+from comp_comm.searches import engine, search
+from comp_comm.searches.objectives import OBJECTIVES, Objective
+from comp_comm.searches.space import make_space
+
+DENSE = {"layers": 6, "hidden": 512, "heads": 8, "kv_heads": 2, "vocab": 32000, "seq_len": 1024}
+MOE = {**DENSE, "experts": 8, "top_k": 2, "moe_ffn_hidden": 512, "dense_layers": 1, "mtp_layers": 1}
+PINS = {"recompute_layers": (1, 2), "offload_activations": (1,), "recompute_early_stop": ("on",),
+        "interference": (1.2,), "zero": (0, 3), "micro_batch": (1, 2), "cp": (1, 2), "launch_blocking": ("on",),
+        "flops": (0.05, 20), "network": (0.1, 10), "memory_capacity": (0.01, 0.03, 0.1), "layers": (5, 24)}  # fmt: skip
+TRIED = {"schedule": ["1f1b", "gpipe", "zb_h2", "zb_v", "dualpipe"], "overlap_tp": ["off", "on"],
+         "overlap_pp": ["off", "on"], "overlap_dp": ["off", "on"], "cp_comm": ["p2p", "all_to_all"],
+         "offload_optimizer": ["off", "on"], "recompute": ["none", "mlp", "full"]}  # fmt: skip
+
+
+def drawn(chance):
+    """Return a small search: a study, and how many devices."""
+    fixed = {**chance.choice((DENSE, MOE)), "global_batch": chance.choice((16, 24, 64))}
+    fixed |= {name: chance.choice(values) for name, values in PINS.items() if chance.random() < 0.2}
+    tried = {name: values for name, values in TRIED.items() if chance.random() < 0.15 and name not in fixed}
+    hardware = chance.choice(("h100-sxm", "a100-sxm-40gb", "gb200-nvl72", "mi300x", "v100-sxm-16gb"))
+    return {"hardware": hardware, "set": fixed, "sweep": tried}, chance.choice((4, 8, 12, 16))
+
+
+def every_step(study, gpus):
+    """Return the steps of every layout of a search."""
+    space = make_space(study_from(study), gpus)
+    for begin, end, choices in space.spans():
+        yield space.plan.evaluate((*choices, np.arange(begin, end)))
+
+
+@pytest.mark.parametrize("count", [6, pytest.param(60, marks=pytest.mark.slow)])
+def test_no_step_takes_less_than_its_bounds(count):
+    chance, steps, close = random.Random(count), 0, []
+    for _ in range(count):
+        try:
+            answers = list(every_step(*drawn(chance)))
+        except CompcommError:
+            continue
+        for answer in answers:
+            with unwarned():
+                least, closer = (answer.least_step_s(closely) for closely in (False, True))
+                assert (closer <= answer.step_s * (1 + 1e-12)).all()
+                assert (least <= closer * (1 + 1e-12)).all()
+                close.append(np.max(closer / answer.step_s))
+                steps += np.broadcast(least, answer.step_s).size
+    assert steps > 1000 * count
+    assert max(close) > 0.95  # they are of some use
+
+
+def answered(study, gpus, **asked):
+    """Return what a search answers as text, or why it does not."""
+    try:
+        return json.dumps(search(study_from(study), gpus, **asked), sort_keys=True)
+    except CompcommError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(40, marks=pytest.mark.slow)])
+def test_the_answer_is_that_of_timing_every_layout(count, monkeypatch):
+    """Whatever is asked for: with few rows a block, and few that are tried first, so that bounds are made much of."""
+    chance, told = random.Random(-count), 0
+    monkeypatch.setattr(engine, "BLOCK_POINTS", 2**13)
+    monkeypatch.setattr(engine, "PROBED", 2**4)
+    for _ in range(count):
+        study, gpus = drawn(chance)
+        asked = {"objective": chance.choice(("step", "step", "mfu", "tokens_per_s", "comm")),
+                 "top": chance.choice((1, 10, 300)), "per": chance.choice(((), ("tp",), ("zero", "placement"))),
+                 "headroom": chance.choice((None, 0.5))}  # fmt: skip
+        found = answered(study, gpus, **asked)
+        with monkeypatch.context() as patch:
+            patch.setattr(Objective, "least", lambda *_: None)
+            assert answered(study, gpus, **asked) == found, (study, gpus, asked)
+        told += found.startswith("{")
+    assert told > count / 3
+
+
+def test_most_layouts_are_not_timed(monkeypatch):
+    timed = []
+    rank = engine._rank
+
+    def ranked(state, aim, space, block, *more):
+        timed.append(np.prod(block.shape))
+        rank(state, aim, space, block, *more)
+
+    monkeypatch.setattr(engine, "_rank", ranked)
+    study = study_from({"hardware": "a100-sxm-80gb", "model": "gpt3-175b", "set": {"global_batch": 256}})
+    found = search(study, 64)
+    assert found["meta"]["candidates"] > 100_000
+    assert sum(timed) < make_space(study, 64).points / 4
+
+
+def test_a_bound_is_a_score_of_each_objective():
+    """Of a rate too, which is larger where a step takes less."""
+    step = next(iter(every_step({"hardware": "h100-sxm", "set": {**DENSE, "global_batch": 16, "tokens": 1e9}}, 4)))
+    model = make_space(study_from({"hardware": "h100-sxm", "set": {**DENSE, "global_batch": 16}}), 4).plan.model
+    for name, objective in OBJECTIVES.items():
+        least = objective.least(model, step, closely=True)
+        if not objective.timed:
+            assert least is None
+            continue
+        assert (least <= objective.score(model, step)).all(), name
+        share = least / objective.score(model, step)
+        known = step.least_step_s(closely=True) / step.step_s
+        assert np.allclose(np.broadcast_to(share if (least > 0).all() else 1 / share, known.shape), known), name
