@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from comp_comm.choices import Precision, Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_codes, to_float, where
 from comp_comm.kernel_choices import Recipe
+from comp_comm.lazy import cached_property
 from comp_comm.violation import Mask, Violation, rule
 
 Code = int | NDArray[np.intp]

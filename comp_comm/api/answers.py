@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from comp_comm.errors import MissingExtraError
 from comp_comm.formulas.arrays import AnyArray
+from comp_comm.lazy import cached_property
 from comp_comm.records import Record, Records
 from comp_comm.report.table import column_format, setup_line
 from comp_comm.sweeps.result import Result

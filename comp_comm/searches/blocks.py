@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.formulas.arrays import AnyArray, Array, Index
+from comp_comm.lazy import cached_property
 from comp_comm.searches.best import Place
 from comp_comm.searches.each import BlockGroups
 from comp_comm.searches.space import SearchSpace

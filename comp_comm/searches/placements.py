@@ -8,7 +8,7 @@ placements under which every group of several devices is as far apart, as far as
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from comp_comm.distinct import distinct_rows
 from comp_comm.formulas.arrays import to_float
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 
 
 @dataclass(frozen=True, eq=False)

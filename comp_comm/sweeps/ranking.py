@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.configs.axes import Axis
 from comp_comm.formulas.arrays import AnyArray, Array, unwarned
+from comp_comm.lazy import cached_property
 from comp_comm.sweeps.blocks import box_count, box_size, extent, nth_box
 from comp_comm.sweeps.engine import SAMPLE_POINTS, Progress, Rows, Tile, rows_of, sample, tiles
 from comp_comm.sweeps.plan import Plan

@@ -6,7 +6,6 @@ import csv
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from comp_comm.configs.hardware_file import load_profile
 from comp_comm.formulas.arrays import Array
 from comp_comm.hardware.profile import Profile
 from comp_comm.hardware.ratio import scale_out_key, scale_up_key, sixteen_bit_peak
+from comp_comm.lazy import cached_property
 from comp_comm.validation.table import MeasuredRun, read_runs
 
 FOLDER = "trends"
