@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import Architecture, AttentionGate, Bias, CountedGemms, Norm, Position, QkNorm, Switch
+from comp_comm.choices import Architecture, AttentionGate, Bias, CountedGemms, KdaGates, Norm, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.layer_pattern import count_of, layers_of
 from comp_comm.texts import NO_TEXT, Texts
@@ -84,6 +84,10 @@ class Transformer:
     index_dim: Numeric = UNKNOWN
     index_topk: Numeric = UNKNOWN
     moe_latent_hidden: Numeric = UNKNOWN
+    kda_gates: Numeric = KdaGates.LOW_RANK
+    shared_blocks: Numeric = UNKNOWN
+    shared_rank: Numeric = UNKNOWN
+    shared_attention_rank: Numeric = UNKNOWN
 
     @property
     def has_experts(self) -> bool:
@@ -187,6 +191,9 @@ def _with_states(t: Transformer) -> Transformer:
     return replace(
         t,
         ssm_heads=heads,
+        shared_blocks=_or(t.shared_blocks, 1),
+        shared_rank=_or(t.shared_rank, 0),
+        shared_attention_rank=_or(t.shared_attention_rank, 0),
         ssm_head_dim=head_dim,
         ssm_groups=_or(t.ssm_groups, np.where(mamba, 1.0, heads)),
         ssm_state=_or(t.ssm_state, head_dim),

@@ -10,6 +10,7 @@ from comp_comm.choices import Architecture, Norm, Position, Switch
 from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.kernel_choices import CrossEntropy
 from comp_comm.layers.block import MASK
+from comp_comm.layers.shared_block import shared_parameters
 from comp_comm.layers.stages import Stage
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Elementwise, Gemm, Operation
@@ -105,11 +106,14 @@ def _of_vit(c: Context, size: Numeric) -> Array:
 
 
 def end_parameters(c: Context, vocab: Array) -> EndParameters:
-    """Return the parameters beside the layers that one device holds, with ``vocab`` entries split over TP."""
+    """Return the parameters beside the layers that one device holds, with ``vocab`` entries split over TP.
+
+    Blocks that layers share are held with the embedding, which such a block reads, too.
+    """
     t, h = c.t, to_float(c.t.hidden)
     rows = vocab / c.layout.tp
     learned = np.where(Position.LEARNED.where(t.position), to_float(t.max_positions) * h, 0.0)
-    embedding = rows * h + learned + t.extra_parameters
+    embedding = rows * h + learned + t.extra_parameters + shared_parameters(c)
     head = np.where(to_float(t.tied) > 0, 0.0, rows * h)
     if c.is_vit:
         vit = Architecture.VIT.where(t.architecture)
