@@ -18,8 +18,8 @@ LAYER_FIELDS = (
     Field("layer_pattern", "transformer", "text", "the blocks of each layer, where they are not all attention and a "
           "network: 'M-M-*-' (a block a layer) or '(GE GE GE *E)x12'; * attention, W over the window, T sparse "
           "attention to the tokens an earlier layer's indexer chose, M Mamba-2, S Mamba-1, G Gated DeltaNet, K Kimi "
-          "Delta Attention, L lightning attention, H attention beside Mamba-2, Z a shared block before Mamba-2, - dense "
-          "network, E experts",
+          "Delta Attention, L lightning attention, H attention beside Mamba-2, Z a shared block before Mamba-2, - "
+          "dense network, E experts",
           checked=check_layer_pattern, essential=True),
     _size("ssm_heads", "heads of a mixer with a state (of its values); channels, in Mamba-1"),
     _size("ssm_head_dim", "dimension of a head's values in a mixer with a state; 1 in Mamba-1, if not given"),

@@ -101,7 +101,7 @@ def check_layer_pattern(text: str) -> None:
 
 
 def count_of(patterns: Texts, letters: str) -> NDArray[np.float64]:
-    """Return how many layers of each point's pattern have a block of any of these letters; none where it has no pattern.
+    """Return how many layers of each point's pattern have a block of any of these letters; 0 where it has none.
 
     >>> float(count_of(Texts(np.asarray(0), ("(GE GE GE *E)x12",)), "GK"))
     36.0

@@ -53,7 +53,8 @@ class LatentAttention(SelfAttention):
         """Return the exchange of context parallelism, and under sequence parallelism the gather of the latents.
 
         Projections down are of each device's own tokens; what they make is gathered forward, and the sum of its
-        gradients scattered backward: r_q + r_kv + d_r numbers of a token (H for r_q where queries are not compressed), and a gate of each head.
+        gradients scattered backward: r_q + r_kv + d_r numbers of a token (H for r_q where queries are not compressed),
+        and a gate of each head.
         """
         exchanged = super().collectives(c)
         split = to_float(c.layout.sp) * (to_float(c.layout.tp) > 1)

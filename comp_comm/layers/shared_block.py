@@ -35,7 +35,7 @@ class SharedAttention(SelfAttention):
     residual: ClassVar[bool] = False
 
     def operations(self, c: Context) -> Sequence[Operation]:
-        """Return norms, projections of twice the hidden size with their adapters, attention, and the output projection."""
+        """Return norms, projections of both inputs with their adapters, attention, and the output projection."""
         h, rank, qkv = to_float(c.t.hidden), to_float(c.t.shared_attention_rank), qkv_columns(c)
         moved = 2.0 * c.formats.activation * c.split_tokens * 3 * h
         adapters: list[Operation] = [

@@ -70,8 +70,9 @@ def falcon_h1(keys: Keys, f: Findings) -> None:
         keys.only(name, False)
     keys.only("mamba_use_mlp", True)
     keys.only("sliding_window", None)
-    keys.ignore(("mamba_norm_before_gate", "mamba_expand", "expansion_factor", "mlp_expansion_factor", "attn_layer_indices",
-                 *(key for key in keys.mapping if key.endswith(("_multiplier", "_multipliers"))), *TIME_STEP))  # fmt: skip
+    keys.ignore(("mamba_norm_before_gate", "mamba_expand", "expansion_factor", "mlp_expansion_factor",
+                 "attn_layer_indices", *TIME_STEP))  # fmt: skip
+    keys.ignore(key for key in keys.mapping if key.endswith(("_multiplier", "_multipliers")))
     layers = min(f.count("layers", 0), MOST_WORDS)
     set_pattern(f, ["H"] * layers, ["-"] * layers, keys.place("num_hidden_layers"))
 
@@ -100,8 +101,8 @@ def zamba2(keys: Keys, f: Findings) -> None:
     keys.only("add_bias_linear", False)
     keys.only("use_long_context", False)
     keys.ignore(("attention_hidden_size", "attention_head_dim", "kv_channels", "num_query_groups", "ffn_hidden_size",
-                 "mamba_expand", "use_mem_eff_path", "use_mamba_kernels", "use_shared_mlp_adapter", "conv_kernel", "d_model",
-                 "d_state", "expand", *TIME_STEP))  # fmt: skip
+                 "mamba_expand", "use_mem_eff_path", "use_mamba_kernels", "use_shared_mlp_adapter", "conv_kernel",
+                 "d_model", "d_state", "expand", *TIME_STEP))  # fmt: skip
     mixers = ["Z" if i in shared else "M" for i in range(layers)]
     set_pattern(f, mixers, [""] * layers, keys.place("layers_block_type", "hybrid_layer_ids"))
 

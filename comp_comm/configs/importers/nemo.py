@@ -21,7 +21,6 @@ OTHERS = {
     "cond_stage_config": "diffusion", "nerf": "a field of rays", "peft": "training a part of the weights",
     "reward": "a reward model", "ppo": "reinforcement learning", "steerlm": "a reward model",
     "sample_rate": "a model of sound", "preprocessor": "a model of sound",
-    "is_hybrid": "a state-space model", "hybrid_override_pattern": "a state-space model",
     "ul2": "other objectives on one model", "hiddens": "a model with a bottleneck", "prompt_encoder": "prompt learning",
     "adapter_tuning": "training a part of the weights", "ia3_tuning": "training a part of the weights",
     "virtual_prompt_style": "prompt learning", "p_tuning": "prompt learning", "quantization": "quantisation",
@@ -53,6 +52,7 @@ def import_nemo(document: Document, given: Given = NOTHING) -> Imported:
         nemo_sides.read(model, sides[0], sides[1], f)
     else:
         nemo_model.read(model, f, f"{data.get('name', '')} {model.mapping.get('name', '')}")
+        nemo_model.hybrid(model, f, str(data.get("name", "")))
     nemo_layout.read(model, f)
     trainer = top.mapping_of("trainer")
     if trainer is not None:
