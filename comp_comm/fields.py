@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from comp_comm import choices, dispatchers
+from comp_comm import choices, dispatchers, optimizers
 from comp_comm import kernel_choices as kernels
 from comp_comm.choices import Switch
 from comp_comm.convention_fields import CONVENTIONS
@@ -151,6 +151,13 @@ _LAYOUT = (
     _degree("offload_activations", "layers of a stage whose activations are kept in the host's memory", 1e5),
     word("kv_replication", "layout", Switch, "allow tp above kv_heads: key and value heads are copied", "off"),
     word("offload_optimizer", "layout", Switch, "keep optimizer states in the host's memory", "off"),
+    word("optimizer", "layout", optimizers.Optimizer, "AdamW; or Muon for matrices of layers, and AdamW for "
+         "embeddings, head, norms and biases", "adamw"),
+    _degree("muon_steps", "Newton-Schulz steps of Muon", 100, default=5),
+    word("muon_sharding", "layout", optimizers.MuonSharding, "with zero 1: matrices of Muon are dealt out whole "
+         "(Megatron-LM), or cut anywhere and gathered (Moonlight)", "whole"),
+    word("muon_tp", "layout", optimizers.MuonTensor, "matrices that TP splits are gathered for Muon, on each "
+         "device, or orthogonalised part by part", "duplicated"),
     word("scatter_gather", "layout", Switch, "without sequence parallelism, TP devices send a part each over a "
           "stage boundary and gather the whole after it", "on"),
     word("placement", "layout", choices.Placement, "order of the groups on the network, neighbours first",

@@ -11,6 +11,7 @@ import numpy as np
 
 from comp_comm.choices import MasterWeights, Switch
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
+from comp_comm.costmodels.complete.muon import MuonStage
 from comp_comm.costmodels.complete.step_buffers import unreduced_gradients
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
@@ -59,12 +60,26 @@ class HeldStates:
         if experts is not ZERO:
             more = state_bytes(experts, np.minimum(layout.dp_shard, layout.expert_replicas), zero, *sizes)
             states = StateBytes(*(one + other for one, other in zip(states, more, strict=True)))
+        states = self._with_muon(states, to_float(f.moment))
         last = GradientSync.LAST.where(layout.gradient_sync) & (to_float(layout.dp_shard) > 1)
         if not last.any():
             return self._with_copies(states, zero)
         # Not scattered before the last micro-batch: they are added up whole, in the format that they are reduced in.
         summed = np.where(last, self.work.scenario.formats.grad * (dense + experts), states.gradients)
         return self._with_copies(states._replace(gradients=summed), zero)
+
+    def _with_muon(self, states: StateBytes, moment: Array) -> StateBytes:
+        """Return the states where Muon keeps one moment of a matrix; of whole ones the fullest device has one at least.
+
+        It has master weights of these, too: what is more than an even share is added.
+        """
+        muon = MuonStage(self.work, self.stage)
+        if not muon.dealt:
+            return states
+        f = self.work.scenario.formats
+        even = add_up(each.number * each.matrix.held / each.shards for each in muon.dealt)
+        more = (muon.kept - even) * (to_float(f.master) + moment)
+        return states._replace(optimizer=states.optimizer - moment * even + more)
 
     def _with_copies(self, states: StateBytes, zero: Numeric) -> StateBytes:
         """Return the states with weights as the recipe keeps them: beside those of 16 bits, or instead of them.

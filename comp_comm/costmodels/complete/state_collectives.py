@@ -17,6 +17,7 @@ from comp_comm.layers.block import HeldParameters
 from comp_comm.layout import REPLICAS, STAGE, Layout
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
+from comp_comm.optimizers import Optimizer
 from comp_comm.sharding import FsdpUnits, GradientSync
 from comp_comm.violation import Mask
 
@@ -105,8 +106,9 @@ def expert_replicas(layout: Layout) -> Replicas:
 def replica_groups(layout: Layout, experts: bool) -> list[Group]:
     """Return the groups that collectives of states are over."""
     replicas = [dense_replicas(layout), *([expert_replicas(layout)] if experts else [])]
+    tensors = [layout.group("tp"), layout.etp_group] if Optimizer.MUON.where(layout.optimizer).any() else []
     between = [smaller for each in replicas if (smaller := _between_passes(layout, each)) is not None]
-    return [*(group for each in replicas for group in each.groups(layout)), *between]
+    return [*(group for each in replicas for group in each.groups(layout)), *between, *tensors]
 
 
 def state_collectives(c: Context, held: StageParameters) -> list[StateCollective]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import MasterWeights, Switch
+from comp_comm.costmodels.complete.muon import MuonStage
 from comp_comm.costmodels.complete.state_collectives import (
     BY_LAYER,
     SHARDED,
@@ -71,6 +72,11 @@ class StageStates:
         return parts
 
     @cached_property
+    def muon(self) -> MuonStage:
+        """What Muon does on the stage's matrices."""
+        return MuonStage(self.work, self.stage)
+
+    @cached_property
     def _each(self) -> Array:
         """Parameters whose optimizer states a device holds."""
         return to_float(sum((count / shards for count, shards in self.sharded), ZERO))
@@ -96,8 +102,10 @@ class StageStates:
         """Seconds of the optimizer's step."""
         f = self.work.scenario.formats
         cast = np.where(self._shards, 0.0, f.weight)  # shards are cast when they are gathered
-        seconds = self._each * optimizer_traffic(self._gradient, f.master, f.moment, cast)
-        seconds = seconds * self.kernels.per_streamed_byte
+        moved = self._each * optimizer_traffic(self._gradient, f.master, f.moment, cast)
+        if self.muon.dealt:  # of a matrix there is one moment, not two
+            moved = moved - 2 * to_float(f.moment) * self.muon.kept
+        seconds = moved * self.kernels.per_streamed_byte
         offloaded = Switch.ON.where(self.work.layout.offload_optimizer)
         if not offloaded.any():
             return seconds
@@ -139,7 +147,8 @@ class StateSeconds(NamedTuple):
 
     ``repeated`` are scatters of gradients, and under ZeRO 3 the gathers of weights; ``gathered`` are gathers that there
     is one of in a step, ``once`` what is reduced once whatever the ZeRO stage; ``optimizer`` is Adam and its norm,
-    ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch.
+    ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch. ``over_tp`` and
+    ``over_dp`` are what Muon gathers of matrices, which nothing runs beside.
     """
 
     repeated: Array
@@ -147,6 +156,8 @@ class StateSeconds(NamedTuple):
     once: Array
     optimizer: Array
     quantise: Array
+    over_tp: Array = ZERO
+    over_dp: Array = ZERO
 
 
 class MostStates(NamedTuple):
@@ -253,9 +264,15 @@ class StageStateSeconds:
             by_code(zero, repeated),
             by_code(zero, lambda code: sent(code, "all_gather") if code in SHARDED else ZERO),
             by_code(zero, once),
-            self.states.norm_s + self.states.adam_s,
+            add_up((self.states.norm_s, self.states.adam_s, self.states.muon.seconds(self.states.kernels))),
             self.states.quantise_s,
+            *(self._of_muon(group) for group in ("tp", "dp")),
         )
+
+    def _of_muon(self, group: str) -> Array:
+        """Return the seconds of what Muon gathers over a group."""
+        sent = [each for each in self.states.muon.collectives if each.parallelism == group]
+        return add_up(each.count * self.network.seconds(each) for each in sent)
 
 
 def state_costs(scenario: Scenario) -> StateCosts:
@@ -277,8 +294,9 @@ def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) ->
         reduced = reduced * np.where(zero >= 2, steps, 1.0)
     reduced = add_up((reduced, costs.once))
     total = reduced + costs.gathered
+    alone = CommSeconds(costs.over_dp, ZERO, ZERO)
     if not overlaps.any():
-        return CommSeconds(total, ZERO, ZERO)
+        return alone.plus(CommSeconds(total, ZERO, ZERO))
     forward, window = (USABLE * each for each in windows)
     if (zero >= 2).any():
         backward = window
@@ -286,4 +304,4 @@ def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) ->
             backward if code < 2 else steps * (backward if code == 2 else forward + backward)
         ))  # fmt: skip
     hidden = np.minimum(reduced, window) + np.minimum(costs.gathered, forward)
-    return overlapped(total, (1 - CONTENTION) * hidden, overlaps)
+    return alone.plus(overlapped(total, (1 - CONTENTION) * hidden, overlaps))

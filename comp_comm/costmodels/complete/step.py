@@ -24,7 +24,7 @@ from comp_comm.costmodels.complete.traffic import CountedCollective, Traffic, of
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
-from comp_comm.costmodels.timed import CommSeconds, Network, TimedCollective
+from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, to_float
 from comp_comm.group import Group
@@ -164,6 +164,8 @@ class Step(SearchableAnswer):
             spent["pp"] = self.slowest.sends.times(self.work.layout.stage_steps).plus(
                 CommSeconds(self._tied_s, ZERO, ZERO)
             )
+        if self._muon_over_tp is not ZERO:
+            spent["tp"] = spent.get("tp", NO_COMM).plus(CommSeconds(self._muon_over_tp, ZERO, ZERO))
         if self.replicated:
             spent["dp"] = self._states
         if self.pipeline.host.asked.any():
@@ -171,6 +173,16 @@ class Step(SearchableAnswer):
         if self.states.world_s is not ZERO:
             spent["world"] = CommSeconds(self.states.world_s, ZERO, ZERO)
         return spent
+
+    @property
+    def _muon_over_tp(self) -> Array:
+        """Seconds in which Muon gathers matrices that TP splits, of the stage that has most states."""
+        return self.states.most.seconds.over_tp
+
+    @cached_property
+    def muon(self) -> list[TimedCollective]:
+        """What Muon gathers in a step, of the stage that has most states."""
+        return self.network.timed(self.stage_states.muon.collectives)
 
     @property
     def replicated(self) -> bool:
@@ -208,7 +220,9 @@ class Step(SearchableAnswer):
         sends = self.slowest.sends.visible if self.sends else ZERO
         busy = self.work.layout.stage_steps * add_up((self.pipeline.pace_s, sends))
         states = self._states.visible if self.replicated else ZERO
-        return add_up((busy, self.bubble_s, self._tied_s, self.states.world_s)) + add_up((self.optimizer_s, states))
+        return add_up((busy, self.bubble_s, self._tied_s, self._muon_over_tp, self.states.world_s)) + add_up(
+            (self.optimizer_s, states)
+        )
 
     # -- collectives --------------------------------------------------------------------------------------------------
 
@@ -230,7 +244,7 @@ class Step(SearchableAnswer):
         states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.stage_steps))
         return [*of_layers(self.pipeline, self.stage),
                 *of_sends([*self.sends, *self.pipeline.host.transfers(self.stage)], layout.stage_steps),
-                *of_step([*states, *self.between_copies, *self.tied, *self.own_states.world])]  # fmt: skip
+                *of_step([*states, *self.muon, *self.between_copies, *self.tied, *self.own_states.world])]  # fmt: skip
 
     @cached_property
     def traffic(self) -> dict[str, Traffic]:
@@ -278,7 +292,7 @@ class Step(SearchableAnswer):
         c = self.work.context
         layers = [each for kind in self.work.pattern.kinds for each in kind.collectives(kind.context(c))]
         states = [each.collective for each in self.stage_states.collectives]
-        states += [call.collective for call in (*self.between_copies, *self.tied)]
+        states += [call.collective for call in (*self.between_copies, *self.tied, *self.muon)]
         collectives = [*layers, *embedding_collectives(c), *head_collectives(c), *boundary_collectives(c), *states,
                        *world_collectives(c)]  # fmt: skip
         return list({each.group: (each.parallelism, each.group) for each in reversed(collectives)}.values())
