@@ -162,8 +162,17 @@ def _sharding(point: Exported) -> Flags:
         "--use-distributed-optimizer": zero == 1, "--use-megatron-fsdp": zero > 1,
         "--data-parallel-sharding-strategy": STRATEGIES.get(zero), "--ddp-bucket-size": _whole(point, "bucket"),
         "--num-distributed-optimizer-instances": instances if instances > 1 else None,
-        "--optimizer-cpu-offload": point.on("offload_optimizer"),
+        "--optimizer-cpu-offload": point.on("offload_optimizer"), **_muon(point),
     }  # fmt: skip
+
+
+def _muon(point: Exported) -> Flags:
+    if point.word("optimizer") != "muon":
+        return {}
+    if point.word("muon_sharding") == "gathered":
+        raise cannot(KIND, "muon_sharding", "gathered", "give --muon-sharding whole")
+    return {"--optimizer": "muon", "--muon-num-ns-steps": point.number("muon_steps", 5),
+            "--muon-tp-mode": point.word("muon_tp")}  # fmt: skip
 
 
 def _whole(point: Exported, name: str) -> int | None:

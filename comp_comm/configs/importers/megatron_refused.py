@@ -105,8 +105,10 @@ KINDS = (
     Unmodelled("experts of Switch Transformers are not modelled", ("--num-experts-switch",)),
     Unmodelled("training a part of the weights (LoRA, BitFit) is not modelled",
          ("--lora-rank", "--lora-r", "--lora-alpha", "--peft", "--bitfit"), ("--lora-",)),
-    Unmodelled("another optimizer than Adam is not modelled", ("--optimizer",),
-         accepts=_is("adam", "adamw", "Adam", "AdamW")),
+    Unmodelled("another optimizer than Adam and Muon is not modelled", ("--optimizer",),
+         accepts=_is("adam", "adamw", "Adam", "AdamW", "muon", "dist_muon")),
+    Unmodelled("another optimizer than Adam beside Muon is not modelled", ("--muon-scalar-optimizer",),
+         accepts=_is("adam")),
 )  # fmt: skip
 
 

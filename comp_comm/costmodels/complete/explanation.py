@@ -260,6 +260,10 @@ def _optimizer(step: Step) -> Iterator[OperationRecord]:
                                    ("Adam", "states in and out", states.adam_s)):  # fmt: skip
         op = Elementwise(name, f"{formula}, P / shards", 1.0, 0.0, 0.0)
         yield _record(op, part, "optimizer", 1.0, seconds, Done(to_float(0.0), to_float(float(seconds) / per_byte)))
+    if states.muon.dealt:
+        op = Elementwise("Muon", "Newton-Schulz steps, (4 a^2 b + 2 a^3) each", 1.0, 0.0, 0.0)
+        done = Done(to_float(states.muon.flops), to_float(0.0))
+        yield _record(op, part, "optimizer", 1.0, to_float(states.muon.seconds(states.kernels)), done)
     if float(step.quantise_s):
         op = Elementwise("weights quantised", "weights of GEMMs, by the recipe", 1.0, 0.0, 0.0)
         none = to_float(0.0)
