@@ -15,6 +15,7 @@ from comp_comm.convention_fields import CONVENTIONS
 from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field, Value, word
 from comp_comm.layer_fields import LAYER_FIELDS
+from comp_comm.lora import LoraTargets
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
 from comp_comm.stage_layout import check_stage_layout
 
@@ -97,6 +98,10 @@ _TRANSFORMER = (
           "alone (the mean of s / length over tokens, where lengths differ)", low=1, high=2**20, default=1.0),
     word("dropout", "transformer", Switch, "dropout in attention and after both blocks (its masks are kept)",
           "on"),
+    _size("lora_rank", "rank of adapters (LoRA): the model's own weights are frozen; none if not given", 2**16,
+          essential=True),
+    word("lora_targets", "transformer", LoraTargets, "linear layers that have adapters, with + between them, or all",
+          "q_proj+v_proj"),
     *LAYER_FIELDS,
 )  # fmt: skip
 

@@ -13,6 +13,7 @@ import numpy as np
 from comp_comm.choices import Architecture, AttentionGate, Bias, CountedGemms, KdaGates, Norm, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.layer_pattern import count_of, layers_of
+from comp_comm.lora import USUAL_TARGETS
 from comp_comm.texts import NO_TEXT, Texts
 from comp_comm.violation import Mask, Violation, divides, rule
 
@@ -84,6 +85,8 @@ class Transformer:
     index_dim: Numeric = UNKNOWN
     index_topk: Numeric = UNKNOWN
     moe_latent_hidden: Numeric = UNKNOWN
+    lora_rank: Numeric = UNKNOWN
+    lora_targets: Numeric = USUAL_TARGETS
     kda_gates: Numeric = KdaGates.LOW_RANK
     shared_blocks: Numeric = UNKNOWN
     shared_rank: Numeric = UNKNOWN

@@ -39,7 +39,8 @@ def embedding_operations(c: Context) -> list[Operation]:
     operations: list[Operation] = []
     if c.has_vocab:
         moved = 2.0 * c.formats.activation * c.tokens * c.t.hidden * (to_float(c.t.vocab) > 0)
-        operations.append(Elementwise("embedding", "2 T H elements", 1.0, moved, 1.5 * moved))
+        back = 0.0 if c.frozen else 1.5
+        operations.append(Elementwise("embedding", "2 T H elements", 1.0, moved, back * moved))
     if c.is_vit and somewhere(to_float(c.t.patch_features) > 0):
         patches = _of_vit(c, c.t.patch_features)
         operations.append(
@@ -69,7 +70,7 @@ def head_operations(c: Context, vocab: Array) -> list[Operation]:
         columns = vocab / c.layout.tp
         moved = CrossEntropy.look_up("moved", c.layout.loss) * c.tokens * columns / 2
         operations += [Gemm("logits", "2 T H V / tp", times, c.tokens, c.t.hidden, columns,
-                            sixteen_bit=1 - to_float(c.formats.fp8_head)),
+                            sixteen_bit=1 - to_float(c.formats.fp8_head), trained=1.0 - c.frozen),
                        Elementwise("softmax and loss", "16 B (fused) T V / tp", times, moved, moved)]  # fmt: skip
     if c.is_vit and somewhere(to_float(c.t.classes) > 0):
         head = _of_vit(c, c.t.classes)

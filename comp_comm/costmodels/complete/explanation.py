@@ -206,7 +206,8 @@ def _done(step: Step, op: Operation) -> tuple[Done, Done]:
     if isinstance(op, Gemm):
         moved = op.moved(kernels.operand, kernels.activation)
         weights = op.moved_for_weights(kernels.operand, kernels.gradient)
-        return Done(op.flops, moved), Done(2 * op.flops, moved + weights)
+        trained = to_float(op.trained)
+        return Done(op.flops, moved), Done((1 + trained) * op.flops, moved + trained * weights)
     if isinstance(op, Attention):
         moved = op.moved(kernels.activation)
         skips = AttentionKernel.skipping(step.work.layout.attention_kernel)

@@ -24,8 +24,8 @@ FIELDS = tuple(dict.fromkeys((
     "optimizer", "muon_steps", "muon_sharding", "muon_tp", *_TRANSFORMER,
 )))  # fmt: skip
 # A field that means nothing without another one.
-NEEDS = {**field_groups.NEEDS, **dict.fromkeys(DISPATCH, "ep"), "permute_fusion": "experts",
-         "expert_kernels": "experts"}  # fmt: skip
+NEEDS = {**field_groups.NEEDS, "lora_targets": "lora_rank", **dict.fromkeys(DISPATCH, "ep"),
+         "permute_fusion": "experts", "expert_kernels": "experts"}  # fmt: skip
 # A field that means nothing unless another one has this word.
 NEEDS_WORD = {
     "max_positions": ("position", "learned"), "encoder_seq_len": ("architecture", "encoder-decoder"),

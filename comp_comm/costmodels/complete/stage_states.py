@@ -45,6 +45,14 @@ class HeldStates:
         experts = add_up(count * held.experts for count, held in layers) if self.work.transformer.has_experts else ZERO
         return dense, experts
 
+    @cached_property
+    def trained(self) -> tuple[Array, Array]:
+        """Parameters of the stage that are trained, and those of its experts."""
+        if not self.work.context.frozen:
+            return self.held
+        layers = zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True)
+        return to_float(add_up(count * held.trained.dense for count, held in layers)), ZERO
+
     def of_zero(self, zero: Numeric) -> StateBytes:
         """Return the bytes of states with a stage of ZeRO."""
         layout = self.work.layout
@@ -57,6 +65,8 @@ class HeldStates:
             (to_float(f.master) + 2 * to_float(f.moment)) * kept,
         )
         states = state_bytes(dense, layout.dp_shard, zero, *sizes)
+        if self.work.context.frozen:
+            return self._with_copies(self._frozen(zero, sizes, states), zero)
         if experts is not ZERO:
             more = state_bytes(experts, np.minimum(layout.dp_shard, layout.expert_replicas), zero, *sizes)
             states = StateBytes(*(one + other for one, other in zip(states, more, strict=True)))
@@ -67,6 +77,16 @@ class HeldStates:
         # Not scattered before the last micro-batch: they are added up whole, in the format that they are reduced in.
         summed = np.where(last, self.work.scenario.formats.grad * (dense + experts), states.gradients)
         return self._with_copies(states._replace(gradients=summed), zero)
+
+    def _frozen(self, zero: Numeric, sizes: tuple[Numeric, Numeric, Numeric], dense: StateBytes) -> StateBytes:
+        """Return the states where the model's weights are frozen: all weights, and what adapters have beside them."""
+        layout, (_, experts) = self.work.layout, self.held
+        adapters = state_bytes(self.trained[0], layout.dp_shard, zero, *sizes)
+        shards = np.minimum(layout.dp_shard, layout.expert_replicas)
+        held = dense.weights
+        if experts is not ZERO:
+            held = held + state_bytes(experts, shards, zero, *sizes).weights
+        return adapters._replace(weights=held)
 
     def _with_muon(self, states: StateBytes, moment: Array) -> StateBytes:
         """Return the states where Muon keeps one moment of a matrix; of whole ones the fullest device has one at least.

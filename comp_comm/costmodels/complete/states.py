@@ -53,7 +53,7 @@ class StageStates:
         """What the stage holds."""
         beside = self.ends.of_stage(self.stage, self.work.transformer.tied)
         head = self.ends.kept_of_stage(self.stage, self.work.transformer.tied)
-        return StageParameters(self.stage.layers, self.layers, beside, head)
+        return StageParameters(self.stage.layers, self.layers, beside, head, self.work.context.frozen)
 
     @cached_property
     def collectives(self) -> list[StateCollective]:
@@ -62,13 +62,14 @@ class StageStates:
 
     @cached_property
     def sharded(self) -> list[tuple[Array, Array]]:
-        """Parameters, and over how many devices their optimizer states are sharded."""
+        """Parameters that are trained, and over how many devices their optimizer states are sharded."""
         layout = self.work.layout
         divided = to_float(layout.zero) >= 1
-        parts = [(self.held.dense, np.where(divided, layout.dp_shard, 1.0))]
+        held = self.held.trained
+        parts = [(held.dense, np.where(divided, layout.dp_shard, 1.0))]
         if self.work.transformer.has_experts:
             shards = np.where(divided, np.minimum(layout.dp_shard, layout.expert_replicas), 1.0)
-            parts.append((self.held.experts, shards))
+            parts.append((held.experts, shards))
         return parts
 
     @cached_property
