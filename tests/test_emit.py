@@ -18,9 +18,10 @@ from comp_comm.searches.emitted import emitted
 HARDWARE = "h100-sxm"
 SAME = ("gpus", "tp", "cp", "pp", "dp", "micro_batch", "global_batch", "step_s", "memory_gib", "parameters", "mfu")
 MODELS = {
-    "megatron": ("llama-3-8b", "llama-3.1-70b", "gpt3-13b", "mixtral-8x7b", "qwen2.5-7b", "deepseek-v3", "gpt2-xl"),
+    "megatron": ("llama-3-8b", "llama-3.1-70b", "gpt3-13b", "mixtral-8x7b", "qwen2.5-7b", "deepseek-v3", "gpt2-xl",
+                 "nemotron-h-8b", "qwen3.5-27b"),
     "torchtitan": ("llama-3.1-8b", "llama-3.1-70b", "deepseek-v3", "llama-2-13b"),
-    "nemo": ("llama-3-8b", "llama-3.1-70b", "gpt3-13b", "mixtral-8x7b", "qwen2.5-7b"),
+    "nemo": ("llama-3-8b", "llama-3.1-70b", "gpt3-13b", "mixtral-8x7b", "qwen2.5-7b", "nemotron-h-8b"),
     "deepspeed": ("llama-3-8b", "gpt3-13b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b"),
 }  # fmt: skip
 # What a format has other values of: each draws from its own, and from all that there are now and then.

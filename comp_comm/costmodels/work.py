@@ -150,7 +150,11 @@ class Work:
     @property
     def trained_parameters(self) -> Array:
         """Parameters that are trained: those of the model with its MTP modules, or of adapters."""
-        return self._counts.trained
+        if not self.context.frozen:
+            return self.parameters + self.mtp_parameters
+        c = Context(self.transformer, ALONE, Formats())
+        held = (kind.parameters(kind.context(c)).trained.dense for kind in self.pattern.kinds)
+        return np.rint(add_up(count * each for count, each in zip(self.pattern.totals, held, strict=True)))
 
     @cached_property
     def model_flops(self) -> Array:
@@ -204,15 +208,14 @@ def work_of(scenario: Scenario, hardware: Hardware) -> Work:
 
 
 class ModelParameters(NamedTuple):
-    """Parameters of a model: all, those a token uses, and apart from them those of its MTP modules and adapters.
+    """Parameters of a model: all, those a token uses, and apart from them those of its MTP modules.
 
-    ``trained`` are all of these, or the adapters where the others are frozen.
+    Adapters of a frozen model are in none of them.
     """
 
     all: Array
     active: Array
     mtp: Array
-    trained: Array
 
 
 def model_parameters(t: Transformer) -> ModelParameters:
@@ -230,19 +233,16 @@ def model_parameters(t: Transformer) -> ModelParameters:
     active, mtp = total, to_float(0.0)
     experts = to_float(t.experts)
     used = np.where(experts > 0, to_float(t.top_k) / np.maximum(experts, 1), 0.0)
-    adapters = to_float(0.0)
     for kind, count in zip(pattern.kinds, pattern.totals, strict=True):
         held = kind.parameters(kind.context(c))
         if held.adapters is not None:
-            adapters = adapters + count * held.adapters
             held = HeldParameters(held.dense - held.adapters, held.experts)
         if kind.of_prediction:
             mtp = mtp + count * (held.dense + held.experts)
         else:
             total = total + count * (held.dense + held.experts)
             active = active + count * (held.dense + held.experts * used)
-    trained = adapters if c.frozen else total + mtp
-    return ModelParameters(np.rint(total), np.rint(active), np.rint(mtp), np.rint(trained))
+    return ModelParameters(np.rint(total), np.rint(active), np.rint(mtp))
 
 
 class ForwardFlops(NamedTuple):

@@ -45,6 +45,7 @@ FAMILIES: dict[str, Family] = {
     "ministral": Family(_LLAMA, (parts.window,)),
     "mixtral": Family(_LLAMA, (parts.window, parts.experts)),
     "qwen2": Family({**_LLAMA, "bias": "qkv"}, (parts.window,)),
+    "mimo": Family({**_LLAMA, "bias": "qkv"}, (parts.qkv_bias, parts.window, parts.next_tokens)),
     "qwen2_moe": Family({**_LLAMA, "bias": "qkv"},
                         (parts.qkv_bias, parts.window, parts.experts, parts.qwen_layers, older.shared_gate)),
     "qwen3": Family(_QK, (parts.biases, parts.window)),
@@ -133,6 +134,7 @@ for _other, _known in {
 # Families whose layers are of kinds that are not modelled, and which.
 NOT_MODELLED = {
     "zamba": "attention blocks that several layers share, on the hidden state beside the embedding",
+    "nemotron-nas": "layers that differ from one another: networks of several widths, and some without attention",
     "hymba": "attention and Mamba side by side in one layer",
     "recurrent_gemma": "a gated linear recurrence (RG-LRU)",
     "lfm2": "gated short convolutions", "lfm2_moe": "gated short convolutions",

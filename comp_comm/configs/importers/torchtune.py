@@ -15,8 +15,8 @@ KIND = "torchtune recipe"
 COMPONENT = "_component_"
 IGNORED = """
     output_dir checkpointer resume_from_checkpoint seed shuffle epochs max_steps_per_epoch metric_logger device
-    log_level log_every_n_steps log_peak_memory_stats profiler lr_scheduler save_adapter_weights_only dataset dataset_val
-    run_val_every_n_steps batch_size_val clip_grad_norm collate_fn low_cpu_ram custom_sharded_layers name
+    log_level log_every_n_steps log_peak_memory_stats profiler lr_scheduler save_adapter_weights_only dataset
+    dataset_val run_val_every_n_steps batch_size_val clip_grad_norm collate_fn low_cpu_ram custom_sharded_layers name
     base_model_path save_every_n_epochs memory_efficient_fsdp_wrap num_workers dataloader
 """
 OTHERS = {
