@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from comp_comm.choices import MODULES, AttentionCount, Recompute, Switch
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formats import Formats
-from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, to_float
+from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, by_code, to_float
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.layers.block import HeldParameters
@@ -294,17 +294,14 @@ def forward_flops(
         {op.name: to_float(op.count) * np.where(causal, op.seen_flops, op.flops)
          for op in each if isinstance(op, Attention)} for each in layers
     ]  # fmt: skip
-    none = to_float(0.0)
-    frozen, frozen_ends = [none] * len(layers), none
-    if c.frozen:
-        frozen, frozen_ends = [_frozen_flops(each) for each in layers], _frozen_flops(ends)
+    frozen = [_frozen_flops(c, each) for each in layers]
     return ForwardFlops(list(map(_gemm_flops, layers)), attention, add_up(_gemm_flops(ends).values()), frozen,
-                        frozen_ends)  # fmt: skip
+                        _frozen_flops(c, ends))  # fmt: skip
 
 
-def _frozen_flops(operations: list[Operation]) -> Array:
+def _frozen_flops(c: Context, operations: list[Operation]) -> Array:
     """Return the FLOP of products whose weights are frozen."""
-    return add_up(to_float(op.count) * op.flops * (1 - to_float(op.trained))
+    return ZERO if not c.frozen else add_up(to_float(op.count) * op.flops * (1 - to_float(op.trained))
                   for op in operations if isinstance(op, Gemm))  # fmt: skip
 
 

@@ -44,10 +44,10 @@ def matrices(kind: LayerKind, c: Context) -> list[Matrix]:
     Those are Megatron-LM's (its Muon splits Q, K and V unless it is told not to); each expert has its own.
     """
     alone = replace(c, layout=replace(c.layout, tp=1, etp=1, sp=0))
-    here, whole = (_weights(kind, kind.context(each)) for each in (c, alone))
+    held, entire = (_weights(kind, kind.context(each)) for each in (c, alone))
     return [
         Matrix(name, to_float(count), to_float(rows), to_float(columns), to_float(own[1]) * own[2], experts)
-        for (name, rows, columns, count, experts), own in zip(whole, here, strict=True)
+        for (name, rows, columns, count, experts), own in zip(entire, held, strict=True)
     ]
 
 

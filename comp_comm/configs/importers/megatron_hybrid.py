@@ -138,9 +138,9 @@ def _delta_net_between(keys: Keys, f: Findings) -> None:
     if linear is None or len(linear) != layers:
         keys.wrong((FREQUENCY,), f"{shown(frequency)} is not understood; a number, or a 0 or 1 for each layer")
         return
-    dense, every = f.count("dense_layers", 0), f.count("moe_every")
+    dense, period = f.count("dense_layers", 0), f.count("moe_every")
     some = "experts" in f.fields
-    networks = ["E" if some and i >= dense and (i - dense + 1) % every == 0 else "-" for i in range(layers)]
+    networks = ["E" if some and i >= dense and (i - dense + 1) % period == 0 else "-" for i in range(layers)]
     _only(f, "".join(networks))
     set_pattern(f, ["G" if each else "*" for each in linear], networks, keys.place(FREQUENCY))
     _set_delta_net(keys, f)

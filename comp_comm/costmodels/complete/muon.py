@@ -73,9 +73,9 @@ class MuonStage:
     @cached_property
     def kept(self) -> Array:
         """Numbers of matrices whose states are on the fullest device: at least a whole one, where they stay whole."""
-        whole = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
+        uncut = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
         sizes = self._shares({id(each): each.matrix.held for each in self.dealt})
-        return add_up(np.maximum(even, whole * largest) for even, largest, _, _ in sizes)
+        return add_up(np.maximum(even, uncut * largest) for even, largest, _, _ in sizes)
 
     def seconds(self, kernels: Kernels) -> Array:
         """Return the seconds of the steps on the device that has most of them.
@@ -88,8 +88,8 @@ class MuonStage:
         steps = self.work.layout.muon_steps
         times = {id(each): _step_seconds(kernels, each.matrix, self._tensor_parts(each.matrix)) * steps
                  for each in self.dealt}  # fmt: skip
-        whole = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
-        return add_up(np.where(whole, np.maximum(even, largest), np.minimum(even + mean, total))
+        uncut = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
+        return add_up(np.where(uncut, np.maximum(even, largest), np.minimum(even + mean, total))
                       for even, largest, mean, total in self._shares(times))  # fmt: skip
 
     @property

@@ -22,7 +22,7 @@ from comp_comm.costmodels.complete.state_collectives import (
 )  # fmt: skip
 from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.costmodels.timed import CommSeconds, Network, TimedCollective, overlapped
+from comp_comm.costmodels.timed import Network, TimedCollective
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, to_float
 from comp_comm.formulas.memory import optimizer_traffic
@@ -33,9 +33,6 @@ from comp_comm.layers.stages import Stage
 from comp_comm.operations.shapes import Gemm
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Mask
-
-USABLE = 0.85  # of the compute beside which states are sent: before it begins and after it ends nothing overlaps
-CONTENTION = 0.1  # of hidden communication that shows all the same: it takes compute units and memory bandwidth
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,30 +276,3 @@ class StageStateSeconds:
 def state_costs(scenario: Scenario) -> StateCosts:
     """Return what states cost in a scenario."""
     return StateCosts(work_in_training(scenario))
-
-
-def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) -> CommSeconds:
-    """Return the seconds of all collectives of states in a step, and what of them is hidden.
-
-    Gradients are reduced while the last micro-batch goes backward, weights gathered while the first goes forward; ZeRO
-    2 reduces after every micro-batch, beside its backward pass; under ZeRO 3 all goes on all the time. ``windows`` are
-    the compute of one micro-batch forward and backward.
-    """
-    layout = work.layout
-    overlaps, zero, steps = Switch.ON.where(layout.overlap_dp), to_float(layout.zero), layout.stage_steps
-    reduced = costs.repeated
-    if (zero >= 2).any():
-        reduced = reduced * np.where(zero >= 2, steps, 1.0)
-    reduced = add_up((reduced, costs.once))
-    total = reduced + costs.gathered
-    alone = CommSeconds(costs.over_dp, ZERO, ZERO)
-    if not overlaps.any():
-        return alone.plus(CommSeconds(total, ZERO, ZERO))
-    forward, window = (USABLE * each for each in windows)
-    if (zero >= 2).any():
-        backward = window
-        window = by_code(zero, lambda code: (
-            backward if code < 2 else steps * (backward if code == 2 else forward + backward)
-        ))  # fmt: skip
-    hidden = np.minimum(reduced, window) + np.minimum(costs.gathered, forward)
-    return alone.plus(overlapped(total, (1 - CONTENTION) * hidden, overlaps))

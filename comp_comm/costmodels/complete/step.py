@@ -19,7 +19,8 @@ from comp_comm.costmodels.complete.state_collectives import (
     tied_collectives,
     world_collectives,
 )
-from comp_comm.costmodels.complete.states import StageStates, StateCosts, state_comm
+from comp_comm.costmodels.complete.state_comm import state_comm
+from comp_comm.costmodels.complete.states import StageStates, StateCosts
 from comp_comm.costmodels.complete.traffic import CountedCollective, Traffic, of_layers, of_sends, of_step, traffic
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.machine import network_of
@@ -100,10 +101,8 @@ class Step(SearchableAnswer):
             sent = sent._replace(once=add_up((sent.once, slowed * between)))
         # All of them: which can be the slowest depends on the other points of a sweep, and a window must not.
         stages = self.work.stages.distinct
-        windows = widest(
-            [StageSeconds(self.pipeline, stage) for stage in stages] if len(stages) > 1 else [self.slowest]
-        )
-        return state_comm(self.work, sent, windows)
+        each = [StageSeconds(self.pipeline, stage) for stage in stages] if len(stages) > 1 else [self.slowest]
+        return state_comm(self.work, sent, widest(each))
 
     # -- seconds ------------------------------------------------------------------------------------------------------
 
@@ -161,11 +160,10 @@ class Step(SearchableAnswer):
         """
         spent = dict(self.slowest.in_layers)
         if self.sends:
-            spent["pp"] = self.slowest.sends.times(self.work.layout.stage_steps).plus(
-                CommSeconds(self._tied_s, ZERO, ZERO)
-            )
-        if self._muon_over_tp is not ZERO:
-            spent["tp"] = spent.get("tp", NO_COMM).plus(CommSeconds(self._muon_over_tp, ZERO, ZERO))
+            sends = self.slowest.sends.times(self.work.layout.stage_steps)
+            spent["pp"] = sends.plus(CommSeconds(self._tied_s, ZERO, ZERO))
+        if (gathering := self.states.most.seconds.over_tp) is not ZERO:
+            spent["tp"] = spent.get("tp", NO_COMM).plus(CommSeconds(gathering, ZERO, ZERO))
         if self.replicated:
             spent["dp"] = self._states
         if self.pipeline.host.asked.any():
@@ -173,11 +171,6 @@ class Step(SearchableAnswer):
         if self.states.world_s is not ZERO:
             spent["world"] = CommSeconds(self.states.world_s, ZERO, ZERO)
         return spent
-
-    @property
-    def _muon_over_tp(self) -> Array:
-        """Seconds in which Muon gathers matrices that TP splits, of the stage that has most states."""
-        return self.states.most.seconds.over_tp
 
     @cached_property
     def muon(self) -> list[TimedCollective]:
@@ -220,9 +213,9 @@ class Step(SearchableAnswer):
         sends = self.slowest.sends.visible if self.sends else ZERO
         busy = self.work.layout.stage_steps * add_up((self.pipeline.pace_s, sends))
         states = self._states.visible if self.replicated else ZERO
-        return add_up((busy, self.bubble_s, self._tied_s, self._muon_over_tp, self.states.world_s)) + add_up(
-            (self.optimizer_s, states)
-        )
+        return add_up(
+            (busy, self.bubble_s, self._tied_s, self.states.most.seconds.over_tp, self.states.world_s)
+        ) + add_up((self.optimizer_s, states))
 
     # -- collectives --------------------------------------------------------------------------------------------------
 
