@@ -172,6 +172,17 @@ def test_what_a_framework_cannot_say_is_refused(kind, model, more, said):
     assert said in str(error.value)
 
 
+def test_a_pattern_is_cut_into_chunks_with_its_modules():
+    point = {"gpus": 64, "ep": 8, "pp": 2, "vpp": 2, "global_batch": 64, "micro_batch": 1, "memory_capacity": 1000}
+    study = study_from({"title": "t", "hardware": HARDWARE, "model": "nemotron-3-super-120b-a12b", "set": point})
+    text = emitted("megatron", study, {**point, "dp": 32}, HARDWARE)
+    (pattern,) = re.findall(r"--hybrid-layer-pattern '(.*)'", text)
+    assert [len(part) for part in pattern.split("/")[0].split("|")] == [22] * 4
+    assert pattern.endswith("/*E")
+    assert "pretrain_hybrid.py" in text
+    assert "--moe-latent-size 1024" in text
+
+
 ASKED = ("search", "--model", "llama-3-8b", "--hardware", HARDWARE, "--gpus", "16", "--global-batch", "64", "-q")
 
 

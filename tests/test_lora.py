@@ -94,6 +94,7 @@ def test_what_is_sent_of_adapters():
     split = messages("tp", tp=2, targets="q_proj+o_proj")
     sums = [split[f"{part} adapter all-reduce"] for part in ("q_proj", "o_proj")]
     assert [op["message_bytes"] for op in sums] == [2 * TOKENS * RANK] * 2
+    assert [op["phase"] for op in sums] == ["backward", "forward"]  # its input is split, or its output
 
 
 def test_parts_of_a_step_add_up():

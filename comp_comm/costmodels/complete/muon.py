@@ -103,7 +103,7 @@ class MuonStage:
     @cached_property
     def collectives(self) -> list[Collective]:
         """What is gathered in a step: parts of matrices over TP, and of those cut by shards over their devices."""
-        return [*self._over_tensors(), *self._over_shards()]
+        return [*self._over_tensors(), *self._over_shards()] if self.dealt else []
 
     def _over_tensors(self) -> list[Collective]:
         c, layout, none = self.work.context, self.work.layout, to_float(0.0)
