@@ -97,6 +97,17 @@ class AttentionGate(Choice):
     HEADWISE = "headwise"
 
 
+class KdaGates(Choice):
+    """Projections of decay and output gate in Kimi Delta Attention: which of them are of full rank (1), not two."""
+
+    LOW_RANK = "low_rank", 0, 0
+    OUTPUT = "output", 0, 1
+    FULL = "full", 1, 1
+
+    def __init__(self, word: str, decay: float, output: float) -> None:
+        self.decay, self.output = decay, output
+
+
 class Position(Choice):
     """Position embedding: rotary, learned, or none."""
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from comp_comm import choices, dispatchers
+from comp_comm import choices, dispatchers, optimizers
 from comp_comm import kernel_choices as kernels
 from comp_comm.choices import Switch
 from comp_comm.convention_fields import CONVENTIONS
 from comp_comm.errors import one_of
 from comp_comm.field import Field, Value, word
 from comp_comm.layer_fields import LAYER_FIELDS
+from comp_comm.lora import LoraTargets
 from comp_comm.other_names import nearest_name
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
 from comp_comm.stage_layout import check_stage_layout
@@ -98,6 +99,10 @@ _TRANSFORMER = (
           "alone (the mean of s / length over tokens, where lengths differ)", low=1, high=2**20, default=1.0),
     word("dropout", "transformer", Switch, "dropout in attention and after both blocks (its masks are kept)",
           "on"),
+    _size("lora_rank", "rank of adapters (LoRA): the model's own weights are frozen; none if not given", 2**16,
+          essential=True),
+    word("lora_targets", "transformer", LoraTargets, "linear layers that have adapters, with + between them, or all",
+          "q_proj+v_proj"),
     *LAYER_FIELDS,
 )  # fmt: skip
 
@@ -152,6 +157,13 @@ _LAYOUT = (
     _degree("offload_activations", "layers of a stage whose activations are kept in the host's memory", 1e5),
     word("kv_replication", "layout", Switch, "allow tp above kv_heads: key and value heads are copied", "off"),
     word("offload_optimizer", "layout", Switch, "keep optimizer states in the host's memory", "off"),
+    word("optimizer", "layout", optimizers.Optimizer, "AdamW; or Muon for matrices of layers, and AdamW for "
+         "embeddings, head, norms and biases", "adamw"),
+    _degree("muon_steps", "Newton-Schulz steps of Muon", 100, default=5),
+    word("muon_sharding", "layout", optimizers.MuonSharding, "with zero 1: matrices of Muon are dealt out whole "
+         "(Megatron-LM), or cut anywhere and gathered (Moonlight)", "whole"),
+    word("muon_tp", "layout", optimizers.MuonTensor, "matrices that TP splits are gathered for Muon, on each "
+         "device, or orthogonalised part by part", "duplicated"),
     word("scatter_gather", "layout", Switch, "without sequence parallelism, TP devices send a part each over a "
           "stage boundary and gather the whole after it", "on"),
     word("placement", "layout", choices.Placement, "order of the groups on the network, neighbours first",

@@ -5,7 +5,7 @@ They are part of the one table, `comp_comm.fields`.
 
 from __future__ import annotations
 
-from comp_comm.choices import AttentionGate, Switch
+from comp_comm.choices import AttentionGate, KdaGates, Switch
 from comp_comm.field import Field
 from comp_comm.layer_pattern import check_layer_pattern
 
@@ -18,7 +18,8 @@ LAYER_FIELDS = (
     Field("layer_pattern", "transformer", "text", "the blocks of each layer, where they are not all attention and a "
           "network: 'M-M-*-' (a block a layer) or '(GE GE GE *E)x12'; * attention, W over the window, T sparse "
           "attention to the tokens an earlier layer's indexer chose, M Mamba-2, S Mamba-1, G Gated DeltaNet, K Kimi "
-          "Delta Attention, L lightning attention, - dense network, E experts",
+          "Delta Attention, L lightning attention, H attention beside Mamba-2, Z a shared block before Mamba-2, - "
+          "dense network, E experts",
           checked=check_layer_pattern, essential=True),
     _size("ssm_heads", "heads of a mixer with a state (of its values); channels, in Mamba-1"),
     _size("ssm_head_dim", "dimension of a head's values in a mixer with a state; 1 in Mamba-1, if not given"),
@@ -35,6 +36,13 @@ LAYER_FIELDS = (
     Field("attention_gate", "transformer", "choice", "a gate on the output of attention, made of the layer's input: a "
           "number for each of a head's, or one for each head", words=AttentionGate.words(), default="off",
           choice=AttentionGate),
+    Field("kda_gates", "transformer", "choice", "Kimi Delta Attention: decay and output gate come of a low rank, the "
+          "output gate is of full rank (Kimi K3), or both are (Ling 3)", words=KdaGates.words(), default="low_rank",
+          choice=KdaGates),
+    _size("shared_blocks", "blocks of attention and network that layers Z share, in turn; 1 if not given"),
+    _size("shared_rank", "rank of the adapter that a layer Z has of its own on the shared network; none if not given"),
+    _size("shared_attention_rank", "rank of the adapters that a layer Z has of its own on queries, keys and values; "
+          "none if not given"),
     _size("index_heads", "heads of the indexer of sparse attention (DeepSeek-V3.2), which it turns on",
           essential=True),
     _size("index_dim", "dimension of a head of the indexer; 128 if not given"),

@@ -2,10 +2,11 @@
 
 A letter is a block, as Megatron-LM writes hybrid models. Blocks that mix tokens: ``*`` attention to everything, ``W``
 over the window, ``T`` sparse attention to the tokens that the indexer of an earlier layer chose, ``M`` Mamba-2, ``S``
-Mamba-1 (a selective scan), ``G`` Gated DeltaNet, ``K`` Kimi Delta Attention, ``L`` lightning attention. Feed-forward
-networks: ``-`` dense, ``E`` experts. A text of letters alone has one block in each layer (``M-M-*-``); with spaces
-between them, layers are words of one block or of two (``GE GE GE *E``). ``(...)x12`` repeats what it holds, ``GEx3`` a
-word.
+Mamba-1 (a selective scan), ``G`` Gated DeltaNet, ``K`` Kimi Delta Attention, ``L`` lightning attention, ``H`` attention
+and Mamba-2 side by side (Falcon-H1), ``Z`` a block of attention and network that such layers share, before Mamba-2
+(Zamba2). Feed-forward networks: ``-`` dense, ``E`` experts. A text of letters alone has one block in each layer
+(``M-M-*-``); with spaces between them, layers are words of one block or of two (``GE GE GE *E``). ``(...)x12`` repeats
+what it holds, ``GEx3`` a word.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from comp_comm.texts import Texts
 
 MIXERS = {"*": "attention", "W": "window attention", "T": "sparse attention without an indexer of its own",
           "M": "Mamba-2", "S": "Mamba-1", "G": "Gated DeltaNet", "K": "Kimi Delta Attention",
-          "L": "lightning attention"}  # fmt: skip
+          "L": "lightning attention", "H": "attention beside Mamba-2", "Z": "shared block before Mamba-2"}  # fmt: skip
 NETWORKS = {"-": "dense network", "E": "experts"}
+COMPOSED = {"H": "M", "Z": "M"}  # mixers that have another one in them
 RECURRENT = "MSGKL"  # those that keep a state, not keys and values
 MOST_LAYERS = 100_000
 _TIMES = r"(?:x([1-9]\d{0,5}))?"
-_TOKEN = re.compile(rf"\s*(?:(\()|\){_TIMES}|([*WTMSGKLE-]{{1,2}}|[^\s(),]+?){_TIMES}(?=[\s(),]|$))[\s,]*")
+_TOKEN = re.compile(rf"\s*(?:(\()|\){_TIMES}|([*WTMSGKLHZE-]{{1,2}}|[^\s(),]+?){_TIMES}(?=[\s(),]|$))[\s,]*")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,11 @@ class PatternLayer:
 
     mixer: str
     network: str
+
+    def has(self, letters: str) -> bool:
+        """Return whether a block of any of these letters is in the layer, by itself or within another."""
+        inside = (self.mixer, self.network, COMPOSED.get(self.mixer, ""))
+        return any(letter and letter in letters for letter in inside)
 
 
 @lru_cache(maxsize=256)
@@ -94,13 +101,12 @@ def check_layer_pattern(text: str) -> None:
 
 
 def count_of(patterns: Texts, letters: str) -> NDArray[np.float64]:
-    """Return how many blocks of any of these letters each point's pattern has; none where it has no pattern.
+    """Return how many layers of each point's pattern have a block of any of these letters; 0 where it has none.
 
     >>> float(count_of(Texts(np.asarray(0), ("(GE GE GE *E)x12",)), "GK"))
     36.0
     """
-    counts = [sum((each.mixer in letters and each.mixer != "") + (each.network in letters and each.network != "")
-                  for each in parse_layer_pattern(text)) if text else 0 for text in patterns.texts]  # fmt: skip
+    counts = [sum(each.has(letters) for each in parse_layer_pattern(text)) if text else 0 for text in patterns.texts]
     return np.asarray(counts, np.float64)[patterns.codes]
 
 

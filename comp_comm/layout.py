@@ -25,6 +25,7 @@ from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum
 from comp_comm.group import Group
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, ExpertKernels
 from comp_comm.lazy import cached_property
+from comp_comm.optimizers import MuonSharding, MuonTensor, Optimizer
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
 from comp_comm.texts import NO_TEXT, Texts
 
@@ -86,6 +87,10 @@ class Layout:
     offload_activations: Numeric = UNKNOWN
     kv_replication: Numeric = Switch.OFF
     offload_optimizer: Numeric = Switch.OFF
+    optimizer: Numeric = Optimizer.ADAMW
+    muon_steps: Numeric = 5
+    muon_sharding: Numeric = MuonSharding.WHOLE
+    muon_tp: Numeric = MuonTensor.DUPLICATED
     scatter_gather: Numeric = Switch.ON
     placement: Numeric = 0
     overlap_dp: Numeric = Switch.ON

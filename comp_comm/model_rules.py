@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from comp_comm.choices import AttentionGate, Switch
+from comp_comm.choices import AttentionGate, KdaGates, Switch
 from comp_comm.formulas.arrays import to_float
 from comp_comm.layer_pattern import RECURRENT, count_of, layers_of
 from comp_comm.transformer import Transformer, transformer_rules
@@ -25,8 +25,8 @@ def _sparse_rules(t: Transformer) -> list[Violation]:
         rule(sparse & ~latent, "sparse attention with an indexer is of multi-head latent attention: it needs "
               "kv_lora_rank", "index_heads", "kv_lora_rank"),
         rule(sparse & ~np.isinf(t.window), "a window beside sparse attention is not modelled", "window", "index_heads"),
-        rule(latent & ~AttentionGate.OFF.where(t.attention_gate), "a gate on multi-head latent attention is not "
-              "modelled", "attention_gate", "kv_lora_rank"),
+        rule(latent & AttentionGate.ON.where(t.attention_gate), "attention_gate: on of multi-head latent attention is "
+              "not modelled; headwise is", "attention_gate", "kv_lora_rank"),
     ]  # fmt: skip
 
 
@@ -63,6 +63,12 @@ def _pattern_rules(given: Transformer, t: Transformer) -> list[Violation]:
               "index_heads", "layer_pattern", "index_heads"),
         rule(listed & has("W") & (to_float(t.kv_lora_rank) > 0), "a window in multi-head latent attention is not "
               "modelled beside layer_pattern", "layer_pattern", "kv_lora_rank"),
+        rule(has("HZ") & (to_float(t.kv_lora_rank) > 0), "latent attention in layers H and Z is not modelled",
+              "layer_pattern", "kv_lora_rank"),
+        *(rule(stated(name) & nowhere("Z"), f"{name} is of layers that share a block (Z), which layer_pattern does not "
+                "have", name, "layer_pattern") for name in ("shared_blocks", "shared_rank", "shared_attention_rank")),
+        rule(listed & ~KdaGates.LOW_RANK.where(t.kda_gates) & nowhere("K"), "kda_gates is of Kimi Delta Attention (K), "
+              "which layer_pattern does not have", "kda_gates", "layer_pattern"),
         rule(listed & Switch.ON.where(t.parallel_blocks), "parallel_blocks beside layer_pattern are not modelled",
               "parallel_blocks", "layer_pattern"),
         *(rule(stated(name), f"{name} beside layer_pattern: it lists the layers", name, "layer_pattern")

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import Architecture, AttentionGate, Bias, CountedGemms, Norm, Position, QkNorm, Switch
+from comp_comm.choices import Architecture, AttentionGate, Bias, CountedGemms, KdaGates, Norm, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_float, where
 from comp_comm.layer_pattern import count_of, layers_of
 from comp_comm.lazy import cached_property
+from comp_comm.lora import USUAL_TARGETS
 from comp_comm.texts import NO_TEXT, Texts
 from comp_comm.violation import Mask, Violation, divides, rule
 
@@ -85,6 +86,12 @@ class Transformer:
     index_dim: Numeric = UNKNOWN
     index_topk: Numeric = UNKNOWN
     moe_latent_hidden: Numeric = UNKNOWN
+    lora_rank: Numeric = UNKNOWN
+    lora_targets: Numeric = USUAL_TARGETS
+    kda_gates: Numeric = KdaGates.LOW_RANK
+    shared_blocks: Numeric = UNKNOWN
+    shared_rank: Numeric = UNKNOWN
+    shared_attention_rank: Numeric = UNKNOWN
 
     @cached_property
     def complete(self) -> Transformer:
@@ -196,6 +203,9 @@ def _with_states(t: Transformer) -> Transformer:
     return replace(
         t,
         ssm_heads=heads,
+        shared_blocks=_or(t.shared_blocks, 1),
+        shared_rank=_or(t.shared_rank, 0),
+        shared_attention_rank=_or(t.shared_attention_rank, 0),
         ssm_head_dim=head_dim,
         ssm_groups=_or(t.ssm_groups, where(mamba, 1.0, heads)),
         ssm_state=_or(t.ssm_state, head_dim),

@@ -18,9 +18,10 @@ from comp_comm.searches.emitted import emitted
 HARDWARE = "h100-sxm"
 SAME = ("gpus", "tp", "cp", "pp", "dp", "micro_batch", "global_batch", "step_s", "memory_gib", "parameters", "mfu")
 MODELS = {
-    "megatron": ("llama-3-8b", "llama-3.1-70b", "gpt3-13b", "mixtral-8x7b", "qwen2.5-7b", "deepseek-v3", "gpt2-xl"),
+    "megatron": ("llama-3-8b", "llama-3.1-70b", "gpt3-13b", "mixtral-8x7b", "qwen2.5-7b", "deepseek-v3", "gpt2-xl",
+                 "nemotron-h-8b", "qwen3.5-27b"),
     "torchtitan": ("llama-3.1-8b", "llama-3.1-70b", "deepseek-v3", "llama-2-13b"),
-    "nemo": ("llama-3-8b", "llama-3.1-70b", "gpt3-13b", "mixtral-8x7b", "qwen2.5-7b"),
+    "nemo": ("llama-3-8b", "llama-3.1-70b", "gpt3-13b", "mixtral-8x7b", "qwen2.5-7b", "nemotron-h-8b"),
     "deepspeed": ("llama-3-8b", "gpt3-13b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b"),
 }  # fmt: skip
 # What a format has other values of: each draws from its own, and from all that there are now and then.
@@ -169,6 +170,17 @@ def test_what_a_framework_cannot_say_is_refused(kind, model, more, said):
         emitted(kind, study, {**point, "dp": dp}, HARDWARE)
     assert str(error.value).startswith(f"--emit {kind}: ")
     assert said in str(error.value)
+
+
+def test_a_pattern_is_cut_into_chunks_with_its_modules():
+    point = {"gpus": 64, "ep": 8, "pp": 2, "vpp": 2, "global_batch": 64, "micro_batch": 1, "memory_capacity": 1000}
+    study = study_from({"title": "t", "hardware": HARDWARE, "model": "nemotron-3-super-120b-a12b", "set": point})
+    text = emitted("megatron", study, {**point, "dp": 32}, HARDWARE)
+    (pattern,) = re.findall(r"--hybrid-layer-pattern '(.*)'", text)
+    assert [len(part) for part in pattern.split("/")[0].split("|")] == [22] * 4
+    assert pattern.endswith("/*E")
+    assert "pretrain_hybrid.py" in text
+    assert "--moe-latent-size 1024" in text
 
 
 ASKED = ("search", "--model", "llama-3-8b", "--hardware", HARDWARE, "--gpus", "16", "--global-batch", "64", "-q")

@@ -46,6 +46,8 @@ COMPLETE = [
     {"tp": 1, "pp": 1, "zero": 1, "overlap_dp": "off"}, {"cross_entropy": "chunked"},
     {**EXPERTS, "ep": 32, "experts": 32, "etp": 1, "tp": 1, "ep_dispatch": "deepep", "overlap_ep": "on"},
     MIXED,
+    {"optimizer": "muon", "zero": 1}, {"optimizer": "muon", "zero": 1, "tp": 1, "gpus": 16}, {"lora_rank": 8},
+    {**MIXED, "pp": 1, "layer_pattern": "(M Z)x4", "shared_rank": 8}, {**MIXED, "layer_pattern": "K-x8"},
     {**MIXED, "layer_pattern": "S-x7 *-", "ssm_heads": 2048, "ssm_head_dim": None, "ssm_groups": None}, SPARSE,
 ]  # fmt: skip
 SERVING = [

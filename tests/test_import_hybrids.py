@@ -21,6 +21,7 @@ SUPER = "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*E
 NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 FULL = [4, 8, 12, 16, 20, 24, 27]
 HYBRID = {"mamba": "M", "attention": "*"}
+TIED = {"tie_word_embeddings": True}
 
 
 def hf(kind, hidden, layers, heads, vocab, **more):
@@ -49,6 +50,13 @@ def mla(q_rank, nope, value):
 def mamba2(heads, state, **more):
     return {"mamba_n_heads": heads, "mamba_d_head": 64, "mamba_n_groups": 1, "mamba_d_state": state, "mamba_d_conv": 4,
             "mamba_expand": 2, "mamba_chunk_size": 256, **more}  # fmt: skip
+
+
+def zamba2(hidden, layers, heads, state, shared, **more):
+    kinds = ["hybrid" if i in shared else "mamba" for i in range(layers)]
+    return hf("zamba2", hidden, layers, 32, 32000, intermediate_size=4 * hidden, num_key_value_heads=32,
+              layers_block_type=kinds, n_mamba_heads=heads, mamba_d_state=state, mamba_d_conv=4, mamba_expand=2,
+              mamba_ngroups=1, chunk_size=256, adapter_rank=128, **more, **TIED)  # fmt: skip
 
 
 CONFIGS = {
@@ -112,6 +120,20 @@ CONFIGS = {
                                    conv_kernel=4, expand=2, chunk_size=256, tie_word_embeddings=True)),
     "falcon-mamba-7b": (7272665088, hf("falcon_mamba", 4096, 64, 1, 65024, state_size=16, conv_kernel=4, expand=2,
                                        time_step_rank=256, use_conv_bias=True)),
+    "zamba2-2.7b": (2662214560, zamba2(2560, 54, 80, 64, (6, 12, 18, 24, 30, 36, 42, 47, 51), num_mem_blocks=2)),
+    "zamba2-1.2b": (1215064704, zamba2(2048, 38, 64, 128, range(5, 38, 6), num_mem_blocks=1, use_mem_rope=True,
+                                       use_shared_attention_adapter=True)),
+    "falcon-h1-tiny": (91131072, hf(
+        "falcon_h1", 512, 24, 8, 32768, intermediate_size=768, num_key_value_heads=2, head_dim=64, mamba_d_ssm=768,
+        mamba_rms_norm=False, tie_word_embeddings=True, **mamba2(24, 64, mamba_d_head=32))),
+    "falcon-h1-34b": (33642221312, hf(
+        "falcon_h1", 5120, 72, 20, 261120, intermediate_size=21504, num_key_value_heads=4, head_dim=128,
+        mamba_d_ssm=4096, mamba_rms_norm=False, **mamba2(32, 256, mamba_d_head=128, mamba_n_groups=2))),
+    "ling-3.0-flash": (124414211552, hf(
+        "bailing_hybrid", 2560, 42, 32, 157184, intermediate_size=6144, num_key_value_heads=32, head_dim=128,
+        layer_group_size=6, short_conv_kernel_size=4, num_experts=512, **{
+            **mla(None, 128, 128), "first_k_dense_replace": 2, "n_routed_experts": None,
+            "moe_intermediate_size": 768})),
     "olmo-hybrid-7b": (7430870688, hf(
         "olmo_hybrid", 3840, 32, 30, 100352, intermediate_size=11008,
         layer_types=(["linear_attention"] * 3 + ["full_attention"]) * 8, linear_num_value_heads=30,
@@ -130,7 +152,8 @@ def test_counts_are_those_of_transformers(name):
     assert int(model_parameters(Model("x", "x", 0, "", fields).transformer()).all) == count
 
 
-@pytest.mark.parametrize("name", [name for name in CONFIGS if not name.startswith(("bamba", "falcon", "olmo"))
+@pytest.mark.parametrize("name", [name for name in CONFIGS
+                                  if not name.startswith(("bamba", "falcon", "olmo", "zamba2-1"))
                                   and name != "granite-4.0-h-micro"])  # fmt: skip
 def test_the_catalogue_has_what_the_file_says(name):
     known, found = load_model(name).fields, imported(CONFIGS[name][1]).fields

@@ -436,7 +436,7 @@ def test_what_an_argument_means(more, fields):
     ("--frobnicate 3", "--frobnicate: '3' is not understood"),
     ("--moe-layer-freq five --num-experts 4", "--moe-layer-freq: 'five' is not understood"),
     ("--num-experts 4 --expert-model-parallel-size 2 --moe-token-dispatcher-type ring", "'ring' is not"),
-    ("--hybrid-override-pattern MEM*", "--hybrid-override-pattern: 'MEM*' is not understood"),
+    ("--hybrid-override-pattern MXM*", "--hybrid-override-pattern: 'MXM*' is not understood"),
     ("--position-embedding-type relative", "--position-embedding-type: 'relative' is not understood; only"),
     ("--tensor-model-parallel-size many", "--tensor-model-parallel-size: 'many' is not a number"),
     ("--tensor-model-parallel-size required", "--tensor-model-parallel-size: 'required' is not a number"),

@@ -230,6 +230,54 @@ def test_a_gate_on_attention(gate, columns):
     assert other - one == 2 * 4096 * 1024 * columns
 
 
+GATED = {**MIXER, "gated": "on", "layers": 2, "gpus": 1, "global_batch": 1}
+
+
+def test_gates_of_full_rank_and_a_gate_of_each_latent_head():
+    sizes = {**GATED, **KINDS["K"], "layer_pattern": "K-x2"}
+    low, output, full = (explained(study(**sizes, kda_gates=word)) for word in ("low_rank", "output", "full"))
+    columns, dim = 32 * 64, 64
+    for record, count in ((output, 1), (full, 2)):
+        assert record["parameters"] - low["parameters"] == 2 * count * (1024 * columns - dim * (1024 + columns))
+        more = forward(record, "Kimi Delta Attention projections")[0]["flops"]
+        assert more - forward(low, "Kimi Delta Attention projections")[0]["flops"] == (
+            2 * 4096 * 1024 * count * (columns - dim))  # fmt: skip
+    latent = {**GATED, "kv_lora_rank": 128, "rope_head_dim": 16}
+    without, gated = (explained(study(**latent, **more)) for more in ({}, {"attention_gate": "headwise"}))
+    assert gated["parameters"] - without["parameters"] == 2 * 1024 * 16
+    (gate,) = forward(gated, "attention gate projection")
+    assert gate["flops"] == 2 * 4096 * 1024 * 16
+
+
+def test_attention_beside_mamba_is_both_with_one_sum():
+    sizes = {**GATED, **SIZES, "tp": 2, "gpus": 2}
+    both, mamba = (explained(study(**sizes, layer_pattern=f"{letter}-x2")) for letter in "HM")
+    attention = explained(study(**{**GATED, "tp": 2, "gpus": 2}))
+    ends = 2 * 32000 * 1024 + 1024
+    network = 2 * (3 * 1024 * 4096 + 2 * 1024)
+    assert both["parameters"] == attention["parameters"] + mamba["parameters"] - ends - network
+    gathers = [sum(op["calls"] for op in record["operations"] if op["operation"] == "layer reduce-scatter")
+               for record in (both, attention, mamba)]  # fmt: skip
+    assert gathers[0] == gathers[1] == gathers[2]
+
+
+def test_a_shared_block_by_hand():
+    # Attention of twice the hidden size, a network with an adapter, and a projection; its weights are there twice.
+    sizes = {**GATED, **SIZES, "head_dim": 128, "shared_blocks": 2, "shared_rank": 32, "shared_attention_rank": 16}
+    shared = explained(study(**{**sizes, "layers": 6, "layer_pattern": "MMZMZZ"}))
+    plain = explained(study(**{**GATED, **SIZES, "layers": 6, "layer_pattern": "MMMMMM"}))
+    h, inner, ffn, rank, tokens = 1024, 2048, 4096, 32, 4096
+    block = 2 * h * 3 * inner + inner * h + 3 * h * ffn + 3 * h
+    own = h * h + rank * (h + 2 * ffn) + 16 * (3 * 2 * h + 3 * inner)
+    assert shared["parameters"] - plain["parameters"] == 2 * block + 3 * own
+    flops = sum(
+        op["calls"] * op["flops"] for op in forward(shared, "shared ", "attention") if op["kind"] != "elementwise"
+    )
+    products = 2 * tokens * (block - 3 * h + own)
+    causal = tokens * tokens * 2 * inner  # half the scores, of queries by keys and by values
+    assert flops == pytest.approx(3 * (products + causal))
+
+
 # -- patterns ---------------------------------------------------------------------------------------------------------
 
 
@@ -300,7 +348,11 @@ def test_words_of_layers_are_written_short_and_read_again():
     ({"index_heads": 4}, "means nothing without kv_lora_rank"),
     ({"moe_latent_hidden": 64}, "means nothing without experts"),
     ({"layer_pattern": "*Ex4", "experts": 8, "top_k": 2, "dense_layers": 1}, "dense_layers beside layer_pattern"),
-    ({"kv_lora_rank": 64, "rope_head_dim": 16, "attention_gate": "on"}, "a gate on multi-head latent attention"),
+    ({"kv_lora_rank": 64, "rope_head_dim": 16, "attention_gate": "on"}, "headwise is"),
+    ({"layer_pattern": "Z-x4", **SIZES, "tp": 1, "pp": 2}, "share a block"),
+    ({"layer_pattern": "M-x4", **SIZES, "shared_rank": 8}, "layers that share a block"),
+    ({"layer_pattern": "M-x4", **SIZES, "kda_gates": "full"}, "Kimi Delta Attention"),
+    ({"layer_pattern": "H-x4", **SIZES, "kv_lora_rank": 64, "rope_head_dim": 16}, "layers H and Z"),
     ({**SPARSE, "cp": 2}, "cp_comm all_gather"),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_refused(more, message):

@@ -26,5 +26,5 @@ NEEDS = {
     "global_every": "window", "rope_head_dim": "kv_lora_rank", "q_lora_rank": "kv_lora_rank", "etp": "experts",
     "index_heads": "kv_lora_rank", "index_dim": "index_heads", "index_topk": "index_heads",
     "moe_latent_hidden": "experts",
-    **{field.name: "layer_pattern" for field in LAYER_FIELDS if field.name.startswith("ssm_")},
+    **{field.name: "layer_pattern" for field in LAYER_FIELDS if field.name.startswith(("ssm_", "shared_", "kda_"))},
 }  # fmt: skip

@@ -30,6 +30,7 @@ def layout_violations(work: Work, of_layers: Iterable[Violation]) -> tuple[Viola
         *layout_rules(given, layout),
         *of_layers,
         *work.module_rules,
+        *work.adapter_rules,
     ]
     return (*work.scenario.violations, *broken_rules([*rules, *stage_rules(t, given, layout)]))
 

@@ -71,7 +71,7 @@ def time_operations(
 
 def _passes(kernels: Kernels, op: Operation, attention_kernel: Numeric) -> Passes:
     if isinstance(op, Gemm):
-        return kernels.gemm(op)
+        return _trained(op, kernels.gemm(op))
     if isinstance(op, Attention):
         return kernels.attention(op, attention_kernel)
     if isinstance(op, Elementwise):
@@ -79,6 +79,15 @@ def _passes(kernels: Kernels, op: Operation, attention_kernel: Numeric) -> Passe
     if isinstance(op, FusedProducts):
         return kernels.fused_products(op)
     raise TypeError(f"nothing times a {type(op).__name__}")
+
+
+def _trained(op: Gemm, passes: Passes) -> Passes:
+    """Return the seconds of a product without the gradient of weights that are frozen."""
+    trained = to_float(op.trained)
+    if (trained == 1).all():
+        return passes
+    for_weights = trained * passes.for_weights
+    return Passes(passes.forward, passes.backward - passes.for_weights + for_weights, for_weights)
 
 
 def sum_passes(timed: Iterable[TimedOperation]) -> Passes:

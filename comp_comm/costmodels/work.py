@@ -13,6 +13,7 @@ from comp_comm.choices import MODULES, AttentionCount, Recompute, Switch
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import (
+    ZERO,
     Array,
     Numeric,
     add_up,
@@ -25,6 +26,7 @@ from comp_comm.formulas.arrays import (
 )
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.kernel_choices import AttentionKernel
+from comp_comm.layers.block import HeldParameters
 from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
 from comp_comm.layers.module import Module, made_again
 from comp_comm.layers.pattern import Pattern, pattern_of
@@ -104,6 +106,14 @@ class Work:
         return [replace(rule, broken=rule.broken & (counts[number] > 0)) for number, rule in asked]
 
     @property
+    def adapter_rules(self) -> list[Violation]:
+        """Whether any layer of a frozen model has the linear layers that are to have adapters."""
+        if not self.context.frozen:
+            return []
+        none = "no layer has the linear layers that lora_targets names"
+        return [rule(self.trained_parameters == 0, none, "lora_targets", "lora_rank")]
+
+    @property
     def module_rules(self) -> list[Violation]:
         """Whether a layer of the model has each of the modules that are to be made again."""
         codes = np.asarray(self.layout.recompute)
@@ -150,11 +160,21 @@ class Work:
         """Parameters of the modules of multi-token prediction."""
         return self._counts.mtp
 
+    @property
+    def trained_parameters(self) -> Array:
+        """Parameters that are trained: those of the model with its MTP modules, or of adapters."""
+        if not self.context.frozen:
+            return self.parameters + self.mtp_parameters
+        c = Context(self.transformer, ALONE, Formats())
+        held = (kind.parameters(kind.context(c)).trained.dense for kind in self.pattern.kinds)
+        return np.rint(add_up(count * each for count, each in zip(self.pattern.totals, held, strict=True)))
+
     @cached_property
     def model_flops(self) -> Array:
         """FLOP of a step that the model needs: forward and backward, over all devices."""
         flops = forward_flops(self.transformer, self.transformer.vocab, self.scenario.count_attention)
-        return to_float(self.layout.global_batch) * PASSES * flops.total(self.pattern.totals)
+        done = PASSES * flops.total(self.pattern.totals) - flops.untrained(self.pattern.totals)
+        return to_float(self.layout.global_batch) * done
 
     @cached_property
     def hardware_flops(self) -> Array:
@@ -165,7 +185,9 @@ class Work:
         executed = AttentionKernel.skipping(self.layout.attention_kernel)
         count = where(executed, int(AttentionCount.CAUSAL), int(AttentionCount.FULL))
         flops = forward_flops(self.transformer, self.vocab, count)
-        return to_float(self.layout.global_batch) * (PASSES * flops.total(self.pattern.totals) + self._repeated(flops))
+        return to_float(self.layout.global_batch) * (
+            PASSES * flops.total(self.pattern.totals) - flops.untrained(self.pattern.totals) + self._repeated(flops)
+        )
 
     def _repeated(self, flops: ForwardFlops) -> Array:
         """Return the FLOP that recomputation adds for a sequence."""
@@ -199,7 +221,10 @@ def work_of(scenario: Scenario, hardware: Hardware) -> Work:
 
 
 class ModelParameters(NamedTuple):
-    """Parameters of a model: all, those a token uses, and apart from them those of its MTP modules."""
+    """Parameters of a model: all, those a token uses, and apart from them those of its MTP modules.
+
+    Adapters of a frozen model are in none of them.
+    """
 
     all: Array
     active: Array
@@ -223,6 +248,8 @@ def model_parameters(t: Transformer) -> ModelParameters:
     used = where(experts > 0, to_float(t.top_k) / maximum(experts, 1), 0.0)
     for kind, count in zip(pattern.kinds, pattern.totals, strict=True):
         held = kind.parameters(kind.context(c))
+        if held.adapters is not None:
+            held = HeldParameters(held.dense - held.adapters, held.experts)
         if kind.of_prediction:
             mtp = mtp + count * (held.dense + held.experts)
         else:
@@ -232,11 +259,21 @@ def model_parameters(t: Transformer) -> ModelParameters:
 
 
 class ForwardFlops(NamedTuple):
-    """FLOP of the forward pass of one sequence: of a layer of each kind by operation, and of the ends."""
+    """FLOP of the forward pass of one sequence: of a layer of each kind by operation, and of the ends.
+
+    ``frozen`` and ``frozen_ends`` are those of products whose weights are frozen.
+    """
 
     gemms: list[dict[str, Array]]
     attention: list[dict[str, Array]]
     ends: Array
+    frozen: list[Array]
+    frozen_ends: Array
+
+    def untrained(self, counts: list[Array]) -> Array:
+        """Return the FLOP that are not done because weights are frozen: a forward pass of their products."""
+        layers = zip(counts, self.frozen, strict=True)
+        return to_float(sum((count * done for count, done in layers), self.frozen_ends))
 
     @property
     def layers(self) -> list[dict[str, Array]]:
@@ -270,7 +307,15 @@ def forward_flops(
         {op.name: to_float(op.count) * where(causal, op.seen_flops, op.flops)
          for op in each if isinstance(op, Attention)} for each in layers
     ]  # fmt: skip
-    return ForwardFlops(list(map(_gemm_flops, layers)), attention, add_up(_gemm_flops(ends).values()))
+    frozen = [_frozen_flops(c, each) for each in layers]
+    return ForwardFlops(list(map(_gemm_flops, layers)), attention, add_up(_gemm_flops(ends).values()), frozen,
+                        _frozen_flops(c, ends))  # fmt: skip
+
+
+def _frozen_flops(c: Context, operations: list[Operation]) -> Array:
+    """Return the FLOP of products whose weights are frozen."""
+    return ZERO if not c.frozen else add_up(to_float(op.count) * op.flops * (1 - to_float(op.trained))
+                  for op in operations if isinstance(op, Gemm))  # fmt: skip
 
 
 def _gemm_flops(operations: list[Operation]) -> dict[str, Array]:

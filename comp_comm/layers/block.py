@@ -22,10 +22,19 @@ MASK = 1.0  # bytes of a dropout mask's element
 
 
 class HeldParameters(NamedTuple):
-    """Parameters a device holds: those that all its replicas hold too, and those of its experts."""
+    """Parameters a device holds: those that all its replicas hold too, and those of its experts.
+
+    Where these are frozen, ``adapters`` are those of ``dense`` that are trained.
+    """
 
     dense: Array
     experts: Array = to_float(0.0)
+    adapters: Array | None = None
+
+    @property
+    def trained(self) -> HeldParameters:
+        """Those of them that are trained."""
+        return self if self.adapters is None else HeldParameters(self.adapters)
 
 
 class Kept(NamedTuple):

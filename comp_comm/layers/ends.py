@@ -8,6 +8,7 @@ from comp_comm.choices import Architecture, Norm, Position, Switch
 from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float, where
 from comp_comm.kernel_choices import CrossEntropy
 from comp_comm.layers.block import MASK
+from comp_comm.layers.shared_block import shared_parameters
 from comp_comm.layers.stages import Stage
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Elementwise, Gemm, Operation
@@ -36,7 +37,8 @@ def embedding_operations(c: Context) -> list[Operation]:
     operations: list[Operation] = []
     if c.has_vocab:
         moved = 2.0 * c.formats.activation * c.tokens * c.t.hidden * (to_float(c.t.vocab) > 0)
-        operations.append(Elementwise("embedding", "2 T H elements", 1.0, moved, 1.5 * moved))
+        back = 0.0 if c.frozen else 1.5
+        operations.append(Elementwise("embedding", "2 T H elements", 1.0, moved, back * moved))
     if c.is_vit and somewhere(to_float(c.t.patch_features) > 0):
         patches = _of_vit(c, c.t.patch_features)
         operations.append(
@@ -66,7 +68,7 @@ def head_operations(c: Context, vocab: Array) -> list[Operation]:
         columns = vocab / c.layout.tp
         moved = CrossEntropy.look_up("moved", c.layout.loss) * c.tokens * columns / 2
         operations += [Gemm("logits", "2 T H V / tp", times, c.tokens, c.t.hidden, columns,
-                            sixteen_bit=1 - to_float(c.formats.fp8_head)),
+                            sixteen_bit=1 - to_float(c.formats.fp8_head), trained=1.0 - c.frozen),
                        Elementwise("softmax and loss", "16 B (fused) T V / tp", times, moved, moved)]  # fmt: skip
     if c.is_vit and somewhere(to_float(c.t.classes) > 0):
         head = _of_vit(c, c.t.classes)
@@ -103,11 +105,14 @@ def _of_vit(c: Context, size: Numeric) -> Array:
 
 
 def end_parameters(c: Context, vocab: Array) -> EndParameters:
-    """Return the parameters beside the layers that one device holds, with ``vocab`` entries split over TP."""
+    """Return the parameters beside the layers that one device holds, with ``vocab`` entries split over TP.
+
+    Blocks that layers share are held with the embedding, which such a block reads, too.
+    """
     t, h = c.t, to_float(c.t.hidden)
     rows = vocab / c.layout.tp
     learned = where(Position.LEARNED.where(t.position), to_float(t.max_positions) * h, 0.0)
-    embedding = rows * h + learned + t.extra_parameters
+    embedding = rows * h + learned + t.extra_parameters + shared_parameters(c)
     head = where(to_float(t.tied) > 0, 0.0, rows * h)
     if c.is_vit:
         vit = Architecture.VIT.where(t.architecture)

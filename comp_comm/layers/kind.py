@@ -11,7 +11,16 @@ from comp_comm.choices import Norm, Switch
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, Numeric, add_up, maximum, to_float, where
 from comp_comm.kernel_choices import CudaGraph
-from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept
+from comp_comm.layers.adapters import (
+    adapter_collectives,
+    adapter_kept,
+    adapter_operations,
+    adapter_parameters,
+    down_unread,
+    frozen,
+    input_unread,
+)
+from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, kept_outputs
 from comp_comm.layers.module import Module
 from comp_comm.layers.per_operator import saved_outputs
 from comp_comm.layers.tensor_parallel import ALL_REDUCE, GATHER, SCATTER, gathered_and_reduced
@@ -55,12 +64,16 @@ class LayerKind:
 
     def operations_by_block(self, c: Context) -> list[Sequence[Operation]]:
         """Return the operations of each block in order, and then those around them."""
-        return [*(block.operations(c) for block in self.blocks), [self._norms_and_sums(c)]]
+        around: list[Operation] = [self._norms_and_sums(c)]
+        if not c.frozen:
+            return [*(block.operations(c) for block in self.blocks), around]
+        return [*([*frozen(c, block.operations(c)), *adapter_operations(c, block)] for block in self.blocks), around]
 
     def collectives(self, c: Context) -> list[Collective]:
         """Return the collectives of one layer and micro-batch."""
         own = [collective for block in self.blocks for collective in block.collectives(c)]
-        return [*self._tensor_parallel(c), *own]
+        beside = [each for block in self.blocks for each in adapter_collectives(c, block)] if c.frozen else []
+        return [*self._tensor_parallel(c), *own, *beside]
 
     def launches(self, c: Context) -> Array:
         """Return the kernels that the host launches one by one in a forward pass: the blocks', norms and sums."""
@@ -76,8 +89,13 @@ class LayerKind:
         """Return the parameters of one layer that a device holds."""
         parts = [block.parameters(c) for block in self.blocks]
         norms = self._norms(c) * to_float(c.t.hidden) * Norm.look_up("weights", c.t.norm)
-        dense, experts = (sum((part[i] for part in parts), to_float(0.0)) for i in range(2))
-        return HeldParameters(to_float(dense + norms), to_float(experts))
+        dense, experts = (
+            sum(sizes, to_float(0.0)) for sizes in zip(*((part.dense, part.experts) for part in parts), strict=True)
+        )
+        if not c.frozen:
+            return HeldParameters(to_float(dense + norms), to_float(experts))
+        trained = to_float(add_up(adapter_parameters(c, block) for block in self.blocks))
+        return HeldParameters(to_float(dense + norms + trained), to_float(experts), trained)
 
     def kept(self, c: Context) -> list[Kept]:
         """Return what one layer keeps of a micro-batch: the inputs of norms and blocks, and what the blocks keep.
@@ -90,7 +108,8 @@ class LayerKind:
         inputs = self._residuals - Switch.ON.where(c.t.parallel_blocks)
         around = c.split_tokens * c.t.hidden * (self._norms(c) * size + self._residuals * MASK * drop)
         around = around + inputs * self._input_size(c) * c.kept_input_tokens * c.t.hidden
-        return [Kept("layernorm", to_float(around)), *(kept for block in self.blocks for kept in block.kept(c))]
+        kept = [Kept("layernorm", to_float(around)), *(kept for block in self.blocks for kept in block.kept(c))]
+        return [*kept, Kept("adapters", self._of_adapters(c))] if c.frozen else kept
 
     def modules(self, c: Context) -> list[list[Module]]:
         """Return what can be made again of the layer: of its norms, of each block, and by torchtitan's policy."""
@@ -116,6 +135,15 @@ class LayerKind:
         reduced = last * (to_float(c.layout.tp) > 1)
         calls = {SCATTER: reduced * c.layout.sp, ALL_REDUCE: reduced * (1.0 - to_float(c.layout.sp))}
         return Module("last GEMM", to_float(0.0), {name: last}, calls)
+
+    def _of_adapters(self, c: Context) -> Array:
+        """Return the bytes that adapters keep, less those of inputs that frozen layers without adapters do not."""
+        of_input = self._input_size(c) * c.kept_input_tokens * c.t.hidden
+        width = c.tokens * to_float(c.t.ffn_hidden) / c.layout.tp
+        return to_float(add_up(
+            adapter_kept(c, block) - input_unread(c, block) * of_input - down_unread(c, block) * width * kept_outputs(c)
+            for block in self.blocks
+        ))  # fmt: skip
 
     def _with_tensor_parallel(self, c: Context, module: Module) -> Module:
         """Return a module of a block with the gathers and reductions of TP by name."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from comp_comm.formulas.arrays import Array, to_float, where
-from comp_comm.layers.attention import SelfAttention, projected, rotary
+from comp_comm.layers.attention import SelfAttention, gate_bytes, gate_numbers, gated, projected, rotary
 from comp_comm.layers.block import Cache, HeldParameters, Kept, at_least_one
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
@@ -29,6 +29,8 @@ class LatentAttention(SelfAttention):
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return projections down and up, rotation, scores with softmax and weighted sum, and the output projection."""
         h, q_rank, kv_rank = c.t.hidden, to_float(c.t.q_lora_rank), at_least_one(c.t.kv_lora_rank)
+        gates = _all_gates(c)
+        gate = [Gemm("attention gate projection", "2 T_s H a", 1.0, c.split_tokens, h, gates)]
         compressed = to_float(q_rank > 0)
         q_width, kv_width = c.heads * c.key_dim, c.heads * (to_float(c.t.head_dim) + c.t.v_head_dim)
         q_inputs = where(q_rank > 0, q_rank, h)
@@ -40,6 +42,8 @@ class LatentAttention(SelfAttention):
             Gemm("KV up-projection", "2 T r_kv a (d + d_v) / tp", 1.0, c.tokens, kv_rank, kv_width),
             *rotary(c),
             self.core(c),
+            *(gate if any_of(gates) else []),
+            *gated(c),
             Gemm("attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
         ]
 
@@ -47,14 +51,16 @@ class LatentAttention(SelfAttention):
         """Return the exchange of context parallelism, and under sequence parallelism the gather of the latents.
 
         Projections down are of each device's own tokens; what they make is gathered forward, and the sum of its
-        gradients scattered backward: r_q + r_kv + d_r numbers of a token (H for r_q where queries are not compressed).
+        gradients scattered backward: r_q + r_kv + d_r numbers of a token (H for r_q where queries are not compressed),
+        and a gate of each head.
         """
         exchanged = super().collectives(c)
         split = to_float(c.layout.sp) * (to_float(c.layout.tp) > 1)
         if not any_of(split):
             return exchanged
         queries = where(to_float(c.t.q_lora_rank) > 0, c.t.q_lora_rank, c.t.hidden)
-        message = c.tokens * c.formats.comm * (queries + to_float(c.t.kv_lora_rank) + c.t.rope_head_dim)
+        numbers = queries + to_float(c.t.kv_lora_rank) + c.t.rope_head_dim + _all_gates(c)
+        message = c.tokens * c.formats.comm * numbers
         formula, none = "T (r_q + r_kv + d_r)", to_float(0.0)
         return [
             *exchanged,
@@ -70,7 +76,8 @@ class LatentAttention(SelfAttention):
         width = c.heads * c.key_dim
         queries = where(q_rank > 0, h * q_rank + q_rank + q_rank * width, h * width)
         keys = h * (kv_rank + t.rope_head_dim) + kv_rank + kv_rank * c.heads * (to_float(t.head_dim) + t.v_head_dim)
-        return HeldParameters(queries + keys + c.heads * t.v_head_dim * h + c.heads * t.attention_sinks)
+        gates = h * _all_gates(c)
+        return HeldParameters(queries + keys + gates + c.heads * t.v_head_dim * h + c.heads * t.attention_sinks)
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return what self-attention keeps, and what queries, keys and values are compressed to, twice.
@@ -83,7 +90,7 @@ class LatentAttention(SelfAttention):
         sizes = (c.formats.activation + c.operand_kept) * numbers + c.formats.activation * to_float(c.t.rope_head_dim)
         latents = to_float(c.split_tokens * sizes)
         _, scores = super().kept(c)
-        return [Kept("attention", projected(c) + latents), scores]
+        return [Kept("attention", projected(c) + latents + gate_bytes(c)), scores]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the core, and the projections up with the rotation: they make queries, keys and values again.
@@ -103,3 +110,8 @@ class LatentAttention(SelfAttention):
         latent = to_float(c.t.kv_lora_rank) + c.t.rope_head_dim
         attended = super().cache(c, length).attended
         return Cache(latent, latent, attended, 2.0 * to_float(c.t.heads) * (latent + c.t.kv_lora_rank))
+
+
+def _all_gates(c: Context) -> Array:
+    """Return the numbers of a token of the gates of all heads: they are projected on every device of TP, as latents."""
+    return to_float(gate_numbers(c) * c.layout.tp)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from comp_comm.choices import KdaGates
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.formulas.state_space import delta_rule_flops, ssd_flops
 from comp_comm.layers.state_mixer import StateMixer, chunked_scan, convolution_parameters, sizes
-from comp_comm.operations.context import Context
+from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Gemm, Operation
 
@@ -61,32 +62,46 @@ class GatedDeltaNet(StateMixer):
 class KimiDeltaAttention(GatedDeltaNet):
     """Kimi Delta Attention (arXiv:2510.26692): a decay for each channel of a key; decay and gate come of a low rank.
 
-    The rank is the dimension of a head; that projection is made on every device of TP.
+    The rank is the dimension of a head; that projection is made on every device of TP. Either may be of full rank
+    (``kda_gates``): one projection, split over TP.
     """
 
     name = "Kimi Delta Attention"
 
     def projected(self, c: Context) -> Array:
         """Return the columns of queries, keys, values, strength, and what decay and gate are projected to first."""
-        s = sizes(c)
-        return 2 * s.keys + s.inner + s.heads + 2 * s.head_dim
+        s, (decay, gate) = sizes(c), _full(c)
+        first = decay * s.keys + gate * s.inner + (2 - decay - gate) * s.head_dim
+        return 2 * s.keys + s.inner + s.heads + first
 
     def more_projections(self, c: Context) -> Sequence[Operation]:
-        """Return the projections of decay and gate up."""
-        s = sizes(c)
+        """Return the projections of decay and gate up, where they come of a low rank."""
+        s, up = sizes(c), _up(c)
         formula = "2 T d n_h (N + d) / tp"
-        return [Gemm("Kimi Delta Attention decay and gate", formula, 1.0, c.tokens, s.head_dim, s.keys + s.inner)]
+        gates = [Gemm("Kimi Delta Attention decay and gate", formula, 1.0, c.tokens, s.head_dim, up)]
+        return gates if any_of(up) else []
 
     def small_parameters(self, c: Context) -> Array:
         """Return the convolution, decay and gate up, a decay of each head, its bias of each channel, and the norm."""
         s = sizes(c)
-        up = s.head_dim * (s.keys + s.inner)
+        up = s.head_dim * _up(c)
         return convolution_parameters(c, self.convolved(c), 0.0) + up + s.heads + s.keys + s.head_dim
 
     def kept_numbers(self, c: Context) -> Array:
         """Return what Gated DeltaNet keeps, with decays of each channel in 32 bit, and the gate."""
-        s = sizes(c)
-        return super().kept_numbers(c) + (1 + FP32_NUMBERS) * s.keys + s.inner
+        s, up = sizes(c), _up(c)
+        return super().kept_numbers(c) + FP32_NUMBERS * s.keys + up
+
+
+def _full(c: Context) -> tuple[Array, Array]:
+    """Return 1 where decay and output gate are projected at once, of full rank."""
+    return KdaGates.look_up("decay", c.t.kda_gates), KdaGates.look_up("output", c.t.kda_gates)
+
+
+def _up(c: Context) -> Array:
+    """Return the columns of decay and gate that come of a low rank."""
+    s, (decay, gate) = sizes(c), _full(c)
+    return to_float((1 - decay) * s.keys + (1 - gate) * s.inner)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.formulas.state_space import selective_scan_flops, ssd_flops
 from comp_comm.layers.state_mixer import StateMixer, chunked_scan, convolution_parameters, sizes
 from comp_comm.operations.context import Context, any_of
@@ -53,6 +54,17 @@ class Mamba2(StateMixer):
     def kept_numbers(self, c: Context) -> Array:
         """Return what is projected, what the scan and the norm make: convolution and states are made again."""
         return self.projected(c) + 2 * sizes(c).inner
+
+
+@dataclass(frozen=True)
+class Mamba2BesideAttention(Mamba2):
+    """Mamba-2 on the input of the attention beside it (Falcon-H1): both outputs are summed, and reduced once."""
+
+    residual: ClassVar[bool] = False
+
+    def splits(self, c: Context) -> Numeric:
+        """Return none: attention gathers the input and reduces the sum."""
+        return 0.0
 
 
 @dataclass(frozen=True)

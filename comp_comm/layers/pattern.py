@@ -27,8 +27,9 @@ from comp_comm.layers.feed_forward import FeedForward
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.latent_attention import LatentAttention
 from comp_comm.layers.linear_attention import GatedDeltaNet, KimiDeltaAttention, LightningAttention
-from comp_comm.layers.mamba import Mamba1, Mamba2
+from comp_comm.layers.mamba import Mamba1, Mamba2, Mamba2BesideAttention
 from comp_comm.layers.multi_token_prediction import PredictionProjection
+from comp_comm.layers.shared_block import SharedAttention, SharedNetwork
 from comp_comm.layers.sparse_attention import Indexer, SparseLatentAttention
 from comp_comm.layers.state_mixer import StateMixer
 from comp_comm.transformer import Transformer
@@ -82,6 +83,8 @@ class Place(IntFlag):
     TAKEN_OVER = 1024
     NO_MIXER = 2048
     NO_NETWORK = 4096
+    BESIDE = 8192
+    SHARED = 16384
 
     @property
     def attends(self) -> bool:
@@ -92,7 +95,8 @@ class Place(IntFlag):
         """Return the kind of layer, named by what tells it from others of its model."""
         mixer, network = [] if Place.NO_MIXER in self else self._mixer(), Place.NO_NETWORK not in self
         experts, cross = Place.EXPERTS in self, Place.CROSS in self
-        words = [block.name for block in mixer if isinstance(block, StateMixer)]
+        before = "attention and " if Place.BESIDE in self else "shared " if Place.SHARED in self else ""
+        words = [before + block.name for block in mixer if isinstance(block, StateMixer)]
         if self.attends:
             words += ["window" if Place.WINDOWED in self else "global"] if told.windows else []
             words += ["index-sharing" if Place.TAKEN_OVER in self else "indexed"] if told.indexers else []
@@ -105,7 +109,7 @@ class Place(IntFlag):
 
     def _mixer(self) -> list[Block]:
         """Return what mixes tokens: attention, with an indexer where it is sparse, or a mixer with a state."""
-        states: list[Block] = [mixer for flag, mixer in MIXERS.items() if flag in self]
+        states = [block for flag, blocks in MIXERS.items() if flag in self for block in blocks]
         if states:
             return states
         windowed = Place.WINDOWED in self
@@ -126,11 +130,14 @@ class Told(NamedTuple):
     indexers: bool = False
 
 
-MIXERS: dict[Place, StateMixer] = {
-    Place.MAMBA2: Mamba2(), Place.MAMBA1: Mamba1(), Place.DELTA: GatedDeltaNet(), Place.KIMI: KimiDeltaAttention(),
-    Place.LIGHTNING: LightningAttention(),
+MIXERS: dict[Place, tuple[Block, ...]] = {
+    Place.MAMBA2: (Mamba2(),), Place.MAMBA1: (Mamba1(),), Place.DELTA: (GatedDeltaNet(),),
+    Place.KIMI: (KimiDeltaAttention(),), Place.LIGHTNING: (LightningAttention(),),
+    Place.BESIDE: (SelfAttention(), Mamba2BesideAttention()),
+    Place.SHARED: (SharedAttention(), SharedNetwork(), Mamba2()),
 }  # fmt: skip
 LETTERS = {"M": Place.MAMBA2, "S": Place.MAMBA1, "G": Place.DELTA, "K": Place.KIMI, "L": Place.LIGHTNING,
+           "H": Place.BESIDE, "Z": Place.SHARED,
            "*": Place(0), "W": Place.WINDOWED, "T": Place.TAKEN_OVER, "": Place.NO_MIXER}  # fmt: skip
 NETWORK_LETTERS = {"E": Place.EXPERTS, "-": Place(0), "": Place.NO_NETWORK}
 STATES, NO_MIXER = Place(sum(MIXERS)), Place.NO_MIXER

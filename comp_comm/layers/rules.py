@@ -8,6 +8,7 @@ from comp_comm.choices import ContextComm, Switch
 from comp_comm.dispatchers import Dispatcher, Routing
 from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.kernel_choices import AttentionKernel
+from comp_comm.layers.adapters import adapter_rules
 from comp_comm.layout import NOT_GIVEN, Layout
 from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
 from comp_comm.transformer import Transformer
@@ -20,7 +21,7 @@ ENDS = 2.0
 def layer_rules(t: Transformer, layout: Layout) -> list[Violation]:
     """Return the rules about what a layer of a resolved model is split into on a resolved layout."""
     return [*_tensor_parallel(t, layout), *_context_parallel(t, layout), *_experts(t, layout), *_dispatch(t, layout),
-            *_loss(t, layout), *_kernel(t, layout)]  # fmt: skip
+            *_loss(t, layout), *_kernel(t, layout), *adapter_rules(t, layout)]  # fmt: skip
 
 
 def _kernel(t: Transformer, layout: Layout) -> list[Violation]:

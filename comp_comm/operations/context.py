@@ -117,6 +117,11 @@ class Context:
         return ElementwiseKernels.look_up("cost", self.layout.kernels)
 
     @cached_property
+    def frozen(self) -> bool:
+        """Whether the model's own weights are frozen, and adapters are trained."""
+        return not bool(np.isnan(to_float(self.t.lora_rank)).all())
+
+    @cached_property
     def has_vocab(self) -> bool:
         """Whether any point has an embedding and logits."""
         return somewhere(to_float(self.t.vocab) > 0)

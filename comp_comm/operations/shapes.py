@@ -31,7 +31,8 @@ class Gemm(Operation):
 
     ``matrices`` are those side by side in n that PyTorch's own modules multiply one after the other.
     ``sixteen_bit`` is 1 where it stays in 16 bits whatever the recipe, ``grouped`` says that its products have rows of
-    their own (experts), which one kernel makes. ``casts`` are the kernels that quantise one of its operands.
+    their own (experts), which one kernel makes. ``casts`` are the kernels that quantise one of its operands;
+    ``trained`` is 0 where its weights are frozen: they have no gradient.
     """
 
     m: Numeric
@@ -42,6 +43,7 @@ class Gemm(Operation):
     sixteen_bit: Numeric = 0
     grouped: bool = False
     casts: Numeric = 1
+    trained: Numeric = 1
 
     @property
     def flops(self) -> Array:

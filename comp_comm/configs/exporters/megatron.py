@@ -14,6 +14,7 @@ from comp_comm.configs.exporters.exported import (
     refuse_overlap_of_pytorch,
     refuse_what_pytorch_recomputes,
 )
+from comp_comm.configs.exporters.hybrid import layers_of, megatron_flags
 from comp_comm.configs.importers.megatron_stages import COUNTED
 
 KIND = "megatron"
@@ -43,6 +44,7 @@ def export(point: Exported) -> str:
     flags: Flags = {}
     for part in (_model, _attention, _experts, _degrees, _formats, _sharding, _recompute, _overlap):
         flags |= part(point)
+    flags |= megatron_flags(KIND, point)
     given = {flag: value for flag, value in flags.items() if value is not None and value is not False}
     words = [" ".join((flag, *_words(value))) for flag, value in given.items()]
     return " \\\n  ".join((_launcher(point), *words)) + "\n"
@@ -57,7 +59,9 @@ def _words(value: object) -> tuple[str, ...]:
 def _launcher(point: Exported) -> str:
     gpus = point.number("gpus")
     each = point.per_node
-    return f"torchrun --nproc-per-node {each} --nnodes {gpus // each} pretrain_gpt.py"
+    single = bool(layers_of(point)) and all(not (layer.mixer and layer.network) for layer in layers_of(point))
+    program = "pretrain_hybrid.py" if single else "pretrain_gpt.py"
+    return f"torchrun --nproc-per-node {each} --nnodes {gpus // each} {program}"
 
 
 def _model(point: Exported) -> Flags:
@@ -107,7 +111,8 @@ def _experts(point: Exported) -> Flags:
     interval = point.number("moe_every")
     frequency = f"([0]*{dense}+[1]*{layers - dense})" if dense else interval if interval > 1 else None
     return flags | {
-        "--moe-layer-freq": frequency, "--moe-router-enable-expert-bias": point.on("router_bias"),
+        "--moe-latent-size": values.get("moe_latent_hidden"), "--moe-layer-freq": frequency,
+        "--moe-router-enable-expert-bias": point.on("router_bias"),
         "--expert-model-parallel-size": point.number("ep"),
         "--expert-tensor-parallel-size": values.get("etp") or point.number("tp"),
         "--overlap-moe-expert-parallel-comm": point.on("overlap_ep"), **dispatch_flags(point),
@@ -157,8 +162,17 @@ def _sharding(point: Exported) -> Flags:
         "--use-distributed-optimizer": zero == 1, "--use-megatron-fsdp": zero > 1,
         "--data-parallel-sharding-strategy": STRATEGIES.get(zero), "--ddp-bucket-size": _whole(point, "bucket"),
         "--num-distributed-optimizer-instances": instances if instances > 1 else None,
-        "--optimizer-cpu-offload": point.on("offload_optimizer"),
+        "--optimizer-cpu-offload": point.on("offload_optimizer"), **_muon(point),
     }  # fmt: skip
+
+
+def _muon(point: Exported) -> Flags:
+    if point.word("optimizer") != "muon":
+        return {}
+    if point.word("muon_sharding") == "gathered":
+        raise cannot(KIND, "muon_sharding", "gathered", "give --muon-sharding whole")
+    return {"--optimizer": "muon", "--muon-num-ns-steps": point.number("muon_steps", 5),
+            "--muon-tp-mode": point.word("muon_tp")}  # fmt: skip
 
 
 def _whole(point: Exported, name: str) -> int | None:

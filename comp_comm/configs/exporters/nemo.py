@@ -14,6 +14,7 @@ from comp_comm.configs.exporters.exported import (
     refuse_overlap_of_pytorch,
     refuse_what_pytorch_recomputes,
 )
+from comp_comm.configs.exporters.hybrid import nemo_keys
 
 KIND = "nemo"
 NUMBERS = {
@@ -38,7 +39,7 @@ def export(point: Exported) -> str:
     precision = point.word("precision")
     if precision not in TRAINER:
         raise cannot(KIND, "precision", precision, "give --precision bf16, fp16, fp32 or fp8")
-    model = {**_model(point), **_layout(point), **_recompute(point)}
+    model = {**_model(point), **nemo_keys(KIND, point), **_layout(point), **_recompute(point)}
     trainer: Flags = {"num_nodes": gpus // each, "devices": each, "precision": TRAINER[precision],
                       "accumulate_grad_batches": 1}  # fmt: skip
     lines = ["run:", f"  name: {json.dumps(point.title)}", "trainer:", *_lines(trainer), "model:", *_lines(model)]

@@ -215,15 +215,18 @@ def _recompute(keys: Keys, f: Findings) -> None:
 
 
 def optimizer_of(keys: Keys, f: Findings) -> None:
-    """Take an optimizer that is Adam; what another one keeps and sends is not modelled."""
+    """Take an optimizer that is Adam or Muon; what another one keeps and sends is not modelled."""
     inner = keys.mapping_of("optimizer")
     if inner is None:
         return
     kind = inner.take("type", "name", default="Adam")
     inner.ignore(("params", "legacy_fusion"))
     inner.finish()
-    if str(kind).lower().replace("_", "") not in ADAM:
-        inner.wrong(("type",), f"{shown(kind)}: another optimizer than Adam is not modelled; only Adam, AdamW")
+    if str(kind).lower() == "muon":
+        f.set("optimizer", "muon", inner.place("type", "name"))
+        f.set("muon_sharding", "gathered")
+    elif str(kind).lower().replace("_", "") not in ADAM:
+        inner.wrong(("type",), f"{shown(kind)}: another optimizer is not modelled; only Adam, AdamW and Muon")
 
 
 def _off(keys: Keys, name: str) -> None:

@@ -60,7 +60,8 @@ def kimi_linear(keys: Keys, f: Findings) -> None:
         nested.set("ssm_head_dim", "head_dim")
         nested.set("ssm_conv", "short_conv_kernel_size")
         keys.ignore(("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim"))
-        nested.only("use_full_rank_gate", False)
+        f.set("kda_gates", "output" if nested.truth("use_full_rank_gate") else "low_rank")
+        nested.ignore(("gate_lower_bound",))
         nested.ignore(("kda_layers",))
         nested.finish()
     listed = attending if isinstance(attending, list) else []
@@ -73,6 +74,30 @@ def kimi_linear(keys: Keys, f: Findings) -> None:
     next_tokens(keys, f)
     if mixers:
         set_pattern(f, mixers, networks, keys.place(SECTION, "layer_types"))
+
+
+def bailing_hybrid(keys: Keys, f: Findings) -> None:
+    """Set Ling 3: Kimi Delta Attention with gates of full rank, and latent attention with a gate for each head.
+
+    The last layer of each group attends; all networks after the first are experts.
+    """
+    group = int(keys.number("layer_group_size", default=6) or 1)
+    mixers = mixers_of(keys, f, "K", lambda i: (i + 1) % group == 0, "layer_types")
+    kinds, first = keys.take("mlp_layer_types"), keys.number("first_k_dense_replace", default=2) or 0
+    networks = networks_of(f, lambda i: kinds[i] == "sparse" if _fits(kinds, f) else i >= first)
+    f.set("kda_gates", "full")
+    f.set("attention_gate", "headwise")
+    f.set("ssm_heads", f.count("heads"))
+    keys.set("ssm_head_dim", "head_dim", "linear_head_dim", default=128)
+    keys.set("ssm_conv", "short_conv_kernel_size", "linear_conv_kernel_dim", default=4)
+    router_bias(keys, f)
+    count = keys.number("num_nextn_predict_layers", "num_mtp_layers", default=0)
+    if count:
+        f.set("mtp_layers", count, keys.place("num_nextn_predict_layers", "num_mtp_layers"))
+    keys.ignore(("kda_safe_gate", "kda_lower_bound", "mtp_loss_scaling_factor", "qk_head_dim", "linear_num_heads",
+                 "moe_renormalize"))  # fmt: skip
+    if mixers:
+        set_pattern(f, mixers, networks, keys.place("layer_types", "layer_group_size"))
 
 
 def _fits(kinds: object, f: Findings) -> bool:

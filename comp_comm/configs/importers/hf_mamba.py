@@ -1,4 +1,4 @@
-"""Families with Mamba: Bamba and Granite 4, Jamba, and Mamba alone."""
+"""Families with Mamba: Bamba and Granite 4, Falcon-H1, Zamba2, Jamba, and Mamba alone."""
 
 from __future__ import annotations
 
@@ -53,6 +53,58 @@ def bamba(keys: Keys, f: Findings) -> None:
                 f.fields.pop(name)
     elif mixers:
         set_pattern(f, mixers, networks_of(f, lambda i: True), keys.place("layer_types", "attn_layer_indices"))
+
+
+def falcon_h1(keys: Keys, f: Findings) -> None:
+    """Set Falcon-H1: attention and Mamba-2 side by side on one input, then a network, in every layer."""
+    mamba2(keys, f, heads="mamba_n_heads", head_dim="mamba_d_head", groups=("mamba_n_groups",),
+            state=("mamba_d_state",))  # fmt: skip
+    channels = keys.number("mamba_d_ssm")
+    if channels and channels != f.count("ssm_heads") * f.count("ssm_head_dim"):
+        if keys.mapping.get("mamba_d_head") in (None, "auto"):
+            f.set("ssm_head_dim", int(channels // max(f.count("ssm_heads"), 1)))
+        else:
+            keys.wrong(("mamba_d_ssm",), "is not mamba_n_heads x mamba_d_head")
+    f.set("ssm_norm", keys.truth("mamba_rms_norm"))
+    for name in ("mamba_proj_bias", "projectors_bias", "mlp_bias", "attention_bias"):
+        keys.only(name, False)
+    keys.only("mamba_use_mlp", True)
+    keys.only("sliding_window", None)
+    keys.ignore(("mamba_norm_before_gate", "mamba_expand", "expansion_factor", "mlp_expansion_factor",
+                 "attn_layer_indices", *TIME_STEP))  # fmt: skip
+    keys.ignore(key for key in keys.mapping if key.endswith(("_multiplier", "_multipliers")))
+    layers = min(f.count("layers", 0), MOST_WORDS)
+    set_pattern(f, ["H"] * layers, ["-"] * layers, keys.place("num_hidden_layers"))
+
+
+def zamba2(keys: Keys, f: Findings) -> None:
+    """Set Zamba2: Mamba-2 in every layer, and before it, in some, a block of attention and network that they share."""
+    kinds, ids = keys.take("layers_block_type", "layer_types"), keys.take("hybrid_layer_ids")
+    layers = min(f.count("layers", 0), MOST_WORDS)
+    if isinstance(kinds, list) and (len(kinds) != layers or set(kinds) - {"mamba", "hybrid", "linear_attention"}):
+        keys.wrong(("layers_block_type", "layer_types"), f"must list mamba or hybrid for each of the {layers} layers")
+        return
+    shared = [i for i, kind in enumerate(kinds) if kind == "hybrid"] if isinstance(kinds, list) else ids
+    if not isinstance(shared, list):
+        f.missing("'layers_block_type' is missing: it says which layers have a shared block", "layer_pattern")
+        return
+    mamba2(
+        keys, f, heads="n_mamba_heads", head_dim="mamba_headdim", groups=("mamba_ngroups",), state=("mamba_d_state",)
+    )
+    f.set("head_dim", 2 * f.count("hidden", 0) // max(f.count("heads"), 1))
+    keys.set("shared_blocks", "num_mem_blocks", default=1)
+    rank = keys.take("adapter_rank", default=128)
+    f.set("shared_rank", rank, keys.place("adapter_rank"))
+    if keys.truth("use_shared_attention_adapter"):
+        f.set("shared_attention_rank", rank, keys.place("adapter_rank"))
+    f.set("position", "rope" if keys.truth("use_mem_rope") else "none")
+    keys.only("add_bias_linear", False)
+    keys.only("use_long_context", False)
+    keys.ignore(("attention_hidden_size", "attention_head_dim", "kv_channels", "num_query_groups", "ffn_hidden_size",
+                 "mamba_expand", "use_mem_eff_path", "use_mamba_kernels", "use_shared_mlp_adapter", "conv_kernel",
+                 "d_model", "d_state", "expand", *TIME_STEP))  # fmt: skip
+    mixers = ["Z" if i in shared else "M" for i in range(layers)]
+    set_pattern(f, mixers, [""] * layers, keys.place("layers_block_type", "hybrid_layer_ids"))
 
 
 def jamba(keys: Keys, f: Findings) -> None:

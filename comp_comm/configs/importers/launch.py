@@ -69,6 +69,8 @@ def find_launch(text: str, file: str) -> Launch:
         raise ConfigError([Problem(f"{error}: it is not gone through to its end", file=file)]) from None
     except RecursionError:
         raise ConfigError([Problem("is nested too deeply to be read as a script", file=file)]) from None
+    if not starting and not shell.flaws and (held := _held_alone(shell)):
+        return _with(shell, [], "", held, 1)
     if not starting:
         raise ConfigError([*(_flaw(line, what, file) for line, what in shell.flaws), _no_launch(shell, file)])
     return _chosen(shell, starting)
@@ -89,6 +91,12 @@ def _started(shell: Shell) -> list[Command]:
     return [command for command in shell.started
             if any(map(ARGUMENT.match, command.words)) and not command.words[0].startswith("-")
             and command.words[0].rsplit("/", 1)[-1] not in (*PRINTERS, *RUNNERS)]  # fmt: skip
+
+
+def _held_alone(shell: Shell) -> list[str]:
+    """Return the arguments that one variable holds, where no other one has any: a file that other scripts read."""
+    holding = [words for value in shell.values.values() if any(map(_is_flag, words := _split(items(value))))]
+    return holding[0] if len(holding) == 1 else []
 
 
 def _no_launch(shell: Shell, file: str) -> Problem:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from comp_comm.configs.importers.adapters import model_of, set_adapters
 from comp_comm.configs.importers.hf_mpt import feed_forward
 from comp_comm.configs.importers.hugging_face import read_model
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.megatron_layout import fewest_devices
 from comp_comm.configs.importers.nemo_references import resolve
-from comp_comm.configs.model_names import catalogue_name
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.records import Record
 
@@ -99,9 +99,14 @@ def _model(top: Keys, f: Findings, instead: str) -> str:
     """Set the model that is described, or return the one of the catalogue that is named."""
     keys = top.mapping_of("model") or Keys(f, {})
     kind = keys.mapping.get("name")
-    if keys.mapping.get("peft_config") is not None:
-        keys.wrong(("peft_config",), "training a part of the weights (LoRA) is not modelled; leave it out")
-        f.problems.raise_if_any()
+    adapters = keys.mapping_of("peft_config")
+    if adapters is not None:
+        if str(adapters.take("peft_type", default="LORA")).upper() != "LORA":
+            adapters.wrong(("peft_type",), "training a part of the weights but by LoRA is not modelled")
+            f.problems.raise_if_any()
+        set_adapters(adapters, f, ("r",), ("target_modules",))
+        adapters.ignore(("task_type", "lora_alpha", "lora_dropout", "bias"))
+        adapters.finish()
     if kind in MPT and not instead:
         _mpt(dict(keys.mapping), keys.place("name")[:-1], f)
         return ""
@@ -112,7 +117,7 @@ def _model(top: Keys, f: Findings, instead: str) -> str:
     if not is_off(keys.take("config_overrides")):
         f.note("config_overrides change what the model is: the catalogue's is taken as it is")
     keys.ignore((*keys.mapping, "name"))
-    known = instead or catalogue_name(source)
+    known = instead or model_of(source)
     if not known:
         keys.wrong(("pretrained_model_name_or_path",), f"no model is called {shown(source)}; give --model NAME")
     return known or ""

@@ -6,7 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-from comp_comm.configs.importers import megatron_layout, megatron_model, megatron_refused, megatron_sharding
+from comp_comm.configs.importers import (
+    megatron_hybrid,
+    megatron_layout,
+    megatron_model,
+    megatron_refused,
+    megatron_sharding,
+)
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.launch import ARGUMENT, Launch, find_launch
 from comp_comm.configs.importers.megatron_flags import IGNORED, IGNORED_BEGINNINGS, NOTED
@@ -101,8 +107,10 @@ def _import(f: Findings, launch: Launch, loose: Sequence[str] = ()) -> Imported:
     _script(f, launch, loose)
     _unresolved(keys, launch)
     without_lists(keys)
-    megatron_model.read(keys, f, launch.program)
+    megatron_model.read(keys, f, launch.program, megatron_hybrid.length(keys))
+    megatron_hybrid.read(keys, f, launch.program)
     megatron_layout.read(keys, f, launch.files)
+    megatron_hybrid.stages(keys, f)
     megatron_layout.devices(f, launch)
     megatron_sharding.instances(keys, f)
     leave_out(keys, f)
@@ -116,8 +124,10 @@ def _script(f: Findings, launch: Launch, loose: Sequence[str]) -> None:
     """Name what of a script is no shell, or may hold arguments; say what of it is taken as nothing."""
     for line, message in launch.problems:
         f.problems.add(Problem(message, file=f.document.file, line=line))
-    for name in loose:
-        f.missing(f"'${name}' depends on a condition that the script does not decide, and may hold arguments")
+    if loose:
+        depend = "depends on a condition" if len(loose) == 1 else "depend on conditions"
+        names = _listed([f"'${name}'" for name in loose])
+        f.missing(f"{names} {depend} that the script does not decide, and may hold arguments")
     _several(f, launch)
     _say(f, launch, names_in(" ".join(word for word in launch.arguments if MARK.fullmatch(word))))
 

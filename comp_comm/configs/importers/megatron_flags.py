@@ -120,7 +120,7 @@ IGNORED = frozenset(" ".join((_DATA, _LEARNING, _ARITHMETIC, _RUNNING)).split())
 IGNORED_BEGINNINGS = (
     "log-", "wandb-", "tensorboard-", "one-logger-", "eval-", "save-", "dist-ckpt-", "profile-", "inference-",
     "replication", "timing-", "straggler-", "valid-", "ckpt-", "no-ckpt-", "exit-", "mlflow-", "comet-", "sharp-",
-    "iter-per-epoch", "bert-embedder", "logging-", "otel-", "inprocess-", "muon-", "lion-", "moe-routing-trace-",
+    "iter-per-epoch", "bert-embedder", "logging-", "otel-", "inprocess-", "lion-", "moe-routing-trace-",
     "flight-recorder-", "non-persistent-", "ft-", "config-logger-", "swanlab-", "clearml-", "logits-save-", "mup-",
 )  # fmt: skip
 _NOTED = """

@@ -8,6 +8,7 @@ import re
 from comp_comm.configs.importers.hf_parts import expert_layers
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
 from comp_comm.configs.importers.megatron_programs import BOTH, DECODER, ENCODER, architecture
+from comp_comm.configs.importers.shell_scope import readable
 from comp_comm.configs.importers.vocabularies import TOKENIZERS, vocabulary_of
 
 MOST = 100_000  # layers that a pattern is read for
@@ -36,10 +37,13 @@ HEADS_OF_LATENT = {
 }  # fmt: skip
 
 
-def read(keys: Keys, f: Findings, program: str) -> None:
-    """Set the fields of the model; ``program`` is the script that is started (pretrain_bert.py is an encoder)."""
+def read(keys: Keys, f: Findings, program: str, listed: int | None = None) -> None:
+    """Set the fields of the model; ``program`` is the script that is started (pretrain_bert.py is an encoder).
+
+    ``listed`` is how many layers a pattern lists.
+    """
     for name, flags in NEEDED.items():
-        if not keys.set(name, *flags):
+        if not keys.set(name, *flags, default=listed if name == "layers" else None):
             f.missing(f"'{flags[0]}' is missing", name)
     keys.set("ffn_hidden", "--ffn-hidden-size")
     _kind(keys, f, architecture(keys, f, program))
@@ -148,6 +152,7 @@ def _experts(keys: Keys, f: Findings) -> None:
     rest = (keys.take("--moe-router-topk", "--topk"), keys.take("--expert-interval"), keys.take("--moe-layer-freq"),
             keys.take("--moe-ffn-hidden-size"), keys.take("--moe-shared-expert-intermediate-size"),
             keys.take("--moe-expert-capacity-factor", "--moe-train-capacity-factor"))  # fmt: skip
+    latent = keys.take("--moe-latent-size")
     biased = keys.truth("--moe-router-enable-expert-bias")
     if counts[0] in (None, 1, 0):
         return
@@ -157,6 +162,7 @@ def _experts(keys: Keys, f: Findings) -> None:
     f.set("top_k", top_k if top_k is not None else 1 if deepspeed else 2, keys.place("--moe-router-topk", "--topk"))
     for name, value, flag in (("moe_ffn_hidden", width, "--moe-ffn-hidden-size"),
                               ("shared_ffn_hidden", shared, "--moe-shared-expert-intermediate-size"),
+                              ("moe_latent_hidden", latent, "--moe-latent-size"),
                               ("capacity_factor", capacity, "--moe-expert-capacity-factor")):  # fmt: skip
         if not is_off(value):
             f.set(name, value, (flag,))
@@ -228,7 +234,7 @@ def _vocabulary(keys: Keys, f: Findings) -> None:
         return
     count = vocabulary_of(str(source)) if kind not in TOKENIZERS and source else TOKENIZERS.get(str(kind))
     if count is None:
-        f.missing(f"the vocabulary of {shown(source or kind)} is not known; give --set vocab=N", "vocab")
+        f.missing(f"the vocabulary of {shown(readable(str(source or kind)))} is not known; give --set vocab=N", "vocab")
         return
     f.set("vocab", count)
     f.note(f"vocab {count} is that of {source if kind not in TOKENIZERS else kind}")

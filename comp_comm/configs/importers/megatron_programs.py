@@ -12,10 +12,10 @@ DECODER, ENCODER, BOTH = "decoder", "encoder", "encoder-decoder"
 EXAMPLES = "pretrain_gpt.py, pretrain_bert.py, pretrain_t5.py, and those of decoders such as pretrain_llama.py"
 # Words in a program's name that say that it makes something else, and what: the first that fits counts.
 OTHERS = (
-    (r"mamba|hybrid", "a state-space model"), (r"retro", "a model with retrieval"),
+    (r"retro", "a model with retrieval"),
     (r"vlm|(?:^|_)vl(?:_|$)|llava|multimodal|mimo|omni|vision|vit|dino|inpaint|image|audio|esm",
      "a model of more than text"),
-    (r"ict|realm|biencoder|retriever", "a retriever"), (r"next|gdn|linear", "linear attention"),
+    (r"ict|realm|biencoder|retriever", "a retriever"),
     (r"huggingface|(?:^|_)hf|ds_train", "a model of Hugging Face, whatever these arguments say"),
     (r"eagle|distill|quantize|prune|export|convert|hf2m|checkpoint|merge", "another model from one that is trained"),
     (r"evaluate|eval|generat|inference|server|sampl|validate|mmlu|report|analy|preprocess|index|test|main|feature|"
@@ -24,9 +24,9 @@ OTHERS = (
 )  # fmt: skip
 DECODERS = (
     r"gpt|llama|qwen|mistral|mixtral|deepseek|baichuan|falcon|galactica|starcoder|chatglm|glm|bloom|gemma|phi|yi|"
-    r"internlm|opt|prefix_lm|t0|aquila|minicpm|olmo|moe|language_model|causal_lm|(?:^|_)lm(?:_|$)"
+    r"internlm|opt|mamba|hybrid|qwen3_next|prefix_lm|t0|aquila|minicpm|olmo|moe|language_model|causal_lm|(?:^|_)lm(?:_|$)"
 )
-SPECS_OF_DECODERS = re.compile(r"gpt|local|decoder_block|transformer_layer|bert|t5", re.I)
+SPECS_OF_DECODERS = re.compile(r"gpt|mamba|hybrid|local|decoder_block|transformer_layer|bert|t5", re.I)
 
 
 class ProgramModel(NamedTuple):
@@ -40,8 +40,8 @@ class ProgramModel(NamedTuple):
 def made_by(program: str) -> ProgramModel:
     """Return what a program makes; without a program, a decoder is assumed.
 
-    >>> made_by("/opt/megatron/pretrain_gpt.py").architecture, made_by("pretrain_mamba.py").refused
-    ('decoder', 'a state-space model')
+    >>> made_by("/opt/megatron/pretrain_gpt.py").architecture, made_by("pretrain_retro.py").refused
+    ('decoder', 'a model with retrieval')
     """
     stem = program.rsplit("/", 1)[-1].removesuffix(".py").rsplit(".", 1)[-1].lower()
     if not stem or names_in(stem):
@@ -77,7 +77,7 @@ def architecture(keys: Keys, f: Findings, program: str) -> str:
     made = made_by(program)
     spec = keys.take("--spec")
     text = " ".join(map(str, spec)) if isinstance(spec, list) else str(spec or "local")
-    if re.search(r"mamba|hybrid|heterogeneous|gated_delta|linear|experimental", text):
+    if re.search(r"heterogeneous", text):
         keys.wrong(("--spec",), f"{shown(text)} makes layers of another kind, which are not modelled")
     elif not SPECS_OF_DECODERS.search(text):
         keys.wrong(("--spec",), f"what {shown(text)} makes is not known; only the layers of megatron.core.models.gpt")

@@ -28,14 +28,11 @@ def _is(*allowed: object) -> Callable[[object], bool]:
 
 
 KINDS = (
-    Unmodelled("layers of a state-space model (Mamba), alone or between others, are not modelled",
-         ("--hybrid-override-pattern", "--hybrid-layer-pattern", "--hybrid-attention-ratio", "--hybrid-mlp-ratio",
-          "--is-hybrid-model", "--mtp-hybrid-override-pattern"),
-         ("--mamba-", "--gdp-", "--use-mamba-mem-eff-path", "--disable-mamba-mem-eff-path")),
-    Unmodelled("attention other than of all tokens to all, or of a window (linear, sparse, gated), is not modelled",
-         ("--experimental-attention-variant", "--linear-attention-freq", "--attention-output-gate",
-          "--linear-attention-type", "--full-attention-interval"),
-         ("--dsa-", "--linear-", "--experimental-attention-variant-")),
+    Unmodelled("attention other than of all tokens to all, of a window, or Gated DeltaNet (sparse, others) is not "
+         "modelled", ("--experimental-attention-variant", "--linear-attention-type"),
+         ("--dsa-", "--experimental-attention-variant-"), accepts=_is("gated_delta_net")),
+    Unmodelled("a gated delta product is not modelled", ("--gdp-num-householder",), ("--gdp-",)),
+    Unmodelled("layers at an interval of their own are not modelled", ("--full-attention-interval",)),
     Unmodelled("layers that differ from one another are not modelled", ("--heterogeneous-layers-config-path",
          "--heterogeneous-layers-config-encoded-json", "--heterogeneous-block-specs")),
     Unmodelled("a stage of its own for the embedding, or for multi-token prediction, is not modelled",
@@ -45,7 +42,7 @@ KINDS = (
     Unmodelled("an encoder with a layout of its own is not modelled", ("--encoder-pipeline-model-parallel-size",
          "--pipeline-model-parallel-split-rank", "--encoder-tensor-model-parallel-size")),
     Unmodelled("reinforcement learning, which generates between steps, is not modelled",
-         ("--perform-rl-step", "--langrl-env-config"),
+         ("--perform-rl-step", "--langrl-env-config", "--rl-partial-rollouts", "--rl-default-temperature"),
          ("--rl-", "--grpo-", "--langrl-", "--refit-method")),
     Unmodelled("distillation from a second model is not modelled",
          ("--kd", "--mos", "--load-teacher", "--logits-load-dir", "--export-kd-teacher-load"),
@@ -91,7 +88,6 @@ KINDS = (
           "--output-path", "--return-log-probs", "--out-seq-length", "--use-legacy-static-engine",
           "--cache-mla-latents",
           "--enable-chunked-prefill", "--sample-input-file", "--genfile", "--num-samples", "--flash-decode")),
-    Unmodelled("experts on a compressed token are not modelled", ("--moe-latent-size",)),
     Unmodelled("a second kind of context parallelism is not modelled", ("--hierarchical-context-parallel-sizes",
          "--hybrid-context-parallel"), ("--max-seqlen-per-dp-cp-rank",)),
     Unmodelled("weights sharded within the tensor-parallel group are not modelled", ("--gtp-weight-remat-size",
@@ -109,8 +105,10 @@ KINDS = (
     Unmodelled("experts of Switch Transformers are not modelled", ("--num-experts-switch",)),
     Unmodelled("training a part of the weights (LoRA, BitFit) is not modelled",
          ("--lora-rank", "--lora-r", "--lora-alpha", "--peft", "--bitfit"), ("--lora-",)),
-    Unmodelled("another optimizer than Adam is not modelled", ("--optimizer",),
-         accepts=_is("adam", "adamw", "Adam", "AdamW")),
+    Unmodelled("another optimizer than Adam and Muon is not modelled", ("--optimizer",),
+         accepts=_is("adam", "adamw", "Adam", "AdamW", "muon", "dist_muon")),
+    Unmodelled("another optimizer than Adam beside Muon is not modelled", ("--muon-scalar-optimizer",),
+         accepts=_is("adam")),
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from comp_comm.configs import strict_yaml
 from comp_comm.configs.importers.deepspeed import import_deepspeed
-from comp_comm.configs.importers.imported import Findings, Keys
+from comp_comm.configs.importers.imported import Findings, Keys, shown
 from comp_comm.configs.importers.shell_scope import MARK
 from comp_comm.errors import ConfigError
 
@@ -18,10 +18,11 @@ def read(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
     """Set the ZeRO stage: of the distributed optimizer (1), of Megatron's FSDP, of PyTorch's (3), or of DeepSpeed."""
     distributed = keys.truth("--use-distributed-optimizer", "--use-layer-wise-distributed-optimizer")
     fsdp = keys.some("--use-megatron-fsdp", "--use-custom-fsdp")
+    muon = _muon(keys, f)
     torch, once = keys.truth("--use-torch-fsdp2"), keys.truth("--torch-fsdp2-no-reshard-after-forward")
     place = ("--data-parallel-sharding-strategy",)
     stage = keys.choice(place, SHARDED, "no_shard")
-    stage = (2 if once else 3) if torch else stage if fsdp else 1 if distributed else 0
+    stage = (2 if once else 3) if torch else stage if fsdp else 1 if distributed or muon == "dist_muon" else 0
     _deepspeed(keys, f, files)
     if "zero" not in f.fields and stage is not None:
         f.set("zero", stage)
@@ -31,6 +32,27 @@ def read(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
         if share not in (None, 1, 1.0):
             message = "a part of the optimizer's states in host memory is not understood"
             keys.wrong(("--optimizer-offload-fraction",), message)
+
+
+def _muon(keys: Keys, f: Findings) -> str:
+    """Set Muon, its steps, and how it has matrices whole that TP splits; return the optimizer's name."""
+    name = str(keys.take("--optimizer", default="adam"))
+    steps, way = keys.take("--muon-num-ns-steps"), keys.take("--muon-tp-mode")
+    ways = {"duplicated": "duplicated", "blockwise": "blockwise"}
+    legacy = keys.truth("--no-use-layer-wise-param-layout")
+    keys.ignore(key for key in keys.mapping if key.startswith("--muon-"))
+    if "muon" not in name.lower():
+        return name
+    f.set("optimizer", "muon", ("--optimizer",))
+    if steps is not None:
+        f.set("muon_steps", steps, ("--muon-num-ns-steps",))
+    if way is not None and str(way) not in ways:
+        keys.wrong(("--muon-tp-mode",), f"{shown(way)} is not modelled; only {', '.join(ways)}")
+    elif way is not None:
+        f.set("muon_tp", ways[str(way)], ("--muon-tp-mode",))
+    if legacy:
+        f.note("--no-use-layer-wise-param-layout: gradients are counted as scattered, not as reduced to all devices")
+    return name
 
 
 def _deepspeed(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:

@@ -26,15 +26,10 @@ def _any(count: int, *keys: str) -> Signs:
 
 _LAYOUT = "the model it names is imported from its config.json, what is left given with --set"
 TOOLS = (
-    Tool("an Axolotl configuration", lambda data: "base_model" in data and _any(1, "datasets", "micro_batch_size",
-         "adapter", "sequence_len", "num_epochs", "model_type", "base_model_config")(data), _LAYOUT),
     Tool("a MaxText configuration", lambda data: any(str(key).startswith(("ici_", "dcn_", "base_num_", "base_emb_"))
          for key in data) or _any(2, "per_device_batch_size", "max_target_length", "remat_policy", "model_name",
                                   "base_config", "enable_checkpointing", "decoder_block")(data),
          "MaxText's meshes are not read: give its model and layout in a study"),
-    Tool("a LLaMA-Factory configuration", _has("model_name_or_path", "stage"), _LAYOUT),
-    Tool("a torchtune recipe", lambda data: any(isinstance(value, dict) and "_component_" in value
-                                                for value in data.values()), _LAYOUT),
     Tool("a configuration of accelerate", _any(2, "compute_environment", "distributed_type", "num_machines",
          "num_processes", "deepspeed_config", "fsdp_config"),
          "import the DeepSpeed JSON it may name, and give the rest in a study"),

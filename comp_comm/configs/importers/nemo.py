@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from comp_comm.configs.importers import nemo_layout, nemo_model, nemo_sides
+from comp_comm.configs.importers.adapters import set_adapters
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.megatron_layout import fewest_devices
 from comp_comm.configs.importers.nemo_ignored import IGNORED, NOTED, TOP, TRAINER
@@ -18,10 +19,9 @@ SHAPE = ("num_layers", "tensor_model_parallel_size", "encoder", "hidden_size", "
 OTHERS = {
     "mm_cfg": "a model of more than text", "vision": "a model of more than text", "text": "a model of more than text",
     "retro": "retrieval", "unet_config": "diffusion", "unet": "diffusion", "first_stage_config": "diffusion",
-    "cond_stage_config": "diffusion", "nerf": "a field of rays", "peft": "training a part of the weights",
+    "cond_stage_config": "diffusion", "nerf": "a field of rays",
     "reward": "a reward model", "ppo": "reinforcement learning", "steerlm": "a reward model",
     "sample_rate": "a model of sound", "preprocessor": "a model of sound",
-    "is_hybrid": "a state-space model", "hybrid_override_pattern": "a state-space model",
     "ul2": "other objectives on one model", "hiddens": "a model with a bottleneck", "prompt_encoder": "prompt learning",
     "adapter_tuning": "training a part of the weights", "ia3_tuning": "training a part of the weights",
     "virtual_prompt_style": "prompt learning", "p_tuning": "prompt learning", "quantization": "quantisation",
@@ -48,11 +48,13 @@ def import_nemo(document: Document, given: Given = NOTHING) -> Imported:
     name = run.get("name") if isinstance(run, dict) else None
     model = top.mapping_of("model") or Keys(f, {})
     _others(model, f)
+    _adapters(model, f)
     sides = model.mapping_of("encoder"), model.mapping_of("decoder")
     if sides[0] is not None and sides[1] is not None:
         nemo_sides.read(model, sides[0], sides[1], f)
     else:
         nemo_model.read(model, f, f"{data.get('name', '')} {model.mapping.get('name', '')}")
+        nemo_model.hybrid(model, f, str(data.get("name", "")))
     nemo_layout.read(model, f)
     trainer = top.mapping_of("trainer")
     if trainer is not None:
@@ -85,6 +87,25 @@ def _others(model: Keys, f: Findings) -> None:
         elsewhere = "a file that its defaults name" if "defaults" in f.document.data else "a checkpoint"
         f.missing(f"'model.num_layers' is missing, and what else describes the model: it is in {elsewhere}")
         f.problems.raise_if_any()
+
+
+def _adapters(model: Keys, f: Findings) -> None:
+    """Set adapters of a low rank; refuse other ways to train a part of the weights."""
+    keys = model.mapping_of("peft")
+    scheme = None if keys is None else keys.take("peft_scheme", "name")
+    if keys is None or is_off(scheme):
+        return
+    if scheme not in ("lora", "canonical_lora"):
+        keys.wrong(
+            ("peft_scheme", "name"), f"{shown(scheme)}: training a part of the weights but by lora is not modelled"
+        )
+        f.problems.raise_if_any()
+    inner = keys.mapping_of("lora_tuning") or keys
+    set_adapters(inner, f, ("adapter_dim", "dim"), ("target_modules",))
+    if inner.mapping.get("target_modules") is None:  # NeMo's own default
+        f.set("lora_targets", "qkv_proj")
+    if not is_off(inner.take("adapter_dropout", "dropout")):
+        f.note("adapter_dropout: masks of its inputs are not counted")
 
 
 def _trainer(keys: Keys, f: Findings) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from comp_comm.configs.importers.hf_parts import expert_layers
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
+from comp_comm.configs.importers.megatron_hybrid import EXPANDED, MAMBA, MAMBA_CHUNK
 from comp_comm.configs.importers.megatron_model import NORMS, POSITIONS, pattern
 from comp_comm.configs.importers.vocabularies import TOKENIZERS, vocabulary_of
 
@@ -92,14 +93,15 @@ def dropout(keys: Keys, f: Findings) -> None:
 
 def blocks(keys: Keys, f: Findings, name: str) -> None:
     """Set what a layer is made of; ``name`` is what the file calls the kind of the model."""
-    activation = keys.take("activation", default="gelu")
+    states = "mamba" in name.lower() or keys.has("hybrid_override_pattern")
+    activation = keys.take("activation", default="squared-relu" if states else "gelu")
     if activation not in (*GATED, *PLAIN):
         keys.wrong(("activation",), f"{shown(activation)} is not understood; only {', '.join((*GATED, *PLAIN))}")
     f.set("gated", activation in GATED)
     norm = keys.choice(("normalization",), NORMS, "layernorm")
     if norm is not None:
         f.set("norm", norm)
-    bias, qkv = keys.truth("bias", default=True), keys.truth("qkv_bias")
+    bias, qkv = keys.truth("bias", "add_bias_linear", default=True), keys.truth("qkv_bias")
     f.set("bias", "on" if bias else "qkv" if qkv else "off")
     if f.fields.get("architecture") != "vit":
         f.set("tied", keys.truth("share_embeddings_and_output_weights", default=True))
@@ -153,6 +155,30 @@ def _experts(keys: Keys, f: Findings) -> None:
         keys.wrong(("moe_layer_freq",), f"{shown(frequency)} is not understood")
     else:
         expert_layers(f, which, keys.place("moe_layer_freq"))
+
+
+def hybrid(keys: Keys, f: Findings, name: str) -> None:
+    """Set the layers of a model with Mamba-2: those that its pattern lists, or Mamba-2 alone."""
+    text = keys.take("hybrid_override_pattern")
+    groups = keys.take("mamba_ssm_ngroups", default=MAMBA["ssm_groups"][1])
+    keys.only("gated_linear_unit", f.fields.get("gated") == "on")
+    keys.only("is_hybrid", True)
+    if text is None and "mamba" not in name.lower():
+        return
+    letters = text if isinstance(text, str) else "M" * f.count("layers", 0)
+    if set(letters) - set("M*-E") or len(letters) != f.count("layers", 0):
+        keys.wrong(("hybrid_override_pattern",), f"{shown(text)} is not understood; M, *, - or E for each of the "
+                   f"{f.count('layers', 0)} layers")  # fmt: skip
+        return
+    f.set("layer_pattern", letters if len(letters) > 1 else "Mx1", keys.place("hybrid_override_pattern"))
+    dim = MAMBA["ssm_head_dim"][1]
+    f.set("ssm_heads", EXPANDED * f.count("hidden", 0) // dim)
+    f.set("ssm_head_dim", dim)
+    f.set("ssm_state", MAMBA["ssm_state"][1])
+    f.set("ssm_chunk", MAMBA_CHUNK)
+    f.set("ssm_groups", groups, keys.place("mamba_ssm_ngroups"))
+    for field in ("dense_layers", "moe_every"):
+        f.fields.pop(field, None)
 
 
 def tokenizer(keys: Keys, f: Findings) -> None:

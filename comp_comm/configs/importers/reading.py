@@ -9,6 +9,7 @@ from typing import NamedTuple
 from comp_comm.configs import strict_yaml
 from comp_comm.configs.importers import (
     deepspeed,
+    finetuning,
     gpt_neox,
     hugging_face,
     llm_foundry,
@@ -16,9 +17,11 @@ from comp_comm.configs.importers import (
     nanotron,
     native,
     nemo,
+    peft,
     primus,
     toml_text,
     torchtitan,
+    torchtune,
 )  # fmt: skip
 from comp_comm.configs.importers.imported import NOTHING, Given, Imported
 from comp_comm.configs.importers.named import named
@@ -52,6 +55,10 @@ MAPPINGS = (
     FileKind(llm_foundry.KIND, llm_foundry.fits, llm_foundry.import_foundry),
     FileKind(gpt_neox.KIND, gpt_neox.fits, lambda document, given, _: gpt_neox.import_neox(document, given)),
     FileKind(primus.KIND, primus.fits, primus.import_primus),
+    FileKind(peft.KIND, peft.fits, peft.import_peft),
+    FileKind(torchtune.KIND, torchtune.fits, torchtune.import_torchtune),
+    FileKind(finetuning.AXOLOTL, finetuning.fits_axolotl, finetuning.import_axolotl),
+    FileKind(finetuning.FACTORY, finetuning.fits_factory, finetuning.import_factory),
     FileKind(deepspeed.KIND, deepspeed.fits, lambda document, given, _: deepspeed.import_deepspeed(document, given)),
 )  # fmt: skip
 KINDS = (*(kind.name for kind in MAPPINGS), "a study", "a model")

@@ -60,6 +60,8 @@ _COLUMNS: tuple[Column[Step], ...] = (
     Column("hardware_flops", "FLOP", "FLOP executed in a step, recomputation and padding too",
            lambda b: b.work.hardware_flops),
     Column("parameters", "", "parameters of the model", lambda b: b.work.parameters),
+    Column("trained_parameters", "", "parameters that are trained: with lora_rank those of adapters",
+           lambda b: b.work.trained_parameters),
     Column("active_parameters", "", "parameters a token uses", lambda b: b.work.active_parameters),
     Column("memory_gib", "GiB", "memory of the stage that needs most", lambda b: b.memory_bytes / GIB),
     Column("days", "days", "days of the whole run", lambda b: run_s(b) / DAY_S, needs="tokens"),

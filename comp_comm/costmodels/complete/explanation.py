@@ -204,7 +204,8 @@ def _done(step: Step, op: Operation) -> tuple[Done, Done]:
     if isinstance(op, Gemm):
         moved = op.moved(kernels.operand, kernels.activation)
         weights = op.moved_for_weights(kernels.operand, kernels.gradient)
-        return Done(op.flops, moved), Done(2 * op.flops, moved + weights)
+        trained = to_float(op.trained)
+        return Done(op.flops, moved), Done((1 + trained) * op.flops, moved + trained * weights)
     if isinstance(op, Attention):
         moved = op.moved(kernels.activation)
         skips = AttentionKernel.skipping(step.work.layout.attention_kernel)
@@ -251,14 +252,15 @@ def _collective(item: CountedCollective, phase: str, layers: int | None, across:
 
 
 def _optimizer(step: Step) -> Iterator[OperationRecord]:
-    states = step.stage_states
+    states, none = step.stage_states, to_float(0.0)
+    norm, adam, muon = states.norm_s, states.adam_s, to_float(states.muon.seconds(states.kernels))
     per_byte = float(states.kernels.per_streamed_byte)
     part = StagePart("step", step.layers.embedding, to_float(1.0), {}, None)
-    for name, formula, seconds in (("gradient norm", "gradients read", states.norm_s),
-                                   ("Adam", "states in and out", states.adam_s)):  # fmt: skip
-        op = Elementwise(name, f"{formula}, P / shards", 1.0, 0.0, 0.0)
-        yield _record(op, part, "optimizer", 1.0, seconds, Done(to_float(0.0), to_float(float(seconds) / per_byte)))
-    if float(step.quantise_s):
-        op = Elementwise("weights quantised", "weights of GEMMs, by the recipe", 1.0, 0.0, 0.0)
-        none = to_float(0.0)
-        yield _record(op, part, "optimizer", 1.0, step.quantise_s, Done(none, none))
+    done = (("gradient norm", "gradients read, P / shards", norm, Done(none, norm / per_byte)),
+            ("Adam", "states in and out, P / shards", adam, Done(none, adam / per_byte)),
+            ("Muon", "Newton-Schulz steps, (4 a^2 b + 2 a^3) each", muon, Done(states.muon.flops, none)),
+            ("weights quantised", "weights of GEMMs, by the recipe", step.quantise_s, Done(none, none)))  # fmt: skip
+    for name, formula, seconds, work in done:
+        if float(seconds) or name in ("gradient norm", "Adam"):
+            op = Elementwise(name, formula, 1.0, 0.0, 0.0)
+            yield _record(op, part, "optimizer", 1.0, seconds, work)

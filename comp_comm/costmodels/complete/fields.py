@@ -21,16 +21,17 @@ FIELDS = tuple(dict.fromkeys((
     "tokens", "cross_entropy", "loss_chunks", "master_weights", "cuda_graph", "launch_blocking", "fp8_param_gather",
     "fp8_activations", "expert_kernels", *DISPATCH, "recompute_early_stop", "offload_activations",
     "reshard_after_forward", "reshard_shards", "gradient_sync", "fsdp_units", "zero_implementation", "sequence_inputs",
-    *_TRANSFORMER,
+    "optimizer", "muon_steps", "muon_sharding", "muon_tp", *_TRANSFORMER,
 )))  # fmt: skip
 # A field that means nothing without another one.
-NEEDS = {**field_groups.NEEDS, **dict.fromkeys(DISPATCH, "ep"), "permute_fusion": "experts",
-         "expert_kernels": "experts"}  # fmt: skip
+NEEDS = {**field_groups.NEEDS, "lora_targets": "lora_rank", **dict.fromkeys(DISPATCH, "ep"),
+         "permute_fusion": "experts", "expert_kernels": "experts"}  # fmt: skip
 # A field that means nothing unless another one has this word.
 NEEDS_WORD = {
     "max_positions": ("position", "learned"), "encoder_seq_len": ("architecture", "encoder-decoder"),
     "encoder_layers": ("architecture", "encoder-decoder"), "classes": ("architecture", "vit"),
     "patch_features": ("architecture", "vit"), "loss_chunks": ("cross_entropy", "chunked"),
+    **dict.fromkeys(("muon_steps", "muon_sharding", "muon_tp"), ("optimizer", "muon")),
 }  # fmt: skip
 # Inputs a row always shows; those that follow from others are taken from the answer.
 SHOWN = ("hidden", "layers", "seq_len", "gpus", "tp", "cp", "pp", "dp", "micro_batch", "global_batch", "flop_vs_bw")
@@ -41,7 +42,7 @@ IGNORED_BY_LAYERS = (
     "recompute", "recompute_layers", "offload_optimizer", "scatter_gather", "overlap_dp", "overlap_pp",
     "memory_capacity", "framework_gib", "tokens", "loss_chunks", "fp8_param_gather",
     "recompute_early_stop", "offload_activations", "reshard_after_forward", "reshard_shards", "gradient_sync",
-    "fsdp_units", "zero_implementation",
+    "fsdp_units", "zero_implementation", "optimizer", "muon_steps", "muon_sharding", "muon_tp",
 )  # fmt: skip
 # Fields that the states of a stage's weights do not depend on, one micro-batch's worth of them.
 IGNORED_BY_STATES = (
@@ -53,7 +54,7 @@ IGNORED_BY_STATES = (
 # Fields that the memory of a stage does not depend on.
 IGNORED_BY_FOOTPRINT = (
     "placement", "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "cp_comm", "collective_algorithm", "tokens",
-    "scatter_gather", "interference",
+    "scatter_gather", "interference", "muon_steps", "muon_tp",
 )  # fmt: skip
 
 __all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_FOOTPRINT", "IGNORED_BY_LAYERS", "IGNORED_BY_STATES", "NEEDS",

@@ -189,13 +189,13 @@ class StageMemory:
         ends = self.costs.end_parameters
         head = self.stage.head * where(to_float(self.work.transformer.tied) > 0, ends.embedding, ends.head)
         replicated = to_float((self.work.layout.replicas > 1) & (self.stage.layer_count > 0))
-        bucket = replicated * bucket_bytes(self.work, add_up(self._states.held))
+        bucket = replicated * bucket_bytes(self.work, add_up(self._states.trained))
         return add_up((bucket, weight_gradients(self.work, layers, head), self._at_step))
 
     @cached_property
     def _flat(self) -> Array:
         """Bytes of flat gradients that are made for the optimizer's step, when activations are gone."""
-        return flat_gradients(self.work, *self._states.held)
+        return flat_gradients(self.work, *self._states.trained)
 
     @cached_property
     def _at_step(self) -> Array:

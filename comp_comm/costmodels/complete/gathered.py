@@ -29,10 +29,11 @@ def gathered(work: Work, parameters: Array, largest: Array, ends: Array, head: A
     Weights that are not sharded again after a forward pass, or over fewer devices, are there all the time.
     """
     f, layout = work.scenario.formats, work.layout
-    weight, grad = to_float(f.weight), to_float(f.grad)
+    trains = to_float(not work.context.frozen)  # what is sent of adapters is little
+    weight, grad = to_float(f.weight), trains * to_float(f.grad)
     apart = FsdpUnits.ENDS.where(layout.fsdp_units)
     scattered = GradientSync.LAST.where(layout.gradient_sync)  # whole until then: counted as gradients
-    own = where(scattered, 0.0, weight)
+    own = trains * where(scattered, 0.0, weight)
     between = to_float(layout.reshard_shards)
     shards = where(isnan(between), np.inf, between)
     held = weight * parameters * where(Switch.OFF.where(layout.reshard_after_forward), 1.0, 1.0 / shards)

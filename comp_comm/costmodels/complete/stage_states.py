@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
+
+import numpy as np
 
 from comp_comm.choices import MasterWeights, Switch
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
+from comp_comm.costmodels.complete.muon import MuonStage
 from comp_comm.costmodels.complete.step_buffers import unreduced_gradients
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, minimum, somewhere, to_float, where
+from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
 from comp_comm.formulas.memory import StateBytes, state_bytes
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.stages import Stage
-from comp_comm.lazy import cached_property
 from comp_comm.sharding import GradientSync
 
 Of = TypeVar("Of")
@@ -42,6 +45,14 @@ class HeldStates:
         experts = add_up(count * held.experts for count, held in layers) if self.work.transformer.has_experts else ZERO
         return dense, experts
 
+    @cached_property
+    def trained(self) -> tuple[Array, Array]:
+        """Parameters of the stage that are trained, and those of its experts."""
+        if not self.work.context.frozen:
+            return self.held
+        layers = zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True)
+        return to_float(add_up(count * held.trained.dense for count, held in layers)), ZERO
+
     def of_zero(self, zero: Numeric) -> StateBytes:
         """Return the bytes of states with a stage of ZeRO."""
         layout = self.work.layout
@@ -54,15 +65,41 @@ class HeldStates:
             (to_float(f.master) + 2 * to_float(f.moment)) * kept,
         )
         states = state_bytes(dense, layout.dp_shard, zero, *sizes)
+        if self.work.context.frozen:
+            return self._with_copies(self._frozen(zero, sizes, states), zero)
         if experts is not ZERO:
-            more = state_bytes(experts, minimum(layout.dp_shard, layout.expert_replicas), zero, *sizes)
+            more = state_bytes(experts, np.minimum(layout.dp_shard, layout.expert_replicas), zero, *sizes)
             states = StateBytes(*(one + other for one, other in zip(states, more, strict=True)))
+        states = self._with_muon(states, to_float(f.moment))
         last = GradientSync.LAST.where(layout.gradient_sync) & (to_float(layout.dp_shard) > 1)
-        if not somewhere(last):
+        if not last.any():
             return self._with_copies(states, zero)
         # Not scattered before the last micro-batch: they are added up whole, in the format that they are reduced in.
-        summed = where(last, self.work.scenario.formats.grad * (dense + experts), states.gradients)
+        summed = np.where(last, self.work.scenario.formats.grad * (dense + experts), states.gradients)
         return self._with_copies(states._replace(gradients=summed), zero)
+
+    def _frozen(self, zero: Numeric, sizes: tuple[Numeric, Numeric, Numeric], dense: StateBytes) -> StateBytes:
+        """Return the states where the model's weights are frozen: all weights, and what adapters have beside them."""
+        layout, (_, experts) = self.work.layout, self.held
+        adapters = state_bytes(self.trained[0], layout.dp_shard, zero, *sizes)
+        shards = np.minimum(layout.dp_shard, layout.expert_replicas)
+        held = dense.weights
+        if experts is not ZERO:
+            held = held + state_bytes(experts, shards, zero, *sizes).weights
+        return adapters._replace(weights=held)
+
+    def _with_muon(self, states: StateBytes, moment: Array) -> StateBytes:
+        """Return the states where Muon keeps one moment of a matrix; of whole ones the fullest device has one at least.
+
+        It has master weights of these, too: what is more than an even share is added.
+        """
+        muon = MuonStage(self.work, self.stage)
+        if not muon.dealt:
+            return states
+        f = self.work.scenario.formats
+        even = add_up(each.number * each.matrix.held / each.shards for each in muon.dealt)
+        more = (muon.kept - even) * (to_float(f.master) + moment)
+        return states._replace(optimizer=states.optimizer - moment * even + more)
 
     def _with_copies(self, states: StateBytes, zero: Numeric) -> StateBytes:
         """Return the states with weights as the recipe keeps them: beside those of 16 bits, or instead of them.
@@ -70,9 +107,9 @@ class HeldStates:
         Under ZeRO 3 they are made of gathered weights, and go with them.
         """
         copies = to_float(self.work.scenario.formats.copies)
-        if not somewhere(copies):
+        if not copies.any():
             return states
         dense, experts = self.held
         beside = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
-        more = where(to_float(zero) < 3, copies * (add_up((dense, experts)) - beside), 0.0)
+        more = np.where(to_float(zero) < 3, copies * (add_up((dense, experts)) - beside), 0.0)
         return states._replace(weights=states.weights + more)

@@ -28,6 +28,7 @@ from comp_comm.layers.block import HeldParameters
 from comp_comm.layout import REPLICAS, STAGE, Layout
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
+from comp_comm.optimizers import Optimizer
 from comp_comm.sharding import FsdpUnits, GradientSync
 from comp_comm.violation import Mask
 
@@ -37,12 +38,21 @@ SHARDED, BY_LAYER = (1, 2), (3,)  # ZeRO stages that send a stage's states at on
 
 class StageParameters(NamedTuple):
     """What a stage holds on a device: layers of each kind, parameters of a layer, and those beside the layers, of
-    which ``head`` are final norm and head."""
+    which ``head`` are final norm and head. ``frozen`` says that only adapters of layers are trained."""
 
     counts: Sequence[Array]
     layers: Sequence[HeldParameters]
     ends: Array
     head: Array
+    frozen: bool = False
+
+    @property
+    def trained(self) -> StageParameters:
+        """What of it is trained: all, or adapters of layers."""
+        if not self.frozen:
+            return self
+        none = to_float(0.0)
+        return StageParameters(self.counts, [each.trained for each in self.layers], none, none)
 
     @property
     def dense(self) -> Array:
@@ -75,11 +85,12 @@ class StateCollective(NamedTuple):
 
 class Unit(NamedTuple):
     """Parameters whose states are sent together: how many such there are, how many numbers, bytes of one when weights
-    are gathered, and whether that is done backward once more."""
+    are gathered, how many of the numbers are trained, and whether they are gathered backward once more."""
 
     number: Array
     parameters: Array
     gathered: Array
+    trained: Array
     again: Array = to_float(1.0)
 
 
@@ -116,8 +127,9 @@ def expert_replicas(layout: Layout) -> Replicas:
 def replica_groups(layout: Layout, experts: bool) -> list[Group]:
     """Return the groups that collectives of states are over."""
     replicas = [dense_replicas(layout), *([expert_replicas(layout)] if experts else [])]
+    tensors = [layout.group("tp"), layout.etp_group] if Optimizer.MUON.where(layout.optimizer).any() else []
     between = [smaller for each in replicas if (smaller := _between_passes(layout, each)) is not None]
-    return [*(group for each in replicas for group in each.groups(layout)), *between]
+    return [*(group for each in replicas for group in each.groups(layout)), *between, *tensors]
 
 
 def state_collectives(c: Context, held: StageParameters) -> list[StateCollective]:
@@ -131,16 +143,18 @@ def state_collectives(c: Context, held: StageParameters) -> list[StateCollective
     layout = c.layout
     dense = dense_replicas(layout)
     gathered, weight = (to_float(size) for size in (c.formats.gathered, c.formats.weight))
-    units = [Unit(count, layer.dense, gathered) for count, layer in zip(held.counts, held.layers, strict=True)]
+    pairs, trains = list(zip(held.counts, held.layers, strict=True)), to_float(not held.frozen)
+    units = [Unit(count, layer.dense, gathered, layer.trained.dense) for count, layer in pairs]
     one, apart = to_float(1.0), to_float(FsdpUnits.ENDS.where(layout.fsdp_units))
-    units.append(Unit(one, held.ends - apart * held.head, weight))
+    ends = held.ends - apart * held.head
+    units.append(Unit(one, ends, weight, trains * ends))
     if any_of(apart):
-        units.append(Unit(apart * (held.head > 0), held.head, weight, again=to_float(0.0)))
-    collectives = _states(c, "", held.dense, units, dense)
+        units.append(Unit(apart * (held.head > 0), held.head, weight, trains * held.head, to_float(0.0)))
+    collectives = _states(c, "", held.trained.dense, units, dense)
     if c.t.has_experts:
         experts = expert_replicas(layout)
-        units = [Unit(count, layer.experts, gathered) for count, layer in zip(held.counts, held.layers, strict=True)]
-        collectives += _states(c, "expert ", held.experts, units, experts)
+        units = [Unit(count, layer.experts, gathered, layer.trained.experts) for count, layer in pairs]
+        collectives += _states(c, "expert ", held.trained.experts, units, experts)
     return collectives
 
 
@@ -153,12 +167,12 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
     many, sharded, several = (to_float(size > 1) for size in (replicas.count, replicas.shards, others.size))
     grad = to_float(c.formats.grad)
     calls, part = _bucketed(c, parameters)
-    weights = add_up(unit.number * unit.parameters * unit.gathered for unit in units) / calls
+    weights = add_up(unit.number * unit.trained * unit.gathered for unit in units) / calls
     collectives: list[StateCollective] = []
 
     def add(title: str, kind: str, size: Array, count: Array, group: Group, stages: tuple[int, ...],
             repeats: Numeric = 0.0) -> None:  # fmt: skip
-        if any_of(count) and somewhere(_among(zero, stages)):
+        if any_of(count) and any_of(to_float(size)) and somewhere(_among(zero, stages)):
             sent = Collective(f"{name}{title}", "p P", count, kind, "dp", size, to_float(0.0), group)
             collectives.append(StateCollective(sent, stages, to_float(repeats)))
 
@@ -173,9 +187,15 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
     for unit in units:
         if any_of(unit.parameters):
             calls, part = _bucketed(c, unit.parameters)
-            times, shard = sharded * calls * unit.number, part * grad / replicas.shards
-            twice, replicated = times * (1 + again * unit.again), several * calls * unit.number
-            add("gradient reduce-scatter", "reduce_scatter", part * grad, times, sharing, BY_LAYER, scattered)
+            reduced_calls, reduced_part = (
+                (calls, part) if unit.trained is unit.parameters else _bucketed(c, unit.trained)
+            )
+            times, shard = sharded * calls * unit.number, reduced_part * grad / replicas.shards
+            twice, replicated = times * (1 + again * unit.again), several * reduced_calls * unit.number
+            scatters = sharded * reduced_calls * unit.number
+            add(
+                "gradient reduce-scatter", "reduce_scatter", reduced_part * grad, scatters, sharing, BY_LAYER, scattered
+            )
             add("weight all-gather", "all_gather", part * unit.gathered, twice, sharing, BY_LAYER, 1)
             if smaller is not None:
                 more = times * (smaller.size > 1) * unit.again
@@ -219,6 +239,7 @@ def copy_collectives(c: Context, held: StageParameters) -> list[Collective]:
         return []
     mirror = Group(layout.copies, layout.stride("pp") * maximum(to_float(layout.pp) - 1, 1.0))
     sharded, shards = to_float(layout.zero) >= 1, to_float(layout.dp_shard)
+    held = held.trained
     parts = [("", held.dense, shards)]
     if c.t.has_experts:
         parts.append(("expert ", held.experts, minimum(shards, layout.expert_replicas)))
@@ -239,7 +260,7 @@ def tied_collectives(c: Context, vocab: Array) -> list[Collective]:
     """
     layout = c.layout
     apart = (Schedule.look_up("turns", layout.schedule) == 1) & (layout.copies == 1) & (to_float(layout.pp) > 1)
-    times = to_float(apart & (to_float(c.t.tied) > 0) & (to_float(c.t.vocab) > 0))
+    times = to_float(apart & (to_float(c.t.tied) > 0) & (to_float(c.t.vocab) > 0) & (not c.frozen))
     if not any_of(times):
         return []
     ends = Group(where(times > 0, 2.0, 1.0), layout.stride("pp") * maximum(to_float(layout.pp) - 1, 1.0))

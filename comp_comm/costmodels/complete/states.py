@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import MasterWeights, Switch
+from comp_comm.costmodels.complete.muon import MuonStage
 from comp_comm.costmodels.complete.state_collectives import (
     BY_LAYER,
     SHARDED,
@@ -20,7 +21,7 @@ from comp_comm.costmodels.complete.state_collectives import (
 )  # fmt: skip
 from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.costmodels.timed import CommSeconds, Network, TimedCollective, overlapped
+from comp_comm.costmodels.timed import Network, TimedCollective
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, minimum, somewhere, to_float, where
 from comp_comm.formulas.memory import optimizer_traffic
@@ -32,9 +33,6 @@ from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Gemm
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Mask
-
-USABLE = 0.85  # of the compute beside which states are sent: before it begins and after it ends nothing overlaps
-CONTENTION = 0.1  # of hidden communication that shows all the same: it takes compute units and memory bandwidth
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +50,7 @@ class StageStates:
         """What the stage holds."""
         beside = self.ends.of_stage(self.stage, self.work.transformer.tied)
         head = self.ends.kept_of_stage(self.stage, self.work.transformer.tied)
-        return StageParameters(self.stage.layers, self.layers, beside, head)
+        return StageParameters(self.stage.layers, self.layers, beside, head, self.work.context.frozen)
 
     @cached_property
     def collectives(self) -> list[StateCollective]:
@@ -61,14 +59,20 @@ class StageStates:
 
     @cached_property
     def sharded(self) -> list[tuple[Array, Array]]:
-        """Parameters, and over how many devices their optimizer states are sharded."""
+        """Parameters that are trained, and over how many devices their optimizer states are sharded."""
         layout = self.work.layout
         divided = to_float(layout.zero) >= 1
-        parts = [(self.held.dense, where(divided, layout.dp_shard, 1.0))]
+        held = self.held.trained
+        parts = [(held.dense, where(divided, layout.dp_shard, 1.0))]
         if self.work.transformer.has_experts:
             shards = where(divided, minimum(layout.dp_shard, layout.expert_replicas), 1.0)
-            parts.append((self.held.experts, shards))
+            parts.append((held.experts, shards))
         return parts
+
+    @cached_property
+    def muon(self) -> MuonStage:
+        """What Muon does on the stage's matrices."""
+        return MuonStage(self.work, self.stage)
 
     @cached_property
     def _each(self) -> Array:
@@ -96,8 +100,10 @@ class StageStates:
         """Seconds of the optimizer's step."""
         f = self.work.scenario.formats
         cast = where(self._shards, 0.0, f.weight)  # shards are cast when they are gathered
-        seconds = self._each * optimizer_traffic(self._gradient, f.master, f.moment, cast)
-        seconds = seconds * self.kernels.per_streamed_byte
+        moved = self._each * optimizer_traffic(self._gradient, f.master, f.moment, cast)
+        if self.muon.dealt:  # of a matrix there is one moment, not two
+            moved = moved - 2 * to_float(f.moment) * self.muon.kept
+        seconds = moved * self.kernels.per_streamed_byte
         offloaded = Switch.ON.where(self.work.layout.offload_optimizer)
         if not somewhere(offloaded):
             return seconds
@@ -139,7 +145,8 @@ class StateSeconds(NamedTuple):
 
     ``repeated`` are scatters of gradients, and under ZeRO 3 the gathers of weights; ``gathered`` are gathers that there
     is one of in a step, ``once`` what is reduced once whatever the ZeRO stage; ``optimizer`` is Adam and its norm,
-    ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch.
+    ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch. ``over_tp`` and
+    ``over_dp`` are what Muon gathers of matrices, which nothing runs beside.
     """
 
     repeated: Array
@@ -147,6 +154,8 @@ class StateSeconds(NamedTuple):
     once: Array
     optimizer: Array
     quantise: Array
+    over_tp: Array = ZERO
+    over_dp: Array = ZERO
 
 
 class MostStates(NamedTuple):
@@ -253,37 +262,17 @@ class StageStateSeconds:
             by_code(zero, repeated),
             by_code(zero, lambda code: sent(code, "all_gather") if code in SHARDED else ZERO),
             by_code(zero, once),
-            self.states.norm_s + self.states.adam_s,
+            add_up((self.states.norm_s, self.states.adam_s, self.states.muon.seconds(self.states.kernels))),
             self.states.quantise_s,
+            *(self._of_muon(group) for group in ("tp", "dp")),
         )
+
+    def _of_muon(self, group: str) -> Array:
+        """Return the seconds of what Muon gathers over a group."""
+        sent = [each for each in self.states.muon.collectives if each.parallelism == group]
+        return add_up(each.count * self.network.seconds(each) for each in sent)
 
 
 def state_costs(scenario: Scenario) -> StateCosts:
     """Return what states cost in a scenario."""
     return StateCosts(work_in_training(scenario))
-
-
-def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) -> CommSeconds:
-    """Return the seconds of all collectives of states in a step, and what of them is hidden.
-
-    Gradients are reduced while the last micro-batch goes backward, weights gathered while the first goes forward; ZeRO
-    2 reduces after every micro-batch, beside its backward pass; under ZeRO 3 all goes on all the time. ``windows`` are
-    the compute of one micro-batch forward and backward.
-    """
-    layout = work.layout
-    overlaps, zero, steps = Switch.ON.where(layout.overlap_dp), to_float(layout.zero), layout.stage_steps
-    reduced = costs.repeated
-    if somewhere(zero >= 2):
-        reduced = reduced * where(zero >= 2, steps, 1.0)
-    reduced = add_up((reduced, costs.once))
-    total = reduced + costs.gathered
-    if not somewhere(overlaps):
-        return CommSeconds(total, ZERO, ZERO)
-    forward, window = (USABLE * each for each in windows)
-    if somewhere(zero >= 2):
-        backward = window
-        window = by_code(zero, lambda code: (
-            backward if code < 2 else steps * (backward if code == 2 else forward + backward)
-        ))  # fmt: skip
-    hidden = minimum(reduced, window) + minimum(costs.gathered, forward)
-    return overlapped(total, (1 - CONTENTION) * hidden, overlaps)

@@ -16,12 +16,13 @@ from comp_comm.costmodels.complete.state_collectives import (
     tied_collectives,
     world_collectives,
 )
-from comp_comm.costmodels.complete.states import StageStates, StateCosts, state_comm
+from comp_comm.costmodels.complete.state_comm import state_comm
+from comp_comm.costmodels.complete.states import StageStates, StateCosts
 from comp_comm.costmodels.complete.traffic import CountedCollective, Traffic, of_layers, of_sends, of_step, traffic
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
-from comp_comm.costmodels.timed import CommSeconds, Network, TimedCollective
+from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, to_float, where
 from comp_comm.group import Group
@@ -97,10 +98,8 @@ class Step(SearchableAnswer):
             sent = sent._replace(once=add_up((sent.once, slowed * between)))
         # All of them: which can be the slowest depends on the other points of a sweep, and a window must not.
         stages = self.work.stages.distinct
-        windows = widest(
-            [StageSeconds(self.pipeline, stage) for stage in stages] if len(stages) > 1 else [self.slowest]
-        )
-        return state_comm(self.work, sent, windows)
+        each = [StageSeconds(self.pipeline, stage) for stage in stages] if len(stages) > 1 else [self.slowest]
+        return state_comm(self.work, sent, widest(each))
 
     # -- seconds ------------------------------------------------------------------------------------------------------
 
@@ -158,9 +157,10 @@ class Step(SearchableAnswer):
         """
         spent = dict(self.slowest.in_layers)
         if self.sends:
-            spent["pp"] = self.slowest.sends.times(self.work.layout.stage_steps).plus(
-                CommSeconds(self._tied_s, ZERO, ZERO)
-            )
+            sends = self.slowest.sends.times(self.work.layout.stage_steps)
+            spent["pp"] = sends.plus(CommSeconds(self._tied_s, ZERO, ZERO))
+        if (gathering := self.states.most.seconds.over_tp) is not ZERO:
+            spent["tp"] = spent.get("tp", NO_COMM).plus(CommSeconds(gathering, ZERO, ZERO))
         if self.replicated:
             spent["dp"] = self._states
         if somewhere(self.pipeline.host.asked):
@@ -168,6 +168,11 @@ class Step(SearchableAnswer):
         if self.states.world_s is not ZERO:
             spent["world"] = CommSeconds(self.states.world_s, ZERO, ZERO)
         return spent
+
+    @cached_property
+    def muon(self) -> list[TimedCollective]:
+        """What Muon gathers in a step, of the stage that has most states."""
+        return self.network.timed(self.stage_states.muon.collectives)
 
     @property
     def replicated(self) -> bool:
@@ -205,7 +210,9 @@ class Step(SearchableAnswer):
         sends = self.slowest.sends.visible if self.sends else ZERO
         busy = self.work.layout.stage_steps * add_up((self.pipeline.pace_s, sends))
         states = self._states.visible if self.replicated else ZERO
-        return add_up((busy, self.bubble_s, self._tied_s, self.states.world_s)) + add_up((self.optimizer_s, states))
+        return add_up(
+            (busy, self.bubble_s, self._tied_s, self.states.most.seconds.over_tp, self.states.world_s)
+        ) + add_up((self.optimizer_s, states))
 
     def least_step_s(self, closely: bool) -> Array:
         """Return the seconds that a step takes at least: the passes of the slowest stage, or of an average one.
@@ -237,7 +244,7 @@ class Step(SearchableAnswer):
         states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.stage_steps))
         return [*of_layers(self.pipeline, self.stage),
                 *of_sends([*self.sends, *self.pipeline.host.transfers(self.stage)], layout.stage_steps),
-                *of_step([*states, *self.between_copies, *self.tied, *self.own_states.world])]  # fmt: skip
+                *of_step([*states, *self.muon, *self.between_copies, *self.tied, *self.own_states.world])]  # fmt: skip
 
     @cached_property
     def traffic(self) -> dict[str, Traffic]:
@@ -285,7 +292,7 @@ class Step(SearchableAnswer):
         c = self.work.context
         layers = [each for kind in self.work.pattern.kinds for each in kind.collectives(kind.context(c))]
         states = [each.collective for each in self.stage_states.collectives]
-        states += [call.collective for call in (*self.between_copies, *self.tied)]
+        states += [call.collective for call in (*self.between_copies, *self.tied, *self.muon)]
         collectives = [*layers, *embedding_collectives(c), *head_collectives(c), *boundary_collectives(c), *states,
                        *world_collectives(c)]  # fmt: skip
         return list({each.group: (each.parallelism, each.group) for each in reversed(collectives)}.values())

@@ -39,8 +39,9 @@ def weight_gradients(work: Work, layers: list[tuple[Array, HeldParameters]], hea
     experts = maximum(local_experts(work.context), 1.0) if work.transformer.has_experts else 1.0
     largest = to_float(0.0)
     for count, held in layers:
-        largest = maximum(largest, (to_float(count) > 0) * (held.dense + held.experts / experts))
-    return there * work.scenario.formats.weight * (largest + head)
+        part = held.trained
+        largest = maximum(largest, (to_float(count) > 0) * (part.dense + part.experts / experts))
+    return there * work.scenario.formats.weight * (largest + (0.0 if work.context.frozen else head))
 
 
 def unreduced_gradients(work: Work) -> Array:

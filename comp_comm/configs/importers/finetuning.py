@@ -1,0 +1,229 @@
+"""Configurations of Axolotl and of LLaMA-Factory: the model that they name, adapters, and how it is trained."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from comp_comm.configs.importers.adapters import model_of, set_adapters
+from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
+from comp_comm.configs.strict_yaml import Document
+from comp_comm.records import Record
+
+AXOLOTL, FACTORY = "Axolotl configuration", "LLaMA-Factory configuration"
+# What changes no shape: data, learning, logs, tokens.
+AXOLOTL_IGNORED = """
+    output_dir datasets test_datasets learning_rate logging_steps lr_scheduler num_epochs warmup_ratio warmup_steps
+    saves_per_epoch evals_per_epoch val_set_size weight_decay lora_alpha dataset_prepared_path special_tokens tokens
+    resume_from_checkpoint lora_model_dir model_type chat_template tokenizer_type is_llama_derived_model
+    is_mistral_derived_model is_falcon_derived_model tf32 strict trust_remote_code remove_unused_columns eot_tokens
+    max_steps skip_prepare_dataset save_steps loss_watchdog_threshold loss_watchdog_patience seed torchdistx_path
+    ddp_find_unused_parameters push_dataset_to_hub adam_beta1 adam_beta2 adam_epsilon adam_eps max_grad_norm
+    train_on_inputs group_by_length save_total_limit early_stopping_patience lora_fan_in_fan_out save_strategy
+    eval_batch_size eval_steps eval_sample_packing debug tokenizer_use_fast tokenizer_legacy tokenizer_config
+    auto_resume_from_checkpoints device_map save_only_model cosine_min_lr_ratio cosine_constant_lr_ratio
+    save_safetensors eval_causal_lm_metrics do_causal_lm_eval resize_token_embeddings_to_32x
+    shuffle_merged_datasets gradient_checkpointing_kwargs pad_to_sequence_len local_rank xformers_attention s2_attention
+    flash_attn_fuse_mlp flash_attn_fuse_qkv lora_qkv_kernel lora_o_kernel lora_mlp_kernel base_model_config
+    base_model_ignore_patterns hub_model_id dataset_processes eval_table_size eval_max_new_tokens greater_is_better
+    float32 bfloat16 noisy_embedding_alpha dataloader_prefetch_factor dataloader_num_workers dataloader_pin_memory
+    use_tensorboard flash_attn_cross_entropy flash_attn_rms_norm
+"""
+FACTORY_IGNORED = """
+    trust_remote_code max_samples preprocessing_num_workers output_dir overwrite_output_dir do_train dataset template
+    report_to logging_steps save_steps plot_loss learning_rate num_train_epochs lr_scheduler_type warmup_ratio
+    dataloader_num_workers ddp_timeout save_only_model overwrite_cache resume_from_checkpoint run_name lora_alpha
+    eval_dataset per_device_eval_batch_size eval_strategy eval_steps val_size dataset_dir ray_num_workers tokenized_path
+    loraplus_lr_ratio pissa_init pissa_iter pissa_convert use_dft_loss use_asft_loss asft_alpha use_eaft_loss
+    new_special_tokens_config init_special_tokens max_steps weight_decay adam_beta1 adam_beta2 max_grad_norm seed
+"""
+ADAM = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw", "adam", "paged_adamw_32bit", "adamw_apex_fused")
+EIGHT_BIT = ("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "adamw_torch_8bit")
+
+
+def fits_axolotl(data: Record) -> int:
+    """Return how well a mapping fits Axolotl's: a base model, and how its sequences are trained on."""
+    return (
+        4 if "base_model" in data and {"micro_batch_size", "sequence_len", "adapter", "datasets"} & data.keys() else 0
+    )
+
+
+def fits_factory(data: Record) -> int:
+    """Return how well a mapping fits LLaMA-Factory's."""
+    return 4 if {"model_name_or_path", "stage", "finetuning_type"} <= data.keys() else 0
+
+
+def import_axolotl(document: Document, given: Given = NOTHING, model: str = "") -> Imported:
+    """Return the study that a configuration of Axolotl describes. Raises ``ConfigError``."""
+    f = Findings(document, given)
+    top = Keys(f, document.data)
+    known = _model(top, f, "base_model", model)
+    _not_modelled(top, {"rl": "reinforcement learning", "qat": "quantisation while training",
+                        "gptq": "quantised weights",
+                        "reward_model": "a reward model", "processor_type": "a model of more than text",
+                        "unfrozen_parameters": "training some of the weights"})  # fmt: skip
+    adapter = top.take("adapter")
+    _whole_weights(top, ("load_in_4bit", "load_in_8bit"), adapter == "qlora")
+    if adapter in ("lora", "qlora"):
+        targets = "all" if top.truth("lora_target_linear") else top.mapping.get("lora_target_modules")
+        top.mapping = {**top.mapping, "lora_target_modules": targets}
+        set_adapters(top, f, ("lora_r",), ("lora_target_modules",))
+        top.off(("lora_modules_to_save", "lora_target_parameters"), "parts that are trained beside adapters")
+        _dropout(top, f)
+    elif not is_off(adapter):
+        top.wrong(("adapter",), f"{shown(adapter)} is not modelled; only lora")
+    else:
+        top.ignore(name for name in top.mapping if name.startswith("lora_"))
+    if not top.set("seq_len", "sequence_len"):
+        f.missing("'sequence_len' is missing", "seq_len")
+    top.set("micro_batch", "micro_batch_size")
+    _batch(top, f)
+    for name, key in (("cp", "context_parallel_size"), ("tp", "tensor_parallel_size"), ("dp_shard", "dp_shard_size")):
+        top.set(name, key)
+    top.ignore(("dp_replicate_size",))
+    _running(top, f, ("fsdp", "fsdp_config"))
+    top.ignore(("fsdp_version",))
+    _liger(top, f)
+    for key in ("flash_attention", "sdp_attention", "attn_implementation"):
+        top.take(key)
+    f.set("attention_kernel", "unfused" if top.mapping.get("attn_implementation") == "eager" else "flash_causal")
+    _packing(f, "sample_packing", top.truth("sample_packing"))
+    top.ignore(name for name in top.mapping if name.startswith(("wandb_", "mlflow_", "comet_", "trackio_", "swanlab_")))
+    return _done(AXOLOTL, top, f, AXOLOTL_IGNORED, known)
+
+
+def import_factory(document: Document, given: Given = NOTHING, model: str = "") -> Imported:
+    """Return the study that a configuration of LLaMA-Factory describes. Raises ``ConfigError``."""
+    f = Findings(document, given)
+    top = Keys(f, document.data)
+    known = _model(top, f, "model_name_or_path", model)
+    stage, kind = top.take("stage"), top.take("finetuning_type")
+    if stage not in ("sft", "pt"):
+        top.wrong(("stage",), f"{shown(stage)}: other training than on text (sft, pt) is not modelled")
+    _not_modelled(top, {"use_galore": "GaLore", "use_apollo": "APOLLO", "use_badam": "BAdam",
+                        "use_llama_pro": "LLaMA Pro",
+                        "mixture_of_depths": "tokens that skip layers", "use_adam_mini": "Adam-mini"})  # fmt: skip
+    _whole_weights(top, ("quantization_bit",), False)
+    if kind == "lora":
+        set_adapters(top, f, ("lora_rank",), ("lora_target",))
+        f.fields.setdefault("lora_rank", 8)
+        f.fields.setdefault("lora_targets", "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj")
+        _dropout(top, f)
+    elif kind != "full":
+        top.wrong(("finetuning_type",), f"{shown(kind)} is not modelled; only full and lora")
+    if not top.set("seq_len", "cutoff_len"):
+        f.set("seq_len", 2048)
+    top.set("micro_batch", "per_device_train_batch_size")
+    _batch(top, f)
+    if top.truth("use_muon"):
+        f.set("optimizer", "muon")
+    f.set("recompute", "none" if top.truth("disable_gradient_checkpointing") else "full")
+    top.ignore(("gradient_checkpointing", "use_reentrant_gc", "gradient_checkpointing_kwargs"))
+    _running(top, f, ("fsdp", "fsdp_config"))
+    liger = top.truth("enable_liger_kernel")
+    f.set("kernels", "fused" if liger else "eager")
+    top.ignore(("flash_attn", "pure_bf16"))
+    _packing(f, "packing", top.truth("packing"))
+    return _done(FACTORY, top, f, FACTORY_IGNORED, known)
+
+
+def _model(top: Keys, f: Findings, key: str, instead: str) -> str:
+    source = str(top.take(key, default=""))
+    known = model_of(source) or instead
+    if not known:
+        top.wrong((key,), f"no model of the catalogue is {shown(source)}; give --model NAME")
+        f.problems.raise_if_any()
+    return known
+
+
+def _not_modelled(top: Keys, others: dict[str, str]) -> None:
+    for key, what in others.items():
+        if not is_off(top.take(key)):
+            top.wrong((key,), f"{what} is not modelled")
+            top.findings.problems.raise_if_any()
+
+
+def _whole_weights(top: Keys, names: tuple[str, ...], quantised: bool) -> None:
+    """Refuse weights of 4 or 8 bits under adapters."""
+    stored = [name for name in names if not is_off(top.take(name))]
+    if stored or quantised:
+        top.wrong(tuple(stored) or ("adapter",), "weights of 4 or 8 bits under adapters (QLoRA) are not modelled; give "
+                  "the file without them, as LoRA")  # fmt: skip
+        top.findings.problems.raise_if_any()
+
+
+def _dropout(top: Keys, f: Findings) -> None:
+    if not is_off(top.take("lora_dropout")):
+        f.note("lora_dropout: masks of its inputs are not counted")
+
+
+def _batch(top: Keys, f: Findings) -> None:
+    top.set("accumulation", "gradient_accumulation_steps")
+    if "global_batch" in f.given:
+        f.fields.pop("accumulation", None)
+
+
+def _running(top: Keys, f: Findings, fsdp: tuple[str, str]) -> None:
+    """Set format, recomputation, sharding and the optimizer."""
+    half = not is_off(top.take("bf16", default=True)), not is_off(top.take("fp16", "float16"))
+    f.set("precision", "bf16" if half[0] else "fp16" if half[1] else "fp32")
+    if not is_off(top.take("fp8")):
+        f.set("precision", "fp8")
+        f.set("recipe", "tensorwise")
+    top.ignore(("fp8_backend",))
+    top.off(("fp8_enable_fsdp_float8_all_gather",))
+    if "recompute" not in f.fields:
+        f.set("recompute", "none" if is_off(top.take("gradient_checkpointing")) else "full")
+    top.off(("activation_offloading",), "activations in the host's memory as PyTorch has them")
+    compiled = not is_off(top.take("torch_compile"))
+    f.set("kernels", "compiled" if compiled else "eager")
+    config = top.take("deepspeed")
+    sharded = any(not is_off(top.take(name)) for name in fsdp)
+    if config is not None:
+        stage = next(
+            (stage for stage in (3, 2, 1, 0) if f"z{stage}" in str(config) or f"zero{stage}" in str(config)), None
+        )
+        if stage is None:
+            f.missing(f"the ZeRO stage is in {shown(config)}, which is not read here; give --set zero=N", "zero")
+        else:
+            f.set("zero", stage)
+            f.note(f"zero {stage} is what the name {shown(config)} says: import that file, too")
+    else:
+        f.set("zero", 3 if sharded else 0)
+    top.ignore(("fsdp_transformer_layer_cls_to_wrap",))
+    name = str(top.take("optimizer", "optim", default="adamw_torch"))
+    if name == "muon":
+        f.set("optimizer", "muon")
+    elif name in EIGHT_BIT:
+        f.set("optimizer_precision", "fp8")
+    elif name not in ADAM:
+        top.wrong(("optimizer", "optim"), f"{shown(name)}: another optimizer is not modelled; only AdamW and muon")
+    if "gpus" not in f.given:
+        f.note("the devices are not in the file: give --set gpus=N")
+
+
+def _liger(top: Keys, f: Findings) -> None:
+    """Set fused kernels where Liger's are asked for."""
+    plugins = top.take("plugins", default=[])
+    known = ("axolotl.integrations.liger.LigerPlugin",
+             "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin")  # fmt: skip
+    strange = [str(each) for each in plugins if str(each) not in known] if isinstance(plugins, list) else [str(plugins)]
+    if strange:
+        top.wrong(("plugins",), f"what {', '.join(strange)} does is not known")
+    switches = [top.truth(name) for name in list(top.mapping) if name.startswith("liger_")]
+    if any(switches) and f.fields.get("kernels") == "eager":
+        f.set("kernels", "fused")
+    if not is_off(top.take("cut_cross_entropy")) or any("Cut" in str(each) for each in plugins):
+        f.note("cut cross entropy, which keeps no logits, is counted as the loss of other kernels")
+
+
+def _packing(f: Findings, key: str, packed: bool) -> None:
+    """Say what sequences are counted."""
+    f.note(f"{key}: sequences are counted full" if packed else f"{key} is off: sequences are counted full all the same")
+
+
+def _done(kind: str, top: Keys, f: Findings, ignored: str, known: str) -> Imported:
+    top.ignore(ignored.split())
+    top.finish()
+    f.problems.raise_if_any()
+    name = PurePath(f.document.file).stem
+    return Imported(kind, name, name, f"{f.document.file} ({kind})", f.fields, tuple(f.notes), model=known)

@@ -1,0 +1,171 @@
+"""What Muon costs a stage: its steps on matrices that a device has whole, and what is gathered to have them so.
+
+Matrices are those of layers, TP-split ones put together (`MuonTensor`). Under ZeRO 0 each device does all of its
+stage's; under ZeRO 1 its part of them. Nothing runs beside it: gradients must be there, and weights wait for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from comp_comm.costmodels.complete.state_collectives import dense_replicas, expert_replicas
+from comp_comm.costmodels.work import Work
+from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, to_float
+from comp_comm.formulas.optimizer import newton_schulz_flops
+from comp_comm.layers.matrices import Matrix, matrices
+from comp_comm.layers.stages import Stage
+from comp_comm.layout import Layout
+from comp_comm.operations.shapes import Collective, Gemm
+from comp_comm.optimizers import MuonSharding, MuonTensor, Optimizer
+from comp_comm.timing.kernels import Kernels
+from comp_comm.violation import Mask
+
+MOMENTUM, HALF = 4.0, 2.0  # bytes of a number that TP gathers (Megatron-LM: as it is kept), and that ZeRO's shards do
+
+
+class Dealt(NamedTuple):
+    """Matrices of a stage that a device has a part of, how many of each shape: and over how many devices' states."""
+
+    matrix: Matrix
+    number: Array
+    shards: Array
+
+
+def uses_muon(layout: Layout) -> Mask:
+    """Return where the optimizer is Muon."""
+    return Optimizer.MUON.where(layout.optimizer)
+
+
+@dataclass(frozen=True, eq=False)
+class MuonStage:
+    """Muon on the matrices of a stage. Everything is 0 where the optimizer is another one."""
+
+    work: Work
+    stage: Stage
+
+    @cached_property
+    def dealt(self) -> list[Dealt]:
+        """The matrices of the stage; none where no point has Muon."""
+        muon = uses_muon(self.work.layout)
+        if not muon.any():
+            return []
+        c, layout = self.work.context, self.work.layout
+        divided = to_float(layout.zero) >= 1
+        dense = np.where(divided, layout.dp_shard, 1.0)
+        expert = np.where(divided, np.minimum(layout.dp_shard, layout.expert_replicas), 1.0)
+        return [
+            Dealt(matrix, muon * held * matrix.count, expert if matrix.experts else dense)
+            for kind, held in zip(self.work.pattern.kinds, self.stage.layers, strict=True)
+            for matrix in matrices(kind, kind.context(c)) if somewhere(muon * held * matrix.count > 0)
+        ]  # fmt: skip
+
+    @cached_property
+    def numbers(self) -> tuple[Array, Array]:
+        """Numbers of matrices that a device holds, and of those the ones that experts have."""
+        dense, experts = ([each.number * each.matrix.held for each in self.dealt if each.matrix.experts is of_experts]
+                          for of_experts in (False, True))  # fmt: skip
+        return add_up(dense), add_up(experts)
+
+    @cached_property
+    def kept(self) -> Array:
+        """Numbers of matrices whose states are on the fullest device: at least a whole one, where they stay whole."""
+        uncut = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
+        sizes = self._shares({id(each): each.matrix.held for each in self.dealt})
+        return add_up(np.maximum(even, uncut * largest) for even, largest, _, _ in sizes)
+
+    def seconds(self, kernels: Kernels) -> Array:
+        """Return the seconds of the steps on the device that has most of them.
+
+        Whole matrices are dealt out by what they take, so that none has more than an even share, or the largest; of
+        equal parts of all numbers, each device has the matrices that are cut at its ends, too.
+        """
+        if not self.dealt:
+            return ZERO
+        steps = self.work.layout.muon_steps
+        times = {id(each): _step_seconds(kernels, each.matrix, self._tensor_parts(each.matrix)) * steps
+                 for each in self.dealt}  # fmt: skip
+        uncut = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
+        return add_up(np.where(uncut, np.maximum(even, largest), np.minimum(even + mean, total))
+                      for even, largest, mean, total in self._shares(times))  # fmt: skip
+
+    @property
+    def flops(self) -> Array:
+        """FLOP of the steps on a device that has an even share."""
+        parts = ((each, *self._shape(each.matrix)) for each in self.dealt)
+        steps = self.work.layout.muon_steps
+        return add_up(each.number / each.shards * newton_schulz_flops(rows, columns, steps)
+                      for each, rows, columns in parts)  # fmt: skip
+
+    @cached_property
+    def collectives(self) -> list[Collective]:
+        """What is gathered in a step: parts of matrices over TP, and of those cut by shards over their devices."""
+        return [*self._over_tensors(), *self._over_shards()] if self.dealt else []
+
+    def _over_tensors(self) -> list[Collective]:
+        c, layout, none = self.work.context, self.work.layout, to_float(0.0)
+        gathered = MuonTensor.DUPLICATED.where(layout.muon_tp)
+        sent = []
+        for each in self.dealt:
+            count = gathered * each.matrix.split * each.number / each.shards
+            if somewhere(count > 0):
+                group = c.etp_group if each.matrix.experts else c.tp_group
+                name = f"momentum all-gather: {each.matrix.name}"
+                sent.append(Collective(name, "4 B k n", count, "all_gather", "tp", MOMENTUM * each.matrix.size, none,
+                                       group))  # fmt: skip
+        return sent
+
+    def _over_shards(self) -> list[Collective]:
+        """Return the gathers of matrices that are cut at the ends of a device's part: each gets one matrix's rest."""
+        layout = self.work.layout
+        cut = MuonSharding.GATHERED.where(layout.muon_sharding) & (to_float(layout.zero) >= 1)
+        if not cut.any():
+            return []
+        sent = []
+        for experts, replicas in ((False, dense_replicas(layout)), (True, expert_replicas(layout))):
+            of = [each for each in self.dealt if each.matrix.experts is experts]
+            if not of:
+                continue
+            shards, group = replicas.shards, replicas.groups(layout)[1]
+            numbers = add_up(each.number * each.matrix.held for each in of)
+            mean = numbers / np.maximum(add_up(each.number for each in of), 1e-30)
+            rest = np.minimum(mean, numbers * (1 - 1 / shards))
+            message = HALF * rest * shards / np.maximum(shards - 1, 1.0)
+            name = f"{'expert ' if experts else ''}gradient all-gather for Muon"
+            sent.append(Collective(name, "2 B k n", to_float(cut & (shards > 1)), "all_gather", "dp", message,
+                                   to_float(0.0), group))  # fmt: skip
+        return sent
+
+    def _tensor_parts(self, matrix: Matrix) -> Array:
+        """Return how many parts of a matrix are orthogonalised by themselves."""
+        apart = MuonTensor.BLOCKWISE.where(self.work.layout.muon_tp)
+        return np.where(apart, matrix.size / np.maximum(matrix.held, 1e-30), 1.0)
+
+    def _shape(self, matrix: Matrix) -> tuple[Array, Array]:
+        """Return rows and columns of what is orthogonalised: parts are taken to be cut along the longer side."""
+        small, large = np.minimum(matrix.rows, matrix.columns), np.maximum(matrix.rows, matrix.columns)
+        return small, large / self._tensor_parts(matrix)
+
+    def _shares(self, times: dict[int, Array]) -> list[tuple[Array, Array, Array, Array]]:
+        """Return of dense matrices and of those of experts an even share, the largest one, the mean one and all."""
+        shares = []
+        for experts in (False, True):
+            of = [each for each in self.dealt if each.matrix.experts is experts]
+            if of:
+                total = add_up(each.number * times[id(each)] for each in of)
+                largest = np.max(np.broadcast_arrays(*((each.number > 0) * times[id(each)] for each in of)), axis=0)
+                mean = total / np.maximum(add_up(each.number for each in of), 1e-30)
+                shares.append((total / of[0].shards, largest, mean, total))
+        return shares
+
+
+def _step_seconds(kernels: Kernels, matrix: Matrix, parts: Array) -> Array:
+    """Return the seconds of a Newton-Schulz step: X X^T, its square, and the product with X."""
+    small, long = np.minimum(matrix.rows, matrix.columns), np.maximum(matrix.rows, matrix.columns) / parts
+    small, large = np.minimum(small, long), np.maximum(small, long)
+    shapes = ((small, large, small), (small, small, small), (small, small, large))
+    return add_up(kernels.gemm(Gemm("Newton-Schulz", "2 m k n", 1.0, m, k, n, sixteen_bit=1)).forward
+                  for m, k, n in shapes)  # fmt: skip

@@ -1,0 +1,41 @@
+"""What of the collectives of gradients and weights compute hides."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from comp_comm.choices import Switch
+from comp_comm.costmodels.complete.states import StateSeconds
+from comp_comm.costmodels.timed import CommSeconds, overlapped
+from comp_comm.costmodels.work import Work
+from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, to_float
+
+USABLE = 0.85  # of the compute beside which states are sent: before it begins and after it ends nothing overlaps
+CONTENTION = 0.1  # of hidden communication that shows all the same: it takes compute units and memory bandwidth
+
+
+def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) -> CommSeconds:
+    """Return the seconds of all collectives of states in a step, and what of them is hidden.
+
+    Gradients are reduced while the last micro-batch goes backward, weights gathered while the first goes forward; ZeRO
+    2 reduces after every micro-batch, beside its backward pass; under ZeRO 3 all goes on all the time. ``windows`` are
+    the compute of one micro-batch forward and backward.
+    """
+    layout = work.layout
+    overlaps, zero, steps = Switch.ON.where(layout.overlap_dp), to_float(layout.zero), layout.stage_steps
+    reduced = costs.repeated
+    if (zero >= 2).any():
+        reduced = reduced * np.where(zero >= 2, steps, 1.0)
+    reduced = add_up((reduced, costs.once))
+    total = reduced + costs.gathered
+    alone = CommSeconds(costs.over_dp, ZERO, ZERO)
+    if not overlaps.any():
+        return alone.plus(CommSeconds(total, ZERO, ZERO))
+    forward, window = (USABLE * each for each in windows)
+    if (zero >= 2).any():
+        backward = window
+        window = by_code(zero, lambda code: (
+            backward if code < 2 else steps * (backward if code == 2 else forward + backward)
+        ))  # fmt: skip
+    hidden = np.minimum(reduced, window) + np.minimum(costs.gathered, forward)
+    return alone.plus(overlapped(total, (1 - CONTENTION) * hidden, overlaps))

@@ -1,0 +1,199 @@
+"""Adapters beside frozen weights, against counts by hand and what PEFT prints; and the files that describe them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from face import explained, memory_of, row_of
+
+from comp_comm.configs.importers.reading import import_text
+from comp_comm.errors import CompcommError
+
+H, F, KV, LAYERS, VOCAB, RANK, TOKENS = 1024, 4096, 256, 8, 32000, 16, 2048
+BASE = {"hidden": H, "heads": 16, "kv_heads": 4, "layers": LAYERS, "ffn_hidden": F, "gated": "on", "vocab": VOCAB,
+        "seq_len": TOKENS, "norm": "rmsnorm", "bias": "off", "gpus": 8, "global_batch": 8,
+        "dropout": "off"}  # fmt: skip
+WEIGHTS = LAYERS * (2 * H * H + 2 * H * KV + 3 * H * F)  # of the linear layers
+PARAMETERS = WEIGHTS + 2 * VOCAB * H + (2 * LAYERS + 1) * H
+SIDES = {"q_proj": H + H, "k_proj": H + KV, "v_proj": H + KV, "qkv_proj": H + H + 2 * KV, "o_proj": H + H,
+         "gate_proj": H + F, "up_proj": H + F, "gate_up_proj": H + 2 * F, "down_proj": F + H}  # fmt: skip
+
+
+def study(targets="q_proj+v_proj", model=None, **more):
+    adapters = {"lora_rank": RANK, "lora_targets": targets} if targets else {}
+    return {"hardware": "h100-sxm", "cost_model": "complete", "set": {**BASE, **adapters, **more}}
+
+
+@pytest.mark.parametrize(("targets", "count"), [("q_proj+v_proj", 6815744), ("all", 41943040)])
+def test_llama_3_8b_trains_what_peft_prints(targets, count):
+    given = {"gpus": 8, "global_batch": 8, "lora_rank": 16, "lora_targets": targets}
+    row = row_of({"hardware": "h100-sxm", "model": "llama-3-8b", "set": given}, ("trained_parameters", "parameters"))
+    assert (row["trained_parameters"], row["parameters"]) == (count, 8030261248)
+
+
+@pytest.mark.parametrize("targets", ["q_proj", "k_proj+o_proj", "qkv_proj+gate_up_proj+down_proj", "gate_proj+up_proj"])
+def test_parameters_by_hand(targets):
+    row = row_of(study(targets), ("trained_parameters", "parameters"))
+    assert row["trained_parameters"] == LAYERS * RANK * sum(SIDES[part] for part in targets.split("+"))
+    assert row["parameters"] == PARAMETERS
+
+
+def test_flops_are_four_of_a_frozen_weight_and_six_of_an_adapter():
+    scores = LAYERS * 2 * 2 * TOKENS**2 * H
+    full, adapted = (row_of(study(targets), ("model_flops",))["model_flops"] / 8 for targets in (None, "all"))
+    weights, trained = WEIGHTS + VOCAB * H, LAYERS * RANK * (sum(SIDES.values()) - SIDES["qkv_proj"] - H - 2 * F)
+    assert full == 6 * weights * TOKENS + 3 * scores
+    assert adapted == 4 * weights * TOKENS + 6 * trained * TOKENS + 3 * scores
+
+
+def test_a_step_is_shorter_by_the_gradients_of_weights():
+    kept, frozen = (explained(study(targets, zero=0)) for targets in (None, "q_proj"))
+
+    def backward(record, name):
+        return next(op for op in record["operations"] if (op["operation"], op["phase"]) == (name, "backward"))
+
+    for name in ("FFN up", "QKV projection", "attention output", "logits"):
+        assert backward(kept, name)["flops"] == 2 * backward(frozen, name)["flops"]
+        assert backward(frozen, name)["seconds"] < 0.7 * backward(kept, name)["seconds"]
+
+
+def test_states_are_of_adapters_alone():
+    trained = LAYERS * RANK * (SIDES["q_proj"] + SIDES["v_proj"])
+    held = memory_of(study(zero=0))
+    assert held["weights"] == 2 * (PARAMETERS + trained)
+    assert (held["gradients"], held["optimizer"]) == (2 * trained, 12 * trained)
+    sharded = memory_of(study(zero=3, framework_gib=0))
+    assert sharded["weights"] == pytest.approx(2 * (PARAMETERS + trained) / 8)
+    assert sharded["optimizer"] == pytest.approx(12 * trained / 8)
+
+
+def test_inputs_that_no_adapter_reads_are_not_kept():
+    size = 2 * TOKENS * LAYERS
+    whole, attention, network = (memory_of(study(targets, zero=0))["activations"]
+                                 for targets in (None, "q_proj", "up_proj+down_proj"))  # fmt: skip
+    assert whole - attention == size * (H + F - RANK)  # of the network: its input, and that of the matrix down
+    assert whole - network == size * (H - 2 * RANK)  # the input of attention
+
+
+def messages(group, **more):
+    found = explained(study(**more))["operations"]
+    return {op["operation"]: op for op in found if op["group"] == group and op["calls"]}
+
+
+def test_what_is_sent_of_adapters():
+    trained = LAYERS * RANK * (SIDES["q_proj"] + SIDES["v_proj"])
+    sent = messages("dp", zero=1)
+    assert {name: op["message_bytes"] for name, op in sent.items()} == {
+        "gradient reduce-scatter": 2 * trained,
+        "weight all-gather": 2 * trained,
+    }
+    three = [op["calls"] * op["message_bytes"] for op in explained(study(zero=3))["operations"]
+             if op["operation"] == "weight all-gather"]  # fmt: skip
+    assert sum(three) == pytest.approx(2 * 2 * (PARAMETERS + trained))
+    split = messages("tp", tp=2, targets="q_proj+o_proj")
+    sums = [split[f"{part} adapter all-reduce"] for part in ("q_proj", "o_proj")]
+    assert [op["message_bytes"] for op in sums] == [2 * TOKENS * RANK] * 2
+    assert [op["phase"] for op in sums] == ["backward", "forward"]  # its input is split, or its output
+
+
+def test_parts_of_a_step_add_up():
+    columns = ("step_s", "compute_s", "recompute_s", "optimizer_s", "bubble_s", "host_s", "serialized_comm_s",
+               "exposed_comm_s")  # fmt: skip
+    for more in ({"tp": 2}, {"zero": 3}, {"pp": 2, "global_batch": 64}, {"recompute": "full"}):
+        row = row_of(study("all", **more), columns)
+        assert sum(row[name] for name in columns[1:]) == pytest.approx(row["step_s"], rel=1e-12)
+
+
+@pytest.mark.parametrize(("more", "message"), [
+    ({"targets": None, "lora_targets": "q_proj"}, "means nothing without lora_rank"),
+    ({"targets": "w1"}, "'w1' is no layer that has adapters"),
+    ({"targets": "q_proj+qkv_proj"}, "names a layer twice"),
+    ({"gated": "off", "targets": "gate_proj"}, "the network is not gated"),
+    ({"experts": 8, "top_k": 2, "targets": "all"}, "adapters of experts are not modelled"),
+    ({"kv_heads": 16, "kv_lora_rank": 64, "rope_head_dim": 16}, "multi-head latent attention are not modelled"),
+    ({"layer_pattern": "M-x8", "ssm_heads": 32, "ssm_head_dim": 64}, "no layer has the linear layers"),
+    ({"recompute": "mlp"}, "recomputation by modules beside adapters"),
+    ({"optimizer": "muon"}, "adapters by Muon"), ({"phase": "inference", "global_batch": None}, "lora_rank"),
+])  # fmt: skip
+def test_what_does_not_go_together_is_refused(more, message):
+    given = {key: value for key, value in more.items() if value is not None or key == "targets"}
+    point = study(**given)
+    if "global_batch" in more:
+        point["set"].pop("global_batch")
+    with pytest.raises(CompcommError, match=message):
+        row_of(point)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+TUNE = """model:
+  _component_: torchtune.models.llama3_1.lora_llama3_1_8b
+  lora_attn_modules: ['q_proj', 'v_proj', 'output_proj']
+  apply_lora_to_mlp: True
+  lora_rank: 8
+tokenizer: {_component_: torchtune.models.llama3.llama3_tokenizer, max_seq_len: 4096}
+optimizer: {_component_: torch.optim.AdamW, fused: True}
+batch_size: 2
+gradient_accumulation_steps: 8
+dtype: bf16
+enable_activation_checkpointing: False
+compile: False
+"""
+AXOLOTL = """base_model: NousResearch/Meta-Llama-3.1-8B-Instruct
+sequence_len: 4096
+micro_batch_size: 2
+gradient_accumulation_steps: 4
+adapter: lora
+lora_r: 32
+lora_alpha: 16
+lora_target_linear: true
+optimizer: adamw_torch
+bf16: auto
+gradient_checkpointing: true
+datasets: [{path: x}]
+"""
+FACTORY = """model_name_or_path: Qwen/Qwen3-8B
+stage: sft
+finetuning_type: lora
+lora_rank: 8
+lora_target: q_proj,v_proj
+cutoff_len: 2048
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 8
+deepspeed: examples/deepspeed/ds_z2_config.json
+bf16: true
+"""
+PEFT = json.dumps({"peft_type": "LORA", "base_model_name_or_path": "meta-llama/Llama-3.1-8B", "r": 16, "bias": "none",
+                   "target_modules": ["k_proj", "q_proj"], "lora_alpha": 32})  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "model", "fields"), [
+    (TUNE, "llama-3.1-8b", {"lora_rank": 8, "lora_targets": "q_proj+v_proj+o_proj+gate_proj+up_proj+down_proj",
+                            "seq_len": 4096, "micro_batch": 2, "accumulation": 8, "zero": 3, "recompute": "none"}),
+    (AXOLOTL, "llama-3.1-8b", {"lora_rank": 32, "seq_len": 4096, "zero": 0, "recompute": "full",
+                               "lora_targets": "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj"}),
+    (FACTORY, "qwen3-8b", {"lora_rank": 8, "lora_targets": "q_proj+v_proj", "zero": 2, "accumulation": 8}),
+    (PEFT, "llama-3.1-8b", {"lora_rank": 16, "lora_targets": "q_proj+k_proj"}),
+])  # fmt: skip
+def test_a_file_of_a_finetuning_tool_is_read(text, model, fields):
+    found = import_text(text, "file")
+    assert found.model == model
+    assert {name: found.fields[name] for name in fields} == fields
+
+
+@pytest.mark.parametrize(("text", "old", "new", "message"), [
+    (TUNE, "lora_llama3_1_8b", "qlora_llama3_1_8b", "weights of 4 bits"),
+    (TUNE, "llama3_1_8b", "llama9_1b", "no model of the catalogue is"),
+    (TUNE, "max_seq_len: 4096", "max_seq_len: null", "give --set seq_len=N"),
+    (AXOLOTL, "adapter: lora", "adapter: qlora", "weights of 4 or 8 bits"),
+    (AXOLOTL, "bf16: auto", "surprise: 3", "surprise: '3' is not understood"),
+    (FACTORY, "lora_target: q_proj,v_proj", "lora_target: w1,w2", "adapters of w1, w2 are not modelled"),
+    (FACTORY, "finetuning_type: lora", "finetuning_type: freeze", "'freeze' is not modelled; only full and lora"),
+    (PEFT, '"LORA"', '"IA3"', "but by LORA is not modelled"),
+    (PEFT, '"bias": "none"', '"use_dora": true', "use_dora: 'true' is not understood"),
+])  # fmt: skip
+def test_what_a_file_of_a_finetuning_tool_is_refused_for(text, old, new, message):
+    assert old in text
+    with pytest.raises(CompcommError, match=message):
+        import_text(text.replace(old, new), "file")

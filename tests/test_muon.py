@@ -1,0 +1,129 @@
+"""Muon: its steps and what it keeps and gathers, against counts by hand and a dealing out of matrices one by one."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from face import explained, memory_of, row_of
+
+from comp_comm.configs.importers.reading import import_text
+from comp_comm.errors import CompcommError
+from comp_comm.formulas.optimizer import newton_schulz_flops
+
+H, F, LAYERS, VOCAB = 1024, 4096, 8, 32000
+BASE = {"hidden": H, "heads": 16, "kv_heads": 4, "layers": LAYERS, "ffn_hidden": F, "gated": "on", "vocab": VOCAB,
+        "seq_len": 2048, "norm": "rmsnorm", "bias": "off", "gpus": 8, "global_batch": 8,
+        "optimizer": "muon"}  # fmt: skip
+# Rows and columns of a layer's matrices: Q, K, V, output, both up as one, down.
+SHAPES = [(H, H), (H, H // 4), (H, H // 4), (H, H), (H, 2 * F), (F, H)]
+NUMBERS = LAYERS * sum(m * n for m, n in SHAPES)
+
+
+def study(**more):
+    return {"hardware": "h100-sxm", "cost_model": "complete", "set": {**BASE, **more}}
+
+
+def test_flops_are_those_of_its_products():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        m, n, steps = rng.integers(1, 50, 3)
+        a, b = min(m, n), max(m, n)
+        one = 2 * a * b * a + 2 * a * a * a + 2 * a * a * b  # X X^T, A A, B X
+        assert float(newton_schulz_flops(m, n, steps)) == steps * one
+
+
+def muon_of(record, word="Muon"):
+    return [each for each in record["operations"] if each["operation"] == word]
+
+
+def test_every_matrix_is_orthogonalised_once_between_the_devices():
+    (muon,) = muon_of(explained(study(zero=1)))
+    expected = LAYERS * sum(float(newton_schulz_flops(m, n)) for m, n in SHAPES)
+    assert 8 * muon["flops"] == pytest.approx(expected, rel=1e-12)
+    (alone,) = muon_of(explained(study(zero=0)))
+    assert alone["flops"] == pytest.approx(expected, rel=1e-12)
+    assert alone["seconds"] > 5 * muon["seconds"]
+    assert not muon_of(explained(study(zero=1, optimizer="adamw")))
+
+
+def test_whole_matrices_are_dealt_out_as_evenly_as_they_can_be():
+    # No device has less than an even share, or than the largest matrix; dealing out the longest first comes near.
+    total = muon_of(explained(study(zero=0)))[0]["seconds"]
+    for gpus in (2, 8, 32, 128):
+        seconds = muon_of(explained(study(gpus=gpus, global_batch=gpus)))[0]["seconds"]
+        costs = sorted((float(newton_schulz_flops(m, n)) for m, n in SHAPES * LAYERS), reverse=True)
+        devices = [0.0] * gpus
+        for cost in costs:
+            devices[devices.index(min(devices))] += cost
+        assert seconds / total == pytest.approx(max(devices) / sum(costs), rel=0.25)
+
+
+def test_a_moment_less_of_every_number_of_a_matrix():
+    adamw, muon = (memory_of(study(zero=0, optimizer=name))["optimizer"] for name in ("adamw", "muon"))
+    assert adamw - muon == 4 * NUMBERS
+    shared = [memory_of(study(zero=1, optimizer=name))["optimizer"] for name in ("adamw", "muon")]
+    assert shared[0] - shared[1] == pytest.approx(4 * NUMBERS / 8)
+    # Of 48 matrices on 96 devices the fullest has a whole one, with its moment and its weights in 32 bit.
+    few, cut = (memory_of(study(gpus=96, global_batch=96, muon_sharding=way))["optimizer"]
+                for way in ("whole", "gathered"))  # fmt: skip
+    assert few - cut == pytest.approx(8 * (H * 2 * F - NUMBERS / 96))
+
+
+def test_embeddings_and_norms_stay_with_adamw():
+    rest = row_of(study(), ("parameters",))["parameters"] - NUMBERS
+    assert rest == 2 * VOCAB * H + (2 * LAYERS + 1) * H
+    held = memory_of(study(zero=0, gpus=1, global_batch=1))["optimizer"]
+    assert held == 8 * NUMBERS + 12 * (2 * VOCAB * H + (2 * LAYERS + 1) * H)
+
+
+def messages(**more):
+    record = explained(study(**more))
+    return {
+        each["operation"]: each for each in record["operations"] if re.search("for Muon|momentum", each["operation"])
+    }
+
+
+def test_tp_gathers_matrices_whole():
+    found = messages(tp=2, gpus=8, zero=0)
+    for name, numbers in (("Q", H * H), ("FFN up", H * 2 * F)):
+        each = found[f"momentum all-gather: {name}"]
+        assert (each["calls"], each["message_bytes"]) == (LAYERS, 4 * numbers)
+    assert sum(each["calls"] * each["message_bytes"] for each in found.values()) == 4 * NUMBERS
+    assert not messages(tp=2, gpus=8, zero=0, muon_tp="blockwise")
+    assert not messages(zero=1)
+
+
+def test_shards_that_cut_matrices_gather_the_rest_of_one():
+    (sent,) = messages(muon_sharding="gathered").values()
+    assert sent["message_bytes"] * 7 / 8 == pytest.approx(2 * NUMBERS / (LAYERS * len(SHAPES)))
+
+
+def test_parts_of_a_step_add_up():
+    columns = ("step_s", "compute_s", "recompute_s", "optimizer_s", "bubble_s", "host_s", "serialized_comm_s",
+               "exposed_comm_s")  # fmt: skip
+    for more in ({"tp": 2}, {"muon_sharding": "gathered"}, {"tp": 2, "pp": 2, "global_batch": 64}):
+        row = row_of(study(**more), columns)
+        assert sum(row[name] for name in columns[1:]) == pytest.approx(row["step_s"], rel=1e-12)
+
+
+@pytest.mark.parametrize(("more", "message"), [
+    ({"zero": 2}, "muon goes with zero 0 or 1"), ({"zero": 3}, "muon goes with zero 0 or 1"),
+    ({"offload_optimizer": "on"}, "in the host's memory is not modelled"),
+    ({"optimizer": "adamw", "muon_steps": 3}, "means nothing unless optimizer is muon"),
+    ({"optimizer": "adamw", "muon_tp": "blockwise"}, "means nothing unless optimizer is muon"),
+])  # fmt: skip
+def test_what_does_not_go_together_is_refused(more, message):
+    with pytest.raises(CompcommError, match=message):
+        row_of(study(**more))
+
+
+def test_megatron_says_it():
+    sizes = ("pretrain_gpt.py --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 64 "
+             "--micro-batch-size 1 --bf16")  # fmt: skip
+    found = import_text(f"python {sizes} --optimizer dist_muon --muon-num-ns-steps 6 --muon-momentum .9",
+                        "run.sh").fields  # fmt: skip
+    assert (found["optimizer"], found["muon_steps"], found["zero"]) == ("muon", 6, 1)
+    with pytest.raises(CompcommError, match="'distributed' is not modelled; only duplicated, blockwise"):
+        import_text(f"python {sizes} --optimizer muon --muon-tp-mode distributed", "run.sh")
