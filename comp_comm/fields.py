@@ -77,6 +77,10 @@ _TRANSFORMER = (
           essential=True),
     _size("top_k", "experts a token is sent to", 2**20),
     word("router_bias", "transformer", Switch, "a number for each expert beside the router's weights", "off"),
+    _size("router_groups", "groups that experts are in, one after the other (n_group in a config.json); 1 if not given",
+          2**20),
+    _size("router_group_topk", "groups that the experts of a token are chosen from (topk_group), which limits the "
+          "nodes that it is sent to; all if not given", 2**20),
     _size("moe_ffn_hidden", "width of an expert; ffn_hidden if not given", 2**26),
     _size("shared_experts", "experts every token goes through", 2**10, low=0),
     _size("shared_ffn_hidden", "width of the shared experts together; shared_experts x moe_ffn_hidden if not given",
@@ -163,7 +167,8 @@ _LAYOUT = (
     word("overlap_ep", "layout", Switch, "expert all-to-alls beside another micro-batch's compute", "off"),
     word("ep_dispatch", "layout", dispatchers.Dispatcher, "how tokens go to experts: a copy for each expert, all "
           "tokens to all devices, or once to each node (DeepEP, HybridEP)", "all_to_all"),
-    _degree("ep_node_limit", "nodes that experts of a token are chosen from (DeepSeek-V3: 4); all if not given", 2**20),
+    _degree("ep_node_limit", "nodes that experts of a token are chosen from; those that the groups of the model's router "
+            "are on (router_group_topk), else all, if not given", 2**20),
     _degree("ep_sms", "multiprocessors that exchanges with experts take; 20 for deepep, else 16 if not given", 1024),
     word("routing", "layout", dispatchers.Routing, "how tokens fall on experts: on all alike, or at random, so that "
           "the fullest device has some more", "balanced"),

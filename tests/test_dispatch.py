@@ -235,12 +235,13 @@ SCRIPT = ("torchrun --nproc-per-node 8 --nnodes 8 pretrain_gpt.py --num-layers 6
     ("--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --moe-hybridep-num-sms 32",
      {"ep_dispatch": "hybridep", "ep_sms": 32}),
     ("--moe-token-dispatcher-type flex --moe-router-num-groups 8 --moe-router-group-topk 4",
-     {"ep_dispatch": "deepep", "ep_node_limit": 4}),
-    ("--moe-token-dispatcher-type flex --moe-router-num-groups 4 --moe-router-group-topk 2", {"ep_dispatch": "deepep"}),
+     {"ep_dispatch": "deepep", "router_groups": 8, "router_group_topk": 4}),
+    ("--moe-token-dispatcher-type alltoall --moe-router-num-groups 4 --moe-router-group-topk 4",
+     {"ep_dispatch": "all_to_all"}),
     ("--moe-token-dispatcher-type alltoall --moe-permute-fusion",
      {"ep_dispatch": "all_to_all", "permute_fusion": "on"}),
 ])  # fmt: skip
 def test_a_script_says_how_tokens_are_dispatched(flags, fields):
     found = import_text(SCRIPT + flags, "train.sh").fields
-    named = ("ep_dispatch", "ep_sms", "ep_node_limit", "permute_fusion")
+    named = ("ep_dispatch", "ep_sms", "router_groups", "router_group_topk", "permute_fusion")
     assert {name: found[name] for name in named if name in found} == {"permute_fusion": "off", **fields}

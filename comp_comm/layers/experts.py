@@ -214,6 +214,7 @@ def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]
             f"expert {name}", formula, count, kind, "ep", c.split_tokens * copies(c, way) * token, count, c.ep_group,
             way, c.split_tokens * np.minimum(c.t.capacity_factor, 1.0) * token, token, top_k(c),
             np.where(np.isnan(limit), np.inf, limit), np.where(np.isnan(sms), way.sms, sms), load(c), inward,
+            c.t.router_groups, np.where(np.isnan(limit), c.t.router_group_topk, c.t.router_groups),
         ))  # fmt: skip
     return made
 
