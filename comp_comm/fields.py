@@ -16,6 +16,7 @@ from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field, Value, word
 from comp_comm.layer_fields import LAYER_FIELDS
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
+from comp_comm.stacks import Stack
 from comp_comm.stage_layout import check_stage_layout
 
 
@@ -157,6 +158,8 @@ _LAYOUT = (
     word("offload_optimizer", "layout", Switch, "keep optimizer states in the host's memory", "off"),
     word("scatter_gather", "layout", Switch, "without sequence parallelism, TP devices send a part each over a "
           "stage boundary and gather the whole after it", "on"),
+    word("stack", "layout", Stack, "whose software it is: its choices are the defaults of other fields (zero, "
+          "grad_precision, ep_dispatch and so on: docs of stacks), which win where they are given", None),
     word("placement", "layout", choices.Placement, "order of the groups on the network, neighbours first",
           "tp-cp-dp-pp"),
     word("overlap_dp", "layout", Switch, "data-parallel communication runs beside compute", "on"),
@@ -167,8 +170,8 @@ _LAYOUT = (
     word("overlap_ep", "layout", Switch, "expert all-to-alls beside another micro-batch's compute", "off"),
     word("ep_dispatch", "layout", dispatchers.Dispatcher, "how tokens go to experts: a copy for each expert, all "
           "tokens to all devices, or once to each node (DeepEP, HybridEP)", "all_to_all"),
-    _degree("ep_node_limit", "nodes that experts of a token are chosen from; those that the groups of the model's router "
-            "are on (router_group_topk), else all, if not given", 2**20),
+    _degree("ep_node_limit", "nodes that experts of a token are chosen from; those that groups of the model's "
+            "router are on (router_group_topk), else all, if not given", 2**20),
     _degree("ep_sms", "multiprocessors that exchanges with experts take; 20 for deepep, else 16 if not given", 1024),
     word("routing", "layout", dispatchers.Routing, "how tokens fall on experts: on all alike, or at random, so that "
           "the fullest device has some more", "balanced"),

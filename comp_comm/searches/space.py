@@ -17,18 +17,20 @@ from numpy.typing import NDArray
 from comp_comm.choices import Placement
 from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.configs.study import Study
-from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
-from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, rows_of
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, CostModel, phase_of
+from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, Tried, rows_of
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import to_float
 from comp_comm.searches.each import Groups, groups_of
 from comp_comm.searches.placements import PlacementClasses, placement_classes
+from comp_comm.searches.row_choices import join_choices
 from comp_comm.searches.rows import all_rows, axis_of, lawful_rows, parts_of, placed_rows, unplaced_rows
 from comp_comm.sweeps.blocks import extent
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import Plan, make_plan
+from comp_comm.sweeps.stacked import row_givens, with_stack
 
 GPUS = "gpus"
 
@@ -119,11 +121,15 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
     All devices that the study names are tried with every layout; the best of each are told apart by `grouped`.
     """
     about = _layout_space(study)
+    model = _model_of(study)
+    free = _free(study, about)
+    study = with_stack(study, model, free)
     given = {name: tuple(values) for axis in study.axes for name, values in axis.values.items()}
-    choosable = (*about.open, *about.of_mixtures, *about.choices)
+    choosable = (*about.open, *about.of_mixtures, *about.choices, *about.recipes)
     _check(study, about, set(given) - {*about.table, *choosable, "placement", "gpus"})
     plan = _simplest(study, about)
-    listed = {name: given.get(name) or _fixed(study, name) for name in (*about.table, *choosable, "placement")}
+    listed = {name: given.get(name) or study.stacked.get(name) or _fixed(study, name)
+              for name in (*about.table, *choosable, "placement")}  # fmt: skip
     hardware = plan.grid.scenario(())[0].hardware
     domain = float(to_float(hardware.tiers[0].domain))
     tables = [about.degrees(LayoutQuestion({**plan.grid.fixed, **case}, int(case[GPUS]), listed,
@@ -133,22 +139,26 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
     if degrees.dropped and not rows_of(degrees.columns):
         raise ConfigError(_no_degrees(gpus, degrees))
     tried = _tried(about, plan.grid.fixed)
-    choices = {name: listed[name] or tried.get(name, ()) for name in choosable}
+    degrees = join_choices(degrees, row_givens(study, free), plan.grid.fixed, _either(listed, tried), model)
+    own = set(degrees.columns) - {*about.table, "gpus"}
+    choices = {name: listed[name] or tried.get(name, ()) for name in choosable if name not in own}
     choices = {name: values for name, values in choices.items() if values}
+    choices |= {name: values for name, values in _helpful(about, plan, choices).items()
+                if not listed.get(name) and name not in plan.grid.fixed}  # fmt: skip
     if about.worthwhile is not None:
         kernels = {name: plan.grid.words(name) for name in about.choices if FIELDS[name].choice and name not in choices}
         choices = {name: values for name, values in about.worthwhile({**kernels, **choices}).items() if name in choices}
     placements = tuple(dict.fromkeys(map(str, listed["placement"] or Placement.words()))) if about.placed else ()
-    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp")}
+    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp", *own, *choices)}
     fixed |= cases[0]
     fixed |= {name: study.fixed[name] for name in about.of_others if name in study.fixed}
     fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
     axes = [Axis({name: values}) for name, values in choices.items() if len(values) > 1]
     if len(study.profiles) > 1:
         axes.append(Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}))
-    return _placed(study, gpus, replace(plan, grid=replace(plan.grid, profiles=study.profiles, fixed=fixed,
-                   axes=(*axes, axis_of(degrees)))),
-                   degrees, placements, choices)  # fmt: skip
+    grid = replace(plan.grid, profiles=study.profiles, fixed=fixed, axes=(*axes, axis_of(degrees)))
+    plan = replace(plan, grid=grid, study=replace(plan.study, stacked=study.stacked))
+    return _placed(study, gpus, plan, degrees, placements, choices)
 
 
 def _placed(study: Study, gpus: int, plan: Plan, degrees: Degrees, placements: tuple[str, ...],
@@ -188,14 +198,36 @@ def _tried(about: LayoutSpace, fixed: Mapping[str, Value]) -> dict[str, tuple[Va
     return {**about.open, **mixture, **latent}
 
 
+def _either(listed: Mapping[str, tuple[Value, ...]], tried: Mapping[str, tuple[Value, ...]]
+            ) -> dict[str, tuple[Value, ...]]:  # fmt: skip
+    return {name: listed.get(name) or tried.get(name, ()) for name in {**listed, **tried}}
+
+
+def _free(study: Study, about: LayoutSpace) -> tuple[str, ...]:
+    """Return the fields of a layout that a search tries, unless a stack gives them one value."""
+    names = dict.fromkeys((*about.table, *about.open, *about.of_mixtures, *about.choices, *about.recipes))
+    return tuple(name for name in names if name not in study.fixed or len(study.stacked.get(name, ())) > 1)
+
+
+def _helpful(about: LayoutSpace, plan: Plan, choices: Mapping[str, tuple[Value, ...]]) -> Tried:
+    """Return the choices of software that can only help, by the formats of a plan and its dispatchers of tokens."""
+    if about.helpful is None:
+        return {}
+    return about.helpful(plan.grid.scenario(())[0], choices.get("ep_dispatch", plan.grid.words("ep_dispatch")))
+
+
 def _layout_space(study: Study) -> LayoutSpace:
     """Return what a search of a study's cost model tries."""
+    space = _model_of(study).space or COST_MODELS[DEFAULT_COST_MODEL].space
+    if space is None:
+        raise ConfigError(f"a search does not know the layouts of {study.cost_model}")
+    return space
+
+
+def _model_of(study: Study) -> CostModel:
     name = study.cost_model or DEFAULT_COST_MODEL
     model = COST_MODELS.get(name, COST_MODELS[DEFAULT_COST_MODEL])  # an unknown one is told when the plan is made
-    space = phase_of(model, study.fixed.get("phase")).space or COST_MODELS[DEFAULT_COST_MODEL].space
-    if space is None:
-        raise ConfigError(f"a search does not know the layouts of {name}")
-    return space
+    return phase_of(model, study.fixed.get("phase"))
 
 
 def _check(study: Study, about: LayoutSpace, others: set[str]) -> None:
@@ -216,9 +248,9 @@ def _check(study: Study, about: LayoutSpace, others: set[str]) -> None:
 def _simplest(study: Study, about: LayoutSpace) -> Plan:
     """Return the plan of one simple layout of the study: what is wrong with the model or the hardware is said here."""
     fixed = {name: value for name, value in study.fixed.items() if name not in (*about.table, "gpus", *about.of_others)}
-    return make_plan(
-        replace(study, axes=(), profiles=study.profiles[:1], hardware_axis=False, fixed={**fixed, **about.alone})
-    )
+    alone = {name: values[0] for name, values in _tried(about, study.fixed).items() if len(values) == 1}
+    return make_plan(replace(study, axes=(), profiles=study.profiles[:1], hardware_axis=False,
+                             fixed={**alone, **fixed, **about.alone}))  # fmt: skip
 
 
 def _no_degrees(gpus: int, degrees: Degrees) -> str:

@@ -20,6 +20,7 @@ from comp_comm.formulas.arrays import Index, unwarned
 from comp_comm.hardware.numbers import Hardware, Timing
 from comp_comm.sweeps.grid import EVOLUTION, HARDWARE, Grid
 from comp_comm.sweeps.sharing import SharedRows
+from comp_comm.sweeps.stacked import stack_notes, with_stack
 from comp_comm.sweeps.where import Condition, parse_condition
 from comp_comm.transformer import Transformer
 
@@ -98,7 +99,9 @@ def make_plan(study: Study, free: str | None = None) -> Plan:
 
     ``free`` is a field that is still to be chosen: the rules about it are not checked.
     """
-    model, axes = _cost_model(study), study.axes
+    model = _cost_model(study)
+    study = with_stack(study, model)
+    axes = study.axes
     if study.hardware_axis:
         axes = (Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}), *axes)
     plan = Plan(study, model, Grid(study.profiles, _modelled(study, model), axes, model), ())
@@ -278,7 +281,7 @@ def notes(plan: Plan) -> list[str]:
     taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.fields and n != "seq_len"]
     if model and taken:
         said.append(f"{', '.join(taken)} are the study's, not those of {model.name}")
-    return [*plan.study.notes, *said]
+    return [*plan.study.notes, *stack_notes(plan.study), *said]
 
 
 __all__ = ["FEASIBLE", "REASON", "Plan", "make_plan", "notes"]

@@ -100,7 +100,7 @@ def sent_bytes(path: NetworkPath, exchange: TokenExchange) -> SentBytes:
 
 
 def _limit(path: NetworkPath, exchange: TokenExchange) -> Array:
-    """Return the nodes that a token is sent to at most: as given, or those of the groups its experts are chosen from."""
+    """Return the nodes that a token is sent to at most: as given, or those of groups that its experts are of."""
     given = to_float(exchange.node_limit)
     groups, chosen = to_float(exchange.groups), to_float(exchange.chosen_groups)
     return np.minimum(given, group_limit(path.domains, groups, chosen)) if somewhere(chosen < groups) else given
