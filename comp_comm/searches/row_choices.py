@@ -52,7 +52,8 @@ def _joined(degrees: Degrees, given: Given, fixed: Mapping[str, Value], model: C
     order = np.argsort(np.concatenate(rows), kind="stable")
     taken, column = np.concatenate(rows)[order], np.concatenate(codes)[order].astype(np.int64)
     columns = {name: values[taken] for name, values in degrees.columns.items()}
-    known = {**degrees.words, **({given.field: words} if words else {})}
+    used, column = np.unique(column, return_inverse=True) if words else (column, column)
+    known = {**degrees.words, **({given.field: tuple(words[code] for code in used)} if words else {})}
     return Degrees({**columns, given.field: column}, degrees.dropped, known)
 
 

@@ -43,8 +43,11 @@ def read(keys: Keys, f: Findings) -> None:
     if not (keys.truth("use_flash_attention", default=True) or keys.mapping.get("transformer_engine")):
         f.set("attention_kernel", "unfused")
     _sharding(keys, f)
+    gathers = keys.truth("fp8_params")
     if keys.truth("fp8") and keys.truth("transformer_engine"):
         f.set("precision", "fp8")
+        if gathers:
+            f.set("fp8_param_gather", True)
     elif keys.mapping.get("fp8"):
         f.note("fp8 does nothing without transformer_engine")
     keys.off(OFF)
