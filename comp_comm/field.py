@@ -77,8 +77,10 @@ class Field:
             word = self._word(raw)
             if isinstance(word, str) and (word in self.words or not self.words):
                 return word
-            near = nearest(raw, self.words) if isinstance(raw, str) else ""
-            raise ValueError(f"{_show(raw)} is not allowed{near or ';'} {'M' if near else 'm'}ust be {self.allowed()}")
+            guess = nearest(raw, self.words) if isinstance(raw, str) else ""
+            raise ValueError(
+                f"{_show(raw)} is not allowed{guess or ';'} {'M' if guess else 'm'}ust be {self.allowed()}"
+            )
         if self.kind == "text":
             return self._text(raw)
         if isinstance(raw, str) and raw in self.words:

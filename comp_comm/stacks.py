@@ -23,10 +23,10 @@ ONE_STAGE: Condition = {"pp": (1,)}
 UNSHARDED: Condition = {"zero": (0, 1, 2)}
 
 
-class Case(NamedTuple):
+class Values(NamedTuple):
     """Values of a field where other fields have one of some values each."""
 
-    values: tuple[Value, ...]
+    listed: tuple[Value, ...]
     when: Condition = ALWAYS
 
     def fits(self, point: Mapping[str, Value | None]) -> bool:
@@ -39,7 +39,7 @@ class Given:
     """A field that a stack gives: its cases in their order, and why, or where that is from."""
 
     field: str
-    cases: tuple[Case, ...]
+    cases: tuple[Values, ...]
     source: str
 
     @property
@@ -50,30 +50,25 @@ class Given:
     def at(self, point: Mapping[str, Value | None]) -> tuple[Value, ...]:
         """Return the values at a point: none where nothing is given.
 
-        >>> given = Given("schedule", (Case((), ONE_STAGE), Case(("dualpipe", "1f1b"))), "DeepSeek-V3")
+        >>> given = Given("schedule", (Values((), ONE_STAGE), Values(("dualpipe", "1f1b"))), "DeepSeek-V3")
         >>> given.at({"pp": 1}), given.at({"pp": 16})
         ((), ('dualpipe', '1f1b'))
         """
-        return next((case.values for case in self.cases if case.fits(point)), ())
+        return next((case.listed for case in self.cases if case.fits(point)), ())
 
 
 def _always(name: str, source: str, *values: Value) -> Given:
-    return Given(name, (Case(values),), source)
-
-
-def _where(name: str, source: str, value: Value, *conditions: Condition) -> Given:
-    """Return a field that has a value where all conditions hold."""
-    return Given(
-        name, (Case((value,), {key: allowed for each in conditions for key, allowed in each.items()}),), source
-    )
+    return Given(name, (Values(values),), source)
 
 
 def _of_experts(name: str, source: str, value: Value) -> Given:
-    return Given(name, (Case((), DENSE), Case((value,))), source)
+    return Given(name, (Values((), DENSE), Values((value,))), source)
 
 
 _CORE = "Megatron-LM, megatron/training/arguments.py and the guide to mixtures of Megatron Core"
-_MEGATRON = (
+_IN_FP16 = Values(("fp16",), {"precision": ("fp16",)})
+_IN_FP32 = Values(("fp32",), {"precision": ("fp32",)})
+_COMMON = (
     _always("zero_implementation", "the distributed optimizer", "megatron"),
     _always("master_weights", "the distributed optimizer: 32-bit copies beside weights of 16", "copy"),
     _always("sequence_inputs", "tensor_parallel/layers.py gathers inputs again for the gradients of weights", "again"),
@@ -82,11 +77,66 @@ _MEGATRON = (
     _always("optimizer_precision", "--exp-avg-dtype, fp32 unless given", "fp32"),
     _always("schedule", "1F1B, interleaved with vpp above 1", "1f1b"),
     _of_experts("ep_dispatch", "--moe-token-dispatcher-type flex, which the guide recommends across nodes", "deepep"),
-    Given("dispatch_precision", (Case((), DENSE), Case(("bf16",), FEW_BITS)), "the flex dispatcher sends 16 bits"),
-    _where("fp8_param_gather", "--fp8-param-gather, which published fp8 recipes set", "on", FP8),
+    Given("dispatch_precision", (Values((), DENSE), Values(("bf16",), FEW_BITS)), "flex dispatchers send 16 bits"),
+    Given("fp8_param_gather", (Values(("on",), FP8),), "--fp8-param-gather, which published fp8 recipes set"),
 )
-_TITAN = "torchtitan, config/job_config.py, distributed and models/llama3"
-_DEEPSEEK = "DeepSeek-V3, arXiv:2412.19437"
+_MEGATRON = (
+    *_COMMON,
+    Given("grad_precision", (_IN_FP16, Values(("fp32",))), "arguments.py reduces gradients of bf16 weights in fp32 "
+          "(--accumulate-allreduce-grads-in-fp32)"),
+)  # fmt: skip
+_NEMO = (
+    *_COMMON,
+    Given("grad_precision", (_IN_FP16, _IN_FP32, Values(("bf16",))), "recipes set grad_reduce_in_fp32 false"),
+)
+_TORCHTITAN = (
+    Given("zero", (Values((3,), ONE_STAGE), Values((1, 3))), "FSDP2; in a pipeline fsdp_reshard_after_forward: default "
+          "keeps weights whole (zero 1), always does not"),
+    Given("master_weights", (Values(("copy",), UNSHARDED), Values(("shards",))), "FSDP2's shards are in 32 bit"),
+    Given("fsdp_units", (Values(("root",), UNSHARDED), Values(("ends",))), "apply_fsdp wraps embedding, and norm with "
+          "output, apart"),
+    Given("gradient_sync", (Values(("micro_batch",), UNSHARDED), Values(("micro_batch",), ONE_STAGE),
+                            Values(("last",))), "a pipeline's schedule reduces after the last micro-batch"),
+    _always("sp", "tensor parallelism is with sequence parallelism", "on"),
+    _always("sequence_inputs", "DTensor keeps what it gathered", "kept"),
+    _always("overlap_pp", "a pass waits for what it receives", "off"),
+    _always("cp_comm", "context_parallel_rotate_method: allgather", "all_gather"),
+    _always("kernels", "compile.enable, which published runs set", "compiled"),
+    _always("cross_entropy", "compile.components has the loss", "compiled"),
+    _always("grad_precision", "training.mixed_precision_reduce: float32", "fp32"),
+    _always("optimizer_precision", "training.dtype: float32", "fp32"),
+    _always("recompute", "activation_checkpoint.mode: none, selective by operator, full", "none", "per_op", "full"),
+    _always("schedule", "parallelism.pipeline_parallel_schedule: 1F1B", "1f1b"),
+    _always("pp_layout", "first and last stage are counted with a layer less", "torchtitan"),
+    _of_experts("ep_dispatch", "expert_parallel_comm_backend: standard", "all_to_all"),
+    _of_experts("overlap_ep", "only in a schedule that is not modelled (DualPipeV)", "off"),
+)  # fmt: skip
+_DEEPSPEED = (
+    _always("zero", "zero_optimization.stage", 1, 2, 3),
+    _always("zero_implementation", "deepspeed/runtime/zero", "deepspeed"),
+    _always("master_weights", "32-bit partitions beside weights of 16", "copy"),
+    _always("optimizer_precision", "Adam's moments are in 32 bit", "fp32"),
+    Given("grad_precision", (_IN_FP16, _IN_FP32, Values(("bf16",))), "communication_data_type: that of the weights"),
+    _always("schedule", "runtime/pipe/schedule.py: 1F1B", "1f1b"),
+    _of_experts("ep_dispatch", "deepspeed/moe: an all-to-all", "all_to_all"),
+    _of_experts("overlap_ep", "deepspeed/moe waits for it", "off"),
+)
+_DEEPSEEK = (
+    _always("zero", "3.2: ZeRO-1", 1),
+    Given("schedule", (Values(("1f1b",), ONE_STAGE), Values(("dualpipe",))), "3.2.1: DualPipe"),
+    _of_experts("overlap_ep", "3.2.1: exchanges run beside the compute of the other direction", "on"),
+    _of_experts("ep_dispatch", "3.2.2, published as DeepEP", "deepep"),
+    _of_experts("ep_sms", "3.2.2: 20 multiprocessors", 20),
+    Given("recipe", (Values(("blockwise",), FP8),), "3.3.2: tiles of 128 and blocks of 128 x 128"),
+    Given("dispatch_precision", (Values((), DENSE), Values(("fp8",), FP8)), "3.3.3: activations are sent in fp8"),
+    Given("fp8_activations", (Values(("on",), FP8),), "3.3.3: inputs of SwiGLU are kept in fp8"),
+    Given("fp8_param_gather", (Values(("on",), FP8),), "not stated; so alone do 80 GB hold the published layout"),
+    _always("optimizer_precision", "3.3.3: moments in bf16", "bf16"),
+    _always("grad_precision", "3.3.3: gradients in fp32", "fp32"),
+    Given("recompute", (Values((), DENSE), Values((), {"kv_lora_rank": (None,)}),
+                        Values(("mla_up_proj+layernorm+moe_act", "none", "full"))),
+          "3.2.3: RMSNorm, up-projections of latent attention, SwiGLU"),
+)  # fmt: skip
 
 
 class Stack(Choice):
@@ -99,118 +149,11 @@ class Stack(Choice):
     - ``deepseek``: what DeepSeek-V3 was trained by.
     """
 
-    MEGATRON = (
-        "megatron",
-        "Megatron-LM",
-        _CORE,
-        (
-            *_MEGATRON,
-            Given(
-                "grad_precision",
-                (Case(("fp16",), {"precision": ("fp16",)}), Case(("fp32",))),
-                "arguments.py reduces gradients of bf16 weights in fp32, as --accumulate-allreduce-grads-in-fp32 says",
-            ),
-        ),
-    )
-    NEMO = (
-        "nemo",
-        "NVIDIA NeMo and Megatron-Bridge",
-        "NVIDIA-NeMo/Megatron-Bridge 0.1 to 0.6, performance recipes",
-        (
-            *_MEGATRON,
-            Given(
-                "grad_precision",
-                (Case(("fp16",), {"precision": ("fp16",)}), Case(("fp32",), {"precision": ("fp32",)}), Case(("bf16",))),
-                "recipes set grad_reduce_in_fp32 false",
-            ),
-        ),
-    )
-    TORCHTITAN = (
-        "torchtitan",
-        "torchtitan",
-        _TITAN,
-        (
-            Given(
-                "zero",
-                (Case((3,), ONE_STAGE), Case((1, 3))),
-                "FSDP2; in a pipeline fsdp_reshard_after_forward "
-                "'default' keeps weights whole (zero 1), 'always' does not",
-            ),
-            Given("master_weights", (Case(("copy",), UNSHARDED), Case(("shards",))), "FSDP2's shards are in 32 bit"),
-            Given(
-                "fsdp_units",
-                (Case(("root",), UNSHARDED), Case(("ends",))),
-                "apply_fsdp wraps embedding, and norm with output, apart",
-            ),
-            Given(
-                "gradient_sync",
-                (Case(("micro_batch",), UNSHARDED), Case(("micro_batch",), ONE_STAGE), Case(("last",))),
-                "a pipeline's schedule reduces after the last micro-batch",
-            ),
-            _always("sp", "tensor parallelism is with sequence parallelism", "on"),
-            _always("sequence_inputs", "DTensor keeps what it gathered", "kept"),
-            _always("cp_comm", "context_parallel_rotate_method: allgather", "all_gather"),
-            _always("kernels", "compile.enable, which published runs set", "compiled"),
-            _always("cross_entropy", "compile.components has the loss", "compiled"),
-            _always("grad_precision", "training.mixed_precision_reduce: float32", "fp32"),
-            _always("optimizer_precision", "training.dtype: float32", "fp32"),
-            _always(
-                "recompute", "activation_checkpoint.mode: none, selective by operator, full", "none", "per_op", "full"
-            ),
-            _always("schedule", "parallelism.pipeline_parallel_schedule: 1F1B", "1f1b"),
-            _always("pp_layout", "first and last stage are counted with a layer less", "torchtitan"),
-            _of_experts("ep_dispatch", "expert_parallel_comm_backend: standard", "all_to_all"),
-            Given(
-                "overlap_ep", (Case((), DENSE), Case(("off",))), "only in a schedule that is not modelled (DualPipeV)"
-            ),
-        ),
-    )
-    DEEPSPEED = (
-        "deepspeed",
-        "DeepSpeed",
-        "DeepSpeed, configuration and runtime/zero",
-        (
-            _always("zero", "zero_optimization.stage", 1, 2, 3),
-            _always("zero_implementation", "deepspeed/runtime/zero", "deepspeed"),
-            _always("master_weights", "32-bit partitions beside weights of 16", "copy"),
-            _always("optimizer_precision", "Adam's moments are in 32 bit", "fp32"),
-            _always("grad_precision", "communication_data_type: that of the weights", "bf16"),
-            _always("schedule", "runtime/pipe/schedule.py: 1F1B", "1f1b"),
-            _of_experts("ep_dispatch", "deepspeed/moe: an all-to-all", "all_to_all"),
-            Given("overlap_ep", (Case((), DENSE), Case(("off",))), "deepspeed/moe waits for it"),
-        ),
-    )
-    DEEPSEEK = (
-        "deepseek",
-        "DeepSeek-V3's own framework",
-        _DEEPSEEK,
-        (
-            _always("zero", "3.2: ZeRO-1", 1),
-            Given("schedule", (Case((), ONE_STAGE), Case(("dualpipe",))), "3.2.1: DualPipe"),
-            Given(
-                "overlap_ep", (Case((), DENSE), Case(("on",))), "3.2.1: exchanges beside the other direction's compute"
-            ),
-            _of_experts("ep_dispatch", "3.2.2, published as DeepEP", "deepep"),
-            Given("ep_sms", (Case((), DENSE), Case((20,))), "3.2.2: 20 multiprocessors"),
-            _where("recipe", "3.3.2: tiles of 128 and blocks of 128 x 128", "blockwise", FP8),
-            Given(
-                "dispatch_precision", (Case((), DENSE), Case(("fp8",), FP8)), "3.3.3: activations are dispatched in fp8"
-            ),
-            _where("fp8_activations", "3.3.3: inputs of SwiGLU are kept in fp8", "on", FP8),
-            _where("fp8_param_gather", "not stated; 80 GB hold the published layout so alone", "on", FP8),
-            _always("optimizer_precision", "3.3.3: moments in bf16", "bf16"),
-            _always("grad_precision", "3.3.3: gradients in fp32", "fp32"),
-            Given(
-                "recompute",
-                (
-                    Case((), DENSE),
-                    Case((), {"kv_lora_rank": (None,)}),
-                    Case(("mla_up_proj+layernorm+moe_act", "none", "full")),
-                ),
-                "3.2.3: RMSNorm, up-projections of MLA, SwiGLU",
-            ),
-        ),
-    )
+    MEGATRON = "megatron", "Megatron-LM", _CORE, _MEGATRON
+    NEMO = "nemo", "NVIDIA NeMo", "NVIDIA-NeMo/Megatron-Bridge 0.1 to 0.6, performance recipes", _NEMO
+    TORCHTITAN = "torchtitan", "torchtitan", "pytorch/torchtitan, config, distributed and models/llama3", _TORCHTITAN
+    DEEPSPEED = "deepspeed", "DeepSpeed", "deepspeedai/DeepSpeed, configuration and runtime/zero", _DEEPSPEED
+    DEEPSEEK = "deepseek", "DeepSeek-V3's framework", "DeepSeek-V3, arXiv:2412.19437, sections 3.2 and 3.3", _DEEPSEEK
 
     def __init__(self, word: str, title: str, source: str, given: tuple[Given, ...]) -> None:
         self.title, self.source, self.given = title, source, given

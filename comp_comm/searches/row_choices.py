@@ -11,7 +11,7 @@ from comp_comm.costmodels import CostModel
 from comp_comm.costmodels.layout_space import Degrees, rows_of
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
-from comp_comm.stacks import Case, Given
+from comp_comm.stacks import Given, Values
 
 Listed = Mapping[str, tuple[Value, ...]]
 
@@ -24,7 +24,7 @@ def join_choices(
     A choice that others follow from, and that a search tries, is joined first: with the values ``listed``.
 
     >>> from comp_comm.costmodels import MODELS
-    >>> sync = Given("gradient_sync", (Case(("micro_batch",), {"pp": (1,)}), Case(("last",))), "")
+    >>> sync = Given("gradient_sync", (Values(("micro_batch",), {"pp": (1,)}), Values(("last",))), "")
     >>> table = Degrees({"pp": np.array([1, 4])}, {})
     >>> found = join_choices(table, [sync], {}, {}, MODELS[0])
     >>> [found.words["gradient_sync"][code] for code in found.columns["gradient_sync"]]
@@ -34,7 +34,7 @@ def join_choices(
     for each in givens:
         for name in each.needs:
             if name not in degrees.columns and name not in own and len(listed.get(name, ())) > 1:
-                degrees = _joined(degrees, Given(name, (Case(listed[name]),), ""), fixed, model)
+                degrees = _joined(degrees, Given(name, (Values(listed[name]),), ""), fixed, model)
         degrees = _joined(degrees, each, fixed, model)
     return degrees
 
@@ -42,10 +42,10 @@ def join_choices(
 def _joined(degrees: Degrees, given: Given, fixed: Mapping[str, Value], model: CostModel) -> Degrees:
     left, rows, codes = np.ones(rows_of(degrees.columns), bool), [], []
     words = FIELDS[given.field].words
-    for case in (*given.cases, Case(())):
+    for case in (*given.cases, Values(())):
         fits = left & _fits(degrees, case, fixed, model)
         left &= ~fits
-        for value in case.values or _usual(model, given.field):
+        for value in case.listed or _usual(model, given.field):
             found = np.flatnonzero(fits)
             rows.append(found)
             codes.append(np.full(found.size, words.index(str(value)) if words else int(value)))
@@ -62,7 +62,7 @@ def _usual(model: CostModel, name: str) -> tuple[Value, ...]:
     return () if default is None else (default,)
 
 
-def _fits(degrees: Degrees, case: Case, fixed: Mapping[str, Value], model: CostModel) -> NDArray[np.bool_]:
+def _fits(degrees: Degrees, case: Values, fixed: Mapping[str, Value], model: CostModel) -> NDArray[np.bool_]:
     """Return at which rows a case is that of a table's degrees, and of what is fixed."""
     fits = np.ones(rows_of(degrees.columns), bool)
     for name, allowed in case.when.items():

@@ -120,12 +120,11 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
 
     All devices that the study names are tried with every layout; the best of each are told apart by `grouped`.
     """
-    about = _layout_space(study)
-    model = _model_of(study)
+    about, model = _layout_space(study), _model_of(study)
     free = _free(study, about)
     study = with_stack(study, model, free)
     given = {name: tuple(values) for axis in study.axes for name, values in axis.values.items()}
-    choosable = (*about.open, *about.of_mixtures, *about.choices, *about.recipes)
+    choosable = _choosable(about)
     _check(study, about, set(given) - {*about.table, *choosable, "placement", "gpus"})
     plan = _simplest(study, about)
     listed = {name: given.get(name) or study.stacked.get(name) or _fixed(study, name)
@@ -138,18 +137,13 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
     gpus = int(cases[0][GPUS])
     if degrees.dropped and not rows_of(degrees.columns):
         raise ConfigError(_no_degrees(gpus, degrees))
-    tried = _tried(about, plan.grid.fixed)
-    degrees = join_choices(degrees, row_givens(study, free), plan.grid.fixed, _either(listed, tried), model)
-    own = set(degrees.columns) - {*about.table, "gpus"}
-    choices = {name: listed[name] or tried.get(name, ()) for name in choosable if name not in own}
-    choices = {name: values for name, values in choices.items() if values}
-    choices |= {name: values for name, values in _helpful(about, plan, choices).items()
-                if not listed.get(name) and name not in plan.grid.fixed}  # fmt: skip
-    if about.worthwhile is not None:
-        kernels = {name: plan.grid.words(name) for name in about.choices if FIELDS[name].choice and name not in choices}
-        choices = {name: values for name, values in about.worthwhile({**kernels, **choices}).items() if name in choices}
+    wanted = {name: listed[name] or tried for name, tried in
+              {**dict.fromkeys(choosable, ()), **_tried(about, plan.grid.fixed)}.items()}  # fmt: skip
+    degrees = join_choices(degrees, row_givens(study, free), plan.grid.fixed, wanted, model)
+    choices = _choices(about, plan, {name: values for name, values in wanted.items() if name not in degrees.columns})
     placements = tuple(dict.fromkeys(map(str, listed["placement"] or Placement.words()))) if about.placed else ()
-    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp", *own, *choices)}
+    moving = {*about.table, "dp", *degrees.columns, *choices}
+    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in moving}
     fixed |= cases[0]
     fixed |= {name: study.fixed[name] for name in about.of_others if name in study.fixed}
     fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
@@ -159,6 +153,21 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
     grid = replace(plan.grid, profiles=study.profiles, fixed=fixed, axes=(*axes, axis_of(degrees)))
     plan = replace(plan, grid=grid, study=replace(plan.study, stacked=study.stacked))
     return _placed(study, gpus, plan, degrees, placements, choices)
+
+
+def _choosable(about: LayoutSpace) -> tuple[str, ...]:
+    """Return the fields that a search can try values of, whatever the degrees are."""
+    return tuple(dict.fromkeys((*about.open, *about.of_mixtures, *about.choices, *about.recipes)))
+
+
+def _choices(about: LayoutSpace, plan: Plan, wanted: Mapping[str, tuple[Value, ...]]) -> dict[str, tuple[Value, ...]]:
+    """Return the choices that are tried with any degrees: those wanted, and those that can only help."""
+    choices = {name: values for name, values in wanted.items() if values}
+    choices |= {name: values for name, values in _helpful(about, plan, choices).items() if name not in plan.grid.fixed}
+    if about.worthwhile is None:
+        return choices
+    kernels = {name: plan.grid.words(name) for name in about.choices if FIELDS[name].choice and name not in choices}
+    return {name: values for name, values in about.worthwhile({**kernels, **choices}).items() if name in choices}
 
 
 def _placed(study: Study, gpus: int, plan: Plan, degrees: Degrees, placements: tuple[str, ...],
@@ -198,15 +207,13 @@ def _tried(about: LayoutSpace, fixed: Mapping[str, Value]) -> dict[str, tuple[Va
     return {**about.open, **mixture, **latent}
 
 
-def _either(listed: Mapping[str, tuple[Value, ...]], tried: Mapping[str, tuple[Value, ...]]
-            ) -> dict[str, tuple[Value, ...]]:  # fmt: skip
-    return {name: listed.get(name) or tried.get(name, ()) for name in {**listed, **tried}}
-
-
 def _free(study: Study, about: LayoutSpace) -> tuple[str, ...]:
     """Return the fields of a layout that a search tries, unless a stack gives them one value."""
-    names = dict.fromkeys((*about.table, *about.open, *about.of_mixtures, *about.choices, *about.recipes))
-    return tuple(name for name in names if name not in study.fixed or len(study.stacked.get(name, ())) > 1)
+    return tuple(
+        name
+        for name in (*about.table, *_choosable(about))
+        if name not in study.fixed or len(study.stacked.get(name, ())) > 1
+    )
 
 
 def _helpful(about: LayoutSpace, plan: Plan, choices: Mapping[str, tuple[Value, ...]]) -> Tried:

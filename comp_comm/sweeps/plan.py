@@ -101,9 +101,8 @@ def make_plan(study: Study, free: str | None = None) -> Plan:
     """
     model = _cost_model(study)
     study = with_stack(study, model)
-    axes = study.axes
-    if study.hardware_axis:
-        axes = (Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}), *axes)
+    devices = (Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}),) if study.hardware_axis else ()
+    axes = (*devices, *study.axes)
     plan = Plan(study, model, Grid(study.profiles, _modelled(study, model), axes, model), ())
     _check_fields(study, plan)
     if not study.hardware_given and not model.own_hardware:
