@@ -46,9 +46,9 @@ def _joined(degrees: Degrees, given: Given, fixed: Mapping[str, Value], model: C
         fits = left & _fits(degrees, case, fixed, model)
         left &= ~fits
         for value in case.listed or _usual(model, given.field):
-            found = np.flatnonzero(fits)
-            rows.append(found)
-            codes.append(np.full(found.size, words.index(str(value)) if words else int(value)))
+            fitting = np.flatnonzero(fits)
+            rows.append(fitting)
+            codes.append(np.full(fitting.size, words.index(str(value)) if words else int(value)))
     order = np.argsort(np.concatenate(rows), kind="stable")
     taken, column = np.concatenate(rows)[order], np.concatenate(codes)[order].astype(np.int64)
     columns = {name: values[taken] for name, values in degrees.columns.items()}

@@ -99,8 +99,7 @@ def make_plan(study: Study, free: str | None = None) -> Plan:
 
     ``free`` is a field that is still to be chosen: the rules about it are not checked.
     """
-    model = _cost_model(study)
-    study = with_stack(study, model)
+    study = with_stack(study, model := _cost_model(study))
     devices = (Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}),) if study.hardware_axis else ()
     axes = (*devices, *study.axes)
     plan = Plan(study, model, Grid(study.profiles, _modelled(study, model), axes, model), ())

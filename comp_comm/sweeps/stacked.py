@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from comp_comm.costmodels import CostModel
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.stacks import Given, Stack
+from comp_comm.sweeps.nouns import UNSAID
 
 STACK = "stack"
 
@@ -93,11 +95,12 @@ def _with(study: Study, model: CostModel, name: str, free: Collection[str] | Non
         return _fixed(study, name, values if free is not None else values[:1])
     axis = study.axes[moving[0]]
     points = [known | {need: axis.values[need][i] for need in needs & axis.values.keys()} for i in range(len(axis))]
-    column = [(*_at(study, name, point), _usual(model, name))[0] for point in points]
-    values = tuple(each for each in column if each is not None)
-    if len(values) < len(column):
-        study.problem(STACK, f"not all points have a value of {name}: give {name} too")
+    settled = [_at(study, name, point)[:1] for point in points]
+    if not any(settled):
         return study
+    default = model.default(name)
+    usual = default if default is not None else _unsaid(name)
+    values = tuple(each[0] if each else usual for each in settled)
     wider = Axis({**axis.values, name: values})
     axes = tuple(wider if number == moving[0] else each for number, each in enumerate(study.axes))
     return replace(study, axes=axes, fixed={each: value for each, value in study.fixed.items() if each != name})
@@ -121,5 +124,7 @@ def _fixed(study: Study, name: str, values: tuple[Value, ...]) -> Study:
     return study
 
 
-def _usual(model: CostModel, name: str) -> Value | None:
-    return "" if FIELDS[name].kind == "text" else model.default(name)
+def _unsaid(name: str) -> Value:
+    """Return what stands for a field that is not given at some points of an axis, and is at others."""
+    kind = FIELDS[name].kind
+    return UNSAID if kind == "choice" else "" if kind == "text" else math.nan
