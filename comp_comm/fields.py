@@ -158,8 +158,8 @@ _LAYOUT = (
     word("offload_optimizer", "layout", Switch, "keep optimizer states in the host's memory", "off"),
     word("scatter_gather", "layout", Switch, "without sequence parallelism, TP devices send a part each over a "
           "stage boundary and gather the whole after it", "on"),
-    word("stack", "layout", Stack, "whose software it is: its choices are the defaults of other fields (zero, "
-          "grad_precision, ep_dispatch and so on: docs of stacks), which win where they are given", None),
+    word("stack", "layout", Stack, "whose software it is, which gives the defaults of other fields (zero, "
+          "grad_precision, ep_dispatch, kernels, ...); a field that is given wins", None),
     word("placement", "layout", choices.Placement, "order of the groups on the network, neighbours first",
           "tp-cp-dp-pp"),
     word("overlap_dp", "layout", Switch, "data-parallel communication runs beside compute", "on"),

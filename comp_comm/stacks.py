@@ -19,6 +19,7 @@ ALWAYS: Condition = {}
 FP8: Condition = {"precision": ("fp8",)}
 FEW_BITS: Condition = {"precision": ("fp8", "nvfp4")}
 DENSE: Condition = {"experts": (0,)}
+NO_VOCAB: Condition = {"vocab": (0,)}
 ONE_STAGE: Condition = {"pp": (1,)}
 UNSHARDED: Condition = {"zero": (0, 1, 2)}
 
@@ -73,7 +74,11 @@ _COMMON = (
     _always("master_weights", "the distributed optimizer: 32-bit copies beside weights of 16", "copy"),
     _always("sequence_inputs", "tensor_parallel/layers.py gathers inputs again for the gradients of weights", "again"),
     _always("kernels", "fused by Transformer Engine and Apex", "fused"),
-    _always("cross_entropy", "--cross-entropy-loss-fusion of Transformer Engine, which published recipes set", "fused"),
+    Given(
+        "cross_entropy",
+        (Values((), NO_VOCAB), Values(("fused",))),
+        "--cross-entropy-loss-fusion of Transformer Engine, which published recipes set",
+    ),
     _always("optimizer_precision", "--exp-avg-dtype, fp32 unless given", "fp32"),
     _always("schedule", "1F1B, interleaved with vpp above 1", "1f1b"),
     _of_experts("ep_dispatch", "--moe-token-dispatcher-type flex, which the guide recommends across nodes", "deepep"),
@@ -102,7 +107,8 @@ _TORCHTITAN = (
     _always("overlap_pp", "a pass waits for what it receives", "off"),
     _always("cp_comm", "context_parallel_rotate_method: allgather", "all_gather"),
     _always("kernels", "compile.enable, which published runs set", "compiled"),
-    _always("cross_entropy", "compile.components has the loss", "compiled"),
+    Given("cross_entropy", (Values((), NO_VOCAB), Values(("compiled",), {"kernels": ("compiled",)})),
+          "compile.components has the loss"),
     _always("grad_precision", "training.mixed_precision_reduce: float32", "fp32"),
     _always("optimizer_precision", "training.dtype: float32", "fp32"),
     _always("recompute", "activation_checkpoint.mode: none, selective by operator, full", "none", "per_op", "full"),
