@@ -110,11 +110,13 @@ def _copies(path: NetworkPath, exchange: TokenExchange) -> tuple[Array, list[tup
     """Return the copies of a token that reach devices, and those that cross each tier beyond the innermost."""
     nodes, limit = to_float(path.domains), _limit(path, exchange)
     able = np.minimum(nodes, limit) * path.local
-    return distinct_places(able, exchange.copies), list(_across(path, exchange, nodes))
+    return distinct_places(able, exchange.copies), list(_across(path, exchange, nodes, limit))
 
 
-def _across(path: NetworkPath, exchange: TokenExchange, nodes: Array) -> Iterator[tuple[TierCrossing, Numeric]]:
-    remote = remote_copies(nodes, exchange.copies, _limit(path, exchange))
+def _across(
+    path: NetworkPath, exchange: TokenExchange, nodes: Array, limit: Array
+) -> Iterator[tuple[TierCrossing, Numeric]]:
+    remote = remote_copies(nodes, exchange.copies, limit)
     beyond = np.maximum(path.size - path.local, 1e-9)
     for crossing in path.outer:
         yield crossing, remote * (path.size - crossing.below) / beyond
