@@ -274,7 +274,6 @@ class PlanAsked:
 
 def notes(plan: Plan) -> list[str]:
     """Return what a reader should know that is no error: settings without effect, derived values."""
-    said = plan.model.notes(PlanAsked(plan))
     model, given = plan.study.model, plan.study.origins
     taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.fields and n != "seq_len"]
     own = [f"{', '.join(taken)} are the study's, not those of {model.name}"] if model and taken else []
