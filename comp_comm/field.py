@@ -10,6 +10,7 @@ from numbers import Real
 from typing import Literal
 
 from comp_comm.choice import Choice
+from comp_comm.errors import nearest
 
 Value = int | float | str
 
@@ -76,7 +77,10 @@ class Field:
             word = self._word(raw)
             if isinstance(word, str) and (word in self.words or not self.words):
                 return word
-            raise ValueError(f"{_show(raw)} is not allowed; must be {self.allowed()}")
+            guess = nearest(raw, self.words) if isinstance(raw, str) else ""
+            raise ValueError(
+                f"{_show(raw)} is not allowed{guess or ';'} {'M' if guess else 'm'}ust be {self.allowed()}"
+            )
         if self.kind == "text":
             return self._text(raw)
         if isinstance(raw, str) and raw in self.words:

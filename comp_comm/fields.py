@@ -18,6 +18,7 @@ from comp_comm.layer_fields import LAYER_FIELDS
 from comp_comm.lora import LoraTargets
 from comp_comm.other_names import nearest_name
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
+from comp_comm.stacks import Stack
 from comp_comm.stage_layout import check_stage_layout
 
 
@@ -79,6 +80,10 @@ _TRANSFORMER = (
           essential=True),
     _size("top_k", "experts a token is sent to", 2**20),
     word("router_bias", "transformer", Switch, "a number for each expert beside the router's weights", "off"),
+    _size("router_groups", "groups that experts are in, one after the other (n_group in a config.json); 1 if not given",
+          2**20),
+    _size("router_group_topk", "groups that the experts of a token are chosen from (topk_group), which limits the "
+          "nodes that it is sent to; all if not given", 2**20),
     _size("moe_ffn_hidden", "width of an expert; ffn_hidden if not given", 2**26),
     _size("shared_experts", "experts every token goes through", 2**10, low=0),
     _size("shared_ffn_hidden", "width of the shared experts together; shared_experts x moe_ffn_hidden if not given",
@@ -166,6 +171,8 @@ _LAYOUT = (
          "device, or orthogonalised part by part", "duplicated"),
     word("scatter_gather", "layout", Switch, "without sequence parallelism, TP devices send a part each over a "
           "stage boundary and gather the whole after it", "on"),
+    word("stack", "layout", Stack, "whose software it is, which gives the defaults of other fields (zero, "
+          "grad_precision, ep_dispatch, kernels, ...); a field that is given wins", None),
     word("placement", "layout", choices.Placement, "order of the groups on the network, neighbours first",
           "tp-cp-dp-pp"),
     word("overlap_dp", "layout", Switch, "data-parallel communication runs beside compute", "on"),
@@ -176,7 +183,8 @@ _LAYOUT = (
     word("overlap_ep", "layout", Switch, "expert all-to-alls beside another micro-batch's compute", "off"),
     word("ep_dispatch", "layout", dispatchers.Dispatcher, "how tokens go to experts: a copy for each expert, all "
           "tokens to all devices, or once to each node (DeepEP, HybridEP)", "all_to_all"),
-    _degree("ep_node_limit", "nodes that experts of a token are chosen from (DeepSeek-V3: 4); all if not given", 2**20),
+    _degree("ep_node_limit", "nodes that experts of a token are chosen from; those that groups of the model's "
+            "router are on (router_group_topk), else all, if not given", 2**20),
     _degree("ep_sms", "multiprocessors that exchanges with experts take; 20 for deepep, else 16 if not given", 1024),
     word("routing", "layout", dispatchers.Routing, "how tokens fall on experts: on all alike, or at random, so that "
           "the fullest device has some more", "balanced"),

@@ -58,6 +58,8 @@ class Transformer:
     experts: Numeric = 0
     top_k: Numeric = UNKNOWN
     router_bias: Numeric = Switch.OFF
+    router_groups: Numeric = UNKNOWN
+    router_group_topk: Numeric = UNKNOWN
     moe_ffn_hidden: Numeric = UNKNOWN
     shared_experts: Numeric = UNKNOWN
     shared_ffn_hidden: Numeric = UNKNOWN
@@ -164,7 +166,7 @@ def _resolved(t: Transformer) -> Transformer:
     head_dim = _or(t.head_dim, to_float(t.hidden) / t.heads)
     ffn_hidden = _or(t.ffn_hidden, 4 * to_float(t.hidden))
     moe_ffn_hidden, shared_experts = _or(t.moe_ffn_hidden, ffn_hidden), _or(t.shared_experts, 0)
-    both = t.encoder_decoder
+    both, router_groups = t.encoder_decoder, _or(t.router_groups, 1)
     complete = replace(
         t,
         kv_heads=_or(t.kv_heads, t.heads),
@@ -178,6 +180,8 @@ def _resolved(t: Transformer) -> Transformer:
         window=_or(t.window, np.inf),
         global_every=_or(t.global_every, 0),
         top_k=_or(t.top_k, 0),
+        router_groups=router_groups,
+        router_group_topk=_or(t.router_group_topk, router_groups),
         moe_ffn_hidden=moe_ffn_hidden,
         shared_experts=shared_experts,
         shared_ffn_hidden=_or(t.shared_ffn_hidden, shared_experts * moe_ffn_hidden),
@@ -251,6 +255,18 @@ def transformer_rules(given: Transformer, t: Transformer) -> list[Violation]:
               "multi-head latent attention has as many kv_heads as heads", "kv_heads", "kv_lora_rank"),
         rule((to_float(t.mtp_layers) > 0) & ~(to_float(t.vocab) > 0), "mtp_layers need a vocabulary",
               "mtp_layers", "vocab"),
+        *_router_rules(t),
+    ]  # fmt: skip
+
+
+def _router_rules(t: Transformer) -> list[Violation]:
+    """Return the rules about groups of experts that a router chooses from."""
+    groups, chosen = to_float(t.router_groups), to_float(t.router_group_topk)
+    return [
+        rule(to_float(t.experts) % groups != 0, "router_groups does not divide experts", "router_groups", "experts"),
+        rule(chosen > groups, "router_group_topk exceeds router_groups", "router_group_topk", "router_groups"),
+        rule(to_float(t.top_k) * groups > chosen * to_float(t.experts), "top_k exceeds the experts of "
+              "router_group_topk groups", "top_k", "router_group_topk", "router_groups"),
     ]  # fmt: skip
 
 

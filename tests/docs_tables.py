@@ -33,6 +33,7 @@ from comp_comm.layout_rules import layout_rules
 from comp_comm.model_rules import model_rules
 from comp_comm.operations.context import Context
 from comp_comm.reproduce.papers import PAPERS, figures_of
+from comp_comm.stacks import DENSE, Given, Stack
 from comp_comm.sweeps import sweep
 from comp_comm.sweeps.case_study import case_study
 from comp_comm.sweeps.point import explain
@@ -109,6 +110,33 @@ def cost_models_table() -> str:
 
 
 SAMPLE_MODEL = Transformer(4096, 4096, layers=32, heads=32, vocab=32000, experts=8, top_k=2)
+
+
+def stacks_table() -> str:
+    """Return what each stack gives, where, and the source of it."""
+    parts = []
+    for stack in Stack:
+        rows = [(f"`{given.field}`", "; ".join(_cases_of(given)), given.source) for given in stack.given]
+        head = f"### `{stack.word}`: {stack.title}\n\nSource: {stack.source}.\n\n"
+        parts.append(head + table(("field", "value", "why"), rows))
+    return "\n".join(parts)
+
+
+def _cases_of(given: Given) -> list[str]:
+    """Return the values of a field that a stack gives, case by case, in words."""
+    said = []
+    conditional = any(case.when and case.when != DENSE for case in given.cases)
+    experts = " (of experts)" if any(case.when == DENSE for case in given.cases) else ""
+    for case in given.cases:
+        words = " or ".join(f"`{value}`" for value in case.listed) or "not given"
+        known = {name: allowed for name, allowed in case.when.items() if allowed != (None,)}
+        where = " and ".join(f"`{name}` {' or '.join(map(str, allowed))}" for name, allowed in known.items())
+        if case.when == DENSE:
+            continue
+        absent = " and ".join(f"`{name}`" for name in case.when if name not in known)
+        told = f" with {where}" if where else f" without {absent}" if absent else " otherwise" if conditional else ""
+        said.append(f"{words}{told}{experts}")
+    return said
 
 
 def layout_rules_table() -> str:
@@ -419,6 +447,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "columns": columns_table,
     "cost-models": cost_models_table,
     "layout-rules": layout_rules_table,
+    "stacks": stacks_table,
     "explain": explain_sample,
     "explain-summary": explain_summary,
     "compare": compare_sample,

@@ -1,18 +1,21 @@
 """Tokens on their way to experts: copies counted one by one, published seconds, what overlap hides, what is refused."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
-from face import explained
+from face import explained, row_of
 
+from comp_comm.configs import catalogue
 from comp_comm.configs.importers.reading import import_text
+from comp_comm.configs.model_file import load_model
 from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.timed import TimedCollective, TimedOperation
 from comp_comm.dispatchers import Dispatcher
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import to_float
-from comp_comm.formulas.dispatch import distinct_places, expected_imbalance, remote_copies
+from comp_comm.formulas.dispatch import distinct_places, expected_imbalance, group_limit, remote_copies
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.layout import Layout
@@ -235,12 +238,87 @@ SCRIPT = ("torchrun --nproc-per-node 8 --nnodes 8 pretrain_gpt.py --num-layers 6
     ("--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --moe-hybridep-num-sms 32",
      {"ep_dispatch": "hybridep", "ep_sms": 32}),
     ("--moe-token-dispatcher-type flex --moe-router-num-groups 8 --moe-router-group-topk 4",
-     {"ep_dispatch": "deepep", "ep_node_limit": 4}),
-    ("--moe-token-dispatcher-type flex --moe-router-num-groups 4 --moe-router-group-topk 2", {"ep_dispatch": "deepep"}),
+     {"ep_dispatch": "deepep", "router_groups": 8, "router_group_topk": 4}),
+    ("--moe-token-dispatcher-type alltoall --moe-router-num-groups 4 --moe-router-group-topk 4",
+     {"ep_dispatch": "all_to_all"}),
     ("--moe-token-dispatcher-type alltoall --moe-permute-fusion",
      {"ep_dispatch": "all_to_all", "permute_fusion": "on"}),
 ])  # fmt: skip
 def test_a_script_says_how_tokens_are_dispatched(flags, fields):
     found = import_text(SCRIPT + flags, "train.sh").fields
-    named = ("ep_dispatch", "ep_sms", "ep_node_limit", "permute_fusion")
+    named = ("ep_dispatch", "ep_sms", "router_groups", "router_group_topk", "permute_fusion")
     assert {name: found[name] for name in named if name in found} == {"permute_fusion": "off", **fields}
+
+
+# -- routers that choose from groups of experts -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", [2, 4, 8, 16])
+def test_no_token_goes_to_more_nodes_than_its_groups_are_on(nodes):
+    """Tokens drawn: 4 of 8 groups at random, 8 experts of these; experts lie on nodes in their order."""
+    chance, experts, groups, chosen, k, tokens = np.random.default_rng(7), 256, 8, 4, 8, 4000
+    score = chance.random((tokens, groups)).argsort(axis=1)[:, :chosen]
+    members = (score[:, :, None] * (experts // groups) + np.arange(experts // groups)).reshape(tokens, -1)
+    taken = np.take_along_axis(members, chance.random(members.shape).argsort(axis=1)[:, :k], axis=1)
+    reached = np.array([len(set(each)) for each in (taken * nodes // experts).tolist()])
+    limit = float(group_limit(nodes, groups, chosen))
+    assert reached.max() <= limit
+    home = chance.integers(nodes, size=tokens)
+    places = (taken * nodes // experts).tolist()
+    away = np.mean([len(set(each) - {own}) for each, own in zip(places, home.tolist(), strict=True)])
+    counted = float(remote_copies(nodes, k, limit))
+    assert away <= 1.03 * counted
+    if nodes >= groups:  # a group has nodes of its own: the draw is the formula's, but for experts being different ones
+        assert away == pytest.approx(counted, rel=0.03)
+
+
+def test_the_nodes_of_a_token_follow_from_its_router():
+    """DeepSeek-V3: 4 of 8 groups, on 8 nodes at EP 64, on 16 at EP 128; within a node of EP 8 nothing is limited."""
+
+    def seconds(**more):
+        fields = {"gpus": 256, "tp": 1, "etp": 1, "global_batch": 512, "pp": 2, "ep_dispatch": "deepep",
+                  "memory_capacity": 100, **more}  # fmt: skip
+        return row_of({"hardware": "h800-sxm", "model": "deepseek-v3", "set": fields})["step_s"]
+
+    for ep, limit in ((64, 4), (128, 8), (32, 4)):
+        assert seconds(ep=ep) == seconds(ep=ep, ep_node_limit=limit)
+    assert seconds(ep=64) < seconds(ep=64, ep_node_limit=8)
+    assert seconds(ep=8) == seconds(ep=8, ep_node_limit=1)
+    assert seconds(ep=64, router_groups=1, router_group_topk=1) == seconds(ep=64, ep_node_limit=8)
+
+
+CONFIG = {"model_type": "deepseek_v3", "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8,
+          "vocab_size": 1000, "intermediate_size": 1024, "max_position_embeddings": 512, "n_routed_experts": 64,
+          "num_experts_per_tok": 4, "moe_intermediate_size": 128, "q_lora_rank": 64, "kv_lora_rank": 32,
+          "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32, "first_k_dense_replace": 1}  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "said"), [
+    ({"n_group": 8, "topk_group": 4, "topk_method": "noaux_tc"}, (8, 4)),
+    ({"n_group": 8, "topk_group": 3, "topk_method": "group_limited_greedy"}, (8, 3)),
+    ({"n_group": 8, "topk_group": 4, "topk_method": "greedy"}, (None, None)),
+    ({"n_group": 1, "topk_group": 1}, (None, None)), ({}, (None, None)),
+])  # fmt: skip
+def test_groups_of_a_router_are_read_from_a_configuration(keys, said):
+    found = import_text(json.dumps({**CONFIG, **keys}), "config.json").fields
+    assert (found.get("router_groups"), found.get("router_group_topk")) == said
+
+
+def test_models_of_the_catalogue_have_the_groups_of_their_routers():
+    """n_group and topk_group of the published config.json; all others choose from all experts (1 of 1)."""
+    published = {"deepseek-v2": (8, 3), "deepseek-v3": (8, 4), "deepseek-v3.2": (8, 4)}
+    for name in catalogue.names("model"):
+        fields = load_model(name).fields
+        assert (fields.get("router_groups"), fields.get("router_group_topk")) == published.get(name, (None, None))
+
+
+@pytest.mark.parametrize(("fields", "said"), [
+    ({"router_groups": 3, "router_group_topk": 1}, "router_groups does not divide experts"),
+    ({"router_groups": 4, "router_group_topk": 8}, "router_group_topk exceeds router_groups"),
+    ({"router_groups": 8, "router_group_topk": 1, "top_k": 2}, "top_k exceeds the experts of router_group_topk groups"),
+    ({"router_group_topk": 1}, "means nothing without router_groups"),
+])  # fmt: skip
+def test_groups_that_no_router_can_have(fields, said):
+    small = {"layers": 2, "hidden": 256, "heads": 4, "vocab": 1000, "seq_len": 256, "experts": 8, "top_k": 2}
+    with pytest.raises(ConfigError, match=said):
+        row_of({"hardware": "h100-sxm", "set": {**small, **fields}})

@@ -194,16 +194,45 @@ def best(compcomm):
     return of
 
 
-@pytest.mark.parametrize("kind", ["megatron", "nemo", "deepspeed"])
-def test_the_best_of_a_search_is_written_to_a_file(kind, best, compcomm, tmp_path):
+# What a file of each kind can say, by hand.
+SAID = {
+    "megatron": ("--placement", "tp-cp-dp-pp,tp-cp-pp-dp"),
+    "nemo": ("--placement", "tp-cp-dp-pp,tp-cp-pp-dp", "--zero", "0,1,3", "--cp-comm", "p2p"),
+    "deepspeed": ("--pp", "1", "--cp", "1", "--recompute", "none", "--sp", "on", "--placement", "tp-cp-dp-pp"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SAID)
+@pytest.mark.parametrize("more", [(), ("--precision", "fp8")])
+def test_the_best_of_a_search_is_written_to_a_file(kind, more, best, compcomm, tmp_path):
+    """Without a word of its choices: the search is of the framework's stack, and tries what its file can say."""
+    if kind == "deepspeed" and more:
+        return  # a DeepSpeed JSON has no fp8
     path = tmp_path / "best.any"
-    more = ("--set", "zero_implementation=deepspeed") if kind == "deepspeed" else ()
     code, out, err = compcomm(*ASKED, *more, "--emit", kind, "-o", path)
     assert (code, out) == (0, ""), err
     assert ("--set gpus=16" in err) == (kind == "deepspeed")
     study = {"model": "llama-3-8b", "set": {"gpus": 16, "seq_len": 8192}}
     again = read_again(kind, path.read_text(), study, compcomm, tmp_path)
-    assert row_of(again)["step_s"] == pytest.approx(best(*more)["step_s"], rel=1e-12)
+    by_hand = best("--stack", kind, *more, *SAID[kind])
+    assert row_of(again)["step_s"] == pytest.approx(by_hand["step_s"], rel=1e-12)
+
+
+@pytest.mark.parametrize("more", [("--tp", "2"), ("--pp", "2"), ("--precision", "fp8", "--pp", "1")])
+def test_the_best_of_a_search_is_written_for_torchtitan(more, compcomm, tmp_path):
+    asked = ("search", "--model", "llama-3.1-8b", "--hardware", HARDWARE, "--gpus", "16", "--global-batch", "64",
+             "--cp", "1", *more)  # fmt: skip
+    path = tmp_path / "best.toml"
+    code, out, err = compcomm(*asked, "--emit", "torchtitan", "-o", path)
+    assert (code, out) == (0, ""), err
+    assert "stack torchtitan (torchtitan) gives" in err
+    assert "--emit torchtitan: tried is only what its file can say" in err
+    shown = json.loads(compcomm(*asked, "--stack", "torchtitan", "--placement", "tp-cp-dp-pp", "--vpp", "1,2",
+                                "--format", "json", "-q")[1])["rows"][0]  # fmt: skip
+    again = read_again(
+        "torchtitan", path.read_text(), {"model": "llama-3.1-8b", "set": {"gpus": 16}}, compcomm, tmp_path
+    )
+    assert row_of(again)["step_s"] == pytest.approx(shown["step_s"], rel=1e-12)
 
 
 def test_the_best_of_a_search_as_a_study_is_explained(compcomm, tmp_path):

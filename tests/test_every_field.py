@@ -45,6 +45,8 @@ COMPLETE = [
     {"pp": 4, "recompute": "full"}, {"gpus": None, "global_batch": None},
     {"tp": 1, "pp": 1, "zero": 1, "overlap_dp": "off"}, {"cross_entropy": "chunked"},
     {**EXPERTS, "ep": 32, "experts": 32, "etp": 1, "tp": 1, "ep_dispatch": "deepep", "overlap_ep": "on"},
+    {**EXPERTS, "ep": 64, "experts": 64, "etp": 1, "tp": 1, "pp": 1, "ep_dispatch": "deepep", "router_groups": 8,
+     "router_group_topk": 2},
     MIXED,
     {"optimizer": "muon", "zero": 1}, {"optimizer": "muon", "zero": 1, "tp": 1, "gpus": 16}, {"lora_rank": 8},
     {**MIXED, "pp": 1, "layer_pattern": "(M Z)x4", "shared_rank": 8}, {**MIXED, "layer_pattern": "K-x8"},

@@ -17,6 +17,7 @@ from comp_comm.records import Record
 from comp_comm.report import output
 from comp_comm.searches.crossover import crossover_of
 from comp_comm.searches.design import Case, Design, make_design
+from comp_comm.searches.emitted import written_as
 from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.searches.result import SearchAnswer, aim_of, answer, check_question, checked
 from comp_comm.searches.run import run_search
@@ -93,7 +94,8 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
         raise ConfigError(f"--hardware: names {twice[0]} twice")
     names: list[str | None] = [*machines] or [None]
     overrides = given["overrides"]
-    design = make_design([options.point_study({**given, "hardware": name}) for name in names])
+    studies = [options.point_study({**given, "hardware": name}) for name in names]
+    design = make_design([written_as(study, asked["emit"] or "") for study in studies])
     asked["per"] = tuple(prices.split(asked["per"]))
     asked["crossover"] = crossover_of(asked["crossover"]) if asked["crossover"] else None
     _check_one(design, asked)

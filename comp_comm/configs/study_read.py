@@ -24,8 +24,10 @@ BRINGS = "; --model NAME gives what a model is ('compcomm models list')"
 class Study:
     """A study as read. ``fixed`` and ``axes`` hold parsed values; ``origins`` says where each field was given.
 
-    ``problems`` is what was wrong so far: planning adds to it and raises everything together. ``notes`` are what a
-    reader should know of how it was read: which device a short name was taken for, what a new model left behind.
+    ``stacked`` are fields that are fixed because its stack, or the file that a search is written as, says so, with all
+    values that a search tries. ``problems`` is what was wrong so far: planning adds to it and raises everything
+    together. ``notes`` are what a reader should know of how it was read: which device a short name was taken for, what
+    a new model left behind.
     """
 
     title: str
@@ -44,9 +46,12 @@ class Study:
     document: Document
     problems: Problems = field(default_factory=Problems)
     notes: tuple[str, ...] = ()
+    stacked: dict[str, tuple[Value, ...]] = field(default_factory=dict)
 
     def problem(self, name: str, message: str) -> None:
-        """Note a problem with a field, at the place where it was given."""
+        """Note a problem with a field, at the place where it was given, or where the stack was that gives it."""
+        if name in self.stacked and "stack" in self.fixed:
+            message, name = f"{message} (stack {self.fixed['stack']} gives {name} {self.stacked[name][0]})", "stack"
         document, path = self.origins.get(name, (self.document, (name,) if name in self.document.data else ()))
         self.problems.add(document.problem(path, message) if path else Problem(message, file=self.document.file))
 

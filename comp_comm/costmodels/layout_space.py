@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.costmodels.answer import Answer
+from comp_comm.costmodels.scenario import Scenario
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array
 from comp_comm.violation import Mask, Violation
@@ -105,8 +106,10 @@ class LayoutSpace:
     is said what is wrong with model or hardware. ``layout`` and ``results`` are the columns of a row, ``parts`` those
     that say where the time of the best goes; ``objectives`` can be asked for. ``needs_word`` names for a field the one
     of which a certain word must be tried, so that it means something. ``worthwhile`` leaves out of
-    the choices those that cost something, and change nothing else. ``headroom`` is the share of the memory that is left
-    free unless a search is told.
+    the choices those that cost something, and change nothing else. ``recipes`` are choices
+    of what is trained as much as of software, tried where a study gives a list; ``helpful`` those of them that a
+    scenario's formats and dispatchers allow, and that can only help. ``headroom`` is the share of the memory that is
+    left free unless a search is told.
     """
 
     table: tuple[str, ...]
@@ -126,6 +129,8 @@ class LayoutSpace:
     parts: Mapping[str, str] = field(default_factory=dict)
     needs_word: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     worthwhile: Callable[[Tried], Tried] | None = None
+    recipes: tuple[str, ...] = ()
+    helpful: Callable[[Scenario, Iterable[Value]], Tried] | None = None
     why_none: str = "keeps every rule"
     headroom: float = 0.0
 

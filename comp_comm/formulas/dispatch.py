@@ -81,6 +81,43 @@ def remote_copies(places: Numeric, copies: Numeric, limit: Numeric = np.inf) -> 
     return to_float(distinct_places(minimum(n, limit), copies) * (n - 1) / n)
 
 
+def group_limit(places: Numeric, groups: Numeric, chosen: Numeric) -> Array:
+    r"""Return the places that the experts of a token are on at most, where they are chosen from some groups of experts.
+
+    .. math:: M = \begin{cases} m n / G & G \mid n \\ \min(m, n) & n \mid G \\ \infty & \text{else} \end{cases}
+
+    Experts are on places in their order, so that a group is on n / G places, or G / n groups are on one.
+
+    Parameters
+    ----------
+    places : array_like
+        n, nodes that experts are on.
+    groups : array_like
+        G, groups of experts, one after the other.
+    chosen : array_like
+        m, groups that the experts of a token are chosen from.
+
+    Returns
+    -------
+    ndarray of float64
+        Places; infinite where all groups are chosen from, and where groups begin or end within a node.
+
+    References
+    ----------
+    .. [1] DeepSeek-V2, arXiv:2405.04434, section 2.2.2 (device-limited routing); DeepSeek-V3, arXiv:2412.19437,
+       section 2.1.2 (node-limited routing), ``n_group`` 8 and ``topk_group`` 4 of its config.json.
+
+    Examples
+    --------
+    >>> [float(group_limit(n, 8, 4)) for n in (2, 4, 8, 16, 12)]
+    [2.0, 4.0, 4.0, 8.0, inf]
+    """
+    n, total, most = np.maximum(to_float(places), 1.0), to_float(groups), to_float(chosen)
+    within = np.where(total % n == 0, np.minimum(most, n), np.inf)
+    limit = np.where(n % total == 0, most * n / total, within)
+    return to_float(np.where(most < total, limit, np.inf))
+
+
 def dispatch_seconds(inside_s: Numeric, across_s: Numeric, start_s: Numeric) -> Array:
     r"""Return the seconds of an exchange whose two tiers work on one chunk after the other, side by side.
 

@@ -227,6 +227,7 @@ def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]
             f"expert {name}", formula, count, kind, "ep", c.split_tokens * copies(c, way) * token, count, c.ep_group,
             way, c.split_tokens * minimum(c.t.capacity_factor, 1.0) * token, token, top_k(c),
             where(isnan(limit), np.inf, limit), where(isnan(sms), way.sms, sms), load(c), inward,
+            c.t.router_groups, where(isnan(limit), c.t.router_group_topk, c.t.router_groups),
         ))  # fmt: skip
     return made
 

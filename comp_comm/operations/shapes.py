@@ -160,8 +160,9 @@ class TokenExchange(Collective):
 
     ``one_copy`` are the bytes of all its tokens once, and ``token_bytes`` those of one. Of its ``copies``, one
     for each expert, a ``dispatcher`` sends one to each node and device that has any of them, and no token to more than
-    ``node_limit`` nodes; ``sms`` are multiprocessors that its kernels take. The fullest device of the group gets
-    ``imbalance`` times the mean. ``inward`` are those to experts, in either pass.
+    ``node_limit`` nodes, nor to others than have some of ``chosen_groups`` of all ``groups`` of experts; ``sms`` are
+    multiprocessors that its kernels take. The fullest device of the group gets ``imbalance`` times the mean. ``inward``
+    are those to experts, in either pass.
     """
 
     dispatcher: Dispatcher
@@ -172,6 +173,8 @@ class TokenExchange(Collective):
     sms: Numeric
     imbalance: Numeric
     inward: bool
+    groups: Numeric = 1
+    chosen_groups: Numeric = 1
 
     @property
     def once(self) -> bool:

@@ -18,7 +18,7 @@ from comp_comm.sweeps.plan import FEASIBLE
 
 GPUS, BATCH = "gpus", "global_batch"
 FACTORS = tuple(name for name, field in FIELDS.items() if field.group == "evolution")
-WORK = ("global_batch", "seq_len", "precision")  # of the same model: tokens a second can be compared
+WORK = ("global_batch", "seq_len", "precision", "stack")  # of the same model: tokens a second can be compared
 OUTER = (*FACTORS, *WORK, GPUS)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.exporters.exported import Exported
-from comp_comm.configs.exporters.writing import EXPORTERS, STUDY, written_study
+from comp_comm.configs.exporters.writing import EXPORTERS, STUDY, TRIED, written_study
 from comp_comm.configs.importers.imported import Imported
 from comp_comm.configs.importers.reading import import_text
 from comp_comm.configs.importers.study_text import study_of
@@ -17,6 +17,7 @@ from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS, Value
 from comp_comm.sweeps.point import ComparedTerm, compare
+from comp_comm.sweeps.stacked import STACK, with_stack
 
 MODEL = COST_MODELS[DEFAULT_COST_MODEL]
 DERIVED = ("dp", "accumulation")  # they follow from devices, degrees and batches
@@ -43,9 +44,32 @@ def emitted(kind: str, study: Study, row: Mapping[str, object], machine: str) ->
     if (study.cost_model or DEFAULT_COST_MODEL) != DEFAULT_COST_MODEL:
         raise ConfigError(f"--emit {kind}: layouts of {study.cost_model} are none of a framework; give --emit {STUDY}")
     values = _filled({**study.fixed, **best.fields, "dp": _plain(row["dp"])})
-    text = EXPORTERS[kind](Exported(study.title, study.model.name if study.model else "", values))
-    _check(kind, text, best, values)
+    try:
+        text = EXPORTERS[kind](Exported(study.title, study.model.name if study.model else "", values))
+        _check(kind, text, best, values)
+    except ConfigError as error:
+        if values.get(STACK) == kind:
+            raise
+        raise ConfigError(f"{error}; or all that {kind} does: --stack {kind}") from None
     return text
+
+
+def written_as(study: Study, kind: str) -> Study:
+    """Return a study whose search tries only what a file of a kind can say, with the stack that the file is for.
+
+    >>> found = written_as(study_from({"set": {"zero": 3}}), "deepspeed")
+    >>> found.fixed["stack"], found.fixed["pp"], found.fixed["recompute"]
+    ('deepspeed', 1, 'none')
+    """
+    if kind not in TRIED or (study.cost_model or DEFAULT_COST_MODEL) != DEFAULT_COST_MODEL:
+        return study
+    moving = {name for axis in study.axes for name in axis.values}
+    limits = {name: values for name, values in TRIED[kind].items() if name not in {*study.fixed, *moving}}
+    stack = {} if STACK in {*study.fixed, *moving} else {STACK: kind}
+    told = ", ".join(f"{name} {' or '.join(map(str, values))}" for name, values in limits.items())
+    note = f"--emit {kind}: tried is only what its file can say" + (f" ({told})" if told else "")
+    return replace(study, fixed={**study.fixed, **stack, **{name: values[0] for name, values in limits.items()}},
+                   stacked={**study.stacked, **limits}, notes=(*study.notes, note))  # fmt: skip
 
 
 def study_of_row(study: Study, row: Mapping[str, object], machine: str) -> Study:
@@ -57,6 +81,9 @@ def _best(study: Study, row: Mapping[str, object], machine: str) -> Imported:
     """Return the one point of a study that a row is, with the fields that its model does not say."""
     results = [column for column in MODEL.columns if column not in FIELDS]
     chosen = {name: _plain(value) for name, value in row.items() if name in FIELDS and name not in results}
+    others = {name: values for name, values in study.stacked.items() if name not in chosen}
+    cost_model = COST_MODELS.get(study.cost_model or DEFAULT_COST_MODEL, MODEL)
+    study = with_stack(replace(study, fixed={**study.fixed, **chosen}, stacked=others), cost_model)
     known = study.model.name if study.model and study.model.name in catalogue.names("model") else ""
     brought = study.model.fields if study.model and known else {}
     fixed = {name: value for name, value in study.fixed.items() if brought.get(name) != value}

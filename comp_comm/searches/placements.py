@@ -60,10 +60,10 @@ def placement_classes(table: Columns, gpus: int, placements: tuple[str, ...], ha
     layout = Layout(tp=tp, cp=cp, dp=gpus // (tp * cp * pp), pp=pp, placement=codes)
     many = sum(((getattr(layout, name)[:, 0] > 1).astype(np.intp) << place for place, name in enumerate(GROUPS)))
     furthest = _furthest(hardware)
-    apart = []
+    apart, shape = [], (tied.first.size, len(placements))
     for name in GROUPS:
         stride = np.where(layout.stride(name) > furthest / 2, furthest, layout.stride(name))
-        apart.append(np.where(getattr(layout, name) > 1, stride, 0.0).reshape(-1))
+        apart.append(np.broadcast_to(np.where(getattr(layout, name) > 1, stride, 0.0), shape).reshape(-1))
     row = np.repeat(np.arange(tied.first.size, dtype=float), len(placements))
     code = distinct_rows([row, *apart], row.size).row.reshape(-1, len(placements))
     return PlacementClasses(placements, tied.row, code, first_names(placements)[:, many].T)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from comp_comm.choices import Placement
 from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.configs.study import Study
-from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
-from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, rows_of
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, CostModel, phase_of
+from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, Tried, rows_of
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
@@ -26,10 +26,12 @@ from comp_comm.formulas.arrays import to_float
 from comp_comm.lazy import cached_property
 from comp_comm.searches.each import Groups, groups_of
 from comp_comm.searches.placements import PlacementClasses, placement_classes
+from comp_comm.searches.row_choices import join_choices
 from comp_comm.searches.rows import all_rows, axis_of, lawful_rows, parts_of, placed_rows, unplaced_rows
 from comp_comm.sweeps.blocks import extent
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import Plan, make_plan
+from comp_comm.sweeps.stacked import row_givens, with_stack
 
 GPUS = "gpus"
 
@@ -166,12 +168,15 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
 
     All devices that the study names are tried with every layout; the best of each are told apart by `grouped`.
     """
-    about = _layout_space(study)
+    about, model = _layout_space(study), _model_of(study)
+    free = _free(study, about)
+    study = with_stack(study, model, free)
     given = {name: tuple(values) for axis in study.axes for name, values in axis.values.items()}
-    choosable = (*about.open, *about.of_mixtures, *about.choices)
+    choosable = _choosable(about)
     _check(study, about, set(given) - {*about.table, *choosable, "placement", "gpus"})
     plan = _simplest(study, about)
-    listed = {name: given.get(name) or _fixed(study, name) for name in (*about.table, *choosable, "placement")}
+    listed = {name: given.get(name) or study.stacked.get(name) or _fixed(study, name)
+              for name in (*about.table, *choosable, "placement")}  # fmt: skip
     hardware = plan.grid.scenario(())[0].hardware
     domain = float(to_float(hardware.tiers[0].domain))
     tables = [about.degrees(LayoutQuestion({**plan.grid.fixed, **case}, int(case[GPUS]), listed,
@@ -180,23 +185,37 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
     gpus = int(cases[0][GPUS])
     if degrees.dropped and not rows_of(degrees.columns):
         raise ConfigError(_no_degrees(gpus, degrees))
-    tried = _tried(about, plan.grid.fixed)
-    choices = {name: listed[name] or tried.get(name, ()) for name in choosable}
-    choices = {name: values for name, values in choices.items() if values}
-    if about.worthwhile is not None:
-        kernels = {name: plan.grid.words(name) for name in about.choices if FIELDS[name].choice and name not in choices}
-        choices = {name: values for name, values in about.worthwhile({**kernels, **choices}).items() if name in choices}
+    wanted = {name: listed[name] or tried for name, tried in
+              {**dict.fromkeys(choosable, ()), **_tried(about, plan.grid.fixed)}.items()}  # fmt: skip
+    degrees = join_choices(degrees, row_givens(study, free), plan.grid.fixed, wanted, model)
+    choices = _choices(about, plan, {name: values for name, values in wanted.items() if name not in degrees.columns})
     placements = tuple(dict.fromkeys(map(str, listed["placement"] or Placement.words()))) if about.placed else ()
-    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in (*about.table, "dp")}
+    moving = {*about.table, "dp", *degrees.columns, *choices}
+    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in moving}
     fixed |= cases[0]
     fixed |= {name: study.fixed[name] for name in about.of_others if name in study.fixed}
     fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
     axes = [Axis({name: values}) for name, values in choices.items() if len(values) > 1]
     if len(study.profiles) > 1:
         axes.append(Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}))
-    return _placed(study, gpus, replace(plan, grid=replace(plan.grid, profiles=study.profiles, fixed=fixed,
-                   axes=(*axes, axis_of(degrees)))),
-                   degrees, placements, choices)  # fmt: skip
+    grid = replace(plan.grid, profiles=study.profiles, fixed=fixed, axes=(*axes, axis_of(degrees)))
+    plan = replace(plan, grid=grid, study=replace(plan.study, stacked=study.stacked))
+    return _placed(study, gpus, plan, degrees, placements, choices)
+
+
+def _choosable(about: LayoutSpace) -> tuple[str, ...]:
+    """Return the fields that a search can try values of, whatever the degrees are."""
+    return tuple(dict.fromkeys((*about.open, *about.of_mixtures, *about.choices, *about.recipes)))
+
+
+def _choices(about: LayoutSpace, plan: Plan, wanted: Mapping[str, tuple[Value, ...]]) -> dict[str, tuple[Value, ...]]:
+    """Return the choices that are tried with any degrees: those wanted, and those that can only help."""
+    choices = {name: values for name, values in wanted.items() if values}
+    choices |= {name: values for name, values in _helpful(about, plan, choices).items() if name not in plan.grid.fixed}
+    if about.worthwhile is None:
+        return choices
+    kernels = {name: plan.grid.words(name) for name in about.choices if FIELDS[name].choice and name not in choices}
+    return {name: values for name, values in about.worthwhile({**kernels, **choices}).items() if name in choices}
 
 
 def _placed(study: Study, gpus: int, plan: Plan, degrees: Degrees, placements: tuple[str, ...],
@@ -236,14 +255,34 @@ def _tried(about: LayoutSpace, fixed: Mapping[str, Value]) -> dict[str, tuple[Va
     return {**about.open, **mixture, **latent}
 
 
+def _free(study: Study, about: LayoutSpace) -> tuple[str, ...]:
+    """Return the fields of a layout that a search tries, unless a stack gives them one value."""
+    return tuple(
+        name
+        for name in (*about.table, *_choosable(about))
+        if name not in study.fixed or len(study.stacked.get(name, ())) > 1
+    )
+
+
+def _helpful(about: LayoutSpace, plan: Plan, choices: Mapping[str, tuple[Value, ...]]) -> Tried:
+    """Return the choices of software that can only help, by the formats of a plan and its dispatchers of tokens."""
+    if about.helpful is None:
+        return {}
+    return about.helpful(plan.grid.scenario(())[0], choices.get("ep_dispatch", plan.grid.words("ep_dispatch")))
+
+
 def _layout_space(study: Study) -> LayoutSpace:
     """Return what a search of a study's cost model tries."""
+    space = _model_of(study).space or COST_MODELS[DEFAULT_COST_MODEL].space
+    if space is None:
+        raise ConfigError(f"a search does not know the layouts of {study.cost_model}")
+    return space
+
+
+def _model_of(study: Study) -> CostModel:
     name = study.cost_model or DEFAULT_COST_MODEL
     model = COST_MODELS.get(name, COST_MODELS[DEFAULT_COST_MODEL])  # an unknown one is told when the plan is made
-    space = phase_of(model, study.fixed.get("phase")).space or COST_MODELS[DEFAULT_COST_MODEL].space
-    if space is None:
-        raise ConfigError(f"a search does not know the layouts of {name}")
-    return space
+    return phase_of(model, study.fixed.get("phase"))
 
 
 def _check(study: Study, about: LayoutSpace, others: set[str]) -> None:
@@ -264,9 +303,9 @@ def _check(study: Study, about: LayoutSpace, others: set[str]) -> None:
 def _simplest(study: Study, about: LayoutSpace) -> Plan:
     """Return the plan of one simple layout of the study: what is wrong with the model or the hardware is said here."""
     fixed = {name: value for name, value in study.fixed.items() if name not in (*about.table, "gpus", *about.of_others)}
-    return make_plan(
-        replace(study, axes=(), profiles=study.profiles[:1], hardware_axis=False, fixed={**fixed, **about.alone})
-    )
+    alone = {name: values[0] for name, values in _tried(about, study.fixed).items() if len(values) == 1}
+    return make_plan(replace(study, axes=(), profiles=study.profiles[:1], hardware_axis=False,
+                             fixed={**alone, **fixed, **about.alone}))  # fmt: skip
 
 
 def _no_degrees(gpus: int, degrees: Degrees) -> str:

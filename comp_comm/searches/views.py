@@ -121,7 +121,10 @@ def not_tried(space: SearchSpace) -> dict[str, Record]:
     """Return the choices of a layout of which one value was tried, that value, and the others there are."""
     model, space_of = about(space)
     left: dict[str, Record] = {}
-    for name in (*space_of.open, *space_of.choices, *(("placement",) if space.placements else ())):
+    recipes = (name for name in space_of.recipes if name in space.choices)
+    for name in (*space_of.open, *space_of.choices, *recipes, *(("placement",) if space.placements else ())):
+        if name in space.table:
+            continue
         choice = FIELDS[name].choice
         tried = list(space.placements) if name == "placement" else [*space.choices.get(name, ())]
         value = tried[0] if tried else space.plan.grid.fixed.get(name, model.default(name))

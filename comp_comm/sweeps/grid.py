@@ -25,7 +25,7 @@ from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.records import Record
 from comp_comm.sweeps.machines import Machines, build_machines, still_hardware
-from comp_comm.sweeps.nouns import REQUIRED, Noun, attributes, constant, still_code, still_number, word_codes
+from comp_comm.sweeps.nouns import REQUIRED, UNSAID, Noun, attributes, constant, still_code, still_number, word_codes
 from comp_comm.texts import Texts
 from comp_comm.transformer import GemmCount, Transformer
 from comp_comm.units import GIB
@@ -214,7 +214,7 @@ class Grid:
         if name not in self.moving:
             return still_code(name, self._still(name))
         labels = self.words(name)
-        table = np.asarray([choice.of(word) for word in labels], np.intp)
+        table = np.asarray([-1 if word == UNSAID else choice.of(word) for word in labels], np.intp)
         return table[np.asarray(self.values(name, index), np.intp)]
 
     def _message_bytes(self, index: Index) -> Array:

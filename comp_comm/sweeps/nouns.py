@@ -21,6 +21,7 @@ from comp_comm.transformer import Transformer
 Noun = TypeVar("Noun", Transformer, Layout, WhatIf, Mesh)
 NOUNS: Record = {noun.__name__: noun for noun in (Transformer, Layout, WhatIf, Mesh)}
 REQUIRED = "required"  # a field that follows from others
+UNSAID = "not given"  # a choice at points of an axis that do not give it
 
 
 def attributes(noun: type[Noun], known: tuple[str, ...]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from comp_comm.hardware.numbers import Hardware, Timing
 from comp_comm.lazy import cached_property
 from comp_comm.sweeps.grid import EVOLUTION, HARDWARE, Grid
 from comp_comm.sweeps.sharing import SharedRows
+from comp_comm.sweeps.stacked import stack_notes, with_stack
 from comp_comm.sweeps.where import Condition, parse_condition
 from comp_comm.transformer import Transformer
 
@@ -98,9 +99,9 @@ def make_plan(study: Study, free: str | None = None) -> Plan:
 
     ``free`` is a field that is still to be chosen: the rules about it are not checked.
     """
-    model, axes = _cost_model(study), study.axes
-    if study.hardware_axis:
-        axes = (Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}), *axes)
+    study = with_stack(study, model := _cost_model(study))
+    devices = [Axis({HARDWARE: tuple(profile.name for profile in study.profiles)})] if study.hardware_axis else []
+    axes = (*devices, *study.axes)
     plan = Plan(study, model, Grid(study.profiles, _modelled(study, model), axes, model), ())
     _check_fields(study, plan)
     if not study.hardware_given and not model.own_hardware:
@@ -123,8 +124,8 @@ def _cost_model(study: Study) -> CostModel:
         study.problem("cost_model", f"no cost model is called '{name}'{nearest(name, COST_MODELS)} "
                       f"({one_of(list(COST_MODELS))})")  # fmt: skip
         name = DEFAULT_COST_MODEL
-    name = (_claimed(study) if study.cost_model is None else None) or name
-    return phase_of(COST_MODELS[name], study.fixed.get("phase"))
+    claimed = _claimed(study) if study.cost_model is None else None
+    return phase_of(COST_MODELS[claimed or name], study.fixed.get("phase"))
 
 
 def _claimed(study: Study) -> str | None:
@@ -272,12 +273,10 @@ class PlanAsked:
 
 def notes(plan: Plan) -> list[str]:
     """Return what a reader should know that is no error: settings without effect, derived values."""
-    said = plan.model.notes(PlanAsked(plan))
     model, given = plan.study.model, plan.study.origins
     taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.fields and n != "seq_len"]
-    if model and taken:
-        said.append(f"{', '.join(taken)} are the study's, not those of {model.name}")
-    return [*plan.study.notes, *said]
+    own = [f"{', '.join(taken)} are the study's, not those of {model.name}"] if model and taken else []
+    return [*plan.study.notes, *stack_notes(plan.study), *plan.model.notes(PlanAsked(plan)), *own]
 
 
 __all__ = ["FEASIBLE", "REASON", "Plan", "make_plan", "notes"]

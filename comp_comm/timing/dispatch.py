@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from comp_comm.formulas import collectives, networks
-from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, to_float, where
-from comp_comm.formulas.dispatch import dispatch_seconds, distinct_places, remote_copies
+from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, somewhere, to_float, where
+from comp_comm.formulas.dispatch import dispatch_seconds, distinct_places, group_limit, remote_copies
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.operations.shapes import TokenExchange
 from comp_comm.timing.network import collective_seconds
@@ -87,7 +89,7 @@ def sent_bytes(path: NetworkPath, exchange: TokenExchange) -> SentBytes:
     local, leaves = to_float(path.local), path.size > path.local
     if exchange.once:
         inside, _ = _copies(path, exchange)
-        remote = remote_copies(path.domains, exchange.copies, exchange.node_limit)
+        remote = remote_copies(path.domains, exchange.copies, _limit(path, exchange))
         sent = to_float(exchange.one_copy)
         return SentBytes(inside * sent * networks.leaving_share(local, 1.0), remote * sent * leaves)
     message = to_float(exchange.message_bytes)
@@ -98,15 +100,24 @@ def sent_bytes(path: NetworkPath, exchange: TokenExchange) -> SentBytes:
     return SentBytes(ring * (local > 1), ring * leaves / local)
 
 
+def _limit(path: NetworkPath, exchange: TokenExchange) -> Array:
+    """Return the nodes that a token is sent to at most: as given, or those of groups that its experts are of."""
+    given = to_float(exchange.node_limit)
+    groups, chosen = to_float(exchange.groups), to_float(exchange.chosen_groups)
+    return np.minimum(given, group_limit(path.domains, groups, chosen)) if somewhere(chosen < groups) else given
+
+
 def _copies(path: NetworkPath, exchange: TokenExchange) -> tuple[Array, list[tuple[TierCrossing, Numeric]]]:
     """Return the copies of a token that reach devices, and those that cross each tier beyond the innermost."""
-    nodes, limit = to_float(path.domains), to_float(exchange.node_limit)
+    nodes, limit = to_float(path.domains), _limit(path, exchange)
     able = minimum(nodes, limit) * path.local
-    return distinct_places(able, exchange.copies), list(_across(path, exchange, nodes))
+    return distinct_places(able, exchange.copies), list(_across(path, exchange, nodes, limit))
 
 
-def _across(path: NetworkPath, exchange: TokenExchange, nodes: Array) -> Iterator[tuple[TierCrossing, Numeric]]:
-    remote = remote_copies(nodes, exchange.copies, exchange.node_limit)
+def _across(
+    path: NetworkPath, exchange: TokenExchange, nodes: Array, limit: Array
+) -> Iterator[tuple[TierCrossing, Numeric]]:
+    remote = remote_copies(nodes, exchange.copies, limit)
     beyond = maximum(path.size - path.local, 1e-9)
     for crossing in path.outer:
         yield crossing, remote * (path.size - crossing.below) / beyond

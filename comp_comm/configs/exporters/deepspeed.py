@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from comp_comm.configs.exporters.exported import Exported, Flags, cannot
+from comp_comm.field import Value
 
 KIND = "deepspeed"
 # Degrees and choices that are the program's, not this file's.
 ALONE = {"pp": 1, "cp": 1, "ep": 1}
+# What a search tries that is written as this file.
+TRIED: Mapping[str, tuple[Value, ...]] = {
+    **{name: (only,) for name, only in ALONE.items()}, "recompute": ("none",), "sp": ("on",),
+    "placement": ("tp-cp-dp-pp",),
+}  # fmt: skip
 NEEDED = ("fp32", "fp16", "bf16")
 
 

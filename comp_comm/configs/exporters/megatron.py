@@ -32,6 +32,8 @@ LATENT = {"head_dim": "--qk-head-dim", "rope_head_dim": "--qk-pos-emb-head-dim",
 DEGREES = {
     "tp": "--tensor-model-parallel-size", "pp": "--pipeline-model-parallel-size", "cp": "--context-parallel-size",
 }  # fmt: skip
+# What a search tries that is written as this file.
+TRIED = {"placement": ("tp-cp-dp-pp", "tp-cp-pp-dp")}
 STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 CONTEXT = {"p2p": "p2p", "all_gather": "all_gather", "all_to_all": "a2a"}
 

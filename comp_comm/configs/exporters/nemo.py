@@ -29,6 +29,8 @@ EXPERTS = {
     "capacity_factor": "moe_expert_capacity_factor", "shared_ffn_hidden": "moe_shared_expert_intermediate_size",
     "ep": "expert_model_parallel_size",
 }  # fmt: skip
+# What a search tries that is written as this file.
+TRIED = {"placement": ("tp-cp-dp-pp", "tp-cp-pp-dp"), "zero": (0, 1, 3), "cp_comm": ("p2p",)}
 TRAINER = {"bf16": "bf16", "fp8": "bf16", "fp16": 16, "fp32": 32}
 
 
@@ -91,6 +93,7 @@ def _layout(point: Exported) -> Flags:
         "sequence_parallel": point.on("sp"), "use_tp_pp_dp_mapping": placement == "tp-cp-pp-dp",
         "ub_tp_comm_overlap": point.on("overlap_tp"), "overlap_p2p_comm": point.overlaps_sends,
         "transformer_engine": point.word("precision") == "fp8", "fp8": point.word("precision") == "fp8",
+        "fp8_params": True if point.on("fp8_param_gather") else None,
         "use_flash_attention": point.word("attention_kernel") != "unfused", **(keys if zero == 3 else {}),
     }  # fmt: skip
 

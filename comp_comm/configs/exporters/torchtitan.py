@@ -12,6 +12,8 @@ KIND = "torchtitan"
 FORMATS = {"bf16": "bfloat16", "fp32": "float32", "fp16": "float16", "fp8": "bfloat16"}
 BACKENDS = {"all_to_all": "standard", "deepep": "deepep", "hybridep": "hybridep"}
 ROTATIONS = {"all_gather": "allgather", "p2p": "alltoall"}
+# What a search tries that is written as this file.
+TRIED = {"placement": ("tp-cp-dp-pp",), "vpp": (1, 2)}
 SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
 
 
@@ -20,6 +22,7 @@ def export(point: Exported) -> str:
     sections: dict[str, Flags] = {
         "model": _model(point), "optimizer": {"name": "AdamW"}, "training": _training(point),
         "parallelism": _parallelism(point), "activation_checkpoint": _recompute(point),
+        **({"float8": {"enable_fsdp_float8_all_gather": True}} if point.on("fp8_param_gather") else {}),
         "compile": {"enable": point.word("kernels") == "compiled", "components": ["model", "loss"]},
     }  # fmt: skip
     lines = []

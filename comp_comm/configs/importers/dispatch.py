@@ -24,6 +24,9 @@ def read_dispatch(keys: Keys, f: Findings, spelled: Callable[[str], str], defaul
     groups, chosen = (keys.take(spelled(f"moe_router_{name}")) for name in ("num_groups", "group_topk"))
     if "experts" not in f.fields:
         return
+    if not is_off(groups) and not is_off(chosen) and str(groups) != str(chosen):
+        f.set("router_groups", groups, keys.place(spelled("moe_router_num_groups")))
+        f.set("router_group_topk", chosen, keys.place(spelled("moe_router_group_topk")))
     if default is not None:
         f.set("permute_fusion", fused)
     if f.count("ep", 1) == 1:
@@ -39,7 +42,6 @@ def read_dispatch(keys: Keys, f: Findings, spelled: Callable[[str], str], defaul
         own = sms[way] if way in sms and sms[way] is not None else sms["flex_dispatcher"]
         if own is not None:
             f.set("ep_sms", own)
-        _limit(f, groups, chosen)
     f.set("ep_dispatch", way)
 
 
@@ -53,12 +55,3 @@ def _library(keys: Keys, f: Findings, spelled: Callable[[str], str], backend: ob
     if name == "ncclep":
         f.note("the kernels of NCCL EP are counted as those of HybridEP")
     return BACKENDS[name]
-
-
-def _limit(f: Findings, groups: object, chosen: object) -> None:
-    """Set how many nodes the experts of a token are on, where a group of experts has the devices of a node."""
-    counts = [int(value) if isinstance(value, int | float | str) and str(value).isdigit() else 0
-              for value in (groups, chosen)]  # fmt: skip
-    if counts[0] and counts[0] * NODE == f.count("ep", 1) and 0 < counts[1] < counts[0]:
-        f.set("ep_node_limit", counts[1])
-        f.note(f"experts of a token are in {counts[1]} of {counts[0]} groups, each taken to be on a node of {NODE}")

@@ -119,6 +119,20 @@ def experts(keys: Keys, f: Findings) -> None:
         f.set("shared_ffn_hidden", width, keys.place("shared_expert_intermediate_size"))
     elif shared:
         f.set("shared_experts", shared, keys.place(*SHARED))
+    router_groups(keys, f)
+
+
+def router_groups(keys: Keys, f: Findings) -> None:
+    """Set groups of experts that a token's are chosen from, where it is not all of them.
+
+    DeepSeek's ``topk_method: greedy`` (DeepSeek-V2-Lite) chooses from all, whatever groups a file has.
+    """
+    groups, chosen = (keys.number(*names) for names in (("n_group", "num_expert_group"), ("topk_group",)))
+    if keys.take("topk_method") == "greedy" or keys.take("use_grouped_topk") is False or not groups or not chosen:
+        return
+    if groups > chosen:
+        f.set("router_groups", groups, keys.place("n_group", "num_expert_group"))
+        f.set("router_group_topk", chosen, keys.place("topk_group"))
 
 
 def expert_layers(f: Findings, which: Sequence[bool], place: tuple[str | int, ...]) -> None:

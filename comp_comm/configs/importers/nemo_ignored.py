@@ -50,7 +50,7 @@ TOP = ("defaults", "hydra", "run", "exp_manager", "name", "restore_from_path", "
 TRAINER, IGNORED, OPTIM = (frozenset(names.split()) for names in (_TRAINER, _MODEL, _OPTIM))
 # What changes a step's time by little, and is not modelled: said where it is on.
 NOTED = (
-    "defer_embedding_wgrad_compute", "wgrad_deferral_limit", "fp8_params", "enable_cuda_graph",
+    "defer_embedding_wgrad_compute", "wgrad_deferral_limit", "enable_cuda_graph",
     "overlap_p2p_comm_warmup", "moe_shared_expert_overlap", "sharp", "cross_entropy_loss_fusion_impl",
     "external_cuda_graph",
 )  # fmt: skip

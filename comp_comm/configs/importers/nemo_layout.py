@@ -43,13 +43,20 @@ def read(keys: Keys, f: Findings) -> None:
     if not (keys.truth("use_flash_attention", default=True) or keys.mapping.get("transformer_engine")):
         f.set("attention_kernel", "unfused")
     _sharding(keys, f)
-    if keys.truth("fp8") and keys.truth("transformer_engine"):
-        f.set("precision", "fp8")
-    elif keys.mapping.get("fp8"):
-        f.note("fp8 does nothing without transformer_engine")
+    _fp8(keys, f)
     keys.off(OFF)
     if f.fields.get("architecture") != "encoder-decoder":
         keys.off(("pipeline_model_parallel_split_rank",), "an encoder with a layout of its own")
+
+
+def _fp8(keys: Keys, f: Findings) -> None:
+    gathers = keys.truth("fp8_params")
+    if keys.truth("fp8") and keys.truth("transformer_engine"):
+        f.set("precision", "fp8")
+        if gathers:
+            f.set("fp8_param_gather", True)
+    elif keys.mapping.get("fp8"):
+        f.note("fp8 does nothing without transformer_engine")
 
 
 def _recompute(keys: Keys, f: Findings) -> None:

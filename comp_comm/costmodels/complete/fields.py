@@ -21,7 +21,7 @@ FIELDS = tuple(dict.fromkeys((
     "tokens", "cross_entropy", "loss_chunks", "master_weights", "cuda_graph", "launch_blocking", "fp8_param_gather",
     "fp8_activations", "expert_kernels", *DISPATCH, "recompute_early_stop", "offload_activations",
     "reshard_after_forward", "reshard_shards", "gradient_sync", "fsdp_units", "zero_implementation", "sequence_inputs",
-    "optimizer", "muon_steps", "muon_sharding", "muon_tp", *_TRANSFORMER,
+    "optimizer", "muon_steps", "muon_sharding", "muon_tp", *_TRANSFORMER, "stack",
 )))  # fmt: skip
 # A field that means nothing without another one.
 NEEDS = {**field_groups.NEEDS, "lora_targets": "lora_rank", **dict.fromkeys(DISPATCH, "ep"),

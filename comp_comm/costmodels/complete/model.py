@@ -21,6 +21,8 @@ from comp_comm.costmodels.inference import MODEL as INFERENCE
 from comp_comm.costmodels.machine import work_in_training
 from comp_comm.costmodels.model import NO_PARTS, Asked, CostModel, Parts, SharedPart
 from comp_comm.costmodels.scenario import Scenario
+from comp_comm.dispatchers import Dispatcher
+from comp_comm.formulas.arrays import to_float
 from comp_comm.transformer import resolved
 
 
@@ -55,8 +57,22 @@ def _notes(asked: Asked) -> list[str]:
         notes.append("neither global_batch nor accumulation is given: a replica does one micro-batch a step")
     if "gpus" not in asked.names and "dp" not in asked.names:
         notes.append("neither gpus nor dp is given: there is one replica (tp x cp x pp devices)")
+    notes += _limited(asked)
     counts = asked.words("count_attention")
     return [*notes, *(convention_notes(resolved(asked.transformer), counts[0]) if len(counts) == 1 else [])]
+
+
+def _limited(asked: Asked) -> list[str]:
+    """Say where the model's router limits the nodes that a token is sent to, and the study does not."""
+    once = any(Dispatcher.of(way).once for way in asked.words("ep_dispatch"))
+    if not once or "ep" not in asked.names or "ep_node_limit" in asked.names or "router_groups" not in asked.names:
+        return []
+    t = resolved(asked.transformer)
+    groups, chosen = (set(to_float(number).flat) for number in (t.router_groups, t.router_group_topk))
+    if len(groups) + len(chosen) > 2 or chosen == groups:
+        return []
+    return [f"a token goes to the nodes of {chosen.pop():g} of {groups.pop():g} groups of experts, as the model's "
+            "router chooses (router_group_topk): ep_node_limit gives another number"]  # fmt: skip
 
 
 MODEL = CostModel(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Recompute
 from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, Tried, Whole, divisors
+from comp_comm.costmodels.scenario import Scenario
+from comp_comm.dispatchers import Dispatcher
 from comp_comm.errors import ConfigError
-from comp_comm.kernel_choices import AttentionKernel
+from comp_comm.field import Value
+from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.layers.rules import ENDS
 
 TABLE = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch")
@@ -117,6 +122,28 @@ def worthwhile(choices: Tried) -> Tried:
     return {**choices, "recompute": tuple(option.word for option in options if not pointless(option))}
 
 
+def helpful(scenario: Scenario, dispatchers: Iterable[Value]) -> Tried:
+    """Return what software does with fp8 that changes no number of the recipe, takes no memory and no time.
+
+    Weights are quantised before they are gathered, not after it; so are tokens before they go to experts, where these
+    take tiles of one token (of a recipe with a scale for a tensor no device has all of it) and a library takes their
+    scales along (DeepEP, HybridEP).
+
+    >>> from comp_comm.configs.study import study_from
+    >>> from comp_comm.sweeps.plan import make_plan
+    >>> fp8 = {"layers": 2, "hidden": 64, "heads": 4, "vocab": 64, "seq_len": 64, "precision": "fp8"}
+    >>> plan = make_plan(study_from({"hardware": "h100-sxm", "set": {**fp8, "recipe": "blockwise"}}))
+    >>> helpful(plan.grid.scenario(())[0], ("deepep",))
+    {'fp8_param_gather': ('on',)}
+    """
+    recipe = Recipe.at(int(scenario.formats.recipe))
+    if recipe in (Recipe.NONE, Recipe.NVFP4):
+        return {}
+    tiles = recipe is Recipe.BLOCKWISE and scenario.transformer.has_experts
+    once = all(Dispatcher.of(str(way)).once for way in dispatchers)
+    return {"fp8_param_gather": ("on",), **({"dispatch_precision": ("fp8",)} if tiles and once else {})}
+
+
 SPACE = LayoutSpace(
     table=TABLE,
     degrees=degrees,
@@ -146,4 +173,7 @@ SPACE = LayoutSpace(
     of_others=("dp_shard", "reshard_shards", "recompute_layers", "recompute_early_stop", "offload_activations",
                "pp_layout"),
     headroom=HEADROOM,
+    recipes=("optimizer_precision", "grad_precision", "fp8_param_gather", "fp8_activations", "dispatch_precision",
+             "combine_precision"),
+    helpful=helpful,
 )  # fmt: skip
