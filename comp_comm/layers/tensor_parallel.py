@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from comp_comm.choices import SequenceInputs
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.kernel_choices import CrossEntropy
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, SequenceGather
 
@@ -49,7 +52,7 @@ def embedding_collectives(c: Context) -> list[Collective]:
 
 
 FP32 = 4.0
-LOSS_CALLS = 3  # the largest logit, the sum of exponentials, and the logit of the right token
+LOSS_NUMBERS = 3.0  # of a token: the largest logit, the sum of exponentials, and the logit of the right token
 LOSS = "loss all-reduce"
 
 
@@ -70,5 +73,8 @@ def head_collectives(c: Context) -> list[Collective]:
         gather = SequenceGather("logits all-gather", "b s H", split, "all_gather", "tp", message, again, c.tp_group,
                                 again)  # fmt: skip
         collectives = [gather, *collectives]
-    loss = Collective(LOSS, "4 B T", LOSS_CALLS * times, "all_reduce", "tp", c.tokens * FP32, none, c.tp_group)
+    # One after the other; Megatron-LM's fused loss has the last two in one message.
+    calls = np.where(CrossEntropy.FUSED_NATIVE.where(c.layout.loss), 2.0, LOSS_NUMBERS)
+    numbers = LOSS_NUMBERS / calls * c.tokens * FP32
+    loss = Collective(LOSS, "4 B T", calls * times, "all_reduce", "tp", numbers, none, c.tp_group)
     return [*collectives, loss]

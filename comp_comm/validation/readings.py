@@ -85,7 +85,8 @@ READINGS = (
                                           (r"", NOTHING))),
     Reading("ce_fusion", "cross_entropy", (
         (r"chunk", "chunked"), (r"unfused|vocab-parallel native|fusion flag false", "unfused"),
-        (r"compiled\b(?! autograd)|, compiled", "compiled"), (r"f\.cross_entropy|eager", "eager"),
+        (r"native fused", "fused_native"), (r"compiled\b(?! autograd)|, compiled", "compiled"),
+        (r"f\.cross_entropy|eager", "eager"),
         (r"fused|xentropy", "fused"))),
     Reading("grouped_gemm", "expert_kernels", ((r"cutedsl", "fused"), (r"grouped", "separate"))),
     Reading("cuda_graph", "cuda_graph", (

@@ -20,13 +20,23 @@ def export(point: Exported) -> str:
     sections: dict[str, Flags] = {
         "model": _model(point), "optimizer": {"name": "AdamW"}, "training": _training(point),
         "parallelism": _parallelism(point), "activation_checkpoint": _recompute(point),
-        "compile": {"enable": point.word("kernels") == "compiled", "components": ["model", "loss"]},
+        "compile": _compiled(point),
     }  # fmt: skip
     lines = []
     for name, keys in sections.items():
         lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items() if value is not None)]
         lines.append("")
     return "\n".join(lines)
+
+
+def _compiled(point: Exported) -> Flags:
+    """Return what is compiled: where the loss is not given, it is with the model or not."""
+    kernels, loss = point.word("kernels"), point.word("cross_entropy")
+    if loss not in ("", "compiled", "eager"):
+        raise cannot(KIND, "cross_entropy", loss, "give --cross-entropy compiled or eager")
+    parts = {"model": kernels == "compiled", "loss": (loss or kernels) == "compiled"}
+    names = [name for name, on in parts.items() if on]
+    return {"enable": bool(names), "components": names or [*parts]}
 
 
 def _model(point: Exported) -> Flags:
