@@ -114,6 +114,9 @@ _LAYOUT = (
     word("cp_comm", "layout", choices.ContextComm,
           "context parallelism passes keys and values round a ring, gathers them, or swaps heads for tokens (Ulysses)",
           "p2p"),
+    word("cp_implementation", "layout", choices.ContextImplementation, "whose context parallelism passes or gathers "
+         "keys: that of Megatron-LM (transformer_engine), or PyTorch's, with gradients in 32 bit (torch) or gathered "
+         "keys that are kept (flex: torchtitan)", "transformer_engine"),
     _degree("pp", "pipeline stages", default=1),
     _degree("vpp", "model chunks a pipeline stage holds (interleaving)", default=1),
     word("schedule", "layout", choices.Schedule, "pipeline schedule; 1f1b with vpp above 1 is interleaved", "1f1b"),

@@ -12,6 +12,7 @@ from comp_comm.choices import (
     GROUPS,
     CollectiveAlgorithm,
     ContextComm,
+    ContextImplementation,
     MasterWeights,
     Placement,
     Recompute,
@@ -63,6 +64,7 @@ class Layout:
     sequence_inputs: Numeric = SequenceInputs.AGAIN
     cp: Numeric = 1
     cp_comm: Numeric = ContextComm.P2P
+    cp_implementation: Numeric = ContextImplementation.TRANSFORMER_ENGINE
     pp: Numeric = 1
     vpp: Numeric = 1
     schedule: Numeric = Schedule.ONE_F_ONE_B

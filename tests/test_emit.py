@@ -29,7 +29,7 @@ CHOICES = {
     "overlap_dp": ("on", "off"), "overlap_tp": ("off", "on"), "grad_precision": (None, "fp32", "bf16"),
     "optimizer_precision": ("fp32", "bf16"), "precision": ("bf16", "bf16", "fp8"),
     "offload_optimizer": ("off", "off", "on"), "kernels": ("fused", "compiled"),
-    "cp_comm": ("p2p", "all_gather"), "placement": ("tp-cp-dp-pp", "tp-cp-dp-pp", "tp-cp-pp-dp"),
+    "cp_comm": ("p2p", "all_gather"), "cp_implementation": (None,), "placement": ("tp-cp-dp-pp", "tp-cp-dp-pp", "tp-cp-pp-dp"),
     "schedule": ("1f1b", "1f1b", "zero_bubble"), "overlap_pp": ("off", "on"), "seq_len": (2048, 8192),
     "cross_entropy": (None,), "attention_kernel": ("flash_causal", "flash_causal", "unfused"),
     "dp_shard": (None, None, 2),
@@ -39,7 +39,7 @@ USUAL = {
     "megatron": {"kernels": ("fused",), "cross_entropy": (None, "fused", "fused_native", "unfused")},
     "torchtitan": {
         "kernels": ("compiled",), "cross_entropy": (None, "eager"),
-        "overlap_tp": ("off", "async"), "zero": (1, 3, 3), "offload_optimizer": ("off",),
+        "cp_implementation": ("torch",), "overlap_tp": ("off", "async"), "zero": (1, 3, 3), "offload_optimizer": ("off",),
         "placement": ("tp-cp-dp-pp",),
         "attention_kernel": ("flash_causal",), "schedule": ("1f1b",), "overlap_pp": ("off",), "bucket": (None,),
         "overlap_dp": ("on",), "recompute_layers": (None,), "recompute": ("none", "per_op", "full"),

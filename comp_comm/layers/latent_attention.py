@@ -11,6 +11,7 @@ import numpy as np
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layers.attention import SelfAttention, projected, rotary
 from comp_comm.layers.block import Cache, HeldParameters, Kept, at_least_one
+from comp_comm.layers.context_parallel import gathered_kept
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Gemm, Operation
@@ -85,7 +86,7 @@ class LatentAttention(SelfAttention):
         sizes = (c.formats.activation + c.operand_kept) * numbers + c.formats.activation * to_float(c.t.rope_head_dim)
         latents = to_float(c.split_tokens * sizes)
         _, scores = super().kept(c)
-        return [Kept("attention", projected(c) + latents), scores]
+        return [Kept("attention", projected(c) + gathered_kept(c, c.tokens) + latents), scores]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the core, and the projections up with the rotation: they make queries, keys and values again.

@@ -94,6 +94,9 @@ def _parallelism(point: Exported) -> Flags:
         way = point.word("cp_comm")
         if way not in ROTATIONS:
             raise cannot(KIND, "cp_comm", way, "give --cp-comm p2p or all_gather")
+        whose = point.word("cp_implementation")
+        if whose != "torch":
+            raise cannot(KIND, "cp_implementation", whose, "give --cp-implementation torch")
         keys["context_parallel_rotate_method"] = ROTATIONS[way]
     if point.number("ep") > 1:
         way = point.word("ep_dispatch")

@@ -270,8 +270,8 @@ class Step(SearchableAnswer):
         tp, cp, pp, ep = (to_float(size) == 1 for size in (layout.tp, layout.cp, layout.pp, layout.ep))
         alone = layout.replicas == 1  # experts may have replicas all the same, which ZeRO does not shard
         silent = alone & (layout.expert_replicas <= 1) & (layout.copies <= 1)
-        return {"sp": tp, "sequence_inputs": tp, "overlap_tp": tp, "cp_comm": cp, "overlap_pp": pp, "schedule": pp,
-                "zero": alone, "overlap_dp": silent, "overlap_ep": ep, "ep_dispatch": ep}  # fmt: skip
+        return {"sp": tp, "sequence_inputs": tp, "overlap_tp": tp, "cp_comm": cp, "cp_implementation": cp,
+                "overlap_pp": pp, "schedule": pp, "zero": alone, "overlap_dp": silent, "overlap_ep": ep, "ep_dispatch": ep}  # fmt: skip
 
     def groups(self) -> list[tuple[str, Group]]:
         """Return every group that communicates, by what its collectives call it."""
