@@ -172,6 +172,9 @@ _LAYOUT = (
           "the fullest device has some more", "balanced"),
     Field("imbalance", "layout", "float", "tokens of the fullest device of an expert-parallel group over the mean; 1, "
           "or what routing says, if not given", low=1, high=1e3),
+    word("load_balancing", "layout", dispatchers.LoadBalancing, "what keeps experts evenly loaded: a loss (tokens of "
+         "experts are summed over TP and CP), or a bias of the router (once a step over all devices of a stage); if "
+         "not given, a bias where the router has one, else a loss", None),
     word("permute_fusion", "layout", dispatchers.PermuteFusion, "sort tokens by expert in one kernel", "on"),
     word("collective_algorithm", "layout", choices.CollectiveAlgorithm, "algorithm of all-reduces; best: the fastest "
           "of those the network has", "best"),

@@ -97,6 +97,7 @@ class Layout:
     ep_sms: Numeric = UNKNOWN
     routing: Numeric = Routing.BALANCED
     imbalance: Numeric = UNKNOWN
+    load_balancing: Numeric = NOT_GIVEN
     permute_fusion: Numeric = PermuteFusion.ON
     collective_algorithm: Numeric = CollectiveAlgorithm.BEST
     attention_kernel: Numeric = AttentionKernel.FLASH_CAUSAL
@@ -136,6 +137,12 @@ class Layout:
     def ep_group(self) -> Group:
         """Devices that share the experts out."""
         return Group(self.ep, parts=self.spread(STAGE, self.ep, self.etp))
+
+    @property
+    def sequence_group(self) -> Group:
+        """Devices that share a micro-batch: those of TP and of CP."""
+        parts = tuple((to_float(getattr(self, name)), self.stride(name)) for name in ("tp", "cp"))
+        return Group(to_float(self.tp) * self.cp, parts=parts)
 
     @property
     def etp_group(self) -> Group:

@@ -250,4 +250,6 @@ def _counts(timed: Sequence[TimedOperation]) -> Array:
 
 def _inward(collective: Collective) -> bool:
     """Return whether a collective is on the way to experts, or comes back from them."""
-    return collective.inward if isinstance(collective, TokenExchange) else collective.kind == "all_gather"
+    if isinstance(collective, TokenExchange):
+        return collective.inward
+    return collective.kind in ("all_gather", "all_to_all")  # those of a split expert, and counts of tokens

@@ -11,7 +11,7 @@ import numpy as np
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, Recipe
-from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, biased
+from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, SharedWeights, biased
 from comp_comm.layers.context_parallel import exchanges, gathered_kept
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
@@ -75,6 +75,17 @@ class SelfAttention(Block):
         held = projection_parameters(c) + norms + c.heads * c.t.attention_sinks
         gate = gate_numbers(c)
         return HeldParameters(held + gate * (c.t.hidden + biased(c, "qkv")) if any_of(gate) else held)
+
+    def shared_weights(self, c: Context) -> SharedWeights:
+        """Return the bias of the output projection, and norms of heads."""
+        bias, each = biased(c, "output"), to_float(QkNorm.ON.where(c.t.qk_norm))
+        return SharedWeights(to_float(bias * c.t.hidden + 2 * each * c.t.head_dim), bias + 2 * each)
+
+    def tensors(self, c: Context) -> Array:
+        """Return the projections, of Q, K and V each by itself, with biases; norms of queries and keys; and sinks."""
+        biases = 3 * biased(c, "qkv") + biased(c, "output")
+        norms = 2.0 * ~QkNorm.OFF.where(c.t.qk_norm)
+        return super().tensors(c) + 2 + biases + norms + to_float(c.t.attention_sinks)
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return queries, keys, values, the input of the output projection, and scores where they are kept.

@@ -10,7 +10,7 @@ import numpy as np
 
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layers.attention import SelfAttention, projected, rotary
-from comp_comm.layers.block import Cache, HeldParameters, Kept, at_least_one
+from comp_comm.layers.block import Block, Cache, HeldParameters, Kept, SharedWeights, at_least_one
 from comp_comm.layers.context_parallel import gathered_kept
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
@@ -74,6 +74,17 @@ class LatentAttention(SelfAttention):
         queries = np.where(q_rank > 0, h * q_rank + q_rank + q_rank * width, h * width)
         keys = h * (kv_rank + t.rope_head_dim) + kv_rank + kv_rank * c.heads * (to_float(t.head_dim) + t.v_head_dim)
         return HeldParameters(queries + keys + c.heads * t.v_head_dim * h + c.heads * t.attention_sinks)
+
+    def shared_weights(self, c: Context) -> SharedWeights:
+        """Return the projections down, and the norms of what they compress to."""
+        h, q_rank, kv_rank = to_float(c.t.hidden), to_float(c.t.q_lora_rank), to_float(c.t.kv_lora_rank)
+        down = (h + 1) * (q_rank + kv_rank) + h * c.t.rope_head_dim
+        return SharedWeights(to_float(down), to_float(2.0 + 2.0 * (q_rank > 0)))
+
+    def tensors(self, c: Context) -> Array:
+        """Return the projections, and the norms of what they compress to."""
+        norms = 1.0 + (to_float(c.t.q_lora_rank) > 0)
+        return Block.tensors(self, c) + norms + to_float(c.t.attention_sinks)
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return what self-attention keeps, and what queries, keys and values are compressed to, twice.

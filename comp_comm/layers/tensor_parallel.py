@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.choices import SequenceInputs
+from comp_comm.choices import Norm, SequenceInputs
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.kernel_choices import CrossEntropy
+from comp_comm.layers.block import SharedWeights
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, SequenceGather
 
@@ -36,6 +37,23 @@ def gathered_and_reduced(c: Context, name: str, message: Array, times: Array, ow
             Collective(f"{name} reduce-scatter", "b s H", split, "reduce_scatter", "tp", message, gathers, c.tp_group),
         ]  # fmt: skip
     return collectives
+
+
+PARTIAL = "partial gradients all-reduce"
+
+
+def partial_gradients(c: Context, shared: SharedWeights, many: Array) -> list[Collective]:
+    """Return the all-reduces of gradients that each device has made of its part of the sequence, a tensor each.
+
+    So DTensor does, after every backward pass, in the format of compute; Megatron-LM once a step
+    (`comp_comm.costmodels.complete.step_collectives`).
+    """
+    kept = many * c.layout.sp * SequenceInputs.KEPT.where(c.layout.sequence_inputs)
+    if not any_of(kept):
+        return []
+    calls = to_float(kept * shared.tensors)
+    size = shared.parameters / np.maximum(shared.tensors, 1.0) * c.formats.weight
+    return [Collective(PARTIAL, "p P of norms", 0.0 * calls, "all_reduce", "tp", size, calls, c.tp_group)]
 
 
 def embedding_collectives(c: Context) -> list[Collective]:
@@ -77,4 +95,6 @@ def head_collectives(c: Context) -> list[Collective]:
     calls = np.where(CrossEntropy.FUSED_NATIVE.where(c.layout.loss), 2.0, LOSS_NUMBERS)
     numbers = LOSS_NUMBERS / calls * c.tokens * FP32
     loss = Collective(LOSS, "4 B T", calls * times, "all_reduce", "tp", numbers, none, c.tp_group)
-    return [*collectives, loss]
+    weights = Norm.look_up("weights", c.t.norm)
+    norm = SharedWeights(to_float(weights * c.t.hidden), weights)
+    return [*collectives, loss, *partial_gradients(c, norm, to_float(times > 0))]

@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comp_comm.choices import Architecture, MasterWeights, SequenceInputs, Switch
+from comp_comm.dispatchers import LoadBalancing
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.group import Group
 from comp_comm.kernel_choices import ElementwiseKernels, Recipe
-from comp_comm.layout import Layout
+from comp_comm.layout import NOT_GIVEN, Layout
 from comp_comm.transformer import Transformer
 
 
@@ -115,6 +117,13 @@ class Context:
     def kernel_cost(self) -> Array:
         """Factor on element-wise traffic of how the kernels are made."""
         return ElementwiseKernels.look_up("cost", self.layout.kernels)
+
+    @cached_property
+    def balancing(self) -> NDArray[np.intp]:
+        """What keeps experts evenly loaded, a code of `LoadBalancing`: if it is not given, what the router has."""
+        given = np.asarray(self.layout.load_balancing, np.intp)
+        usual = np.where(to_float(self.t.router_bias) > 0, int(LoadBalancing.BIAS), int(LoadBalancing.LOSS))
+        return np.where(given == NOT_GIVEN, usual, given)
 
     @cached_property
     def has_vocab(self) -> bool:
