@@ -1,4 +1,4 @@
-"""Every collective of a step against those that PyTorch, torchtitan and Megatron-core call: `data/torch_collectives.csv`.
+"""Every collective of a step against those of PyTorch, torchtitan and Megatron-core: `data/torch_collectives.csv`.
 
 A row is a group and a kind of collective; all of a case are all there are, but for messages ``without`` which the
 program was run: gradients were not clipped, or no loss was made.
