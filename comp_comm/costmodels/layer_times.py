@@ -213,6 +213,7 @@ class LayerTimes:
         if not overlaps.any() or not self.overlaps:
             return CommSeconds(total, ZERO, ZERO)
         other = 1 - number
+        calls = [(call, seconds) for call, seconds in calls if not _is_count(call.collective)]
         experts = sum_passes(self.of_experts)[other]
         free = np.maximum(self.compute[other] - taken[other], 0.0)
         beside = {True: np.minimum(experts, free), False: np.maximum(free - experts, 0.0)}
@@ -252,4 +253,9 @@ def _inward(collective: Collective) -> bool:
     """Return whether a collective is on the way to experts, or comes back from them."""
     if isinstance(collective, TokenExchange):
         return collective.inward
-    return collective.kind in ("all_gather", "all_to_all")  # those of a split expert, and counts of tokens
+    return collective.kind == "all_gather"
+
+
+def _is_count(collective: Collective) -> bool:
+    """Return whether a collective counts tokens, which the host waits for before it sends them: nothing hides it."""
+    return collective.kind == "all_to_all" and not isinstance(collective, TokenExchange)

@@ -49,11 +49,12 @@ IGNORED_BY_STATES = (
     "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks", "cuda_graph",
     "launch_blocking", "expert_kernels", "fp8_attention", "fp8_head", "fp8_activations", "attention_kernel", *DISPATCH,
     "recompute_early_stop", "offload_activations", "sequence_inputs", "zero_implementation", "cp_implementation",
+    "load_balancing",
 )  # fmt: skip
 # Fields that the memory of a stage does not depend on.
 IGNORED_BY_FOOTPRINT = (
     "placement", "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "collective_algorithm", "tokens",
-    "scatter_gather", "interference",
+    "scatter_gather", "interference", "load_balancing",
 )  # fmt: skip
 
 __all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_FOOTPRINT", "IGNORED_BY_LAYERS", "IGNORED_BY_STATES", "NEEDS",

@@ -23,7 +23,7 @@ from comp_comm.costmodels.complete.traffic import CountedCollective, Traffic, of
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
-from comp_comm.costmodels.timed import CommSeconds, Network, TimedCollective
+from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, to_float
 from comp_comm.group import Group
@@ -156,9 +156,9 @@ class Step(SearchableAnswer):
         """
         spent = dict(self.slowest.in_layers)
         if self.sends:
-            spent["pp"] = self.slowest.sends.times(self.work.layout.stage_steps)
+            spent["pp"] = self.sent_on
         if self.replicated:
-            spent["dp"] = self._states
+            spent["dp"] = self.states_sent
         if self.pipeline.host.asked.any():
             spent["host"] = self.pipeline.of_host(self.stage).times(self.work.layout.stage_steps)
         for call in (*self.beside, *self.states.world):
@@ -166,6 +166,21 @@ class Step(SearchableAnswer):
             once = CommSeconds(call.seconds * call.collective.count, ZERO, ZERO)
             spent[group] = spent[group].plus(once) if group in spent else once
         return spent
+
+    @property
+    def sent_on(self) -> CommSeconds:
+        """Seconds of sends between stages in a step."""
+        return self.slowest.sends.times(self.work.layout.stage_steps) if self.sends else NO_COMM
+
+    @property
+    def states_sent(self) -> CommSeconds:
+        """Seconds of the collectives of gradients and weights in a step."""
+        return self._states if self.replicated else NO_COMM
+
+    @property
+    def beside_s(self) -> Array:
+        """Seconds of what is sent once a step beside states, but for the gradients' norm."""
+        return add_up(call.seconds * call.collective.count for call in self.beside)
 
     @property
     def replicated(self) -> bool:
@@ -203,8 +218,7 @@ class Step(SearchableAnswer):
         sends = self.slowest.sends.visible if self.sends else ZERO
         busy = self.work.layout.stage_steps * add_up((self.pipeline.pace_s, sends))
         states = self._states.visible if self.replicated else ZERO
-        once = add_up(call.seconds * call.collective.count for call in self.beside)
-        return add_up((busy, self.bubble_s, once, self.states.world_s)) + add_up((self.optimizer_s, states))
+        return add_up((busy, self.bubble_s, self.beside_s, self.states.world_s)) + add_up((self.optimizer_s, states))
 
     # -- collectives --------------------------------------------------------------------------------------------------
 
