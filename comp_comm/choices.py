@@ -138,6 +138,26 @@ class ContextComm(Choice):
     ALL_TO_ALL = "all_to_all"
 
 
+class ContextImplementation(Choice):
+    """Whose context parallelism it is, where keys and values are passed round or gathered.
+
+    - ``transformer_engine``: Megatron-LM's and NeMo's. Gradients go round with the keys in the format of both; gathers
+      are of keys and of values, and done again backward (its `AttnFuncWithCPAndKVP2P`, `...AllGather`).
+    - ``torch``: PyTorch's ring attention, whichever way keys come (one gather of both): their gradients go round in
+      32 bit, cp times.
+    - ``flex``: PyTorch's gathers for flex attention, as torchtitan has them: kept for the backward pass.
+
+    Messages of a gather, whether it is done again backward, and whether gradients travel in 32 bit.
+    """
+
+    TRANSFORMER_ENGINE = "transformer_engine", 2, 1, 0
+    TORCH = "torch", 1, 1, 1
+    FLEX = "flex", 2, 0, 0
+
+    def __init__(self, word: str, messages: float, again: float, wide: float) -> None:
+        self.messages, self.again, self.wide = messages, again, wide
+
+
 class SequenceInputs(Choice):
     """What sequence parallelism keeps of the inputs that it gathers: a device's part, or the whole."""
 

@@ -38,6 +38,20 @@ class Routing(Choice):
     RANDOM = "random"
 
 
+class LoadBalancing(Choice):
+    """What keeps experts evenly loaded, with what is sent for it.
+
+    - ``off``: nothing.
+    - ``loss``: an auxiliary loss of each micro-batch, for which tokens of every expert are counted over TP and CP.
+    - ``bias``: a bias of the router that is moved once a step, by the tokens of every expert of all devices of a stage
+      (DeepSeek-V3, arXiv:2412.19437, section 2.1.2).
+    """
+
+    OFF = "off"
+    LOSS = "loss"
+    BIAS = "bias"
+
+
 class PermuteFusion(Choice):
     """Whether tokens are sorted by expert in one kernel or in several: bytes of a token's number and expert that move.
 

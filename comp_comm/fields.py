@@ -125,6 +125,9 @@ _LAYOUT = (
     word("cp_comm", "layout", choices.ContextComm,
           "context parallelism passes keys and values round a ring, gathers them, or swaps heads for tokens (Ulysses)",
           "p2p"),
+    word("cp_implementation", "layout", choices.ContextImplementation, "whose context parallelism passes or gathers "
+         "keys: that of Megatron-LM (transformer_engine), or PyTorch's, with gradients in 32 bit (torch) or gathered "
+         "keys that are kept (flex: torchtitan)", "transformer_engine"),
     _degree("pp", "pipeline stages", default=1),
     _degree("vpp", "model chunks a pipeline stage holds (interleaving)", default=1),
     word("schedule", "layout", choices.Schedule, "pipeline schedule; 1f1b with vpp above 1 is interleaved", "1f1b"),
@@ -190,6 +193,9 @@ _LAYOUT = (
           "the fullest device has some more", "balanced"),
     Field("imbalance", "layout", "float", "tokens of the fullest device of an expert-parallel group over the mean; 1, "
           "or what routing says, if not given", low=1, high=1e3),
+    word("load_balancing", "layout", dispatchers.LoadBalancing, "what keeps experts evenly loaded: a loss (tokens of "
+         "experts are summed over TP and CP), or a bias of the router (once a step over all devices of a stage); if "
+         "not given, a bias where the router has one, else a loss", None),
     word("permute_fusion", "layout", dispatchers.PermuteFusion, "sort tokens by expert in one kernel", "on"),
     word("collective_algorithm", "layout", choices.CollectiveAlgorithm, "algorithm of all-reduces; best: the fastest "
           "of those the network has", "best"),
@@ -206,8 +212,8 @@ _LAYOUT = (
     word("kernels", "layout", kernels.ElementwiseKernels,
           "element-wise kernels: fused, one by one (eager), or compiled", "fused"),
     word("cross_entropy", "layout", kernels.CrossEntropy, "how the loss is made of logits: fused kernel, compiled, in "
-          "chunks of the tokens, as Megatron-LM does unfused, or as PyTorch does (eager); as 'kernels' if not given",
-          None),
+          "chunks of the tokens, as Megatron-LM does unfused or fused_native, or as PyTorch does (eager); as 'kernels' "
+          "if not given", None),
     word("expert_kernels", "layout", kernels.ExpertKernels, "products of a device's experts one by one, or all with "
           "their nonlinearity in one kernel (cuteDSL)", "separate"),
     word("cuda_graph", "layout", kernels.CudaGraph, "what is captured in CUDA graphs, which the host launches at "

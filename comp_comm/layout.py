@@ -12,6 +12,7 @@ from comp_comm.choices import (
     GROUPS,
     CollectiveAlgorithm,
     ContextComm,
+    ContextImplementation,
     MasterWeights,
     Placement,
     Recompute,
@@ -66,6 +67,7 @@ class Layout:
     sequence_inputs: Numeric = SequenceInputs.AGAIN
     cp: Numeric = 1
     cp_comm: Numeric = ContextComm.P2P
+    cp_implementation: Numeric = ContextImplementation.TRANSFORMER_ENGINE
     pp: Numeric = 1
     vpp: Numeric = 1
     schedule: Numeric = Schedule.ONE_F_ONE_B
@@ -102,6 +104,7 @@ class Layout:
     ep_sms: Numeric = UNKNOWN
     routing: Numeric = Routing.BALANCED
     imbalance: Numeric = UNKNOWN
+    load_balancing: Numeric = NOT_GIVEN
     permute_fusion: Numeric = PermuteFusion.ON
     collective_algorithm: Numeric = CollectiveAlgorithm.BEST
     attention_kernel: Numeric = AttentionKernel.FLASH_CAUSAL
@@ -141,6 +144,12 @@ class Layout:
     def ep_group(self) -> Group:
         """Devices that share the experts out."""
         return Group(self.ep, parts=self.spread(STAGE, self.ep, self.etp))
+
+    @property
+    def sequence_group(self) -> Group:
+        """Devices that share a micro-batch: those of TP and of CP."""
+        parts = tuple((to_float(getattr(self, name)), self.stride(name)) for name in ("tp", "cp"))
+        return Group(to_float(self.tp) * self.cp, parts=parts)
 
     @property
     def etp_group(self) -> Group:

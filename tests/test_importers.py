@@ -365,7 +365,7 @@ def test_a_launch_script_is_model_and_layout(runs, tmp_path):
         "norm": "rmsnorm", "bias": "off", "position": "rope", "vocab": 32000, "tied": "off", "dropout": "off",
         "gpus": 32, "micro_batch": 2, "global_batch": 256, "tp": 4, "sp": "on", "pp": 2, "vpp": 4, "zero": 1,
         "recompute": "full", "recompute_layers": 4, "overlap_dp": "on", "overlap_tp": "on", "overlap_pp": "on",
-        "precision": "bf16", "grad_precision": "fp32",
+        "precision": "bf16", "grad_precision": "fp32", "cross_entropy": "unfused",
     }  # fmt: skip
 
 
@@ -395,6 +395,10 @@ def test_arguments_in_many_spellings(text):
 @pytest.mark.parametrize(("more", "fields"), [
     ("", {"zero": 0, "sp": "off", "overlap_dp": "off", "bias": "on", "tied": "on", "gated": "off", "dropout": "on"}),
     ("--use-distributed-optimizer", {"zero": 1}), ("--use-torch-fsdp2", {"zero": 3}),
+    ("", {"cross_entropy": "unfused"}), ("--cross-entropy-fusion-impl te", {"cross_entropy": "unfused"}),
+    ("--cross-entropy-loss-fusion", {"cross_entropy": "fused_native"}),
+    ("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", {"cross_entropy": "fused"}),
+    ("--cross-entropy-loss-fusion --no-cross-entropy-loss-fusion", {"cross_entropy": "unfused"}),
     ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", {"zero": 2}),
     ("--recompute-activations", {"recompute": "selective"}),
     ("--recompute-granularity selective --recompute-modules mlp layernorm", {"recompute": "layernorm+mlp"}),
@@ -548,11 +552,13 @@ def test_a_nemo_file(runs, tmp_path):
         "norm": "layernorm", "bias": "on", "position": "learned", "max_positions": 1024, "vocab": 50257, "tied": "on",
         "dropout": "on", "gpus": 16, "micro_batch": 2, "global_batch": 16, "tp": 4, "sp": "on", "pp": 2, "vpp": 2,
         "overlap_pp": "off",
-        "zero": 1, "recompute": "selective", "overlap_dp": "off", "precision": "bf16",
+        "zero": 1, "recompute": "selective", "overlap_dp": "off", "precision": "bf16", "cross_entropy": "unfused",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(("keys", "fields"), [
+    ("cross_entropy_loss_fusion: True", {"cross_entropy": "fused_native"}),
+    ("cross_entropy_loss_fusion: True\n  cross_entropy_loss_fusion_impl: te", {"cross_entropy": "fused"}),
     ("recompute_modules: [core_attn, mlp]", {"recompute": "core_attn+mlp"}),
     ("cpu_offloading: True\n  cpu_offloading_num_layers: 3", {"offload_activations": 3}),
     ("cpu_offloading: False\n  cpu_offloading_num_layers: 3", {"offload_activations": None}),
@@ -643,10 +649,16 @@ def test_a_torchtitan_file_with_a_v_schedule(runs, tmp_path):
     ('mode = "selective"\nselective_ac_option = "op"', {"recompute": "per_op"}),
     ('mode = "full"\nearly_stop = true', {"recompute": "full", "recompute_early_stop": "on"}),
     ('mode = "none"\nearly_stop = true', {"recompute": "none", "recompute_early_stop": None}),
+    ('mode = "none"', {"kernels": "compiled", "cross_entropy": None}),
+    ('mode = "none"\n[compile]\nenable = true\ncomponents = ["model"]',
+     {"kernels": "compiled", "cross_entropy": "eager"}),
+    ('mode = "none"\n[compile]\nenable = true\ncomponents = ["loss"]',
+     {"kernels": "eager", "cross_entropy": "compiled"}),
 ])  # fmt: skip
 def test_what_torchtitan_makes_again(keys, fields, runs, tmp_path):
     path = tmp_path / "job.toml"
-    path.write_text(TITAN.replace('mode = "selective"\nselective_ac_option = "2"', keys))
+    text = TITAN.replace("[compile]\nenable = true\n", "") if "[compile]" in keys else TITAN
+    path.write_text(text.replace('mode = "selective"\nselective_ac_option = "2"', keys))
     assert {name: runs(path)["set"].get(name) for name in fields} == fields
 
 

@@ -104,6 +104,7 @@ OF_SCRIPT = {
     "layers": 6, "hidden": 512, "heads": 8, "seq_len": 256, "micro_batch": 2, "vocab": 1000, "gated": "off",
     "norm": "layernorm", "bias": "on", "tied": "on", "position": "learned", "dropout": "on", "sp": "off",
     "precision": "bf16", "grad_precision": "fp32", "zero": 0, "overlap_dp": "off",
+    "cross_entropy": "unfused",
 }  # fmt: skip
 MIXTURE = {"experts": 8, "top_k": 2, "permute_fusion": "off"}
 FLAGS = {

@@ -72,7 +72,8 @@ def test_what_is_done_again(module):
     ("core_attn", {}), ("layernorm", {}), ("moe_act", {}),
     ("mlp", {"layer all-gather": 2, "layer reduce-scatter": 2}),
     ("shared_experts", {"layer all-gather": 3, "layer reduce-scatter": 3}),
-    ("moe", {"layer all-gather": 3, "layer reduce-scatter": 3, "expert dispatch": 3, "expert combine": 3}),
+    ("moe", {"layer all-gather": 3, "layer reduce-scatter": 3, "expert dispatch": 3, "expert combine": 3,
+             "expert token counts": 3, "expert load all-reduce of a micro-batch": 3}),
     ("mla_up_proj", {"latent all-gather": 3}),
 ])  # fmt: skip
 def test_which_collectives_are_done_again(module, calls):

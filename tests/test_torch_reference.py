@@ -9,7 +9,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from face import memory_of, named_model, volume_of
+from face import explained, memory_of, named_model, volume_of
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data" / "torch_reference.csv").open(encoding="utf-8")))
 LAYERS = [row for row in ROWS if row["kept_layer"]]
@@ -77,6 +77,26 @@ def test_peak_of_fsdp(fields, peak):
     assert found["total"] / 2**30 == pytest.approx(peak, rel=0.01)
 
 
+SHARDED = {"zero": 3, "master_weights": "shards", "dp": 8, "layers": 8, "seq_len": 4096}
+
+
+def test_activations_at_the_peak_with_norms_and_gates_in_operations_of_their_own():
+    """8.742 GiB of FSDPMemTracker: of 17 norms 6 bytes a number beside, and the gate after its nonlinearity."""
+    given = {**SHARDED, "kernels": "eager"}
+    found = memory_of({"hardware": "h100-sxm", "model": "llama-3-8b", "set": given})
+    norms, gradients = 17 * 6 * 4096 * 4096, 8 * 4096 * 128256  # of logits: the tracker has these apart
+    assert (found["activations"] + found["logits"] + norms - gradients) / 2**30 == pytest.approx(8.742447, rel=1e-3)
+
+
+@pytest.mark.parametrize(("grad", "summed"), [("fp32", 10.414), ("bf16", 5.207)])
+def test_gradients_that_are_reduced_at_the_end_are_whole_until_then(grad, summed):
+    """GiB after a micro-batch without reduction: shards of 4 bytes, and all gradients as they are reduced."""
+    given = {**SHARDED, "grad_precision": grad, "gradient_sync": "last", "accumulation": 2}
+    found = memory_of({"hardware": "h100-sxm", "model": "llama-3-8b", "set": given})
+    assert found["gradients"] / 2**30 == pytest.approx(summed, rel=1e-3)
+    assert found["weights"] / 2**30 == pytest.approx(1.302, rel=1e-3)
+
+
 # Collectives of FSDP2 and torchtitan over 8 layers of Llama-3-8B, every one of a step counted (group, calls, bytes).
 DEALT = {"layers": 8, "dp": 8, "zero": 3, "master_weights": "shards", "grad_precision": "fp32"}
 FSDP = [
@@ -108,6 +128,42 @@ def test_what_fsdp_sends(fields, counted):
         rows = [row for row in moved if row["message"] == NAMES[name]]
         sent = tuple(sum(row[column] for row in rows) for column in ("calls", "total_message_bytes"))
         assert sent == pytest.approx(expected, rel=1e-4)
+
+
+# PyTorch's context parallelism, keys and values of one layer: (collective, bytes, calls forward and backward).
+KEYS = {"layers": 1, "seq_len": 8192, "zero": 0}
+CONTEXT = [
+    ({"cp": 2}, {"pass keys and values": (16777216, 1, 1), "pass gradients": (33554432, 0, 2)}),
+    ({"cp": 8}, {"pass keys and values": (4194304, 7, 7), "pass gradients": (8388608, 0, 8)}),
+    ({"cp": 2, "cp_comm": "all_gather"},
+     {"gather keys and values": (33554432, 1, 1), "pass gradients": (33554432, 0, 2)}),
+    ({"cp": 8, "cp_comm": "all_gather"},
+     {"gather keys and values": (33554432, 1, 1), "pass gradients": (8388608, 0, 8)}),
+    # torchtitan, of flex attention: 16 calls each of 8 layers, 134217728 bytes.
+    ({"layers": 8, "seq_len": 4096, "dp": 2, "cp": 4, "cp_comm": "all_gather", "cp_implementation": "flex"},
+     {"gather keys and values": (134217728 / 16, 16, 0), "scatter their gradients": (134217728 / 16, 0, 16)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "counted"), CONTEXT, ids=str)
+def test_what_context_parallelism_sends(fields, counted):
+    study = {"hardware": "h100-sxm", "model": "llama-3-8b", "set": {**KEYS, "cp_implementation": "torch", **fields}}
+    found = {}
+    for op in explained(study)["operations"]:
+        if op["group"] == "cp":
+            calls = found.setdefault(op["operation"], [op["message_bytes"], 0, 0])
+            calls[1 + (op["phase"] == "backward")] += op["calls"]
+    assert {name: tuple(calls) for name, calls in found.items()} == counted
+
+
+def test_gathered_keys_are_kept_where_they_are_not_gathered_again():
+    """Of 3 other devices, 8 heads of 128 numbers for keys and for values, 2 bytes each: of 1,024 tokens a layer."""
+    fields = {"layers": 8, "seq_len": 4096, "cp": 4, "cp_comm": "all_gather", "zero": 0}
+    torch, flex = (
+        memory_of({"hardware": "h100-sxm", "model": "llama-3-8b", "set": {**fields, "cp_implementation": way}})
+        for way in ("torch", "flex")
+    )
+    assert flex["activations"] - torch["activations"] == 8 * 1024 * 3 * 2 * 8 * 128 * 2
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row["gradients"]], ids=lambda row: row["fields"])

@@ -57,7 +57,9 @@ def command(
         return _drawn(options.write(path, write), picture, rows, meta)
     moved = volume(study)
     if log:
-        devices = int(max((row["devices"] for row in moved["messages"]), default=1))
+        meta = moved["meta"]
+        most = max((row["devices"] for row in moved["messages"]), default=1)
+        devices = int({**meta["fixed"], **meta.get("derived", {})}.get("gpus") or most)
         moved["measured"] = beside_measured(moved["messages"], _read(log, devices), steps)
 
     def write_one(out: IO[str]) -> None:

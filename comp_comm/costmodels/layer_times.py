@@ -224,6 +224,7 @@ class LayerTimes:
         if not somewhere(overlaps) or not self.overlaps:
             return CommSeconds(total, ZERO, ZERO)
         other = 1 - number
+        calls = [(call, seconds) for call, seconds in calls if not _is_count(call.collective)]
         experts = sum_passes(self.of_experts)[other]
         free = maximum(self.compute[other] - taken[other], 0.0)
         beside = {True: minimum(experts, free), False: maximum(free - experts, 0.0)}
@@ -261,4 +262,11 @@ def _counts(timed: Sequence[TimedOperation]) -> Array:
 
 def _inward(collective: Collective) -> bool:
     """Return whether a collective is on the way to experts, or comes back from them."""
-    return collective.inward if isinstance(collective, TokenExchange) else collective.kind == "all_gather"
+    if isinstance(collective, TokenExchange):
+        return collective.inward
+    return collective.kind == "all_gather"
+
+
+def _is_count(collective: Collective) -> bool:
+    """Return whether a collective counts tokens, which the host waits for before it sends them: nothing hides it."""
+    return collective.kind == "all_to_all" and not isinstance(collective, TokenExchange)

@@ -11,8 +11,8 @@ import numpy as np
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, minimum, somewhere, to_codes, to_float, where
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, Recipe
-from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, biased
-from comp_comm.layers.context_parallel import exchanges
+from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, SharedWeights, biased
+from comp_comm.layers.context_parallel import exchanges, gathered_kept
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
@@ -76,6 +76,17 @@ class SelfAttention(Block):
         gate = gate_numbers(c)
         return HeldParameters(held + gate * (c.t.hidden + biased(c, "qkv")) if any_of(gate) else held)
 
+    def shared_weights(self, c: Context) -> SharedWeights:
+        """Return the bias of the output projection, and norms of heads."""
+        bias, each = biased(c, "output"), to_float(QkNorm.ON.where(c.t.qk_norm))
+        return SharedWeights(to_float(bias * c.t.hidden + 2 * each * c.t.head_dim), bias + 2 * each)
+
+    def tensors(self, c: Context) -> Array:
+        """Return the projections, of Q, K and V each by itself, with biases; norms of queries and keys; and sinks."""
+        biases = 3 * biased(c, "qkv") + biased(c, "output")
+        norms = 2.0 * ~QkNorm.OFF.where(c.t.qk_norm)
+        return super().tensors(c) + 2 + biases + norms + to_float(c.t.attention_sinks)
+
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return queries, keys, values, the input of the output projection, and scores where they are kept.
 
@@ -84,7 +95,8 @@ class SelfAttention(Block):
         seq = to_float(c.t.seq_len)
         keys = minimum(c.t.window, seq) if self.windowed else seq
         before = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, 1.0)
-        return [Kept("attention", projected(c) + before + gate_bytes(c)), Kept("core_attn", score_bytes(c, keys))]
+        kept = projected(c) + gathered_kept(c, c.tokens) + before + gate_bytes(c)
+        return [Kept("attention", kept), Kept("core_attn", score_bytes(c, keys))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the core: scores, softmax and weighted sum, with the exchange of context parallelism before them."""
@@ -131,7 +143,8 @@ class CrossAttention(Block):
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return queries, keys, values, the input of the output projection, and scores where they are kept."""
         scores = score_bytes(c, to_float(c.t.encoder_seq_len))
-        return [Kept("attention", projected(c)), Kept("core_attn", scores)]
+        kept = projected(c) + gathered_kept(c, c.encoder_tokens)
+        return [Kept("attention", kept), Kept("core_attn", scores)]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the core: scores, softmax and weighted sum, with the exchange of context parallelism before them."""

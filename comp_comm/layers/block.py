@@ -15,7 +15,7 @@ from comp_comm.formulas.arrays import Array, Numeric, maximum, to_float
 from comp_comm.kernel_choices import CudaGraph, ElementwiseKernels
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context
-from comp_comm.operations.shapes import Collective, Elementwise, Operation
+from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation
 from comp_comm.violation import Violation
 
 MASK = 1.0  # bytes of a dropout mask's element
@@ -35,6 +35,16 @@ class HeldParameters(NamedTuple):
     def trained(self) -> HeldParameters:
         """Those of them that are trained."""
         return self if self.adapters is None else HeldParameters(self.adapters)
+
+
+class SharedWeights(NamedTuple):
+    """Parameters that every device of TP has alike, which see a part of the tokens there, and their tensors.
+
+    Under sequence parallelism each device makes a part of their gradients.
+    """
+
+    parameters: Array = to_float(0.0)
+    tensors: Array = to_float(0.0)
 
 
 class Kept(NamedTuple):
@@ -80,6 +90,15 @@ class Block(ABC):
     @abstractmethod
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return what is kept for the backward pass, beside the input of the block and of its norms."""
+
+    def shared_weights(self, c: Context) -> SharedWeights:
+        """Return which of them every device of TP has alike; without norms before and after the block."""
+        return SharedWeights()
+
+    def tensors(self, c: Context) -> Array:
+        """Return how many tensors the parameters are, as PyTorch's modules have them: here the weights of its GEMMs."""
+        gemms = (op for op in self.operations(c) if isinstance(op, Gemm))
+        return to_float(sum((to_float(op.matrices) * (to_float(op.count) > 0) for op in gemms), to_float(0.0)))
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the collectives of a block's own; those of tensor parallelism around it are the layer's."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from comp_comm.choices import ContextComm
+from comp_comm.choices import ContextComm, ContextImplementation
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
+
+FP32 = 4.0
 
 
 def exchanges(c: Context, key_tokens: Array, prefix: str = "") -> Sequence[Collective]:
@@ -15,23 +17,30 @@ def exchanges(c: Context, key_tokens: Array, prefix: str = "") -> Sequence[Colle
 
     Keys and values go round a ring, are gathered (Llama 3), or heads are swapped for tokens (Ulysses). Round the ring,
     gradients of keys and values travel with them backward, so twice the bytes; a gather's gradients are scattered back.
+    `ContextImplementation` has what implementations do otherwise.
     """
-    cp, way = to_float(c.layout.cp), c.layout.cp_comm
+    cp, way, whose = to_float(c.layout.cp), c.layout.cp_comm, c.layout.cp_implementation
     if not any_of(cp - 1):
         return []
     many = to_float(cp > 1)
     ring, gather, swap = (many * option.where(way) for option in ContextComm)
+    messages, again, wide = (ContextImplementation.look_up(name, whose) for name in ("messages", "again", "wide"))
     exchanged: list[Collective] = []
-    pair = key_tokens * c.kv_heads * (c.key_dim + c.t.v_head_dim) * c.formats.comm
+    numbers = key_tokens * c.kv_heads * (c.key_dim + c.t.v_head_dim)
+    pair = numbers * c.formats.comm
     if any_of(ring):
         steps = ring * (cp - 1)
-        exchanged.append(_collective(c, f"pass {prefix}keys and values", "send", pair, steps, 2 * steps))
+        exchanged.append(_collective(c, f"pass {prefix}keys and values", "send", pair, steps, (2 - wide) * steps))
     if any_of(gather):
-        gathered = pair * cp
+        gathered, times = pair * cp / messages, gather * messages
         exchanged += [
-            _collective(c, f"gather {prefix}keys and values", "all_gather", gathered, gather, gather),
-            _collective(c, f"scatter their {prefix}gradients", "reduce_scatter", gathered, 0.0 * gather, gather),
-        ]
+            _collective(c, f"gather {prefix}keys and values", "all_gather", gathered, times, again * times),
+            _collective(c, f"scatter their {prefix}gradients", "reduce_scatter", gathered, 0.0 * gather,
+                        (1 - wide) * times),
+        ]  # fmt: skip
+    if any_of(apart := wide * (ring + gather)):
+        sends = apart * cp
+        exchanged.append(_collective(c, f"pass {prefix}gradients", "send", FP32 * numbers, 0.0 * sends, sends))
     if any_of(swap):
         queries, keys = c.tokens * c.formats.comm, key_tokens * c.formats.comm
         tensors = {"Q": queries * c.heads * c.key_dim, "K": keys * c.kv_heads * c.key_dim,
@@ -39,6 +48,15 @@ def exchanges(c: Context, key_tokens: Array, prefix: str = "") -> Sequence[Colle
         exchanged += [_collective(c, f"swap {prefix}{name}", "all_to_all", size, swap, swap)
                       for name, size in tensors.items()]  # fmt: skip
     return exchanged
+
+
+def gathered_kept(c: Context, key_tokens: Array) -> Array:
+    """Return the bytes of others' keys and values that attention keeps, where they are gathered once."""
+    kept = ContextComm.ALL_GATHER.where(c.layout.cp_comm) & ContextImplementation.FLEX.where(c.layout.cp_implementation)
+    if not kept.any():
+        return to_float(0.0)
+    numbers = key_tokens * c.kv_heads * (c.key_dim + c.t.v_head_dim)
+    return to_float(kept * (to_float(c.layout.cp) - 1) * numbers * c.formats.activation)
 
 
 FORMULAS = {"send": "T kv (d + d_v) / tp", "all_gather": "s b kv (d + d_v) / tp",

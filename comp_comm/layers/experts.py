@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
+from comp_comm.dispatchers import Dispatcher, LoadBalancing, PermuteFusion, Routing
 from comp_comm.formulas.arrays import (
     Array,
     Numeric,
@@ -29,6 +29,7 @@ from comp_comm.layers.block import (
     Block,
     HeldParameters,
     Kept,
+    SharedWeights,
     activation,
     at_least_one,
     biased,
@@ -47,6 +48,7 @@ from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation
 KERNELS_OF_ROUTER, KERNELS_OF_EXPERTS, KERNELS_OF_SHARED, QUANTISING = 12.0, 8.0, 6.0, 0.5
 
 
+COUNT = 8.0  # bytes of a count of tokens
 CLAMPED_WIDTH, CLAMPED_HIDDEN = 22.0, 10.0
 
 
@@ -93,8 +95,8 @@ class Experts(Block):
         return to_float(to_float(c.t.shared_ffn_hidden) > 0)
 
     def collectives(self, c: Context) -> Sequence[Collective]:
-        """Return the exchange of tokens with their experts, and the gathers inside a split expert (ETP)."""
-        return [*exchanges(c), *_gathered(c)]
+        """Return the exchange of tokens with their experts, with their counts, and a split expert's gathers (ETP)."""
+        return [*_counted(c), *exchanges(c), *_gathered(c)]
 
     def parameters(self, c: Context) -> HeldParameters:
         """Return router and shared experts, and apart from them the experts of this device."""
@@ -108,6 +110,16 @@ class Experts(Block):
             held = held + 2 * c.t.hidden * projected + biased(c, "ffn") * (projected > 0) * (inside + c.t.hidden)
         each = (c.gates + 1) * inside * width + biased(c, "ffn") * (c.gates * width + inside)
         return HeldParameters(held, (to_float(c.t.experts) / c.layout.ep) * each)
+
+    def shared_weights(self, c: Context) -> SharedWeights:
+        """Return the router, and the projections to a latent of experts and back."""
+        latent, bias = to_float(c.t.moe_latent_hidden), to_float(c.t.router_bias)
+        router = (to_float(c.t.hidden) + bias) * c.t.experts
+        return SharedWeights(to_float(router + 2 * c.t.hidden * latent), 1.0 + bias + 2.0 * (latent > 0))
+
+    def tensors(self, c: Context) -> Array:
+        """Return router, matrices of all experts together, and those of shared experts, with biases."""
+        return super().tensors(c) * (1.0 + biased(c, "ffn")) + c.t.router_bias - biased(c, "ffn")
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return what the networks keep, their inputs, and where copies are weighted after them also their outputs.
@@ -203,6 +215,21 @@ def _latent(c: Context) -> list[Operation]:
 def top_k(c: Context) -> Array:
     """Return the experts that a token is sent to."""
     return at_least_one(c.t.top_k)
+
+
+def _counted(c: Context) -> list[Collective]:
+    """Return the counts of tokens: of every expert to those that have them, and summed for a loss that balances them.
+
+    With an all-to-all every device must know how many tokens come; a library's kernels tell each other.
+    """
+    layout, size = c.layout, COUNT * at_least_one(c.t.experts)
+    told = to_float((to_float(layout.ep) > 1) & Dispatcher.ALL_TO_ALL.where(layout.ep_dispatch))
+    devices = to_float(layout.tp) * layout.cp
+    summed = to_float((devices > 1) & LoadBalancing.LOSS.where(c.balancing))
+    rows = (("expert token counts", "all_to_all", "ep", told, c.ep_group),
+            ("expert load all-reduce of a micro-batch", "all_reduce", "tp", summed, layout.sequence_group))  # fmt: skip
+    return [Collective(name, "8 B E", times, kind, label, size, 0.0 * times, group)
+            for name, kind, label, times, group in rows if any_of(times)]  # fmt: skip
 
 
 def exchanges(c: Context) -> list[TokenExchange]:

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.layers.block import Block, HeldParameters, Kept, activation, kept_inputs, kept_outputs, mlp_parameters
+from comp_comm.layers.block import (
+    Block,
+    HeldParameters,
+    Kept,
+    SharedWeights,
+    activation,
+    biased,
+    kept_inputs,
+    kept_outputs,
+    mlp_parameters,
+)
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Gemm, Operation
@@ -23,6 +33,15 @@ class FeedForward(Block):
     def parameters(self, c: Context) -> HeldParameters:
         """Return the matrices with their biases."""
         return HeldParameters(mlp_parameters(c, to_float(c.t.ffn_hidden) / c.layout.tp))
+
+    def shared_weights(self, c: Context) -> SharedWeights:
+        """Return the bias of the matrix down, which is added after the reduction."""
+        bias = biased(c, "ffn")
+        return SharedWeights(to_float(bias * c.t.hidden), bias)
+
+    def tensors(self, c: Context) -> Array:
+        """Return the matrices and their biases."""
+        return super().tensors(c) * (1.0 + biased(c, "ffn"))
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return what the nonlinearity keeps, and the input of the matrix down."""

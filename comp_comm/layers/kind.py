@@ -20,10 +20,10 @@ from comp_comm.layers.adapters import (
     frozen,
     input_unread,
 )
-from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, kept_outputs
+from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, SharedWeights, kept_outputs
 from comp_comm.layers.module import Module
 from comp_comm.layers.per_operator import saved_outputs
-from comp_comm.layers.tensor_parallel import ALL_REDUCE, GATHER, SCATTER, gathered_and_reduced
+from comp_comm.layers.tensor_parallel import ALL_REDUCE, GATHER, SCATTER, gathered_and_reduced, partial_gradients
 from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Elementwise, Operation
@@ -96,6 +96,18 @@ class LayerKind:
             return HeldParameters(to_float(dense + norms), to_float(experts))
         trained = to_float(add_up(adapter_parameters(c, block) for block in self.blocks))
         return HeldParameters(to_float(dense + norms + trained), to_float(experts), trained)
+
+    def shared_weights(self, c: Context) -> SharedWeights:
+        """Return the parameters of one layer that every device of TP has alike: norms, and those of the blocks."""
+        parts = [block.shared_weights(c) for block in self.blocks]
+        tensors = self._norms(c) * Norm.look_up("weights", c.t.norm)
+        parameters = add_up((tensors * to_float(c.t.hidden), *(part.parameters for part in parts)))
+        return SharedWeights(parameters, add_up((tensors, *(part.tensors for part in parts))))
+
+    def tensors(self, c: Context) -> Array:
+        """Return how many tensors the parameters of one layer are, as PyTorch's modules have them."""
+        norms = self._norms(c) * Norm.look_up("weights", c.t.norm)
+        return add_up((norms, *(block.tensors(c) for block in self.blocks)))
 
     def kept(self, c: Context) -> list[Kept]:
         """Return what one layer keeps of a micro-batch: the inputs of norms and blocks, and what the blocks keep.
@@ -206,4 +218,5 @@ class LayerKind:
         times: Numeric = sum((block.splits(c) for block in self.blocks), to_float(0.0))
         message = c.tokens * c.t.hidden * c.formats.comm
         own = to_float(sum(block.gathers_itself for block in self.blocks)) * many
-        return gathered_and_reduced(c, "layer", message, (times - to_float(c.t.parallel_blocks)) * many, own)
+        calls = gathered_and_reduced(c, "layer", message, (times - to_float(c.t.parallel_blocks)) * many, own)
+        return [*calls, *partial_gradients(c, self.shared_weights(c), many)]

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from comp_comm.formulas.arrays import Array, to_float, where
 from comp_comm.layers.attention import SelfAttention, gate_bytes, gate_numbers, gated, projected, rotary
-from comp_comm.layers.block import Cache, HeldParameters, Kept, at_least_one
+from comp_comm.layers.block import Block, Cache, HeldParameters, Kept, SharedWeights, at_least_one
+from comp_comm.layers.context_parallel import gathered_kept
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Gemm, Operation
@@ -79,6 +80,17 @@ class LatentAttention(SelfAttention):
         gates = h * _all_gates(c)
         return HeldParameters(queries + keys + gates + c.heads * t.v_head_dim * h + c.heads * t.attention_sinks)
 
+    def shared_weights(self, c: Context) -> SharedWeights:
+        """Return the projections down, and the norms of what they compress to."""
+        h, q_rank, kv_rank = to_float(c.t.hidden), to_float(c.t.q_lora_rank), to_float(c.t.kv_lora_rank)
+        down = (h + 1) * (q_rank + kv_rank) + h * c.t.rope_head_dim
+        return SharedWeights(to_float(down), to_float(2.0 + 2.0 * (q_rank > 0)))
+
+    def tensors(self, c: Context) -> Array:
+        """Return the projections, and the norms of what they compress to."""
+        norms = 1.0 + (to_float(c.t.q_lora_rank) > 0)
+        return Block.tensors(self, c) + norms + to_float(c.t.attention_sinks)
+
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return what self-attention keeps, and what queries, keys and values are compressed to, twice.
 
@@ -90,7 +102,7 @@ class LatentAttention(SelfAttention):
         sizes = (c.formats.activation + c.operand_kept) * numbers + c.formats.activation * to_float(c.t.rope_head_dim)
         latents = to_float(c.split_tokens * sizes)
         _, scores = super().kept(c)
-        return [Kept("attention", projected(c) + latents + gate_bytes(c)), scores]
+        return [Kept("attention", projected(c) + gathered_kept(c, c.tokens) + latents + gate_bytes(c)), scores]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the core, and the projections up with the rotation: they make queries, keys and values again.

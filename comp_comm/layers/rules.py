@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comp_comm.choices import ContextComm, Switch
+from comp_comm.choices import ContextComm, ContextImplementation, Switch
 from comp_comm.dispatchers import Dispatcher, Routing
 from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.kernel_choices import AttentionKernel
@@ -80,7 +80,7 @@ def _tensor_parallel(t: Transformer, layout: Layout) -> list[Violation]:
 
 
 def _context_parallel(t: Transformer, layout: Layout) -> list[Violation]:
-    cp, tp = to_float(layout.cp), to_float(layout.tp)
+    cp, tp, whose = to_float(layout.cp), to_float(layout.tp), layout.cp_implementation
     many = cp > 1
     swapped = many & ContextComm.ALL_TO_ALL.where(layout.cp_comm)
     # A causal ring is balanced by giving each device a piece from the front and one from the back.
@@ -95,6 +95,10 @@ def _context_parallel(t: Transformer, layout: Layout) -> list[Violation]:
               "tp x cp does not divide kv_heads, which all_to_all swaps", "cp", "tp", "kv_heads"),
         rule(many & (to_float(t.window) < np.inf) & ContextComm.P2P.where(layout.cp_comm), "a window with keys passed "
               "round a ring is not modelled: cp_comm all_gather or all_to_all", "cp", "window", "cp_comm"),
+        rule(swapped & ~ContextImplementation.TRANSFORMER_ENGINE.where(whose), "cp_implementation is of keys that are "
+              "passed round or gathered: cp_comm p2p or all_gather", "cp_implementation", "cp_comm"),
+        rule(many & ContextComm.P2P.where(layout.cp_comm) & ContextImplementation.FLEX.where(whose),
+              "cp_implementation: flex gathers keys: cp_comm all_gather", "cp_implementation", "cp_comm"),
     ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from comp_comm.choices import ContextComm
+from comp_comm.choices import ContextComm, ContextImplementation
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layers.block import Block, Cache, HeldParameters, Kept, at_least_one
 from comp_comm.layers.latent_attention import LatentAttention
@@ -111,7 +111,10 @@ class SparseLatentAttention(LatentAttention):
         """Return that keys are gathered: chosen tokens may be anywhere."""
         return [rule((to_float(c.layout.cp) > 1) & ~ContextComm.ALL_GATHER.where(c.layout.cp_comm), "sparse attention "
                      "with keys passed round a ring, or heads swapped, is not modelled: cp_comm all_gather", "cp",
-                     "cp_comm", "index_heads")]  # fmt: skip
+                     "cp_comm", "index_heads"),
+                rule((to_float(c.layout.cp) > 1) & ~ContextImplementation.TRANSFORMER_ENGINE.where(
+                     c.layout.cp_implementation), "sparse attention gathers what its indexer needs: cp_implementation "
+                     "transformer_engine", "cp_implementation", "index_heads")]  # fmt: skip
 
     def cache(self, c: Context, length: Array) -> Cache:
         """Return the latent with the rotary part, of which the chosen tokens are read."""

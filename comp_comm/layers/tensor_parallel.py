@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from comp_comm.choices import SequenceInputs
+import numpy as np
+
+from comp_comm.choices import Norm, SequenceInputs
 from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.kernel_choices import CrossEntropy
+from comp_comm.layers.block import SharedWeights
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, SequenceGather
 
@@ -35,6 +39,23 @@ def gathered_and_reduced(c: Context, name: str, message: Array, times: Array, ow
     return collectives
 
 
+PARTIAL = "partial gradients all-reduce"
+
+
+def partial_gradients(c: Context, shared: SharedWeights, many: Array) -> list[Collective]:
+    """Return the all-reduces of gradients that each device has made of its part of the sequence, a tensor each.
+
+    So DTensor does, after every backward pass, in the format of compute; Megatron-LM once a step
+    (`comp_comm.costmodels.complete.step_collectives`).
+    """
+    kept = many * c.layout.sp * SequenceInputs.KEPT.where(c.layout.sequence_inputs)
+    if not any_of(kept):
+        return []
+    calls = to_float(kept * shared.tensors)
+    size = shared.parameters / np.maximum(shared.tensors, 1.0) * c.formats.weight
+    return [Collective(PARTIAL, "p P of norms", 0.0 * calls, "all_reduce", "tp", size, calls, c.tp_group)]
+
+
 def embedding_collectives(c: Context) -> list[Collective]:
     """Return TP's collectives of the embedding: its output is summed over the parts of the vocabulary."""
     if not (c.has_vocab and any_of(to_float(c.layout.tp) - 1)):
@@ -49,7 +70,7 @@ def embedding_collectives(c: Context) -> list[Collective]:
 
 
 FP32 = 4.0
-LOSS_CALLS = 3  # the largest logit, the sum of exponentials, and the logit of the right token
+LOSS_NUMBERS = 3.0  # of a token: the largest logit, the sum of exponentials, and the logit of the right token
 LOSS = "loss all-reduce"
 
 
@@ -70,5 +91,10 @@ def head_collectives(c: Context) -> list[Collective]:
         gather = SequenceGather("logits all-gather", "b s H", split, "all_gather", "tp", message, again, c.tp_group,
                                 again)  # fmt: skip
         collectives = [gather, *collectives]
-    loss = Collective(LOSS, "4 B T", LOSS_CALLS * times, "all_reduce", "tp", c.tokens * FP32, none, c.tp_group)
-    return [*collectives, loss]
+    # One after the other; Megatron-LM's fused loss has the last two in one message.
+    calls = np.where(CrossEntropy.FUSED_NATIVE.where(c.layout.loss), 2.0, LOSS_NUMBERS)
+    numbers = LOSS_NUMBERS / calls * c.tokens * FP32
+    loss = Collective(LOSS, "4 B T", calls * times, "all_reduce", "tp", numbers, none, c.tp_group)
+    weights = Norm.look_up("weights", c.t.norm)
+    norm = SharedWeights(to_float(weights * c.t.hidden), weights)
+    return [*collectives, loss, *partial_gradients(c, norm, to_float(times > 0))]

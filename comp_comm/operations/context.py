@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comp_comm.choices import Architecture, MasterWeights, SequenceInputs, Switch
+from comp_comm.dispatchers import LoadBalancing
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, maximum, somewhere, to_codes, to_float, where
 from comp_comm.group import Group
 from comp_comm.kernel_choices import ElementwiseKernels, Recipe
-from comp_comm.layout import Layout
+from comp_comm.layout import NOT_GIVEN, Layout
 from comp_comm.lazy import cached_property
 from comp_comm.transformer import Transformer
 
@@ -120,6 +122,13 @@ class Context:
     def frozen(self) -> bool:
         """Whether the model's own weights are frozen, and adapters are trained."""
         return not bool(np.isnan(to_float(self.t.lora_rank)).all())
+
+    @cached_property
+    def balancing(self) -> NDArray[np.intp]:
+        """What keeps experts evenly loaded, a code of `LoadBalancing`: if it is not given, what the router has."""
+        given = np.asarray(self.layout.load_balancing, np.intp)
+        usual = np.where(to_float(self.t.router_bias) > 0, int(LoadBalancing.BIAS), int(LoadBalancing.LOSS))
+        return np.where(given == NOT_GIVEN, usual, given)
 
     @cached_property
     def has_vocab(self) -> bool:

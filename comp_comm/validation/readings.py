@@ -49,6 +49,7 @@ ON_OFF = ((r"^(yes|on)\b|^1$", "on"), (r"^(no|off)\b|^0$", "off"), (r"^n/a", NOT
 MODULES = r"(?:mla_up_proj|layernorm|moe_act|mlp|core_attn|shared_experts|moe)"
 MODERN_TORCH = ("software_other", r"torch 2\.[1-9]|torch\.compile|compiled autograd|eager")
 SPLIT = ("tp", r"^([2-9]|\d{2,})$")
+SEQUENCES = ("cp", r"^([2-9]|\d{2,})$")
 PIPELINED = ("pp", r"^([2-9]|\d{2,})$")
 READINGS = (
     Reading("sequence_parallel", "sp", ON_OFF),
@@ -85,7 +86,8 @@ READINGS = (
                                           (r"", NOTHING))),
     Reading("ce_fusion", "cross_entropy", (
         (r"chunk", "chunked"), (r"unfused|vocab-parallel native|fusion flag false", "unfused"),
-        (r"compiled\b(?! autograd)|, compiled", "compiled"), (r"f\.cross_entropy|eager", "eager"),
+        (r"native fused", "fused_native"), (r"compiled\b(?! autograd)|, compiled", "compiled"),
+        (r"f\.cross_entropy|eager", "eager"),
         (r"fused|xentropy", "fused"))),
     Reading("grouped_gemm", "expert_kernels", ((r"cutedsl", "fused"), (r"grouped", "separate"))),
     Reading("cuda_graph", "cuda_graph", (
@@ -94,6 +96,7 @@ READINGS = (
     Reading("cuda_graph", "launch_blocking", ((r"launch_blocking=1", "on"), (r"", NOTHING))),
     # Overlap, exchanges and formats on the wire.
     Reading("software_other", "cp_comm", ((r"cp a2a|ulysses", "all_to_all"), (r"cp .*ring", "p2p"), (r"", NOTHING))),
+    Reading("fsdp", "cp_implementation", ((r"fsdp2", "torch"), (r"", NOTHING)), SEQUENCES),
     Reading("dp_overlap", "overlap_dp", ON_OFF),
     Reading("tp_overlap", "overlap_tp", ((r"user buffer", "on"), (r"async", "async"), (r"off|^no", "off"),
                                         (r"n/a", NOTHING))),

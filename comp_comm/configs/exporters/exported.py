@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS, Value
+from comp_comm.kernel_choices import CrossEntropy
 
 Flags = dict[str, object]
 PER_NODE = 8
 # What Megatron-LM, and NeMo after it, call ways to tell positions.
+# Of their own fused losses.
+FUSED_LOSSES = {CrossEntropy.FUSED.word: "te", CrossEntropy.FUSED_NATIVE.word: "native"}
 POSITIONS = {"rope": "rope", "learned": "learned_absolute", "none": "none"}
 
 
@@ -77,6 +80,21 @@ def counts_ends(kind: str, point: Exported) -> bool:
         said = f"give --vpp so that pp x vpp divides {layers} layers ({layers + 2} with embedding and loss)"
         raise cannot(kind, "vpp", point.chunks, said)
     return True
+
+
+def loss_fusion(kind: str, point: Exported) -> tuple[bool, str | None]:
+    """Return whether the loss is fused and by what, as Megatron-LM and those built on it say it.
+
+    Raises ``ConfigError`` where it is one of PyTorch's.
+    """
+    if not point.number("vocab", 0):
+        return False, None
+    word = point.word("cross_entropy") or CrossEntropy.FUSED.word  # with fused kernels, which are all that they say
+    if word == CrossEntropy.UNFUSED.word:
+        return False, None
+    if word not in FUSED_LOSSES:
+        raise cannot(kind, "cross_entropy", word, "give --cross-entropy fused, fused_native or unfused")
+    return True, FUSED_LOSSES[word]
 
 
 def refuse_what_pytorch_recomputes(kind: str, point: Exported) -> None:

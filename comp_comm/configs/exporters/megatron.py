@@ -11,6 +11,7 @@ from comp_comm.configs.exporters.exported import (
     Flags,
     cannot,
     counts_ends,
+    loss_fusion,
     refuse_overlap_of_pytorch,
     refuse_what_pytorch_recomputes,
 )
@@ -146,6 +147,7 @@ def _formats(point: Exported) -> Flags:
     if precision not in ("bf16", "fp16", "fp32", "fp8"):
         raise cannot(KIND, "precision", precision, "give --precision bf16, fp16, fp32 or fp8")
     gradients = point.word("grad_precision") or ("fp32" if precision == "fp32" else "bf16")
+    fused, implementation = loss_fusion(KIND, point)
     moments = moments if moments != "fp32" else ""
     return {
         "--bf16": precision in ("bf16", "fp8"), "--fp16": precision == "fp16",
@@ -153,6 +155,7 @@ def _formats(point: Exported) -> Flags:
         "--fp8-param-gather": point.on("fp8_param_gather"),
         "--accumulate-allreduce-grads-in-fp32": gradients == "fp32", "--grad-reduce-in-bf16": gradients == "bf16",
         "--exp-avg-dtype": moments or None, "--exp-avg-sq-dtype": moments or None,
+        "--cross-entropy-loss-fusion": fused, "--cross-entropy-fusion-impl": implementation,
         "--attention-backend": "unfused" if point.word("attention_kernel") == "unfused" else None,
     }  # fmt: skip
 

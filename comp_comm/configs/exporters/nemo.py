@@ -11,6 +11,7 @@ from comp_comm.configs.exporters.exported import (
     Flags,
     cannot,
     counts_ends,
+    loss_fusion,
     refuse_overlap_of_pytorch,
     refuse_what_pytorch_recomputes,
 )
@@ -85,6 +86,7 @@ def _layout(point: Exported) -> Flags:
         raise cannot(KIND, "schedule", point.word("schedule"), "give --schedule 1f1b")
     gradients = point.word("grad_precision") or ("fp32" if point.word("precision") == "fp32" else "bf16")
     keys: Flags = {"fsdp": True, "fsdp_sharding_strategy": "full", "fsdp_grad_reduce_dtype": gradients}
+    fused, implementation = loss_fusion(KIND, point)
     if counts_ends(KIND, point):
         layers = point.number("layers")
         raise cannot(KIND, "vpp", point.chunks, f"give --pp and --vpp so that pp x vpp divides {layers} layers")
@@ -94,6 +96,7 @@ def _layout(point: Exported) -> Flags:
         "ub_tp_comm_overlap": point.on("overlap_tp"), "overlap_p2p_comm": point.overlaps_sends,
         "transformer_engine": point.word("precision") == "fp8", "fp8": point.word("precision") == "fp8",
         "fp8_params": True if point.on("fp8_param_gather") else None,
+        "cross_entropy_loss_fusion": fused, "cross_entropy_loss_fusion_impl": implementation,
         "use_flash_attention": point.word("attention_kernel") != "unfused", **(keys if zero == 3 else {}),
     }  # fmt: skip
 

@@ -23,13 +23,23 @@ def export(point: Exported) -> str:
         "model": _model(point), "optimizer": {"name": "AdamW"}, "training": _training(point),
         "parallelism": _parallelism(point), "activation_checkpoint": _recompute(point),
         **({"float8": {"enable_fsdp_float8_all_gather": True}} if point.on("fp8_param_gather") else {}),
-        "compile": {"enable": point.word("kernels") == "compiled", "components": ["model", "loss"]},
+        "compile": _compiled(point),
     }  # fmt: skip
     lines = []
     for name, keys in sections.items():
         lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items() if value is not None)]
         lines.append("")
     return "\n".join(lines)
+
+
+def _compiled(point: Exported) -> Flags:
+    """Return what is compiled: where the loss is not given, it is with the model or not."""
+    kernels, loss = point.word("kernels"), point.word("cross_entropy")
+    if loss not in ("", "compiled", "eager"):
+        raise cannot(KIND, "cross_entropy", loss, "give --cross-entropy compiled or eager")
+    parts = {"model": kernels == "compiled", "loss": (loss or kernels) == "compiled"}
+    names = [name for name, on in parts.items() if on]
+    return {"enable": bool(names), "components": names or [*parts]}
 
 
 def _model(point: Exported) -> Flags:
@@ -87,6 +97,9 @@ def _parallelism(point: Exported) -> Flags:
         way = point.word("cp_comm")
         if way not in ROTATIONS:
             raise cannot(KIND, "cp_comm", way, "give --cp-comm p2p or all_gather")
+        whose = point.word("cp_implementation")
+        if whose != "torch":
+            raise cannot(KIND, "cp_implementation", whose, "give --cp-implementation torch")
         keys["context_parallel_rotate_method"] = ROTATIONS[way]
     if point.number("ep") > 1:
         way = point.word("ep_dispatch")

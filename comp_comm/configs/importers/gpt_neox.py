@@ -10,6 +10,7 @@ from comp_comm.configs.importers.megatron_layout import fewest_devices
 from comp_comm.configs.importers.neox_ignored import BEGINNINGS, IGNORED, NOTED, OFF
 from comp_comm.configs.importers.vocabularies import TOKENIZERS
 from comp_comm.configs.strict_yaml import Document, Path
+from comp_comm.kernel_choices import CrossEntropy
 from comp_comm.records import Record
 
 KIND = "GPT-NeoX configuration"
@@ -57,6 +58,8 @@ def import_neox(document: Document, given: Given = NOTHING) -> Imported:
     _feed_forward(keys, f)
     _experts(keys, f)
     _vocabulary(keys, f)
+    if f.count("vocab", 0):
+        f.set("cross_entropy", CrossEntropy.UNFUSED.word)  # it has Megatron-LM's, and no other
     _batches(keys, f)
     _devices(keys, f)
     noted = [name for name in NOTED if not is_off(keys.take(name))]

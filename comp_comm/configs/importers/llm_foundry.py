@@ -11,9 +11,11 @@ from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Impor
 from comp_comm.configs.importers.megatron_layout import fewest_devices
 from comp_comm.configs.importers.nemo_references import resolve
 from comp_comm.configs.strict_yaml import Document, Path
+from comp_comm.kernel_choices import CrossEntropy
 from comp_comm.records import Record
 
 KIND = "LLM Foundry YAML"
+LOSSES = {"fused_crossentropy": CrossEntropy.FUSED.word, "torch_crossentropy": CrossEntropy.EAGER.word}
 MPT, OF_HUGGING_FACE = ("mpt_causal_lm",), ("hf_causal_lm",)
 FORMATS = {
     "amp_bf16": "bf16",
@@ -151,7 +153,10 @@ def _mpt(data: Record, path: Path, f: Findings) -> None:
         f.set("head_dim", data["head_dim"], (*path, "head_dim"))
     feed_forward(Keys(f, ffn, (*path, "ffn_config")) if isinstance(ffn, dict) else Keys(f, {}), f)
     keys.ignore(("name", "init_device", "logit_scale", "use_pad_tok_in_ffn", "tokenizer_name", "pretrained", "device",
-                 "additional_train_metrics", "loss_fn", "use_train_metrics", "mup_config"))  # fmt: skip
+                 "additional_train_metrics", "use_train_metrics", "mup_config"))  # fmt: skip
+    loss = keys.choice(("loss_fn",), LOSSES, "fused_crossentropy")
+    if loss:
+        f.set("cross_entropy", loss)
     keys.finish()
 
 

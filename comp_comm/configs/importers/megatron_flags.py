@@ -90,8 +90,7 @@ _RUNNING = """
     nvtx-ranges result-rejected-tracker-filename rerun-mode error-injection-rate error-injection-type
     gradient-accumulation-fusion no-gradient-accumulation-fusion no-async-tensor-model-parallel-allreduce
     async-tensor-model-parallel-allreduce use-contiguous-buffers-in-local-ddp no-contiguous-buffers-in-local-ddp
-    use-contiguous-buffers-in-ddp init-model-with-meta-device cross-entropy-loss-fusion cross-entropy-fusion-impl
-    no-cross-entropy-loss-fusion
+    use-contiguous-buffers-in-ddp init-model-with-meta-device
     tp-comm-bootstrap-backend tp-comm-overlap-cfg disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad
     disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs tp-comm-overlap-ag tp-comm-overlap-rs
     tp-comm-overlap-rs-dgrad tp-comm-split-ag tp-comm-split-rs tp-comm-atomic-ag tp-comm-atomic-rs align-grad-reduce

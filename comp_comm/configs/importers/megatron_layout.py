@@ -10,6 +10,7 @@ from comp_comm.configs.importers.devices import devices_of
 from comp_comm.configs.importers.dispatch import read_dispatch
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
 from comp_comm.configs.importers.launch import Launch
+from comp_comm.configs.importers.loss import set_loss
 from comp_comm.configs.importers.recomputation import set_modules, set_offloading
 
 NUMBERS = {
@@ -27,7 +28,7 @@ SWITCHES = (
     "--sequence-parallel", "--bf16", "--fp16", "--use-distributed-optimizer", "--overlap-grad-reduce", "--swiglu",
     "--overlap-param-gather", "--tp-comm-overlap", "--use-flash-attn", "--recompute-activations", "--use-mcore-models",
     "--untie-embeddings-and-output-weights", "--disable-bias-linear", "--group-query-attention", "--deepspeed",
-    "--checkpoint-activations",
+    "--checkpoint-activations", "--cross-entropy-loss-fusion", "--no-cross-entropy-loss-fusion",
 )  # fmt: skip
 CONTEXT = {"p2p": "p2p", "all_gather": "all_gather", "allgather": "all_gather", "a2a": "all_to_all"}
 BACKENDS = {"auto": False, "flash": False, "fused": False, "unfused": True, "local": True}  # whether scores are kept
@@ -52,6 +53,8 @@ def read(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
     _recompute(keys, f)
     set_offloading(keys, f, "--cpu-offloading-num-layers")
     _kernels(keys, f)
+    set_loss(keys, f, "--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl",
+             off="--no-cross-entropy-loss-fusion")  # fmt: skip
     _overlap(keys, f)
     _dispatch(keys, f)
 

@@ -8,6 +8,7 @@ from comp_comm.configs.importers.hf_parts import expert_layers
 from comp_comm.configs.importers.hugging_face import read_model
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.strict_yaml import Document
+from comp_comm.kernel_choices import CrossEntropy
 from comp_comm.records import Record
 
 KIND = "nanotron YAML"
@@ -86,6 +87,8 @@ def _model(keys: Keys, f: Findings) -> None:
     if seq_len is not None and "seq_len" not in f.given:
         f.fields["seq_len"] = seq_len
     keys.set("vocab_multiple", "make_vocab_size_divisible_by", default=1)
+    if f.count("vocab", 0):
+        f.set("cross_entropy", CrossEntropy.UNFUSED.word)  # its `sharded_cross_entropy`, as Megatron-LM's
     if kind == "starcoder2":
         _heads_of_keys(inner, f)
     elif "bias" not in f.given:  # nanotron has it in Q, K and V alone

@@ -15,7 +15,7 @@ _MODEL = """
     resume_from_checkpoint init_method_std
     use_scaled_init_method apply_query_key_layer_scaling layernorm_epsilon do_layer_norm_weight_decay pre_process
     post_process persist_layer_norm gradient_as_bucket_view openai_gelu normalize_attention_scores rotary_percentage
-    rotary_base rotary_interleaved seq_len_interpolation_factor apply_rope_fusion cross_entropy_loss_fusion
+    rotary_base rotary_interleaved seq_len_interpolation_factor apply_rope_fusion
     grad_div_ar_fusion gradient_accumulation_fusion bias_activation_fusion bias_gelu_fusion bias_dropout_add_fusion
     masked_softmax_fusion bias_dropout_fusion native_amp_init_scale native_amp_growth_interval hysteresis
     fp32_residual_connection fp16_lm_cross_entropy megatron_amp_O2 grad_allreduce_chunk_size_mb seed
@@ -51,7 +51,7 @@ TRAINER, IGNORED, OPTIM = (frozenset(names.split()) for names in (_TRAINER, _MOD
 # What changes a step's time by little, and is not modelled: said where it is on.
 NOTED = (
     "defer_embedding_wgrad_compute", "wgrad_deferral_limit", "enable_cuda_graph",
-    "overlap_p2p_comm_warmup", "moe_shared_expert_overlap", "sharp", "cross_entropy_loss_fusion_impl",
+    "overlap_p2p_comm_warmup", "moe_shared_expert_overlap", "sharp",
     "external_cuda_graph",
 )  # fmt: skip
 # Features that are not understood where they are on.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from comp_comm.configs.importers.dispatch import read_dispatch
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
+from comp_comm.configs.importers.loss import set_loss
 from comp_comm.configs.importers.nemo_ignored import OFF, OPTIM
 from comp_comm.configs.importers.recomputation import set_modules, set_offloading
 
@@ -42,6 +43,7 @@ def read(keys: Keys, f: Findings) -> None:
         f.set("placement", "tp-cp-pp-dp")
     if not (keys.truth("use_flash_attention", default=True) or keys.mapping.get("transformer_engine")):
         f.set("attention_kernel", "unfused")
+    set_loss(keys, f, "cross_entropy_loss_fusion", "cross_entropy_loss_fusion_impl", "cross_entropy_fusion_impl")
     _sharding(keys, f)
     _fp8(keys, f)
     keys.off(OFF)

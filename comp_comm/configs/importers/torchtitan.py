@@ -11,6 +11,7 @@ from comp_comm.configs.importers.torchtitan_ignored import FLOAT8, MODEL, OPTIMI
 from comp_comm.configs.model_names import catalogue_name
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import nearest, one_of
+from comp_comm.kernel_choices import CrossEntropy
 from comp_comm.records import Record
 
 KIND = "torchtitan TOML"
@@ -52,8 +53,11 @@ def import_torchtitan(document: Document, given: Given = NOTHING, model: str = "
         f.set("global_batch", batch, training.place("global_batch_size"))
     _formats(training, f)
     _optimizer(top, f)
-    compiled = training.truth("compile") | _compiled(top)
+    model_too, loss_too = _compiled(top)
+    compiled = training.truth("compile") | model_too
     f.fields.setdefault("kernels", "compiled" if compiled else "eager")
+    if model_too != loss_too:
+        f.set("cross_entropy", (CrossEntropy.COMPILED if loss_too else CrossEntropy.EAGER).word)
     torchtitan_layout.read(training, parallel, f)
     if f.fields.get("zero") == 3 and f.fields.get("optimizer_precision") != "bf16":
         f.set("master_weights", "shards")
@@ -148,15 +152,17 @@ def _optimizer(top: Keys, f: Findings) -> None:
     keys.finish()
 
 
-def _compiled(top: Keys) -> bool:
+def _compiled(top: Keys) -> tuple[bool, bool]:
+    """Return whether the model is compiled, and whether the loss is."""
     keys = top.mapping_of("compile")
     if keys is None:
-        return False
+        return False, False
     components = keys.take("components", default=["model", "loss"])
     keys.ignore(("backend", "fullgraph", "passes", "joint_passes"))
     on = keys.truth("enable")
     keys.finish()
-    return on and (not isinstance(components, list) or "model" in components)
+    model, loss = (on and (not isinstance(components, list) or name in components) for name in ("model", "loss"))
+    return model, loss
 
 
 def _sections(top: Keys, f: Findings) -> None:

@@ -55,6 +55,7 @@ def read(training: Keys, keys: Keys, f: Findings) -> None:
     way = keys.choice(("context_parallel_rotate_method",), {"allgather": "all_gather", "alltoall": "p2p"}, "allgather")
     if f.count("cp") != 1 and way is not None:
         f.set("cp_comm", way)
+        f.set("cp_implementation", "torch")  # what files of this kind ran: PyTorch's ring attention
     if f.count("cp") != 1 and keys.take("context_parallel_load_balancer", default="headtail") not in (
         "headtail",
         "ptrr",

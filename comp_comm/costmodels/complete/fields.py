@@ -21,11 +21,12 @@ FIELDS = tuple(dict.fromkeys((
     "tokens", "cross_entropy", "loss_chunks", "master_weights", "cuda_graph", "launch_blocking", "fp8_param_gather",
     "fp8_activations", "expert_kernels", *DISPATCH, "recompute_early_stop", "offload_activations",
     "reshard_after_forward", "reshard_shards", "gradient_sync", "fsdp_units", "zero_implementation", "sequence_inputs",
-    "optimizer", "muon_steps", "muon_sharding", "muon_tp", *_TRANSFORMER, "stack",
+    "optimizer", "muon_steps", "muon_sharding", "muon_tp", "cp_implementation", "load_balancing",
+    *_TRANSFORMER, "stack",
 )))  # fmt: skip
 # A field that means nothing without another one.
 NEEDS = {**field_groups.NEEDS, "lora_targets": "lora_rank", **dict.fromkeys(DISPATCH, "ep"),
-         "permute_fusion": "experts", "expert_kernels": "experts"}  # fmt: skip
+         "permute_fusion": "experts", "expert_kernels": "experts", "load_balancing": "experts"}  # fmt: skip
 # A field that means nothing unless another one has this word.
 NEEDS_WORD = {
     "max_positions": ("position", "learned"), "encoder_seq_len": ("architecture", "encoder-decoder"),
@@ -49,12 +50,13 @@ IGNORED_BY_STATES = (
     "micro_batch", "global_batch", "accumulation", "sp", "recompute", "recompute_layers", "scatter_gather",
     "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks", "cuda_graph",
     "launch_blocking", "expert_kernels", "fp8_attention", "fp8_head", "fp8_activations", "attention_kernel", *DISPATCH,
-    "recompute_early_stop", "offload_activations", "sequence_inputs", "zero_implementation",
+    "recompute_early_stop", "offload_activations", "sequence_inputs", "zero_implementation", "cp_implementation",
+    "load_balancing",
 )  # fmt: skip
 # Fields that the memory of a stage does not depend on.
 IGNORED_BY_FOOTPRINT = (
-    "placement", "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "cp_comm", "collective_algorithm", "tokens",
-    "scatter_gather", "interference", "muon_steps", "muon_tp",
+    "placement", "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "collective_algorithm", "tokens",
+    "scatter_gather", "interference", "muon_steps", "muon_tp", "load_balancing",
 )  # fmt: skip
 
 __all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_FOOTPRINT", "IGNORED_BY_LAYERS", "IGNORED_BY_STATES", "NEEDS",

@@ -193,7 +193,7 @@ def layer_costs(scenario: Scenario) -> LayerCosts:
 def layer_groups(layout: Layout, experts: bool) -> list[Group]:
     """Return the groups that collectives within layers and at the ends are over."""
     groups = [layout.group("tp"), layout.group("cp")]
-    return [*groups, layout.ep_group, layout.etp_group] if experts else groups
+    return [*groups, layout.ep_group, layout.etp_group, layout.sequence_group] if experts else groups
 
 
 def _kept(c: Context, kept: list[Kept]) -> KeptOfLayer:

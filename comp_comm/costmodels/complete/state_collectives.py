@@ -32,7 +32,6 @@ from comp_comm.optimizers import Optimizer
 from comp_comm.sharding import FsdpUnits, GradientSync
 from comp_comm.violation import Mask
 
-FP32 = 4.0
 SHARDED, BY_LAYER = (1, 2), (3,)  # ZeRO stages that send a stage's states at once, and a layer at a time
 
 
@@ -137,8 +136,10 @@ def state_collectives(c: Context, held: StageParameters) -> list[StateCollective
 
     ZeRO 0 all-reduces gradients once. ZeRO 1 scatters them and gathers weights, once; ZeRO 2 scatters after every
     micro-batch; ZeRO 3 gathers weights, forward and backward, and scatters, every micro-batch: a layer at a time, and
-    what is beside the layers. With fewer shards than replicas (HSDP), the shards' gradients are all-reduced over the
-    others: once, or under ZeRO 3 when they are scattered.
+    what is beside the layers. A pipeline of PyTorch's (gradients reduced after the last micro-batch) gathers once more
+    than it has micro-batches, as a forward pass finds what the backward pass before it left. With fewer shards than
+    replicas (HSDP), the shards' gradients are all-reduced over the others: once, or under ZeRO 3 when they are
+    scattered.
     """
     layout = c.layout
     dense = dense_replicas(layout)
@@ -184,6 +185,9 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
         return collectives
     scattered, reduced = (GradientSync.look_up(name, c.layout.gradient_sync) for name in ("shards", "replicas"))
     again, smaller = _gathered_again(c, replicas)
+    # A pipeline of PyTorch's keeps what a backward pass gathered until the next forward pass, which shards it again, or
+    # for good: its reduction is the last one's.
+    piped = to_float((to_float(c.layout.pp) > 1) & GradientSync.LAST.where(c.layout.gradient_sync))
     for unit in units:
         if any_of(unit.parameters):
             calls, part = _bucketed(c, unit.parameters)
@@ -191,12 +195,13 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
                 (calls, part) if unit.trained is unit.parameters else _bucketed(c, unit.trained)
             )
             times, shard = sharded * calls * unit.number, reduced_part * grad / replicas.shards
-            twice, replicated = times * (1 + again * unit.again), several * reduced_calls * unit.number
+            each, replicated = 1 - piped + again * unit.again, several * reduced_calls * unit.number
             scatters = sharded * reduced_calls * unit.number
             add(
                 "gradient reduce-scatter", "reduce_scatter", reduced_part * grad, scatters, sharing, BY_LAYER, scattered
             )
-            add("weight all-gather", "all_gather", part * unit.gathered, twice, sharing, BY_LAYER, 1)
+            add("weight all-gather", "all_gather", part * unit.gathered, times * each, sharing, BY_LAYER, 1)
+            add("weight all-gather", "all_gather", part * unit.gathered, times * piped, sharing, BY_LAYER)
             if smaller is not None:
                 more = times * (smaller.size > 1) * unit.again
                 add("weight all-gather again", "all_gather", part * unit.gathered, more, smaller, BY_LAYER, 1)
@@ -281,15 +286,3 @@ def _bucketed(c: Context, parameters: Array) -> tuple[Array, Array]:
 def counted(states: Sequence[StateCollective], zero: Numeric, steps: Numeric) -> list[Collective]:
     """Return the collectives with their calls in a step of so many micro-batches."""
     return [replace(each.collective, count=each.collective.count * each.occasions(zero, steps)) for each in states]
-
-
-def world_collectives(c: Context) -> list[Collective]:
-    """Return the all-reduce of the gradients' norm over all devices, once a step."""
-    if not any_of(to_float(c.layout.gpus) - 1):
-        return []
-    times = to_float(to_float(c.layout.gpus) > 1)
-    return [
-        Collective(
-            "gradient norm", "4 B", times, "all_reduce", "world", to_float(FP32), 0.0 * times, Group(c.layout.gpus)
-        )
-    ]

@@ -17,8 +17,8 @@ from comp_comm.costmodels.complete.state_collectives import (
     StageParameters,
     StateCollective,
     state_collectives,
-    world_collectives,
 )  # fmt: skip
+from comp_comm.costmodels.complete.step_collectives import gradient_norm
 from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import Network, TimedCollective
@@ -217,12 +217,12 @@ class StateCosts:
 
     @cached_property
     def world(self) -> list[TimedCollective]:
-        """Collectives of all devices in a step."""
-        return self.network.timed(world_collectives(self.work.context))
+        """Collectives of the gradients' norm in a step."""
+        return self.network.timed(gradient_norm(self.work))
 
     @cached_property
     def world_s(self) -> Array:
-        """Seconds of the collectives of all devices in a step."""
+        """Seconds of the collectives of the gradients' norm."""
         return add_up(call.seconds * call.collective.count for call in self.world)
 
 
@@ -251,7 +251,7 @@ class StageStateSeconds:
         def repeated(code: int) -> Array:
             if code < BY_LAYER[0]:
                 return sent(code, "reduce_scatter" if code else "all_reduce")
-            return add_up((sent(code, "all_gather"), sent(code, "reduce_scatter", 1), sent(code, "all_reduce", 1)))
+            return add_up((sent(code, "all_gather", 1), sent(code, "reduce_scatter", 1), sent(code, "all_reduce", 1)))
 
         def once(code: int) -> Array:
             if code < BY_LAYER[0]:
@@ -260,7 +260,7 @@ class StageStateSeconds:
 
         return StateSeconds(
             by_code(zero, repeated),
-            by_code(zero, lambda code: sent(code, "all_gather") if code in SHARDED else ZERO),
+            by_code(zero, lambda code: sent(code, "all_gather", None if code in SHARDED else 0) if code else ZERO),
             by_code(zero, once),
             add_up((self.states.norm_s, self.states.adam_s, self.states.muon.seconds(self.states.kernels))),
             self.states.quantise_s,

@@ -13,11 +13,10 @@ from comp_comm.costmodels.complete.stage_seconds import StageSeconds, widest
 from comp_comm.costmodels.complete.state_collectives import (
     copy_collectives,
     counted,
-    tied_collectives,
-    world_collectives,
 )
 from comp_comm.costmodels.complete.state_comm import state_comm
 from comp_comm.costmodels.complete.states import StageStates, StateCosts
+from comp_comm.costmodels.complete.step_collectives import gradient_norm, step_collectives
 from comp_comm.costmodels.complete.traffic import CountedCollective, Traffic, of_layers, of_sends, of_step, traffic
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.machine import network_of
@@ -61,13 +60,9 @@ class Step(SearchableAnswer):
         return self.pipeline.sends
 
     @cached_property
-    def tied(self) -> list[TimedCollective]:
-        """Gradients of tied embeddings between the first and the last stage."""
-        return self.network.timed(tied_collectives(self.work.context, self.work.vocab))
-
-    @cached_property
-    def _tied_s(self) -> Array:
-        return add_up(call.seconds * call.collective.count for call in self.tied)
+    def beside(self) -> list[TimedCollective]:
+        """What is sent once a step beside states: gradients of tied embeddings and of norms, counts of tokens."""
+        return self.network.timed(step_collectives(self.work))
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -157,22 +152,38 @@ class Step(SearchableAnswer):
         """
         spent = dict(self.slowest.in_layers)
         if self.sends:
-            sends = self.slowest.sends.times(self.work.layout.stage_steps)
-            spent["pp"] = sends.plus(CommSeconds(self._tied_s, ZERO, ZERO))
+            spent["pp"] = self.sent_on
         if (gathering := self.states.most.seconds.over_tp) is not ZERO:
             spent["tp"] = spent.get("tp", NO_COMM).plus(CommSeconds(gathering, ZERO, ZERO))
         if self.replicated:
-            spent["dp"] = self._states
+            spent["dp"] = self.states_sent
         if somewhere(self.pipeline.host.asked):
             spent["host"] = self.pipeline.of_host(self.stage).times(self.work.layout.stage_steps)
-        if self.states.world_s is not ZERO:
-            spent["world"] = CommSeconds(self.states.world_s, ZERO, ZERO)
+        for call in (*self.beside, *self.states.world):
+            group = call.collective.parallelism
+            once = CommSeconds(call.seconds * call.collective.count, ZERO, ZERO)
+            spent[group] = spent[group].plus(once) if group in spent else once
         return spent
 
     @cached_property
     def muon(self) -> list[TimedCollective]:
         """What Muon gathers in a step, of the stage that has most states."""
         return self.network.timed(self.stage_states.muon.collectives)
+
+    @property
+    def sent_on(self) -> CommSeconds:
+        """Seconds of sends between stages in a step."""
+        return self.slowest.sends.times(self.work.layout.stage_steps) if self.sends else NO_COMM
+
+    @property
+    def states_sent(self) -> CommSeconds:
+        """Seconds of the collectives of gradients and weights in a step."""
+        return self._states if self.replicated else NO_COMM
+
+    @property
+    def beside_s(self) -> Array:
+        """Seconds of what is sent once a step beside states, but for the gradients' norm."""
+        return add_up(call.seconds * call.collective.count for call in self.beside)
 
     @property
     def replicated(self) -> bool:
@@ -211,7 +222,7 @@ class Step(SearchableAnswer):
         busy = self.work.layout.stage_steps * add_up((self.pipeline.pace_s, sends))
         states = self._states.visible if self.replicated else ZERO
         return add_up(
-            (busy, self.bubble_s, self._tied_s, self.states.most.seconds.over_tp, self.states.world_s)
+            (busy, self.bubble_s, self.beside_s, self.states.most.seconds.over_tp, self.states.world_s)
         ) + add_up((self.optimizer_s, states))
 
     def least_step_s(self, closely: bool) -> Array:
@@ -242,9 +253,10 @@ class Step(SearchableAnswer):
         most of them."""
         layout = self.work.layout
         states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.stage_steps))
+        beside = [*self.muon, *self.between_copies, *self.beside, *self.own_states.world]
         return [*of_layers(self.pipeline, self.stage),
                 *of_sends([*self.sends, *self.pipeline.host.transfers(self.stage)], layout.stage_steps),
-                *of_step([*states, *self.muon, *self.between_copies, *self.tied, *self.own_states.world])]  # fmt: skip
+                *of_step([*states, *beside])]  # fmt: skip
 
     @cached_property
     def traffic(self) -> dict[str, Traffic]:
@@ -284,17 +296,18 @@ class Step(SearchableAnswer):
         tp, cp, pp, ep = (to_float(size) == 1 for size in (layout.tp, layout.cp, layout.pp, layout.ep))
         alone = layout.replicas == 1  # experts may have replicas all the same, which ZeRO does not shard
         silent = alone & (layout.expert_replicas <= 1) & (layout.copies <= 1)
-        return {"sp": tp, "sequence_inputs": tp, "overlap_tp": tp, "cp_comm": cp, "overlap_pp": pp, "schedule": pp,
-                "zero": alone, "overlap_dp": silent, "overlap_ep": ep, "ep_dispatch": ep}  # fmt: skip
+        return {"sp": tp, "sequence_inputs": tp, "overlap_tp": tp, "cp_comm": cp, "cp_implementation": cp,
+                "overlap_pp": pp, "schedule": pp, "zero": alone, "overlap_dp": silent, "overlap_ep": ep,
+                "ep_dispatch": ep}  # fmt: skip
 
     def groups(self) -> list[tuple[str, Group]]:
         """Return every group that communicates, by what its collectives call it."""
         c = self.work.context
         layers = [each for kind in self.work.pattern.kinds for each in kind.collectives(kind.context(c))]
         states = [each.collective for each in self.stage_states.collectives]
-        states += [call.collective for call in (*self.between_copies, *self.tied, *self.muon)]
+        states += [call.collective for call in (*self.between_copies, *self.beside, *self.muon)]
         collectives = [*layers, *embedding_collectives(c), *head_collectives(c), *boundary_collectives(c), *states,
-                       *world_collectives(c)]  # fmt: skip
+                       *gradient_norm(self.work)]  # fmt: skip
         return list({each.group: (each.parallelism, each.group) for each in reversed(collectives)}.values())
 
     @property

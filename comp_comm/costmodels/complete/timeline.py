@@ -12,7 +12,6 @@ from comp_comm.choices import Schedule, Switch
 from comp_comm.costmodels.complete.pass_order import KNOWN, Timed, order, run
 from comp_comm.costmodels.complete.pipeline import SPLIT
 from comp_comm.costmodels.complete.step import Step
-from comp_comm.costmodels.timed import NO_COMM
 from comp_comm.costmodels.timeline import COMM, COMPUTE, SENDS, STATES, Slice, Timeline
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import add_up
@@ -75,7 +74,7 @@ def timeline(step: Step) -> Timeline:
     each = [times.of(chunk) for chunk in range(stages * chunks)]
     timed = run(orders, each, times.sends if beside else 0.0, chunks)
     walked = max(done.end for done in timed)
-    pipelined = float(layout.stage_steps * step.pipeline.pace_s + step.bubble_s + step.comm.get("pp", NO_COMM).visible)
+    pipelined = float(layout.stage_steps * step.pipeline.pace_s + step.bubble_s + step.sent_on.visible)
     stretch = pipelined / walked
     slices = [piece for done in timed for piece in _slices(done, times, stretch, beside)]
     slices += _tail(step, stages, pipelined)
@@ -105,7 +104,7 @@ def _slices(done: Timed, times: _Times, stretch: float, beside: bool) -> list[Sl
 
 def _tail(step: Step, stages: int, start: float) -> list[Slice]:
     """Return what follows the last pass, on every stage; and before its end what ran beside it."""
-    states, world = (step.comm.get(group, NO_COMM) for group in ("dp", "world"))
+    states = step.states_sent
     pieces = []
     for stage in range(stages):
         hidden = float(states.hidden)
@@ -113,7 +112,8 @@ def _tail(step: Step, stages: int, start: float) -> list[Slice]:
             pieces.append(Slice(stage, STATES, "gradients and weights, hidden", max(start - hidden, 0.0), hidden, {}))
         at = start
         for stream, name, seconds in ((STATES, "gradients and weights", float(states.visible)),
-                                      (STATES, "norm of all gradients", float(world.visible)),
+                                      (STATES, "gradients of norms and tied embeddings", float(step.beside_s)),
+                                      (STATES, "norm of all gradients", float(step.states.world_s)),
                                       (COMPUTE, "optimizer", float(step.optimizer_s))):  # fmt: skip
             if seconds:
                 pieces.append(Slice(stage, stream, name, at, seconds, {}))

@@ -9,6 +9,7 @@ from comp_comm.costmodels.inference.serving import Serving
 from comp_comm.costmodels.machine import work_in_training
 from comp_comm.costmodels.model import NO_PARTS, CostModel, Parts
 from comp_comm.costmodels.scenario import Scenario
+from comp_comm.dispatchers import LoadBalancing
 from comp_comm.formulas.arrays import to_float
 
 
@@ -27,7 +28,8 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> Serving:
     131072
     """
     work = work_in_training(scenario)
-    return Serving(replace(work, layout=replace(work.layout, sp=to_float(0.0), scatter_gather=1)))
+    serves = replace(work.layout, sp=to_float(0.0), scatter_gather=1, load_balancing=int(LoadBalancing.OFF))
+    return Serving(replace(work, layout=serves))
 
 
 MODEL = CostModel(

@@ -1,0 +1,109 @@
+"""Small collectives that a step has beside gradients and weights, each once: a few numbers, whose latency counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from comp_comm.choices import MasterWeights, Norm, SequenceInputs
+from comp_comm.costmodels.complete.state_collectives import dense_replicas, tied_collectives
+from comp_comm.costmodels.work import Work
+from comp_comm.dispatchers import LoadBalancing
+from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
+from comp_comm.group import Group
+from comp_comm.layers.experts import Experts
+from comp_comm.layers.kind import LayerKind
+from comp_comm.layers.tensor_parallel import PARTIAL
+from comp_comm.operations.context import Context, any_of
+from comp_comm.operations.shapes import Collective
+
+FP32 = 4.0
+TENSOR = to_float(1.0)  # the output layer, and the embedding
+
+
+def _most(work: Work, each: Callable[[LayerKind, Context], Array], first: Array = ZERO, last: Array = ZERO) -> Array:
+    """Return the most that any stage has of something that a layer of each kind has, and both ends of the model."""
+    sizes = [each(kind, kind.context(work.context)) for kind in work.pattern.kinds]
+    most = ZERO
+    for stage in work.stages.distinct:
+        layers = [count * size for count, size in zip(stage.layers, sizes, strict=True)]
+        held = add_up((*layers, first * stage.embedding, last * stage.head))
+        most = held if most is ZERO else np.maximum(most, held)
+    return most
+
+
+def partial_gradients(work: Work) -> list[Collective]:
+    """Return the all-reduce over TP of gradients that each of its devices has made of its part of the sequence.
+
+    Megatron-LM sums them in one message, when all micro-batches are done (`_allreduce_layernorm_grads`): of norms,
+    biases after a reduction, routers, projections down to latents. PyTorch's DTensor does so layer by layer.
+    """
+    c = work.context
+    layout = c.layout
+    apart = SequenceInputs.AGAIN.where(layout.sequence_inputs) & (to_float(layout.tp) > 1)
+    split = to_float(apart * to_float(layout.sp))
+    if not any_of(split):
+        return []
+    norm = to_float(c.t.hidden) * Norm.look_up("weights", c.t.norm)
+    size = _most(work, lambda kind, own: kind.shared_weights(own).parameters, last=norm) * c.formats.grad
+    return [Collective(PARTIAL, "g P of norms", split, "all_reduce", "tp", size, 0.0 * split, c.tp_group)]
+
+
+def expert_loads(work: Work) -> list[Collective]:
+    """Return the all-reduce of the tokens of every expert of a stage, by which the router's bias is moved.
+
+    Over all devices of a stage, once a step (Megatron-LM's `get_updated_expert_bias`, torchtitan, DeepSeek-V3).
+    """
+    c = work.context
+    layout = c.layout
+    devices = to_float(layout.gpus) / layout.pp
+    counts = LoadBalancing.BIAS.where(c.balancing) & (devices > 1) if c.t.has_experts else np.asarray(False)
+    if not counts.any():
+        return []
+    layers = _most(work, lambda kind, _: to_float(any(isinstance(block, Experts) for block in kind.blocks)))
+    times = to_float(counts & (layers > 0))
+    parts = tuple((to_float(getattr(layout, name)), layout.stride(name)) for name in ("tp", "cp", "dp"))
+    group = Group(devices, parts=parts)
+    size = FP32 * layers * c.t.experts
+    return [Collective("expert load all-reduce", "4 B E layers", times, "all_reduce", "dp", size, 0.0 * times, group)]
+
+
+def gradient_norm(work: Work) -> list[Collective]:
+    """Return the all-reduces of the norm by which gradients are clipped, once a step.
+
+    Megatron-LM's is a number, over the devices that hold parts of the model, and with ZeRO over all; that of experts
+    shared out is one more. PyTorch's (`clip_grad_norm_` of sharded tensors) has a number for each tensor, over those
+    that shard it and over TP, and one over stages.
+    """
+    c = work.context
+    layout = c.layout
+    tp, pp, gpus = (to_float(size) for size in (layout.tp, layout.pp, layout.gpus))
+    torch = MasterWeights.SHARDS.where(layout.master_weights)
+    theirs = to_float(torch)
+    sharded = to_float(layout.zero) >= 1
+    reductions: list[Collective] = []
+
+    def add(name: str, label: str, times: Numeric, size: Numeric, group: Group) -> None:
+        count = to_float(times) * (to_float(group.size) > 1)
+        if any_of(count):
+            reductions.append(Collective(name, "4 B", count, "all_reduce", label, to_float(size), 0.0 * count, group))
+
+    if not torch.all():
+        times = 1.0 + (to_float(c.t.experts) > 0) * (to_float(layout.ep) > 1)
+        inner = np.where(sharded, gpus, tp), np.where(sharded, 1.0, layout.stride("tp"))
+        outer = np.where(sharded, 1.0, pp), layout.stride("pp")
+        group = Group(np.where(sharded, gpus, tp * pp), parts=(inner, outer))
+        add("gradient norm", "world", times * to_float(~torch), FP32, group)
+    if torch.any():
+        ends = Norm.look_up("weights", c.t.norm) + (to_float(c.t.tied) == 0) * TENSOR
+        size = FP32 * _most(work, lambda kind, own: kind.tensors(own), TENSOR, ends)
+        add("gradient norms of tensors", "dp", theirs, size, dense_replicas(layout).groups(layout)[1])
+        add("gradient norms over TP", "tp", theirs, size, c.tp_group)
+        add("gradient norm over stages", "pp", theirs, FP32, layout.group("pp"))
+    return reductions
+
+
+def step_collectives(work: Work) -> list[Collective]:
+    """Return what is sent once a step beside states and the norm of gradients."""
+    return [*tied_collectives(work.context, work.vocab), *partial_gradients(work), *expert_loads(work)]
