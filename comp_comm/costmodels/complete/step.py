@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from comp_comm.choices import Switch
+from comp_comm.costmodels.complete.bubble import Bubble
 from comp_comm.costmodels.complete.footprint import Footprint
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.pipeline import Pipeline, chosen_stage
@@ -67,7 +68,8 @@ class Step(SearchableAnswer):
         return self.network.timed(tied_collectives(self.work.context, self.work.vocab))
 
     @cached_property
-    def _tied_s(self) -> Array:
+    def tied_s(self) -> Array:
+        """Seconds of the gradients of tied embeddings."""
         return add_up(call.seconds * call.collective.count for call in self.tied)
 
     @cached_property
@@ -75,6 +77,11 @@ class Step(SearchableAnswer):
         """The stages."""
         sends_s = add_up(call.seconds * call.collective.count for call in self.sends)
         return Pipeline(self.work, self.layers, sends_s)
+
+    @cached_property
+    def bubble(self) -> Bubble:
+        """What stages wait for each other."""
+        return Bubble(self.pipeline)
 
     @property
     def stage(self) -> Stage:
@@ -148,10 +155,10 @@ class Step(SearchableAnswer):
             return ZERO
         return quantise * np.where(to_float(layout.zero) >= 3, layout.stage_steps, 1.0)
 
-    @property
+    @cached_property
     def bubble_s(self) -> Array:
         """Seconds of waiting for other stages."""
-        return self.pipeline.bubble_s
+        return self.bubble.seconds
 
     @cached_property
     def comm(self) -> dict[str, CommSeconds]:
@@ -162,7 +169,7 @@ class Step(SearchableAnswer):
         spent = dict(self.slowest.in_layers)
         if self.sends:
             spent["pp"] = self.slowest.sends.times(self.work.layout.stage_steps).plus(
-                CommSeconds(self._tied_s, ZERO, ZERO)
+                CommSeconds(self.tied_s, ZERO, ZERO)
             )
         if self.replicated:
             spent["dp"] = self._states
@@ -202,13 +209,17 @@ class Step(SearchableAnswer):
         return add_up(spent.exposed for spent in self.comm.values())
 
     @cached_property
+    def sends_visible_s(self) -> Array:
+        """Seconds in a step that sends between stages take from the slowest one."""
+        return self.work.layout.stage_steps * self.slowest.sends.visible if self.sends else ZERO
+
+    @cached_property
     def step_s(self) -> Array:
         """Seconds of a step."""
         # What ZeRO has a say in is the largest array of all: the rest is added up before it joins.
-        sends = self.slowest.sends.visible if self.sends else ZERO
-        busy = self.work.layout.stage_steps * add_up((self.pipeline.pace_s, sends))
+        busy = add_up((self.work.layout.stage_steps * self.pipeline.pace_s, self.sends_visible_s))
         states = self._states.visible if self.replicated else ZERO
-        return add_up((busy, self.bubble_s, self._tied_s, self.states.world_s)) + add_up((self.optimizer_s, states))
+        return add_up((busy, self.bubble_s, self.tied_s, self.states.world_s)) + add_up((self.optimizer_s, states))
 
     # -- collectives --------------------------------------------------------------------------------------------------
 
