@@ -30,17 +30,17 @@ def interleaved_seconds(
 
     .. math::
 
-        T = \max\left( m\, t_p + (p - 1)(F + B + 2 \ell),\;
-            m v (F + B) + (p - 2)(F + B + 2 \ell) + \max(0, x + 2 \ell - 2 F) + \max(0, x + 2 \ell - 2 B) \right)
-            + e_F + e_B \\
+        T = \max\left( m\, t_p + (p - 1)(F + B + 2 \ell),\; m v (F + B) + (p - 2)(F + B + 2 \ell)
+            + \max(0, x + 2 \ell - 2 F) + \max(0, x + 2 \ell - 2 B) \right) + e_F + e_B \\
         e_F = (F_0 - F) + (v - 2)\, p\, \ell + \max(p\, \ell, (p - 1)(F_0 - F)), \qquad
         t_p = (v - 1)(F + B) + x, \qquad x = F_l + B_l
 
     with :math:`F_0, F, F_l` the passes of the first chunk, of one between, and of the last, and :math:`e_B`
-    likewise. The first path stays on the last stage, the second on the one before it (where p > 2), and goes by the
-    last stage when it begins and when it ends, where that takes longer. Before, micro-batches either go round all
-    stages, each time with a lag, or wait for each other in the first chunk. Equal chunks without a lag: :math:`(m v
-    + p - 1)(F + B)`. Other paths are longer where `interleaved_is_known` says no.
+    likewise. The first path stays on the last stage, the second on the one before it, and goes by the last stage
+    when it begins and when it ends, where that takes longer; of two stages that one has the first chunk, too, whose
+    passes count for it. Before, micro-batches either go round all stages, each time with a lag, or wait for each
+    other in the first chunk. Equal chunks without a lag: :math:`(m v + p - 1)(F + B)`. Other paths may be longer
+    where `interleaved_is_known` says no.
 
     Parameters
     ----------
@@ -73,23 +73,26 @@ def interleaved_seconds(
     """
     p, v, m, wait = (to_float(number) for number in (pp, vpp, steps, lag))
     both, last = to_float(forward.inner) + backward.inner, to_float(forward.last) + backward.last
-    hop = both + 2 * wait
-    by = [np.maximum(last + 2 * wait - 2 * to_float(each.inner), 0.0) for each in (forward, backward)]
+    hop, more = both + 2 * wait, (forward.more, backward.more)
     at_last = m * ((v - 1) * both + last) + (p - 1) * hop
-    before = m * v * both + (p - 2) * hop + by[0] + by[1]
-    longest = np.where(p > 2, np.maximum(at_last, before), at_last)
-    ends = [more + np.maximum(p * wait, (p - 1) * more) for more in (forward.more, backward.more)]
+    first = np.where(p > 2, 0.0, 1.0)  # whether the stage before the last one has the first chunk
+    before = m * v * both + (p - 2) * hop + first * (m - 2) * (more[0] + more[1])
+    for chunks in (forward, backward):
+        passed = 2 * to_float(chunks.inner) + first * chunks.more
+        before = before + np.maximum(last + 2 * wait - passed, 0.0)
+    ends = [each + np.maximum(p * wait, (p - 1) * each) for each in more]
+    longest = np.where((p > 2) | (m > 2), np.maximum(at_last, before), at_last)
     return to_float(longest + ends[0] + ends[1] + 2 * (v - 2) * p * wait)
 
 
 def interleaved_is_known(pp: Numeric, forward: Chunks, backward: Chunks, lag: Numeric = 0.0) -> NDArray[np.bool_]:
     r"""Return where `interleaved_seconds` is the longest path.
 
-    .. math:: F \le B, \quad 8 \ell \le F, \quad
-        \left( F_l + B_l - F - B \ge d, \; p\, d \le F \right) \;\text{or}\; \left( d = 0, \; p > 2 \right), \qquad
-        d = \max(F_0 - F, 0) + \max(B_0 - B, 0)
+    .. math:: F \le B, \quad 2 \ell \le F, \quad \left( x - F - B \ge d \right) \;\text{or}\;
+        \left( d = 0, \; 8 \ell \le F \right), \qquad d = \max(F_0 - F, 0) + \max(B_0 - B, 0)
 
-    Else it may be longer to change between the first stage and the last one while each of them has its longer chunk.
+    the second case only with p > 2: of two stages there is none between the first and the last. Else it may be longer
+    to change between these two while each of them has its longer chunks.
 
     Parameters
     ----------
@@ -113,9 +116,8 @@ def interleaved_is_known(pp: Numeric, forward: Chunks, backward: Chunks, lag: Nu
     >>> bool(interleaved_is_known(8, Chunks(2.0, 1.0, 1.5), Chunks(4.0, 2.0, 3.0)))
     False
     """
-    p, f, b = (to_float(number) for number in (pp, forward.inner, backward.inner))
-    none = 1e-12 * f
+    f, b, wait = (to_float(number) for number in (forward.inner, backward.inner, lag))
     more = np.maximum(forward.more, 0.0) + np.maximum(backward.more, 0.0)
-    longer = to_float(forward.last) + backward.last - f - b
-    known = ((longer >= more - none) & (p * more <= f)) | ((more <= none) & (p > 2))
-    return np.asarray(known & (f <= b) & (8 * to_float(lag) <= f))
+    last, none = to_float(forward.last) + backward.last, 1e-12 * f
+    known = (last - f - b >= more - none) | ((more <= none) & (8 * wait <= f) & (to_float(pp) > 2))
+    return np.asarray(known & (f <= b) & (2 * wait <= f))

@@ -15,6 +15,8 @@ from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
 
 Whole = NDArray[np.int64]
 ALL = -1  # recompute_layers that is not given: full recomputation is for all layers
+# The first chunk of an interleaved pipeline may have the embedding alone, the last the loss, in the place of a layer.
+ENDS = 2
 # Ways to deal chunks out: every pp-th to a stage, down the stages and up again, or once from either end.
 IN_TURN, V_SHAPED, BOTH_ENDS = 0, 1, 2
 
@@ -93,7 +95,7 @@ def dealing_of(pp: Whole, vpp: Whole, way: Whole, layers: Whole) -> Dealing:
     """
     pp = np.clip(pp, 1, np.maximum(layers, 1))
     way = np.where((way == V_SHAPED) & (layers < 2 * pp), IN_TURN, way)
-    vpp = np.clip(vpp, 1, np.maximum(layers // pp, 1))
+    vpp = np.clip(vpp, 1, np.maximum((layers + ENDS) // pp, 1))
     return Dealing(pp, np.where(way == IN_TURN, vpp, 2), way)
 
 

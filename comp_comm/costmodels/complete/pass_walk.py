@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
@@ -82,10 +82,9 @@ def whole_walk(passes: Passes, repeats: int = 1) -> Walk:
     >>> len(whole_walk(Passes(Schedule.ONE_F_ONE_B, 4, 1, 8)).nodes)
     64
     """
-    return _walk(passes, passes.works(), repeats, None, 0)
+    return _walk(passes, passes.works(), repeats, None)
 
 
-@lru_cache(maxsize=256)
 def short_walk(passes: Passes, repeats: int, settled: int) -> Walk:
     """Return a walk that leaves periods of the steady part out, the whole one where there are none to leave out.
 
@@ -96,20 +95,26 @@ def short_walk(passes: Passes, repeats: int, settled: int) -> Walk:
     1000
     """
     unit = passes.period * -(-passes.stages // (2 * passes.period))
-    for begin, tail, periods in _sizes(passes, unit, settled):
+    for begin, tail, periods in _sizes(unit, settled):
         steps = begin + (periods + 1) * passes.period + tail
         steps += (passes.steps - steps) % passes.period
-        if steps >= passes.steps:
+        if steps >= passes.steps or passes.schedule is Schedule.GPIPE:  # which has no part that is steady
             break
-        short = passes._replace(steps=steps)
-        works = short.works()
-        steady = _steady(short, works, begin, periods)
-        if steady is not None:
-            return _walk(short, works, repeats, steady, (passes.steps - steps) // passes.period)
+        walk = _steady_walk(passes._replace(steps=steps), begin, periods, repeats)
+        if walk is not None:
+            return replace(walk, left_out=(passes.steps - steps) // passes.period)
     return whole_walk(passes, repeats)
 
 
-def _sizes(passes: Passes, unit: int, settled: int) -> Iterator[tuple[int, int, int]]:
+@lru_cache(maxsize=512)
+def _steady_walk(passes: Passes, begin: int, periods: int, repeats: int) -> Walk | None:
+    """Return the walk of few micro-batches, None where so many periods are not steady from ``begin`` on."""
+    works = passes.works()
+    steady = _steady(passes, works, begin, periods)
+    return None if steady is None else _walk(passes, works, repeats, steady)
+
+
+def _sizes(unit: int, settled: int) -> Iterator[tuple[int, int, int]]:
     """Yield where the steady part may begin, micro-batches after it, and periods of it, the fewest first."""
     for size in count(1):
         for tail in range(size + 1):
@@ -173,7 +178,7 @@ class _Placed(NamedTuple):
     needs: tuple[int, ...]
 
 
-def _walk(passes: Passes, works: list[list[Work]], repeats: int, steady: _Steady | None, left_out: int) -> Walk:
+def _walk(passes: Passes, works: list[list[Work]], repeats: int, steady: _Steady | None) -> Walk:
     placed, at = _placed(passes, works, repeats)
     alike: dict[int, int] = {}
     for stage, begin in enumerate(steady.begin if steady else ()):
@@ -189,7 +194,7 @@ def _walk(passes: Passes, works: list[list[Work]], repeats: int, steady: _Steady
     done = _done(placed, alike, {end for each in ends for end in each})
     nodes = (Node(node.stage, node.work, kind, node.before, node.needs, gone)
              for node, kind, gone in zip(placed, took, done, strict=True))  # fmt: skip
-    return Walk(tuple(nodes), tuple(numbers), ends, alike, left_out)
+    return Walk(tuple(nodes), tuple(numbers), ends, alike, 0)
 
 
 def _placed(passes: Passes, works: list[list[Work]], repeats: int) -> tuple[list[_Placed], list[list[int]]]:

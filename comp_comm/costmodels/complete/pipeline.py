@@ -129,6 +129,12 @@ class Pipeline:
                 slowest, pace = _choose(slower, stage, slowest), np.maximum(pace, seconds)
         return slowest, pace
 
+    @cached_property
+    def model(self) -> Stage:
+        """The model as if it were one stage."""
+        one = to_float(1.0)
+        return Stage(tuple(self.work.pattern.totals), self.work.stages.recomputed, one, one, to_float(0.0))
+
     def forward_s(self, stage: Stage) -> Array:
         """Return the seconds of the forward pass of one micro-batch through a stage, or a chunk."""
         return add_up(count * times.forward_s for times, count in self.parts(stage))

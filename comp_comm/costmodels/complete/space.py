@@ -9,7 +9,7 @@ from comp_comm.choices import Recompute
 from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, Tried, Whole, divisors
 from comp_comm.errors import ConfigError
 from comp_comm.kernel_choices import AttentionKernel
-from comp_comm.layers.rules import ENDS
+from comp_comm.layers.dealing import ENDS
 
 TABLE = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch")
 MAX_ROWS = 20_000_000
