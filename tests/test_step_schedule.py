@@ -13,7 +13,7 @@ from face import recorded
 from comp_comm.choices import Schedule
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.complete.pass_times import ChunkSeconds, step_seconds
-from comp_comm.costmodels.complete.pass_walk import Passes
+from comp_comm.costmodels.complete.pass_walk import PassSchedule
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import to_float
 from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds
@@ -58,7 +58,7 @@ def per_stage(schedule, v):
 @pytest.mark.parametrize(("schedule", "p", "v", "m"), PIPELINES)
 @pytest.mark.parametrize(("recompute", "tp"), [("none", 1), ("selective", 1), ("full", 1), ("full", 2)])
 def test_a_step_is_as_long_as_its_passes_one_by_one(schedule, p, v, m, recompute, tp):
-    """Passes as long as `explain` says, each with what it waits for and the send that follows it."""
+    """PassSchedule as long as `explain` says, each with what it waits for and the send that follows it."""
     answer = step(**EVEN, pp=p, vpp=v, accumulation=m, schedule=schedule, recompute=recompute, tp=tp, overlap_pp="off")
     found = recorded(answer)
     send = found["comm"]["pp"]["serialized_s"] / (2 * m)
@@ -223,7 +223,7 @@ def test_chunks_of_any_length_take_as_long_as_their_passes_one_by_one(schedule, 
         sorts = tuple({"F": to_float(c["F"]), "B": to_float(c["B"] + whole * c["W"]), "W": to_float(c["W"])}
                       for c in chunks.values())  # fmt: skip
         of_chunk = (*range(n), *(range(n) if schedule == "dualpipe" else ()))
-        found = step_seconds(Passes(Schedule.of(schedule), p, v, m), ChunkSeconds(sorts, of_chunk, to_float(lag)))
+        found = step_seconds(PassSchedule(Schedule.of(schedule), p, v, m), ChunkSeconds(sorts, of_chunk, to_float(lag)))
         measured = passes.took_in_a_row if schedule in IN_A_ROW else passes.took
         assert found.item() == pytest.approx(measured(schedule, p, v, m, chunks, lag), rel=1e-9)
 
@@ -238,7 +238,7 @@ def test_interleaved_chunks_take_their_longest_path_where_it_is_known(p, v):
         forward, backward = Chunks(f + longer[0], f, f + longer[1]), Chunks(b + longer[2], b, b + longer[3])
         sorts = tuple({"F": ahead, "B": back} for ahead, back in zip(forward, backward, strict=True))
         of_chunk = (0, *[1] * (p * v - 2), 2)
-        walked = step_seconds(Passes(Schedule.INTERLEAVED, p, v, m), ChunkSeconds(sorts, of_chunk, lag))
+        walked = step_seconds(PassSchedule(Schedule.INTERLEAVED, p, v, m), ChunkSeconds(sorts, of_chunk, lag))
         formula = interleaved_seconds(p, v, m, forward, backward, lag)
         there = interleaved_is_known(p, forward, backward, lag)
         assert formula[there] == pytest.approx(walked[there], rel=1e-12)

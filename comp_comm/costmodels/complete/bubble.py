@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule, Switch
 from comp_comm.costmodels.complete.pass_times import ChunkSeconds, step_seconds
-from comp_comm.costmodels.complete.pass_walk import Passes
+from comp_comm.costmodels.complete.pass_walk import PassSchedule
 from comp_comm.costmodels.complete.pipeline import Pipeline
 from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
 from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds
@@ -138,7 +138,7 @@ class Bubble:
 
     @cached_property
     def _runs(self) -> tuple[list[Array], list[Array], tuple[Array, ...]]:
-        """Passes with the sends that follow, and how many stages are in each run: of stages with one chunk."""
+        """PassSchedule with the sends that follow, and how many stages are in each run: of stages with one chunk."""
         forward, backward = ([add_up((each, self.send_s)) for each in passes] for passes in self._passes)
         return forward, backward, self._chunks[1]
 
@@ -228,7 +228,7 @@ class Bubble:
         for key in np.unique(keys, axis=1).T:
             points = left[(keys == key[:, None]).all(axis=0)]
             schedule = Schedule.at(int(key[1]))
-            passes = Passes(schedule, int(key[3]), int(key[4]), int(key[2]))
+            passes = PassSchedule(schedule, int(key[3]), int(key[4]), int(key[2]))
             took = step_seconds(passes, self.chunk_seconds(schedule, int(key[0]), shape, points))
             made[points] = took - _taken(busy, shape, points)
         return made.reshape(shape)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule
-from comp_comm.costmodels.complete.pass_walk import Node, Passes, Walk, short_walk, whole_walk
+from comp_comm.costmodels.complete.pass_walk import Node, PassSchedule, Walk, short_walk, whole_walk
 from comp_comm.formulas.arrays import ZERO, Array, add_up
 
 # Schedules whose stages begin their next step when they are done with this one, however far the others are; and how
@@ -58,11 +58,11 @@ class Timed(NamedTuple):
     end: float
 
 
-def timed(passes: Passes, seconds: ChunkSeconds) -> list[Timed]:
+def timed(passes: PassSchedule, seconds: ChunkSeconds) -> list[Timed]:
     """Return when each pass of a step runs, at one point.
 
     >>> one = ChunkSeconds(({"F": np.asarray(1.0), "B": np.asarray(2.0)},), (0, 0))
-    >>> max(each.end for each in timed(Passes(Schedule.GPIPE, 2, 1, 2), one))
+    >>> max(each.end for each in timed(PassSchedule(Schedule.GPIPE, 2, 1, 2), one))
     9.0
     """
     walk = whole_walk(passes)
@@ -74,7 +74,7 @@ def timed(passes: Passes, seconds: ChunkSeconds) -> list[Timed]:
             for number, node in enumerate(walk.nodes)]  # fmt: skip
 
 
-def step_seconds(passes: Passes, seconds: ChunkSeconds) -> Array:
+def step_seconds(passes: PassSchedule, seconds: ChunkSeconds) -> Array:
     r"""Return how long a step takes at each point, all of which have the same passes.
 
     .. math:: e_n = \max(e_{n'},\; e_k + \ell \;\forall k) + t_n
@@ -85,7 +85,7 @@ def step_seconds(passes: Passes, seconds: ChunkSeconds) -> Array:
 
     Parameters
     ----------
-    passes : Passes
+    passes : PassSchedule
         Which passes, in which order.
     seconds : ChunkSeconds
         How long each takes.
@@ -103,14 +103,14 @@ def step_seconds(passes: Passes, seconds: ChunkSeconds) -> Array:
     Examples
     --------
     >>> one = {"F": np.asarray([1.0, 1.0]), "B": np.asarray([2.0, 1.0])}
-    >>> step_seconds(Passes(Schedule.ONE_F_ONE_B, 8, 1, 1000), ChunkSeconds((one,), (0,) * 8)).tolist()
+    >>> step_seconds(PassSchedule(Schedule.ONE_F_ONE_B, 8, 1, 1000), ChunkSeconds((one,), (0,) * 8)).tolist()
     [3021.0, 2014.0]
     """
     parts = [slice(start, start + TOGETHER) for start in range(0, seconds.size, TOGETHER)]
     return np.concatenate([_some(passes, seconds.at(part), min(TOGETHER, seconds.size - part.start)) for part in parts])
 
 
-def _some(passes: Passes, seconds: ChunkSeconds, size: int) -> Array:
+def _some(passes: PassSchedule, seconds: ChunkSeconds, size: int) -> Array:
     """Return the seconds of some points: those that are not steady soon are walked through for longer."""
     repeats = STEPS_IN_A_ROW if passes.schedule in IN_A_ROW else 1
     took, left, settled = np.zeros(size), np.arange(size), 0

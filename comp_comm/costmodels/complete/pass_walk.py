@@ -47,7 +47,7 @@ class Walk:
     left_out: int
 
 
-class Passes(NamedTuple):
+class PassSchedule(NamedTuple):
     """Which passes: a schedule, stages, chunks of a stage (of ``vpp``), and micro-batches of a step."""
 
     schedule: Schedule
@@ -74,23 +74,23 @@ class _Steady(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def whole_walk(passes: Passes, repeats: int = 1) -> Walk:
+def whole_walk(passes: PassSchedule, repeats: int = 1) -> Walk:
     """Return the walk through all passes of so many steps.
 
     Raises ``ConfigError`` where passes wait for each other in a circle: there are too few micro-batches.
 
-    >>> len(whole_walk(Passes(Schedule.ONE_F_ONE_B, 4, 1, 8)).nodes)
+    >>> len(whole_walk(PassSchedule(Schedule.ONE_F_ONE_B, 4, 1, 8)).nodes)
     64
     """
     return _walk(passes, passes.works(), repeats, None)
 
 
-def short_walk(passes: Passes, repeats: int, settled: int) -> Walk:
+def short_walk(passes: PassSchedule, repeats: int, settled: int) -> Walk:
     """Return a walk that leaves periods of the steady part out, the whole one where there are none to leave out.
 
     A larger ``settled`` has the seconds more time to become steady.
 
-    >>> walk = short_walk(Passes(Schedule.ONE_F_ONE_B, 4, 1, 1000), 1, 0)
+    >>> walk = short_walk(PassSchedule(Schedule.ONE_F_ONE_B, 4, 1, 1000), 1, 0)
     >>> len(walk.nodes) // 8 + walk.left_out
     1000
     """
@@ -107,7 +107,7 @@ def short_walk(passes: Passes, repeats: int, settled: int) -> Walk:
 
 
 @lru_cache(maxsize=512)
-def _steady_walk(passes: Passes, begin: int, periods: int, repeats: int) -> Walk | None:
+def _steady_walk(passes: PassSchedule, begin: int, periods: int, repeats: int) -> Walk | None:
     """Return the walk of few micro-batches, None where so many periods are not steady from ``begin`` on."""
     works = passes.works()
     steady = _steady(passes, works, begin, periods)
@@ -122,7 +122,7 @@ def _sizes(unit: int, settled: int) -> Iterator[tuple[int, int, int]]:
                 yield (size + 4 * (2**settled - 1)) * unit, tail * unit, periods
 
 
-def _steady(passes: Passes, works: list[list[Work]], begin: int, periods: int) -> _Steady | None:
+def _steady(passes: PassSchedule, works: list[list[Work]], begin: int, periods: int) -> _Steady | None:
     """Return the steady part from the forward pass of micro-batch ``begin`` on, None where it is not steady there."""
     starts, length = [], 0
     for listed in works:
@@ -141,7 +141,7 @@ def _steady(passes: Passes, works: list[list[Work]], begin: int, periods: int) -
     return _Steady(starts, length, periods) if _reaches(passes, works, starts, length, periods) else None
 
 
-def _reaches(passes: Passes, works: list[list[Work]], starts: list[int], length: int, periods: int) -> bool:
+def _reaches(passes: PassSchedule, works: list[list[Work]], starts: list[int], length: int, periods: int) -> bool:
     """Return whether what the last of some periods needs of other stages is in them, or after them."""
     firsts, lasts = ends_of(passes.schedule, passes.stages, passes.chunks)
     place = {each: (stage, number) for stage, listed in enumerate(works)
@@ -178,7 +178,7 @@ class _Placed(NamedTuple):
     needs: tuple[int, ...]
 
 
-def _walk(passes: Passes, works: list[list[Work]], repeats: int, steady: _Steady | None) -> Walk:
+def _walk(passes: PassSchedule, works: list[list[Work]], repeats: int, steady: _Steady | None) -> Walk:
     placed, at = _placed(passes, works, repeats)
     alike: dict[int, int] = {}
     for stage, begin in enumerate(steady.begin if steady else ()):
@@ -197,7 +197,7 @@ def _walk(passes: Passes, works: list[list[Work]], repeats: int, steady: _Steady
     return Walk(tuple(nodes), tuple(numbers), ends, alike, 0)
 
 
-def _placed(passes: Passes, works: list[list[Work]], repeats: int) -> tuple[list[_Placed], list[list[int]]]:
+def _placed(passes: PassSchedule, works: list[list[Work]], repeats: int) -> tuple[list[_Placed], list[list[int]]]:
     """Return nodes, and the number of each of them by stage and place."""
     firsts, lasts = ends_of(passes.schedule, passes.stages, passes.chunks)
     where: dict[tuple[int, Pass], int] = {}

@@ -12,7 +12,7 @@ from comp_comm.choices import Schedule, Switch
 from comp_comm.costmodels.complete.bubble import SPLIT
 from comp_comm.costmodels.complete.pass_order import Pass
 from comp_comm.costmodels.complete.pass_times import IN_A_ROW, Timed, timed
-from comp_comm.costmodels.complete.pass_walk import Passes
+from comp_comm.costmodels.complete.pass_walk import PassSchedule
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.timed import NO_COMM
 from comp_comm.costmodels.timeline import COMM, COMPUTE, SENDS, STATES, Slice, Timeline
@@ -72,7 +72,7 @@ def timeline(step: Step) -> Timeline:
         listed * int(float(layout.copies)), sends, bool(Switch.ON.where(layout.overlap_pp)), schedule in SPLIT
     )
     seconds = step.bubble.chunk_seconds(schedule, int(step.work.stages.row), (), np.zeros(1, np.intp))
-    done = timed(Passes(schedule, stages, chunks, steps), seconds)
+    done = timed(PassSchedule(schedule, stages, chunks, steps), seconds)
     walked = max(each.end for each in done)
     pipelined = float(layout.stage_steps * step.pipeline.pace_s + step.bubble_s + step.sends_visible_s)
     alone = float(layout.stage_steps * step.bubble.pace_s + step.bubble_s)
