@@ -58,7 +58,7 @@ def per_stage(schedule, v):
 @pytest.mark.parametrize(("schedule", "p", "v", "m"), PIPELINES)
 @pytest.mark.parametrize(("recompute", "tp"), [("none", 1), ("selective", 1), ("full", 1), ("full", 2)])
 def test_a_step_is_as_long_as_its_passes_one_by_one(schedule, p, v, m, recompute, tp):
-    """PassSchedule as long as `explain` says, each with what it waits for and the send that follows it."""
+    """Passes as long as `explain` says, each with what it waits for and the send that follows it."""
     answer = step(**EVEN, pp=p, vpp=v, accumulation=m, schedule=schedule, recompute=recompute, tp=tp, overlap_pp="off")
     found = recorded(answer)
     send = found["comm"]["pp"]["serialized_s"] / (2 * m)

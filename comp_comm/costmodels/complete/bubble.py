@@ -138,7 +138,7 @@ class Bubble:
 
     @cached_property
     def _runs(self) -> tuple[list[Array], list[Array], tuple[Array, ...]]:
-        """PassSchedule with the sends that follow, and how many stages are in each run: of stages with one chunk."""
+        """Passes with the sends that follow, and how many stages are in each run: of stages with one chunk."""
         forward, backward = ([add_up((each, self.send_s)) for each in passes] for passes in self._passes)
         return forward, backward, self._chunks[1]
 
