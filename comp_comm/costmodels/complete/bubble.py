@@ -211,6 +211,7 @@ class Bubble:
         divisor = np.where(both, 2.0, np.where(Schedule.INTERLEAVED.where(schedule), pp, 1.0))
         right = (steps >= np.where(both, 2 * pp, full)) & (steps % divisor == 0) & (~both | (pp % 2 == 0))
         right = right & (sum(self._chunks[1], ZERO) == layout.model_chunks)
+        right = right & ((to_float(layout.vpp) > 1) == Schedule.INTERLEAVED.where(schedule))
         for each in (*self._busy[0], *self._busy[1], self._lag):
             right = right & np.isfinite(each)
         return np.asarray(right)
