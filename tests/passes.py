@@ -169,15 +169,16 @@ def needs(op, last):
     return [("F", j, chunk), *([("B", j, chunk + 1)] if chunk < last else [])]
 
 
-def times(schedule, p, v, m, seconds, repeats=1):
+def times(schedule, p, v, m, seconds, repeats=1, lag=0.0):
     """Return when each stage begins and ends each of so many steps, one right after the other.
 
-    ``seconds`` are those of the passes F, B and W of a chunk, for each stage.
+    ``seconds`` are those of the passes F, B and W of a chunk, for each stage, or in a dict for each chunk. What comes
+    from another stage does so ``lag`` after it ended there.
     """
     last = chunks_of(schedule, p, v) - 1
     orders = [[(again, done) for again in range(repeats) for done in order(schedule, p, v, m, rank)]
               for rank in range(p)]  # fmt: skip
-    ends, free, place = {}, [0.0] * p, [0] * p
+    ends, free, place, where = {}, [0.0] * p, [0] * p, {}
     spans = [[[None, None] for _ in range(repeats)] for _ in range(p)]
     left = sum(map(len, orders))
     while left:
@@ -188,9 +189,11 @@ def times(schedule, p, v, m, seconds, repeats=1):
                 waits = [(again, need) for op in done for need in needs(op, last) if need not in done]
                 if any(need not in ends for need in waits):
                     break
-                start = max([free[rank], *(ends[need] for need in waits)])
-                free[rank] = start + sum(seconds[rank][op[0]] for op in done)
+                came = [ends[need] + (lag if where[need] != rank else 0) for need in waits]
+                start = max([free[rank], *came])
+                free[rank] = start + sum(seconds[op[2] if isinstance(seconds, dict) else rank][op[0]] for op in done)
                 ends.update({(again, op): free[rank] for op in done})
+                where.update({(again, op): rank for op in done})
                 span = spans[rank][again]
                 span[:] = [start if span[0] is None else span[0], free[rank]]
                 place[rank] += 1
@@ -199,14 +202,16 @@ def times(schedule, p, v, m, seconds, repeats=1):
     return spans
 
 
-def took(schedule, p, v, m, seconds):
+def took(schedule, p, v, m, seconds, lag=0.0):
     """Return how long a step takes, from the first pass of any stage to the last one of any."""
-    return max(end for ((_, end),) in times(schedule, p, v, m, seconds))
+    return max(end for ((_, end),) in times(schedule, p, v, m, seconds, lag=lag))
 
 
-def took_in_a_row(schedule, p, v, m, seconds, repeats=3):
+def took_in_a_row(schedule, p, v, m, seconds, lag=0.0, repeats=3):
     """Return how long a step takes where no stage waits for the others between two steps."""
-    ends = [max(stage[again][1] for stage in times(schedule, p, v, m, seconds, repeats)) for again in range(repeats)]
+    ends = [
+        max(stage[again][1] for stage in times(schedule, p, v, m, seconds, repeats, lag)) for again in range(repeats)
+    ]
     lengths = [later - earlier for earlier, later in pairwise(ends)]
     assert max(lengths) - min(lengths) < 1e-9 * ends[-1]
     return lengths[-1]

@@ -45,8 +45,8 @@ def command(path: str | None, svg: str | None, **given: object) -> int:
     timeline = step.timeline()
     if abs(timeline.stretch - 1) > STRETCHED:
         options.note([f"passes are drawn {timeline.stretch:.4g} times as long as they are, so that the pipeline takes "
-                      "what its closed form says"])  # fmt: skip
-    about = {**meta, "step_s": timeline.end, "stretch": timeline.stretch}
+                      "what the model says"])  # fmt: skip
+    about = {**meta, "step_s": float(step.step_s), "end_s": timeline.end, "stretch": timeline.stretch}
     if svg:
         with output.open_output(svg) as out:
             write_svg(out, timeline, meta["title"], setup_line(meta))

@@ -23,10 +23,10 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """The slices of a step of ``stages`` stages, which ends at ``end`` seconds.
+    """The slices of a step of ``stages`` stages, the last of which ends at ``end`` seconds.
 
     ``stretch`` is how many times as long its passes are drawn as they take on their own, so that the whole is as long
-    as the model says: 1 where the closed form of the schedule is that of its passes.
+    as the model says: 1 but for sends that do not fit beside compute, and DualPipe with stages that are not alike.
     """
 
     slices: Sequence[Slice]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
 
 Whole = NDArray[np.int64]
 ALL = -1  # recompute_layers that is not given: full recomputation is for all layers
+# The first chunk of an interleaved pipeline may have the embedding alone, the last the loss, in the place of a layer.
+ENDS = 2
 # Ways to deal chunks out: every pp-th to a stage, down the stages and up again, or once from either end.
 IN_TURN, V_SHAPED, BOTH_ENDS = 0, 1, 2
 
@@ -60,7 +63,18 @@ class Dealing(NamedTuple):
 
     def stage_of(self, chunk: Whole) -> Whole:
         """Return the stage of a chunk of each row; of two copies, that of the first."""
-        return np.where(self.way == V_SHAPED, np.minimum(chunk, 2 * self.pp - 1 - chunk), chunk % self.pp)
+        pp, way = (each.reshape(-1, *(1,) * (chunk.ndim - 1)) for each in (self.pp, self.way))
+        return np.where(way == V_SHAPED, np.minimum(chunk, 2 * pp - 1 - chunk), chunk % pp)
+
+    def by_chunk(self, turns: Sequence[Whole]) -> Whole:
+        """Return what the stages (the last axis) have at each turn by the chunks of the model; of two copies, the first
+        one's."""
+        made = np.zeros((*turns[0].shape[:-1], int(self.chunks.max())), np.int64)
+        for turn, of_stages in enumerate(turns):
+            has = self.has(turn) & ((turn == 0) | (self.way != BOTH_ENDS))[:, None]
+            row, stage = np.nonzero(has)
+            made[row, ..., self.chunk(turn)[row, stage]] = of_stages[row, ..., stage]
+        return made
 
     def marked(self, chunk: Whole) -> Whole:
         """Return 1 at the stages (the last axis) of a chunk of each row, of both copies where there are two."""
@@ -81,7 +95,7 @@ def dealing_of(pp: Whole, vpp: Whole, way: Whole, layers: Whole) -> Dealing:
     """
     pp = np.clip(pp, 1, np.maximum(layers, 1))
     way = np.where((way == V_SHAPED) & (layers < 2 * pp), IN_TURN, way)
-    vpp = np.clip(vpp, 1, np.maximum(layers // pp, 1))
+    vpp = np.clip(vpp, 1, np.maximum((layers + ENDS) // pp, 1))
     return Dealing(pp, np.where(way == IN_TURN, vpp, 2), way)
 
 
@@ -113,11 +127,11 @@ def dealt(chunks: Whole, dealing: Dealing) -> Whole:
     return total
 
 
-def repeated(before: Whole, pattern: Whole, bounds: Whole, dealing: Dealing, again: Whole) -> Whole:
-    """Return the layers of each kind that are computed again: the first ``again`` of every stage."""
+def repeated(before: Whole, pattern: Whole, bounds: Whole, dealing: Dealing, again: Whole) -> list[Whole]:
+    """Return for each turn the layers of each kind that are computed again: the first ``again`` of every stage."""
     kinds = np.arange(before.shape[1])
     left = np.repeat(np.where(again == ALL, np.iinfo(np.int32).max, again)[:, None], dealing.stages.size, axis=1)
-    total = np.zeros((len(dealing.pp), kinds.size, dealing.stages.size), np.int64)
+    turns = []
     for turn in range(int(dealing.held.max())):
         chunk = np.clip(dealing.chunk(turn), 0, bounds.shape[1] - 2)
         begin, end = (np.take_along_axis(bounds, chunk + i, axis=1) for i in range(2))
@@ -125,6 +139,6 @@ def repeated(before: Whole, pattern: Whole, bounds: Whole, dealing: Dealing, aga
         first, last = (
             before[pattern[:, None, None], kinds[None, :, None], place[:, None, :]] for place in (begin, begin + taken)
         )
-        total += last - first
+        turns.append(last - first)
         left = left - taken
-    return total
+    return turns

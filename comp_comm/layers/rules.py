@@ -9,13 +9,11 @@ from comp_comm.dispatchers import Dispatcher, Routing
 from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.layers.adapters import adapter_rules
+from comp_comm.layers.dealing import ENDS
 from comp_comm.layout import NOT_GIVEN, Layout
 from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
 from comp_comm.transformer import Transformer
 from comp_comm.violation import Violation, rule
-
-# The first chunk of an interleaved pipeline may have the embedding alone, the last the loss, in the place of a layer.
-ENDS = 2.0
 
 
 def layer_rules(t: Transformer, layout: Layout) -> list[Violation]:

@@ -64,9 +64,9 @@ class Stages:
 
     @cached_property
     def runs(self) -> tuple[tuple[Stage, Array], ...]:
-        """The stages in order, each as often as it is repeated; where no chunk is like another, one run at least.
+        """The chunks of the model in order, each as often as it is repeated; of two copies, those of the first one.
 
-        Only stages of one chunk are listed so; ``place`` is that of the first stage of a run.
+        Where stages have one chunk, these are the stages. ``place`` is the stage of the first chunk of a run.
         """
         return tuple(
             (self.table.runs.stage(number, self.row), _each(count, self.row))
@@ -134,7 +134,7 @@ class ListedStages(NamedTuple):
 
 
 class StageTable(NamedTuple):
-    """The stages that differ, the first stages of runs of stages that are alike with how many there are, and the layers
+    """The stages that differ, the first chunks of runs of chunks that are alike with how many there are, and the layers
     of each kind that full recomputation is for."""
 
     distinct: ListedStages
@@ -162,40 +162,56 @@ def _stage_table(key: PatternKey, rows: tuple[tuple[int, ...], ...], texts: tupl
     bounds, mtp_chunk = chunk_bounds(layers, dealing.chunks, code, texts)
     before = counted_layers(key).before
     held = before[pattern[:, None, None], np.arange(before.shape[1])[None, :, None], bounds[:, None, :]]
-    counts = dealt(np.diff(held, axis=-1), dealing)
-    again_of = counts if everywhere(again == ALL) else repeated(before, pattern, bounds, dealing, again)
+    chunks = np.diff(held, axis=-1)[:, :, : int(dealing.chunks.max())]
+    counts = dealt(chunks, dealing)
+    everything = bool((again == ALL).all())
+    turns = [] if everything else repeated(before, pattern, bounds, dealing, again)
+    again_of = counts if everything else np.sum(turns, axis=0)
+    chunks_again = chunks if everything else dealing.by_chunk(turns)
     if key.has_mtp:
-        module, rank = counted_layers(key).modules[pattern], np.arange(len(pp))
-        there = dealing.marked((dealing.chunks - 1 - mtp_chunk) % dealing.chunks) * mtp[:, None]
-        counts[rank, module] = np.where(there > 0, there, counts[rank, module])
-        again_of[rank, module] = np.where(there > 0, np.where(again == ALL, mtp, 0)[:, None], again_of[rank, module])
+        module, rank, last = counted_layers(key).modules[pattern], np.arange(len(pp)), dealing.chunks - 1
+        place = (last - mtp_chunk) % dealing.chunks
+        repeats = np.where(again == ALL, mtp, 0)
+        for made, kept, where in ((counts, again_of, dealing.marked(place)),
+                                  (chunks, chunks_again, np.arange(chunks.shape[-1]) == place[:, None])):  # fmt: skip
+            there = where * mtp[:, None]
+            made[rank, module] = np.where(there > 0, there, made[rank, module])
+            kept[rank, module] = np.where(there > 0, where * repeats[:, None], kept[rank, module])
     first, last = np.zeros_like(dealing.chunks), dealing.chunks - 1
-    return _table(counts, again_of, np.stack([dealing.marked(first), dealing.marked(last)]), dealing)
+    ends = np.stack([dealing.marked(first), dealing.marked(last)])
+    at_ends = np.stack([np.arange(chunks.shape[-1]) == place[:, None] for place in (first, last)])
+    return _table((counts, again_of, ends), (chunks, chunks_again, at_ends.astype(np.int64)), dealing)
 
 
-def _table(counts: Whole, again: Whole, ends: Whole, dealing: Dealing) -> StageTable:
-    """Return the table of stages that differ, of layers by row, kind and stage, and of which has embedding and head."""
-    row = np.arange(len(dealing.pp))[None, :]
+Held = tuple[Whole, Whole, Whole]  # layers by row, kind and place, those of them made again, and embedding and head
 
-    def listed(stage: Whole) -> ListedStages:
-        layers, recomputed = (to_float(values[row, :, stage]) for values in (counts, again))
-        embedding, head = (to_float(each[row, stage]) for each in ends)
-        return ListedStages(layers, recomputed, embedding, head, to_float(stage))
 
-    held = np.concatenate([again, counts - again], axis=1)
-    first, repeats = _runs(np.concatenate([held, np.moveaxis(ends, 0, 1)], axis=1), dealing)
+def _table(stages: Held, chunks: Held, dealing: Dealing) -> StageTable:
+    """Return the table of stages that differ, and of runs of chunks, from what stages and chunks have."""
+    counts, again, _ = stages
     copies = where(dealing.way == BOTH_ENDS, 2.0, 1.0)[:, None]
-    unlike = listed(_listed(held, dealing.pp))
-    return StageTable(unlike, listed(first), to_float(repeats), again.sum(axis=-1) / copies)
+    held = np.concatenate([again, counts - again], axis=1)
+    number = _listed(held, dealing.pp)
+    first, repeats = _runs(chunks, dealing)
+    return StageTable(_held(stages, number, number), _held(chunks, first, dealing.stage_of(first.T).T),
+                      to_float(repeats), again.sum(axis=-1) / copies)  # fmt: skip
 
 
-def _runs(held: Whole, dealing: Dealing) -> tuple[Whole, Whole]:
-    """Return for each row the first stage of each run of like stages of one chunk, and how many are in it."""
-    pp, stages = dealing.pp[:, None], dealing.stages[None, :]
-    change = np.any(held[:, :, 1:] != held[:, :, :-1], axis=1)
-    change &= (stages[:, 1:] < pp) & (dealing.held == 1)[:, None]
-    number = np.concatenate([np.zeros((len(pp), 1), np.int64), np.cumsum(change, axis=1)], axis=1)
-    members = [(number == run) & (stages < pp) for run in range(int(number.max()) + 1)]
+def _held(has: Held, number: Whole, place: Whole) -> ListedStages:
+    row = np.arange(number.shape[1])[None, :]
+    layers, recomputed = (to_float(values[row, :, number]) for values in has[:2])
+    embedding, head = (to_float(each[row, number]) for each in has[2])
+    return ListedStages(layers, recomputed, embedding, head, to_float(place))
+
+
+def _runs(has: Held, dealing: Dealing) -> tuple[Whole, Whole]:
+    """Return for each row the first chunk of each run of like chunks, and how many are in it."""
+    counts, again, ends = has
+    held = np.concatenate([again, counts - again, np.moveaxis(ends, 0, 1)], axis=1)
+    chunks, places = dealing.chunks[:, None], np.arange(counts.shape[-1])[None, :]
+    change = np.any(held[:, :, 1:] != held[:, :, :-1], axis=1) & (places[:, 1:] < chunks)
+    number = np.concatenate([np.zeros((len(chunks), 1), np.int64), np.cumsum(change, axis=1)], axis=1)
+    members = [(number == run) & (places < chunks) for run in range(int(number.max()) + 1)]
     return np.stack([each.argmax(axis=1) for each in members]), np.stack([each.sum(axis=1) for each in members])
 
 

@@ -1,64 +1,78 @@
-"""In which order a stage of a pipeline does its passes, and when each of them runs."""
+"""In which order a stage of a pipeline does its passes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, deque
 from typing import NamedTuple
 
 from comp_comm.choices import Schedule
-from comp_comm.errors import ConfigError
 
-KNOWN = (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE, Schedule.ZERO_BUBBLE, Schedule.ZB_H2)
+# Schedules whose micro-batches come back to the stages that they went through, or come from both ends: two chunks.
+TWO_WAYS = (Schedule.ZB_V, Schedule.DUALPIPE)
 
 
 class Pass(NamedTuple):
-    """A pass of a micro-batch through a chunk of the model: F forward, B backward, W gradients of weights apart."""
+    """A pass of a micro-batch through a chunk of the model: F forward, B backward, W gradients of weights apart.
+
+    Chunks are numbered in the order in which a micro-batch goes through them; those of a second copy of the model
+    after those of the first.
+    """
 
     kind: str
     micro_batch: int
     chunk: int
 
 
-class Timed(NamedTuple):
-    """A pass of a stage and when it begins and ends, in seconds."""
-
-    stage: int
-    work: Pass
-    start: float
-    end: float
+# What a stage does in one go.
+Work = tuple[Pass, ...]
 
 
-def order(schedule: Schedule, stages: int, chunks: int, steps: int, stage: int) -> list[Pass]:
+def order(schedule: Schedule, stages: int, chunks: int, steps: int, stage: int) -> list[Work]:
     """Return what a stage does, in order; ``chunks`` of the model are on each stage, ``steps`` is of micro-batches.
 
-    Raises ``ConfigError`` for a schedule whose order is not known here.
+    References: D. Narayanan et al., arXiv:2104.04473, figures 3 and 4; P. Qi et al., arXiv:2401.10241, figures 2, 3
+    and section 6; DeepSeek-AI, arXiv:2412.19437, figure 5, and its published code (github.com/deepseek-ai/DualPipe).
 
-    References: D. Narayanan et al., arXiv:2104.04473, figures 3 and 4; P. Qi et al., arXiv:2401.10241, figures 2 and 3.
-
-    >>> [f"{kind}{j}" for kind, j, _ in order(Schedule.ONE_F_ONE_B, 2, 1, 3, 0)]
+    >>> def told(works):
+    ...     return ["".join(f"{kind}{j}" for kind, j, _ in work) for work in works]
+    >>> told(order(Schedule.ONE_F_ONE_B, 2, 1, 3, 0))
     ['F0', 'F1', 'B0', 'F2', 'B1', 'B2']
-    >>> [f"{kind}{j}" for kind, j, _ in order(Schedule.ZERO_BUBBLE, 2, 1, 2, 1)]
+    >>> told(order(Schedule.ZERO_BUBBLE, 2, 1, 2, 1))
     ['F0', 'B0', 'F1', 'B1', 'W0', 'W1']
+    >>> told(order(Schedule.DUALPIPE, 2, 1, 4, 0))
+    ['F0', 'F1', 'F2B1W1', 'F3B0W0', 'B3W3', 'B2', 'W2']
     """
-    if schedule not in KNOWN:
-        raise ConfigError(f"a trace knows the passes of the schedules {', '.join(each.word for each in KNOWN)}, "
-                          f"not those of {schedule.word}")  # fmt: skip
     if schedule is Schedule.GPIPE:
-        return [Pass(kind, j, stage) for kind in "FB" for j in range(steps)]
+        return [(Pass(kind, j, stage),) for kind in "FB" for j in range(steps)]
     if schedule in (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED):
         return _one_forward_one_backward(stages, chunks, steps, stage)
+    if schedule is Schedule.ZB_V:
+        return _v_shaped(stages, steps, stage)
+    if schedule is Schedule.DUALPIPE:
+        return _Bidirectional(stages, steps, stage).done
     two = schedule is Schedule.ZB_H2
     ahead = min(steps, 2 * (stages - stage) - 1 if two else stages - stage)
     return _split(steps, stage, ahead, (2 if two else 1) * stage)
 
 
-def _one_forward_one_backward(stages: int, chunks: int, steps: int, stage: int) -> list[Pass]:
+def ends_of(schedule: Schedule, stages: int, chunks: int) -> tuple[set[int], set[int]]:
+    """Return the chunks that micro-batches begin in, and those that they turn back in.
+
+    >>> ends_of(Schedule.DUALPIPE, 4, 1)
+    ({0, 4}, {3, 7})
+    """
+    if schedule is Schedule.DUALPIPE:
+        return {0, stages}, {stages - 1, 2 * stages - 1}
+    return {0}, {(2 if schedule is Schedule.ZB_V else chunks) * stages - 1}
+
+
+def _one_forward_one_backward(stages: int, chunks: int, steps: int, stage: int) -> list[Work]:
     total = steps * chunks
 
-    def nth(number: int, kind: str) -> Pass:
+    def nth(number: int, kind: str) -> Work:
         turn = number % (stages * chunks) // stages
         micro_batch = number // (stages * chunks) * stages + number % stages
-        return Pass(kind, micro_batch, (turn if kind == "F" else chunks - 1 - turn) * stages + stage)
+        return (Pass(kind, micro_batch, (turn if kind == "F" else chunks - 1 - turn) * stages + stage),)
 
     behind = stages - stage - 1
     ahead = min(total, behind if chunks == 1 else 2 * behind + (chunks - 1) * stages)
@@ -66,7 +80,8 @@ def _one_forward_one_backward(stages: int, chunks: int, steps: int, stage: int) 
     return [*(nth(k, "F") for k in range(ahead)), *steady, *(nth(k, "B") for k in range(total - ahead, total))]
 
 
-def _split(steps: int, stage: int, ahead: int, late: int) -> list[Pass]:
+def _split(steps: int, stage: int, ahead: int, late: int) -> list[Work]:
+    """Return so many forward passes ahead, gradients of weights late by so many micro-batches."""
     passes, begun, done = [Pass("F", j, stage) for j in range(ahead)], ahead, 0
     for j in range(steps):
         passes.append(Pass("B", j, stage))
@@ -76,49 +91,86 @@ def _split(steps: int, stage: int, ahead: int, late: int) -> list[Pass]:
         if begun < steps:
             passes.append(Pass("F", begun, stage))
             begun += 1
-    return [*passes, *(Pass("W", j, stage) for j in range(done, steps))]
+    return [(each,) for each in (*passes, *(Pass("W", j, stage) for j in range(done, steps)))]
 
 
-def run(orders: Sequence[Sequence[Pass]], seconds: Sequence[dict[str, float]], lag: float, chunks: int) -> list[Timed]:
-    """Return when each pass runs: a stage does one at a time, in order, once what it needs has come.
+class _Counted:
+    """Passes of a stage, each kind of each chunk numbered as it comes."""
 
-    ``seconds`` are those of the kinds of passes of each chunk of the model, in order; ``lag`` is how long after a pass
-    its output is on the next stage, while the stage itself goes on.
+    def __init__(self) -> None:
+        self.count: Counter[tuple[str, int]] = Counter()
 
-    >>> passes = [order(Schedule.GPIPE, 2, 1, 2, stage) for stage in range(2)]
-    >>> max(done.end for done in run(passes, [{"F": 1.0, "B": 2.0}] * 2, 0.0, 1))
-    9.0
+    def next(self, kind: str, chunk: int) -> int:
+        self.count[kind, chunk] += 1
+        return self.count[kind, chunk] - 1
+
+
+def _v_shaped(stages: int, steps: int, stage: int) -> list[Work]:
+    """Return ZB-V's passes: without a bubble where F, B and W take equally long."""
+    down, up, late = stage, 2 * stages - 1 - stage, stages - stage
+    begin = [("F", down)] * (2 * late - 1) + [("F", up), ("F", down)] * stage
+    whole = [[(kind, chunk) for kind in "FBW"] for chunk in (up, down)]
+    steady = max(steps - 2 * stages + stage + 1, 0)
+    listed = begin + whole[0] * late + (whole[1] + whole[0]) * steady
+    ahead = sum(each == ("F", up) for each in listed)
+    listed += ([("B", down), ("W", down)] + whole[0]) * (steps - ahead)
+    listed += [("B", down), ("B", up)] * stage + [("B", down), ("W", down)] * late
+    for chunk in (up, down):
+        listed += [("W", chunk)] * (steps - sum(each == ("W", chunk) for each in listed))
+    numbered = _Counted()
+    return [(Pass(kind, numbered.next(kind, chunk), chunk),) for kind, chunk in listed]
+
+
+class _Bidirectional(_Counted):
+    """DualPipe's passes: of two copies of the model the one begins at the first stage, the other at the last one.
+
+    Directions are 0 and 1; ``near`` is that whose beginning is nearer to the stage.
     """
-    ended: dict[Pass, float] = {}
-    free, places, timed = [0.0] * len(orders), [0] * len(orders), []
-    last = len(orders) * chunks - 1
-    left = sum(map(len, orders))
-    while left:
-        before = left
-        for stage, passes in enumerate(orders):
-            while places[stage] < len(passes):
-                work = passes[places[stage]]
-                ready = _ready(work, last, ended, lag)
-                if ready is None:
-                    break
-                start = max(free[stage], ready)
-                free[stage] = ended[work] = start + seconds[work.chunk][work.kind]
-                timed.append(Timed(stage, work, start, free[stage]))
-                places[stage] += 1
-                left -= 1
-        if left == before:
-            raise ConfigError("the passes of this schedule wait for each other: it needs more micro-batches")
-    return timed
 
+    def __init__(self, stages: int, steps: int, stage: int) -> None:
+        super().__init__()
+        self.chunks = stage, 2 * stages - 1 - stage
+        self.done: list[Work] = []
+        self.late: deque[Pass] = deque()
+        half, place = stages // 2, min(stage, stages - 1 - stage)
+        near, far = (0, 1) if stage < half else (1, 0)
+        inner = half - place - 1
+        self._begin(near, far, place, inner)
+        for _ in range(steps // 2 - stages + place + 1):
+            self._both(near, far)
+            self._both(far, near)
+        self._end(near, far, place, inner)
 
-def _ready(work: Pass, last: int, ended: dict[Pass, float], lag: float) -> float | None:
-    """Return when what a pass needs is there, None where it is not known yet."""
-    kind, j, chunk = work
-    if kind == "W":
-        return ended.get(Pass("B", j, chunk))
-    if kind == "B" and chunk == last:
-        return ended.get(Pass("F", j, chunk))
-    if kind == "F" and chunk == 0:
-        return 0.0
-    came = ended.get(Pass(kind, j, chunk - 1 if kind == "F" else chunk + 1))
-    return None if came is None else came + lag
+    def _begin(self, near: int, far: int, place: int, inner: int) -> None:
+        for direction in [near] * (2 * inner) + [near, far] * (place + 1):
+            self.done.append((self._pass("F", direction),))
+        for _ in range(inner):
+            self._backward(far, late=True)
+            self.done.append((self.late.popleft(),))
+            self.done.append((self._pass("F", far),))
+
+    def _end(self, near: int, far: int, place: int, inner: int) -> None:
+        for _ in range(inner):
+            self._backward(far)
+            self._both(far, near)
+        for number in range(2 * (place + 1)):
+            self._backward(near if number % 2 else far, late=number > place)
+        for _ in range(inner):
+            self.done.append((self.late.popleft(),))
+            self._backward(near, late=True)
+        self.done += [(each,) for each in self.late]
+
+    def _pass(self, kind: str, direction: int) -> Pass:
+        chunk = self.chunks[direction]
+        return Pass(kind, 2 * self.next(kind, chunk) + direction, chunk)
+
+    def _backward(self, direction: int, late: bool = False) -> None:
+        back = self._pass("B", direction)
+        weights = back._replace(kind="W")
+        self.done.append((back,) if late else (back, weights))
+        if late:
+            self.late.append(weights)
+
+    def _both(self, ahead: int, back: int) -> None:
+        forward, backward = self._pass("F", ahead), self._pass("B", back)
+        self.done.append((forward, backward, backward._replace(kind="W")))

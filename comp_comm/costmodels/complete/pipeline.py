@@ -1,4 +1,4 @@
-"""Seconds of the stages of a pipeline: which of them sets the pace, and how long it waits for the others."""
+"""Seconds of the stages of a pipeline, and which of them sets the pace."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import Recompute, Schedule, Switch
+from comp_comm.choices import Recompute, Switch
 from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.layer_times import LayerTimes
@@ -25,9 +25,6 @@ from comp_comm.formulas.arrays import (
     to_float,
     where,
 )
-from comp_comm.formulas.pipeline import bubble_seconds
-from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
-from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.module import made_again
 from comp_comm.layers.pipeline_parallel import boundary_collectives
@@ -41,8 +38,6 @@ PASSES: dict[str, Callable[[LayerTimes], Array]] = {
     "host": lambda times: times.waits[0], "busy": lambda times: times.busy[0],
     "hidden": lambda times: times.hidden_forward_s,
 }  # fmt: skip
-# Schedules that do gradients of weights apart from those of inputs.
-SPLIT = (Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +120,7 @@ class Pipeline:
     def own_passes_s(self) -> Array:
         """Seconds of both passes of one micro-batch through all stages of one copy of the model, but for the host's
         link."""
-        return self._own_passes_s(self._model)
+        return self._own_passes_s(self.model)
 
     @cached_property
     def host(self) -> HostMemory:
@@ -166,70 +161,19 @@ class Pipeline:
         return slowest, pace
 
     @cached_property
-    def all_passes_s(self) -> Array:
-        """Seconds of both passes through all stages together while every layer sees one micro-batch."""
-        once = self.passes_s(self._model)
-        return self.layout.copies * once if somewhere(self.layout.copies != 1) else once
-
-    @cached_property
-    def _model(self) -> Stage:
+    def model(self) -> Stage:
         """The model as if it were one stage."""
         one = to_float(1.0)
         return Stage(tuple(self.work.pattern.totals), self.work.stages.recomputed, one, one, to_float(0.0))
 
-    @cached_property
-    def bubble_s(self) -> Array:
-        """Seconds a stage waits in a step, for other stages to begin or to end."""
-        layout, schedule = self.layout, np.asarray(self.layout.schedule)
-        others = self.all_passes_s - self.pace_s
-        normally = bubble_seconds(layout.pp, layout.vpp, others, 2 * self.sends_s)
-        for option, waits in ((Schedule.ONE_F_ONE_B, uneven_bubble_seconds), (Schedule.GPIPE, gpipe_bubble_seconds)):
-            there = option.where(schedule) & (to_float(layout.pp) > 1)
-            if somewhere(there):
-                normally = where(there, waits(*self._runs, layout.accumulation), normally)
-        split = [option for option in SPLIT if somewhere(option.where(schedule))]
-        if not split:
-            return normally
-        passes = self._passes_of_others
-        for option in split:
-            normally = where(option.where(schedule), self._waits(option, passes), normally)
-        return normally
+    def forward_s(self, stage: Stage) -> Array:
+        """Return the seconds of the forward pass of one micro-batch through a stage, or a chunk."""
+        return add_up(count * times.forward_s for times, count in self.parts(stage))
 
-    @cached_property
-    def _runs(self) -> tuple[list[Array], list[Array], tuple[Array, ...]]:
-        """F and B of the stages of each run of like stages with the sends that follow, and how many are in it."""
-        stages, counts = zip(*self.work.stages.runs, strict=True)
-        forward = [self._all(stage, lambda times: times.forward_s) for stage in stages]
-        backward = [self.passes_s(stage) - seconds + self.sends_s
-                    for stage, seconds in zip(stages, forward, strict=True)]  # fmt: skip
-        return [seconds + self.sends_s for seconds in forward], backward, counts
-
-    @cached_property
-    def _passes_of_others(self) -> tuple[Array, Array, Array]:
-        """F, B and W of a stage, the mean of all but the slowest: sends are in F and B, recomputation is in B."""
-        each, count = self._all, maximum(to_float(self.layout.pp) - 1, 1.0)
-
-        def mean(of_stage: Callable[[Stage], Array]) -> Array:
-            return (self.layout.copies * of_stage(self._model) - of_stage(self.slowest)) / count
-
-        forward = mean(lambda stage: each(stage, lambda times: times.forward_s))
-        weights = mean(lambda stage: _total([times.compute.for_weights for times in self.layers], stage.layers))
-        both = (self.all_passes_s - self.pace_s) / count
-        return forward + self.sends_s, both - forward - weights + self.sends_s, weights
-
-    def _all(self, stage: Stage, seconds: Callable[[LayerTimes], Array]) -> Array:
-        """Return seconds of all parts of a stage."""
-        return add_up(count * seconds(times) for times, count in self.parts(stage))
-
-    def _waits(self, schedule: Schedule, passes: tuple[Array, Array, Array]) -> Array:
-        """Return how long a stage waits under a schedule that splits the backward pass."""
-        pp = self.layout.pp
-        if schedule is Schedule.ZERO_BUBBLE:
-            return zero_bubble_seconds(pp, self.layout.accumulation, *passes)
-        if schedule is Schedule.ZB_H2:
-            return zb_h2_seconds(pp, *passes)
-        chunk = tuple(seconds / 2 for seconds in passes)
-        return zb_v_seconds(pp, *chunk) if schedule is Schedule.ZB_V else dualpipe_seconds(pp, *chunk)
+    def weights_s(self, stage: Stage) -> Array:
+        """Return the seconds of the gradients of the weights of a stage's layers, or a chunk's."""
+        parts = zip(self.layers, stage.layers, strict=True)
+        return add_up(count * times.compute.for_weights for times, count in parts)
 
     def again_comm(self, group: str, stage: Stage) -> CommSeconds:
         """Return the communication of a group that recomputation repeats in a stage."""
@@ -238,10 +182,6 @@ class Pipeline:
             if group in times.groups:
                 spent = spent.plus(times.forward[group].times(count))
         return spent
-
-
-def _total(seconds: list[Array], counts: tuple[Array, ...]) -> Array:
-    return add_up(count * each for each, count in zip(seconds, counts, strict=True))
 
 
 def chosen_stage(stages: Sequence[Stage], number: NDArray[np.intp]) -> Stage:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from comp_comm.choices import Switch
+from comp_comm.costmodels.complete.bubble import Bubble
 from comp_comm.costmodels.complete.footprint import Footprint
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.pipeline import Pipeline, chosen_stage
@@ -68,6 +69,11 @@ class Step(SearchableAnswer):
     def pipeline(self) -> Pipeline:
         """The stages."""
         return Pipeline(self.work, self.layers, self.network)
+
+    @cached_property
+    def bubble(self) -> Bubble:
+        """What stages wait for each other."""
+        return Bubble(self.pipeline)
 
     @property
     def stage(self) -> Stage:
@@ -139,10 +145,10 @@ class Step(SearchableAnswer):
             return ZERO
         return quantise * where(to_float(layout.zero) >= 3, layout.stage_steps, 1.0)
 
-    @property
+    @cached_property
     def bubble_s(self) -> Array:
         """Seconds of waiting for other stages."""
-        return self.pipeline.bubble_s
+        return self.bubble.seconds
 
     @cached_property
     def comm(self) -> dict[str, CommSeconds]:
@@ -215,11 +221,15 @@ class Step(SearchableAnswer):
         return add_up(spent.exposed for spent in self.comm.values())
 
     @cached_property
+    def sends_visible_s(self) -> Array:
+        """Seconds in a step that sends between stages take from the slowest one."""
+        return self.work.layout.stage_steps * self.slowest.sends.visible if self.sends else ZERO
+
+    @cached_property
     def step_s(self) -> Array:
         """Seconds of a step."""
         # What ZeRO has a say in is the largest array of all: the rest is added up before it joins.
-        sends = self.slowest.sends.visible if self.sends else ZERO
-        busy = self.work.layout.stage_steps * add_up((self.pipeline.pace_s, sends))
+        busy = add_up((self.work.layout.stage_steps * self.pipeline.pace_s, self.sends_visible_s))
         states = self._states.visible if self.replicated else ZERO
         return add_up(
             (busy, self.bubble_s, self.beside_s, self.states.most.seconds.over_tp, self.states.world_s)

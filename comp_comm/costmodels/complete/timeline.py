@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import Schedule, Switch
-from comp_comm.costmodels.complete.pass_order import KNOWN, Timed, order, run
-from comp_comm.costmodels.complete.pipeline import SPLIT
+from comp_comm.costmodels.complete.bubble import SPLIT
+from comp_comm.costmodels.complete.pass_order import Pass
+from comp_comm.costmodels.complete.pass_times import IN_A_ROW, Timed, timed
+from comp_comm.costmodels.complete.pass_walk import PassSchedule
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.timeline import COMM, COMPUTE, SENDS, STATES, Slice, Timeline
 from comp_comm.errors import ConfigError
@@ -31,10 +33,6 @@ class _Chunk(NamedTuple):
     forward_hidden: float
     backward_hidden: float
 
-    def scaled(self, factor: float) -> _Chunk:
-        """Return a chunk that takes so many times as long."""
-        return _Chunk(*(factor * each for each in self))
-
 
 @dataclass(frozen=True)
 class _Times:
@@ -45,94 +43,87 @@ class _Times:
     beside: bool
     split: bool
 
-    def of(self, chunk: int) -> dict[str, float]:
-        """Return the seconds of each kind of pass of a chunk, with the send that follows where it is waited for."""
-        times, waits = self.chunks[chunk], 0.0 if self.beside else self.sends
-        return {"F": times.forward + times.forward_comm + waits, "W": times.weights,
-                "B": times.backward + times.backward_comm + waits - (times.weights if self.split else 0.0)}  # fmt: skip
+    def of(self, work: Pass) -> tuple[float, float, float]:
+        """Return the compute of a pass, and of the communication of its layers what shows and what is hidden."""
+        own = self.chunks[work.chunk]
+        return {"F": (own.forward, own.forward_comm, own.forward_hidden), "W": (own.weights, 0.0, 0.0),
+                "B": (own.backward - (own.weights if self.split else 0.0), own.backward_comm, own.backward_hidden),
+                }[work.kind]  # fmt: skip
 
 
 def timeline(step: Step) -> Timeline:
-    """Return the timeline of a step at one point. Raises ``ConfigError`` where its schedule's passes are not known.
+    """Return the timeline of a step at one point. Raises ``ConfigError`` where it is too long to look at.
 
-    Passes are done in the order of the schedule, each as long as the layers of its stage take; after the last one,
-    what shows of the states' communication and the optimizer. Where the seconds of the pipeline in closed form are not
-    those of the passes (interleaved chunks, split backward passes), the passes are stretched to it.
+    Passes are done in the order of the schedule, each as long as the layers of its chunk take; after the last one,
+    what shows of the states' communication and the optimizer. Sends that do not fit beside the compute stretch the
+    passes. Where stages begin the next step while others are in this one, the last stage ends later than a step takes.
     """
     layout = step.work.layout
     stages, chunks, steps = (int(float(number)) for number in (layout.pp, layout.vpp, layout.accumulation))
-    schedule = Schedule.at(int(layout.schedule))
-    passes = 2 * stages * chunks * steps
+    schedule = Schedule.at(int(layout.schedule)) if stages > 1 else Schedule.ONE_F_ONE_B
+    passes = int(2 * float(layout.model_chunks) * steps)
     if passes > MOST_PASSES:
         raise ConfigError(f"a trace of {passes:,} passes is too long to look at; at most {MOST_PASSES:,}: a smaller "
                           "global_batch shows the same")  # fmt: skip
-    beside = bool(Switch.ON.where(layout.overlap_pp))
-    split = schedule in SPLIT
-    sends = float(step.pipeline.sends_s) / chunks if stages > 1 else 0.0  # each chunk's output is sent
-    times = _Times(_chunks(step, stages, chunks), sends, beside, split)
-    orders = [order(schedule if stages > 1 else KNOWN[0], stages, chunks, steps, stage) for stage in range(stages)]
-    each = [times.of(chunk) for chunk in range(stages * chunks)]
-    timed = run(orders, each, times.sends if beside else 0.0, chunks)
-    walked = max(done.end for done in timed)
-    pipelined = float(layout.stage_steps * step.pipeline.pace_s + step.bubble_s + step.sent_on.visible)
-    stretch = pipelined / walked
-    slices = [piece for done in timed for piece in _slices(done, times, stretch, beside)]
-    slices += _tail(step, stages, pipelined)
-    return Timeline(slices, stages, float(step.step_s), stretch)
+    listed = [_chunk(step, stage) for stage, count in step.work.stages.runs for _ in range(int(float(count)))]
+    sends = float(step.bubble.send_s) if stages > 1 else 0.0  # each chunk's output is sent
+    times = _Times(
+        listed * int(float(layout.copies)), sends, bool(Switch.ON.where(layout.overlap_pp)), schedule in SPLIT
+    )
+    seconds = step.bubble.chunk_seconds(schedule, int(step.work.stages.row), (), np.zeros(1, np.intp))
+    done = timed(PassSchedule(schedule, stages, chunks, steps), seconds)
+    walked = max(each.end for each in done)
+    pipelined = float(layout.stage_steps * step.pipeline.pace_s + step.bubble_s + step.sends_visible_s)
+    alone = float(layout.stage_steps * step.bubble.pace_s + step.bubble_s)
+    stretch = pipelined / (alone if schedule in IN_A_ROW else walked)
+    slices = [piece for each in done for piece in _slices(each, times, stretch)]
+    ends = {each.node.stage: each.end * stretch for each in done}
+    if schedule not in IN_A_ROW:
+        ends = dict.fromkeys(ends, pipelined)
+    slices += [piece for stage, start in ends.items() for piece in _tail(step, stage, start)]
+    end = max(piece.start + piece.seconds for piece in slices) if schedule in IN_A_ROW else float(step.step_s)
+    return Timeline(slices, stages, end, stretch)
 
 
-def _slices(done: Timed, times: _Times, stretch: float, beside: bool) -> list[Slice]:
-    """Return what a pass looks like: compute, then what shows of its communication; what is hidden is below it."""
-    kind, j, chunk = done.work
-    own = times.chunks[chunk]
-    compute = {"F": own.forward, "W": own.weights, "B": own.backward - (own.weights if times.split else 0.0)}[kind]
-    shows, hidden = {"F": (own.forward_comm, own.forward_hidden), "W": (0.0, 0.0),
-                     "B": (own.backward_comm, own.backward_hidden)}[kind]  # fmt: skip
-    name, start = f"{kind} {j}", done.start
-    about: dict[str, object] = {"micro_batch": j, "chunk": chunk}
-    pieces = [Slice(done.stage, COMPUTE, name, start * stretch, compute * stretch, {**about, "pass": kind})]
+def _slices(done: Timed, times: _Times, stretch: float) -> list[Slice]:
+    """Return what a stage does in one go, pass by pass."""
+    pieces, start = [], done.start
+    for work in done.node.work:
+        more, start = _pass(done.node.stage, work, start, times)
+        pieces += more
+    return [piece._replace(start=piece.start * stretch, seconds=piece.seconds * stretch) for piece in pieces]
+
+
+def _pass(stage: int, work: Pass, start: float, times: _Times) -> tuple[list[Slice], float]:
+    """Return a pass and when it ends: compute, then what shows of its communication; what is hidden is below it."""
+    kind, j, chunk = work
+    compute, shows, hidden = times.of(work)
+    name, about = f"{kind} {j}", {"micro_batch": j, "chunk": chunk}
+    pieces = [Slice(stage, COMPUTE, name, start, compute, {**about, "pass": kind})]
     if hidden:
-        pieces.append(Slice(done.stage, COMM, f"{name} hidden", start * stretch, hidden * stretch, about))
+        pieces.append(Slice(stage, COMM, f"{name} hidden", start, hidden, {**about}))
     if shows:
-        at = (start + compute) * stretch
-        pieces.append(Slice(done.stage, COMM, f"{name} communication", at, shows * stretch, about))
+        pieces.append(Slice(stage, COMM, f"{name} communication", start + compute, shows, {**about}))
+    end = start + compute + shows
     if times.sends and kind != "W":
-        at = (done.end if beside else done.end - times.sends) * stretch
-        pieces.append(Slice(done.stage, SENDS, f"{name} send", at, times.sends * stretch, about))
-    return pieces
+        pieces.append(Slice(stage, SENDS, f"{name} send", end, times.sends, {**about}))
+        end += 0.0 if times.beside else times.sends
+    return pieces, end
 
 
-def _tail(step: Step, stages: int, start: float) -> list[Slice]:
-    """Return what follows the last pass, on every stage; and before its end what ran beside it."""
+def _tail(step: Step, stage: int, start: float) -> list[Slice]:
+    """Return what follows the last pass on a stage, and before its end what ran beside it."""
     states = step.states_sent
-    pieces = []
-    for stage in range(stages):
-        hidden = float(states.hidden)
-        if hidden:
-            pieces.append(Slice(stage, STATES, "gradients and weights, hidden", max(start - hidden, 0.0), hidden, {}))
-        at = start
-        for stream, name, seconds in ((STATES, "gradients and weights", float(states.visible)),
-                                      (STATES, "gradients of norms and tied embeddings", float(step.beside_s)),
-                                      (STATES, "norm of all gradients", float(step.states.world_s)),
-                                      (COMPUTE, "optimizer", float(step.optimizer_s))):  # fmt: skip
-            if seconds:
-                pieces.append(Slice(stage, stream, name, at, seconds, {}))
-            at += seconds
-    return pieces
-
-
-def _chunks(step: Step, stages: int, chunks: int) -> list[_Chunk]:
-    """Return the seconds of every chunk, in order."""
-    if chunks == 1:
-        return [_chunk(step, stage) for stage, count in step.work.stages.runs for _ in range(int(float(count)))]
-    one, none, number = np.asarray(1.0), np.asarray(0.0), stages * chunks
-    layers, again = tuple(step.work.pattern.totals), step.work.stages.recomputed
-    empty = tuple(none for _ in layers), tuple(np.zeros_like(count) for count in again)
-    inner = _chunk(step, Stage(layers, again, none, none, none)).scaled(1 / number)
-    first, last = (_chunk(step, Stage(*empty, *ends, none)) for ends in ((one, none), (none, one)))
-    pieces = [inner] * number
-    pieces[0] = _Chunk(*(a + b for a, b in zip(pieces[0], first, strict=True)))
-    pieces[-1] = _Chunk(*(a + b for a, b in zip(pieces[-1], last, strict=True)))
+    pieces, hidden, at = [], float(states.hidden), start
+    if hidden:
+        pieces.append(Slice(stage, STATES, "gradients and weights, hidden", max(start - hidden, 0.0), hidden, {}))
+    for stream, name, seconds in ((STATES, "gradients and weights", float(states.visible)),
+                                  (STATES, "gradients of norms and tied embeddings", float(step.beside_s)),
+                                  (STATES, "norm of all gradients", float(step.states.world_s)),
+                                  (COMPUTE, "optimizer", float(step.optimizer_s))):  # fmt: skip
+        if seconds:
+            pieces.append(Slice(stage, stream, name, at, seconds, {}))
+        at += seconds
     return pieces
 
 

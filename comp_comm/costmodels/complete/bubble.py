@@ -1,0 +1,256 @@
+"""How long the slowest stage of a pipeline waits for the others in a step, under every schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comp_comm.choices import Schedule, Switch
+from comp_comm.costmodels.complete.pass_times import ChunkSeconds, step_seconds
+from comp_comm.costmodels.complete.pass_walk import PassSchedule
+from comp_comm.costmodels.complete.pipeline import Pipeline
+from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
+from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds
+from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
+from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
+from comp_comm.layers.stages import Stage
+from comp_comm.layout import Layout
+from comp_comm.violation import Mask
+
+# Schedules that do gradients of weights apart from those of inputs.
+SPLIT = (Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
+
+
+@dataclass(frozen=True, eq=False)
+class Bubble:
+    """The waits of a pipeline: in closed form where there is one, else along all passes.
+
+    DualPipe's are by the mean of all chunks: a search of mixtures of experts tries it for every layout, which is too
+    many to walk through. Where stages are unlike, this is up to 6 % of a step off.
+    """
+
+    pipeline: Pipeline
+
+    @property
+    def layout(self) -> Layout:
+        """How the model is laid out."""
+        return self.pipeline.layout
+
+    @cached_property
+    def seconds(self) -> Array:
+        """Seconds the slowest stage waits in a step, for other stages to begin or to end."""
+        layout = self.layout
+        piped = to_float(layout.pp) > 1
+        if not piped.any():
+            return ZERO
+        waits, known = ZERO, ~piped
+        for schedule in Schedule:
+            there = schedule.where(layout.schedule) & piped
+            if there.any():
+                found, sure = self._closed(schedule)
+                waits, known = np.where(there, found, waits), np.where(there, sure, known)
+        if not known.all():
+            known = known | ~self._walkable
+        return waits if known.all() else self._walked(waits, known)
+
+    def _closed(self, schedule: Schedule) -> tuple[Array, Mask]:
+        """Return the waits under a schedule in closed form, and where this is what the passes come to."""
+        if schedule is Schedule.GPIPE:
+            return gpipe_bubble_seconds(*self._runs, self.layout.accumulation), np.asarray(True)
+        if schedule is Schedule.ONE_F_ONE_B:
+            return uneven_bubble_seconds(*self._runs, self.layout.accumulation), self._lag <= 0
+        return self._interleaved() if schedule is Schedule.INTERLEAVED else self._split(schedule)
+
+    def _interleaved(self) -> tuple[Array, Mask]:
+        layout = self.layout
+        forward, backward = (self._ends(passes) for passes in (self._busy[0], self._busy[1]))
+        took = interleaved_seconds(layout.pp, layout.vpp, layout.accumulation, forward, backward, self._lag)
+        known = interleaved_is_known(layout.pp, forward, backward, self._lag) | self._two_shorter_ends(
+            forward, backward
+        )
+        return took - layout.stage_steps * self.pace_s, known & self._alike_between
+
+    def _two_shorter_ends(self, forward: Chunks, backward: Chunks) -> Mask:
+        """Return where both chunks at the ends of two stages are shorter than those between.
+
+        The longest path has 15 forms there, of which the formula knows the commonest: it is at most 0.4 % of a step
+        less. A search tries many such layouts, with chunks of few layers.
+        """
+        more = np.maximum(forward.more, 0.0) + np.maximum(backward.more, 0.0)
+        return np.asarray((to_float(self.layout.pp) == 2) & (more <= 1e-12 * to_float(forward.inner)))
+
+    def _split(self, schedule: Schedule) -> tuple[Array, Mask]:
+        """Return the waits where all chunks are alike, under a schedule that splits the backward pass."""
+        pp, steps = self.layout.pp, self.layout.accumulation
+        if schedule is Schedule.DUALPIPE:  # by the chunks that the slowest stage waits for, of any stages
+            return dualpipe_seconds(pp, *self._of_others), np.asarray(True)
+        forward, both, weights = (each[0] for each in (*self._busy, self._weights))
+        passes = forward, both - weights, weights
+        if schedule is Schedule.ZERO_BUBBLE:
+            waits = zero_bubble_seconds(pp, steps, *passes)
+        else:
+            waits = zb_h2_seconds(pp, *passes) if schedule is Schedule.ZB_H2 else zb_v_seconds(pp, *passes)
+        return waits, self._all_alike & (self._lag <= 0) & (passes[1] >= np.maximum(forward, weights))
+
+    @property
+    def _of_others(self) -> tuple[Array, Array, Array]:
+        """F, B and W of a chunk, the mean of those of all stages but the slowest; sends are in F and B."""
+        slowest, count = self.pipeline.slowest, np.maximum(to_float(self.layout.pp) - 1, 1.0)
+
+        def mean(once: Array, of_slowest: Array) -> Array:
+            return (self.layout.copies * once - of_slowest) / (count * self._per_stage)
+
+        forward_s, weights_s = self.pipeline.forward_s(slowest), self.pipeline.weights_s(slowest)
+        all_of_it = self.pipeline.model
+        once = self.pipeline.forward_s(all_of_it)
+        forward = mean(once, forward_s)
+        backward = mean(self.pipeline.passes_s(all_of_it) - once, self.pipeline.pace_s - forward_s)
+        weights = mean(self.pipeline.weights_s(all_of_it), weights_s)
+        return add_up((forward, self.send_s)), add_up((backward - weights, self.send_s)), weights
+
+    # -- chunks -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _chunks(self) -> tuple[tuple[Stage, ...], tuple[Array, ...]]:
+        """The chunks of the model that are unlike their neighbours, and how many like each follow each other."""
+        stages, counts = zip(*self.pipeline.work.stages.runs, strict=True)
+        return stages, counts
+
+    @cached_property
+    def _per_stage(self) -> Array:
+        """Chunks that a micro-batch, or two from both ends, go through on a stage."""
+        layout = self.layout
+        return layout.model_chunks * layout.copies / layout.pp
+
+    @cached_property
+    def _passes(self) -> tuple[list[Array], list[Array]]:
+        """Seconds of passes, forward and backward, of a chunk of each run."""
+        forward = [self.pipeline.forward_s(stage) for stage in self._chunks[0]]
+        return forward, [self.pipeline.passes_s(stage) - f for stage, f in zip(self._chunks[0], forward, strict=True)]
+
+    @cached_property
+    def send_s(self) -> Array:
+        """Seconds of the send after a pass of a chunk."""
+        return ZERO if self.pipeline.sends_s is ZERO else self.pipeline.sends_s / self._per_stage
+
+    @cached_property
+    def _runs(self) -> tuple[list[Array], list[Array], tuple[Array, ...]]:
+        """Passes with the sends that follow, and how many stages are in each run: of stages with one chunk."""
+        forward, backward = ([add_up((each, self.send_s)) for each in passes] for passes in self._passes)
+        return forward, backward, self._chunks[1]
+
+    @cached_property
+    def _beside(self) -> Mask:
+        """Where sends run beside compute."""
+        return Switch.ON.where(self.layout.overlap_pp)
+
+    @cached_property
+    def _lag(self) -> Array:
+        """Seconds from the end of a pass until its output is on the next stage, while the stage goes on."""
+        if self.send_s is ZERO or not self._beside.any():
+            return ZERO
+        return np.where(self._beside, self.send_s, 0.0)
+
+    @cached_property
+    def _busy(self) -> tuple[list[Array], list[Array]]:
+        """Seconds that a pass keeps a stage busy, with the send where it waits for that."""
+        waits = ZERO if self.send_s is ZERO else self.send_s - self._lag
+        forward, backward = ([add_up((each, waits)) for each in passes] for passes in self._passes)
+        return forward, backward
+
+    @cached_property
+    def _weights(self) -> list[Array]:
+        """Seconds of the gradients of weights of a chunk of each run."""
+        return [self.pipeline.weights_s(stage) for stage in self._chunks[0]]
+
+    @cached_property
+    def pace_s(self) -> Array:
+        """Seconds that both passes of a micro-batch keep the slowest stage busy."""
+        if self.send_s is ZERO:
+            return self.pipeline.pace_s
+        return self.pipeline.pace_s + 2 * self._per_stage * (self.send_s - self._lag)
+
+    def _ends(self, passes: list[Array]) -> Chunks:
+        """Return the passes of the first chunk, of the second one, and of the last one."""
+        counts = self._chunks[1]
+        inner = passes[0] if len(passes) == 1 else np.where(counts[0] > 1, passes[0], passes[1])
+        last = passes[0]
+        for each, count in zip(passes[1:], counts[1:], strict=True):
+            last = np.where(count > 0, each, last)
+        return Chunks(passes[0], inner, last)
+
+    @cached_property
+    def _alike_between(self) -> Mask:
+        """Where the chunks between the first one and the last one are alike."""
+        first, *others = self._chunks[1]
+        inner = self.layout.model_chunks - 2
+        alike = first >= inner + 1
+        return alike | ((first == 1) & (others[0] >= inner)) if others else alike
+
+    @cached_property
+    def _all_alike(self) -> Mask:
+        """Where the passes of all chunks take equally long."""
+        alike = np.asarray(True)
+        for passes in (*self._busy, self._weights):
+            for each, count in zip(passes[1:], self._chunks[1][1:], strict=True):
+                alike = alike & ((count == 0) | (np.abs(each - passes[0]) <= 1e-12 * np.abs(passes[0])))
+        return alike
+
+    # -- pass by pass -------------------------------------------------------------------------------------------------
+
+    @property
+    def _walkable(self) -> Mask:
+        """Where a layout is one that the schedule has an order of passes for: rules tell of the others."""
+        layout, steps = self.layout, to_float(self.layout.accumulation)
+        pp, schedule = to_float(layout.pp), layout.schedule
+        full = np.where(Schedule.ZB_H2.where(schedule) | Schedule.ZB_V.where(schedule), 2 * pp - 1, 1.0)
+        both = Schedule.DUALPIPE.where(schedule)
+        divisor = np.where(both, 2.0, np.where(Schedule.INTERLEAVED.where(schedule), pp, 1.0))
+        right = (steps >= np.where(both, 2 * pp, full)) & (steps % divisor == 0) & (~both | (pp % 2 == 0))
+        right = right & (sum(self._chunks[1], ZERO) == layout.model_chunks)
+        right = right & ((to_float(layout.vpp) > 1) == Schedule.INTERLEAVED.where(schedule))
+        for each in (*self._busy[0], *self._busy[1], self._lag):
+            right = right & np.isfinite(each)
+        return np.asarray(right)
+
+    def _walked(self, waits: Array, known: Mask) -> Array:
+        """Return the waits, where they are not known those that all passes come to, one by one."""
+        layout, row = self.layout, self.pipeline.work.stages.row
+        columns = [to_float(each) for each in (row, layout.schedule, layout.accumulation, layout.pp, layout.vpp)]
+        busy = layout.stage_steps * self.pace_s
+        shape = np.broadcast_shapes(*(each.shape for each in (
+            waits, known, busy, self._lag, *columns, *self._busy[0], *self._busy[1], *self._weights)))  # fmt: skip
+        made = np.array(np.broadcast_to(waits, shape)).reshape(-1)
+        left = np.flatnonzero(~np.broadcast_to(known, shape))
+        keys = np.stack([np.broadcast_to(_taken(each, shape, left), left.shape) for each in columns])
+        for key in np.unique(keys, axis=1).T:
+            points = left[(keys == key[:, None]).all(axis=0)]
+            schedule = Schedule.at(int(key[1]))
+            passes = PassSchedule(schedule, int(key[3]), int(key[4]), int(key[2]))
+            took = step_seconds(passes, self.chunk_seconds(schedule, int(key[0]), shape, points))
+            made[points] = took - _taken(busy, shape, points)
+        return made.reshape(shape)
+
+    def chunk_seconds(
+        self, schedule: Schedule, row: int, shape: tuple[int, ...], points: NDArray[np.intp]
+    ) -> ChunkSeconds:
+        """Return the seconds of passes at some points, flat places in ``shape``, all of a row of the table of stages.
+
+        They are what keeps a stage busy; the gradients of weights are in B where the schedule does not take them apart.
+        """
+        counts = self.pipeline.work.stages.table.counts[:, row].astype(int)
+        sorts, of_chunk = [], np.repeat(np.cumsum(counts > 0) - 1, counts)
+        for number in np.flatnonzero(counts):
+            forward, backward, weights = (_taken(each[number], shape, points) for each in (*self._busy, self._weights))
+            split = schedule in SPLIT
+            sorts.append({"F": forward, "B": backward - weights if split else backward, "W": weights})
+        copies = 2 if schedule is Schedule.DUALPIPE else 1
+        return ChunkSeconds(tuple(sorts), tuple(of_chunk.tolist()) * copies, _taken(self._lag, shape, points))
+
+
+def _taken(values: Array, shape: tuple[int, ...], points: NDArray[np.intp]) -> Array:
+    """Return the values at some points of a shape, one number where all have the same."""
+    return values.reshape(-1)[:1] if values.size == 1 else np.broadcast_to(values, shape).reshape(-1)[points]
