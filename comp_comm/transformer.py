@@ -261,12 +261,12 @@ def transformer_rules(given: Transformer, t: Transformer) -> list[Violation]:
 
 def _router_rules(t: Transformer) -> list[Violation]:
     """Return the rules about groups of experts that a router chooses from."""
-    groups, chosen = to_float(t.router_groups), to_float(t.router_group_topk)
+    groups, chosen, experts = to_float(t.router_groups), to_float(t.router_group_topk), to_float(t.experts)
     return [
-        rule(to_float(t.experts) % groups != 0, "router_groups does not divide experts", "router_groups", "experts"),
+        rule(experts % groups != 0, "router_groups does not divide experts", "router_groups", "experts"),
         rule(chosen > groups, "router_group_topk exceeds router_groups", "router_group_topk", "router_groups"),
-        rule(to_float(t.top_k) * groups > chosen * to_float(t.experts), "top_k exceeds the experts of "
-              "router_group_topk groups", "top_k", "router_group_topk", "router_groups"),
+        rule((experts > 0) & (to_float(t.top_k) * groups > chosen * experts), "top_k exceeds the experts of "
+             "router_group_topk groups", "top_k", "router_group_topk", "router_groups"),
     ]  # fmt: skip
 
 

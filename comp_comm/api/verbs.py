@@ -157,7 +157,7 @@ def explain(study: StudyLike = "", overrides: Sequence[str] = (), prices: Prices
     --------
     >>> step = explain("llama-step", tp=4)
     >>> step["gpus"], step["comm"]["tp"]["calls"]
-    (512, 6592.0)
+    (512, 6593.0)
     """
     record = point.explain(load_study(study, overrides, **fields), prices)
     step = f"{record['step_s']:.4g} s a step"
@@ -188,7 +188,7 @@ def compare(first: StudyLike, second: StudyLike | None = None, **fields: Any) ->
 
     >>> rows = compare("llama-step", tp=4).to_records()
     >>> [(row["a"], row["b"]) for row in rows if row["term"] == "comm.tp.calls"]
-    [(13184.0, 6592.0)]
+    [(13185.0, 6593.0)]
     """
     a = load_study(first)
     b = load_study(first if second is None else second, (), **fields)

@@ -57,8 +57,8 @@ TOOLS = (
 def named(data: Mapping[str, object]) -> str:
     """Return a sentence on whose file a mapping is, nothing where it is not told.
 
-    >>> named({"base_model": "x", "datasets": [], "sequence_len": 2048}).split(":")[0]
-    'it is an Axolotl configuration, which is not imported'
+    >>> named({"traceEvents": []}).split(":")[0]
+    'it is a trace of a profiler, which is not imported'
     """
     tool = next((tool for tool in TOOLS if tool.signs(data)), None)
     return "" if tool is None else f"it is {tool.name}, which is not imported: {tool.remedy}"
