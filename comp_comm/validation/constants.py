@@ -89,8 +89,6 @@ CONSTANTS = (
              "launch blocking", 0.0, 80.0, 10.0, _always, lambda point, value: _number(LAUNCH)(point, value / 1e6)),
     Constant("network sustained", float(DEFAULTS.network_sustained), "all groups", 0.4, 1.0, 1.0, _always,
              _number(NETWORK)),
-    Constant("unfused attention's share", kernels.UNFUSED_SHARE, "groups without fused attention", 0.4, 1.0, 1.0,
-             _has("attention_kernel", "unfused"), attribute="UNFUSED_SHARE"),
     Constant("gained by asynchronous TP", TensorOverlap.ASYNC.gained, "torchtitan: pairs of runs", 0.0, 1.0, 1.0,
              _has("overlap_tp", "async"), _asynchronous),
     Constant("hidden of exchanges", layer_times.EXCHANGE_HIDDEN, "four seconds of Qwen3-30B that Megatron-LM "

@@ -24,12 +24,13 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import CommSeconds, Network, TimedCollective, overlapped
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, to_float
-from comp_comm.formulas.memory import optimizer_traffic
+from comp_comm.formulas.memory import accumulation_traffic, optimizer_traffic
 from comp_comm.kernel_choices import Recipe
 from comp_comm.layers.block import HeldParameters
 from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.stages import Stage
 from comp_comm.operations.shapes import Gemm
+from comp_comm.sharding import ZeroImplementation
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Mask
 
@@ -105,6 +106,25 @@ class StageStates:
         return np.where(offloaded, sent / to_float(self.kernels.hardware.host_bandwidth), seconds)
 
     @cached_property
+    def accumulate_s(self) -> Array:
+        """Seconds of adding the gradients of a micro-batch to those before.
+
+        DeepSpeed's optimizers of ZeRO 1 do so by themselves; GEMMs of Megatron-LM's add to the sum as they are made.
+        """
+        layout, f = self.work.layout, self.work.scenario.formats
+        apart = ZeroImplementation.DEEPSPEED.where(layout.zero_implementation) & (to_float(layout.zero) == 1)
+        if not apart.any():
+            return ZERO
+        moved = (self.held.dense + self.held.experts) * accumulation_traffic(f.weight, self._summed)
+        return apart * moved * self.kernels.per_streamed_byte
+
+    @property
+    def _summed(self) -> Array:
+        """Bytes of a gradient in the sum over micro-batches."""
+        f = self.work.scenario.formats
+        return np.where(to_float(f.accumulate) > 0, f.accumulate, f.grad)
+
+    @cached_property
     def quantise_s(self) -> Array:
         """Seconds of quantising the weights of the stage's GEMMs once, by the recipe.
 
@@ -139,7 +159,8 @@ class StateSeconds(NamedTuple):
 
     ``repeated`` are scatters of gradients, and under ZeRO 3 the gathers of weights; ``gathered`` are gathers that there
     is one of in a step, ``once`` what is reduced once whatever the ZeRO stage; ``optimizer`` is Adam and its norm,
-    ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch.
+    ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch; ``accumulate`` is
+    adding gradients to those of other micro-batches, once.
     """
 
     repeated: Array
@@ -147,6 +168,7 @@ class StateSeconds(NamedTuple):
     once: Array
     optimizer: Array
     quantise: Array
+    accumulate: Array
 
 
 class MostStates(NamedTuple):
@@ -255,6 +277,7 @@ class StageStateSeconds:
             by_code(zero, once),
             self.states.norm_s + self.states.adam_s,
             self.states.quantise_s,
+            self.states.accumulate_s,
         )
 
 

@@ -136,9 +136,23 @@ class Step(SearchableAnswer):
     def optimizer_s(self) -> Array:
         """Seconds of the gradients' norm and the optimizer's step, and of states that go to the host and back.
 
-        And of the weights that are quantised: once, or under ZeRO 3 with every micro-batch.
+        And of the weights that are quantised: once, or under ZeRO 3 with every micro-batch; and of gradients that the
+        optimizer adds up.
         """
-        return add_up((self.states.most.seconds.optimizer, self.quantise_s))
+        return add_up((self.states.most.seconds.optimizer, self.quantise_s, self.accumulate_s))
+
+    @property
+    def accumulate_s(self) -> Array:
+        """Seconds of adding gradients up in a step, in the stage that has most, and while others wait for it.
+
+        The first of a step in 16 bits is not added to anything; a sum in more bits begins with zeros.
+        """
+        accumulate, layout, f = self.states.most.seconds.accumulate, self.work.layout, self.work.scenario.formats
+        if accumulate is ZERO:
+            return ZERO
+        steps, summed = layout.stage_steps, np.where(to_float(f.accumulate) > 0, f.accumulate, f.grad)
+        filled = 1 + (to_float(layout.pp) - 1) / (to_float(layout.vpp) * steps)
+        return accumulate * filled * np.where(summed > f.weight, steps, steps - 1)
 
     @property
     def quantise_s(self) -> Array:
