@@ -30,7 +30,7 @@ from comp_comm.layers.block import HeldParameters
 from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.stages import Stage
 from comp_comm.operations.shapes import Gemm
-from comp_comm.sharding import ZeroImplementation
+from comp_comm.sharding import adds_up_apart
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Mask
 
@@ -112,7 +112,7 @@ class StageStates:
         DeepSpeed's optimizers of ZeRO 1 do so by themselves; GEMMs of Megatron-LM's add to the sum as they are made.
         """
         layout, f = self.work.layout, self.work.scenario.formats
-        apart = ZeroImplementation.DEEPSPEED.where(layout.zero_implementation) & (to_float(layout.zero) == 1)
+        apart = adds_up_apart(layout.zero, layout.zero_implementation)
         if not apart.any():
             return ZERO
         moved = (self.held.dense + self.held.experts) * accumulation_traffic(f.weight, self._summed)
