@@ -17,16 +17,21 @@ class Dispatcher(Choice):
 
     Of DeepEP we fitted the two numbers on kernels inside one node of H100, H200 and B200, 4 to 24 multiprocessors and
     2048 to 7168 numbers a token (AIConfigurator database); of HybridEP on 16 multiprocessors of B200 in fp8 and bf16
-    (its README). Multiprocessors are what the libraries take unless told otherwise: NCCL 16 on machines of eight
+    (its README); it sends the router's weights of all experts of a domain in 32 bit with every copy, and gathers a byte
+    for each token and expert of the group before. Multiprocessors are what the libraries take unless told otherwise: NCCL 16 on machines of eight
     adapters, none of which it shares with compute (NVIDIA/nccl, issues 689 and 1598).
     """
 
     ALL_TO_ALL = "all_to_all", 0, 16.0, 0.0, np.inf, 20
     ALL_GATHER = "all_gather", 0, 16.0, 0.0, np.inf, 20
     DEEPEP = "deepep", 1, 20.0, 150e-9, 26e9, 12
-    HYBRIDEP = "hybridep", 1, 16.0, 130e-9, 48e9, 12
+    HYBRIDEP = "hybridep", 1, 16.0, 130e-9, 48e9, 12, 4.0, 1.0
 
-    def __init__(self, word: str, once: float, sms: float, copy_s: float, sm_bandwidth: float, launches: float) -> None:
+    def __init__(
+        self, word: str, once: float, sms: float, copy_s: float, sm_bandwidth: float, launches: float,
+        weight: float = 0.0, routed: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.weight, self.routed = weight, routed  # bytes of an expert beside a copy, and in the map that is gathered
         self.once, self.sms, self.copy_s, self.sm_bandwidth = once, sms, copy_s, sm_bandwidth
         self.launches = launches  # kernels of preparation, dispatch and combination that the host launches
 

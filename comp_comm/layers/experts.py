@@ -81,7 +81,7 @@ class Experts(Block):
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the exchange of tokens with their experts, and the gathers inside a split expert (ETP)."""
-        return [*exchanges(c), *_gathered(c)]
+        return [*_routing_map(c), *exchanges(c), *_gathered(c)]
 
     def parameters(self, c: Context) -> HeldParameters:
         """Return router and shared experts, and apart from them the experts of this device."""
@@ -201,8 +201,23 @@ def exchanges(c: Context) -> list[TokenExchange]:
             for exchange in _exchanges(c, option, spread if chosen.all() else spread * chosen)]  # fmt: skip
 
 
+def _routing_map(c: Context) -> list[Collective]:
+    """Return the gather of which experts each token of the group goes to, where the dispatcher needs it."""
+    code, ep = np.asarray(c.layout.ep_dispatch), to_float(c.layout.ep)
+    each = Dispatcher.look_up("routed", code) * (ep > 1)
+    if not any_of(each):
+        return []
+    message = each * ep * c.split_tokens * c.t.experts
+    return [Collective("routing map all-gather", "ep T_s E", to_float(each > 0), "all_gather", "ep", message,
+                       to_float(0.0), c.ep_group)]  # fmt: skip
+
+
 def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]:
-    """Return dispatch and combine: each is called once forward, and once backward to bring gradients the same way."""
+    """Return dispatch and combine: each is called once forward, and once backward to bring gradients the same way.
+
+    Weights of the router go to experts beside their tokens, and their gradients come back beside those of the tokens;
+    the latter are counted with the dispatch, too, so that its calls are alike.
+    """
     layout, sms = c.layout, to_float(c.layout.ep_sms)
     limit = to_float(layout.ep_node_limit)
     formula = {Dispatcher.ALL_TO_ALL: "k c T_s H", Dispatcher.ALL_GATHER: "ep T_s H"}.get(way, "D T_s H")
@@ -214,6 +229,7 @@ def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]
             f"expert {name}", formula, count, kind, "ep", c.split_tokens * copies(c, way) * token, count, c.ep_group,
             way, c.split_tokens * np.minimum(c.t.capacity_factor, 1.0) * token, token, top_k(c),
             np.where(np.isnan(limit), np.inf, limit), np.where(np.isnan(sms), way.sms, sms), load(c), inward,
+            inward * way.weight * local_experts(c),
         ))  # fmt: skip
     return made
 

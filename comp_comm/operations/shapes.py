@@ -159,7 +159,8 @@ class TokenExchange(Collective):
     ``one_copy`` are the bytes of all its tokens once, and ``token_bytes`` those of one. Of its ``copies``, one
     for each expert, a ``dispatcher`` sends one to each node and device that has any of them, and no token to more than
     ``node_limit`` nodes; ``sms`` are multiprocessors that its kernels take. The fullest device of the group gets
-    ``imbalance`` times the mean. ``inward`` are those to experts, in either pass.
+    ``imbalance`` times the mean. ``inward`` are those to experts, in either pass. ``beside`` are bytes that go with
+    each copy for every device of its domain.
     """
 
     dispatcher: Dispatcher
@@ -170,6 +171,11 @@ class TokenExchange(Collective):
     sms: Numeric
     imbalance: Numeric
     inward: bool
+    beside: Numeric = 0.0
+
+    def copy_bytes(self, local: Numeric) -> Array:
+        """Return the bytes of all tokens once, with what goes beside them to a domain of ``local`` devices."""
+        return to_float(self.one_copy) * (1 + to_float(self.beside) * local / self.token_bytes)
 
     @property
     def once(self) -> bool:
