@@ -7,6 +7,12 @@ import numpy as np
 from comp_comm.choice import Choice
 
 
+# Bytes of a number and expert that a fused kernel reads and writes, once. Tokens are sorted by expert before the experts
+# and back after them, and by all-to-alls also before they are sent and after they are back, where a device has several
+# experts (Megatron-LM, token_dispatcher.py: `permute`, `sort_chunks_by_idxs`, `unpermute`).
+SORTED = 4.0
+
+
 class Dispatcher(Choice):
     """How tokens go to their experts: whether a token is sent once to a node, whatever experts it has there, and the
     kernels of that: multiprocessors they take, seconds that one of these needs for a copy, and bytes/s it moves.
@@ -27,6 +33,11 @@ class Dispatcher(Choice):
     DEEPEP = "deepep", 1, 20.0, 150e-9, 26e9, 12
     HYBRIDEP = "hybridep", 1, 16.0, 130e-9, 48e9, 12, 4.0, 1.0
 
+    @property
+    def sorts_again(self) -> bool:
+        """Whether each copy is put in order before it is sent, too."""
+        return self.word == "all_to_all"
+
     def __init__(
         self, word: str, once: float, sms: float, copy_s: float, sm_bandwidth: float, launches: float,
         weight: float = 0.0, routed: float = 0.0,
@@ -44,14 +55,15 @@ class Routing(Choice):
 
 
 class PermuteFusion(Choice):
-    """Whether tokens are sorted by expert in one kernel or in several: bytes of a token's number and expert that move.
+    """Whether tokens are sorted by expert in one kernel or in several: bytes of a token's number and expert that move
+    beyond those of the fused kernels (`SORTED`).
 
-    Fused: read and written forward and backward as 16-bit numbers, with indices. Unfused: as much more as fusion saved
-    NVIDIA's DeepSeek-V3 on 256 GB200, 494.5 to 529.6 TFLOP/s (Megatron-LM's guide), some of it time of the host.
+    Unfused: as much more as fusion saved NVIDIA's DeepSeek-V3 on 256 GB200, 494.5 to 529.6 TFLOP/s (Megatron-LM's
+    guide), some of it time of the host.
     """
 
-    OFF = "off", 40.0
-    ON = "on", 16.0
+    OFF = "off", 24.0
+    ON = "on", 0.0
 
-    def __init__(self, word: str, moved: float) -> None:
-        self.moved = moved
+    def __init__(self, word: str, more: float) -> None:
+        self.more = more

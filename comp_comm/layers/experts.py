@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
+from comp_comm.dispatchers import SORTED, Dispatcher, PermuteFusion, Routing
 from comp_comm.formulas.arrays import Array, Numeric, add_up, by_code, somewhere, to_float
 from comp_comm.formulas.dispatch import distinct_places, expected_imbalance
 from comp_comm.kernel_choices import CudaGraph, ExpertKernels, Recipe
@@ -50,13 +50,13 @@ class Experts(Block):
         local = local_experts(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         each = taken / np.maximum(local, 1.0)
-        sent = PermuteFusion.look_up("moved", c.layout.permute_fusion) * c.split_tokens * top_k(c) * load(c) * inside
+        sent = _sorted_bytes(c) * c.split_tokens * top_k(c) * load(c) * inside
         shared = self.splits(c)
         casts = np.where(ExpertKernels.SEPARATE.where(c.layout.expert_kernels), np.maximum(local, 1.0), 1.0)
         return [
             Gemm("router", "2 T_s H E", 1.0, c.split_tokens, h, at_least_one(c.t.experts), sixteen_bit=1),
             *_latent(c),
-            Elementwise("permute tokens", "16 B (not fused 40 B) T_s k H", 1.0, sent, sent),
+            Elementwise("permute tokens", "8 B (all-to-all 16 B; not fused 24 B more) T_s k H", 1.0, sent, sent),
             Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, inside, c.gates * width, local, c.gates, grouped=True,
                  casts=casts),
             _nonlinearity(c, taken, width),
@@ -128,6 +128,12 @@ class Experts(Block):
             size = network_bytes(c, _shared_width(c))
             modules.append(Module("shared_experts", size, again, splits=shared, within="moe"))
         return modules
+
+
+def _sorted_bytes(c: Context) -> Array:
+    """Return the bytes that sorting tokens by expert and back moves of a number and expert, forward or backward."""
+    again = Dispatcher.look_up("sorts_again", c.layout.ep_dispatch) * (local_experts(c) > 1)
+    return 2 * SORTED * (1.0 + again) + PermuteFusion.look_up("more", c.layout.permute_fusion)
 
 
 def _nonlinearity(c: Context, taken: Array, width: Array) -> Operation:
