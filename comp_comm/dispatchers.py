@@ -6,8 +6,7 @@ import numpy as np
 
 from comp_comm.choice import Choice
 
-
-# Bytes of a number and expert that a fused kernel reads and writes, once. Tokens are sorted by expert before the experts
+# Bytes of a number and expert that a fused kernel reads and writes, once. Tokens are sorted by expert before experts
 # and back after them, and by all-to-alls also before they are sent and after they are back, where a device has several
 # experts (Megatron-LM, token_dispatcher.py: `permute`, `sort_chunks_by_idxs`, `unpermute`).
 SORTED = 4.0
@@ -21,11 +20,12 @@ class Dispatcher(Choice):
     - ``all_to_all``: each copy of a token is sent by itself, by the library of collectives (NCCL).
     - ``deepep``, ``hybridep``: a token goes once to each node over the network, and copies go on inside.
 
-    Of DeepEP we fitted the two numbers on kernels inside one node of H100, H200 and B200, 4 to 24 multiprocessors and
-    2048 to 7168 numbers a token (AIConfigurator database); of HybridEP on 16 multiprocessors of B200 in fp8 and bf16
-    (its README); it sends the router's weights of all experts of a domain in 32 bit with every copy, and gathers a byte
-    for each token and expert of the group before. Multiprocessors are what the libraries take unless told otherwise: NCCL 16 on machines of eight
-    adapters, none of which it shares with compute (NVIDIA/nccl, issues 689 and 1598).
+    Of DeepEP we fitted the two numbers on kernels inside one node of H100, H200 and B200, 4 to 24 multiprocessors
+    and 2048 to 7168 numbers a token (AIConfigurator database); of HybridEP on 16 multiprocessors of B200 in fp8 and
+    bf16 (its README); it sends the router's weights of all experts of a domain in 32 bit with every copy, and
+    gathers a byte for each token and expert of the group before. Multiprocessors are what the libraries take unless
+    told otherwise: NCCL 16 on machines of eight adapters, none of which it shares with compute (NVIDIA/nccl, issues
+    689 and 1598).
     """
 
     ALL_TO_ALL = "all_to_all", 0, 16.0, 0.0, np.inf, 20

@@ -24,7 +24,7 @@ from comp_comm.violation import Violation
 # blocks' outputs at once where they are side by side.
 NORM_PASSES, SUM_PASSES, PARALLEL_SUM_PASSES = 2.0, 3.0, 2.0
 # Bytes of an element that an RMSNorm moves forward and backward where PyTorch makes it one operation at a time
-# (torchtitan, norms.py): cast, square, mean, product with the root, cast back, product with the weights; their gradients.
+# (torchtitan, norms.py): cast, square, mean, product with the root, cast back, product with the weights; and gradients.
 EAGER_NORM = (36.0, 88.0)
 NORMS_AND_SUMS = "norms, residuals, dropout"
 

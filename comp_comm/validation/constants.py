@@ -80,9 +80,11 @@ def _by_power(point: Point) -> bool:
 # In the order they are set in: what a machine keeps is divided by its power ratio. Untold: a machine keeps all, a
 # library hides all, a device is as the usual one.
 CONSTANTS = (
-    Constant("power ratio of A100", 1.0, "groups on A100", 1.0, 1.15, POWER_RATIO, _on("a100"), _number(POWER), level=True),
-    Constant("kept", KEPT, "all groups: the middle of what their machines ask for", 0.65, 1.05, 1.0, _by_power, _kept, level=True),
-    Constant("sustained of MI250X", 0.61, "lumi_mi250x, frontier_torchtitan", 0.3, 1.1, KEPT / POWER_RATIO,
+    Constant("power ratio of A100", 1.0, "groups on A100", 1.0, 1.15, POWER_RATIO, _on("a100"), _number(POWER),
+             level=True),
+    Constant("kept", KEPT, "all groups: the middle of what their machines ask for", 0.65, 1.05, 1.0, _by_power, _kept,
+             level=True),
+    Constant("sustained of MI250X", 0.63, "lumi_mi250x, frontier_torchtitan", 0.3, 1.1, KEPT / POWER_RATIO,
              _on("mi250x"), _number(SUSTAINED), level=True),
     Constant("sustained of V100", 0.9, "megatron_2020, oneflow_v100", 0.3, 1.1, KEPT / POWER_RATIO, _on("v100"),
              _number(SUSTAINED), level=True),

@@ -109,7 +109,7 @@ class Refit:
 
         A machine that is slower than others is no reason to launch kernels, or to send, more slowly on all.
         """
-        within = left.copy()
+        within: Array = left.copy()
         for members, strength in self.machines:
             if kept[members].all():
                 share = members.size / (members.size + strength)

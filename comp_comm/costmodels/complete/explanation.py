@@ -260,11 +260,10 @@ def _optimizer(step: Step) -> Iterator[OperationRecord]:
                                    ("Adam", "states in and out", states.adam_s)):  # fmt: skip
         op = Elementwise(name, f"{formula}, P / shards", 1.0, 0.0, 0.0)
         yield _record(op, part, "optimizer", 1.0, seconds, Done(to_float(0.0), to_float(float(seconds) / per_byte)))
-    if float(step.accumulate_s):
-        op = Elementwise("gradients added up", "gradients in, sum in and out, a micro-batch", 1.0, 0.0, 0.0)
-        moved = to_float(float(step.accumulate_s) / per_byte)
-        yield _record(op, part, "optimizer", 1.0, step.accumulate_s, Done(to_float(0.0), moved))
-    if float(step.quantise_s):
-        op = Elementwise("weights quantised", "weights of GEMMs, by the recipe", 1.0, 0.0, 0.0)
-        none = to_float(0.0)
-        yield _record(op, part, "optimizer", 1.0, step.quantise_s, Done(none, none))
+    for name, formula, seconds, bytes_each in (
+        ("gradients added up", "gradients in, sum in and out, P a micro-batch", step.accumulate_s, per_byte),
+        ("weights quantised", "weights of GEMMs, by the recipe", step.quantise_s, np.inf),
+    ):
+        if float(seconds):
+            done = Done(to_float(0.0), to_float(float(seconds) / bytes_each))
+            yield _record(Elementwise(name, formula, 1.0, 0.0, 0.0), part, "optimizer", 1.0, seconds, done)

@@ -112,10 +112,10 @@ def replica_groups(layout: Layout, experts: bool) -> list[Group]:
 def state_collectives(c: Context, held: StageParameters) -> list[StateCollective]:
     """Return the collectives of gradients and weights of one step, for a stage.
 
-    ZeRO 0 all-reduces gradients once. ZeRO 1 scatters them and gathers weights, once (DeepSpeed's optimizer that sums in
-    32 bit all-reduces them: `PipelineEngine._bf16_reduce_grads`); ZeRO 2 scatters after every
-    micro-batch; ZeRO 3 gathers weights, forward and backward, and scatters, every micro-batch: a layer at a time, and
-    what is beside the layers. With fewer shards than replicas (HSDP), the shards' gradients are all-reduced over the
+    ZeRO 0 all-reduces gradients once. ZeRO 1 scatters them and gathers weights, once (DeepSpeed's optimizer that
+    sums in 32 bit all-reduces them: `PipelineEngine._bf16_reduce_grads`); ZeRO 2 scatters after every micro-batch;
+    ZeRO 3 gathers weights, forward and backward, and scatters, every micro-batch: a layer at a time, and what is
+    beside the layers. With fewer shards than replicas (HSDP), the shards' gradients are all-reduced over the
     others: once, or under ZeRO 3 when they are scattered.
     """
     layout = c.layout
@@ -153,11 +153,19 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
             collectives.append(StateCollective(sent, stages, to_float(repeats)))
 
     # DeepSpeed's optimizer that sums in 32 bit reduces whole sums, of which a device needs a part.
-    whole = adds_up_apart(zero, c.layout.zero_implementation) & (grad > c.formats.weight)
-    add("gradient all-reduce", "all_reduce", part * grad, many * (whole | (zero == 0)) * calls, everyone, (0, 1))
-    add("gradient reduce-scatter", "reduce_scatter", part * grad, sharded * ~whole * calls, sharing, SHARDED, zero == 2)
+    all_sums = adds_up_apart(zero, c.layout.zero_implementation) & (grad > c.formats.weight)
+    add("gradient all-reduce", "all_reduce", part * grad, many * (all_sums | (zero == 0)) * calls, everyone, (0, 1))
+    add(
+        "gradient reduce-scatter",
+        "reduce_scatter",
+        part * grad,
+        sharded * ~all_sums * calls,
+        sharing,
+        SHARDED,
+        zero == 2,
+    )
     add("weight all-gather", "all_gather", weights, sharded * calls, sharing, SHARDED)
-    add("all-reduce over replicas", "all_reduce", part * grad / replicas.shards, several * ~whole * calls, others,
+    add("all-reduce over replicas", "all_reduce", part * grad / replicas.shards, several * ~all_sums * calls, others,
         SHARDED)  # fmt: skip
     if not somewhere(_among(zero, BY_LAYER)):
         return collectives

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import MasterWeights, Switch
+from comp_comm.costmodels.complete.accumulation import accumulation_seconds
 from comp_comm.costmodels.complete.state_collectives import (
     BY_LAYER,
     SHARDED,
@@ -24,13 +25,12 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import CommSeconds, Network, TimedCollective, overlapped
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, to_float
-from comp_comm.formulas.memory import accumulation_traffic, optimizer_traffic
+from comp_comm.formulas.memory import optimizer_traffic
 from comp_comm.kernel_choices import Recipe
 from comp_comm.layers.block import HeldParameters
 from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.stages import Stage
 from comp_comm.operations.shapes import Gemm
-from comp_comm.sharding import adds_up_apart
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Mask
 
@@ -104,25 +104,6 @@ class StageStates:
             return seconds
         sent = self._each * (to_float(f.grad) + f.weight)
         return np.where(offloaded, sent / to_float(self.kernels.hardware.host_bandwidth), seconds)
-
-    @cached_property
-    def accumulate_s(self) -> Array:
-        """Seconds of adding the gradients of a micro-batch to those before.
-
-        DeepSpeed's optimizers of ZeRO 1 do so by themselves; GEMMs of Megatron-LM's add to the sum as they are made.
-        """
-        layout, f = self.work.layout, self.work.scenario.formats
-        apart = adds_up_apart(layout.zero, layout.zero_implementation)
-        if not apart.any():
-            return ZERO
-        moved = (self.held.dense + self.held.experts) * accumulation_traffic(f.weight, self._summed)
-        return apart * moved * self.kernels.per_streamed_byte
-
-    @property
-    def _summed(self) -> Array:
-        """Bytes of a gradient in the sum over micro-batches."""
-        f = self.work.scenario.formats
-        return np.where(to_float(f.accumulate) > 0, f.accumulate, f.grad)
 
     @cached_property
     def quantise_s(self) -> Array:
@@ -250,6 +231,7 @@ class StageStateSeconds:
     def seconds(self) -> StateSeconds:
         """The seconds of a step's collectives of states, and of its optimizer."""
         layout, interference = self.states.work.layout, self.states.work.scenario.interference
+        held = self.states.held
         timed = [(each, self.network.seconds(each.collective)) for each in self.states.collectives]
         slowed = np.where(Switch.ON.where(layout.overlap_dp), interference, 1.0)
         zero = np.asarray(layout.zero)
@@ -277,7 +259,7 @@ class StageStateSeconds:
             by_code(zero, once),
             self.states.norm_s + self.states.adam_s,
             self.states.quantise_s,
-            self.states.accumulate_s,
+            accumulation_seconds(self.states.work, held.dense + held.experts, self.states.kernels.per_streamed_byte),
         )
 
 

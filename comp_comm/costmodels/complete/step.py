@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from comp_comm.choices import Switch
+from comp_comm.costmodels.complete.accumulation import accumulations
 from comp_comm.costmodels.complete.footprint import Footprint
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.pipeline import Pipeline, chosen_stage
@@ -143,16 +144,9 @@ class Step(SearchableAnswer):
 
     @property
     def accumulate_s(self) -> Array:
-        """Seconds of adding gradients up in a step, in the stage that has most, and while others wait for it.
-
-        The first of a step in 16 bits is not added to anything; a sum in more bits begins with zeros.
-        """
-        accumulate, layout, f = self.states.most.seconds.accumulate, self.work.layout, self.work.scenario.formats
-        if accumulate is ZERO:
-            return ZERO
-        steps, summed = layout.stage_steps, np.where(to_float(f.accumulate) > 0, f.accumulate, f.grad)
-        filled = 1 + (to_float(layout.pp) - 1) / (to_float(layout.vpp) * steps)
-        return accumulate * filled * np.where(summed > f.weight, steps, steps - 1)
+        """Seconds of adding gradients up in a step, in the stage that has most, and while others wait for it."""
+        accumulate = self.states.most.seconds.accumulate
+        return accumulate if accumulate is ZERO else accumulate * accumulations(self.work)
 
     @property
     def quantise_s(self) -> Array:
