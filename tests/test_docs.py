@@ -317,7 +317,7 @@ def test_constants_in_words():
     )
     said = [f"{score[0]:g} bytes a score forward and {score[1]:g} backward",
             f"Backward the FLOP are {kernels.BACKWARD_FLOPS:g} times as many",
-            f"two products at {kernels.UNFUSED_SHARE:g} of the rate of a GEMM",
+            f"{kernels.UNALIGNED:g} times as long where {kernels.ALIGNED:g} does not divide",
             f"times {cost[0]:g} (`kernels: fused`), {cost[1]:g} (`eager`) or {cost[2]:g} (`compiled`)",
             *(f"| `{way.word}` | {way.moved:g} | {way.kept:g} |" for way in CrossEntropy),
             f"| permute tokens | {2 * SORTED:g} bytes of each of T_s k H; {4 * SORTED:g} by all-to-all",

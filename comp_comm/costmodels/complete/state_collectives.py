@@ -155,15 +155,8 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
     # DeepSpeed's optimizer that sums in 32 bit reduces whole sums, of which a device needs a part.
     all_sums = adds_up_apart(zero, c.layout.zero_implementation) & (grad > c.formats.weight)
     add("gradient all-reduce", "all_reduce", part * grad, many * (all_sums | (zero == 0)) * calls, everyone, (0, 1))
-    add(
-        "gradient reduce-scatter",
-        "reduce_scatter",
-        part * grad,
-        sharded * ~all_sums * calls,
-        sharing,
-        SHARDED,
-        zero == 2,
-    )
+    sums = sharded * ~all_sums * calls
+    add("gradient reduce-scatter", "reduce_scatter", part * grad, sums, sharing, SHARDED, zero == 2)
     add("weight all-gather", "all_gather", weights, sharded * calls, sharing, SHARDED)
     add("all-reduce over replicas", "all_reduce", part * grad / replicas.shards, several * ~all_sums * calls, others,
         SHARDED)  # fmt: skip
