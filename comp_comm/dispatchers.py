@@ -6,6 +6,11 @@ import numpy as np
 
 from comp_comm.choice import Choice
 
+# Bytes of a number and expert that a fused kernel reads and writes, once. Tokens are sorted by expert before experts
+# and back after them, and by all-to-alls also before they are sent and after they are back, where a device has several
+# experts (Megatron-LM, token_dispatcher.py: `permute`, `sort_chunks_by_idxs`, `unpermute`).
+SORTED = 4.0
+
 
 class Dispatcher(Choice):
     """How tokens go to their experts: whether a token is sent once to a node, whatever experts it has there, and the
@@ -15,18 +20,29 @@ class Dispatcher(Choice):
     - ``all_to_all``: each copy of a token is sent by itself, by the library of collectives (NCCL).
     - ``deepep``, ``hybridep``: a token goes once to each node over the network, and copies go on inside.
 
-    Of DeepEP we fitted the two numbers on kernels inside one node of H100, H200 and B200, 4 to 24 multiprocessors and
-    2048 to 7168 numbers a token (AIConfigurator database); of HybridEP on 16 multiprocessors of B200 in fp8 and bf16
-    (its README). Multiprocessors are what the libraries take unless told otherwise: NCCL 16 on machines of eight
-    adapters, none of which it shares with compute (NVIDIA/nccl, issues 689 and 1598).
+    Of DeepEP we fitted the two numbers on kernels inside one node of H100, H200 and B200, 4 to 24 multiprocessors
+    and 2048 to 7168 numbers a token (AIConfigurator database); of HybridEP on 16 multiprocessors of B200 in fp8 and
+    bf16 (its README); it sends the router's weights of all experts of a domain in 32 bit with every copy, and
+    gathers a byte for each token and expert of the group before. Multiprocessors are what the libraries take unless
+    told otherwise: NCCL 16 on machines of eight adapters, none of which it shares with compute (NVIDIA/nccl, issues
+    689 and 1598).
     """
 
     ALL_TO_ALL = "all_to_all", 0, 16.0, 0.0, np.inf, 20
     ALL_GATHER = "all_gather", 0, 16.0, 0.0, np.inf, 20
     DEEPEP = "deepep", 1, 20.0, 150e-9, 26e9, 12
-    HYBRIDEP = "hybridep", 1, 16.0, 130e-9, 48e9, 12
+    HYBRIDEP = "hybridep", 1, 16.0, 130e-9, 48e9, 12, 4.0, 1.0
 
-    def __init__(self, word: str, once: float, sms: float, copy_s: float, sm_bandwidth: float, launches: float) -> None:
+    @property
+    def sorts_again(self) -> bool:
+        """Whether each copy is put in order before it is sent, too."""
+        return self.word == "all_to_all"
+
+    def __init__(
+        self, word: str, once: float, sms: float, copy_s: float, sm_bandwidth: float, launches: float,
+        weight: float = 0.0, routed: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.weight, self.routed = weight, routed  # bytes of an expert beside a copy, and in the map that is gathered
         self.once, self.sms, self.copy_s, self.sm_bandwidth = once, sms, copy_s, sm_bandwidth
         self.launches = launches  # kernels of preparation, dispatch and combination that the host launches
 
@@ -53,14 +69,15 @@ class LoadBalancing(Choice):
 
 
 class PermuteFusion(Choice):
-    """Whether tokens are sorted by expert in one kernel or in several: bytes of a token's number and expert that move.
+    """Whether tokens are sorted by expert in one kernel or in several: bytes of a token's number and expert that move
+    beyond those of the fused kernels (`SORTED`).
 
-    Fused: read and written forward and backward as 16-bit numbers, with indices. Unfused: as much more as fusion saved
-    NVIDIA's DeepSeek-V3 on 256 GB200, 494.5 to 529.6 TFLOP/s (Megatron-LM's guide), some of it time of the host.
+    Unfused: as much more as fusion saved NVIDIA's DeepSeek-V3 on 256 GB200, 494.5 to 529.6 TFLOP/s (Megatron-LM's
+    guide), some of it time of the host.
     """
 
-    OFF = "off", 40.0
-    ON = "on", 16.0
+    OFF = "off", 24.0
+    ON = "on", 0.0
 
-    def __init__(self, word: str, moved: float) -> None:
-        self.moved = moved
+    def __init__(self, word: str, more: float) -> None:
+        self.more = more

@@ -50,6 +50,15 @@ class ZeroImplementation(Choice):
         self.bucket = bucket
 
 
+def adds_up_apart(zero: Numeric, implementation: Numeric) -> Mask:
+    """Return where the optimizer itself adds the gradients of micro-batches up: DeepSpeed's of ZeRO 1.
+
+    >>> adds_up_apart([1, 2], 1).tolist()
+    [True, False]
+    """
+    return np.asarray(ZeroImplementation.DEEPSPEED.where(implementation) & (to_float(zero) == 1))
+
+
 def implementation_rules(zero: Numeric, copies: Mask, implementation: Numeric) -> list[Violation]:
     """Return the rules about whose ZeRO it is; ``copies`` is where 32-bit weights are beside those of 16 bits."""
     theirs = ZeroImplementation.DEEPSPEED.where(implementation)

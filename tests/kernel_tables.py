@@ -16,7 +16,7 @@ import numpy as np
 from comp_comm.calibration.least_squares import minimise
 from comp_comm.choices import Precision
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.dispatchers import PermuteFusion
+from comp_comm.dispatchers import SORTED
 from comp_comm.hardware.numbers import FlashKernel
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.operations.shapes import Attention, Gemm
@@ -234,7 +234,7 @@ def experts(name, dtype):
         kernels = Kernels(hardware, float(Precision.of(precision).size), 2.0, alone=True, recipe=recipe)
         hidden, width, local = rows["hidden"], rows["inter"] / rows["tp"], rows["local"]
         each, gates = np.maximum(rows["rows"], 1), 1 + rows["gated"]
-        sorted_s = PermuteFusion.ON.moved * rows["all"] * hidden * kernels.per_streamed_byte
+        sorted_s = 2 * SORTED * rows["all"] * hidden * kernels.per_streamed_byte
         seconds = hardware.timing.kernel_latency * 6 + sorted_s
         for inner, columns in ((hidden, gates * width), (width, hidden)):
             op = Gemm("", "", 1, each, inner, columns, local, grouped=True)

@@ -31,7 +31,7 @@ from comp_comm.configs.model_file import load_model
 from comp_comm.configs.study import load_study, study_from
 from comp_comm.costmodels import ALL_COLUMNS, COST_MODELS
 from comp_comm.costmodels.complete.state_comm import CONTENTION, USABLE
-from comp_comm.dispatchers import PermuteFusion
+from comp_comm.dispatchers import SORTED
 from comp_comm.errors import CompcommError
 from comp_comm.fields import FIELDS
 from comp_comm.hardware.numbers import Timing
@@ -333,10 +333,11 @@ def test_constants_in_words():
     )
     said = [f"{score[0]:g} bytes a score forward and {score[1]:g} backward",
             f"Backward the FLOP are {kernels.BACKWARD_FLOPS:g} times as many",
-            f"two products at {kernels.UNFUSED_SHARE:g} of the rate of a GEMM",
+            f"{kernels.UNALIGNED:g} times as long where {kernels.ALIGNED:g} does not divide",
             f"times {cost[0]:g} (`kernels: fused`), {cost[1]:g} (`eager`) or {cost[2]:g} (`compiled`)",
             *(f"| `{way.word}` | {way.moved:g} | {way.kept:g} |" for way in CrossEntropy),
-            f"| permute tokens | {PermuteFusion.ON.moved:g} bytes of each", f"{NORM_PASSES:g} elements of T_s H a norm",
+            f"| permute tokens | {2 * SORTED:g} bytes of each of T_s k H; {4 * SORTED:g} by all-to-all",
+            f"{NORM_PASSES:g} elements of T_s H a norm",
             f"{2 * SUM_PASSES:g} for both sums ({2 * PARALLEL_SUM_PASSES:g} where blocks are parallel)",
             f"gradients under {USABLE:g} of the last", f"{100 * CONTENTION:g} % of what is hidden shows",
             f"a bucket of gradients ({ZeroImplementation.MEGATRON.bucket / 1e6:g} million elements",

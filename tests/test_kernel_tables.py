@@ -88,13 +88,14 @@ def test_training_attention_fitted_on_a_third_predicts_the_rest():
 
 
 @pytest.mark.parametrize(("device", "dtype", "most"), [
-    ("h100_sxm", "bfloat16", 0.17), ("h200_sxm", "bfloat16", 0.15), ("gb200", "bfloat16", 0.17),
-    ("b300_sxm", "fp8_block", 0.17),
+    ("h100_sxm", "bfloat16", 0.08), ("h200_sxm", "bfloat16", 0.10), ("gb200", "bfloat16", 0.24),
+    ("b300_sxm", "fp8_block", 0.13),
 ])  # fmt: skip
 def test_layers_of_experts(device, dtype, most):
     """Sorting, grouped GEMMs and their activation, of 64 tokens an expert and more, balanced: two numbers a table.
 
-    Operands are constant, which makes GEMMs faster than random ones: their efficiency is fitted as well.
+    Operands are constant, which makes GEMMs faster than random ones: their efficiency is fitted as well. Tokens are
+    sorted twice on one device; those of the GB200 look as if sorted four times (7 % then, the others 11 to 16 %).
     """
     table = experts(device, dtype)
     many = table.rows["rows"] >= 64

@@ -128,13 +128,34 @@ STREAMS = {
 @pytest.mark.parametrize("name", STREAMS)
 def test_what_runs_between_products_reads_and_writes_its_numbers(name, kernels, cost):
     split, numbers = STREAMS[name]
+    if (name, kernels) == ("rotary embedding", "eager"):
+        numbers, cost = numbers / 2 * sum(map(sum, EAGER["rotation"])) / 2, 1  # a number is two bytes
     for tp in (1, 4):
         found = explained(kv_heads=KV, ffn_hidden=F, gated="on", kernels=kernels, tp=tp, micro_batch=2)
         moved = 2 * (2 * GPT["seq_len"]) * numbers / (tp if split else 1)
         moved *= 1 if name == "embedding" else cost
         forward, backward = (operation(found, name, phase) for phase in ("forward", "backward"))
         assert forward["hbm_bytes"] == pytest.approx(moved)
-        assert backward["hbm_bytes"] == pytest.approx(1.5 * moved)
+        assert backward["hbm_bytes"] == pytest.approx((1.5 if numbers in STREAMS[name] else 1) * moved)
+
+
+# Bytes of an element that PyTorch's operations read and write: of torchtitan's `apply_rotary_emb` (float, product, back
+# to bf16), and of its `RMSNorm` (float, square, mean, product with the root, back to bf16, product with the weights).
+EAGER = {"rotation": [(2, 4), (4, 4), (4, 2)], "norm": [(2, 4), (4, 4), (4, 0), (4, 4), (4, 2), (2, 2)]}
+
+
+def test_an_eager_rms_norm_is_one_operation_after_another():
+    def moved(**more):
+        found = [operation(explained(kernels="eager", **more), "norms, residuals, dropout", phase)["hbm_bytes"]
+                 for phase in ("forward", "backward")]  # fmt: skip
+        return [each / (1024 * H) for each in found]
+
+    sums = 2 * 3 * 2 * 1.5
+    assert moved(norm="rmsnorm")[0] == pytest.approx(2 * sum(map(sum, EAGER["norm"])) + sums)
+    assert moved(norm="layernorm")[0] == pytest.approx(2 * 4 * 1.5 + sums)
+    forward, backward = moved(norm="rmsnorm")
+    # Gradients are of every operation but the mean's result, two of the products'.
+    assert 2 < backward / forward < 2.5
 
 
 def test_norms_after_blocks_and_blocks_side_by_side_are_counted():
@@ -173,15 +194,26 @@ def test_flash_attention_backward_takes_3_1_times_forward(kernel):
     assert float(passes.backward / passes.forward) == pytest.approx(2.5 / 0.8)
 
 
-@pytest.mark.parametrize(("dim", "factor"), [(128, 1), (64, 1), (96, 1.1), (80, 1.1), (100, 1.9)])
-def test_unfused_attention_reaches_less_with_small_and_uneven_heads(dim, factor):
-    """Three quarters of a GEMM's rate at 128, in proportion below; more where heads do not fill whole tiles."""
-    timing = Timing(gemm_efficiency=0.5, kernel_latency=0, stream_efficiency=1)
+@pytest.mark.parametrize(("dim", "slower", "columns"), [(128, 1, 128), (96, 1, 128), (80, 1, 128), (100, 13.5, 128)])
+def test_unfused_attention_is_products_of_heads(dim, slower, columns):
+    """Forward scores (inner dimension d) and a sum with d columns, in tiles of 64; backward one and three of these."""
+    timing = Timing(gemm_efficiency=0.5, sustained=0.8, memory_efficiency=1, gemm_ramp_k=100, gemm_ramp_tiles=0,
+                    stream_efficiency=1)  # fmt: skip
     kernels = Kernels(Hardware(1, 1, np.inf, (), timing, attention_peak_flops=1e12))
     passes = kernels.attention(Attention("", "", 1, 1, 1, 1000, 1000, 500, dim, dim), 2)
-    flops = 4 * 1000 * 1000 * dim
-    assert float(passes.forward) == pytest.approx(factor * flops / (0.75 * dim / 128 * 0.5e12))
-    assert float(passes.backward) == pytest.approx(2 * float(passes.forward))
+    rate = 0.4e12 / slower
+    scores, summed = 2e6 * (dim + 100) / rate, 2e6 * columns * 1.1 / rate
+    assert float(passes.forward) == pytest.approx(scores + summed)
+    assert float(passes.backward) == pytest.approx(scores + 3 * summed)
+
+
+def test_unfused_attention_sends_scores_through_memory():
+    """Of a score: forward the GEMM writes it, softmax reads and writes, dropout too, and a mask, and a GEMM reads."""
+    timing = Timing(gemm_efficiency=1, stream_efficiency=1, memory_efficiency=1)
+    kernels = Kernels(Hardware(1, 1, 1e12, (), timing, attention_peak_flops=1e30))
+    passes = kernels.attention(Attention("", "", 1, 1, 1, 10**5, 10**5, 5 * 10**4, 8, 8), 2)
+    bytes_of_a_score = [float(seconds) * 1e12 / 1e10 for seconds in passes[:2]]
+    assert bytes_of_a_score == pytest.approx([2 + 4 + 5 + 2, 2 + 5 + 6 + 3 * 2], rel=1e-3)
 
 
 def test_a_mask_skipped_halves_the_work_of_long_sequences():

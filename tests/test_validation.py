@@ -139,7 +139,7 @@ def test_peaks_of_memory_are_compared_with_what_was_read():
     """Median and 90th percentile of all published peaks, and of PyTorch's allocator, reserved memory, nvidia-smi."""
     errors = {row["value"]: (row["n"], row["median_abs_error"], row["p90_abs_error"])
               for row in published().memory}  # fmt: skip
-    assert errors["all"] <= (68, 0.04, 0.15)
+    assert errors["all"] <= (69, 0.04, 0.15)
     for kind, most, ninety in (("allocated", 0.015, 0.03), ("reserved", 0.06, 0.12), ("nvidia-smi", 0.11, 0.16)):
         rows, median, p90 = errors[kind]
         assert rows >= 10

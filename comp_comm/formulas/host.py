@@ -8,6 +8,9 @@ from comp_comm.formulas.arrays import Array, Numeric, maximum, somewhere, to_flo
 
 # Kernels of a backward pass over those of the forward pass: a product has two gradients, most other work has one.
 BACKWARD_LAUNCHES = 1.6
+# Seconds that a launch and the wait for its kernel take beyond a launch alone: 9.65 us against 2.7 on A100 with AMD's
+# hosts, for a kernel that does nothing (CSCS, `gpu_kernel_latency_check` of cscs-reframe-tests).
+BLOCKED_S = 7e-6
 
 
 def host_wait_seconds(device: Numeric, launching: Numeric, synchronises: Numeric, blocking: Numeric = 0.0) -> Array:
@@ -27,7 +30,7 @@ def host_wait_seconds(device: Numeric, launching: Numeric, synchronises: Numeric
     device : array_like
         t_d, seconds of work on the device.
     launching : array_like
-        t_h, seconds the host takes to launch it.
+        t_h, seconds the host takes to launch it, and to see that it is done where it waits for every kernel.
     synchronises : array_like
         1 where the host needs a result of the device within the layer.
     blocking : array_like

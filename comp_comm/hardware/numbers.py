@@ -177,7 +177,7 @@ class Timing(DispatchTiming):
     collective_latency: Numeric = 9.5e-6
     own_shard: Numeric = 0.4
     vector_flops: Numeric = np.nan
-    launch_latency: Numeric = 25e-6
+    launch_latency: Numeric = 30e-6
 
     @property
     def memory_bound(self) -> bool:

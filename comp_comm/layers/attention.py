@@ -10,7 +10,7 @@ import numpy as np
 
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, minimum, somewhere, to_codes, to_float, where
-from comp_comm.kernel_choices import AttentionKernel, CudaGraph, Recipe
+from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, Recipe
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, SharedWeights, biased
 from comp_comm.layers.context_parallel import exchanges, gathered_kept
 from comp_comm.layers.module import Module
@@ -19,6 +19,9 @@ from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm
 
 UNFUSED_KERNELS = 6.0  # more than a fused kernel has
 QUANTISING_KERNELS = 6.0  # of operands in few bits
+# Bytes of an element that its rotation moves where PyTorch makes it one operation at a time, forward or backward: cast,
+# complex product in 32 bit, cast back (torchtitan, `apply_rotary_emb`).
+EAGER_ROTATION = 20.0
 
 
 @dataclass(frozen=True)
@@ -156,9 +159,12 @@ def rotary(c: Context) -> Sequence[Operation]:
     rotates = to_float(Position.ROPE.where(c.t.position))
     if not any_of(rotates):
         return []
-    moved = c.formats.activation * c.tokens * 2.0 * (c.heads * c.key_dim + c.kv_heads * c.key_dim)
+    elements = c.tokens * (c.heads * c.key_dim + c.kv_heads * c.key_dim)
+    fused, eager = 2.0 * to_float(c.formats.activation), ElementwiseKernels.EAGER.where(c.layout.kernels)
+    one_by_one = EAGER_ROTATION / ElementwiseKernels.EAGER.cost
+    forward, backward = (elements * np.where(eager, one_by_one, times * fused) for times in (1.0, 1.5))
     formula = "2 T (a + kv) d / tp elements"
-    return [Elementwise("rotary embedding", formula, rotates, moved, 1.5 * moved, c.kernel_cost)]
+    return [Elementwise("rotary embedding", formula, rotates, forward, backward, c.kernel_cost)]
 
 
 def gate_numbers(c: Context) -> Array:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from comp_comm.dispatchers import Dispatcher, LoadBalancing, PermuteFusion, Routing
+from comp_comm.dispatchers import SORTED, Dispatcher, LoadBalancing, PermuteFusion, Routing
 from comp_comm.formulas.arrays import (
     Array,
     Numeric,
@@ -65,13 +65,13 @@ class Experts(Block):
         local = local_experts(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         each = taken / maximum(local, 1.0)
-        sent = PermuteFusion.look_up("moved", c.layout.permute_fusion) * c.split_tokens * top_k(c) * load(c) * inside
+        sent = _sorted_bytes(c) * c.split_tokens * top_k(c) * load(c) * inside
         shared = self.splits(c)
         casts = where(ExpertKernels.SEPARATE.where(c.layout.expert_kernels), maximum(local, 1.0), 1.0)
         return [
             Gemm("router", "2 T_s H E", 1.0, c.split_tokens, h, at_least_one(c.t.experts), sixteen_bit=1),
             *_latent(c),
-            Elementwise("permute tokens", "16 B (not fused 40 B) T_s k H", 1.0, sent, sent),
+            Elementwise("permute tokens", "8 B (all-to-all 16 B; not fused 24 B more) T_s k H", 1.0, sent, sent),
             Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, inside, c.gates * width, local, c.gates, grouped=True,
                  casts=casts),
             _nonlinearity(c, taken, width),
@@ -95,8 +95,9 @@ class Experts(Block):
         return to_float(to_float(c.t.shared_ffn_hidden) > 0)
 
     def collectives(self, c: Context) -> Sequence[Collective]:
-        """Return the exchange of tokens with their experts, with their counts, and a split expert's gathers (ETP)."""
-        return [*_counted(c), *exchanges(c), *_gathered(c)]
+        """Return the exchange of tokens with their experts, with their counts or a map of where each goes, and a split
+        expert's gathers (ETP)."""
+        return [*_counted(c), *_routing_map(c), *exchanges(c), *_gathered(c)]
 
     def parameters(self, c: Context) -> HeldParameters:
         """Return router and shared experts, and apart from them the experts of this device."""
@@ -153,6 +154,12 @@ class Experts(Block):
             size = network_bytes(c, _shared_width(c))
             modules.append(Module("shared_experts", size, again, splits=shared, within="moe"))
         return modules
+
+
+def _sorted_bytes(c: Context) -> Array:
+    """Return the bytes that sorting tokens by expert and back moves of a number and expert, forward or backward."""
+    again = Dispatcher.look_up("sorts_again", c.layout.ep_dispatch) * (local_experts(c) > 1)
+    return 2 * SORTED * (1.0 + again) + PermuteFusion.look_up("more", c.layout.permute_fusion)
 
 
 def _nonlinearity(c: Context, taken: Array, width: Array) -> Operation:
@@ -241,8 +248,23 @@ def exchanges(c: Context) -> list[TokenExchange]:
             for exchange in _exchanges(c, option, spread if everywhere(chosen) else spread * chosen)]  # fmt: skip
 
 
+def _routing_map(c: Context) -> list[Collective]:
+    """Return the gather of which experts each token of the group goes to, where the dispatcher needs it."""
+    code, ep = np.asarray(c.layout.ep_dispatch), to_float(c.layout.ep)
+    each = Dispatcher.look_up("routed", code) * (ep > 1)
+    if not any_of(each):
+        return []
+    message = each * ep * c.split_tokens * c.t.experts
+    return [Collective("routing map all-gather", "ep T_s E", to_float(each > 0), "all_gather", "ep", message,
+                       to_float(0.0), c.ep_group)]  # fmt: skip
+
+
 def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]:
-    """Return dispatch and combine: each is called once forward, and once backward to bring gradients the same way."""
+    """Return dispatch and combine: each is called once forward, and once backward to bring gradients the same way.
+
+    Weights of the router go to experts beside their tokens, and their gradients come back beside those of the tokens;
+    the latter are counted with the dispatch, too, so that its calls are alike.
+    """
     layout, sms = c.layout, to_float(c.layout.ep_sms)
     limit = to_float(layout.ep_node_limit)
     formula = {Dispatcher.ALL_TO_ALL: "k c T_s H", Dispatcher.ALL_GATHER: "ep T_s H"}.get(way, "D T_s H")
@@ -255,6 +277,7 @@ def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]
             way, c.split_tokens * minimum(c.t.capacity_factor, 1.0) * token, token, top_k(c),
             where(isnan(limit), np.inf, limit), where(isnan(sms), way.sms, sms), load(c), inward,
             c.t.router_groups, where(isnan(limit), c.t.router_group_topk, c.t.router_groups),
+            inward * way.weight * local_experts(c),
         ))  # fmt: skip
     return made
 

@@ -10,7 +10,7 @@ import numpy as np
 from comp_comm.choices import Norm, Switch
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, Numeric, add_up, maximum, to_float, where
-from comp_comm.kernel_choices import CudaGraph
+from comp_comm.kernel_choices import CudaGraph, ElementwiseKernels
 from comp_comm.layers.adapters import (
     adapter_collectives,
     adapter_kept,
@@ -32,6 +32,9 @@ from comp_comm.violation import Violation
 # Elements of H a token moves: a norm reads and writes; a residual sum with dropout reads two and writes one, of both
 # blocks' outputs at once where they are side by side.
 NORM_PASSES, SUM_PASSES, PARALLEL_SUM_PASSES = 2.0, 3.0, 2.0
+# Bytes of an element that an RMSNorm moves forward and backward where PyTorch makes it one operation at a time
+# (torchtitan, norms.py): cast, square, mean, product with the root, cast back, product with the weights; and gradients.
+EAGER_NORM = (36.0, 88.0)
 NORMS_AND_SUMS = "norms, residuals, dropout"
 PER_OPERATOR = "per_op"  # the module of torchtitan's policy
 
@@ -131,7 +134,8 @@ class LayerKind:
         """Return what can be made again of the layer's norms, and of each block."""
         inputs = self._residuals - Switch.ON.where(c.t.parallel_blocks)
         before = np.minimum(self._norms(c), inputs)
-        passes = before * NORM_PASSES / maximum(self._passes(c), 1.0)
+        norm, _ = self._norm_bytes(c)
+        passes = before * norm / maximum(self._norms(c) * norm + self._sum_bytes(c), 1.0)
         freed = to_float(self._input_size(c) * c.kept_input_tokens * c.t.hidden * before)
         norms = Module("layernorm", freed, {NORMS_AND_SUMS: passes})
         each = [[self._with_tensor_parallel(c, module) for module in block.modules(c)] for block in self.blocks]
@@ -196,15 +200,25 @@ class LayerKind:
         inside = sum(block.residual and block.quantises_input for block in self.blocks) / self._residuals
         return inside * c.operand_kept + (1.0 - inside) * c.formats.activation
 
-    def _passes(self, c: Context) -> Array:
-        """Return how many times H elements of a token norms and residual sums move."""
-        sums = where(Switch.ON.where(c.t.parallel_blocks), PARALLEL_SUM_PASSES, SUM_PASSES) * self._residuals
-        return to_float(NORM_PASSES * self._norms(c) + sums)
+    def _sum_bytes(self, c: Context) -> Array:
+        """Return the bytes of an element that residual sums move forward."""
+        passes = where(Switch.ON.where(c.t.parallel_blocks), PARALLEL_SUM_PASSES, SUM_PASSES)
+        return to_float(c.formats.activation * passes * self._residuals)
+
+    def _norm_bytes(self, c: Context) -> tuple[Array, Array]:
+        """Return the bytes of an element that a norm moves, forward and backward, without what kernels cost more."""
+        fused = to_float(c.formats.activation * NORM_PASSES)
+        apart = Norm.RMSNORM.where(c.t.norm) & ElementwiseKernels.EAGER.where(c.layout.kernels)
+        if not apart.any():
+            return fused, 1.5 * fused
+        forward, backward = (each / ElementwiseKernels.EAGER.cost for each in EAGER_NORM)
+        return where(apart, forward, fused), where(apart, backward, 1.5 * fused)
 
     def _norms_and_sums(self, c: Context) -> Operation:
-        moved = c.formats.activation * self._passes(c) * c.split_tokens * c.t.hidden
-        formula = "(2 norms + 6) T_s H elements"
-        return Elementwise(NORMS_AND_SUMS, formula, 1.0, moved, 1.5 * moved, c.kernel_cost)
+        elements, sums, norms = c.split_tokens * c.t.hidden, self._sum_bytes(c), self._norms(c)
+        forward, backward = (elements * (norms * norm + times * sums)
+                             for norm, times in zip(self._norm_bytes(c), (1.0, 1.5), strict=True))  # fmt: skip
+        return Elementwise(NORMS_AND_SUMS, "(2 norms + 6) T_s H elements", 1.0, forward, backward, c.kernel_cost)
 
     def _tensor_parallel(self, c: Context) -> list[Collective]:
         """Return TP's: an all-reduce after each block, or a gather before and a scatter after it (SP).

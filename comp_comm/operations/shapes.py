@@ -162,7 +162,7 @@ class TokenExchange(Collective):
     for each expert, a ``dispatcher`` sends one to each node and device that has any of them, and no token to more than
     ``node_limit`` nodes, nor to others than have some of ``chosen_groups`` of all ``groups`` of experts; ``sms`` are
     multiprocessors that its kernels take. The fullest device of the group gets ``imbalance`` times the mean. ``inward``
-    are those to experts, in either pass.
+    are those to experts, in either pass. ``beside`` are bytes that go with each copy for every device of its domain.
     """
 
     dispatcher: Dispatcher
@@ -175,6 +175,11 @@ class TokenExchange(Collective):
     inward: bool
     groups: Numeric = 1
     chosen_groups: Numeric = 1
+    beside: Numeric = 0.0
+
+    def copy_bytes(self, local: Numeric) -> Array:
+        """Return the bytes of all tokens once, with what goes beside them to a domain of ``local`` devices."""
+        return to_float(self.one_copy) * (1 + to_float(self.beside) * local / self.token_bytes)
 
     @property
     def once(self) -> bool:

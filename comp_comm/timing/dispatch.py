@@ -67,7 +67,7 @@ def exchange_seconds(hardware: Hardware, path: NetworkPath, exchange: TokenExcha
         return collective_seconds(hardware, exchange.kind, message, path)
     inside, across = _copies(path, exchange)
     name, timing = exchange.dispatcher.word, path.timing
-    library, bytes_each, sent = exchange.dispatcher, to_float(exchange.token_bytes), to_float(exchange.one_copy)
+    library, bytes_each, sent = exchange.dispatcher, to_float(exchange.token_bytes), exchange.copy_bytes(path.local)
     inside_s = to_float(0.0)
     if path.inside:
         by_links = 1 / (path.inner.bandwidth * to_float(timing.inside(name)))
@@ -90,7 +90,7 @@ def sent_bytes(path: NetworkPath, exchange: TokenExchange) -> SentBytes:
     if exchange.once:
         inside, _ = _copies(path, exchange)
         remote = remote_copies(path.domains, exchange.copies, _limit(path, exchange))
-        sent = to_float(exchange.one_copy)
+        sent = exchange.copy_bytes(local)
         return SentBytes(inside * sent * networks.leaving_share(local, 1.0), remote * sent * leaves)
     message = to_float(exchange.message_bytes)
     if exchange.kind == "all_to_all":

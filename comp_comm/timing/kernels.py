@@ -27,8 +27,14 @@ FLASH_HEAD_DIM = 128.0  # the head dimension the efficiency is stated at
 WIDEST = (
     1.25  # times that: wider heads were measured forward only; backward they are taken to run as these (192 and 128)
 )
-SCORE_BYTES = (11.0, 19.0)  # of one score, unfused, forward and backward: scores, softmax, dropout and its mask
-UNFUSED_SHARE = 0.75  # of a GEMM's rate that the two small GEMMs of unfused attention reach at head dimension 128
+# Bytes of one score, unfused, forward and backward, beside those that the products read and write: softmax in and out,
+# dropout in and out with its mask; gradients of both, from what the softmax made.
+SCORE_BYTES = (9.0, 11.0)
+NARROWEST = 64.0  # columns of the narrowest tile of a GEMM
+# Numbers in 16 bytes, and how many times longer products of heads take that do not begin at multiples of it: pairs of
+# BLOOM's trials on A100 (BigScience, chronicles-prequel.md): 128 heads of 108 or 96 of 144, 156.8 and 118.1 s (TP 8),
+# 153.9 and 110.3 (TP 4); 96 heads of 150 or 144, 221.2 and 160.3 (hidden 14,400 and 13,824). They ask 13.1 to 14.6.
+ALIGNED, UNALIGNED = 8.0, 13.5
 # Gradients of experts' weights in fewer than 16 bits take this much longer: MXFP8 on B200 .51 of its peak forward, .41
 # here (pytorch/ao); blockwise on H100 far longer still (.62, .23).
 GROUPED_WEIGHTS = 1.25
@@ -170,7 +176,7 @@ class Kernels:
         """Return how many times longer experts' GEMMs take for having few tokens each, :math:`1 + m_0 / m`.
 
         What else slows them, the weights that few tokens are read for, is in the bytes they move: with both, layers of
-        experts of 64 tokens each and more are within 5 to 10 % of the AIConfigurator database's, at m_0 of 0
+        experts of 64 tokens each and more are within 7 to 11 % of the AIConfigurator database's (GB200: 23 %), m_0 0
         (Blackwell) to 110 (Hopper).
         """
         rows = to_float(op.m)
@@ -265,16 +271,30 @@ class Kernels:
         return Passes(forward, backward, to_float(0.0))
 
     def _unfused(self, op: Attention) -> Passes:
-        """Two batched GEMMs with softmax and dropout between: the scores go through memory."""
-        scores, latency = op.scores, to_float(self.hardware.timing.kernel_latency)
-        timing, dims = self.hardware.timing, (to_float(op.key_dim) + op.value_dim) / 2
-        rate = UNFUSED_SHARE * minimum(dims / FLASH_HEAD_DIM, 1.0) * timing.gemm_efficiency
-        computed = op.flops / (to_float(self.hardware.attention_peak_flops) * rate)
-        # A head dimension that does not fill the matrix units' tiles costs more.
-        uneven = where(dims % 8 > 0, 1.9, where(dims % 64 > 0, 1.1, 1.0))
-        forward, backward = (4 * latency + computed * passes * uneven + scores * moved * self.per_streamed_byte
-                             for moved, passes in zip(SCORE_BYTES, (1.0, 2.0), strict=True))  # fmt: skip
-        return Passes(forward, backward, to_float(0.0))
+        """Batched GEMMs with softmax and dropout between: the scores go through memory.
+
+        Forward the scores are made, and the values summed; backward the gradients of either operand of both.
+        """
+        between = [2 * to_float(self.hardware.timing.stream_latency) + op.scores * moved * self.per_streamed_byte
+                   for moved in SCORE_BYTES]  # fmt: skip
+        (scores, summed_keys), (back, summed_values) = (self._of_heads(op, dim) for dim in (op.key_dim, op.value_dim))
+        forward = scores + summed_values + between[0]
+        return Passes(forward, back + summed_values + 2 * summed_keys + between[1], to_float(0.0))
+
+    def _of_heads(self, op: Attention, dim: Numeric) -> tuple[Array, Array]:
+        """Return the seconds of one product a head with an inner dimension of ``dim``, and of one with so many columns.
+
+        The first makes a score of every pair, the second sums over keys or queries.
+        """
+        timing, d = self.hardware.timing, to_float(dim)
+        groups = to_float(op.sequences) * op.heads
+        per_flop = 1 / (to_float(self.hardware.attention_peak_flops) * timing.gemm_efficiency * self.derate)
+        run = Run(per_flop, self.activation, to_float(0.0), timing.gemm_ramp_k, timing.gemm_ramp_tiles)
+        flops = 2.0 * op.scores * d * where(d % ALIGNED > 0, UNALIGNED, 1.0)
+        moved = to_float(self.activation) * (op.scores + groups * d * (to_float(op.queries) + op.keys))
+        padded = flops * np.ceil(d / NARROWEST) * NARROWEST / where(d > 0, d, 1.0)
+        return (self.product(flops, (op.queries, op.keys, dim), moved, groups, run),
+                self.product(padded, (op.queries, dim, op.keys), moved, groups, run))  # fmt: skip
 
     def elementwise(self, op: Elementwise) -> Passes:
         """Return the seconds of work bound by memory bandwidth."""

@@ -27,7 +27,7 @@ class Constant:
 
     ``applies`` is whether a run's machine and layout have it; ``at`` is the run with another value of it (None: an
     attribute of `kernels` has it, ``attribute``). It is chosen between ``lowest`` and ``highest``; ``outside`` ones
-    were chosen on runs that the table does not have, and stay as they are.
+    were chosen on runs that the table does not have, and stay as they are. ``level`` ones are of what machines keep.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Constant:
     at: Callable[[Point, float], Point] | None = None
     attribute: str = ""
     outside: bool = False
+    level: bool = False
 
 
 def _number(key: str) -> Callable[[Point, float], Point]:
@@ -79,18 +80,18 @@ def _by_power(point: Point) -> bool:
 # In the order they are set in: what a machine keeps is divided by its power ratio. Untold: a machine keeps all, a
 # library hides all, a device is as the usual one.
 CONSTANTS = (
-    Constant("power ratio of A100", 1.0, "groups on A100", 1.0, 1.15, POWER_RATIO, _on("a100"), _number(POWER)),
-    Constant("kept", KEPT, "all groups: the middle of what their machines ask for", 0.65, 1.05, 1.0, _by_power, _kept),
-    Constant("sustained of MI250X", 0.61, "lumi_mi250x, frontier_torchtitan", 0.3, 1.1, KEPT / POWER_RATIO,
-             _on("mi250x"), _number(SUSTAINED)),
+    Constant("power ratio of A100", 1.0, "groups on A100", 1.0, 1.15, POWER_RATIO, _on("a100"), _number(POWER),
+             level=True),
+    Constant("kept", KEPT, "all groups: the middle of what their machines ask for", 0.65, 1.05, 1.0, _by_power, _kept,
+             level=True),
+    Constant("sustained of MI250X", 0.63, "lumi_mi250x, frontier_torchtitan", 0.3, 1.1, KEPT / POWER_RATIO,
+             _on("mi250x"), _number(SUSTAINED), level=True),
     Constant("sustained of V100", 0.9, "megatron_2020, oneflow_v100", 0.3, 1.1, KEPT / POWER_RATIO, _on("v100"),
-             _number(SUSTAINED)),
+             _number(SUSTAINED), level=True),
     Constant("launch latency, us", 1e6 * float(DEFAULTS.launch_latency), "mixtures of nemo_megatron_bridge, runs with "
              "launch blocking", 0.0, 80.0, 10.0, _always, lambda point, value: _number(LAUNCH)(point, value / 1e6)),
     Constant("network sustained", float(DEFAULTS.network_sustained), "all groups", 0.4, 1.0, 1.0, _always,
              _number(NETWORK)),
-    Constant("unfused attention's share", kernels.UNFUSED_SHARE, "groups without fused attention", 0.4, 1.0, 1.0,
-             _has("attention_kernel", "unfused"), attribute="UNFUSED_SHARE"),
     Constant("gained by asynchronous TP", TensorOverlap.ASYNC.gained, "torchtitan: pairs of runs", 0.0, 1.0, 1.0,
              _has("overlap_tp", "async"), _asynchronous),
     Constant("hidden of exchanges", layer_times.EXCHANGE_HIDDEN, "four seconds of Qwen3-30B that Megatron-LM "

@@ -121,6 +121,8 @@ READINGS = (
         (r"nvfp4|fp4", "nvfp4"), (r"fp8|float8", "fp8"), (r"bf16", "bf16"), (r"fp16", "fp16"), (r"tf32", "tf32"),
         (r"fp32", "fp32"))),
     Reading("fp8_recipe", "fp8_param_gather", ((r"fp8 param gather", "on"), (r"", NOTHING)), ("precision", "fp8")),
+    Reading("fp8_recipe", "fp8_attention", ((r"fp8 attention", "on"), (r"", NOTHING)), ("precision", "fp8")),
+    Reading("fp8_recipe", "fp8_head", ((r"fp8 lm-head", "on"), (r"", NOTHING)), ("precision", "fp8")),
     Reading("fp8_recipe", "recipe", (
         (r"nvfp4|fp4", "nvfp4"), (r"mxfp8", "mxfp8"), (r"delayed or current", NOTHING),
         (r"blockwise|sub-channel", "blockwise"), (r"delayed|te hybrid", "delayed"),

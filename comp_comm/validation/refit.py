@@ -13,6 +13,7 @@ from comp_comm.formulas.arrays import Array
 from comp_comm.records import Records
 from comp_comm.validation.constants import CONSTANTS, Constant, attributes, with_values
 from comp_comm.validation.held_out import GROUP_POWER, log_ratio
+from comp_comm.validation.machine_fit import LAMBDA
 from comp_comm.validation.predict import Prediction, predict_points
 from comp_comm.validation.summary import arch_of, error_record, is_complete
 
@@ -26,7 +27,8 @@ class Refit:
     """Runs, and how their steps answer to each constant: evaluated once, at `GRID` values of each.
 
     Constants are chosen one after the other, in rounds, so that the sum of |ln(measured / predicted)| is least; a group
-    counts as the root of its runs. While choosing, a step is taken to answer to each constant by itself; the judged
+    counts as the root of its runs. What machines keep is chosen on the ratios as they are, all else on those within a
+    machine. While choosing, a step is taken to answer to each constant by itself; the judged
     runs are then predicted anew, with all of them.
     """
 
@@ -37,11 +39,18 @@ class Refit:
         sizes = Counter(self.groups)
         self.weights = np.asarray([sizes[group] ** (GROUP_POWER - 1) for group in self.groups])
         self.ratios = np.asarray([log_ratio(one) for one in self.predictions])
+        self.machines = self._machines()
         self.grids: dict[str, Array] = {}
         self.answers: dict[str, Array] = {}
         for constant in CONSTANTS:
             if not constant.outside:
                 self._answer(constant)
+
+    def _machines(self) -> list[tuple[NDArray[np.intp], float]]:
+        """Return the runs of each machine, one group on one device, and by how many runs its level is shrunk."""
+        names = np.asarray([f"{one.run['group']} {one.run['gpu']}" for one in self.predictions])
+        places = [np.flatnonzero(names == name) for name in dict.fromkeys(names)]
+        return [(members, max(LAMBDA[arch_of(self.predictions[place])] for place in members)) for members in places]
 
     def _answer(self, constant: Constant) -> None:
         """Predict the runs that have a constant at values of it: changes of their steps' logarithms, a column a value.
@@ -90,8 +99,22 @@ class Refit:
         others = self.ratios - sum(self._moved(name, value) for name, value in values.items() if name != constant.name)
         few = self.grids[constant.name].size < GRID
         tried = self.grids[constant.name] if few else np.linspace(constant.lowest, constant.highest, FINE)
-        costs = [self.weights[kept] @ np.abs(others - self._moved(constant.name, value))[kept] for value in tried]
-        return float(tried[int(np.argmin(costs))])
+        left = np.stack([others - self._moved(constant.name, value) for value in tried])
+        if not constant.level:
+            left = self._within_machines(left, kept)
+        return float(tried[int(np.argmin(np.abs(left[:, kept]) @ self.weights[kept]))])
+
+    def _within_machines(self, left: Array, kept: Array) -> Array:
+        """Return what is left of ratios without what a machine's have in common, shrunk as calibration does.
+
+        A machine that is slower than others is no reason to launch kernels, or to send, more slowly on all.
+        """
+        within: Array = left.copy()
+        for members, strength in self.machines:
+            if kept[members].all():
+                share = members.size / (members.size + strength)
+                within[:, members] -= share * np.median(left[:, members], axis=1, keepdims=True)
+        return within
 
     def judged(self) -> tuple[list[Prediction], dict[str, dict[str, float]]]:
         """Return every run predicted by constants of other groups, and these constants by group that was left out."""

@@ -256,9 +256,12 @@ def _optimizer(step: Step) -> Iterator[OperationRecord]:
     norm, adam, muon = states.norm_s, states.adam_s, to_float(states.muon.seconds(states.kernels))
     per_byte = float(states.kernels.per_streamed_byte)
     part = StagePart("step", step.layers.embedding, to_float(1.0), {}, None)
+    added = to_float(step.accumulate_s)
     done = (("gradient norm", "gradients read, P / shards", norm, Done(none, norm / per_byte)),
             ("Adam", "states in and out, P / shards", adam, Done(none, adam / per_byte)),
             ("Muon", "Newton-Schulz steps, (4 a^2 b + 2 a^3) each", muon, Done(states.muon.flops, none)),
+            ("gradients added up", "gradients in, sum in and out, P a micro-batch", added,
+             Done(none, added / per_byte)),
             ("weights quantised", "weights of GEMMs, by the recipe", step.quantise_s, Done(none, none)))  # fmt: skip
     for name, formula, seconds, work in done:
         if float(seconds) or name in ("gradient norm", "Adam"):

@@ -50,8 +50,7 @@ IGNORED_BY_STATES = (
     "micro_batch", "global_batch", "accumulation", "sp", "recompute", "recompute_layers", "scatter_gather",
     "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks", "cuda_graph",
     "launch_blocking", "expert_kernels", "fp8_attention", "fp8_head", "fp8_activations", "attention_kernel", *DISPATCH,
-    "recompute_early_stop", "offload_activations", "sequence_inputs", "zero_implementation", "cp_implementation",
-    "load_balancing",
+    "recompute_early_stop", "offload_activations", "sequence_inputs", "cp_implementation", "load_balancing",
 )  # fmt: skip
 # Fields that the memory of a stage does not depend on.
 IGNORED_BY_FOOTPRINT = (

@@ -17,6 +17,7 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import Network, time_operations
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, everywhere, to_float
+from comp_comm.formulas.host import BLOCKED_S
 from comp_comm.group import Group
 from comp_comm.kernel_choices import CudaGraph
 from comp_comm.layers.block import HeldParameters, Kept
@@ -104,9 +105,10 @@ class LayerCosts:
 
     def _host(self, kind: LayerKind, c: Context) -> Host:
         """Return what launches a layer of a kind."""
-        latency = self.kernels.hardware.timing.launch_latency
+        blocking = Switch.ON.where(c.layout.launch_blocking)
+        latency = self.kernels.hardware.timing.launch_latency + blocking * BLOCKED_S
         synchronises = kind.synchronises & ~CudaGraph.FULL.where(c.layout.cuda_graph)
-        return Host(kind.launches(c) * latency, synchronises, Switch.ON.where(c.layout.launch_blocking))
+        return Host(kind.launches(c) * latency, synchronises, blocking)
 
     @cached_property
     def embedding(self) -> LayerTimes:

@@ -29,7 +29,7 @@ from comp_comm.layout import REPLICAS, STAGE, Layout
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
 from comp_comm.optimizers import Optimizer
-from comp_comm.sharding import FsdpUnits, GradientSync
+from comp_comm.sharding import FsdpUnits, GradientSync, adds_up_apart
 from comp_comm.violation import Mask
 
 SHARDED, BY_LAYER = (1, 2), (3,)  # ZeRO stages that send a stage's states at once, and a layer at a time
@@ -134,12 +134,12 @@ def replica_groups(layout: Layout, experts: bool) -> list[Group]:
 def state_collectives(c: Context, held: StageParameters) -> list[StateCollective]:
     """Return the collectives of gradients and weights of one step, for a stage.
 
-    ZeRO 0 all-reduces gradients once. ZeRO 1 scatters them and gathers weights, once; ZeRO 2 scatters after every
-    micro-batch; ZeRO 3 gathers weights, forward and backward, and scatters, every micro-batch: a layer at a time, and
-    what is beside the layers. A pipeline of PyTorch's (gradients reduced after the last micro-batch) gathers once more
-    than it has micro-batches, as a forward pass finds what the backward pass before it left. With fewer shards than
-    replicas (HSDP), the shards' gradients are all-reduced over the others: once, or under ZeRO 3 when they are
-    scattered.
+    ZeRO 0 all-reduces gradients once. ZeRO 1 scatters them and gathers weights, once (DeepSpeed's optimizer that
+    sums in 32 bit all-reduces them: `PipelineEngine._bf16_reduce_grads`); ZeRO 2 scatters after every micro-batch;
+    ZeRO 3 gathers weights, forward and backward, and scatters, every micro-batch: a layer at a time, and what is beside
+    the layers. A pipeline of PyTorch's (gradients reduced after the last micro-batch) gathers once more than it has
+    micro-batches, as a forward pass finds what the backward pass before it left. With fewer shards than replicas
+    (HSDP), the shards' gradients are all-reduced over the others: once, or under ZeRO 3 when they are scattered.
     """
     layout = c.layout
     dense = dense_replicas(layout)
@@ -177,10 +177,14 @@ def _states(c: Context, name: str, parameters: Array, units: list[Unit], replica
             sent = Collective(f"{name}{title}", "p P", count, kind, "dp", size, to_float(0.0), group)
             collectives.append(StateCollective(sent, stages, to_float(repeats)))
 
-    add("gradient all-reduce", "all_reduce", part * grad, many * calls, everyone, (0,))
-    add("gradient reduce-scatter", "reduce_scatter", part * grad, sharded * calls, sharing, SHARDED, zero == 2)
+    # DeepSpeed's optimizer that sums in 32 bit reduces whole sums, of which a device needs a part.
+    all_sums = adds_up_apart(zero, c.layout.zero_implementation) & (grad > c.formats.weight)
+    add("gradient all-reduce", "all_reduce", part * grad, many * (all_sums | (zero == 0)) * calls, everyone, (0, 1))
+    sums = sharded * ~all_sums * calls
+    add("gradient reduce-scatter", "reduce_scatter", part * grad, sums, sharing, SHARDED, zero == 2)
     add("weight all-gather", "all_gather", weights, sharded * calls, sharing, SHARDED)
-    add("all-reduce over replicas", "all_reduce", part * grad / replicas.shards, several * calls, others, SHARDED)
+    add("all-reduce over replicas", "all_reduce", part * grad / replicas.shards, several * ~all_sums * calls, others,
+        SHARDED)  # fmt: skip
     if not somewhere(_among(zero, BY_LAYER)):
         return collectives
     scattered, reduced = (GradientSync.look_up(name, c.layout.gradient_sync) for name in ("shards", "replicas"))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import MasterWeights, Switch
+from comp_comm.costmodels.complete.accumulation import accumulation_seconds
 from comp_comm.costmodels.complete.muon import MuonStage
 from comp_comm.costmodels.complete.state_collectives import (
     BY_LAYER,
@@ -145,8 +146,9 @@ class StateSeconds(NamedTuple):
 
     ``repeated`` are scatters of gradients, and under ZeRO 3 the gathers of weights; ``gathered`` are gathers that there
     is one of in a step, ``once`` what is reduced once whatever the ZeRO stage; ``optimizer`` is Adam and its norm,
-    ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch. ``over_tp`` and
-    ``over_dp`` are what Muon gathers of matrices, which nothing runs beside.
+    ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch; ``accumulate`` is
+    adding gradients to those of other micro-batches, once. ``over_tp`` and ``over_dp`` are what Muon gathers of
+    matrices, which nothing runs beside.
     """
 
     repeated: Array
@@ -154,6 +156,7 @@ class StateSeconds(NamedTuple):
     once: Array
     optimizer: Array
     quantise: Array
+    accumulate: Array
     over_tp: Array = ZERO
     over_dp: Array = ZERO
 
@@ -237,6 +240,7 @@ class StageStateSeconds:
     def seconds(self) -> StateSeconds:
         """The seconds of a step's collectives of states, and of its optimizer."""
         layout, interference = self.states.work.layout, self.states.work.scenario.interference
+        held = self.states.held.trained
         timed = [(each, self.network.seconds(each.collective)) for each in self.states.collectives]
         slowed = where(Switch.ON.where(layout.overlap_dp), interference, 1.0)
         zero = to_float(layout.zero)
@@ -264,6 +268,7 @@ class StageStateSeconds:
             by_code(zero, once),
             add_up((self.states.norm_s, self.states.adam_s, self.states.muon.seconds(self.states.kernels))),
             self.states.quantise_s,
+            accumulation_seconds(self.states.work, held.dense + held.experts, self.states.kernels.per_streamed_byte),
             *(self._of_muon(group) for group in ("tp", "dp")),
         )
 

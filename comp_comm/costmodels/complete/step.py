@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from comp_comm.choices import Switch
+from comp_comm.costmodels.complete.accumulation import accumulations
 from comp_comm.costmodels.complete.bubble import Bubble
 from comp_comm.costmodels.complete.footprint import Footprint
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
@@ -133,9 +134,16 @@ class Step(SearchableAnswer):
     def optimizer_s(self) -> Array:
         """Seconds of the gradients' norm and the optimizer's step, and of states that go to the host and back.
 
-        And of the weights that are quantised: once, or under ZeRO 3 with every micro-batch.
+        And of the weights that are quantised: once, or under ZeRO 3 with every micro-batch; and of gradients that the
+        optimizer adds up.
         """
-        return add_up((self.states.most.seconds.optimizer, self.quantise_s))
+        return add_up((self.states.most.seconds.optimizer, self.quantise_s, self.accumulate_s))
+
+    @property
+    def accumulate_s(self) -> Array:
+        """Seconds of adding gradients up in a step, in the stage that has most, and while others wait for it."""
+        accumulate = self.states.most.seconds.accumulate
+        return accumulate if accumulate is ZERO else accumulate * accumulations(self.work)
 
     @property
     def quantise_s(self) -> Array:
