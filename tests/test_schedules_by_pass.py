@@ -11,7 +11,6 @@ from face import recorded
 
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
-from comp_comm.formulas.pipeline import bubble_seconds
 from comp_comm.formulas.zero_bubble import (
     dualpipe_in_flight,
     dualpipe_seconds,
@@ -73,7 +72,6 @@ def test_dualpipe_waits_as_its_passes_do(p):
 def test_bubbles_as_published():
     """Table 2 of arXiv:2401.10241 and Table 2 of arXiv:2412.19437, whose B is B and W here."""
     for p, (f, b, w) in itertools.product((2, 8, 16), [(1, 1, 1), (1, 1.4, 0.8)]):
-        assert float(bubble_seconds(p, 1, (p - 1) * (f + b + w))) == pytest.approx((p - 1) * (f + b + w))
         assert float(zero_bubble_seconds(p, 99, f, b, w)) == pytest.approx((p - 1) * (f + b - w))
         assert float(zb_h2_seconds(p, f, b, w)) == pytest.approx((p - 1) * (f + b - 2 * w))
         both, whole = f + b + w, b + w

@@ -1,49 +1,10 @@
-"""Pipelines: the time stages wait, the micro-batches whose activations they hold, how layers are dealt out to them."""
+"""Pipelines: the micro-batches whose activations stages hold, and how layers are dealt out to them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from comp_comm.formulas.arrays import Array, Numeric, minimum, to_float, where
-
-
-def bubble_seconds(pp: Numeric, vpp: Numeric, others: Numeric, sends: Numeric = 0.0) -> Array:
-    r"""Return how long the slowest stage waits in a step of an interleaved pipeline, or GPipe or 1F1B of equal stages.
-
-    .. math:: t = \frac{1}{v} \left( \sum_{i \ne s} t_i + (p - 1)\, t_c \right)
-
-    with :math:`t_i` both passes of one micro-batch through stage i, s the slowest of them: the first micro-batch has
-    to go through all others before, and the last one after it. With m micro-batches the step takes
-    :math:`m\, t_s` and this; equal stages wait :math:`(p - 1) t_i / v`. For 1F1B and GPipe of any stages see
-    `comp_comm.formulas.uneven`.
-
-    Parameters
-    ----------
-    pp, vpp : array_like
-        p stages, each of v chunks of the model (1: not interleaved).
-    others : array_like
-        Seconds of both passes of one micro-batch through all stages but the slowest, together.
-    sends : array_like
-        Seconds of the sends over one boundary, forward and backward, :math:`t_c`.
-
-    Returns
-    -------
-    ndarray of float64
-        Seconds.
-
-    References
-    ----------
-    .. [1] D. Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
-       SC21, section 2.2 (equal stages).
-
-    Examples
-    --------
-    Eight stages of two chunks, 3 s each.
-
-    >>> float(bubble_seconds(8, 2, 7 * 3.0))
-    10.5
-    """
-    return (to_float(others) + (to_float(pp) - 1) * to_float(sends)) / vpp
 
 
 def in_flight(pp: Numeric, vpp: Numeric, stage: Numeric, steps: Numeric) -> Array:
