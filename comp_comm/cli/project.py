@@ -28,8 +28,8 @@ from comp_comm.errors import ConfigError, one_of
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
 from comp_comm.report import table
-from comp_comm.report.text_table import STYLES
 from comp_comm.report.answer import basic_meta, write_answer
+from comp_comm.report.text_table import STYLES
 
 MOST = 100_000
 TABLE = {"operator", *SIZES}
