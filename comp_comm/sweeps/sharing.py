@@ -19,7 +19,7 @@ from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.costmodels.model import Parts, SharedPart
 from comp_comm.dataclass import dataclass
 from comp_comm.distinct import DistinctRows, distinct_codes, distinct_rows
-from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
+from comp_comm.formulas.arrays import WHOLE, Array, Index, distinct, take, to_float
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import Layout, resolved_layout
@@ -182,7 +182,7 @@ def members(groups: Sequence[Group], hardware: Hardware) -> list[Array]:
 
     That is all that the network knows of a group. Where domains move, it is said of each of their sizes.
     """
-    sizes = np.unique(np.concatenate([to_float(tier.domain).reshape(-1) for tier in hardware.tiers]))
+    sizes = distinct(np.concatenate([to_float(tier.domain).reshape(-1) for tier in hardware.tiers]))
     tiers = [replace(hardware.tiers[0], domain=size) for size in sizes[np.isfinite(sizes)]]
     return [number for group in groups for number in (to_float(group.size), *(members_in(t, group) for t in tiers))]
 
