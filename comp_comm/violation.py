@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Numeric, somewhere
 
 Mask = NDArray[np.bool_]

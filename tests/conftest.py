@@ -5,6 +5,8 @@ Benchmarks run once, as tests, unless they are asked for (``--benchmark-only`` o
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from hypothesis import settings
 
@@ -38,3 +40,8 @@ def pytest_configure(config):
     option = config.option
     if not (getattr(option, "benchmark_only", False) or getattr(option, "benchmark_enable", False)):
         option.benchmark_disable = True
+
+
+def pytest_collection_finish():
+    """Keep the collector from going through ten thousand tests again whenever it looks for what is no longer used."""
+    gc.freeze()

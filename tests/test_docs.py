@@ -385,7 +385,9 @@ def regenerated(page: Path) -> str:
     return GENERATED.sub(replace, page.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+@pytest.mark.parametrize("page", [
+    pytest.param(page, id=page.name, marks=_marks(page.stem)) for page in PAGES
+])  # fmt: skip
 def test_generated_tables_are_current(page):
     assert page.read_text(encoding="utf-8") == regenerated(page), "run: python tests/test_docs.py"
 

@@ -39,7 +39,6 @@ def test_real_numbers(raw, value):
     assert (type(got), got) == (float, value)
 
 
-@pytest.mark.parametrize("name", WHOLE)
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
@@ -57,15 +56,15 @@ def test_real_numbers(raw, value):
         (1j, "is not a number"),
     ],
 )  # fmt: skip
-def test_what_is_no_whole_number(name, raw, said):
-    message = refusal(name, raw)
-    assert said in message
-    if "finite" not in said:
-        assert "must be a whole number from 1 to " in message
-        assert f"{int(FIELDS[name].high):,}" in message
+def test_what_is_no_whole_number(raw, said):
+    for name in WHOLE:
+        message = refusal(name, raw)
+        assert said in message, name
+        if "finite" not in said:
+            assert "must be a whole number from 1 to " in message, name
+            assert f"{int(FIELDS[name].high):,}" in message, name
 
 
-@pytest.mark.parametrize("name", REAL)
 @pytest.mark.parametrize(
     ("raw", "said"),
     [(-1, "out of range"), (0, "out of range"), (1e19, "out of range"), (10**400, "out of range"),
@@ -74,18 +73,19 @@ def test_what_is_no_whole_number(name, raw, said):
      ("1", "'1'"),
      ([], "a list"), ({}, "a mapping")],
 )  # fmt: skip
-def test_what_is_no_real_number(name, raw, said):
-    assert said in refusal(name, raw)
+def test_what_is_no_real_number(raw, said):
+    for name in REAL:
+        assert said in refusal(name, raw), name
 
 
-@pytest.mark.parametrize("name", WHOLE + REAL)
-def test_bounds_are_inclusive(name):
-    field = FIELDS[name]
-    assert field.low > 0  # every quantity here is one to multiply or divide by
-    for bound, beyond in ((field.low, 1 - 1e-9), (field.high, 1 + 1e-9)):
-        assert field.parse(bound) == bound
-        outside = bound + np.sign(beyond - 1) if field.kind == "int" else bound * beyond
-        assert "out of range" in refusal(name, float(outside))
+def test_bounds_are_inclusive():
+    for name in WHOLE + REAL:
+        field = FIELDS[name]
+        assert field.low > 0, name  # every quantity here is one to multiply or divide by
+        for bound, beyond in ((field.low, 1 - 1e-9), (field.high, 1 + 1e-9)):
+            assert field.parse(bound) == bound, name
+            outside = bound + np.sign(beyond - 1) if field.kind == "int" else bound * beyond
+            assert "out of range" in refusal(name, float(outside)), name
 
 
 @settings(deadline=None, derandomize=True)
@@ -142,19 +142,18 @@ def test_bytes_of_the_number_formats():
     assert CountedGemms.words() == ("complete", "paper_exact")
 
 
-@pytest.mark.parametrize("name", FIELDS)
-def test_every_field_is_whole(name):
-    field = FIELDS[name]
-    assert field.name == name
-    assert field.help
-    assert field.flag == "--" + name.replace("_", "-")
-    assert field.allowed()
-    if field.default is not None:
-        assert field.parse(field.default) == field.default
-    if field.solve:
-        low, high = field.solve
-        assert field.low <= low < high <= field.high
-        assert field.kind != "choice"
+def test_every_field_is_whole():
+    for name, field in FIELDS.items():
+        assert field.name == name
+        assert field.help, name
+        assert field.flag == "--" + name.replace("_", "-")
+        assert field.allowed(), name
+        if field.default is not None:
+            assert field.parse(field.default) == field.default, name
+        if field.solve:
+            low, high = field.solve
+            assert field.low <= low < high <= field.high, name
+            assert field.kind != "choice", name
 
 
 def test_what_can_be_solved_for():

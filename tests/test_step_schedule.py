@@ -56,7 +56,9 @@ def per_stage(schedule, v):
 
 
 @pytest.mark.parametrize(("schedule", "p", "v", "m"), PIPELINES)
-@pytest.mark.parametrize(("recompute", "tp"), [("none", 1), ("selective", 1), ("full", 1), ("full", 2)])
+@pytest.mark.parametrize(("recompute", "tp"), [
+    ("none", 1), ("full", 2), *(pytest.param(way, 1, marks=pytest.mark.slow) for way in ("selective", "full")),
+])  # fmt: skip
 def test_a_step_is_as_long_as_its_passes_one_by_one(schedule, p, v, m, recompute, tp):
     """Passes as long as `explain` says, each with what it waits for and the send that follows it."""
     answer = step(**EVEN, pp=p, vpp=v, accumulation=m, schedule=schedule, recompute=recompute, tp=tp, overlap_pp="off")
@@ -183,8 +185,9 @@ UNEVEN = [("1f1b", 24, 4, 1, 4), ("1f1b", 25, 4, 1, 32), ("1f1b", 61, 16, 1, 64)
           ("zb_h2", 61, 8, 1, 20), ("zb_v", 25, 4, 1, 12), ("zb_v", 30, 4, 1, 16)]  # fmt: skip
 
 
-@pytest.mark.parametrize("overlap", ["off", "on"])
-@pytest.mark.parametrize("vocab", [0, 51200])
+@pytest.mark.parametrize(("overlap", "vocab"), [
+    ("off", 0), ("on", 51200), *(pytest.param(*both, marks=pytest.mark.slow) for both in (("on", 0), ("off", 51200))),
+])  # fmt: skip
 @pytest.mark.parametrize(("schedule", "layers", "p", "v", "m"), UNEVEN)
 def test_uneven_stages_take_as_long_as_their_passes_one_by_one(schedule, layers, p, v, m, vocab, overlap):
     point = {**EVEN, "layers": layers, "vocab": vocab, "pp": p, "vpp": v, "accumulation": m, "overlap_pp": overlap}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
+
+from comp_comm.dataclass import dataclass
 
 OPERATORS = ("gemm", "attention", "elementwise", "collective", "other")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import signal
 import sys
@@ -58,6 +59,10 @@ EXAMPLES = (
     "compcomm case-study",
 )
 
+# New objects before the collector looks for circles (of Python's 700): start and tables make many objects, and hardly
+# a circle, so that looking as often as that is a tenth of a short command.
+OBJECTS = 50_000
+
 # A group without a command: click 8.2 and later raise this, earlier ones print the help themselves.
 NO_ARGUMENTS: tuple[type[click.ClickException], ...] = tuple(
     filter(None, [getattr(click.exceptions, "NoArgsIsHelpError", None)])
@@ -108,6 +113,7 @@ def _terminate(*_: object) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 a check failed, 2 wrong input, 3 nothing feasible, 130 interrupted."""
     signal.signal(signal.SIGTERM, _terminate)
+    gc.set_threshold(OBJECTS)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a letter gets its escape
             stream.reconfigure(errors="backslashreplace")

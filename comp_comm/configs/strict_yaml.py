@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 import yaml
 
+from comp_comm.dataclass import dataclass
 from comp_comm.errors import ConfigError, Problem
 from comp_comm.records import Record
 
@@ -71,6 +72,8 @@ def resolve_scalar(text: str) -> object:
     >>> [resolve_scalar(t) for t in ("5e-6", "1e9", "off", "12:30", "010", "0x10", "true", "~")]
     [5e-06, 1000000000.0, 'off', '12:30', 10, 16, True, None]
     """
+    if text[:1].isalpha() and text[0] not in "nNtTfF":
+        return text  # most words: none of the patterns below can begin so
     if _NULL.match(text):
         return None
     if _TRUE.match(text) or _FALSE.match(text):

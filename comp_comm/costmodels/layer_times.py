@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from comp_comm.costmodels.timed import (
     sum_passes,
     visible,
 )  # fmt: skip
+from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import (
     ZERO,
     Array,

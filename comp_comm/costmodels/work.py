@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import MODULES, AttentionCount, Recompute, Switch
 from comp_comm.costmodels.scenario import Scenario
+from comp_comm.dataclass import dataclass
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import (
     ZERO,

@@ -176,6 +176,18 @@ def add_up(parts: Iterable[Array]) -> Array:
     return total
 
 
+def distinct(values: NDArray[Scalar]) -> NDArray[Scalar]:
+    """Return the different values of an array, in order: `numpy.unique` without numpy.ma, which that loads.
+
+    >>> distinct(np.array([[3, 1], [3, 2]])), distinct(np.array([]))
+    (array([1, 2, 3]), array([], dtype=float64))
+    """
+    ordered = np.sort(values, axis=None)
+    new = np.ones(ordered.size, bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    return ordered[new]
+
+
 def distinct_codes(codes: ArrayLike) -> list[int]:
     """Return the codes that occur, each once, in order.
 
@@ -185,7 +197,7 @@ def distinct_codes(codes: ArrayLike) -> list[int]:
     if isinstance(codes, _GENERIC):
         return [int(codes)]
     array = np.asarray(codes)
-    return [int(code) for code in (np.unique(array) if array.size > 1 else array.reshape(-1))]
+    return [int(code) for code in (distinct(array) if array.size > 1 else array.reshape(-1))]
 
 
 def by_code(codes: AnyArray, option: Callable[[int], Array]) -> Array:

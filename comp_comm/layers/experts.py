@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
+from comp_comm.dataclass import dataclass
 from comp_comm.dispatchers import SORTED, Dispatcher, LoadBalancing, PermuteFusion, Routing
 from comp_comm.formulas.arrays import (
     Array,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Numeric
 from comp_comm.operations.shapes import Operation
 

@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
-import tabulate
-
 from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
 from comp_comm.costmodels import COST_MODELS
 from comp_comm.fields import FIELDS
@@ -18,8 +16,8 @@ from comp_comm.records import Record
 from comp_comm.report.fitting import blocks, fit
 from comp_comm.report.machine import Batches, as_records
 from comp_comm.report.output import LEFT_OUT, WIDTH, is_piped, may_leave_out
+from comp_comm.report.text_table import text_table
 
-STYLES = {"table": "simple", "markdown": "pipe"}
 BINARY_FIELDS = ("hidden", "seq_len")
 SCALES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 NOTHING = "-"
@@ -50,11 +48,11 @@ def write_records(
     cells = [[show(row[name]) for name, (_, show) in zip(columns, formats, strict=True)] for row in rows]
     headers = [header for header, _ in formats]
     if style != "table":
-        out.write(_tabulate(cells, headers, style))
+        out.write(_lines(cells, headers, style))
         return
     shown, headers, left_out = fit(cells, [_folded(h) for h in headers], columns, WIDTH.get(),
                                    [*FIELDS, "hardware"], may_leave_out())  # fmt: skip
-    out.write(_tabulate(shown, headers, style))
+    out.write(_lines(shown, headers, style))
     if left_out:
         names = ", ".join(left_out)
         more = f"{len(left_out)} more column{'s' * (len(left_out) > 1)} (wider terminal, or --format csv): {names}"
@@ -99,7 +97,7 @@ def _write_blocks(
     for part in blocks(sizes[many:], left, WIDTH.get() if style == "table" else 0):
         places = [*range(many), *range(many, many + len(wide))[part]]
         headers = [_folded(h) if style == "table" else h for h in (*down, *wide[part])]
-        out.write("\n" + _tabulate([[line[i] for i in places] for line in lines], headers, style))
+        out.write("\n" + _lines([[line[i] for i in places] for line in lines], headers, style))
 
 
 def _write_blanks(out: IO[str], blank: Sequence[Record], style: str) -> None:
@@ -221,16 +219,9 @@ def _short(value: Any) -> str:
     return str(value)
 
 
-def _tabulate(cells: Sequence[Sequence[str]], headers: Sequence[str], style: str) -> str:
-    words = [any(_is_word(row[i]) for row in cells) for i in range(len(headers))]
-    align = ["left" if word else "right" for word in words]
-    colalign = align if cells else None
-    padding, tabulate.MIN_PADDING = tabulate.MIN_PADDING, 0  # two blanks between columns are enough
-    try:
-        text = tabulate.tabulate(cells, headers, tablefmt=STYLES[style], disable_numparse=True, colalign=colalign)
-    finally:
-        tabulate.MIN_PADDING = padding
-    return str(text) + "\n"
+def _lines(cells: Sequence[Sequence[str]], headers: Sequence[str], style: str) -> str:
+    right = [bool(cells) and not any(_is_word(row[i]) for row in cells) for i in range(len(headers))]
+    return text_table(cells, headers, right, style) + "\n"
 
 
 def _folded(header: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Array
+from comp_comm.dataclass import dataclass
+from comp_comm.formulas.arrays import Array, distinct
 
 MOST_NAMED = 16  # of the points of a tie, these are told by their places
 Place = tuple[int, ...]  # where on each axis of the plan
@@ -83,7 +84,7 @@ class BestPoints:
         while most < good.size:
             edge = np.partition(scores[good], most - 1)[most - 1]
             kept: NDArray[np.intp] = good[scores[good] <= edge]
-            if np.unique(scores[kept]).size >= self.count:
+            if distinct(scores[kept]).size >= self.count:
                 return np.asarray(kept)
             most *= 8
         return good

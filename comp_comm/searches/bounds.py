@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Array
+from comp_comm.formulas.arrays import Array, distinct
 from comp_comm.searches.blocks import PlacedBlock, RowMemory
 from comp_comm.searches.landscape import Landscape
 from comp_comm.searches.space import SearchSpace
@@ -63,7 +63,7 @@ class Bounds:
         best: list[NDArray[np.intp]] = []
         for weighed in (least, least * np.sqrt(memory), least * memory, least * np.square(lean)):
             best.append(np.argpartition(weighed.min(axis=tuple(range(weighed.ndim - 1))), each)[:each])
-        return rows[np.unique(np.concatenate(best))]
+        return rows[distinct(np.concatenate(best))]
 
     def _of_groups(self, state: SearchState) -> Array:
         """Return the worst score that would be the best of the group of some point that fits."""

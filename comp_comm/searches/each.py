@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comp_comm.dataclass import dataclass
 from comp_comm.distinct import distinct_rows
 from comp_comm.field import Value
-from comp_comm.formulas.arrays import Array
+from comp_comm.formulas.arrays import Array, distinct
 from comp_comm.searches.best import Place
 from comp_comm.sweeps.grid import Grid
 
@@ -96,7 +96,7 @@ class BlockGroups:
 
     def _parts(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         """Yield the choices that make the same groups of the rows, and the numbers of these."""
-        for code in np.unique(self.of_choices).tolist():
+        for code in distinct(self.of_choices).tolist():
             yield np.flatnonzero(self.of_choices == code), self.group + code
 
     def of_points(self, scores: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.costmodels.layout_space import Degrees, SearchableAnswer, rows_of
+from comp_comm.dataclass import dataclass
 from comp_comm.errors import ConfigError
-from comp_comm.formulas.arrays import Index, to_float, unwarned
+from comp_comm.formulas.arrays import Index, distinct, to_float, unwarned
 from comp_comm.searches.placements import PlacementClasses
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import Plan
@@ -116,7 +117,7 @@ def parts_of(plan: Plan, lawful: LawfulRows) -> list[Part]:
         code = code * (len(axis) + 1) ** 2 + begin * (len(axis) + 1) + end
         ranges.append((begin, end))
     parts = []
-    for each in np.unique(code).tolist():
+    for each in distinct(code).tolist():
         alike = np.flatnonzero(code == each)
         used = (slice(int(begin[alike[0]]), int(end[alike[0]])) for begin, end in ranges)
         parts.append((rows[alike], tuple(used)))

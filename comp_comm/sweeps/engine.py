@@ -8,14 +8,14 @@ tile, each small enough to stay in the cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.costmodels import Answer
+from comp_comm.dataclass import dataclass
 from comp_comm.errors import CompcommError
-from comp_comm.formulas.arrays import AnyArray, Index, unwarned
+from comp_comm.formulas.arrays import AnyArray, Index, distinct, unwarned
 from comp_comm.sweeps.blocks import Block, box_count, extent, inside, nth_box, slab_size, slabs
 from comp_comm.sweeps.plan import FEASIBLE, REASON, Plan
 
@@ -127,7 +127,7 @@ def sample(plan: Plan) -> tuple[NDArray[np.intp], ...]:
     """Return some indices along every axis, its ends among them, that span a few thousand points."""
     sizes = plan.grid.shape
     most = max(2, int(SAMPLE_POINTS ** (1 / max(1, sum(n > 1 for n in sizes)))))
-    return tuple(np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.intp)) for n in sizes)
+    return tuple(distinct(np.linspace(0, n - 1, min(n, most)).astype(np.intp)) for n in sizes)
 
 
 def reasons(plan: Plan) -> set[str]:

@@ -8,7 +8,7 @@ distinct rows of those numbers, and every layout sees its own row of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.costmodels.model import Parts, SharedPart
+from comp_comm.dataclass import dataclass
 from comp_comm.distinct import DistinctRows, distinct_codes, distinct_rows
-from comp_comm.formulas.arrays import WHOLE, Array, Index, take, to_float
+from comp_comm.formulas.arrays import WHOLE, Array, Index, distinct, take, to_float
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import Layout, resolved_layout
@@ -181,7 +182,7 @@ def members(groups: Sequence[Group], hardware: Hardware) -> list[Array]:
 
     That is all that the network knows of a group. Where domains move, it is said of each of their sizes.
     """
-    sizes = np.unique(np.concatenate([to_float(tier.domain).reshape(-1) for tier in hardware.tiers]))
+    sizes = distinct(np.concatenate([to_float(tier.domain).reshape(-1) for tier in hardware.tiers]))
     tiers = [replace(hardware.tiers[0], domain=size) for size in sizes[np.isfinite(sizes)]]
     return [number for group in groups for number in (to_float(group.size), *(members_in(t, group) for t in tiers))]
 

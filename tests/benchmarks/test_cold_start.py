@@ -2,35 +2,51 @@
 
 from __future__ import annotations
 
+import os
+import statistics
 import subprocess
 import sys
 
 import pytest
 
 COMMAND = [sys.executable, "-c", "from comp_comm.cli.main import main; main()"]
+IMPORTS = [sys.executable, "-c", "import numpy, yaml, click, tabulate"]
 RUNS = {
-    "help": ("import click", [*COMMAND, "--help"]),
-    "sweep": ("import numpy, yaml, click, tabulate", [*COMMAND, "sweep", "future"]),
-}
+    "help": (["--help"], 0.6),
+    "help of a command": (["search", "--help"], 2.1),
+    "explain": (["explain", "llama-step"], 2.0),
+    "sweep": (["sweep", "future"], 2.1),
+}  # what each command is, and how many times the imports' seconds it may take: what was measured, and room
 
 
-def run(command):
-    return subprocess.run(command, check=True, capture_output=True)
+def user_s(command):
+    before = os.times().children_user
+    subprocess.run(command, check=True, capture_output=True)
+    return os.times().children_user - before
 
 
 @pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize("which", ["imports", "compcomm"])
-def test_cold_start(benchmark, name, which):
-    imports, command = RUNS[name]
-    benchmark.group = f"cold start: {name}"
-    argv = command if which == "compcomm" else [sys.executable, "-c", imports]
-    done = benchmark.pedantic(run, args=(argv,), rounds=10, iterations=1, warmup_rounds=2)
-    assert done.returncode == 0
+def test_cold_start(name, pytestconfig):
+    """Processor seconds of whole commands, in pairs with the imports: the medians' ratio, where it is asked for."""
+    if pytestconfig.option.benchmark_disable:
+        pytest.skip("a time: --benchmark-enable")
+    arguments, most = RUNS[name]
+    pairs = [(user_s([*COMMAND, *arguments]), user_s(IMPORTS)) for _ in range(11)]
+    took, imports = (statistics.median(column) for column in zip(*pairs, strict=True))
+    print(f"{name}: {took:.3f} s, imports {imports:.3f} s, ratio {took / imports:.2f}")
+    assert took < most * imports
 
 
-def test_help_imports_nothing_heavy():
-    """What --help may not cost: numpy, yaml and tabulate are imported by the commands that use them."""
-    code = "import sys; from comp_comm.cli.main import run; run(['--help']); print(*sys.modules)"
-    loaded = set(run([sys.executable, "-c", code]).stdout.decode().splitlines()[-1].split())
+@pytest.mark.parametrize(("arguments", "unneeded"), [
+    (["--help"], {"numpy", "yaml", "tabulate", "comp_comm.fields"}),
+    (["explain", "llama-step"], {"tabulate", "numpy.ma", "matplotlib", "comp_comm.searches", "comp_comm.trends",
+                                 "comp_comm.validation", "comp_comm.reproduce", "comp_comm.calibration",
+                                 "comp_comm.configs.importers", "comp_comm.configs.exporters"}),
+    (["search", "llama-search", "--gpus", "8"], {"tabulate", "numpy.ma", "matplotlib", "comp_comm.trends"}),
+])  # fmt: skip
+def test_a_command_imports_nothing_it_does_not_need(arguments, unneeded):
+    code = f"import sys; from comp_comm.cli.main import run; run({arguments!r}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
     assert "click" in loaded
-    assert not loaded & {"numpy", "yaml", "tabulate", "comp_comm.fields"}
+    assert not loaded & unneeded

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from comp_comm.dataclass import dataclass
 
 _FLAGS = {
     "nodes": ("--nodes", "-N", "-nnodes"), "tasks": ("--ntasks", "-n"),

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from comp_comm.dataclass import dataclass
 
 UNSET, UNDECIDED = "\ue000", "\ue001"  # of Unicode's private use: no script holds them (see `shell_tree`)
 ShellValue = str | list[str] | dict[str, str]

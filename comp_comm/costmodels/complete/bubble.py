@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +11,7 @@ from comp_comm.choices import Schedule, Switch
 from comp_comm.costmodels.complete.pass_times import ChunkSeconds, step_seconds
 from comp_comm.costmodels.complete.pass_walk import PassSchedule
 from comp_comm.costmodels.complete.pipeline import Pipeline
+from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
 from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds

@@ -13,6 +13,7 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.dispatchers import Dispatcher
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
+from comp_comm.formulas.arrays import distinct
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.layers.dealing import ENDS
 
@@ -82,7 +83,7 @@ def _replicas(t: Joined, gpus: int) -> Whole:
 
 def _join_chunks(t: Joined, layers: int, batch: int, gpus: int) -> None:
     """Join the chunks a stage may have: those that divide the layers, or all layers with embedding and head."""
-    t.join("vpp", np.union1d(divisors(layers), divisors(layers + 2)))
+    t.join("vpp", distinct(np.concatenate([divisors(layers), divisors(layers + 2)])))
     t.keep((t["vpp"] == 1) | (t["pp"] > 1), "vpp above 1 needs pp above 1")
     t.keep(t["pp"] * t["vpp"] <= layers + ENDS * (t["vpp"] > 1), "pp x vpp exceeds the layers")
     chunks = t["pp"] * t["vpp"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from comp_comm.costmodels.machine import kernels_of, network_of, work_in_trainin
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import Network, TimedCollective
 from comp_comm.costmodels.work import Work
+from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, minimum, somewhere, to_float, where
 from comp_comm.formulas.memory import optimizer_traffic
 from comp_comm.kernel_choices import Recipe
