@@ -68,6 +68,6 @@ CONVENTIONS = (
           "0.5 where weights are gathered again (stage 3)", low=0, high=10, default=0.0),
     word("formulas", "convention", choices.Formulas, "formulas of foundation_models: with the slips of the published "
           "code, or without", "as_published"),
-    Field("tokens", "convention", "float", "tokens of a whole run, for its days and GPU-hours", "tokens", low=1,
-          high=1e18),
+    Field("tokens", "convention", "float", "tokens of a whole run (15T is 15 x 10^12), for its days and GPU-hours",
+          "tokens", low=1, high=1e18),
 )  # fmt: skip

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 from face import command, compared, explained, machine, volume_of, volumes_of
+
+from comp_comm.cli.main import run
 
 S, H, L, V = 1024, 2048, 8, 32000
 MODEL = {"layers": L, "hidden": H, "heads": 16, "vocab": V, "seq_len": S, "bias": "off", "norm": "rmsnorm"}
@@ -49,6 +52,18 @@ def test_a_term_of_both_is_that_of_each():
         assert row["ratio"] == (values[1] / values[0] if values[0] else None)
     assert rows["memory.weights_bytes"]["ratio"] == pytest.approx(1 / 8)
     assert not any(term.startswith("operations") for term in rows)
+
+
+def test_without_a_study_both_are_what_is_set(capsys):
+    """Settings alone mean the same two points as a study that says them."""
+    of_both = ("model=llama-2-7b", "hardware=h100-sxm", "gpus=64", "global_batch=1024")
+    flags = [part for text in of_both for part in ("--set", text)]
+    assert run(["compare", *flags, "--set-b", "optimizer=muon", "--format", "json"]) == 0
+    there = {row["term"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    given = {"hardware": "h100-sxm", "model": "llama-2-7b", "set": {"gpus": 64, "global_batch": 1024}}
+    points = [explained({**given, "set": {**given["set"], "optimizer": name}}) for name in ("adamw", "muon")]
+    assert [there["step_s"][side] for side in "ab"] == [point["step_s"] for point in points]
+    assert there["step_s"]["difference"] > 0
 
 
 # -- volume, by hand --------------------------------------------------------------------------------------------------

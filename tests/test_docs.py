@@ -44,6 +44,7 @@ from comp_comm.sharding import ZeroImplementation
 from comp_comm.sweeps import make_plan, sweep
 from comp_comm.sweeps.algorithmic import edge_table, required_tp_table
 from comp_comm.sweeps.case_study import case_study
+from comp_comm.sweeps.interval import known_intervals, layouts_apart
 from comp_comm.sweeps.point import explain, explained
 from comp_comm.sweeps.prices import Prices
 from comp_comm.sweeps.solve import ask, solve
@@ -273,9 +274,35 @@ def test_docs_build(tmp_path):
 
 def test_counts_in_words():
     number = len(catalogue.names("hardware"))
-    assert f"{number} accelerators" in README.read_text(encoding="utf-8")
+    assert set(re.findall(r"(\d+) accelerators", README.read_text(encoding="utf-8"))) == {str(number)}
     assert f"has {number}," in (DOCS / "hardware.md").read_text(encoding="utf-8")
     assert f"a catalogue of {number} profiles" in " ".join((ROOT / "CHANGELOG.md").read_text("utf-8").split())
+
+
+def test_accuracy_in_words():
+    """Prose of other pages repeats the tables of docs/accuracy.md."""
+    pages = {page.stem: " ".join(page.read_text("utf-8").split()) for page in (*DOCS.glob("*.md"), README)}
+    lines = (DOCS / "accuracy.md").read_text(encoding="utf-8").splitlines()
+    rows = [tuple(cell.strip(" %") for cell in line.split("|")[1:-1]) for line in lines if line.startswith("|")]
+    (_, dense, d50, _, d90, _), (_, moe, m50, _, m90, _) = (
+        next(row for row in rows if row[0] == arch and len(row) == 6) for arch in ("dense", "moe")
+    )
+    held = {row[0]: row for row in rows if row[1:2] == ("held out",)}
+    assert f"Of {int(dense) + int(moe)} published runs" in pages["training-step"]
+    assert f"compares {int(dense) + int(moe)} published runs" in pages["README"]
+    assert f"off by {d50} % in the median for dense models and {m50} % for mixtures of experts, by {d90} and {m90} %" \
+        in pages["training-step"]  # fmt: skip
+    _, _, _, d50, d90, _ = held["dense, all"]
+    _, _, _, m50, m90, _ = held["moe, all"]
+    assert f"to {d50} and {m50} % in the median, {d90} and {m90} % at the 90th percentile" in pages["training-step"]
+    apart = f"{100 * layouts_apart():.0f} %"
+    assert all(f"less than {apart} apart" in pages[name] for name in ("README", "training-step"))
+    assert all(f"some {apart}" in pages[name] for name in ("questions", "search"))
+    spans = [each for (_, machine), each in known_intervals().items() if machine in ("published", "unknown")]
+    assert min(each.low for each in spans) == pytest.approx(0.9, abs=0.005)
+    assert max(each.high for each in spans) == pytest.approx(1.2, abs=0.005)
+    assert "10 % downwards and 20 % upwards" in pages["README"]
+    assert "about -10 to +20 %" in pages["training-step"]
 
 
 def every_operation() -> set[str]:

@@ -199,6 +199,20 @@ def best(compcomm):
     return of
 
 
+@pytest.mark.parametrize(("layout", "variable", "checkpoint"), [
+    ("--tp 4 --cp 1 --zero 0", True, False), ("--tp 1 --cp 2 --zero 1", True, False),
+    ("--tp 1 --cp 1 --zero 1", False, False), ("--tp 2 --cp 1 --zero 2", False, True),
+    ("--tp 1 --cp 1 --zero 3", False, True),
+])  # fmt: skip
+def test_megatron_starts_what_is_written(layout, variable, checkpoint, compcomm):
+    """Its arguments.py asserts CUDA_DEVICE_MAX_CONNECTIONS=1 for TP or CP before Blackwell, that it is not 1 with its
+    FSDP, and there --ckpt-format fsdp_dtensor."""
+    code, out, err = compcomm(*ASKED, "--pp", "1", *layout.split(), "--emit", "megatron")
+    assert code == 0, err
+    assert out.startswith("CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun " if variable else "torchrun ")
+    assert ("--ckpt-format fsdp_dtensor" in out, "--use-megatron-fsdp" in out) == (checkpoint, checkpoint)
+
+
 # What a file of each kind can say, by hand.
 SAID = {
     "megatron": ("--placement", "tp-cp-dp-pp,tp-cp-pp-dp"),

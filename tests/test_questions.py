@@ -43,6 +43,35 @@ def test_the_best_tp(asked):
     assert found["meta"]["fixed"]["global_batch"] * 8192 == 4 * 2**20
 
 
+def test_lora_trains_its_adapters_alone(asked):
+    found, _ = asked("--lora-rank")
+    adapters = 32 * 16 * (4096 + 4096 + 4096 + 1024)  # of Q and V: a matrix down and one up, 8 of 32 heads in V
+    assert found["trained_parameters"] == adapters
+    assert found["memory"]["gradients_bytes"] == 2 * adapters
+    assert found["memory"]["weights_bytes"] == 2 * (8_030_261_248 + adapters)
+
+
+def test_muon_beside_adamw(asked):
+    """Newton-Schulz takes longer than Adam's update; one moment of matrices is 4 bytes less of a parameter's 12."""
+    found, _ = asked("optimizer=muon")
+    rows = {row["term"]: row for row in found["rows"]}
+    assert rows["optimizer_s"]["ratio"] > 5
+    assert 8 / 12 < rows["memory.optimizer_bytes"]["ratio"] < 0.72
+    assert rows["forward_s"]["difference"] == rows["backward_s"]["difference"] == 0
+
+
+def test_what_is_written_for_a_framework(asked, capsys):
+    asked("--emit megatron", None)
+    assert run(["import", "pretrain.sh", "--hardware", "h100", "-o", "best.yaml"]) == 0
+    capsys.readouterr()
+    assert run(["explain", "best.yaml", "--format", "json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    (line,) = (line for line in COMMANDS if "--emit megatron" in line)
+    there = line.replace("--emit megatron -o pretrain.sh", "--stack megatron --placement tp-cp-dp-pp,tp-cp-pp-dp")
+    assert run([*shlex.split(there), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0]["step_s"] == pytest.approx(again["step_s"], rel=1e-12)
+
+
 def test_headroom_is_a_share_in_percent(asked):
     found, _ = asked("--headroom 20%")
     assert found["meta"]["headroom"] == 0.2

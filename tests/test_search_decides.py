@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -157,6 +158,31 @@ def test_layouts_within_the_error_of_a_ratio_tie_with_the_best(found, capsys):
     out = capsys.readouterr().out
     assert f"{span['low_s']:.4g} to {span['high_s']:.4g} s for 80 % of runs" in out
     assert "layouts tie" in out
+
+
+def test_every_column_of_a_search_is_told(capsys):
+    """`compcomm columns` knows whatever a search prints as a column."""
+    prices = ("--price-per-gpu-hour", "2", "--watts", "700", "--tokens", "1T", "--per", "tp", "--format", "json")
+    small = (*SHELL, "--set", "global_batch=64", "--cp", "1", "--pp", "1", "--zero", "1")
+    assert run([*small, *prices]) == 0
+    one = json.loads(capsys.readouterr().out)
+    tables = (one["rows"], one["per"]["rows"], one["headrooms"], one["tied"]["rows"])
+    shown = {name for rows in tables for name in rows[0]}
+    assert {"ties", "behind_percent", "headroom_percent", "cost_of_run", "energy_kwh_of_run", "feasible"} <= shown
+    assert run(["columns", "--format", "json"]) == 0
+    assert shown <= {row["name"] for row in json.loads(capsys.readouterr().out)["rows"]}
+
+
+@pytest.mark.parametrize(("more", "said"), [((), True), (("--stack", "megatron"), False),
+                                            (("--grad-precision", "fp32"), False)])  # fmt: skip
+def test_the_bytes_of_gradients_are_said_where_no_framework_is(more, said, capsys):
+    """Without a stack gradients take 2 bytes where Megatron-LM's take 4: a layout that fits may not."""
+    one = ("--tp", "4", "--cp", "1", "--pp", "4", "--vpp", "1", "--zero", "0", "--sp", "on", "--micro-batch", "1")
+    assert run([*SHELL, "--set", "global_batch=64", *one, "--recompute", "none", *more]) == 0
+    out = capsys.readouterr().out
+    assert ("gradients are in the format of the weights (--stack megatron" in out) is said
+    memory = dict(re.findall(r"^(weights|gradients) +([0-9.]+)", out, re.MULTILINE))
+    assert (memory["weights"] == memory["gradients"]) is said
 
 
 def test_what_is_no_time_has_no_ties():

@@ -187,7 +187,13 @@ def test_a_model_that_the_catalogue_lacks_has_the_style_of_its_family(name, norm
 
 def test_lora_is_no_training_of_all_weights():
     _, reasons = points_of([run_of(notes="finetune LoRA")], Silent())
-    assert "LoRA" in reasons["a"]
+    assert reasons["a"] == "LoRA: the table has no rank of adapters"
+    points, reasons = points_of([run_of(notes="finetune LoRA", lora_rank="16")], Silent())
+    assert not reasons
+    whole, _ = points_of([run_of()], Silent())
+    (adapters,), (all_weights,) = predict_points(points), predict_points(whole)
+    # no gradients of weights: a third of the products is left out, and of attention nothing
+    assert 0.6 < adapters.predicted_s / all_weights.predicted_s < 0.85
 
 
 def test_errors_are_as_small_as_they_were():

@@ -8,6 +8,7 @@ from comp_comm.cli import help_text, options, values
 from comp_comm.costmodels import COST_MODELS
 from comp_comm.fields import FIELDS
 from comp_comm.report.answer import basic_meta, write_answer
+from comp_comm.searches.columns import COLUMNS
 
 
 @click.command(cls=help_text.Grouped, epilog="Examples: compcomm columns memory | compcomm columns --format markdown")
@@ -29,5 +30,9 @@ def command(word: str | None, path: str | None, form: str | None) -> int:
          "meaning": c.help}
         for model in COST_MODELS.values() for c in model.columns.values()
     ]  # fmt: skip
+    outputs += [
+        {"name": name, "kind": "output of search", "unit": unit, "allowed": None, "default": None, "meaning": about}
+        for name, (unit, about) in COLUMNS.items()
+    ]
     rows = values.with_word([*fields, *outputs], word, ("name", "kind", "meaning"))
     return options.write(path, lambda out: write_answer(out, form, rows, basic_meta("columns")))

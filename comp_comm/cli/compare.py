@@ -8,7 +8,7 @@ from typing import IO
 import click
 
 from comp_comm.cli import completion, help_text, options
-from comp_comm.configs.study import Study, load_study
+from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.records import Record
 from comp_comm.report import output
 from comp_comm.report.answer import basic_meta, write_answer
@@ -20,8 +20,10 @@ from comp_comm.sweeps.sides import differing, sides, why
 
 @click.command(cls=help_text.Grouped, epilog="Examples: compcomm compare llama-step --set-b tp=4 | "
                "compcomm compare llama-step --set-b hardware=b200 | "
+               "compcomm compare --set model=llama-2-7b --set hardware=h100 --set gpus=64 --set global_batch=1024 "
+               "--set-b optimizer=muon | "
                "compcomm compare llama-step --set-b zero=3 --plot sides.png")  # fmt: skip
-@click.argument("a", shell_complete=completion.names("study"))
+@click.argument("a", required=False, shell_complete=completion.names("study"))
 @click.argument("b", required=False, shell_complete=completion.names("study"))
 @options.set_option
 @click.option("--set-a", multiple=True, metavar="KEY=VALUE", help="As --set, for the first only. May be repeated.",
@@ -30,18 +32,22 @@ from comp_comm.sweeps.sides import differing, sides, why
               shell_complete=completion.settings)  # fmt: skip
 @options.plot_option("both steps and what their devices hold, as stacked bars,")
 @options.format_options
-def command(a: str, b: str | None, overrides: tuple[str, ...], path: str | None, form: str | None, picture: str | None,
-            **given: tuple[str, ...]) -> int:  # fmt: skip
+def command(a: str | None, b: str | None, overrides: tuple[str, ...], path: str | None, form: str | None,
+            picture: str | None, **given: tuple[str, ...]) -> int:  # fmt: skip
     """Two studies of one point each, A and B, side by side: every term of the step, its memory and communication.
 
-    B may be left out: it is A with other values (--set-b). The sides are named by the fields in which they differ.
+    B may be left out: it is A with other values (--set-b). A may be, too: both are then what --set says. The sides are
+    named by the fields in which they differ.
     """
     form = options.prepare(form, path)
     in_file = options.check_picture(picture, form)
+    if a is None and not overrides:
+        raise click.UsageError("A is missing: a study, or --set model=llama-3-8b --set hardware=h100 --set gpus=64",
+                               click.get_current_context())  # fmt: skip
     if b is None and not (given["set_a"] or given["set_b"]):
         raise click.UsageError("B is missing: another study, or --set-b KEY=VALUE", click.get_current_context())
-    left = load_study(a, (*overrides, *given["set_a"]))
-    right = load_study(b or a, (*overrides, *given["set_b"]))
+    left = _study(a, (*overrides, *given["set_a"]))
+    right = _study(b or a, (*overrides, *given["set_b"]))
     rows, changed = compare(left, right), differing(left, right)
     names = sides(left, right, changed)
     reason = why(rows, names)
@@ -73,6 +79,10 @@ def command(a: str, b: str | None, overrides: tuple[str, ...], path: str | None,
         drawn = {"title": " and ".join(names)}
         options.draw(str(picture), draw_stacks(_stacks(names, rows), drawn, [left.title, right.title]), drawn)
     return code
+
+
+def _study(reference: str | None, overrides: tuple[str, ...]) -> Study:
+    return load_study(reference, overrides) if reference else study_from({}, overrides=overrides)
 
 
 def _stacks(names: tuple[str, str], rows: Sequence[ComparedTerm]) -> list[Stacks]:

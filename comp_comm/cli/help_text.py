@@ -25,7 +25,8 @@ OF_OPTION = {
 # The flags that most questions need; the others are there with --help-all.
 USUAL = ("hidden", "layers", "heads", "vocab", "seq_len", "gpus", "global_batch", "micro_batch", "tp", "pp", "vpp",
          "cp", "ep", "dp", "zero", "recompute", "sp", "precision", "flop_vs_bw", "network", "nvs", "tokens",
-         "interference", "timing")  # fmt: skip
+         "interference", "timing", "stack")  # fmt: skip
+OF_A_STUDY = ("model", "hardware", "cost_model", "batch_tokens")  # what --set takes beside fields
 SHORTEST = 12  # with fewer fields than this, all of them are usual
 LONGEST = 36  # of choices in a flag's placeholder; more are listed after its meaning
 
@@ -101,6 +102,9 @@ def no_such_option(error: click.NoSuchOption) -> str:
     }
     given = error.option_name.lstrip("-")
     hint = nearest_name(given, [name.replace("-", "_") for name in flags]) or nearest_name(given, list(flags))
+    field = given.replace("-", "_")
+    if "set" in flags and field in (*FIELDS, *OF_A_STUDY):
+        hint = f"; --set {field}=VALUE gives it"
     for name, flag in flags.items():
         hint = hint.replace(f"'{name.replace('-', '_')}'", f"'{flag}'").replace(f"'{name}'", f"'{flag}'")
     path = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""

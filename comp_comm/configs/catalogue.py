@@ -106,8 +106,20 @@ def locate(kind: str, reference: str, beside: str = "") -> Path:
     if kind == "hardware" and reference.lower() in short_names():
         return root() / FOLDERS[kind] / f"{short_names()[reference.lower()]}.yaml"
     known = names(kind)
-    guess = _nearest_device(reference) if kind == "hardware" else nearest(reference, known)
+    guess = _nearest_device(reference) if kind == "hardware" else _other_kind(reference) or nearest(reference, known)
     raise ConfigError(f"no {kind} is called '{reference}'{guess} ({one_of(known)}, or a path)")
+
+
+def _other_kind(reference: str) -> str:
+    """Return what the name of a model or a device is that was given for a study, and the flag that takes it.
+
+    >>> _other_kind("llama-3-8b"), _other_kind("H100")
+    ('; it is a model: --model llama-3-8b', '; it is a device: --hardware H100')
+    """
+    if reference.lower() in names("model"):
+        return f"; it is a model: --model {reference}"
+    device = reference.lower() in {*names("hardware"), *short_names()}
+    return f"; it is a device: --hardware {reference}" if device else ""
 
 
 def _nearest_device(reference: str) -> str:

@@ -13,6 +13,7 @@ from comp_comm.searches.design import FACTORS, WORK
 from comp_comm.searches.views import span
 
 DIVISORS = "Of degrees and batches that are not given, only values are tried that divide devices, heads, layers, batch"
+NO_STACK = "No framework is given: gradients are in the format of the weights (--stack megatron has them in fp32)"
 TIED = 5  # rows
 PAPER = ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "summa_panels")
 SHOWN = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "ep_dispatch", "dp", "micro_batch", "zero", "sp",
@@ -56,7 +57,9 @@ def write_search(out: IO[str], answer: Record, style: str, columns: Sequence[str
         return
     for row in rows[:1]:
         if row["also"]:
-            table.write_line(out, f"The best is {row['ties']} layouts that no number tells apart: {row['also']}", style)
+            order = " (from the inner network out)" if "placement" in row["also"] else ""
+            alike = f"The best is {row['ties']} layouts that no number tells apart: {row['also']}{order}"
+            table.write_line(out, alike, style)
     _write_tied(out, answer, moving, style)
     if answer["near_misses"]:
         _title(out, "Faster, but they do not fit", style)
@@ -81,8 +84,8 @@ def _write_tied(out: IO[str], answer: Record, columns: Sequence[str], style: str
     if tied and tied["layouts"] > 1:
         table.write_line(
             out,
-            f"{tied['layouts']:,} layouts tie: they are within {tied['percent']:.1f} % of the best, "
-            "and no better is the ratio of two layouts known (four of five measured pairs)",
+            f"{tied['layouts']:,} layouts tie: they are within {tied['percent']:.1f} % of the best, and so near is "
+            "the predicted ratio of two layouts to the measured one (four of five pairs)",
             style,
         )
     if tied and len(tied["rows"]) > 1:
@@ -144,6 +147,8 @@ def _tried(meta: Record) -> list[str]:
     if any(name in FIELDS and FIELDS[name].kind == "int" and FIELDS[name].low > 0 and len(values) > 1
            for name, values in meta["searched"].items()):  # fmt: skip
         lines.append(DIVISORS)
+    if meta["cost_model"] == "complete" and not {"stack", "grad_precision"} & {*meta["fixed"], *meta["searched"]}:
+        lines.append(NO_STACK)
     return [*lines, *([f"Not tried, give a list to: {', '.join(left)}"] if left else [])]
 
 

@@ -48,8 +48,9 @@ class Crossover:
         row = result["rows"][0]
         numbers = [name for name, each in row.items() if isinstance(each, (int, float)) and name != "ties"]
         if self.column not in numbers:
-            raise ConfigError(f"--crossover: '{self.column}' is no number of a row{nearest_name(self.column, numbers)} "
-                              f"({one_of(numbers)})")  # fmt: skip
+            words = [name for name, each in OBJECTIVES.items() if each.column in numbers and not each.needs]
+            hint = nearest_name(self.column, [*words, *numbers])
+            raise ConfigError(f"--crossover: '{self.column}' is no number of a row{hint} ({one_of(numbers)})")
         return float(row[self.column]) - self.value
 
 

@@ -33,7 +33,7 @@ DIRECT = {"n_gpus": "gpus"} | {name: name for name in ("tp", "cp", "pp", "vpp", 
 # Parts of a step that add up to it, by column of the cost model.
 TERMS = ("compute_s", "recompute_s", "optimizer_s", "host_s", "bubble_s")
 TableRow = tuple[RunMachine, tuple[Value, ...]]
-FROZEN = "LoRA: most weights are frozen, which is not modelled"
+NO_RANK = "LoRA: the table has no rank of adapters"
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class Prediction:
 
 def point_of(run: MeasuredRun, silent: Silent) -> Point:
     """Return a run as a study has it. Raises ``ValueError`` or ``ConfigError`` where it is none."""
-    if "LoRA" in run["notes"] or "LoRA" in run["software_other"]:
-        raise ValueError(FROZEN)
+    if ("LoRA" in run["notes"] or "LoRA" in run["software_other"]) and "lora_rank" not in run.fields:
+        raise ValueError(NO_RANK)
     _check_stated(run, [name for name in NEEDED if name not in MEASURED])
     machine = machine_of(run)
     model, assumed = transformer_fields(run)

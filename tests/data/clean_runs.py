@@ -20,7 +20,7 @@ OUT = Path(__file__).resolve().parents[2] / "configs" / "validation"
 DROPPED_COLUMNS = ("sanity", "implied_model_tflops")
 ADDED_COLUMNS = ("release", "node_gbit_s", "not_stated", "corrected", "excluded")
 
-LORA = "LoRA: most weights are frozen, which is not modelled"
+LORA = "LoRA: the table has no rank of adapters"
 PACKED = "fine-tuning on packed sequences: the tokens of a step are not those of its sequences"
 NO_DP = "the table's DP and CP do not make its GPUs; with DP from the GPUs a replica has less than one sequence a step"
 THIN = "the source does not say the model's dimensions, sequence, batch or layout"

@@ -64,7 +64,15 @@ def _launcher(point: Exported) -> str:
     each = point.per_node
     single = bool(layers_of(point)) and all(not (layer.mixer and layer.network) for layer in layers_of(point))
     program = "pretrain_hybrid.py" if single else "pretrain_gpt.py"
-    return f"torchrun --nproc-per-node {each} --nnodes {gpus // each} {program}"
+    return f"{_environment(point)}torchrun --nproc-per-node {each} --nnodes {gpus // each} {program}"
+
+
+def _environment(point: Exported) -> str:
+    """Return the variable without which arguments.py does not start TP or CP on Hopper and before; its FSDP, and
+    exchanges of experts beside compute, want it unset."""
+    split = point.number("tp") > 1 or point.number("cp") > 1
+    unset = point.number("zero", 0) > 1 or (point.number("experts", 0) and point.on("overlap_ep"))
+    return "CUDA_DEVICE_MAX_CONNECTIONS=1 " if split and not unset else ""
 
 
 def _model(point: Exported) -> Flags:
@@ -165,7 +173,9 @@ def _sharding(point: Exported) -> Flags:
     instances = point.replicas // int(shard) if shard else 1
     return {
         "--use-distributed-optimizer": zero == 1, "--use-megatron-fsdp": zero > 1,
-        "--data-parallel-sharding-strategy": STRATEGIES.get(zero), "--ddp-bucket-size": _whole(point, "bucket"),
+        "--data-parallel-sharding-strategy": STRATEGIES.get(zero),
+        "--ckpt-format": "fsdp_dtensor" if zero > 1 else None,  # the only one that arguments.py lets its FSDP have
+        "--ddp-bucket-size": _whole(point, "bucket"),
         "--num-distributed-optimizer-instances": instances if instances > 1 else None,
         "--optimizer-cpu-offload": point.on("offload_optimizer"), **_muon(point),
     }  # fmt: skip
