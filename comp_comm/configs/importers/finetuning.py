@@ -7,6 +7,7 @@ from pathlib import PurePath
 from comp_comm.configs.importers.adapters import model_of, set_adapters
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.strict_yaml import Document
+from comp_comm.errors import one_of
 from comp_comm.records import Record
 
 AXOLOTL, FACTORY = "Axolotl configuration", "LLaMA-Factory configuration"
@@ -37,6 +38,8 @@ FACTORY_IGNORED = """
     new_special_tokens_config init_special_tokens max_steps weight_decay adam_beta1 adam_beta2 max_grad_norm seed
 """
 ADAM = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw", "adam", "paged_adamw_32bit", "adamw_apex_fused")
+# Words of transformers' FSDPOption.
+SHARDED = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2", "auto_wrap", "offload")
 EIGHT_BIT = ("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "adamw_torch_8bit")
 
 
@@ -67,12 +70,17 @@ def import_axolotl(document: Document, given: Given = NOTHING, model: str = "") 
         targets = "all" if top.truth("lora_target_linear") else top.mapping.get("lora_target_modules")
         top.mapping = {**top.mapping, "lora_target_modules": targets}
         set_adapters(top, f, ("lora_r",), ("lora_target_modules",))
+        if top.take("lora_r") is None:
+            f.missing("'lora_r' is missing", "lora_rank")
         top.off(("lora_modules_to_save", "lora_target_parameters"), "parts that are trained beside adapters")
         _dropout(top, f)
     elif not is_off(adapter):
         top.wrong(("adapter",), f"{shown(adapter)} is not modelled; only lora")
     else:
+        ignored = [name for name in top.mapping if name.startswith("lora_") and not is_off(top.mapping[name])]
         top.ignore(name for name in top.mapping if name.startswith("lora_"))
+        if "lora_r" in ignored:
+            f.note("all weights are trained: there is no adapter, without which lora_r means nothing")
     if not top.set("seq_len", "sequence_len"):
         f.missing("'sequence_len' is missing", "seq_len")
     top.set("micro_batch", "micro_batch_size")
@@ -81,7 +89,6 @@ def import_axolotl(document: Document, given: Given = NOTHING, model: str = "") 
         top.set(name, key)
     top.ignore(("dp_replicate_size",))
     _running(top, f, ("fsdp", "fsdp_config"))
-    top.ignore(("fsdp_version",))
     _liger(top, f)
     for key in ("flash_attention", "sdp_attention", "attn_implementation"):
         top.take(key)
@@ -177,7 +184,7 @@ def _running(top: Keys, f: Findings, fsdp: tuple[str, str]) -> None:
     compiled = not is_off(top.take("torch_compile"))
     f.set("kernels", "compiled" if compiled else "eager")
     config = top.take("deepspeed")
-    sharded = any(not is_off(top.take(name)) for name in fsdp)
+    sharded = _fsdp(top, f, *fsdp)
     if config is not None:
         stage = next(
             (stage for stage in (3, 2, 1, 0) if f"z{stage}" in str(config) or f"zero{stage}" in str(config)), None
@@ -187,9 +194,10 @@ def _running(top: Keys, f: Findings, fsdp: tuple[str, str]) -> None:
         else:
             f.set("zero", stage)
             f.note(f"zero {stage} is what the name {shown(config)} says: import that file, too")
+            if "offload" in str(config):
+                f.note(f"what {shown(config)} offloads is not counted: --set offload_optimizer=on counts the optimizer")
     else:
-        f.set("zero", 3 if sharded else 0)
-    top.ignore(("fsdp_transformer_layer_cls_to_wrap",))
+        f.set("zero", sharded)
     name = str(top.take("optimizer", "optim", default="adamw_torch"))
     if name == "muon":
         f.set("optimizer", "muon")
@@ -199,6 +207,33 @@ def _running(top: Keys, f: Findings, fsdp: tuple[str, str]) -> None:
         top.wrong(("optimizer", "optim"), f"{shown(name)}: another optimizer is not modelled; only AdamW and muon")
     if "gpus" not in f.given:
         f.note("the devices are not in the file: give --set gpus=N")
+
+
+def _fsdp(top: Keys, f: Findings, listed: str, configured: str) -> int:
+    """Return the ZeRO stage of PyTorch's FSDP: 0 where it is not asked for."""
+    raw, more = top.take(listed), top.take(configured)
+    version = top.take("fsdp_version")
+    top.ignore(("fsdp_transformer_layer_cls_to_wrap",))
+    words = raw if isinstance(raw, list) else str(raw or "").split()
+    strange = [str(word) for word in words if str(word) not in SHARDED]
+    if strange:
+        top.wrong((listed,), f"{', '.join(strange)}: not understood ({one_of(list(SHARDED))})")
+    if not isinstance(more, (dict, type(None))) and not is_off(more):
+        top.wrong((configured,), f"{shown(more)} is not a mapping of keys to values")
+    keys = {str(key).removeprefix("fsdp_"): value for key, value in more.items()} if isinstance(more, dict) else {}
+    if "offload" in words or not is_off(keys.get("offload_params")):
+        top.wrong((configured, listed), "weights in the host's memory are not modelled; leave offload_params out")
+    if not is_off(keys.get("activation_checkpointing")):
+        f.set("recompute", "full")
+    if not (words or keys or version):
+        return 0
+    strategy = str(keys.get("sharding_strategy", "")).lower()
+    partly = (
+        strategy in ("shard_grad_op", "2") or "shard_grad_op" in words or keys.get("reshard_after_forward") is False
+    )
+    if "hybrid" in strategy or any("hybrid" in str(word) for word in words):
+        f.note("hybrid sharding: states are counted as sharded over all replicas; --set dp_shard=N says over how many")
+    return 0 if strategy == "no_shard" or "no_shard" in words else 2 if partly else 3
 
 
 def _liger(top: Keys, f: Findings) -> None:
