@@ -71,6 +71,16 @@ def test_a_moment_less_of_every_number_of_a_matrix():
     assert few - cut == pytest.approx(8 * (H * 2 * F - NUMBERS / 96))
 
 
+def test_the_fullest_device_moves_the_states_of_the_matrix_that_it_has():
+    # 28 bytes a number (AdamW with 16-bit weights and gradients), 8 less where there is one moment; 2 of the norm.
+    rest = (2 * VOCAB * H + (2 * LAYERS + 1) * H) / 96
+    for way, numbers in (("whole", H * 2 * F), ("gathered", NUMBERS / 96)):
+        found = explained(study(gpus=96, global_batch=96, muon_sharding=way))
+        moved = {each["operation"]: each["hbm_bytes"] for each in found["operations"] if each["phase"] == "optimizer"}
+        assert moved["Adam"] == pytest.approx(20 * numbers + 28 * rest)
+        assert moved["gradient norm"] == pytest.approx(2 * (numbers + rest))
+
+
 def test_embeddings_and_norms_stay_with_adamw():
     rest = row_of(study(), ("parameters",))["parameters"] - NUMBERS
     assert rest == 2 * VOCAB * H + (2 * LAYERS + 1) * H
