@@ -83,8 +83,9 @@ def test_a_step_is_as_long_as_its_passes_one_by_one(schedule, p, v, m, recompute
 @pytest.mark.parametrize(("schedule", "p", "m"), [("zero_bubble", 4, 8), ("zb_h2", 4, 7), ("zb_v", 4, 7),
                                                   ("dualpipe", 4, 8)])  # fmt: skip
 def test_gradients_of_weights_wait_for_the_host_as_well(schedule, p, m):
-    """The host is slower than the device, which it runs ahead of: of the 2.6 times that the host launches a forward pass's kernels, one is forward,
-    one the gradients of inputs, and 0.6 those of weights (a product has two gradients, most other work has one)."""
+    """The host is slower than the device, which it runs ahead of: of the 2.6 times that it launches a forward pass's
+    kernels, one is forward, one the gradients of inputs, and 0.6 those of weights (a product has two gradients, most
+    other work has one)."""
     fast = {"flops": 1e4, "memory_bandwidth": 1e4, "latency": 1e-4, "network": 1e4}
     found = explained(**{**EVEN, **fast, "cuda_graph": "none"}, pp=p, accumulation=m, schedule=schedule)
     launched = (found["forward_s"] + found["backward_s"] + found["host_s"]) / m / 2.6

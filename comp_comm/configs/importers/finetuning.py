@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from comp_comm.configs.importers.adapters import model_of, set_adapters
+from comp_comm.configs.importers.fsdp import sharded_stage
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.strict_yaml import Document
-from comp_comm.errors import one_of
 from comp_comm.records import Record
 
 AXOLOTL, FACTORY = "Axolotl configuration", "LLaMA-Factory configuration"
@@ -38,8 +38,6 @@ FACTORY_IGNORED = """
     new_special_tokens_config init_special_tokens max_steps weight_decay adam_beta1 adam_beta2 max_grad_norm seed
 """
 ADAM = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw", "adam", "paged_adamw_32bit", "adamw_apex_fused")
-# Words of transformers' FSDPOption.
-SHARDED = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2", "auto_wrap", "offload")
 EIGHT_BIT = ("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "adamw_torch_8bit")
 
 
@@ -184,7 +182,7 @@ def _running(top: Keys, f: Findings, fsdp: tuple[str, str]) -> None:
     compiled = not is_off(top.take("torch_compile"))
     f.set("kernels", "compiled" if compiled else "eager")
     config = top.take("deepspeed")
-    sharded = _fsdp(top, f, *fsdp)
+    sharded = sharded_stage(top, f, *fsdp)
     if config is not None:
         stage = next(
             (stage for stage in (3, 2, 1, 0) if f"z{stage}" in str(config) or f"zero{stage}" in str(config)), None
@@ -207,33 +205,6 @@ def _running(top: Keys, f: Findings, fsdp: tuple[str, str]) -> None:
         top.wrong(("optimizer", "optim"), f"{shown(name)}: another optimizer is not modelled; only AdamW and muon")
     if "gpus" not in f.given:
         f.note("the devices are not in the file: give --set gpus=N")
-
-
-def _fsdp(top: Keys, f: Findings, listed: str, configured: str) -> int:
-    """Return the ZeRO stage of PyTorch's FSDP: 0 where it is not asked for."""
-    raw, more = top.take(listed), top.take(configured)
-    version = top.take("fsdp_version")
-    top.ignore(("fsdp_transformer_layer_cls_to_wrap",))
-    words = raw if isinstance(raw, list) else str(raw or "").split()
-    strange = [str(word) for word in words if str(word) not in SHARDED]
-    if strange:
-        top.wrong((listed,), f"{', '.join(strange)}: not understood ({one_of(list(SHARDED))})")
-    if not isinstance(more, (dict, type(None))) and not is_off(more):
-        top.wrong((configured,), f"{shown(more)} is not a mapping of keys to values")
-    keys = {str(key).removeprefix("fsdp_"): value for key, value in more.items()} if isinstance(more, dict) else {}
-    if "offload" in words or not is_off(keys.get("offload_params")):
-        top.wrong((configured, listed), "weights in the host's memory are not modelled; leave offload_params out")
-    if not is_off(keys.get("activation_checkpointing")):
-        f.set("recompute", "full")
-    if not (words or keys or version):
-        return 0
-    strategy = str(keys.get("sharding_strategy", "")).lower()
-    partly = (
-        strategy in ("shard_grad_op", "2") or "shard_grad_op" in words or keys.get("reshard_after_forward") is False
-    )
-    if "hybrid" in strategy or any("hybrid" in str(word) for word in words):
-        f.note("hybrid sharding: states are counted as sharded over all replicas; --set dp_shard=N says over how many")
-    return 0 if strategy == "no_shard" or "no_shard" in words else 2 if partly else 3
 
 
 def _liger(top: Keys, f: Findings) -> None:

@@ -171,7 +171,7 @@ class Pipeline:
         return add_up(count * times.forward_s for times, count in self.parts(stage))
 
     def weights_s(self, stage: Stage) -> Array:
-        """Return the seconds of the gradients of the weights of a stage's layers, or a chunk's, with waits for the host."""
+        """Return the seconds of the gradients of the weights of a stage's layers, or a chunk's, waits in them."""
         parts = zip(self.layers, stage.layers, strict=True)
         return add_up(count * times.weights_s for times, count in parts)
 
