@@ -53,7 +53,8 @@ def distinct_codes(codes: NDArray[np.integer], count: int) -> tuple[NDArray[np.i
 
 def _codes(column: NDArray[np.generic]) -> tuple[NDArray[np.intp], int]:
     """Return numbers as codes from 0 in their order, and how many codes there are."""
-    integers = column.astype(np.intp)
+    with np.errstate(invalid="ignore"):  # NaN, which is no whole number, is told apart below
+        integers = column.astype(np.intp)
     if not (integers == column).all() or integers.min() < 0 or integers.max() >= MARKS:
         labels, code = np.unique(column, return_inverse=True)
         return code.reshape(-1), labels.size

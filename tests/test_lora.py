@@ -175,6 +175,16 @@ PEFT = json.dumps({"peft_type": "LORA", "base_model_name_or_path": "meta-llama/L
                                "lora_targets": "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj"}),
     (FACTORY, "qwen3-8b", {"lora_rank": 8, "lora_targets": "q_proj+v_proj", "zero": 2, "accumulation": 8}),
     (PEFT, "llama-3.1-8b", {"lora_rank": 16, "lora_targets": "q_proj+k_proj"}),
+    (PEFT.replace('"r": 16, ', ""), "llama-3.1-8b", {"lora_rank": 8}),  # LoraConfig's own
+    # A recipe without an optimizer is one all the same: gradient_accumulation_steps is DeepSpeed's, too.
+    (TUNE.replace("optimizer: {_component_: torch.optim.AdamW, fused: True}\n", ""), "llama-3.1-8b", {"zero": 3}),
+    # transformers' FSDP: words in a list, and its configuration beside it or, with fsdp_version 2, alone.
+    (f"{AXOLOTL}fsdp: [full_shard, auto_wrap]\nfsdp_config: {{fsdp_sharding_strategy: FULL_SHARD}}\n",
+     "llama-3.1-8b", {"zero": 3}),
+    (f"{AXOLOTL}fsdp: [shard_grad_op]\nfsdp_config: {{fsdp_use_orig_params: false}}\n", "llama-3.1-8b", {"zero": 2}),
+    (f"{AXOLOTL}fsdp_version: 2\nfsdp_config: {{reshard_after_forward: false}}\n", "llama-3.1-8b", {"zero": 2}),
+    (f"{AXOLOTL}fsdp_version: 2\nfsdp_config: {{reshard_after_forward: true}}\n", "llama-3.1-8b", {"zero": 3}),
+    (f"{AXOLOTL}fsdp: [no_shard]\n", "llama-3.1-8b", {"zero": 0}),
 ])  # fmt: skip
 def test_a_file_of_a_finetuning_tool_is_read(text, model, fields):
     found = import_text(text, "file")
@@ -187,6 +197,12 @@ def test_a_file_of_a_finetuning_tool_is_read(text, model, fields):
     (TUNE, "llama3_1_8b", "llama9_1b", "no model of the catalogue is"),
     (TUNE, "max_seq_len: 4096", "max_seq_len: null", "give --set seq_len=N"),
     (AXOLOTL, "adapter: lora", "adapter: qlora", "weights of 4 or 8 bits"),
+    (AXOLOTL, "lora_r: 32\n", "", "'lora_r' is missing"),
+    (AXOLOTL, "bf16: auto", "fsdp: [all_shard]", "all_shard: not understood"),
+    (AXOLOTL, "bf16: auto", "fsdp_config: {fsdp_offload_params: true}", "weights in the host.s memory"),
+    (TUNE, "lora_llama3_1_8b", "dora_llama3_1_8b", "DoRA is not modelled"),
+    (TUNE, "lora_rank: 8", "use_dora: True", "DoRA, which keeps"),
+    (TUNE, "['q_proj', 'v_proj', 'output_proj']", "5", "'5' is not understood; a list of layers"),
     (AXOLOTL, "bf16: auto", "surprise: 3", "surprise: '3' is not understood"),
     (FACTORY, "lora_target: q_proj,v_proj", "lora_target: w1,w2", "adapters of w1, w2 are not modelled"),
     (FACTORY, "finetuning_type: lora", "finetuning_type: freeze", "'freeze' is not modelled; only full and lora"),
@@ -197,3 +213,13 @@ def test_what_a_file_of_a_finetuning_tool_is_refused_for(text, old, new, message
     assert old in text
     with pytest.raises(CompcommError, match=message):
         import_text(text.replace(old, new), "file")
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    (TUNE + "optimizer_in_bwd: True\n", "optimizer_in_bwd: gradients are counted as kept"),
+    (TUNE + "ac_mode: selective\n", "ac_mode: activations are counted as kept"),
+    (AXOLOTL + "deepspeed: zero3_bf16_cpuoffload_all.json\n", "offloads is not counted"),
+    (AXOLOTL.replace("adapter: lora\n", ""), "all weights are trained: there is no adapter"),
+])  # fmt: skip
+def test_what_changes_a_step_and_is_not_counted_is_said(text, said):
+    assert any(said in note for note in import_text(text, "file").notes)

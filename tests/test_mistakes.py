@@ -61,6 +61,8 @@ def compcomm(capsys):
     (("reproduce", "comp-vs-comm", "fig10"), "there is no 'fig10'; did you mean 'fig-10"),
     (("reproduce", "amped", "megatorn"), "did you mean 'megatron'?"),
     (("trends", "share"), "PART: there is no 'share'; did you mean 'shares'?"),
+    ((*STEP, "--price-per-gpu-hour", ""), "--price-per-gpu-hour: an empty value is not a number"),
+    ((*STEP, "--watts", "700", "--format", "csv"), "its operations, which have no price"),
     (("explain", "llama-step", "-o", "/proc/x.json"), "/proc/x.json: cannot be written to"),
     (("explain", "llama-step", "-o", "/tmp"), "-o /tmp: is a directory; give the name of a file in it"),
     (("trace", "llama-step", "-o", "/tmp"), "/tmp: is a directory"),

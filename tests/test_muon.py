@@ -71,6 +71,16 @@ def test_a_moment_less_of_every_number_of_a_matrix():
     assert few - cut == pytest.approx(8 * (H * 2 * F - NUMBERS / 96))
 
 
+def test_the_fullest_device_moves_the_states_of_the_matrix_that_it_has():
+    # 28 bytes a number (AdamW with 16-bit weights and gradients), 8 less where there is one moment; 2 of the norm.
+    rest = (2 * VOCAB * H + (2 * LAYERS + 1) * H) / 96
+    for way, numbers in (("whole", H * 2 * F), ("gathered", NUMBERS / 96)):
+        found = explained(study(gpus=96, global_batch=96, muon_sharding=way))
+        moved = {each["operation"]: each["hbm_bytes"] for each in found["operations"] if each["phase"] == "optimizer"}
+        assert moved["Adam"] == pytest.approx(20 * numbers + 28 * rest)
+        assert moved["gradient norm"] == pytest.approx(2 * (numbers + rest))
+
+
 def test_embeddings_and_norms_stay_with_adamw():
     rest = row_of(study(), ("parameters",))["parameters"] - NUMBERS
     assert rest == 2 * VOCAB * H + (2 * LAYERS + 1) * H
@@ -98,6 +108,40 @@ def test_tp_gathers_matrices_whole():
 def test_shards_that_cut_matrices_gather_the_rest_of_one():
     (sent,) = messages(muon_sharding="gathered").values()
     assert sent["message_bytes"] * 7 / 8 == pytest.approx(2 * NUMBERS / (LAYERS * len(SHAPES)))
+
+
+def flops_of(*shapes):
+    return sum(float(newton_schulz_flops(*shape)) for shape in shapes)
+
+
+EXPERTS = {"experts": 8, "top_k": 2, "moe_ffn_hidden": 512, "ep": 4, "etp": 1}
+
+
+def test_experts_are_shared_out_over_those_that_have_them():
+    # Of 8 devices each has two experts a layer, which one other device has, too; the router is a matrix of everyone.
+    (muon,) = muon_of(explained(study(**EXPERTS)))
+    everyone = LAYERS * flops_of(*SHAPES[:4], (H, EXPERTS["experts"]))
+    own = LAYERS * 2 * flops_of((H, 2 * 512), (512, H))
+    assert muon["flops"] == pytest.approx(everyone / 8 + own / 2, rel=1e-12)
+
+
+def test_matrices_are_gathered_by_those_that_split_them():
+    # Two replicas, each with half of the matrices that TP 4 splits; experts are split by ETP 2, and all are apart.
+    found = messages(**{**EXPERTS, "etp": 2, "tp": 4})
+    query, up = found["momentum all-gather: Q"], found["momentum all-gather: experts up"]
+    assert (query["calls"], query["wire_bytes"]) == (LAYERS / 2, 4 * H * H * 3 / 4)
+    assert (up["calls"], up["wire_bytes"]) == (2 * LAYERS, 4 * H * 2 * 512 / 2)
+
+
+def test_blocks_are_orthogonalised_by_themselves():
+    (muon,) = muon_of(explained(study(tp=4, muon_tp="blockwise")))
+    assert muon["flops"] == pytest.approx(LAYERS / 2 * flops_of(*((min(s), max(s) / 4) for s in SHAPES)), rel=1e-12)
+
+
+def test_matrices_cut_at_the_ends_of_a_part_are_done_twice():
+    total = muon_of(explained(study(zero=0)))[0]["seconds"]
+    (cut,) = muon_of(explained(study(muon_sharding="gathered")))
+    assert cut["seconds"] == pytest.approx(total / 8 + total / (LAYERS * len(SHAPES)))
 
 
 def test_parts_of_a_step_add_up():

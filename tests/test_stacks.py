@@ -139,6 +139,22 @@ def test_stacks_side_by_side(compcomm):
     assert rows[1]["step_s"] == alone["rows"][0]["step_s"]
 
 
+def test_a_number_that_one_stack_alone_gives(compcomm):
+    # ep_sms is of deepseek: of megatron it is a number that is not there, in every format, and warns nobody.
+    point = [f"--set={name}={value}" for name, value in MIXTURE.items()]
+    code, out, err = compcomm("sweep", *point, "--hardware", "h800", "--stack", "megatron,deepseek", "--format", "json")
+    answer = json.loads(out, parse_constant=pytest.fail)
+    assert (code, answer["meta"]["axes"][0]["ep_sms"]) == (0, [None, 20])
+    assert [row["ep_sms"] for row in answer["rows"]] == [None, 20]
+    code, out, err = compcomm(
+        "volume", *point, "--hardware", "h800", "--stack", "megatron,deepseek", "--format", "json"
+    )
+    assert (code, "Warning" in err) == (0, False)
+    assert {row["ep_sms"] for row in json.loads(out, parse_constant=pytest.fail)["rows"]} == {None, 20}
+    # One point of them is that of one stack, not of each field that it gives.
+    assert "give stack one value" in compcomm("memory", *point, "--hardware", "h800", "--stack", "megatron,deepseek")[2]
+
+
 def test_a_layout_that_another_stack_has_names_it():
     point = {"gpus": 16, "seq_len": 2048, "global_batch": 64, "tp": 2, "memory_capacity": 1000}
     asked = study_from({"title": "t", "hardware": "h100-sxm", "model": "llama-3.1-8b", "set": point})

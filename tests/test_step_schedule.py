@@ -82,6 +82,22 @@ def test_a_step_is_as_long_as_its_passes_one_by_one(schedule, p, v, m, recompute
     assert found["bubble_s"] == pytest.approx(took - m * (forward + backward), rel=1e-9, abs=1e-9 * took)
 
 
+@pytest.mark.parametrize(("schedule", "p", "m"), [("zero_bubble", 4, 8), ("zb_h2", 4, 7), ("zb_v", 4, 7),
+                                                  ("dualpipe", 4, 8)])  # fmt: skip
+def test_gradients_of_weights_wait_for_the_host_as_well(schedule, p, m):
+    """The host is slower than the device, which it runs ahead of: of the 2.6 times that it launches a forward pass's
+    kernels, one is forward, one the gradients of inputs, and 0.6 those of weights (a product has two gradients, most
+    other work has one)."""
+    fast = {"flops": 1e4, "memory_bandwidth": 1e4, "latency": 1e-4, "network": 1e4}
+    found = explained(**{**EVEN, **fast, "cuda_graph": "none"}, pp=p, accumulation=m, schedule=schedule)
+    launched = (found["forward_s"] + found["backward_s"] + found["host_s"]) / m / 2.6
+    chunk = {"F": launched, "B": launched, "W": 0.6 * launched}
+    halves = {kind: seconds / per_stage(schedule, 1) for kind, seconds in chunk.items()}
+    measured = passes.took_in_a_row if schedule in IN_A_ROW else passes.took
+    took = measured(schedule, p, 1, m, [halves] * p)
+    assert found["bubble_s"] == pytest.approx(took - 2.6 * launched * m, rel=1e-3, abs=1e-3 * took)
+
+
 @pytest.mark.parametrize(("p", "v", "m"), [(2, 1, 4), (4, 1, 16), (8, 1, 8), (4, 2, 8), (8, 3, 16)])
 def test_the_bubble_is_p_less_1_over_m_v_of_the_rest(p, v, m):
     found = explained(**EVEN, pp=p, vpp=v, accumulation=m, overlap_pp="off")

@@ -30,6 +30,14 @@ def test_the_end_is_the_steps_and_passes_take_what_they_take(overrides):
     assert made.stretch == pytest.approx(1.0, rel=1e-9)
 
 
+@pytest.mark.parametrize("overrides", [["optimizer=muon", "vpp=1"],  # gathers over TP
+                                       ["lora_rank=8", "zero=0"]],  # a tail shorter than a send
+                         ids=" ".join)  # fmt: skip
+def test_everything_of_a_step_is_drawn_and_nothing_after_it(overrides):
+    made, step_s = timeline(overrides)
+    assert max(piece.start + piece.seconds for piece in made.slices) == pytest.approx(step_s, rel=1e-9)
+
+
 @pytest.mark.parametrize("overrides", IN_A_ROW, ids=" ".join)
 def test_without_a_barrier_the_last_stage_ends_later_than_a_step_takes(overrides):
     made, step_s = timeline(overrides)

@@ -48,6 +48,9 @@ def command(path: str | None, form: str | None, picture: str | None, roofline: s
         if roofline:
             raise ConfigError("--roofline is of one step, and this has several: give each flag one value")
         return _several(study, each, path, form, picture)
+    if form in ("csv", "jsonl") and any(rates):
+        raise ConfigError(f"--format {form} of one step gives its operations, which have no price: take --format json, "
+                          "or leave --price-per-gpu-hour and --watts out")  # fmt: skip
     explanation = explain(study, each.get(study.profiles[0].name, FREE) if study.profiles else FREE)
     options.note(explanation["meta"]["notes"])
     if not explanation["feasible"]:

@@ -34,6 +34,8 @@ def read_prices(texts: Sequence[object], names: Sequence[object]) -> dict[object
     columns: list[list[float | None]] = []
     for flag, text in zip(("--price-per-gpu-hour", "--watts"), texts, strict=True):
         with options.naming(flag):
+            if text is not None and not split(text):
+                raise ValueError("an empty value is not a number")
             numbers: list[float | None] = [options.parse_number(part) for part in split(text)]
             low, high = LEAST_PRICE, MOST_PRICE
             if any(number is not None and not low <= number <= high for number in numbers):

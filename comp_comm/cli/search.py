@@ -130,7 +130,7 @@ def _check_one(design: Design, asked: Asked) -> None:
     for flag, name in (("emit", "emit"), ("explain", "explained"), ("compare", "compared"), ("per", "per")):
         if asked[name] and len(design.cases) > 1:
             raise ConfigError(f"--{flag} is about one search, and this searches {len(design.cases)} times: give "
-                              "hardware, devices, batches and factors one value each")  # fmt: skip
+                              "hardware, devices, batches, factors and stack one value each")  # fmt: skip
     if asked["crossover"] and len({case.gpus for case in design.cases}) < 2:
         raise ConfigError("--crossover is between numbers of devices: give several (--gpus 64,128,256)")
 

@@ -144,6 +144,18 @@ class LayerTimes:
         return self.compute._replace(forward=forward, backward=backward)
 
     @cached_property
+    def weights_s(self) -> Array:
+        """Seconds of the gradients of weights where a schedule takes them apart, their share of the waiting in them.
+
+        Theirs are the launches that a backward pass has beyond those of the forward pass: the second of a product's two
+        gradients.
+        """
+        if self.waits[1] is ZERO:
+            return self.compute.for_weights
+        own = self.host.waits(self.compute.for_weights, BACKWARD_LAUNCHES - 1)
+        return self.compute.for_weights + minimum(own, self.waits[1])
+
+    @cached_property
     def passes_s(self) -> Array:
         """Seconds of both passes."""
         return self.forward_s + self.backward_s

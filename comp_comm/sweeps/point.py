@@ -65,9 +65,13 @@ class Verdict(NamedTuple):
 
 def point_of(study: Given) -> tuple[Plan, ExplainedAnswer]:
     """Return the plan and the step of a study of one point. Raises ``ConfigError`` for axes, and for a wrong study."""
-    plan = make_plan(as_study(study))
+    study = as_study(study)
+    plan = make_plan(study)
     if plan.grid.axes:
-        several = ", ".join(plan.grid.moving)
+        follow = {name for axis in plan.study.axes for name in axis.values}.difference(
+            *(axis.values for axis in study.axes)
+        )
+        several = ", ".join(name for name in plan.grid.moving if name not in follow)  # of a stack only itself
         raise ConfigError(f"the study has several points, and this is for one: give {several} one value "
                           "(--set KEY=VALUE)")  # fmt: skip
     return plan, explained(plan)

@@ -219,8 +219,15 @@ def check_size(plan: Plan, top: int | None) -> None:
 
 
 def _axis(values: Sequence[object]) -> object:
-    """Return an axis as meta data: its values, or of a long one its ends and how many there are."""
-    return list(values) if len(values) <= LISTED else {"first": values[0], "last": values[-1], "count": len(values)}
+    """Return an axis as meta data: its values, or of a long one its ends and how many there are.
+
+    >>> _axis((20, math.nan))
+    [20, None]
+    """
+    if len(values) > LISTED:
+        return {"first": values[0], "last": values[-1], "count": len(values)}
+    # A number that a stack gives at some points of an axis alone is NaN at the others.
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in values]
 
 
 def identity() -> Record:

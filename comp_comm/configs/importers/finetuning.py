@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from comp_comm.configs.importers.adapters import model_of, set_adapters
+from comp_comm.configs.importers.fsdp import sharded_stage
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.records import Record
@@ -67,12 +68,17 @@ def import_axolotl(document: Document, given: Given = NOTHING, model: str = "") 
         targets = "all" if top.truth("lora_target_linear") else top.mapping.get("lora_target_modules")
         top.mapping = {**top.mapping, "lora_target_modules": targets}
         set_adapters(top, f, ("lora_r",), ("lora_target_modules",))
+        if top.take("lora_r") is None:
+            f.missing("'lora_r' is missing", "lora_rank")
         top.off(("lora_modules_to_save", "lora_target_parameters"), "parts that are trained beside adapters")
         _dropout(top, f)
     elif not is_off(adapter):
         top.wrong(("adapter",), f"{shown(adapter)} is not modelled; only lora")
     else:
+        ignored = [name for name in top.mapping if name.startswith("lora_") and not is_off(top.mapping[name])]
         top.ignore(name for name in top.mapping if name.startswith("lora_"))
+        if "lora_r" in ignored:
+            f.note("all weights are trained: there is no adapter, without which lora_r means nothing")
     if not top.set("seq_len", "sequence_len"):
         f.missing("'sequence_len' is missing", "seq_len")
     top.set("micro_batch", "micro_batch_size")
@@ -81,7 +87,6 @@ def import_axolotl(document: Document, given: Given = NOTHING, model: str = "") 
         top.set(name, key)
     top.ignore(("dp_replicate_size",))
     _running(top, f, ("fsdp", "fsdp_config"))
-    top.ignore(("fsdp_version",))
     _liger(top, f)
     for key in ("flash_attention", "sdp_attention", "attn_implementation"):
         top.take(key)
@@ -177,7 +182,7 @@ def _running(top: Keys, f: Findings, fsdp: tuple[str, str]) -> None:
     compiled = not is_off(top.take("torch_compile"))
     f.set("kernels", "compiled" if compiled else "eager")
     config = top.take("deepspeed")
-    sharded = any(not is_off(top.take(name)) for name in fsdp)
+    sharded = sharded_stage(top, f, *fsdp)
     if config is not None:
         stage = next(
             (stage for stage in (3, 2, 1, 0) if f"z{stage}" in str(config) or f"zero{stage}" in str(config)), None
@@ -187,9 +192,10 @@ def _running(top: Keys, f: Findings, fsdp: tuple[str, str]) -> None:
         else:
             f.set("zero", stage)
             f.note(f"zero {stage} is what the name {shown(config)} says: import that file, too")
+            if "offload" in str(config):
+                f.note(f"what {shown(config)} offloads is not counted: --set offload_optimizer=on counts the optimizer")
     else:
-        f.set("zero", 3 if sharded else 0)
-    top.ignore(("fsdp_transformer_layer_cls_to_wrap",))
+        f.set("zero", sharded)
     name = str(top.take("optimizer", "optim", default="adamw_torch"))
     if name == "muon":
         f.set("optimizer", "muon")

@@ -15,6 +15,7 @@ IGNORED = """
     megatron_config megatron_core peft_version qalora_group_size corda_config eva_config lora_ga_config arrow_config
     ensure_weight_tying alora_invocation_tokens
 """
+DEFAULT_RANK = 8  # of LoraConfig
 OFF = ("alpha_pattern", "rank_pattern", "layers_pattern", "layers_to_transform", "layer_replication", "modules_to_save",
        "lora_bias", "use_dora", "use_qalora", "exclude_modules", "target_parameters", "trainable_token_indices",
        "use_bdlora")  # fmt: skip
@@ -45,6 +46,7 @@ def import_peft(document: Document, given: Given = NOTHING, model: str = "") -> 
     if not known:
         keys.wrong(("base_model_name_or_path",), f"no model of the catalogue is {shown(source)}; give --model NAME")
     set_adapters(keys, f, ("r",), ("target_modules",))
+    f.fields.setdefault("lora_rank", DEFAULT_RANK)
     keys.off(OFF)
     keys.only("bias", "none")
     if not is_off(keys.take("lora_dropout")):

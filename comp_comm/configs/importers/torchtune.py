@@ -29,8 +29,10 @@ FORMATS = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32"}
 
 
 def fits(data: Record) -> int:
-    """Return how well a mapping fits a recipe: a model and an optimizer that are components."""
+    """Return how well a mapping fits a recipe: a model of torchtune's, or a model and an optimizer, as components."""
     parts = [data.get(name) for name in ("model", "optimizer", "tokenizer")]
+    if isinstance(parts[0], dict) and str(parts[0].get(COMPONENT)).startswith("torchtune."):
+        return 4
     return 4 if sum(isinstance(part, dict) and COMPONENT in part for part in parts) > 1 else 0
 
 
@@ -72,6 +74,8 @@ def _model(top: Keys, f: Findings) -> str | None:
     if (kind and kind[1] == "qlora") or not is_off(keys.take("quantize_base")):
         keys.wrong((COMPONENT,), f"{shown(component)}: weights of 4 bits (QLoRA) are not modelled; its lora_ model is")
         f.problems.raise_if_any()
+    if kind and kind[1] == "dora":
+        keys.wrong((COMPONENT,), f"{shown(component)}: DoRA is not modelled; its lora_ model is")
     if kind:
         _adapters(keys, f)
     known = model_of(name.removeprefix(kind[0]) if kind else name)
@@ -81,17 +85,17 @@ def _model(top: Keys, f: Findings) -> str | None:
 
 
 def _adapters(keys: Keys, f: Findings) -> None:
-    modules = keys.mapping.get("lora_attn_modules")
-    names = list(modules) if isinstance(modules, list) else ["q_proj", "v_proj"]
-    if keys.truth("apply_lora_to_mlp"):
-        names += ["gate_proj", "up_proj", "down_proj"]
+    modules = keys.mapping.get("lora_attn_modules", ["q_proj", "v_proj"])
+    if keys.truth("apply_lora_to_mlp") and isinstance(modules, list):
+        modules = [*modules, "gate_proj", "up_proj", "down_proj"]
     if keys.truth("apply_lora_to_output"):
         keys.wrong(("apply_lora_to_output",), "adapters of the output layer are not modelled; leave it out")
-    keys.mapping = {**keys.mapping, "lora_attn_modules": names}
+    keys.mapping = {**keys.mapping, "lora_attn_modules": modules}
     set_adapters(keys, f, ("lora_rank",), ("lora_attn_modules",))
     if "lora_rank" not in f.fields:
         f.set("lora_rank", 8)
-    keys.ignore(("lora_alpha", "use_dora"))
+    keys.ignore(("lora_alpha",))
+    keys.off(("use_dora",), "DoRA, which keeps the norms of what it trains")
     if not is_off(keys.take("lora_dropout")):
         f.note("lora_dropout: masks of its inputs are not counted")
 
@@ -106,12 +110,16 @@ def _running(top: Keys, f: Findings) -> None:
     f.set("kernels", "eager" if is_off(compiled) else "compiled")
     top.off(("enable_activation_offloading",), "activations in the host's memory as torchtune has them")
     top.off(("fsdp_cpu_offload",), "weights in the host's memory")
-    single = "single_device" in f.document.file
+    single = "single_device" in PurePath(f.document.file).name
     f.set("zero", 0 if single else 3)
     if single:
         f.set("gpus", 1)
     top.set("tp", "tensor_parallel_dim")
-    top.ignore(("tensor_parallel_plan", "ac_mode", "ac_option", "optimizer_in_bwd"))
+    top.ignore(("tensor_parallel_plan", "ac_option"))
+    if not is_off(top.take("ac_mode")):
+        f.note("ac_mode: activations are counted as kept; --set recompute=per_op or full counts them as made again")
+    if top.truth("optimizer_in_bwd"):
+        f.note("optimizer_in_bwd: gradients are counted as kept to the end of the step")
     top.set("dp_shard", "data_parallel_shard_dim")
     if f.fields.get("dp_shard") == -1:
         f.fields.pop("dp_shard")

@@ -73,9 +73,13 @@ class MuonStage:
     @cached_property
     def kept(self) -> Array:
         """Numbers of matrices whose states are on the fullest device: at least a whole one, where they stay whole."""
+        return add_up(even for even, _, _, _ in self._numbers) + self.beyond
+
+    @cached_property
+    def beyond(self) -> Array:
+        """Numbers of matrices that the fullest device has beyond an even share of them."""
         uncut = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
-        sizes = self._shares({id(each): each.matrix.held for each in self.dealt})
-        return add_up(np.maximum(even, uncut * largest) for even, largest, _, _ in sizes)
+        return add_up(np.maximum(uncut * largest - even, 0.0) for even, largest, _, _ in self._numbers)
 
     def seconds(self, kernels: Kernels) -> Array:
         """Return the seconds of the steps on the device that has most of them.
@@ -91,6 +95,10 @@ class MuonStage:
         uncut = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
         return add_up(np.where(uncut, np.maximum(even, largest), np.minimum(even + mean, total))
                       for even, largest, mean, total in self._shares(times))  # fmt: skip
+
+    @cached_property
+    def _numbers(self) -> list[tuple[Array, Array, Array, Array]]:
+        return self._shares({id(each): each.matrix.held for each in self.dealt})
 
     @property
     def flops(self) -> Array:

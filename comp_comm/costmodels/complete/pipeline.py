@@ -171,9 +171,9 @@ class Pipeline:
         return add_up(count * times.forward_s for times, count in self.parts(stage))
 
     def weights_s(self, stage: Stage) -> Array:
-        """Return the seconds of the gradients of the weights of a stage's layers, or a chunk's."""
+        """Return the seconds of the gradients of the weights of a stage's layers, or a chunk's, waits in them."""
         parts = zip(self.layers, stage.layers, strict=True)
-        return add_up(count * times.compute.for_weights for times, count in parts)
+        return add_up(count * times.weights_s for times, count in parts)
 
     def again_comm(self, group: str, stage: Stage) -> CommSeconds:
         """Return the communication of a group that recomputation repeats in a stage."""

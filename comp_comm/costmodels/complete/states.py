@@ -81,9 +81,14 @@ class StageStates:
         return to_float(sum((count / shards for count, shards in self.sharded), ZERO))
 
     @cached_property
+    def _fullest(self) -> Array:
+        """Parameters whose optimizer states the fullest device holds: Muon may leave it a whole matrix."""
+        return self._each + self.muon.beyond if self.muon.dealt else self._each
+
+    @cached_property
     def norm_s(self) -> Array:
         """Seconds of reading the gradients for their norm."""
-        return self._each * self._gradient * self.kernels.per_streamed_byte
+        return self._fullest * self._gradient * self.kernels.per_streamed_byte
 
     @cached_property
     def _gradient(self) -> Array:
@@ -101,7 +106,7 @@ class StageStates:
         """Seconds of the optimizer's step."""
         f = self.work.scenario.formats
         cast = where(self._shards, 0.0, f.weight)  # shards are cast when they are gathered
-        moved = self._each * optimizer_traffic(self._gradient, f.master, f.moment, cast)
+        moved = self._fullest * optimizer_traffic(self._gradient, f.master, f.moment, cast)
         if self.muon.dealt:  # of a matrix there is one moment, not two
             moved = moved - 2 * to_float(f.moment) * self.muon.kept
         seconds = moved * self.kernels.per_streamed_byte

@@ -28,6 +28,7 @@ class _Chunk(NamedTuple):
     forward: float
     backward: float
     weights: float
+    weights_waits: float
     forward_comm: float
     backward_comm: float
     forward_hidden: float
@@ -42,12 +43,19 @@ class _Times:
     sends: float
     beside: bool
     split: bool
+    model_chunks: int
+
+    def goes_on(self, work: Pass) -> bool:
+        """Return whether what a pass makes goes to another stage, or keeps its own one busy as if it did."""
+        end = {"F": self.model_chunks - 1, "B": 0}.get(work.kind)
+        return bool(self.sends) and end is not None and not (self.beside and work.chunk % self.model_chunks == end)
 
     def of(self, work: Pass) -> tuple[float, float, float]:
         """Return the compute of a pass, and of the communication of its layers what shows and what is hidden."""
         own = self.chunks[work.chunk]
-        return {"F": (own.forward, own.forward_comm, own.forward_hidden), "W": (own.weights, 0.0, 0.0),
-                "B": (own.backward - (own.weights if self.split else 0.0), own.backward_comm, own.backward_hidden),
+        weights, waits = (own.weights, own.weights_waits) if self.split else (0.0, 0.0)
+        return {"F": (own.forward, own.forward_comm, own.forward_hidden), "W": (weights, waits, 0.0),
+                "B": (own.backward - weights, own.backward_comm - waits, own.backward_hidden),
                 }[work.kind]  # fmt: skip
 
 
@@ -68,7 +76,11 @@ def timeline(step: Step) -> Timeline:
     listed = [_chunk(step, stage) for stage, count in step.work.stages.runs for _ in range(int(float(count)))]
     sends = float(step.bubble.send_s) if stages > 1 else 0.0  # each chunk's output is sent
     times = _Times(
-        listed * int(float(layout.copies)), sends, bool(Switch.ON.where(layout.overlap_pp)), schedule in SPLIT
+        listed * int(float(layout.copies)),
+        sends,
+        bool(Switch.ON.where(layout.overlap_pp)),
+        schedule in SPLIT,
+        len(listed),
     )
     seconds = step.bubble.chunk_seconds(schedule, int(step.work.stages.row), (), np.zeros(1, np.intp))
     done = timed(PassSchedule(schedule, stages, chunks, steps), seconds)
@@ -105,7 +117,7 @@ def _pass(stage: int, work: Pass, start: float, times: _Times) -> tuple[list[Sli
     if shows:
         pieces.append(Slice(stage, COMM, f"{name} communication", start + compute, shows, {**about}))
     end = start + compute + shows
-    if times.sends and kind != "W":
+    if times.goes_on(work):
         pieces.append(Slice(stage, SENDS, f"{name} send", end, times.sends, {**about}))
         end += 0.0 if times.beside else times.sends
     return pieces, end
@@ -119,6 +131,7 @@ def _tail(step: Step, stage: int, start: float) -> list[Slice]:
         pieces.append(Slice(stage, STATES, "gradients and weights, hidden", max(start - hidden, 0.0), hidden, {}))
     for stream, name, seconds in ((STATES, "gradients and weights", float(states.visible)),
                                   (STATES, "gradients of norms and tied embeddings", float(step.beside_s)),
+                                  (STATES, "gradients of whole matrices", float(step.states.most.seconds.over_tp)),
                                   (STATES, "norm of all gradients", float(step.states.world_s)),
                                   (COMPUTE, "optimizer", float(step.optimizer_s))):  # fmt: skip
         if seconds:
@@ -139,4 +152,5 @@ def _chunk(step: Step, stage: Stage) -> _Chunk:
                                                                                       strict=True)))  # fmt: skip
     hidden = [float(add_up([count * spent.hidden for times, count in parts for spent in passed(times).values()]))
               for passed in (attrgetter("forward"), attrgetter("backward"))]  # fmt: skip
-    return _Chunk(forward, backward, weights, forward_s - forward, both_s - forward_s - backward, *hidden)
+    waits = float(pipeline.weights_s(stage)) - weights
+    return _Chunk(forward, backward, weights, waits, forward_s - forward, both_s - forward_s - backward, *hidden)
