@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import tabulate
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from comp_comm.dataclass import dataclass
@@ -68,6 +68,7 @@ CELL = st.sampled_from(["", "-", "gemm", "12.5", "x y", "a|b", "5 µs", "two\nli
     max_size=n), st.lists(st.booleans(), min_size=n, max_size=n))))  # fmt: skip
 def test_tables_are_as_tabulate_writes_them(table):
     cells, headers, right = table
+    assume(all(any(row) for row in cells))  # tabulate leaves out a last row of nothing
     padding, tabulate.MIN_PADDING = tabulate.MIN_PADDING, 0
     try:
         for style, known_as in (("table", "simple"), ("markdown", "pipe")):
