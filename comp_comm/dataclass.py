@@ -6,6 +6,10 @@ start of a command. Here one is compiled, ``__init__``; the others need no code 
 
 from __future__ import annotations
 
+from dataclasses import asdict as asdict
+from dataclasses import field as field
+from dataclasses import fields as fields
+from dataclasses import replace as replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -21,7 +20,7 @@ from comp_comm.choices import (
     Switch,
     TensorOverlap,
 )
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, replace
 from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum, somewhere, to_codes, to_float, where
 from comp_comm.group import Group

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, field
 
 OPERATORS = ("gemm", "attention", "elementwise", "collective", "other")
 

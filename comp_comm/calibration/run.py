@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from comp_comm.calibration.placement import tiers_of
 from comp_comm.calibration.profile_file import profile_text, source_texts
 from comp_comm.calibration.samples import HALVES, Sample, make_samples
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, field, replace
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.formulas.arrays import Array
 from comp_comm.hardware.profile import NAMED_KERNELS, Profile

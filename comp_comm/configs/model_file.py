@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from comp_comm.configs.axes import read_value
 from comp_comm.configs.model_names import ABOUT, DIMENSIONS
 from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, field, replace
 from comp_comm.errors import ConfigError, Problem, Problems
 from comp_comm.fields import FIELDS, Value
 from comp_comm.model_rules import model_rules

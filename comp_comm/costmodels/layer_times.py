@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from comp_comm.costmodels.timed import (
     sum_passes,
     visible,
 )  # fmt: skip
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import (
     ZERO,
     Array,

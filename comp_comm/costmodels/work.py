@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import MODULES, AttentionCount, Recompute, Switch
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, replace
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import (
     ZERO,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, replace
 from comp_comm.dispatchers import SORTED, Dispatcher, LoadBalancing, PermuteFusion, Routing
 from comp_comm.formulas.arrays import (
     Array,

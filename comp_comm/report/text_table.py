@@ -31,7 +31,7 @@ def text_table(cells: Sequence[Sequence[str]], headers: Sequence[str], right: Se
     lines = [[[line.strip() for line in text.splitlines()] or [""] for text in row] for row in (headers, *cells)]
     widths = [max(_width(line) for cell in column for line in cell) for column in zip(*lines, strict=True)]
     rows = [_row(parts, widths, right, marked) for row in lines for parts in zip_longest(*row, fillvalue="")]
-    rule = _marks(widths, right) if marked else GAP.join("-" * wide for wide in widths)
+    rule = _marks(widths, right) if marked else GAP.join("-" * wide for wide in widths).rstrip()
     after = max(map(len, lines[0]), default=0)
     return "\n".join([*rows[:after], rule, *rows[after:]])
 

@@ -8,7 +8,6 @@ TP, say) would only name a layout twice: such points are no layouts, and are not
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -19,7 +18,7 @@ from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, CostModel, phase_of
 from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, Tried, rows_of
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, replace
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, field
 from comp_comm.records import Record, Records
 from comp_comm.trends.forecast import STUDIES, Assumptions
 

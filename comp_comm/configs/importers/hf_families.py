@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 
 from comp_comm.configs.importers import hf_hybrid as hybrid
 from comp_comm.configs.importers import hf_mamba as mamba
@@ -12,7 +11,7 @@ from comp_comm.configs.importers import hf_parts as parts
 from comp_comm.configs.importers import hf_sparse as sparse
 from comp_comm.configs.importers.hf_mpt import mpt
 from comp_comm.configs.importers.imported import Findings, Keys
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, field
 
 Part = Callable[[Keys, Findings], None]
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, field
 
 UNSET, UNDECIDED = "\ue000", "\ue001"  # of Unicode's private use: no script holds them (see `shell_tree`)
 ShellValue = str | list[str] | dict[str, str]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
 from comp_comm.choices import Schedule
 from comp_comm.costmodels.complete.pass_order import Pass, Work, ends_of, order
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, replace
 from comp_comm.errors import ConfigError
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
@@ -11,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import Schedule, Switch
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import (
     Array,
     Numeric,

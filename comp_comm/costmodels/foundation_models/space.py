@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from functools import lru_cache
 
 import numpy as np
@@ -19,7 +18,7 @@ from comp_comm.costmodels.layout_space import (
     rows_of,
     tries,
 )
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, field
 from comp_comm.field import Value
 from comp_comm.violation import Mask
 

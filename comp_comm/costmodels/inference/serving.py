@@ -7,7 +7,6 @@ weight for a few tokens, and attention reads the cache.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
 from comp_comm.costmodels.timed import Network, TimedCollective, sum_passes, time_operations
 from comp_comm.costmodels.work import Work, forward_flops
-from comp_comm.dataclass import dataclass
+from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
 from comp_comm.layers.block import Cache
 from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
