@@ -421,3 +421,12 @@ def test_families_of_the_catalogue_have_their_layers():
         "qwen3-next-80b-a3b": [12, 36, 0, 0, 0, 0], "kimi-linear-48b-a3b": [7, 0, 20, 0, 0, 0],
         "minimax-text-01": [10, 0, 0, 70, 0, 0], "jamba-v0.1": [4, 0, 0, 0, 28, 0], "glm-5.2": [21, 0, 0, 0, 0, 57],
     }  # fmt: skip
+
+
+def test_adapters_of_a_shared_block_keep_what_their_matrices_down_make():
+    # Three of them, of queries, keys and values, in each layer that shares the block: 2 bytes a token and rank.
+    point = {"hidden": 1024, "heads": 16, "layers": 4, "vocab": 32000, "seq_len": 2048, "gpus": 1, "global_batch": 1,
+             "layer_pattern": "MZMZ", "ssm_heads": 16, "ssm_head_dim": 64, "ssm_state": 64}  # fmt: skip
+    kept = [memory_of({"hardware": "h100-sxm", "set": {**point, "shared_attention_rank": rank}})["activations"]
+            for rank in (8, 24)]  # fmt: skip
+    assert kept[1] - kept[0] == 2 * 2 * 2048 * 3 * 16

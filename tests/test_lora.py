@@ -97,6 +97,20 @@ def test_what_is_sent_of_adapters():
     assert [op["phase"] for op in sums] == ["backward", "forward"]  # its input is split, or its output
 
 
+def test_what_tp_splits_of_adapters():
+    # Of q_proj the outputs: its matrix down is whole, of all tokens. Of o_proj the inputs: what is summed is scattered
+    # along the sequence, and goes up as each device's own tokens.
+    found = explained(study("q_proj+o_proj", tp=2))["operations"]
+    flops = {op["operation"]: op["flops"] for op in found if "adapter" in op["operation"] and op["phase"] == "forward"}
+    one = 2 * TOKENS * RANK * H
+    assert {name: flops[name] for name in flops if "all-reduce" not in name} == {
+        "q_proj adapter down": one, "q_proj adapter up": one / 2,
+        "o_proj adapter down": one / 2, "o_proj adapter up": one / 2,
+    }  # fmt: skip
+    kept = [memory_of(study("q_proj+o_proj", tp=2, lora_rank=rank))["activations"] for rank in (RANK, 2 * RANK)]
+    assert kept[1] - kept[0] == 2 * 2 * TOKENS * RANK * LAYERS
+
+
 def test_parts_of_a_step_add_up():
     columns = ("step_s", "compute_s", "recompute_s", "optimizer_s", "bubble_s", "host_s", "serialized_comm_s",
                "exposed_comm_s")  # fmt: skip

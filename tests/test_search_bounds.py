@@ -87,6 +87,15 @@ def test_the_answer_is_that_of_timing_every_layout(count, monkeypatch):
     assert told > count / 3
 
 
+def test_those_that_tie_with_the_best_are_all_timed(monkeypatch):
+    """Where one is told of and others, of the same memory and nearly as good, are only counted."""
+    study = {"hardware": "h100-sxm", "model": "llama-3-8b", "set": {"global_batch": 32, "seq_len": 2048}}
+    found = answered(study, 16, top=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Objective, "least", lambda *_: None)
+        assert json.loads(answered(study, 16, top=1))["tied"] == json.loads(found)["tied"]
+
+
 def test_most_layouts_are_not_timed(monkeypatch):
     timed = []
     rank = engine._rank

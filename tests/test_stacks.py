@@ -16,6 +16,7 @@ from comp_comm.searches import search as search_of
 from comp_comm.searches.emitted import emitted
 from comp_comm.stacks import Stack
 from comp_comm.sweeps.point import explain
+from comp_comm.sweeps.stacked import with_stack
 
 DENSE = {"layers": 8, "hidden": 1024, "heads": 16, "kv_heads": 8, "ffn_hidden": 4096, "vocab": 32000, "seq_len": 2048,
          "gpus": 16, "global_batch": 64}  # fmt: skip
@@ -60,6 +61,17 @@ def test_a_stack_is_its_choices_one_by_one(stack, point, by_hand):
     assert (one["step_s"], one["memory_gib"]) == (other["step_s"], other["memory_gib"])
     (told,) = [note for note in one["meta"]["notes"] if note.startswith(f"stack {stack} ")]
     assert all(f"{name} {value}" in told for name, value in by_hand.items())
+
+
+@pytest.mark.parametrize(("stack", "formats"), [
+    ("megatron", {"fp16": "fp16", "fp32": "fp32", "bf16": "fp32", "fp8": "fp32"}),
+    ("nemo", {"fp16": "fp16", "fp32": "fp32", "bf16": "bf16", "fp8": "bf16"}),
+    ("deepspeed", {"fp16": "fp16", "fp32": "fp32", "bf16": "bf16"}),
+])  # fmt: skip
+def test_gradients_are_reduced_in_the_format_that_a_stack_takes_for_each_precision(stack, formats):
+    given = [with_stack(study_from({"set": {"stack": stack, "precision": word}}), COST_MODELS["complete"])
+             for word in formats]  # fmt: skip
+    assert [found.fixed["grad_precision"] for found in given] == list(formats.values())
 
 
 def test_a_field_that_is_given_wins_and_is_said():

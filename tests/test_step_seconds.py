@@ -57,6 +57,15 @@ def test_adam_moves_states_in_and_out_once(formats, each, layout, shards):
     assert operation(found, "gradient norm", "optimizer")["hbm_bytes"] == pytest.approx(mine * held, rel=1e-9)
 
 
+@pytest.mark.parametrize("vpp", [1, 2])
+def test_gradients_are_added_up_while_other_stages_wait(vpp):
+    """6 bytes of each parameter (a weight's and two gradients of 2) for each micro-batch but the first; the first stage
+    begins to do so p - 1 passes of a chunk before the last one ends."""
+    found = explained(pp=4, vpp=vpp, dp=2, accumulation=8, zero=1, zero_implementation="deepspeed", vocab=0)
+    added = operation(found, "gradients added up", "optimizer")["hbm_bytes"]
+    assert added == pytest.approx(6 * found["parameters"] / 4 * 7 * (1 + 3 / (8 * vpp)), rel=1e-3)
+
+
 def test_tied_weights_are_stepped_and_reduced_where_they_are():
     """A last stage has the output layer, or its copy of the embedding: as many parameters."""
     point = {"pp": 2, "dp": 4, "accumulation": 4}
