@@ -22,6 +22,7 @@ from comp_comm.calibration.parameters import (
     with_numbers,
 )
 from comp_comm.calibration.samples import Sample
+from comp_comm.calibration.task import Task, task_of
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.hardware.profile import Profile
 
@@ -54,27 +55,6 @@ class Fit:
     used: list[Parameter] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Task:
-    """The samples of one operator, the rows of each that a fit may use, and a profile in one precision."""
-
-    profile: Profile
-    precision: str
-    samples: Sequence[Sample]
-    masks: Sequence[NDArray[np.bool_]]
-
-    @property
-    def measured(self) -> Array:
-        """Seconds of the rows that are used."""
-        return np.concatenate([sample.seconds[mask] for sample, mask in zip(self.samples, self.masks, strict=True)])
-
-    def predict(self, numbers: dict[str, float]) -> Array:
-        """Return the seconds of the rows that are used, with other numbers in the profile."""
-        hardware = with_numbers(self.profile, numbers).hardware(self.precision)
-        parts = [s.predict(hardware)[mask] for s, mask in zip(self.samples, self.masks, strict=True)]
-        return np.concatenate(parts)
-
-
 def fit_profile(profile: Profile, precision: str, samples: Sequence[Sample], masks: Sequence[NDArray[np.bool_]]) -> Fit:
     """Return a profile fitted to the rows that ``masks`` select, of those that a fit may use.
 
@@ -91,10 +71,9 @@ def fit_profile(profile: Profile, precision: str, samples: Sequence[Sample], mas
     """
     result = Fit(with_numbers(profile, {}))
     for operator in dict.fromkeys(sample.operator for sample in samples):
-        chosen = [(s, s.fitted & mask) for s, mask in zip(samples, masks, strict=True) if s.operator == operator]
-        task = Task(result.profile, precision, [s for s, _ in chosen], [mask for _, mask in chosen])
+        task = task_of(result.profile, precision, operator, samples, masks)
         candidates = _candidates(result.profile, operator, task)
-        if not sum(int(mask.sum()) for mask in task.masks):
+        if not len(task.measured):
             result.left |= dict.fromkeys((p.key for p in candidates), "no row is fit for it")
             continue
         _fit_operator(result, task, candidates)
@@ -108,8 +87,8 @@ def fit_profile(profile: Profile, precision: str, samples: Sequence[Sample], mas
 def _candidates(profile: Profile, operator: str, task: Task) -> tuple[Parameter, ...]:
     if operator != "collective":
         return kernel_parameters(profile, operator)
-    hit = {name: any(bool((mask & s.sizes[f"{size} {name}"]).any()) for s, mask in zip(task.samples, task.masks,
-           strict=True) for size in (">= 1 MiB", "< 1 MiB")) for name in ("in a domain", "across domains")}  # fmt: skip
+    hit = {name: any(bool(s.sizes[f"{size} {name}"].any()) for s in task.samples for size in (">= 1 MiB", "< 1 MiB"))
+           for name in ("in a domain", "across domains")}  # fmt: skip
     return collective_parameters(profile, hit["in a domain"], hit["across domains"])
 
 
@@ -220,8 +199,7 @@ def _switches(task: Task, candidates: Sequence[Parameter]) -> list[dict[str, flo
     inner = f"network.{task.profile.tiers[0]}"
     if not any(p.key == f"{inner}.bulk_latency" for p in candidates):
         return [{}]
-    pairs = zip(task.samples, task.masks, strict=True)
-    inside = any(bool((sample.sizes[">= 1 MiB in a domain"] & mask).any()) for sample, mask in pairs)
+    inside = any(bool(sample.sizes[">= 1 MiB in a domain"].any()) for sample in task.samples)
     return [{}, *({f"{inner}.switch_size": size} for size in SWITCHES)] if inside else [{}]
 
 
@@ -243,7 +221,8 @@ def held_out(fit: Fit, precision: str, samples: Sequence[Sample], seed: int, fol
     for fold in range(folds):
         again = refitted(fit, precision, samples, [place != fold for place in places]).hardware(precision)
         for sample, place, values in zip(samples, places, predicted, strict=True):
-            values[place == fold] = sample.predict(again)[place == fold]
+            out = place == fold
+            values[out] = sample.predict.of(out)(again)
     return predicted
 
 
@@ -251,8 +230,7 @@ def refitted(fit: Fit, precision: str, samples: Sequence[Sample], masks: Sequenc
     """Return the profile with the numbers of a fit found anew, from other rows, each operator's from its own."""
     numbers: dict[str, float] = {}
     for operator in dict.fromkeys(sample.operator for sample in samples):
-        chosen = [(s, s.fitted & mask) for s, mask in zip(samples, masks, strict=True) if s.operator == operator]
-        task = Task(fit.profile, precision, [s for s, _ in chosen], [mask for _, mask in chosen])
+        task = task_of(fit.profile, precision, operator, samples, masks)
         used = [p for p in fit.used if p.key in fit.values and p in _candidates(fit.profile, operator, task)]
         if used and len(task.measured) > len(used):
             start = np.log([fit.values[p.key].value for p in used])

@@ -11,7 +11,9 @@ from comp_comm.formulas.arrays import Array
 
 CORNER = 0.1  # relative error from which a row counts by its error, not by the square of it
 STEP = 1e-4
-ROUNDS = 60
+ROUNDS = 60  # how often slopes are taken anew, at most
+TRIES = 8  # dampings of a step
+ENOUGH = 1e-7  # of its cost: a step that gains less is the last one
 Predict = Callable[[Array], Array]
 
 
@@ -37,7 +39,14 @@ def cost_of(residuals: Array) -> float:
 def minimise(predict: Predict, measured: Array, start: Array, low: Array, high: Array) -> Solution:
     """Return the parameters whose predictions are nearest to ``measured`` seconds, all of them as logarithms.
 
-    ``predict`` gives the seconds of the rows for the logarithms of the parameters.
+    ``predict`` gives the seconds of the rows for the logarithms of the parameters. Slopes are differences, carried from
+    step to step by Broyden's update, and taken anew where that no longer serves; none but new ones end the search.
+
+    References
+    ----------
+    .. [1] C. G. Broyden, "A Class of Methods for Solving Nonlinear Simultaneous Equations", Mathematics of Computation
+       19(92), 1965.
+    .. [2] J. J. More, "The Levenberg-Marquardt Algorithm: Implementation and Theory", Numerical Analysis, 1978.
 
     Examples
     --------
@@ -50,18 +59,29 @@ def minimise(predict: Predict, measured: Array, start: Array, low: Array, high: 
     target = np.log(measured)
     x = np.clip(start, low, high)
     residuals = _residuals(predict, x, target)
-    cost, damping = cost_of(residuals), 1e-2
-    slopes = _slopes(predict, x, target, residuals, high)
-    for _ in range(ROUNDS):
-        step = _step(predict, target, x, residuals, slopes, cost, damping, low, high)
-        if step is None:
+    here = _Point(x, residuals, cost_of(residuals))
+    slopes, new, damping = _slopes(predict, here, target, high), True, 1e-2
+    rounds = 0
+    while rounds < ROUNDS:
+        there, damping = _step(predict, target, here, slopes, damping, low, high, TRIES if new else 2)
+        gained = here.cost - there.cost
+        slopes = _updated(slopes, here, there)
+        ended, here = gained < ENOUGH * there.cost, there
+        if ended and new:
             break
-        gained = cost - step[2]
-        x, residuals, cost, damping = step
-        slopes = _slopes(predict, x, target, residuals, high)
-        if gained < 1e-7 * cost:
-            break
-    return Solution(x, cost, slopes, residuals)
+        new = ended
+        if ended:
+            slopes = _slopes(predict, here, target, high)
+            rounds += 1
+    return Solution(here.x, here.cost, slopes.T, here.residuals)
+
+
+class _Point(NamedTuple):
+    """Logarithms of the parameters, and the residuals and the cost there."""
+
+    x: Array
+    residuals: Array
+    cost: float
 
 
 def _residuals(predict: Predict, x: Array, target: Array) -> Array:
@@ -71,33 +91,63 @@ def _residuals(predict: Predict, x: Array, target: Array) -> Array:
     return np.log(seconds) - target
 
 
-def _slopes(predict: Predict, x: Array, target: Array, residuals: Array, high: Array) -> Array:
-    columns = np.empty((len(target), len(x)))
-    for number in range(len(x)):
-        step = STEP if x[number] + STEP <= high[number] else -STEP
-        moved = x.copy()
+def _slopes(predict: Predict, here: _Point, target: Array, high: Array) -> Array:
+    """Return the slopes of the residuals, a row for each parameter, as differences."""
+    slopes = np.empty((len(here.x), len(target)))
+    for number, value in enumerate(here.x):
+        step = STEP if value + STEP <= high[number] else -STEP
+        moved = here.x.copy()
         moved[number] += step
-        columns[:, number] = (_residuals(predict, moved, target) - residuals) / step
-    return columns
+        slopes[number] = (_residuals(predict, moved, target) - here.residuals) / step
+    return slopes
+
+
+def _updated(slopes: Array, here: _Point, there: _Point) -> Array:
+    """Return slopes that also tell what the last step did (Broyden's update)."""
+    moved = there.x - here.x
+    length = float(moved @ moved)
+    if not length:
+        return slopes
+    missed = there.residuals - here.residuals - moved @ slopes
+    return slopes + (moved / length)[:, None] * missed
 
 
 def _step(
-    predict: Predict, target: Array, x: Array, residuals: Array, slopes: Array, cost: float, damping: float,
-    low: Array, high: Array,
-) -> tuple[Array, Array, float, float] | None:  # fmt: skip
-    """Return where a step that lessens the cost leads, its residuals, cost and damping; None if there is none."""
-    weights = 1 / np.maximum(1.0, np.abs(residuals) / CORNER)
-    weighted = slopes * weights[:, None]
-    matrix, gradient = weighted.T @ slopes, weighted.T @ residuals
-    for _ in range(8):
+    predict: Predict, target: Array, here: _Point, slopes: Array, damping: float, low: Array, high: Array, tries: int,
+) -> tuple[_Point, float]:  # fmt: skip
+    """Return where a step that lessens the cost leads, and the damping of the next; where it is if none does."""
+    weighted = slopes / np.sqrt(np.maximum(1.0, np.abs(here.residuals) / CORNER))
+    matrix = weighted @ weighted.T
+    gradient = slopes @ (here.residuals / np.maximum(1.0, np.abs(here.residuals) / CORNER))
+    first = damping
+    for attempt in range(tries):
         damped = matrix + damping * np.diag(np.diag(matrix) + 1e-9)
-        there = np.clip(x - np.linalg.solve(damped, gradient), low, high)
-        new = _residuals(predict, there, target)
-        reached = cost_of(new)
-        if reached < cost:
-            return there, new, reached, max(damping / 5, 1e-9)
-        damping *= 4
-    return None
+        x = _within(here.x, damped, gradient, low, high)
+        residuals = _residuals(predict, x, target)
+        cost = cost_of(residuals)
+        if cost < here.cost:
+            return _Point(x, residuals, cost), max(damping / 5, 1e-9)
+        damping *= 4.0 ** (attempt + 1)  # in the end a short step down the slope
+    return here, first
+
+
+def _within(x: Array, matrix: Array, gradient: Array, low: Array, high: Array) -> Array:
+    """Return where a quadratic form is least in bounds: a parameter that would leave them stays at its bound.
+
+    The others go on as far as they then should: a step merely clipped can lead uphill.
+    """
+    moved = np.zeros(len(x))
+    free = ~((x <= low) & (gradient > 0) | (x >= high) & (gradient < 0))
+    while free.any():
+        pull = gradient[free] + matrix[np.ix_(free, ~free)] @ moved[~free]
+        moved[free] = -np.linalg.solve(matrix[np.ix_(free, free)], pull)
+        there = x + moved
+        outside = free & ((there < low) | (there > high))
+        if not outside.any():
+            break
+        moved[outside] = np.clip(there, low, high)[outside] - x[outside]
+        free &= ~outside
+    return np.clip(x + moved, low, high)
 
 
 def spreads(solution: Solution) -> Array:
