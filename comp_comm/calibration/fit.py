@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.calibration.least_squares import Solution, minimise, spreads
+from comp_comm.calibration.least_squares import ENOUGH, Solution, minimise, spreads
 from comp_comm.calibration.parameters import (
     Parameter,
     collective_parameters,
@@ -30,6 +30,8 @@ FOLDS = 5
 ROWS_PER_PARAMETER = 3
 TOO_WIDE = 0.5  # standard error of a logarithm from which a number is not known: a factor of 1.6
 UNKNOWN = float(np.log(100))  # from which it says nothing: the number only matters together with others
+ROUGHLY = 1e-3  # of the cost: a step that gains less ends a fit that only ranks
+LIKELY = 3  # sizes of a switch that are fitted to all rows
 SWITCHES = tuple(2.0**power for power in np.arange(16, 24.5, 0.5))
 
 
@@ -116,17 +118,17 @@ def _fit_operator(result: Fit, task: Task, candidates: Sequence[Parameter]) -> N
     result.profile = with_numbers(result.profile, {key: fitted.value for key, fitted in result.values.items()})
 
 
-def _solve(task: Task, used: Sequence[Parameter], fixed: dict[str, float], start: Array | None = None) -> Solution:
+def _solve(task: Task, used: Sequence[Parameter], fixed: dict[str, float], start: Array | None = None, enough: float = ENOUGH) -> Solution:
     """Return the best fit from the profile's numbers, and from the usual ones; or from ``start`` alone."""
     low, high = (np.log([getattr(p, side) for p in used]) for side in ("low", "high"))
 
     def predict(x: Array) -> Array:
-        return task.predict({**fixed, **{p.key: float(np.exp(v)) for p, v in zip(used, x, strict=True)}})
+        return task.predict({**fixed, **{p.key: np.exp(value) for p, value in zip(used, x, strict=True)}})
 
     firsts = [start] if start is not None else [
         np.log([start_of(task.profile, p) for p in used]), np.log([p.start for p in used])
     ]  # fmt: skip
-    return min((minimise(predict, task.measured, to_float(first), low, high) for first in firsts),
+    return min((minimise(predict, task.measured, to_float(first), low, high, enough) for first in firsts),
                key=lambda solution: solution.cost)  # fmt: skip
 
 
@@ -183,7 +185,7 @@ def _with_extras(
     if not used or (not extras and len(sizes) == 1) or rows < ROWS_PER_PARAMETER * (len(candidates) + 1):
         return None
     start = np.concatenate([plain.x, np.log([p.start for p in extras])])
-    tried = [(_solve(task, candidates, fixed, start), fixed) for fixed in sizes]
+    tried = [(_solve(task, candidates, fixed, start), fixed) for fixed, start in _likely(task, candidates, sizes, start)]
     best, fixed = min(tried, key=lambda item: item[0].cost)
     wide = spreads(best)
     kept = [p for p, width in zip(candidates, wide, strict=True) if p in used or width <= TOO_WIDE]
@@ -192,6 +194,19 @@ def _with_extras(
         best = _solve(task, kept, fixed, best.x[places])
     added = len(kept) - len(used) + len(fixed)
     return (best, kept, fixed) if added and _better(best, plain, added) else None
+
+
+def _likely(
+    task: Task, candidates: Sequence[Parameter], sizes: Sequence[dict[str, float]], start: Array
+) -> list[tuple[dict[str, float], Array]]:
+    """Return the sizes of a switch that fit few of the rows best, roughly, and where that ended for each."""
+    found = []
+    for fixed in sizes:  # each begins where the one before ended: a little more of the messages change protocol
+        solution = _solve(task.few, candidates, fixed, start, ROUGHLY)
+        start = solution.x
+        found.append((solution.cost, fixed, start))
+    found.sort(key=lambda item: item[0])
+    return [(fixed, start) for _, fixed, start in found[:LIKELY]]
 
 
 def _switches(task: Task, candidates: Sequence[Parameter]) -> list[dict[str, float]]:

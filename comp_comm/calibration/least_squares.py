@@ -11,7 +11,7 @@ from comp_comm.formulas.arrays import Array
 
 CORNER = 0.1  # relative error from which a row counts by its error, not by the square of it
 STEP = 1e-4
-ROUNDS = 60  # how often slopes are taken anew, at most
+STEPS = 400  # at most
 TRIES = 8  # dampings of a step
 ENOUGH = 1e-7  # of its cost: a step that gains less is the last one
 Predict = Callable[[Array], Array]
@@ -36,11 +36,13 @@ def cost_of(residuals: Array) -> float:
     return float(np.sum(np.where(size < CORNER, 0.5 * size**2, CORNER * (size - 0.5 * CORNER))))
 
 
-def minimise(predict: Predict, measured: Array, start: Array, low: Array, high: Array) -> Solution:
+def minimise(predict: Predict, measured: Array, start: Array, low: Array, high: Array, enough: float = ENOUGH) -> Solution:
     """Return the parameters whose predictions are nearest to ``measured`` seconds, all of them as logarithms.
 
-    ``predict`` gives the seconds of the rows for the logarithms of the parameters. Slopes are differences, carried from
-    step to step by Broyden's update, and taken anew where that no longer serves; none but new ones end the search.
+    ``predict`` gives the seconds of the rows for the logarithms of the parameters, each a number; or K rows of seconds
+    where each is an array (K, 1). Slopes are differences, carried from
+    step to step by Broyden's update, and taken anew where that no longer serves. The search ends where they lessen the
+    cost by less than a share ``enough`` of it before they are to be taken anew.
 
     References
     ----------
@@ -59,21 +61,17 @@ def minimise(predict: Predict, measured: Array, start: Array, low: Array, high: 
     target = np.log(measured)
     x = np.clip(start, low, high)
     residuals = _residuals(predict, x, target)
-    here = _Point(x, residuals, cost_of(residuals))
-    slopes, new, damping = _slopes(predict, here, target, high), True, 1e-2
-    rounds = 0
-    while rounds < ROUNDS:
-        there, damping = _step(predict, target, here, slopes, damping, low, high, TRIES if new else 2)
-        gained = here.cost - there.cost
-        slopes = _updated(slopes, here, there)
-        ended, here = gained < ENOUGH * there.cost, there
-        if ended and new:
-            break
-        new = ended
-        if ended:
-            slopes = _slopes(predict, here, target, high)
-            rounds += 1
-    return Solution(here.x, here.cost, slopes.T, here.residuals)
+    point = _Point(x, residuals, cost_of(residuals))
+    slopes, damping, fresh = _slopes(predict, point, target, high), 1e-2, point
+    for _ in range(STEPS):
+        reached, damping = _step(predict, target, point, slopes, damping, low, high, TRIES if point is fresh else 1)
+        gained, slopes = point.cost - reached.cost, _updated(slopes, point, reached)
+        point = reached
+        if gained < enough * point.cost:
+            if fresh.cost - point.cost < enough * point.cost:
+                break
+            slopes, fresh = _slopes(predict, point, target, high), point
+    return Solution(point.x, point.cost, slopes.T, point.residuals)
 
 
 class _Point(NamedTuple):
@@ -86,20 +84,19 @@ class _Point(NamedTuple):
 
 def _residuals(predict: Predict, x: Array, target: Array) -> Array:
     seconds = predict(x)
-    if not np.all(np.isfinite(seconds) & (seconds > 0)):
-        return np.full(target.shape, 1e3)  # as bad as can be: not a step to take
-    return np.log(seconds) - target
+    good = np.all(np.isfinite(seconds) & (seconds > 0), axis=-1, keepdims=True)
+    if good.all():
+        return np.log(seconds) - target
+    return np.where(good, np.log(np.where(good, seconds, 1.0)) - target, 1e3)  # as bad as can be: not a step to take
 
 
 def _slopes(predict: Predict, here: _Point, target: Array, high: Array) -> Array:
     """Return the slopes of the residuals, a row for each parameter, as differences."""
-    slopes = np.empty((len(here.x), len(target)))
-    for number, value in enumerate(here.x):
-        step = STEP if value + STEP <= high[number] else -STEP
-        moved = here.x.copy()
-        moved[number] += step
-        slopes[number] = (_residuals(predict, moved, target) - here.residuals) / step
-    return slopes
+    if not len(here.x):
+        return np.empty((0, len(target)))
+    steps = np.where(here.x + STEP <= high, STEP, -STEP)
+    moved = here.x[:, None] + np.diag(steps)
+    return (_residuals(predict, moved[:, :, None], target) - here.residuals) / steps[:, None]
 
 
 def _updated(slopes: Array, here: _Point, there: _Point) -> Array:

@@ -46,26 +46,35 @@ Predict = Callable[[Hardware], Array]
 
 @dataclass(frozen=True, eq=False)
 class ByShape:
-    """What predicts rows by the columns of their shapes: each distinct shape once."""
+    """What predicts rows by the columns of their shapes: each distinct shape once.
+
+    Shapes are in lines on which the first columns, as many as ``groups``, have one value: see `in_lines`.
+    """
 
     predictor: Callable[..., Predict]
     columns: tuple[Array, ...]
+    groups: int = 0
 
     @cached_property
-    def _table(self) -> DistinctRows:
-        return distinct_rows(self.columns, len(self.columns[0]))
-
-    @cached_property
-    def _distinct(self) -> Predict:
-        return self.predictor(*(column[self._table.first] for column in self.columns))
+    def _lines(self) -> tuple[Predict, tuple[int, int], NDArray[np.intp]]:
+        """What predicts lines of distinct shapes, how many there are and how long, and where each row is in them."""
+        table = distinct_rows(self.columns, len(self.columns[0]))
+        shapes = [column[table.first] for column in self.columns]
+        lines = in_lines(distinct_rows(shapes[: self.groups], len(table.first)))
+        places = (lines.rows[:, :1] if number < self.groups else lines.rows for number in range(len(shapes)))
+        predict = self.predictor(*(column[place] for column, place in zip(shapes, places, strict=True)))
+        return predict, lines.rows.shape, lines.place[table.row]
 
     def __call__(self, hardware: Hardware) -> Array:
-        """Return the seconds of every row."""
-        return np.broadcast_to(self._distinct(hardware), self._table.first.shape).take(self._table.row)
+        """Return the seconds of every row, of each set of numbers where the hardware's are arrays (K, 1, 1)."""
+        predict, shape, places = self._lines
+        seconds = predict(hardware)
+        sets = seconds.shape[:-2]
+        return np.broadcast_to(seconds, (*sets, *shape)).reshape(*sets, -1).take(places, axis=-1)
 
     def of(self, rows: NDArray[np.bool_]) -> ByShape:
         """Return what predicts some of the rows."""
-        return ByShape(self.predictor, tuple(column[rows] for column in self.columns))
+        return ByShape(self.predictor, tuple(column[rows] for column in self.columns), self.groups)
 
 
 @dataclass(frozen=True)
@@ -170,21 +179,15 @@ def _attention(name: str, rows: Sequence[Row], domain: float) -> Sample:
         seen = np.where(causal > 0, seq / 2, seq)
         return Attention("", "", 1, batch, heads, seq, seq, seen, dim, dim, kv)
 
-    def predictor(batch: Array, seq: Array, heads: Array, kv: Array, dim: Array, causal: Array) -> Predict:
-        lines = in_lines(distinct_rows((dim, causal), len(dim)))
-        batch, seq, heads, kv = (column[lines.rows] for column in (batch, seq, heads, kv))
-        dim, causal = (column[lines.rows[:, :1]] for column in (dim, causal))
+    def predictor(dim: Array, causal: Array, batch: Array, seq: Array, heads: Array, kv: Array) -> Predict:
         op = operation(batch, seq, heads, kv, dim, causal)
         codes = np.where(causal > 0, AttentionKernel.FLASH_CAUSAL, AttentionKernel.FLASH)
+        return lambda hardware: Kernels(hardware, alone=True, serving=True).attention(op, codes).forward
 
-        def predict(hardware: Hardware) -> Array:
-            return Kernels(hardware, alone=True, serving=True).attention(op, codes).forward.take(lines.place)
-
-        return predict
-
-    shapes = (batch, seq, heads, kv, dim, causal.astype(float))
-    flops, fitted = operation(*shapes).seen_flops, usual & (seq >= 512)
-    return Sample("attention", name, _column(rows, "seconds"), ByShape(predictor, shapes), sizes, fitted, flops)
+    masked = causal.astype(float)
+    flops, fitted = operation(batch, seq, heads, kv, dim, masked).seen_flops, usual & (seq >= 512)
+    predict = ByShape(predictor, (dim, masked, batch, seq, heads, kv), groups=2)
+    return Sample("attention", name, _column(rows, "seconds"), predict, sizes, fitted, flops)
 
 
 def _elementwise(name: str, rows: Sequence[Row], domain: float) -> Sample:
@@ -225,13 +228,11 @@ def _collective(name: str, rows: Sequence[Row], domain: float) -> Sample:
         sizes[f">= 1 MiB {where}"] = mask & (size >= MIB)
         sizes[f"< 1 MiB {where}"] = mask & (size < MIB)
 
-    def predictor(size: Array, devices: Array, stride: Array) -> Predict:
-        lines = in_lines(distinct_rows((devices, stride), len(size)))
-        messages, first = size[lines.rows], lines.rows[:, :1]
-        group = Group(devices[first], stride[first])
-        return lambda hardware: collective_seconds(hardware, name, messages, group).take(lines.place)
+    def predictor(devices: Array, stride: Array, size: Array) -> Predict:
+        group = Group(devices, stride)
+        return lambda hardware: collective_seconds(hardware, name, size, group)
 
-    predict = ByShape(predictor, (size, devices, stride))
+    predict = ByShape(predictor, (devices, stride, size), groups=2)
     return Sample("collective", name, _column(rows, "seconds"), predict, sizes, size >= 1024, size)
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.calibration.parameters import with_numbers
 from comp_comm.calibration.samples import Sample
-from comp_comm.formulas.arrays import Array
+from comp_comm.formulas.arrays import Array, Numeric
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import Profile
+from comp_comm.hardware.stacked import stacked
 from comp_comm.lazy import cached_property
+
+FEW_ROWS = 2000
+AT_ONCE = 2**16  # seconds that are predicted together: what stays in a cache
 
 
 @dataclass(frozen=True)
@@ -30,13 +34,44 @@ class Task:
         return np.concatenate([sample.seconds for sample in self.samples])
 
     @cached_property
-    def _hardware(self) -> Hardware:
-        return with_numbers(self.profile, {}).hardware(self.precision)
+    def few(self) -> Task:
+        """The task with few of its rows, drawn by chance, where it has many."""
+        share = FEW_ROWS / max(len(self.measured), 1)
+        if share > 0.5:
+            return self
+        chance = np.random.default_rng(0)
+        return replace(self, samples=[sample.part(chance.random(len(sample.seconds)) < share) for sample in self.samples])
 
-    def predict(self, numbers: Mapping[str, float]) -> Array:
-        """Return the seconds of the rows, with other numbers in the profile."""
-        hardware = with_numbers(self.profile, numbers).renewed(self._hardware, self.precision, numbers)
-        return np.concatenate([sample.predict(hardware) for sample in self.samples])
+    @cached_property
+    def _own(self) -> tuple[Profile, Hardware]:
+        profile = with_numbers(self.profile, {})
+        return profile, profile.hardware(self.precision)
+
+    def predict(self, numbers: Mapping[str, Numeric]) -> Array:
+        """Return the seconds of the rows, with other numbers in the profile; of arrays (K, 1), K rows of seconds."""
+        count = max((np.size(value) for value in numbers.values() if np.ndim(value)), default=0)
+        if not count:
+            other = {key: float(value) for key, value in numbers.items()}
+            return self._seconds(self._with(self._own, other)[1])[0]
+        columns = {key: np.broadcast_to(np.ravel(value), count).tolist() for key, value in numbers.items()}
+        sets = [{key: column[place] for key, column in columns.items()} for place in range(count)]
+        first, near = self._with(self._own, sets[0])
+        each = [self._with((first, near), {key: value for key, value in numbers.items() if value != sets[0][key]})[1]
+                for numbers in sets]  # fmt: skip
+        together = max(AT_ONCE // max(len(self.measured), 1), 1)
+        parts = [each[place : place + together] for place in range(0, count, together)]
+        return np.concatenate([self._seconds(stacked(part, axes=2), len(part)) for part in parts])
+
+    def _with(self, near: tuple[Profile, Hardware], numbers: Mapping[str, float]) -> tuple[Profile, Hardware]:
+        """Return a profile and its hardware with other numbers."""
+        if not numbers:
+            return near
+        profile = with_numbers(near[0], numbers)
+        return profile, profile.renewed(near[1], self.precision, numbers)
+
+    def _seconds(self, hardware: Hardware, sets: int = 1) -> Array:
+        parts = [np.broadcast_to(sample.predict(hardware), (sets, len(sample.seconds))) for sample in self.samples]
+        return np.concatenate(parts, axis=1)
 
 
 def task_of(

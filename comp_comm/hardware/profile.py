@@ -178,6 +178,8 @@ class Profile:
         >>> other.renewed(one.hardware("bf16"), "bf16", ["timing.gemm_efficiency"]) == other.hardware("bf16")
         True
         """
+        if not keys:
+            return hardware
         parts = {key.rpartition(".")[0] for key in keys}
         timing = self._timing(self.timing_name(None)) if "timing" in parts else hardware.timing
         tiers = tuple(self._tier(name) if f"network.{name}" in parts else tier
