@@ -118,7 +118,9 @@ def _fit_operator(result: Fit, task: Task, candidates: Sequence[Parameter]) -> N
     result.profile = with_numbers(result.profile, {key: fitted.value for key, fitted in result.values.items()})
 
 
-def _solve(task: Task, used: Sequence[Parameter], fixed: dict[str, float], start: Array | None = None, enough: float = ENOUGH) -> Solution:
+def _solve(
+    task: Task, used: Sequence[Parameter], fixed: dict[str, float], start: Array | None = None, enough: float = ENOUGH
+) -> Solution:
     """Return the best fit from the profile's numbers, and from the usual ones; or from ``start`` alone."""
     low, high = (np.log([getattr(p, side) for p in used]) for side in ("low", "high"))
 
@@ -185,7 +187,8 @@ def _with_extras(
     if not used or (not extras and len(sizes) == 1) or rows < ROWS_PER_PARAMETER * (len(candidates) + 1):
         return None
     start = np.concatenate([plain.x, np.log([p.start for p in extras])])
-    tried = [(_solve(task, candidates, fixed, start), fixed) for fixed, start in _likely(task, candidates, sizes, start)]
+    likely = _likely(task, candidates, sizes, start)
+    tried = [(_solve(task, candidates, fixed, first), fixed) for fixed, first in likely]
     best, fixed = min(tried, key=lambda item: item[0].cost)
     wide = spreads(best)
     kept = [p for p, width in zip(candidates, wide, strict=True) if p in used or width <= TOO_WIDE]
@@ -199,14 +202,12 @@ def _with_extras(
 def _likely(
     task: Task, candidates: Sequence[Parameter], sizes: Sequence[dict[str, float]], start: Array
 ) -> list[tuple[dict[str, float], Array]]:
-    """Return the sizes of a switch that fit few of the rows best, roughly, and where that ended for each."""
-    found = []
-    for fixed in sizes:  # each begins where the one before ended: a little more of the messages change protocol
-        solution = _solve(task.few, candidates, fixed, start, ROUGHLY)
-        start = solution.x
-        found.append((solution.cost, fixed, start))
-    found.sort(key=lambda item: item[0])
-    return [(fixed, start) for _, fixed, start in found[:LIKELY]]
+    """Return the sizes of a switch that fit a part of the rows best, roughly, and where a fit to all should start."""
+    if len(sizes) <= LIKELY:
+        return [(fixed, start) for fixed in sizes]
+    rough = [(_solve(task.few, candidates, fixed, start, ROUGHLY), fixed) for fixed in sizes]
+    rough.sort(key=lambda item: item[0].cost)
+    return [(fixed, solution.x) for solution, fixed in rough[:LIKELY]]
 
 
 def _switches(task: Task, candidates: Sequence[Parameter]) -> list[dict[str, float]]:

@@ -36,13 +36,15 @@ def cost_of(residuals: Array) -> float:
     return float(np.sum(np.where(size < CORNER, 0.5 * size**2, CORNER * (size - 0.5 * CORNER))))
 
 
-def minimise(predict: Predict, measured: Array, start: Array, low: Array, high: Array, enough: float = ENOUGH) -> Solution:
+def minimise(
+    predict: Predict, measured: Array, start: Array, low: Array, high: Array, enough: float = ENOUGH
+) -> Solution:
     """Return the parameters whose predictions are nearest to ``measured`` seconds, all of them as logarithms.
 
     ``predict`` gives the seconds of the rows for the logarithms of the parameters, each a number; or K rows of seconds
-    where each is an array (K, 1). Slopes are differences, carried from
-    step to step by Broyden's update, and taken anew where that no longer serves. The search ends where they lessen the
-    cost by less than a share ``enough`` of it before they are to be taken anew.
+    where each is an array (K, 1). Slopes are differences, carried from step to step by Broyden's update, and taken anew
+    where a step by them gains nothing. The search ends where all steps since they were gain less than a share
+    ``enough`` of the cost.
 
     References
     ----------
@@ -63,6 +65,7 @@ def minimise(predict: Predict, measured: Array, start: Array, low: Array, high: 
     residuals = _residuals(predict, x, target)
     point = _Point(x, residuals, cost_of(residuals))
     slopes, damping, fresh = _slopes(predict, point, target, high), 1e-2, point
+    taken = slopes
     for _ in range(STEPS):
         reached, damping = _step(predict, target, point, slopes, damping, low, high, TRIES if point is fresh else 1)
         gained, slopes = point.cost - reached.cost, _updated(slopes, point, reached)
@@ -70,12 +73,13 @@ def minimise(predict: Predict, measured: Array, start: Array, low: Array, high: 
         if gained < enough * point.cost:
             if fresh.cost - point.cost < enough * point.cost:
                 break
-            slopes, fresh = _slopes(predict, point, target, high), point
-    return Solution(point.x, point.cost, slopes.T, point.residuals)
+            taken = slopes = _slopes(predict, point, target, high)
+            fresh = point
+    return Solution(point.x, point.cost, taken.T, point.residuals)
 
 
 class _Point(NamedTuple):
-    """Logarithms of the parameters, and the residuals and the cost there."""
+    """Logarithms of the parameters, and the residuals and the cost reached."""
 
     x: Array
     residuals: Array
@@ -90,59 +94,59 @@ def _residuals(predict: Predict, x: Array, target: Array) -> Array:
     return np.where(good, np.log(np.where(good, seconds, 1.0)) - target, 1e3)  # as bad as can be: not a step to take
 
 
-def _slopes(predict: Predict, here: _Point, target: Array, high: Array) -> Array:
+def _slopes(predict: Predict, point: _Point, target: Array, high: Array) -> Array:
     """Return the slopes of the residuals, a row for each parameter, as differences."""
-    if not len(here.x):
+    if not len(point.x):
         return np.empty((0, len(target)))
-    steps = np.where(here.x + STEP <= high, STEP, -STEP)
-    moved = here.x[:, None] + np.diag(steps)
-    return (_residuals(predict, moved[:, :, None], target) - here.residuals) / steps[:, None]
+    steps = np.where(point.x + STEP <= high, STEP, -STEP)
+    moved = point.x[:, None] + np.diag(steps)
+    return (_residuals(predict, moved[:, :, None], target) - point.residuals) / steps[:, None]
 
 
-def _updated(slopes: Array, here: _Point, there: _Point) -> Array:
+def _updated(slopes: Array, point: _Point, reached: _Point) -> Array:
     """Return slopes that also tell what the last step did (Broyden's update)."""
-    moved = there.x - here.x
+    moved = reached.x - point.x
     length = float(moved @ moved)
     if not length:
         return slopes
-    missed = there.residuals - here.residuals - moved @ slopes
+    missed = reached.residuals - point.residuals - moved @ slopes
     return slopes + (moved / length)[:, None] * missed
 
 
 def _step(
-    predict: Predict, target: Array, here: _Point, slopes: Array, damping: float, low: Array, high: Array, tries: int,
+    predict: Predict, target: Array, point: _Point, slopes: Array, damping: float, low: Array, high: Array, tries: int,
 ) -> tuple[_Point, float]:  # fmt: skip
-    """Return where a step that lessens the cost leads, and the damping of the next; where it is if none does."""
-    weighted = slopes / np.sqrt(np.maximum(1.0, np.abs(here.residuals) / CORNER))
-    matrix = weighted @ weighted.T
-    gradient = slopes @ (here.residuals / np.maximum(1.0, np.abs(here.residuals) / CORNER))
+    """Return where a step that lessens the cost leads, and the damping of the next; the same point if none does."""
+    root = np.sqrt(np.maximum(1.0, np.abs(point.residuals) / CORNER))
+    weighted = slopes / root
+    matrix, gradient = weighted @ weighted.T, weighted @ (point.residuals / root)
     first = damping
     for attempt in range(tries):
         damped = matrix + damping * np.diag(np.diag(matrix) + 1e-9)
-        x = _within(here.x, damped, gradient, low, high)
+        x = _within(point.x, damped, gradient, low, high)
         residuals = _residuals(predict, x, target)
         cost = cost_of(residuals)
-        if cost < here.cost:
+        if cost < point.cost:
             return _Point(x, residuals, cost), max(damping / 5, 1e-9)
         damping *= 4.0 ** (attempt + 1)  # in the end a short step down the slope
-    return here, first
+    return point, first
 
 
 def _within(x: Array, matrix: Array, gradient: Array, low: Array, high: Array) -> Array:
-    """Return where a quadratic form is least in bounds: a parameter that would leave them stays at its bound.
+    """Return where a quadratic form is about least in bounds: a parameter that would leave them ends at its bound.
 
-    The others go on as far as they then should: a step merely clipped can lead uphill.
+    The others go on as far as they then should (an active set): a step merely clipped can lead uphill.
     """
     moved = np.zeros(len(x))
     free = ~((x <= low) & (gradient > 0) | (x >= high) & (gradient < 0))
     while free.any():
         pull = gradient[free] + matrix[np.ix_(free, ~free)] @ moved[~free]
         moved[free] = -np.linalg.solve(matrix[np.ix_(free, free)], pull)
-        there = x + moved
-        outside = free & ((there < low) | (there > high))
+        reached = x + moved
+        outside = free & ((reached < low) | (reached > high))
         if not outside.any():
             break
-        moved[outside] = np.clip(there, low, high)[outside] - x[outside]
+        moved[outside] = np.clip(reached, low, high)[outside] - x[outside]
         free &= ~outside
     return np.clip(x + moved, low, high)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from comp_comm.calibration.measurements import AttentionRow, CollectiveRow, ElementwiseRow, GemmRow, KernelTime, Row
 from comp_comm.calibration.placement import DomainTiers, place_rows
 from comp_comm.choices import Precision
-from comp_comm.distinct import DistinctRows, distinct_rows, in_lines
+from comp_comm.distinct import distinct_rows, in_lines
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.formulas.kernels import TILE

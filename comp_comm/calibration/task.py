@@ -16,7 +16,7 @@ from comp_comm.hardware.profile import Profile
 from comp_comm.hardware.stacked import stacked
 from comp_comm.lazy import cached_property
 
-FEW_ROWS = 2000
+FEW_ROWS = 2000  # as many say well enough which of several fits is likely the best
 AT_ONCE = 2**16  # seconds that are predicted together: what stays in a cache
 
 
@@ -40,7 +40,8 @@ class Task:
         if share > 0.5:
             return self
         chance = np.random.default_rng(0)
-        return replace(self, samples=[sample.part(chance.random(len(sample.seconds)) < share) for sample in self.samples])
+        drawn = [sample.part(chance.random(len(sample.seconds)) < share) for sample in self.samples]
+        return replace(self, samples=drawn)
 
     @cached_property
     def _own(self) -> tuple[Profile, Hardware]:
@@ -52,22 +53,23 @@ class Task:
         count = max((np.size(value) for value in numbers.values() if np.ndim(value)), default=0)
         if not count:
             other = {key: float(value) for key, value in numbers.items()}
-            return self._seconds(self._with(self._own, other)[1])[0]
+            seconds: Array = self._seconds(self._with(self._own, other)[1])[0]
+            return seconds
         columns = {key: np.broadcast_to(np.ravel(value), count).tolist() for key, value in numbers.items()}
         sets = [{key: column[place] for key, column in columns.items()} for place in range(count)]
-        first, near = self._with(self._own, sets[0])
-        each = [self._with((first, near), {key: value for key, value in numbers.items() if value != sets[0][key]})[1]
+        first = self._with(self._own, sets[0])
+        each = [self._with(first, {key: value for key, value in numbers.items() if value != sets[0][key]})[1]
                 for numbers in sets]  # fmt: skip
         together = max(AT_ONCE // max(len(self.measured), 1), 1)
         parts = [each[place : place + together] for place in range(0, count, together)]
         return np.concatenate([self._seconds(stacked(part, axes=2), len(part)) for part in parts])
 
-    def _with(self, near: tuple[Profile, Hardware], numbers: Mapping[str, float]) -> tuple[Profile, Hardware]:
-        """Return a profile and its hardware with other numbers."""
+    def _with(self, base: tuple[Profile, Hardware], numbers: Mapping[str, float]) -> tuple[Profile, Hardware]:
+        """Return a profile and its hardware, ``base`` with other numbers."""
         if not numbers:
-            return near
-        profile = with_numbers(near[0], numbers)
-        return profile, profile.renewed(near[1], self.precision, numbers)
+            return base
+        profile = with_numbers(base[0], numbers)
+        return profile, profile.renewed(base[1], self.precision, numbers)
 
     def _seconds(self, hardware: Hardware, sets: int = 1) -> Array:
         parts = [np.broadcast_to(sample.predict(hardware), (sets, len(sample.seconds))) for sample in self.samples]

@@ -167,7 +167,7 @@ class Profile:
         )
 
     def renewed(self, hardware: Hardware, precision: str, keys: Collection[str]) -> Hardware:
-        """Return `hardware` of this profile in its own timing, given that of a profile that differs in ``keys`` alone.
+        """Return this profile's own `hardware`, given that of a profile that differs in ``keys`` alone.
 
         Only what those numbers are part of is made again. They are numbers of the timing, of tiers and of kernels.
 
@@ -187,7 +187,8 @@ class Profile:
         renewed = replace(hardware, timing=timing, tiers=tiers)
         if not any(key.startswith(KERNEL_KEYS) for key in keys):
             return renewed
-        return replace(renewed, attention=self._attention(timing, "{}"), fp8_attention=self._attention(timing, FP8_KERNEL))
+        in_16_bits, in_fp8 = (self._attention(timing, name) for name in ("{}", FP8_KERNEL))
+        return replace(renewed, attention=in_16_bits, fp8_attention=in_fp8)
 
     def _sixteen_bit_peak(self, precision: str) -> float:
         """Return the peak of what stays in 16 bits where GEMMs are in fp8 or nvfp4, else that of the precision."""

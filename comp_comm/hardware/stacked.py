@@ -50,4 +50,4 @@ def _stacked(parts: Sequence[Part], axes: int) -> Part:
         values = [getattr(part, item.name) for part in parts]
         if any(other is not value and other != value for other in values):
             numbers[item.name] = np.array(values, np.float64).reshape(-1, *(1,) * axes)
-    return replace(first, **numbers)
+    return replace(first, **numbers)  # type: ignore[arg-type]

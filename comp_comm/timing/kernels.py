@@ -67,8 +67,8 @@ class Kernels:
     """What times kernels on one machine, in number formats of so many bytes.
 
     ``recipe`` is the code of what GEMMs run in, ``fp8_attention`` 1 where attention runs in fp8. ``alone`` says that
-    kernels are timed by themselves, in a burst. ``serving`` says that only forward passes are asked for: fused attention
-    has no other one then.
+    kernels are timed by themselves, in a burst. ``serving`` says that only forward passes are asked for: that
+    of fused attention is then its only one.
     """
 
     hardware: Hardware
