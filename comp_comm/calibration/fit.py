@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.calibration.least_squares import Solution, minimise, spreads
+from comp_comm.calibration.least_squares import ENOUGH, Solution, minimise, spreads
 from comp_comm.calibration.parameters import (
     Parameter,
     collective_parameters,
@@ -21,6 +21,7 @@ from comp_comm.calibration.parameters import (
     with_numbers,
 )
 from comp_comm.calibration.samples import Sample
+from comp_comm.calibration.task import Task, task_of
 from comp_comm.dataclass import dataclass, field
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.hardware.profile import Profile
@@ -29,6 +30,8 @@ FOLDS = 5
 ROWS_PER_PARAMETER = 3
 TOO_WIDE = 0.5  # standard error of a logarithm from which a number is not known: a factor of 1.6
 UNKNOWN = float(np.log(100))  # from which it says nothing: the number only matters together with others
+ROUGHLY = 1e-3  # of the cost: a step that gains less ends a fit that only ranks
+LIKELY = 3  # sizes of a switch that are fitted to all rows
 SWITCHES = tuple(2.0**power for power in np.arange(16, 24.5, 0.5))
 
 
@@ -54,27 +57,6 @@ class Fit:
     used: list[Parameter] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Task:
-    """The samples of one operator, the rows of each that a fit may use, and a profile in one precision."""
-
-    profile: Profile
-    precision: str
-    samples: Sequence[Sample]
-    masks: Sequence[NDArray[np.bool_]]
-
-    @property
-    def measured(self) -> Array:
-        """Seconds of the rows that are used."""
-        return np.concatenate([sample.seconds[mask] for sample, mask in zip(self.samples, self.masks, strict=True)])
-
-    def predict(self, numbers: dict[str, float]) -> Array:
-        """Return the seconds of the rows that are used, with other numbers in the profile."""
-        hardware = with_numbers(self.profile, numbers).hardware(self.precision)
-        parts = [s.predict(hardware)[mask] for s, mask in zip(self.samples, self.masks, strict=True)]
-        return np.concatenate(parts)
-
-
 def fit_profile(profile: Profile, precision: str, samples: Sequence[Sample], masks: Sequence[NDArray[np.bool_]]) -> Fit:
     """Return a profile fitted to the rows that ``masks`` select, of those that a fit may use.
 
@@ -91,10 +73,9 @@ def fit_profile(profile: Profile, precision: str, samples: Sequence[Sample], mas
     """
     result = Fit(with_numbers(profile, {}))
     for operator in dict.fromkeys(sample.operator for sample in samples):
-        chosen = [(s, s.fitted & mask) for s, mask in zip(samples, masks, strict=True) if s.operator == operator]
-        task = Task(result.profile, precision, [s for s, _ in chosen], [mask for _, mask in chosen])
+        task = task_of(result.profile, precision, operator, samples, masks)
         candidates = _candidates(result.profile, operator, task)
-        if not sum(int(mask.sum()) for mask in task.masks):
+        if not len(task.measured):
             result.left |= dict.fromkeys((p.key for p in candidates), "no row is fit for it")
             continue
         _fit_operator(result, task, candidates)
@@ -108,8 +89,8 @@ def fit_profile(profile: Profile, precision: str, samples: Sequence[Sample], mas
 def _candidates(profile: Profile, operator: str, task: Task) -> tuple[Parameter, ...]:
     if operator != "collective":
         return kernel_parameters(profile, operator)
-    hit = {name: any(bool((mask & s.sizes[f"{size} {name}"]).any()) for s, mask in zip(task.samples, task.masks,
-           strict=True) for size in (">= 1 MiB", "< 1 MiB")) for name in ("in a domain", "across domains")}  # fmt: skip
+    hit = {name: any(bool(s.sizes[f"{size} {name}"].any()) for s in task.samples for size in (">= 1 MiB", "< 1 MiB"))
+           for name in ("in a domain", "across domains")}  # fmt: skip
     return collective_parameters(profile, hit["in a domain"], hit["across domains"])
 
 
@@ -137,17 +118,19 @@ def _fit_operator(result: Fit, task: Task, candidates: Sequence[Parameter]) -> N
     result.profile = with_numbers(result.profile, {key: fitted.value for key, fitted in result.values.items()})
 
 
-def _solve(task: Task, used: Sequence[Parameter], fixed: dict[str, float], start: Array | None = None) -> Solution:
+def _solve(
+    task: Task, used: Sequence[Parameter], fixed: dict[str, float], start: Array | None = None, enough: float = ENOUGH
+) -> Solution:
     """Return the best fit from the profile's numbers, and from the usual ones; or from ``start`` alone."""
     low, high = (np.log([getattr(p, side) for p in used]) for side in ("low", "high"))
 
     def predict(x: Array) -> Array:
-        return task.predict({**fixed, **{p.key: float(np.exp(v)) for p, v in zip(used, x, strict=True)}})
+        return task.predict({**fixed, **{p.key: np.exp(value) for p, value in zip(used, x, strict=True)}})
 
     firsts = [start] if start is not None else [
         np.log([start_of(task.profile, p) for p in used]), np.log([p.start for p in used])
     ]  # fmt: skip
-    return min((minimise(predict, task.measured, to_float(first), low, high) for first in firsts),
+    return min((minimise(predict, task.measured, to_float(first), low, high, enough) for first in firsts),
                key=lambda solution: solution.cost)  # fmt: skip
 
 
@@ -204,7 +187,8 @@ def _with_extras(
     if not used or (not extras and len(sizes) == 1) or rows < ROWS_PER_PARAMETER * (len(candidates) + 1):
         return None
     start = np.concatenate([plain.x, np.log([p.start for p in extras])])
-    tried = [(_solve(task, candidates, fixed, start), fixed) for fixed in sizes]
+    likely = _likely(task, candidates, sizes, start)
+    tried = [(_solve(task, candidates, fixed, first), fixed) for fixed, first in likely]
     best, fixed = min(tried, key=lambda item: item[0].cost)
     wide = spreads(best)
     kept = [p for p, width in zip(candidates, wide, strict=True) if p in used or width <= TOO_WIDE]
@@ -215,13 +199,23 @@ def _with_extras(
     return (best, kept, fixed) if added and _better(best, plain, added) else None
 
 
+def _likely(
+    task: Task, candidates: Sequence[Parameter], sizes: Sequence[dict[str, float]], start: Array
+) -> list[tuple[dict[str, float], Array]]:
+    """Return the sizes of a switch that fit a part of the rows best, roughly, and where a fit to all should start."""
+    if len(sizes) <= LIKELY:
+        return [(fixed, start) for fixed in sizes]
+    rough = [(_solve(task.few, candidates, fixed, start, ROUGHLY), fixed) for fixed in sizes]
+    rough.sort(key=lambda item: item[0].cost)
+    return [(fixed, solution.x) for solution, fixed in rough[:LIKELY]]
+
+
 def _switches(task: Task, candidates: Sequence[Parameter]) -> list[dict[str, float]]:
     """Return the sizes to try at which groups in a domain change protocol; the first is the profile's own."""
     inner = f"network.{task.profile.tiers[0]}"
     if not any(p.key == f"{inner}.bulk_latency" for p in candidates):
         return [{}]
-    pairs = zip(task.samples, task.masks, strict=True)
-    inside = any(bool((sample.sizes[">= 1 MiB in a domain"] & mask).any()) for sample, mask in pairs)
+    inside = any(bool(sample.sizes[">= 1 MiB in a domain"].any()) for sample in task.samples)
     return [{}, *({f"{inner}.switch_size": size} for size in SWITCHES)] if inside else [{}]
 
 
@@ -243,7 +237,8 @@ def held_out(fit: Fit, precision: str, samples: Sequence[Sample], seed: int, fol
     for fold in range(folds):
         again = refitted(fit, precision, samples, [place != fold for place in places]).hardware(precision)
         for sample, place, values in zip(samples, places, predicted, strict=True):
-            values[place == fold] = sample.predict(again)[place == fold]
+            out = place == fold
+            values[out] = sample.predict.of(out)(again)
     return predicted
 
 
@@ -251,8 +246,7 @@ def refitted(fit: Fit, precision: str, samples: Sequence[Sample], masks: Sequenc
     """Return the profile with the numbers of a fit found anew, from other rows, each operator's from its own."""
     numbers: dict[str, float] = {}
     for operator in dict.fromkeys(sample.operator for sample in samples):
-        chosen = [(s, s.fitted & mask) for s, mask in zip(samples, masks, strict=True) if s.operator == operator]
-        task = Task(fit.profile, precision, [s for s, _ in chosen], [mask for _, mask in chosen])
+        task = task_of(fit.profile, precision, operator, samples, masks)
         used = [p for p in fit.used if p.key in fit.values and p in _candidates(fit.profile, operator, task)]
         if used and len(task.measured) > len(used):
             start = np.log([fit.values[p.key].value for p in used])

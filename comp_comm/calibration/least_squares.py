@@ -11,7 +11,9 @@ from comp_comm.formulas.arrays import Array
 
 CORNER = 0.1  # relative error from which a row counts by its error, not by the square of it
 STEP = 1e-4
-ROUNDS = 60
+STEPS = 400  # at most
+TRIES = 8  # dampings of a step
+ENOUGH = 1e-7  # of its cost: a step that gains less is the last one
 Predict = Callable[[Array], Array]
 
 
@@ -34,10 +36,21 @@ def cost_of(residuals: Array) -> float:
     return float(np.sum(np.where(size < CORNER, 0.5 * size**2, CORNER * (size - 0.5 * CORNER))))
 
 
-def minimise(predict: Predict, measured: Array, start: Array, low: Array, high: Array) -> Solution:
+def minimise(
+    predict: Predict, measured: Array, start: Array, low: Array, high: Array, enough: float = ENOUGH
+) -> Solution:
     """Return the parameters whose predictions are nearest to ``measured`` seconds, all of them as logarithms.
 
-    ``predict`` gives the seconds of the rows for the logarithms of the parameters.
+    ``predict`` gives the seconds of the rows for the logarithms of the parameters, each a number; or K rows of seconds
+    where each is an array (K, 1). Slopes are differences, carried from step to step by Broyden's update, and taken anew
+    where a step by them gains nothing. The search ends where all steps since they were gain less than a share
+    ``enough`` of the cost.
+
+    References
+    ----------
+    .. [1] C. G. Broyden, "A Class of Methods for Solving Nonlinear Simultaneous Equations", Mathematics of Computation
+       19(92), 1965.
+    .. [2] J. J. More, "The Levenberg-Marquardt Algorithm: Implementation and Theory", Numerical Analysis, 1978.
 
     Examples
     --------
@@ -50,54 +63,92 @@ def minimise(predict: Predict, measured: Array, start: Array, low: Array, high: 
     target = np.log(measured)
     x = np.clip(start, low, high)
     residuals = _residuals(predict, x, target)
-    cost, damping = cost_of(residuals), 1e-2
-    slopes = _slopes(predict, x, target, residuals, high)
-    for _ in range(ROUNDS):
-        step = _step(predict, target, x, residuals, slopes, cost, damping, low, high)
-        if step is None:
-            break
-        gained = cost - step[2]
-        x, residuals, cost, damping = step
-        slopes = _slopes(predict, x, target, residuals, high)
-        if gained < 1e-7 * cost:
-            break
-    return Solution(x, cost, slopes, residuals)
+    point = _Point(x, residuals, cost_of(residuals))
+    slopes, damping, fresh = _slopes(predict, point, target, high), 1e-2, point
+    taken = slopes
+    for _ in range(STEPS):
+        reached, damping = _step(predict, target, point, slopes, damping, low, high, TRIES if point is fresh else 1)
+        gained, slopes = point.cost - reached.cost, _updated(slopes, point, reached)
+        point = reached
+        if gained < enough * point.cost:
+            if fresh.cost - point.cost < enough * point.cost:
+                break
+            taken = slopes = _slopes(predict, point, target, high)
+            fresh = point
+    return Solution(point.x, point.cost, taken.T, point.residuals)
+
+
+class _Point(NamedTuple):
+    """Logarithms of the parameters, and the residuals and the cost reached."""
+
+    x: Array
+    residuals: Array
+    cost: float
 
 
 def _residuals(predict: Predict, x: Array, target: Array) -> Array:
     seconds = predict(x)
-    if not np.all(np.isfinite(seconds) & (seconds > 0)):
-        return np.full(target.shape, 1e3)  # as bad as can be: not a step to take
-    return np.log(seconds) - target
+    good = np.all(np.isfinite(seconds) & (seconds > 0), axis=-1, keepdims=True)
+    if good.all():
+        return np.log(seconds) - target
+    return np.where(good, np.log(np.where(good, seconds, 1.0)) - target, 1e3)  # as bad as can be: not a step to take
 
 
-def _slopes(predict: Predict, x: Array, target: Array, residuals: Array, high: Array) -> Array:
-    columns = np.empty((len(target), len(x)))
-    for number in range(len(x)):
-        step = STEP if x[number] + STEP <= high[number] else -STEP
-        moved = x.copy()
-        moved[number] += step
-        columns[:, number] = (_residuals(predict, moved, target) - residuals) / step
-    return columns
+def _slopes(predict: Predict, point: _Point, target: Array, high: Array) -> Array:
+    """Return the slopes of the residuals, a row for each parameter, as differences."""
+    if not len(point.x):
+        return np.empty((0, len(target)))
+    steps = np.where(point.x + STEP <= high, STEP, -STEP)
+    moved = point.x[:, None] + np.diag(steps)
+    return (_residuals(predict, moved[:, :, None], target) - point.residuals) / steps[:, None]
+
+
+def _updated(slopes: Array, point: _Point, reached: _Point) -> Array:
+    """Return slopes that also tell what the last step did (Broyden's update)."""
+    moved = reached.x - point.x
+    length = float(moved @ moved)
+    if not length:
+        return slopes
+    missed = reached.residuals - point.residuals - moved @ slopes
+    return slopes + (moved / length)[:, None] * missed
 
 
 def _step(
-    predict: Predict, target: Array, x: Array, residuals: Array, slopes: Array, cost: float, damping: float,
-    low: Array, high: Array,
-) -> tuple[Array, Array, float, float] | None:  # fmt: skip
-    """Return where a step that lessens the cost leads, its residuals, cost and damping; None if there is none."""
-    weights = 1 / np.maximum(1.0, np.abs(residuals) / CORNER)
-    weighted = slopes * weights[:, None]
-    matrix, gradient = weighted.T @ slopes, weighted.T @ residuals
-    for _ in range(8):
+    predict: Predict, target: Array, point: _Point, slopes: Array, damping: float, low: Array, high: Array, tries: int,
+) -> tuple[_Point, float]:  # fmt: skip
+    """Return where a step that lessens the cost leads, and the damping of the next; the same point if none does."""
+    root = np.sqrt(np.maximum(1.0, np.abs(point.residuals) / CORNER))
+    weighted = slopes / root
+    matrix, gradient = weighted @ weighted.T, weighted @ (point.residuals / root)
+    first = damping
+    for attempt in range(tries):
         damped = matrix + damping * np.diag(np.diag(matrix) + 1e-9)
-        there = np.clip(x - np.linalg.solve(damped, gradient), low, high)
-        new = _residuals(predict, there, target)
-        reached = cost_of(new)
-        if reached < cost:
-            return there, new, reached, max(damping / 5, 1e-9)
-        damping *= 4
-    return None
+        x = _within(point.x, damped, gradient, low, high)
+        residuals = _residuals(predict, x, target)
+        cost = cost_of(residuals)
+        if cost < point.cost:
+            return _Point(x, residuals, cost), max(damping / 5, 1e-9)
+        damping *= 4.0 ** (attempt + 1)  # in the end a short step down the slope
+    return point, first
+
+
+def _within(x: Array, matrix: Array, gradient: Array, low: Array, high: Array) -> Array:
+    """Return where a quadratic form is about least in bounds: a parameter that would leave them ends at its bound.
+
+    The others go on as far as they then should (an active set): a step merely clipped can lead uphill.
+    """
+    moved = np.zeros(len(x))
+    free = ~((x <= low) & (gradient > 0) | (x >= high) & (gradient < 0))
+    while free.any():
+        pull = gradient[free] + matrix[np.ix_(free, ~free)] @ moved[~free]
+        moved[free] = -np.linalg.solve(matrix[np.ix_(free, free)], pull)
+        reached = x + moved
+        outside = free & ((reached < low) | (reached > high))
+        if not outside.any():
+            break
+        moved[outside] = np.clip(reached, low, high)[outside] - x[outside]
+        free &= ~outside
+    return np.clip(x + moved, low, high)
 
 
 def spreads(solution: Solution) -> Array:

@@ -12,13 +12,14 @@ from comp_comm.calibration.measurements import AttentionRow, CollectiveRow, Elem
 from comp_comm.calibration.placement import DomainTiers, place_rows
 from comp_comm.choices import Precision
 from comp_comm.dataclass import dataclass
-from comp_comm.distinct import distinct_rows
+from comp_comm.distinct import distinct_rows, in_lines
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.formulas.kernels import TILE
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.kernel_choices import AttentionKernel
+from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
 from comp_comm.timing.kernels import Kernels
 from comp_comm.timing.network import collective_seconds
@@ -43,6 +44,39 @@ FLOP_SIZES = (
 Predict = Callable[[Hardware], Array]
 
 
+@dataclass(frozen=True, eq=False)
+class ByShape:
+    """What predicts rows by the columns of their shapes: each distinct shape once.
+
+    Shapes are in lines on which the first columns, as many as ``groups``, have one value: see `in_lines`.
+    """
+
+    predictor: Callable[..., Predict]
+    columns: tuple[Array, ...]
+    groups: int = 0
+
+    @cached_property
+    def _lines(self) -> tuple[Predict, tuple[int, int], NDArray[np.intp]]:
+        """What predicts lines of distinct shapes, how many there are and how long, and where each row is in them."""
+        table = distinct_rows(self.columns, len(self.columns[0]))
+        shapes = [column[table.first] for column in self.columns]
+        lines = in_lines(distinct_rows(shapes[: self.groups], len(table.first)))
+        places = (lines.rows[:, :1] if number < self.groups else lines.rows for number in range(len(shapes)))
+        predict = self.predictor(*(column[place] for column, place in zip(shapes, places, strict=True)))
+        return predict, lines.rows.shape, lines.place[table.row]
+
+    def __call__(self, hardware: Hardware) -> Array:
+        """Return the seconds of every row, of each set of numbers where the hardware's are arrays (K, 1, 1)."""
+        predict, shape, places = self._lines
+        seconds = predict(hardware)
+        sets = seconds.shape[:-2]
+        return np.broadcast_to(seconds, (*sets, *shape)).reshape(*sets, -1).take(places, axis=-1)
+
+    def of(self, rows: NDArray[np.bool_]) -> ByShape:
+        """Return what predicts some of the rows."""
+        return ByShape(self.predictor, tuple(column[rows] for column in self.columns), self.groups)
+
+
 @dataclass(frozen=True)
 class Sample:
     """Rows of one operator (and collective): their seconds, what predicts them, and by what they are grouped.
@@ -53,10 +87,18 @@ class Sample:
     operator: str
     collective: str
     seconds: Array
-    predict: Predict
+    predict: ByShape
     sizes: dict[str, NDArray[np.bool_]]
     fitted: NDArray[np.bool_]
     magnitude: Array
+
+    def part(self, rows: NDArray[np.bool_]) -> Sample:
+        """Return some of the rows as a sample of their own."""
+        if rows.all():
+            return self
+        sizes = {name: mask[rows] for name, mask in self.sizes.items()}
+        return Sample(self.operator, self.collective, self.seconds[rows], self.predict.of(rows), sizes,
+                      self.fitted[rows], self.magnitude[rows])  # fmt: skip
 
 
 def make_samples(
@@ -105,17 +147,6 @@ def _bytes(dtype: str) -> float:
     return float(Precision.of(dtype).size) if dtype in Precision.words() else 2.0
 
 
-def _once(predictor: Callable[..., Predict], *columns: Array) -> Predict:
-    """Return what predicts rows: each distinct row of what they are predicted from once."""
-    table = distinct_rows(columns, len(columns[0]))
-    predict = predictor(*(column[table.first] for column in columns))
-
-    def seconds(hardware: Hardware) -> Array:
-        return np.broadcast_to(predict(hardware), table.first.shape).take(table.row)
-
-    return seconds
-
-
 def _gemm(name: str, rows: Sequence[Row], domain: float) -> Sample:
     m, n, k, batch = (_column(rows, part) for part in ("m", "n", "k", "batch"))
     operand = to_float([_bytes(row.dtype) for row in rows])
@@ -132,7 +163,7 @@ def _gemm(name: str, rows: Sequence[Row], domain: float) -> Sample:
         return lambda hardware: Kernels(hardware, operand, output, alone=True).product(
             product.flops, (m, n, k), moved, batch)  # fmt: skip
 
-    predict = _once(predictor, m, n, k, batch, operand, output)
+    predict = ByShape(predictor, (m, n, k, batch, operand, output))
     # Less than a tile in some direction: predicted, but the form says nothing of it to fit.
     return Sample("gemm", name, _column(rows, "seconds"), predict, sizes, least >= TILE, flops)
 
@@ -148,14 +179,15 @@ def _attention(name: str, rows: Sequence[Row], domain: float) -> Sample:
         seen = np.where(causal > 0, seq / 2, seq)
         return Attention("", "", 1, batch, heads, seq, seq, seen, dim, dim, kv)
 
-    def predictor(batch: Array, seq: Array, heads: Array, kv: Array, dim: Array, causal: Array) -> Predict:
+    def predictor(dim: Array, causal: Array, batch: Array, seq: Array, heads: Array, kv: Array) -> Predict:
         op = operation(batch, seq, heads, kv, dim, causal)
         codes = np.where(causal > 0, AttentionKernel.FLASH_CAUSAL, AttentionKernel.FLASH)
-        return lambda hardware: Kernels(hardware, alone=True).attention(op, codes).forward
+        return lambda hardware: Kernels(hardware, alone=True, serving=True).attention(op, codes).forward
 
-    shapes = (batch, seq, heads, kv, dim, causal.astype(float))
-    flops, fitted = operation(*shapes).seen_flops, usual & (seq >= 512)
-    return Sample("attention", name, _column(rows, "seconds"), _once(predictor, *shapes), sizes, fitted, flops)
+    masked = causal.astype(float)
+    flops, fitted = operation(batch, seq, heads, kv, dim, masked).seen_flops, usual & (seq >= 512)
+    predict = ByShape(predictor, (dim, masked, batch, seq, heads, kv), groups=2)
+    return Sample("attention", name, _column(rows, "seconds"), predict, sizes, fitted, flops)
 
 
 def _elementwise(name: str, rows: Sequence[Row], domain: float) -> Sample:
@@ -176,7 +208,7 @@ def _elementwise(name: str, rows: Sequence[Row], domain: float) -> Sample:
 
         return predict
 
-    predict = _once(predictor, moved, again, blocks)
+    predict = ByShape(predictor, (moved, again, blocks))
     return Sample("elementwise", name, _column(rows, "seconds"), predict, sizes, np.ones(len(rows), np.bool_), moved)
 
 
@@ -196,11 +228,11 @@ def _collective(name: str, rows: Sequence[Row], domain: float) -> Sample:
         sizes[f">= 1 MiB {where}"] = mask & (size >= MIB)
         sizes[f"< 1 MiB {where}"] = mask & (size < MIB)
 
-    def predictor(size: Array, devices: Array, stride: Array) -> Predict:
+    def predictor(devices: Array, stride: Array, size: Array) -> Predict:
         group = Group(devices, stride)
         return lambda hardware: collective_seconds(hardware, name, size, group)
 
-    predict = _once(predictor, size, devices, stride)
+    predict = ByShape(predictor, (devices, stride, size), groups=2)
     return Sample("collective", name, _column(rows, "seconds"), predict, sizes, size >= 1024, size)
 
 

@@ -199,7 +199,7 @@ def generic_kernel(timing: Timing) -> FlashKernel:
 def chosen_kernel(kernels: tuple[FlashKernel, ...], codes: NDArray[np.intp]) -> FlashKernel:
     """Return the fused kernel of each code, as numbers with the codes' shape where they differ."""
     used = distinct_codes(codes)
-    if len(used) == 1:
+    if all(kernels[code] is kernels[used[0]] for code in used):
         return kernels[used[0]]
 
     def at(name: str) -> Array:

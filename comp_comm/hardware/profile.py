@@ -6,9 +6,9 @@ dotted key, ``network.scale-up.bandwidth`` for instance, in SI units; a blank on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from comp_comm.dataclass import dataclass, field, fields
+from comp_comm.dataclass import dataclass, field, fields, replace
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.formulas.arrays import to_float
 from comp_comm.hardware.dispatch import DISPATCH_KINDS
@@ -94,6 +94,8 @@ FP8_KERNEL = "{}_fp8"
 # Efficiency of GEMMs by recipe over that in 16 bits where a profile has none of its own: medians over H100, H200, B200,
 # GB200, B300 and GB300; nvfp4 (of B200 and GB200) relative to its own peak.
 FP8_EFFICIENCY, FP8_BLOCK_EFFICIENCY, NVFP4_EFFICIENCY = 0.96, 0.9, 0.75
+# Numbers that fused attention kernels are made of begin so.
+KERNEL_KEYS = ("attention.", "timing.attention_kernel", "timing.flash_")
 BLANK = float("nan")
 BASE_TIMING = "base"  # asks for the profile's own timing, whatever preset is its default
 
@@ -163,6 +165,30 @@ class Profile:
             attention=self._attention(numbers, "{}"),
             fp8_attention=self._attention(numbers, FP8_KERNEL),
         )
+
+    def renewed(self, hardware: Hardware, precision: str, keys: Collection[str]) -> Hardware:
+        """Return this profile's own `hardware`, given that of a profile that differs in ``keys`` alone.
+
+        Only what those numbers are part of is made again. They are numbers of the timing, of tiers and of kernels.
+
+        >>> from dataclasses import replace
+        >>> from comp_comm.configs.hardware_file import load_profile
+        >>> one = load_profile("a100-sxm-80gb")
+        >>> other = replace(one, numbers={**one.numbers, "timing.gemm_efficiency": Number(0.5, "share")})
+        >>> other.renewed(one.hardware("bf16"), "bf16", ["timing.gemm_efficiency"]) == other.hardware("bf16")
+        True
+        """
+        if not keys:
+            return hardware
+        parts = {key.rpartition(".")[0] for key in keys}
+        timing = self._timing(self.timing_name(None)) if "timing" in parts else hardware.timing
+        tiers = tuple(self._tier(name) if f"network.{name}" in parts else tier
+                      for name, tier in zip(self.tiers, hardware.tiers, strict=True))  # fmt: skip
+        renewed = replace(hardware, timing=timing, tiers=tiers)
+        if not any(key.startswith(KERNEL_KEYS) for key in keys):
+            return renewed
+        in_16_bits, in_fp8 = (self._attention(timing, name) for name in ("{}", FP8_KERNEL))
+        return replace(renewed, attention=in_16_bits, fp8_attention=in_fp8)
 
     def _sixteen_bit_peak(self, precision: str) -> float:
         """Return the peak of what stays in 16 bits where GEMMs are in fp8 or nvfp4, else that of the precision."""

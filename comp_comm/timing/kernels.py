@@ -67,7 +67,8 @@ class Kernels:
     """What times kernels on one machine, in number formats of so many bytes.
 
     ``recipe`` is the code of what GEMMs run in, ``fp8_attention`` 1 where attention runs in fp8. ``alone`` says that
-    kernels are timed by themselves, in a burst.
+    kernels are timed by themselves, in a burst. ``serving`` says that only forward passes are asked for: that
+    of fused attention is then its only one.
     """
 
     hardware: Hardware
@@ -261,6 +262,8 @@ class Kernels:
         edges: Numeric = 0.0 if op.unwindowed is None else kernel.window_keys
         forward = seconds(flops * (1 + (to_float(kernel.ramp_keys) + edges) / seen), kernel.efficiency,
                           kernel.head_exponent, kernel.wide_exponent, width)  # fmt: skip
+        if self.serving:
+            return Passes(forward, to_float(0.0), to_float(0.0))
         extra = to_float(kernel.backward_ramp_keys) + edges
         if op.unwindowed is not None:
             extra = extra + (1 - to_float(kernel.backward_windows)) * (to_float(op.unwindowed) - op.seen)
