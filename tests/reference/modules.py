@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 ABOUT = ("name", "title", "year", "source", "aliases", "notes", "published_parameters", "parameters", "seq_len",
@@ -25,7 +26,10 @@ class NotMadeError(Exception):
 
 @dataclass(frozen=True)
 class Shape:
-    """The dimensions of a decoder, by the catalogue's names and with its defaults; ``eager``: one kernel an operation."""
+    """The dimensions of a decoder, by the catalogue's names and with its defaults; how it is computed beside.
+
+    ``eager``: a gate is two operations; ``scores``: those of attention are a matrix.
+    """
 
     hidden: int
     layers: int
@@ -57,6 +61,7 @@ class Shape:
     rope_head_dim: int = 0
     v_head_dim: int = 0
     eager: bool = True
+    fused_norms: bool = True
     scores: bool = False
     recompute: bool = False
 
@@ -83,9 +88,33 @@ def shape_of(model: dict[str, Any], **changed: Any) -> Shape:
     return Shape(**given)
 
 
+class FusedNorm(torch.autograd.Function):
+    """RMS norm as one kernel, as PyTorch has it on a GPU: it keeps its input and a number a token."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        inverse = (x.float().square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+        ctx.save_for_backward(x, weight, inverse)
+        return (x.float() * inverse).type_as(x) * weight
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight, inverse = ctx.saved_tensors
+        normed, of_normed = x.float() * inverse, (grad * weight).float()
+        of_x = inverse * (of_normed - normed * (of_normed * normed).mean(-1, keepdim=True))
+        return of_x.type_as(x), (grad.float() * normed).sum(list(range(x.dim() - 1))).type_as(weight)
+
+
+class FusedRMSNorm(nn.RMSNorm):
+    """A norm of one kernel."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return FusedNorm.apply(x, self.weight)
+
+
 def norm_of(p: Shape, size: int) -> nn.Module:
     if p.norm == "rmsnorm":
-        return nn.RMSNorm(size, eps=1e-5)
+        return (FusedRMSNorm if p.fused_norms else nn.RMSNorm)(size, eps=1e-5)
     return nn.LayerNorm(size, bias=p.norm == "layernorm")
 
 
@@ -110,7 +139,7 @@ def attended(p: Shape, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tor
         mask = torch.full((q.shape[2], q.shape[2]), float("-inf"), device=q.device, dtype=q.dtype).triu(1)
         mixed = torch.softmax(q @ k.transpose(2, 3) * q.shape[-1] ** -0.5 + mask, -1) @ v
     else:
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=k.shape[1] != q.shape[1])
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=k.shape[1] != q.shape[1])
     return mixed.transpose(1, 2).flatten(2)
 
 
@@ -173,17 +202,17 @@ class FusedSwiGLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx, gate, up):
         ctx.save_for_backward(gate, up)
-        return F.silu(gate) * up
+        return functional.silu(gate) * up
 
     @staticmethod
     def backward(ctx, grad):
         gate, up = ctx.saved_tensors
         share = torch.sigmoid(gate)
-        return grad * up * share * (1 + gate * (1 - share)), grad * F.silu(gate)
+        return grad * up * share * (1 + gate * (1 - share)), grad * functional.silu(gate)
 
 
 def gate(p: Shape, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    return F.silu(first) * second if p.eager else FusedSwiGLU.apply(first, second)
+    return functional.silu(first) * second if p.eager else FusedSwiGLU.apply(first, second)
 
 
 class FeedForward(nn.Module):
@@ -198,7 +227,7 @@ class FeedForward(nn.Module):
             self.gate = nn.Linear(p.hidden, width, p.biased("ffn", "not_qkv"))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down(gate(self.p, self.gate(x), self.up(x)) if self.p.gated else F.gelu(self.up(x)))
+        return self.down(gate(self.p, self.gate(x), self.up(x)) if self.p.gated else functional.gelu(self.up(x)))
 
 
 class Experts(nn.Module):
@@ -223,7 +252,7 @@ class Experts(nn.Module):
         order = chosen.flatten().argsort(stable=True)  # whatever was chosen: each expert has an equal part of the order
         sent = flat[order // p.top_k].view(p.experts, -1, p.hidden)
         up = sent @ self.up
-        made = (gate(p, sent @ self.gate, up) if p.gated else F.gelu(up)) @ self.down
+        made = (gate(p, sent @ self.gate, up) if p.gated else functional.gelu(up)) @ self.down
         back = torch.empty_like(order).scatter_(0, order, torch.arange(order.numel(), device=x.device))
         mixed = (made.flatten(0, 1)[back].view(-1, p.top_k, p.hidden) * weights.type_as(x)[..., None]).sum(1)
         return mixed.view_as(x) + (self.shared(x) if hasattr(self, "shared") else 0)
@@ -279,6 +308,21 @@ class Decoder(nn.Module):
         return self.head(self.norm(x))
 
 
+class Untouched(TorchFunctionMode):
+    """Leaves numbers of new weights as they are: on no real device nobody reads them, and it takes minutes."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        drawn = getattr(func, "__name__", "") in ("normal_", "uniform_", "kaiming_uniform_", "fill_", "zero_")
+        kwargs = kwargs or {}
+        return (*args, *kwargs.values())[0] if drawn else func(*args, **kwargs)
+
+
+def without_data(p: Shape) -> Decoder:
+    """Return a model that is shapes alone."""
+    with torch.device("meta"), Untouched():
+        return Decoder(p)
+
+
 def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the cross-entropy, in 32 bit, of all tokens."""
-    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+    return functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())

@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from copy import copy
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed._tools.fake_collectives  # noqa: F401  (gives collectives outputs on fake tensors)
+import torch.distributed._tools.fake_collectives  # gives collectives outputs on fake tensors
 from meters import Collectives, Kept, local
-from modules import Decoder, NotMadeError, Shape, loss_of, shape_of
+from modules import Decoder, NotMadeError, loss_of, shape_of, without_data
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
@@ -76,16 +78,16 @@ def mesh_of(replicas: int, shards: int, tp: int) -> DeviceMesh:
 class Step:
     """A model on its layout, over a fake process group, on fake tensors while it is entered."""
 
-    def __init__(self, model: dict[str, Any], fields: dict[str, Any]):
-        self.fields = fields
+    def __init__(self, model: dict[str, Any], fields: dict[str, Any], fused_norms: bool = True, loss: bool = True):
+        self.fields, self.loss = fields, loss
         changed = {"layers": fields["layers"]} if fields["layers"] else {}
-        self.shape = shape_of({**model, **changed}, eager=fields["kernels"] == "eager",
+        self.shape = shape_of({**model, **changed}, eager=fields["kernels"] == "eager", fused_norms=fused_norms,
                               recompute=fields["recompute"] == "full")  # fmt: skip
 
     def with_layers(self, layers: int) -> Step:
         """Return the same with another number of layers, which may be none."""
-        other = Step.__new__(Step)
-        other.fields, other.shape = self.fields, Shape(**{**self.shape.__dict__, "layers": layers})
+        other = copy(self)
+        other.shape = replace(self.shape, layers=layers)
         return other
 
     @contextmanager
@@ -94,8 +96,7 @@ class Step:
         f = self.fields
         shards = f["dp_shard"] or f["dp"]
         self.mesh = mesh_of(f["dp"] // shards, shards, f["tp"])
-        with torch.device("meta"):
-            self.model = Decoder(self.shape)
+        self.model = without_data(self.shape)
         if f["tp"] > 1:
             split(self.model, self.mesh["tp"], f["sp"] == "on")
         if f["zero"] == 3:
@@ -127,7 +128,9 @@ class Step:
         if self.fields["zero"] == 3 and self.fields["gradient_sync"] == "last":
             self.model.set_requires_gradient_sync(last)
         with loss_parallel() if self.fields["tp"] > 1 else nullcontext():
-            loss_of(self.model(self.tokens), self.targets).backward()
+            # Logits have no name here: what is named lives on while the gradients are made.
+            loss = loss_of(self.model(self.tokens), self.targets) if self.loss else local(self.model(self.tokens)).sum()
+            loss.backward()
 
     def collectives(self, clipped: bool) -> dict[tuple[str, str, int], list[int]]:
         """Return calls and bytes of a step, by (group, collective, devices)."""
@@ -135,8 +138,7 @@ class Step:
             for micro_batch in range(self.fields["accumulation"]):
                 self.micro_batch(micro_batch == self.fields["accumulation"] - 1)
             if clipped:
-                norm = nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-                norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+                nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         return dict(counted.sent)
 
     def kept(self) -> int:
@@ -162,17 +164,17 @@ class Step:
         """Return activations and temporaries at the peak of a second step, as PyTorch's tracker of FSDP2 has them."""
         with self.made():
             optimizer = torch.optim.AdamW(self.model.parameters(), foreach=True)
+            for weight in self.model.parameters():
+                weight.grad = torch.zeros_like(weight)
+            optimizer.step()  # which makes its moments
+            optimizer.zero_grad()
             tracker = FSDPMemTracker(self.model, optimizer)
             tracker.track_inputs((self.tokens, self.targets))
             with tracker:
-                for _ in range(2):
-                    tracker.reset_mod_stats()
-                    self.micro_batch()
-                    optimizer.step()
-                    optimizer.zero_grad()
+                self.micro_batch()
+                optimizer.step()
             found = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]
-        return sum(size for kind, size in found.items() if str(kind) in ("Activation", "Temp") or
-                   getattr(kind, "value", "") in ("Activation", "Temp"))  # fmt: skip
+        return sum(size for kind, size in found.items() if getattr(kind, "value", kind) in ("Activation", "Temp"))
 
 
 def size_of(tensors: list[torch.Tensor]) -> int:
