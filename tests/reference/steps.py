@@ -35,6 +35,7 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+WORLD = 64  # devices that are said to be there
 # Every field of a case that is known, with its default.
 LAYOUT = {"tp": 1, "dp": 1, "dp_shard": 0, "zero": 0, "sp": "on", "micro_batch": 1, "accumulation": 1,
           "gradient_sync": "each", "fsdp_units": "layers", "reshard_after_forward": "on", "grad_precision": "bf16",
@@ -55,10 +56,14 @@ def parsed(fields: str) -> dict[str, Any]:
         allowed = KINDS.get(name, (ONLY[name],) if name in ONLY else (value,))
         if name not in LAYOUT or value not in allowed:
             raise NotMadeError(f"{name} {value}")
-    return LAYOUT | found
+    whole = LAYOUT | found
+    if not whole["seq_len"]:
+        raise NotMadeError("no seq_len")
+    if (whole["dp"] > 1) != (whole["zero"] == 3) or whole["dp"] * whole["tp"] > WORLD:
+        raise NotMadeError(f"zero {whole['zero']} of dp {whole['dp']} and tp {whole['tp']}")
+    return whole
 
 
-WORLD = 64  # devices that are said to be there
 GROUPS: dict[str, str] = {}  # what groups are of, by their names
 
 
@@ -184,8 +189,9 @@ def size_of(tensors: list[torch.Tensor]) -> int:
 
 def split(model: Decoder, mesh: DeviceMesh, sequence: bool) -> None:
     """Split a model over a group as torchtitan and PyTorch's tutorial do, norms by tokens where ``sequence``."""
-    if model.p.experts or model.p.kv_lora_rank:
-        raise NotMadeError("tensor parallelism of experts and latent attention")
+    p = model.p
+    if p.experts or p.kv_lora_rank or p.qk_norm or p.norms != 2 or not p.gated or p.position == "learned" or p.bias:
+        raise NotMadeError("tensor parallelism of a layer that is not Llama's")
     between = Shard(1) if sequence else Replicate()
     whole: Callable[..., PrepareModuleInput] = lambda *more: PrepareModuleInput(  # noqa: E731
         input_layouts=(between, *more), desired_input_layouts=(Replicate(), *more))  # fmt: skip
