@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
+from fused import FusedNorm, FusedSwiGLU
 from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
@@ -86,23 +87,6 @@ def shape_of(model: dict[str, Any], **changed: Any) -> Shape:
     if unknown := given.keys() - {field.name for field in fields(Shape)}:
         raise NotMadeError(f"{', '.join(sorted(unknown))}")
     return Shape(**given)
-
-
-class FusedNorm(torch.autograd.Function):
-    """RMS norm as one kernel, as PyTorch has it on a GPU: it keeps its input and a number a token."""
-
-    @staticmethod
-    def forward(ctx, x, weight):
-        inverse = (x.float().square().mean(-1, keepdim=True) + 1e-5).rsqrt()
-        ctx.save_for_backward(x, weight, inverse)
-        return (x.float() * inverse).type_as(x) * weight
-
-    @staticmethod
-    def backward(ctx, grad):
-        x, weight, inverse = ctx.saved_tensors
-        normed, of_normed = x.float() * inverse, (grad * weight).float()
-        of_x = inverse * (of_normed - normed * (of_normed * normed).mean(-1, keepdim=True))
-        return of_x.type_as(x), (grad.float() * normed).sum(list(range(x.dim() - 1))).type_as(weight)
 
 
 class FusedRMSNorm(nn.RMSNorm):
@@ -194,21 +178,6 @@ class LatentAttention(nn.Module):
         straight, turned = queries.split([p.head, p.rope_head_dim], -1)
         shared = rotated(shared.unsqueeze(2), turns).expand(*k.shape[:-1], -1)
         return self.out(attended(p, torch.cat([straight, rotated(turned, turns)], -1), torch.cat([k, shared], -1), v))
-
-
-class FusedSwiGLU(torch.autograd.Function):
-    """silu(gate) * up as one kernel, which keeps its two inputs."""
-
-    @staticmethod
-    def forward(ctx, gate, up):
-        ctx.save_for_backward(gate, up)
-        return functional.silu(gate) * up
-
-    @staticmethod
-    def backward(ctx, grad):
-        gate, up = ctx.saved_tensors
-        share = torch.sigmoid(gate)
-        return grad * up * share * (1 + gate * (1 - share)), grad * functional.silu(gate)
 
 
 def gate(p: Shape, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
