@@ -12,6 +12,8 @@ from hypothesis import settings
 
 from comp_comm.cli.main import run
 
+collect_ignore = ["reference"]  # a program in PyTorch, which is no library of tests
+
 settings.register_profile("few", max_examples=20, deadline=None)
 settings.register_profile("many", max_examples=200, deadline=None)
 settings.load_profile("few")
