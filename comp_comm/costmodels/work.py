@@ -124,7 +124,7 @@ class Work:
             return []
         there = dict.fromkeys(asked, np.asarray(False))
         for kind, count in zip(self.pattern.kinds, self.pattern.totals, strict=True):
-            for module in (module for block in kind.modules(kind.context(self.context)) for module in block):
+            for module in (module for block in kind.modules(kind.context(self.context), asked) for module in block):
                 if module.name in there:
                     there[module.name] = there[module.name] | ((module.freed > 0) & (count > 0))
         named = {name: np.isin(codes, [option for option in Recompute if name in option.modules]) for name in asked}
@@ -205,7 +205,9 @@ class Work:
                 left_out = early * _flops_of(kind.left_out(of), done) if somewhere(early) else 0.0
                 total = total + again * (add_up(done.values()) - left_out)
             elif Recompute.at(code).modules:
-                modules = made_again((module for block in kind.modules(of) for module in block), code)
+                modules = made_again(
+                    (module for block in kind.modules(of, Recompute.at(code).modules) for module in block), code
+                )
                 total = total + count * add_up(_flops_of(module, done) for module in modules)
         return total
 

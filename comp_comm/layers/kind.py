@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -126,9 +126,9 @@ class LayerKind:
         kept = [Kept("layernorm", to_float(around)), *(kept for block in self.blocks for kept in block.kept(c))]
         return [*kept, Kept("adapters", self._of_adapters(c))] if c.frozen else kept
 
-    def modules(self, c: Context) -> list[list[Module]]:
-        """Return what can be made again of the layer: of its norms, of each block, and by torchtitan's policy."""
-        return [*self.block_modules(c), [self.per_operator(c)]]
+    def modules(self, c: Context, named: Collection[str]) -> list[list[Module]]:
+        """Return what can be made again of the layer: norms, parts of blocks, and by torchtitan's policy if named."""
+        return [*self.block_modules(c), [self.per_operator(c)] if PER_OPERATOR in named else []]
 
     def block_modules(self, c: Context) -> list[list[Module]]:
         """Return what can be made again of the layer's norms, and of each block."""

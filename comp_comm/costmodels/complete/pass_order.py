@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from comp_comm.choices import Schedule
 
 # Schedules whose micro-batches come back to the stages that they went through, or come from both ends: two chunks.
@@ -25,6 +28,7 @@ class Pass(NamedTuple):
 
 # What a stage does in one go.
 Work = tuple[Pass, ...]
+KINDS = "FBW"  # in arrays of passes a kind is its place here
 
 
 def order(schedule: Schedule, stages: int, chunks: int, steps: int, stage: int) -> list[Work]:
@@ -45,7 +49,8 @@ def order(schedule: Schedule, stages: int, chunks: int, steps: int, stage: int) 
     if schedule is Schedule.GPIPE:
         return [(Pass(kind, j, stage),) for kind in "FB" for j in range(steps)]
     if schedule in (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED):
-        return _one_forward_one_backward(stages, chunks, steps, stage)
+        listed = _one_forward_one_backward(stages, chunks, steps, stage).tolist()
+        return [(Pass(KINDS[kind], j, chunk),) for kind, j, chunk in listed]
     if schedule is Schedule.ZB_V:
         return _v_shaped(stages, steps, stage)
     if schedule is Schedule.DUALPIPE:
@@ -66,18 +71,36 @@ def ends_of(schedule: Schedule, stages: int, chunks: int) -> tuple[set[int], set
     return {0}, {(2 if schedule is Schedule.ZB_V else chunks) * stages - 1}
 
 
-def _one_forward_one_backward(stages: int, chunks: int, steps: int, stage: int) -> list[Work]:
+def order_array(schedule: Schedule, stages: int, chunks: int, steps: int, stage: int) -> NDArray[np.intp]:
+    """Return ``order`` as an array: kind, micro-batch and chunk (last axis) of the passes of every work, -1 for none.
+
+    >>> order_array(Schedule.ONE_F_ONE_B, 2, 1, 2, 1).tolist()
+    [[[0, 0, 1]], [[1, 0, 1]], [[0, 1, 1]], [[1, 1, 1]]]
+    """
+    if schedule in (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED):
+        return _one_forward_one_backward(stages, chunks, steps, stage)[:, None]
+    works = order(schedule, stages, chunks, steps, stage)
+    width = max(map(len, works))
+    none = [(-1, -1, -1)]
+    return np.asarray([
+        [(KINDS.index(kind), j, chunk) for kind, j, chunk in work] + none * (width - len(work)) for work in works
+    ])  # fmt: skip
+
+
+def _one_forward_one_backward(stages: int, chunks: int, steps: int, stage: int) -> NDArray[np.intp]:
+    """Return kind, micro-batch and chunk of every pass: millions in a search of models whose layers do not divide."""
     total = steps * chunks
-
-    def nth(number: int, kind: str) -> Work:
-        turn = number % (stages * chunks) // stages
-        micro_batch = number // (stages * chunks) * stages + number % stages
-        return (Pass(kind, micro_batch, (turn if kind == "F" else chunks - 1 - turn) * stages + stage),)
-
+    rounds, place = np.divmod(np.arange(total), stages * chunks)
+    turn, number = np.divmod(place, stages)
+    micro_batch = rounds * stages + number
+    forward, backward = (
+        np.stack([np.full(total, KINDS.index(kind)), micro_batch, each * stages + stage], axis=1)
+        for kind, each in (("F", turn), ("B", chunks - 1 - turn))
+    )
     behind = stages - stage - 1
     ahead = min(total, behind if chunks == 1 else 2 * behind + (chunks - 1) * stages)
-    steady = [each for k in range(total - ahead) for each in (nth(ahead + k, "F"), nth(k, "B"))]
-    return [*(nth(k, "F") for k in range(ahead)), *steady, *(nth(k, "B") for k in range(total - ahead, total))]
+    steady = np.stack([forward[ahead:], backward[: total - ahead]], axis=1).reshape(-1, 3)
+    return np.concatenate([forward[:ahead], steady, backward[total - ahead :]])
 
 
 def _split(steps: int, stage: int, ahead: int, late: int) -> list[Work]:

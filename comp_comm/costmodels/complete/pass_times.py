@@ -5,14 +5,15 @@ Seconds are arrays, so that many points with the same passes are walked through 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule
-from comp_comm.costmodels.complete.pass_walk import Node, PassSchedule, Walk, short_walk, whole_walk
+from comp_comm.costmodels.complete.pass_order import Work
+from comp_comm.costmodels.complete.pass_walk import PassSchedule, Walk, short_walk, whole_walk
 from comp_comm.formulas.arrays import ZERO, Array, add_up
 
 # Schedules whose stages begin their next step when they are done with this one, however far the others are; and how
@@ -21,7 +22,8 @@ IN_A_ROW = (Schedule.ZB_H2, Schedule.ZB_V)
 STEPS_IN_A_ROW = 3
 # What counts as equally long, relative to a step: rounding. Thousands of periods left out add up to less than 1e-9.
 SAME = 1e-13
-TOGETHER = 8192  # points that are walked through at once: their seconds stay in the cache
+# Points that are walked through at once, and seconds: what is looked at stays in the cache.
+TOGETHER, SECONDS_TOGETHER = 8192, 2**21
 
 
 class ChunkSeconds(NamedTuple):
@@ -51,27 +53,28 @@ class ChunkSeconds(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """A thing that a stage does, and when it begins and ends, in seconds."""
+    """What a stage does in one go, and when it begins and ends, in seconds."""
 
-    node: Node
+    stage: int
+    work: Work
     start: float
     end: float
 
 
 def timed(passes: PassSchedule, seconds: ChunkSeconds) -> list[Timed]:
-    """Return when each pass of a step runs, at one point.
+    """Return when each pass of a step runs, at one point, stage by stage.
 
     >>> one = ChunkSeconds(({"F": np.asarray(1.0), "B": np.asarray(2.0)},), (0, 0))
     >>> max(each.end for each in timed(PassSchedule(Schedule.GPIPE, 2, 1, 2), one))
     9.0
     """
     walk = whole_walk(passes)
-    took = _took(walk, seconds)
-    ends: dict[int, Array] = {}
-    for number, node in enumerate(walk.nodes):
-        ends[number] = _end(node, ends, took, seconds.lag)
-    return [Timed(node, (ends[number] - took[node.took]).item(), ends[number].item())
-            for number, node in enumerate(walk.nodes)]  # fmt: skip
+    took = _took(walk, seconds, 1)
+    ends = _ends(walk, took, seconds.lag)[: walk.size, 0]
+    starts = ends - np.concatenate([took[level.took, 0] for level in walk.levels])
+    return [Timed(stage, work, float(starts[node]), float(ends[node]))
+            for stage, (works, nodes) in enumerate(zip(passes.works(), walk.places, strict=True))
+            for work, node in zip(works, nodes.tolist(), strict=True)]  # fmt: skip
 
 
 def step_seconds(passes: PassSchedule, seconds: ChunkSeconds) -> Array:
@@ -113,55 +116,50 @@ def step_seconds(passes: PassSchedule, seconds: ChunkSeconds) -> Array:
 def _some(passes: PassSchedule, seconds: ChunkSeconds, size: int) -> Array:
     """Return the seconds of some points: those that are not steady soon are walked through for longer."""
     repeats = STEPS_IN_A_ROW if passes.schedule in IN_A_ROW else 1
-    took, left, settled = np.zeros(size), np.arange(size), 0
+    made, left, settled = np.zeros(size), np.arange(size), 0
     while left.size:
         walk = short_walk(passes, repeats, settled)
-        found, steady = _step(walk, seconds, left.size)
-        took[left] = found
+        each, steady = max(1, SECONDS_TOGETHER // walk.size), np.ones(left.size, np.bool_)
+        for start in range(0, left.size, each):
+            part = slice(start, min(start + each, left.size))
+            made[left[part]], steady[part] = _step(walk, seconds.at(part), part.stop - part.start)
         left, seconds, settled = left[~steady], seconds.at(~steady), settled + 1
-    return took
+    return made
 
 
 def _step(walk: Walk, seconds: ChunkSeconds, size: int) -> tuple[Array, NDArray[np.bool_]]:
     """Return the seconds of the last step of a walk, and where those of what was left out of it are known."""
-    took = _took(walk, seconds)
-    ends: dict[int, Array] = {}
-    least, most = np.full(size, np.inf), np.full(size, -np.inf)
-    for number, node in enumerate(walk.nodes):
-        ends[number] = end = _end(node, ends, took, seconds.lag)
-        if number in walk.alike:
-            period = end - ends[walk.alike[number]]
-            least, most = np.minimum(least, period), np.maximum(most, period)
-        for gone in node.done:
-            del ends[gone]
-    until, *before = (_latest(ends, each) for each in reversed(walk.ends))
+    ends = _ends(walk, _took(walk, seconds, size), seconds.lag)
+    until, *before = (ends[each].max(axis=0) for each in reversed(walk.ends))
     step = until - before[0] if before else until
     if not walk.left_out:
-        return np.broadcast_to(step, size), np.ones(size, np.bool_)
+        return step, np.ones(size, np.bool_)
+    later, earlier = walk.alike
+    periods = ends[later] - ends[earlier]
+    least, most = periods.min(axis=0), periods.max(axis=0)
     return step + walk.left_out * most, most - least <= SAME * until
 
 
-def _latest(ends: Mapping[int, Array], numbers: Sequence[int]) -> Array:
-    latest = ends[numbers[0]]
-    for number in numbers[1:]:
-        latest = np.maximum(latest, ends[number])
-    return latest
-
-
-def _took(walk: Walk, seconds: ChunkSeconds) -> list[Array]:
-    """Return the seconds of each thing that stages do; those of like chunks are the same array."""
+def _took(walk: Walk, seconds: ChunkSeconds, size: int) -> Array:
+    """Return the seconds of each thing that stages do, in rows; those of like chunks are added up once."""
     made: dict[tuple[tuple[str, int], ...], Array] = {}
-    listed = []
-    for kinds, chunks in walk.took:
+    rows = np.empty((len(walk.took), size))
+    for number, (kinds, chunks) in enumerate(walk.took):
         key = tuple((kind, seconds.of_chunk[chunk]) for kind, chunk in zip(kinds, chunks, strict=True))
         if key not in made:
             made[key] = add_up(seconds.sorts[sort][kind] for kind, sort in key)
-        listed.append(made[key])
-    return listed
+        rows[number] = made[key]
+    return rows
 
 
-def _end(node: Node, ends: Mapping[int, Array], took: Sequence[Array], lag: Array) -> Array:
-    start = ends[node.before] if node.before >= 0 else ZERO
-    for need in node.needs:
-        start = np.maximum(start, ends[need] if lag is ZERO else ends[need] + lag)
-    return took[node.took] if start is ZERO else start + took[node.took]
+def _ends(walk: Walk, took: Array, lag: Array) -> Array:
+    """Return when each node ends, in rows; the two last ones are what is before all, and what is not waited for."""
+    ends = np.empty((walk.size + 2, took.shape[1]))
+    ends[-2], ends[-1] = 0.0, -np.inf
+    for level in walk.levels:
+        start = ends[level.before]
+        for needs in level.needs:
+            others = ends[needs]
+            np.maximum(start, others if lag is ZERO else others + lag, out=start)
+        np.add(start, took[level.took], out=ends[level.nodes])
+    return ends

@@ -1,4 +1,8 @@
-"""The passes of a pipeline in an order in which each comes after what it needs; the steady part of it only once."""
+"""The passes of a pipeline in an order in which each comes after what it needs; the steady part of it only once.
+
+Everything is an array over what stages do, so that a walk through a hundred thousand passes is made, and followed, a
+level at a time: things that wait for nothing of their own level, one of each stage at most.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,17 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from comp_comm.choices import Schedule
-from comp_comm.costmodels.complete.pass_order import Pass, Work, ends_of, order
+from comp_comm.costmodels.complete.pass_order import KINDS, Work, ends_of, order, order_array
 from comp_comm.dataclass import dataclass, replace
 from comp_comm.errors import ConfigError
+
+Numbers = NDArray[np.intp]
+F, B, W = range(len(KINDS))
+CIRCLE = "the passes of this schedule wait for each other: it needs more micro-batches"
 
 
 class Took(NamedTuple):
@@ -20,31 +31,37 @@ class Took(NamedTuple):
     chunks: tuple[int, ...]
 
 
-class Node(NamedTuple):
-    """One thing that a stage does: what it takes (a number), the node before it on its stage (-1: none), and those of
-    other stages that it waits for. ``done`` are nodes that nothing later asks for."""
+class Level(NamedTuple):
+    """Nodes that wait for earlier levels only: a range of their numbers, and for each of them what it takes (a number),
+    the node before it on its stage, and those of other stages that it waits for. For none there are two numbers after
+    those of all nodes: of what is before all of them, and of what is not waited for."""
 
-    stage: int
-    work: Work
-    took: int
-    before: int
-    needs: tuple[int, ...]
-    done: tuple[int, ...]
+    nodes: slice
+    took: Numbers
+    before: Numbers
+    needs: tuple[Numbers, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Walk:
-    """The nodes of a step or of several, one right after the other.
+    """The things that stages do, nodes for short, of a step or of several, one right after the other.
 
-    ``ends`` are the last nodes of every stage in each step. ``alike`` has for nodes of the steady part that which does
-    the same a period before; where all of these are as far apart, ``left_out`` more periods would be, too.
+    Nodes are numbered level by level. ``places`` are their numbers by stage, in the order of the stage. ``ends`` are
+    the last nodes of every stage in each step. ``alike`` are nodes of the steady part, and those that do the same a
+    period before; where all of these are as far apart, ``left_out`` more periods would be, too.
     """
 
-    nodes: tuple[Node, ...]
+    levels: tuple[Level, ...]
     took: tuple[Took, ...]
-    ends: tuple[tuple[int, ...], ...]
-    alike: dict[int, int]
+    places: tuple[Numbers, ...]
+    ends: tuple[Numbers, ...]
+    alike: tuple[Numbers, Numbers]
     left_out: int
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return sum(each.size for each in self.places)
 
 
 class PassSchedule(NamedTuple):
@@ -65,12 +82,36 @@ class PassSchedule(NamedTuple):
         return [order(self.schedule, self.stages, self.chunks, self.steps, stage) for stage in range(self.stages)]
 
 
+@dataclass(frozen=True, eq=False)
+class _Works:
+    """What stages do in a step, stage after stage: where each stage begins, the passes of every work, and the works
+    that each of these needs (-1: none). ``missing`` says whether some need what no stage ever does."""
+
+    begin: Numbers
+    passes: Numbers
+    needs: Numbers
+    missing: bool
+
+    @property
+    def length(self) -> Numbers:
+        """How many works every stage has."""
+        return np.diff(self.begin)
+
+    @property
+    def stage(self) -> Numbers:
+        """The stage of every work."""
+        return np.repeat(np.arange(self.length.size), self.length)
+
+
 class _Steady(NamedTuple):
     """Where on each stage the steady part begins, how many things a period of it has, and how many periods are seen."""
 
-    begin: list[int]
+    begin: Numbers
     length: int
     periods: int
+
+
+NEVER_STEADY = _Steady(np.zeros(0, np.intp), 0, 0)
 
 
 @lru_cache(maxsize=64)
@@ -79,10 +120,10 @@ def whole_walk(passes: PassSchedule, repeats: int = 1) -> Walk:
 
     Raises ``ConfigError`` where passes wait for each other in a circle: there are too few micro-batches.
 
-    >>> len(whole_walk(PassSchedule(Schedule.ONE_F_ONE_B, 4, 1, 8)).nodes)
+    >>> whole_walk(PassSchedule(Schedule.ONE_F_ONE_B, 4, 1, 8)).size
     64
     """
-    return _walk(passes, passes.works(), repeats, None)
+    return _walk(_works(passes), repeats, NEVER_STEADY)
 
 
 def short_walk(passes: PassSchedule, repeats: int, settled: int) -> Walk:
@@ -91,7 +132,7 @@ def short_walk(passes: PassSchedule, repeats: int, settled: int) -> Walk:
     A larger ``settled`` has the seconds more time to become steady.
 
     >>> walk = short_walk(PassSchedule(Schedule.ONE_F_ONE_B, 4, 1, 1000), 1, 0)
-    >>> len(walk.nodes) // 8 + walk.left_out
+    >>> walk.size // 8 + walk.left_out
     1000
     """
     unit = passes.period * -(-passes.stages // (2 * passes.period))
@@ -106,12 +147,12 @@ def short_walk(passes: PassSchedule, repeats: int, settled: int) -> Walk:
     return whole_walk(passes, repeats)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def _steady_walk(passes: PassSchedule, begin: int, periods: int, repeats: int) -> Walk | None:
     """Return the walk of few micro-batches, None where so many periods are not steady from ``begin`` on."""
-    works = passes.works()
+    works = _works(passes)
     steady = _steady(passes, works, begin, periods)
-    return None if steady is None else _walk(passes, works, repeats, steady)
+    return None if steady is None else _walk(works, repeats, steady)
 
 
 def _sizes(unit: int, settled: int) -> Iterator[tuple[int, int, int]]:
@@ -122,112 +163,136 @@ def _sizes(unit: int, settled: int) -> Iterator[tuple[int, int, int]]:
                 yield (size + 4 * (2**settled - 1)) * unit, tail * unit, periods
 
 
-def _steady(passes: PassSchedule, works: list[list[Work]], begin: int, periods: int) -> _Steady | None:
+def _works(passes: PassSchedule) -> _Works:
+    """Return what all stages do, and what that needs."""
+    schedule, stages, chunks, steps = passes
+    listed = [order_array(schedule, stages, chunks, steps, stage) for stage in range(stages)]
+    width = max(each.shape[1] for each in listed)
+    padded = [np.pad(each, ((0, 0), (0, width - each.shape[1]), (0, 0)), constant_values=-1) for each in listed]
+    together = np.concatenate(padded)
+    begin = np.concatenate([[0], np.cumsum([len(each) for each in listed])])
+    return _Works(begin, together, *_needs(together, ends_of(schedule, stages, chunks)))
+
+
+def _needs(passes: Numbers, ends: tuple[set[int], set[int]]) -> tuple[Numbers, bool]:
+    """Return the work that each pass of every work needs beside its own, -1 for none, and whether some are missing."""
+    kind, j, chunk = np.moveaxis(passes, -1, 0)
+    first, last = (np.isin(chunk, list(each)) for each in ends)
+    number = np.broadcast_to(np.arange(len(passes))[:, None], kind.shape)
+    table = np.full((len(KINDS), j.max() + 1, chunk.max() + 2), -1)
+    there = kind >= 0
+    table[kind[there], j[there], chunk[there]] = number[there]
+    of_kind = np.where((kind == F) | ((kind == B) & last), F, B)
+    of_chunk = chunk - ((kind == F) & ~first) + ((kind == B) & ~last)
+    needed = there & ~((kind == F) & first)
+    found = np.where(needed, table[of_kind, j, of_chunk], -1)
+    return np.where(found == number, -1, found), bool((needed & (found < 0)).any())
+
+
+def _steady(passes: PassSchedule, works: _Works, begin: int, periods: int) -> _Steady | None:
     """Return the steady part from the forward pass of micro-batch ``begin`` on, None where it is not steady there."""
-    starts, length = [], 0
-    for listed in works:
-        places = [place for place, work in enumerate(listed) if any(each.kind == "F" for each in work)]
-        first, later = (next(p for p in places if any(each.kind == "F" and each.micro_batch >= j for each in listed[p]))
-                        for j in (begin, begin + passes.period))  # fmt: skip
+    starts, length, period = [], 0, passes.period
+    if works.missing:
+        return None
+    for start, stop in zip(works.begin[:-1].tolist(), works.begin[1:].tolist(), strict=True):
+        listed = works.passes[start:stop]
+        forward = np.where(listed[..., 0] == F, listed[..., 1], -1).max(axis=1)
+        first, later = (int((forward >= j).argmax()) for j in (begin, begin + period))
         length = length or later - first
         end = first + periods * length
         if later - first != length or end + length > len(listed):
             return None
-        shifted = [tuple(each._replace(micro_batch=each.micro_batch + passes.period) for each in work)
-                   for work in listed[first:end]]  # fmt: skip
-        if shifted != listed[first + length : end + length]:
+        shifted = listed[first:end].copy()
+        shifted[..., 1] += period * (shifted[..., 0] >= 0)
+        if not np.array_equal(shifted, listed[first + length : end + length]):
             return None
         starts.append(first)
-    return _Steady(starts, length, periods) if _reaches(passes, works, starts, length, periods) else None
+    steady = _Steady(np.asarray(starts), length, periods)
+    return steady if _reaches(works, steady) else None
 
 
-def _reaches(passes: PassSchedule, works: list[list[Work]], starts: list[int], length: int, periods: int) -> bool:
+def _reaches(works: _Works, steady: _Steady) -> bool:
     """Return whether what the last of some periods needs of other stages is in them, or after them."""
-    firsts, lasts = ends_of(passes.schedule, passes.stages, passes.chunks)
-    place = {each: (stage, number) for stage, listed in enumerate(works)
-             for number, work in enumerate(listed) for each in work}  # fmt: skip
-    for stage, listed in enumerate(works):
-        last = starts[stage] + periods * length
-        for work in listed[last : last + length]:
-            for need in _needs(work, firsts, lasts):
-                other, number = place[need]
-                if other != stage and number < starts[other]:
-                    return False
-    return True
+    starts, stage = works.begin[:-1] + steady.begin, works.stage
+    last = (starts + steady.periods * steady.length)[:, None] + np.arange(steady.length)
+    needs = works.needs[last]
+    others = (needs >= 0) & (stage[needs] != np.arange(len(starts))[:, None, None])
+    return not (others & (needs < starts[stage[needs]])).any()
 
 
-def _needs(work: Work, firsts: set[int], lasts: set[int]) -> list[Pass]:
-    """Return what must be done before a work: passes of this stage or of others."""
-    needed = []
-    for kind, j, chunk in work:
-        if kind == "W":
-            needed.append(Pass("B", j, chunk))
-        elif kind == "B":
-            needed.append(Pass("F", j, chunk) if chunk in lasts else Pass("B", j, chunk + 1))
-        elif chunk not in firsts:
-            needed.append(Pass("F", j, chunk - 1))
-    return [each for each in needed if each not in work]
+def _walk(works: _Works, repeats: int, steady: _Steady) -> Walk:
+    """Return the walk through so many steps, with nodes numbered level by level."""
+    each, size = len(works.passes), repeats * len(works.passes)
+    steps = [np.arange(start, stop) for start, stop in zip(works.begin[:-1], works.begin[1:], strict=True)]
+    lines = [np.concatenate([again * each + step for again in range(repeats)]) for step in steps]
+    before = np.full(size, -2)
+    for line in lines:
+        before[line[1:]] = line[:-1]
+    stage = works.stage
+    elsewhere = (works.needs >= 0) & (stage[works.needs] != stage[:, None])
+    if works.missing or (~elsewhere & (works.needs > np.arange(each)[:, None])).any():
+        raise ConfigError(CIRCLE)
+    needs = np.concatenate([np.where(elsewhere, works.needs + again * each, -1) for again in range(repeats)])
+    levels = _levels(lines, needs)
+    number = np.empty(size + 2, np.intp)
+    number[np.concatenate(levels)] = np.arange(size)
+    number[[-2, -1]] = size, size + 1
+    kinds, took = _took(works.passes)
+    places = tuple(number[line] for line in lines)
+    ends = [number[works.begin[1:] - 1 + again * each] for again in range(repeats)]
+    waits = [number[column] for column in needs.T if (column >= 0).any()]
+    made, at = [], 0
+    for nodes in levels:
+        part = slice(at, at + nodes.size)
+        made.append(Level(part, kinds[nodes % each], number[before[nodes]], tuple(column[nodes] for column in waits)))
+        at = part.stop
+    return Walk(tuple(made), took, places, tuple(ends), _alike(places, works.length, repeats, steady), 0)
 
 
-class _Placed(NamedTuple):
-    """Nodes as they are found: their stage, work, and the nodes of other stages that they wait for."""
-
-    stage: int
-    work: Work
-    before: int
-    needs: tuple[int, ...]
-
-
-def _walk(passes: PassSchedule, works: list[list[Work]], repeats: int, steady: _Steady | None) -> Walk:
-    placed, at = _placed(passes, works, repeats)
-    alike: dict[int, int] = {}
-    for stage, begin in enumerate(steady.begin if steady else ()):
-        for again in range(repeats):
-            first = again * len(works[stage]) + begin
-            for place in range(first + steady.length, first + (steady.periods + 1) * steady.length):  # type: ignore[union-attr]
-                alike[at[stage][place]] = at[stage][place - steady.length]  # type: ignore[union-attr]
-    ends = tuple(tuple(at[stage][(again + 1) * len(each) - 1] for stage, each in enumerate(works))
-                 for again in range(repeats))  # fmt: skip
-    numbers: dict[Took, int] = {}
-    took = [numbers.setdefault(Took(*zip(*((kind, chunk) for kind, _, chunk in node.work), strict=True)), len(numbers))
-            for node in placed]  # fmt: skip
-    done = _done(placed, alike, {end for each in ends for end in each})
-    nodes = (Node(node.stage, node.work, kind, node.before, node.needs, gone)
-             for node, kind, gone in zip(placed, took, done, strict=True))  # fmt: skip
-    return Walk(tuple(nodes), tuple(numbers), ends, alike, 0)
+def _alike(places: tuple[Numbers, ...], lengths: Numbers, repeats: int, steady: _Steady) -> tuple[Numbers, Numbers]:
+    """Return the nodes of the steady part, and those a period before."""
+    none = np.zeros(0, np.intp)
+    if not steady.periods:
+        return none, none
+    seen = np.arange(steady.periods * steady.length)
+    firsts = (np.arange(repeats)[:, None] * lengths + steady.begin).tolist()
+    earlier = [(place, begin + seen) for each in firsts for place, begin in zip(places, each, strict=True)]
+    return (np.concatenate([place[nodes + steady.length] for place, nodes in earlier]),
+            np.concatenate([place[nodes] for place, nodes in earlier]))  # fmt: skip
 
 
-def _placed(passes: PassSchedule, works: list[list[Work]], repeats: int) -> tuple[list[_Placed], list[list[int]]]:
-    """Return nodes, and the number of each of them by stage and place."""
-    firsts, lasts = ends_of(passes.schedule, passes.stages, passes.chunks)
-    where: dict[tuple[int, Pass], int] = {}
-    placed: list[_Placed] = []
-    at: list[list[int]] = [[] for _ in works]
-    while any(len(numbers) < len(listed) * repeats for numbers, listed in zip(at, works, strict=True)):
-        before = len(placed)
-        for stage, (numbers, listed) in enumerate(zip(at, works, strict=True)):
-            while len(numbers) < len(listed) * repeats:
-                again, place = divmod(len(numbers), len(listed))
-                found = [where.get((again, need)) for need in _needs(listed[place], firsts, lasts)]
-                if None in found:
-                    break
-                others = tuple(number for number in found if number is not None and placed[number].stage != stage)
-                where.update({(again, each): len(placed) for each in listed[place]})
-                placed.append(_Placed(stage, listed[place], numbers[-1] if numbers else -1, others))
-                numbers.append(len(placed) - 1)
-        if len(placed) == before:
-            raise ConfigError("the passes of this schedule wait for each other: it needs more micro-batches")
-    return placed, at
+def _levels(lines: list[Numbers], needs: Numbers) -> list[Numbers]:
+    """Return the nodes of every level: the next one of each stage's line that waits for nothing more.
+
+    Raises ``ConfigError`` where none is left to do, and not all are done.
+    """
+    size = len(needs)
+    nothing, never = size, size + 1  # what need not be waited for, and what a stage that is done waits for
+    line = np.concatenate([np.append(each, size) for each in lines])
+    needs = np.concatenate([np.where(needs < 0, nothing, needs), np.full((1, needs.shape[1]), never)])
+    done = np.zeros(size + 2, np.bool_)
+    done[nothing] = True
+    at = np.cumsum([0, *(len(each) + 1 for each in lines[:-1])])
+    levels, left = [], size
+    while left:
+        nodes = line[at]
+        ready = done[needs[nodes]].all(axis=1)
+        level = nodes[ready]
+        if not level.size:
+            raise ConfigError(CIRCLE)
+        levels.append(level)
+        done[level] = True
+        at += ready
+        left -= level.size
+    return levels
 
 
-def _done(placed: list[_Placed], alike: dict[int, int], kept: set[int]) -> list[tuple[int, ...]]:
-    """Return for every node those that it is the last to ask for."""
-    last = dict(enumerate(range(len(placed))))
-    for number, node in enumerate(placed):
-        asked = (*node.needs, node.before, alike.get(number, -1))
-        last.update({each: number for each in asked if each >= 0})
-    done: list[list[int]] = [[] for _ in placed]
-    for number, user in last.items():
-        if number not in kept:
-            done[user].append(number)
-    return [tuple(each) for each in done]
+def _took(passes: Numbers) -> tuple[Numbers, tuple[Took, ...]]:
+    """Return what each work takes, as a number of what there is: the kinds and chunks of its passes."""
+    base = len(KINDS) * (int(passes[..., 2].max()) + 1) + 1
+    code = np.zeros(len(passes), np.intp)
+    for kind, _, chunk in np.moveaxis(passes, (1, 2), (0, 1)):
+        code = code * base + np.where(kind >= 0, len(KINDS) * chunk + kind + 1, 0)
+    _, first, number = np.unique(code, return_index=True, return_inverse=True)
+    told = ([(KINDS[kind], chunk) for kind, _, chunk in work if kind >= 0] for work in passes[first].tolist())
+    return number.reshape(-1), tuple(Took(*zip(*each, strict=True)) for each in told)

@@ -89,7 +89,7 @@ def timeline(step: Step) -> Timeline:
     alone = float(layout.stage_steps * step.bubble.pace_s + step.bubble_s)
     stretch = pipelined / (alone if schedule in IN_A_ROW else walked)
     slices = [piece for each in done for piece in _slices(each, times, stretch)]
-    ends = {each.node.stage: each.end * stretch for each in done}
+    ends = {each.stage: each.end * stretch for each in done}
     if schedule not in IN_A_ROW:
         ends = dict.fromkeys(ends, pipelined)
     slices += [piece for stage, start in ends.items() for piece in _tail(step, stage, start)]
@@ -100,8 +100,8 @@ def timeline(step: Step) -> Timeline:
 def _slices(done: Timed, times: _Times, stretch: float) -> list[Slice]:
     """Return what a stage does in one go, pass by pass."""
     pieces, start = [], done.start
-    for work in done.node.work:
-        more, start = _pass(done.node.stage, work, start, times)
+    for work in done.work:
+        more, start = _pass(done.stage, work, start, times)
         pieces += more
     return [piece._replace(start=piece.start * stretch, seconds=piece.seconds * stretch) for piece in pieces]
 
