@@ -137,8 +137,8 @@ class Field:
     def _meant(self, raw: object) -> str:
         """Return how a number that is written as elsewhere (8k, 2x, 4,000) is written here."""
         plain = str(raw).strip().upper().removesuffix("TOKENS").removesuffix("X").replace(",", "").strip()
-        whole = re.fullmatch(r"[-+]?[0-9]+(\.[0-9]+)?", plain)
-        return f": write {plain}" if whole or self._number(plain) is not None else ""
+        plainly = re.fullmatch(r"[-+]?[0-9]+(\.[0-9]+)?", plain)
+        return f": write {plain}" if plainly or self._number(plain) is not None else ""
 
 
 def _short(number: float) -> str:

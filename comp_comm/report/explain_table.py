@@ -105,8 +105,8 @@ def cost_lines(step: Record) -> list[str]:
     for name, unit in (("cost", ""), ("energy_kwh", " kWh")):
         each, run = step.get(f"{name}_per_million_tokens"), step.get(f"{name}_of_run")
         if each is not None:
-            whole = f"; {run:,.0f}{unit} the whole run" if run is not None else "; of a run with --tokens"
-            lines.append(f"{name.split('_')[0]}: {each:.4g}{unit} a million tokens{whole}")
+            of_run = f"; {run:,.0f}{unit} the whole run" if run is not None else "; of a run with --tokens"
+            lines.append(f"{name.split('_')[0]}: {each:.4g}{unit} a million tokens{of_run}")
     return lines
 
 

@@ -90,8 +90,8 @@ def lean_ties(state: SearchState, aim: Aim) -> list[Tie]:
     if not aim.objective.timed or not state.best.ties:
         return []
     land, best, share = state.landscape, state.best.ties[0].score, layouts_apart()
-    near = (land.scores <= best + abs(best) * share).nonzero()[0][::-1].tolist()
-    return [Tie((float(land.scores[at]),), 1, (land.places[at],)) for at in near]
+    tied = (land.scores <= best + abs(best) * share).nonzero()[0][::-1].tolist()
+    return [Tie((float(land.scores[at]),), 1, (land.places[at],)) for at in tied]
 
 
 def tied_record(state: SearchState, aim: Aim, ties: Sequence[Tie], rows: Records) -> Record | None:

@@ -50,8 +50,8 @@ class Bubble:
         for schedule in Schedule:
             there = schedule.where(layout.schedule) & piped
             if there.any():
-                found, sure = self._closed(schedule)
-                waits, known = np.where(there, found, waits), np.where(there, sure, known)
+                closed, sure = self._closed(schedule)
+                waits, known = np.where(there, closed, waits), np.where(there, sure, known)
         if not known.all():
             known = known | ~self._walkable
         return waits if known.all() else self._walked(waits, known)

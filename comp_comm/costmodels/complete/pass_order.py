@@ -132,11 +132,11 @@ def _v_shaped(stages: int, steps: int, stage: int) -> list[Work]:
     """Return ZB-V's passes: without a bubble where F, B and W take equally long."""
     down, up, late = stage, 2 * stages - 1 - stage, stages - stage
     begin = [("F", down)] * (2 * late - 1) + [("F", up), ("F", down)] * stage
-    whole = [[(kind, chunk) for kind in "FBW"] for chunk in (up, down)]
+    passes_of = [[(kind, chunk) for kind in "FBW"] for chunk in (up, down)]
     steady = max(steps - 2 * stages + stage + 1, 0)
-    listed = begin + whole[0] * late + (whole[1] + whole[0]) * steady
+    listed = begin + passes_of[0] * late + (passes_of[1] + passes_of[0]) * steady
     ahead = sum(each == ("F", up) for each in listed)
-    listed += ([("B", down), ("W", down)] + whole[0]) * (steps - ahead)
+    listed += ([("B", down), ("W", down)] + passes_of[0]) * (steps - ahead)
     listed += [("B", down), ("B", up)] * stage + [("B", down), ("W", down)] * late
     for chunk in (up, down):
         listed += [("W", chunk)] * (steps - sum(each == ("W", chunk) for each in listed))
@@ -147,7 +147,7 @@ def _v_shaped(stages: int, steps: int, stage: int) -> list[Work]:
 class _Bidirectional(_Counted):
     """DualPipe's passes: of two copies of the model the one begins at the first stage, the other at the last one.
 
-    Directions are 0 and 1; ``near`` is that whose beginning is nearer to the stage.
+    Directions are 0 and 1; ``first`` is that whose beginning is nearer to the stage.
     """
 
     def __init__(self, stages: int, steps: int, stage: int) -> None:
@@ -156,31 +156,31 @@ class _Bidirectional(_Counted):
         self.done: list[Work] = []
         self.late: deque[Pass] = deque()
         half, place = stages // 2, min(stage, stages - 1 - stage)
-        near, far = (0, 1) if stage < half else (1, 0)
+        first, second = (0, 1) if stage < half else (1, 0)
         inner = half - place - 1
-        self._begin(near, far, place, inner)
+        self._begin(first, second, place, inner)
         for _ in range(steps // 2 - stages + place + 1):
-            self._both(near, far)
-            self._both(far, near)
-        self._end(near, far, place, inner)
+            self._both(first, second)
+            self._both(second, first)
+        self._end(first, second, place, inner)
 
-    def _begin(self, near: int, far: int, place: int, inner: int) -> None:
-        for direction in [near] * (2 * inner) + [near, far] * (place + 1):
+    def _begin(self, first: int, second: int, place: int, inner: int) -> None:
+        for direction in [first] * (2 * inner) + [first, second] * (place + 1):
             self.done.append((self._pass("F", direction),))
         for _ in range(inner):
-            self._backward(far, late=True)
+            self._backward(second, late=True)
             self.done.append((self.late.popleft(),))
-            self.done.append((self._pass("F", far),))
+            self.done.append((self._pass("F", second),))
 
-    def _end(self, near: int, far: int, place: int, inner: int) -> None:
+    def _end(self, first: int, second: int, place: int, inner: int) -> None:
         for _ in range(inner):
-            self._backward(far)
-            self._both(far, near)
+            self._backward(second)
+            self._both(second, first)
         for number in range(2 * (place + 1)):
-            self._backward(near if number % 2 else far, late=number > place)
+            self._backward(first if number % 2 else second, late=number > place)
         for _ in range(inner):
             self.done.append((self.late.popleft(),))
-            self._backward(near, late=True)
+            self._backward(first, late=True)
         self.done += [(each,) for each in self.late]
 
     def _pass(self, kind: str, direction: int) -> Pass:

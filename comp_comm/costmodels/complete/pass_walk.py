@@ -185,8 +185,8 @@ def _needs(passes: Numbers, ends: tuple[set[int], set[int]]) -> tuple[Numbers, b
     of_kind = np.where((kind == F) | ((kind == B) & last), F, B)
     of_chunk = chunk - ((kind == F) & ~first) + ((kind == B) & ~last)
     needed = there & ~((kind == F) & first)
-    found = np.where(needed, table[of_kind, j, of_chunk], -1)
-    return np.where(found == number, -1, found), bool((needed & (found < 0)).any())
+    before = np.where(needed, table[of_kind, j, of_chunk], -1)
+    return np.where(before == number, -1, before), bool((needed & (before < 0)).any())
 
 
 def _steady(passes: PassSchedule, works: _Works, begin: int, periods: int) -> _Steady | None:
