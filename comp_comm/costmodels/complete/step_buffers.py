@@ -5,7 +5,7 @@ from __future__ import annotations
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, isnan, maximum, minimum, somewhere, to_float, where
 from comp_comm.layers.block import HeldParameters
-from comp_comm.layers.experts import local_experts
+from comp_comm.layers.expert_tokens import local_experts
 from comp_comm.sharding import ZeroImplementation
 
 SUB_GROUP = 1e9  # parameters that DeepSpeed's ZeRO 3 updates at once (its sub_group_size)

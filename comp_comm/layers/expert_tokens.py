@@ -1,0 +1,140 @@
+"""Tokens of a mixture of experts: how many a device takes, and how they come to their experts and back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from comp_comm.dispatchers import Dispatcher, LoadBalancing, Routing
+from comp_comm.formulas.arrays import Array, by_code, everywhere, isnan, minimum, somewhere, to_float, where
+from comp_comm.formulas.dispatch import distinct_places, expected_imbalance
+from comp_comm.layers.block import at_least_one
+from comp_comm.operations.context import Context, any_of
+from comp_comm.operations.shapes import Collective, TokenExchange
+
+COUNT = 8.0  # bytes of a count of tokens
+
+
+def expert_tokens(c: Context) -> Array:
+    """Return the tokens, one for each expert they are sent to, that the fullest device takes in a micro-batch."""
+    return to_float(c.layout.etp) * c.split_tokens * top_k(c) * c.t.capacity_factor * load(c)
+
+
+def load(c: Context) -> Array:
+    """Return the tokens of the fullest device of an expert-parallel group over the mean."""
+    layout = c.layout
+    given, random = to_float(layout.imbalance), Routing.RANDOM.where(layout.routing)
+    expected = to_float(1.0)
+    if somewhere(random):
+        taken = to_float(layout.etp) * c.split_tokens * top_k(c)
+        expected = where(random, expected_imbalance(taken, layout.ep), expected)
+    blank = isnan(given)
+    uneven = expected if everywhere(blank) else where(blank, expected, given)
+    return where(to_float(layout.ep) > 1, uneven, 1.0) if somewhere(uneven != 1) else to_float(1.0)
+
+
+def local_experts(c: Context) -> Array:
+    """Return the experts of a device."""
+    return at_least_one(c.t.experts) / c.layout.ep
+
+
+def expert_hidden(c: Context) -> Array:
+    """Return the dimension of a token in its experts: hidden, or that of a latent."""
+    latent = to_float(c.t.moe_latent_hidden)
+    return where(latent > 0, latent, c.t.hidden) if somewhere(latent > 0) else to_float(c.t.hidden)
+
+
+def top_k(c: Context) -> Array:
+    """Return the experts that a token is sent to."""
+    return at_least_one(c.t.top_k)
+
+
+def token_collectives(c: Context) -> list[Collective]:
+    """Return the exchange of tokens with their experts, with their counts or a map of where each goes, and a split
+    expert's gathers (ETP)."""
+    return [*_counted(c), *_routing_map(c), *exchanges(c), *_gathered(c)]
+
+
+def _counted(c: Context) -> list[Collective]:
+    """Return the counts of tokens: of every expert to those that have them, and summed for a loss that balances them.
+
+    With an all-to-all every device must know how many tokens come; a library's kernels tell each other.
+    """
+    layout, size = c.layout, COUNT * at_least_one(c.t.experts)
+    told = to_float((to_float(layout.ep) > 1) & Dispatcher.ALL_TO_ALL.where(layout.ep_dispatch))
+    devices = to_float(layout.tp) * layout.cp
+    summed = to_float((devices > 1) & LoadBalancing.LOSS.where(c.balancing))
+    rows = (("expert token counts", "all_to_all", "ep", told, c.ep_group),
+            ("expert load all-reduce of a micro-batch", "all_reduce", "tp", summed, layout.sequence_group))  # fmt: skip
+    return [Collective(name, "8 B E", times, kind, label, size, 0.0 * times, group)
+            for name, kind, label, times, group in rows if any_of(times)]  # fmt: skip
+
+
+def exchanges(c: Context) -> list[TokenExchange]:
+    """Return the exchanges of tokens with their experts, by each way that any point has."""
+    spread, code = to_float(to_float(c.layout.ep) > 1), np.asarray(c.layout.ep_dispatch)
+    if not any_of(spread):
+        return []
+    return [exchange for option in Dispatcher if somewhere(chosen := option.where(code))
+            for exchange in _exchanges(c, option, spread if everywhere(chosen) else spread * chosen)]  # fmt: skip
+
+
+def _routing_map(c: Context) -> list[Collective]:
+    """Return the gather of which experts each token of the group goes to, where the dispatcher needs it."""
+    code, ep = np.asarray(c.layout.ep_dispatch), to_float(c.layout.ep)
+    each = Dispatcher.look_up("routed", code) * (ep > 1)
+    if not any_of(each):
+        return []
+    message = each * ep * c.split_tokens * c.t.experts
+    return [Collective("routing map all-gather", "ep T_s E", to_float(each > 0), "all_gather", "ep", message,
+                       to_float(0.0), c.ep_group)]  # fmt: skip
+
+
+def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]:
+    """Return dispatch and combine: each is called once forward, and once backward to bring gradients the same way.
+
+    Weights of the router go to experts beside their tokens, and their gradients come back beside those of the tokens;
+    the latter are counted with the dispatch, too, so that its calls are alike.
+    """
+    layout, sms = c.layout, to_float(c.layout.ep_sms)
+    limit = to_float(layout.ep_node_limit)
+    formula = {Dispatcher.ALL_TO_ALL: "k c T_s H", Dispatcher.ALL_GATHER: "ep T_s H"}.get(way, "D T_s H")
+    kinds = ("all_gather", "reduce_scatter") if way is Dispatcher.ALL_GATHER else ("all_to_all", "all_to_all")
+    made = []
+    for name, kind, inward in zip(("dispatch", "combine"), kinds, (True, False), strict=True):
+        token = expert_hidden(c) * c.formats.on_the_way(name)
+        made.append(TokenExchange(
+            f"expert {name}", formula, count, kind, "ep", c.split_tokens * copies(c, way) * token, count, c.ep_group,
+            way, c.split_tokens * minimum(c.t.capacity_factor, 1.0) * token, token, top_k(c),
+            where(isnan(limit), np.inf, limit), where(isnan(sms), way.sms, sms), load(c), inward,
+            c.t.router_groups, where(isnan(limit), c.t.router_group_topk, c.t.router_groups),
+            inward * way.weight * local_experts(c),
+        ))  # fmt: skip
+    return made
+
+
+def copies(c: Context, way: Dispatcher) -> Array:
+    """Return how many copies of a token there are after its dispatch, on all devices together.
+
+    The sender's own are among them. A library that sends a token once to a device has no padding to send.
+    """
+    if way is Dispatcher.ALL_GATHER:
+        return to_float(c.layout.ep)
+    if way.once:
+        return distinct_places(c.layout.ep, top_k(c)) * minimum(c.t.capacity_factor, 1.0)
+    return top_k(c) * c.t.capacity_factor
+
+
+def _gathered(c: Context) -> list[Collective]:
+    """Return the gathers inside a split expert (ETP): without EP each token once, before it is copied for experts."""
+    layout = c.layout
+    split = to_float(to_float(layout.etp) > 1)
+    if not any_of(split):
+        return []
+    sent = by_code(np.asarray(layout.ep_dispatch), lambda code: copies(c, Dispatcher.at(code)))
+    once = where(to_float(layout.ep) > 1, sent, 1.0) * c.split_tokens * expert_hidden(c) * layout.etp
+    return [
+        Collective(f"expert {title}", "etp (k c) T_s H", split, kind, "ep", once * c.formats.on_the_way(way), split,
+                   c.etp_group)
+        for kind, title, way in (("all_gather", "all-gather", "dispatch"),
+                                 ("reduce_scatter", "reduce-scatter", "combine"))
+    ]  # fmt: skip
