@@ -1,4 +1,4 @@
-"""The rules of a model by itself: of its dimensions, of sparse attention, and of layers that a pattern lists."""
+"""The rules of a model by itself: of dimensions, of routers, of sparse attention, and of layers a pattern lists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,18 @@ from comp_comm.violation import Mask, Violation, rule
 def model_rules(given: Transformer, t: Transformer) -> list[Violation]:
     """Return all rules that the dimensions of a model must keep; ``t`` is ``given``, resolved."""
     listed = _pattern_rules(given, t) if t.layer_pattern.given else []
-    return [*transformer_rules(given, t), *_sparse_rules(t), *listed]
+    return [*transformer_rules(given, t), *_router_rules(t), *_sparse_rules(t), *listed]
+
+
+def _router_rules(t: Transformer) -> list[Violation]:
+    """Return the rules about groups of experts that a router chooses from."""
+    groups, chosen, experts = to_float(t.router_groups), to_float(t.router_group_topk), to_float(t.experts)
+    return [
+        rule(experts % groups != 0, "router_groups does not divide experts", "router_groups", "experts"),
+        rule(chosen > groups, "router_group_topk exceeds router_groups", "router_group_topk", "router_groups"),
+        rule((experts > 0) & (to_float(t.top_k) * groups > chosen * experts), "top_k exceeds the experts of "
+             "router_group_topk groups", "top_k", "router_group_topk", "router_groups"),
+    ]  # fmt: skip
 
 
 def _sparse_rules(t: Transformer) -> list[Violation]:

@@ -255,18 +255,6 @@ def transformer_rules(given: Transformer, t: Transformer) -> list[Violation]:
               "multi-head latent attention has as many kv_heads as heads", "kv_heads", "kv_lora_rank"),
         rule((to_float(t.mtp_layers) > 0) & ~(to_float(t.vocab) > 0), "mtp_layers need a vocabulary",
               "mtp_layers", "vocab"),
-        *_router_rules(t),
-    ]  # fmt: skip
-
-
-def _router_rules(t: Transformer) -> list[Violation]:
-    """Return the rules about groups of experts that a router chooses from."""
-    groups, chosen, experts = to_float(t.router_groups), to_float(t.router_group_topk), to_float(t.experts)
-    return [
-        rule(experts % groups != 0, "router_groups does not divide experts", "router_groups", "experts"),
-        rule(chosen > groups, "router_group_topk exceeds router_groups", "router_group_topk", "router_groups"),
-        rule((experts > 0) & (to_float(t.top_k) * groups > chosen * experts), "top_k exceeds the experts of "
-             "router_group_topk groups", "top_k", "router_group_topk", "router_groups"),
     ]  # fmt: skip
 
 

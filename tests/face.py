@@ -14,7 +14,7 @@ import numpy as np
 from comp_comm.cli.main import run
 from comp_comm.configs import catalogue
 from comp_comm.configs.study import load_study, study_from
-from comp_comm.costmodels.work import model_parameters
+from comp_comm.costmodels.model_work import model_parameters
 from comp_comm.fields import FIELDS
 from comp_comm.searches import search as _search
 from comp_comm.sweeps import point as _point

@@ -14,7 +14,7 @@ import pytest
 from comp_comm.configs.importers.hf_families import FAMILIES, NOT_MODELLED
 from comp_comm.configs.importers.reading import import_text
 from comp_comm.configs.model_file import Model, load_model
-from comp_comm.costmodels.work import model_parameters
+from comp_comm.costmodels.model_work import model_parameters
 from comp_comm.errors import ConfigError
 
 SUPER = "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME"

@@ -16,7 +16,7 @@ from comp_comm.configs.importers.reading import import_text
 from comp_comm.configs.importers.shell import Shell
 from comp_comm.configs.importers.shell_words import expand
 from comp_comm.configs.model_file import load_any, load_model
-from comp_comm.costmodels.work import model_parameters
+from comp_comm.costmodels.model_work import model_parameters
 from comp_comm.errors import ConfigError
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "user_files"

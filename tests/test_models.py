@@ -15,7 +15,7 @@ from comp_comm.configs import catalogue, model_names
 from comp_comm.configs.model_file import load_model
 from comp_comm.configs.model_names import DIMENSIONS
 from comp_comm.configs.study import study_from
-from comp_comm.costmodels.work import model_parameters
+from comp_comm.costmodels.model_work import model_parameters
 from comp_comm.errors import ConfigError
 from comp_comm.sweeps.plan import make_plan
 from comp_comm.transformer import Transformer, resolved

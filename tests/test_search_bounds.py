@@ -13,7 +13,7 @@ from comp_comm.errors import CompcommError
 from comp_comm.formulas.arrays import unwarned
 from comp_comm.searches import engine, search
 from comp_comm.searches.objectives import OBJECTIVES, Objective
-from comp_comm.searches.space import make_space
+from comp_comm.searches.tried import make_space
 
 DENSE = {"layers": 6, "hidden": 512, "heads": 8, "kv_heads": 2, "vocab": 32000, "seq_len": 1024}
 MOE = {**DENSE, "experts": 8, "top_k": 2, "moe_ffn_hidden": 512, "dense_layers": 1, "mtp_layers": 1}

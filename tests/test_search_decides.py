@@ -12,7 +12,7 @@ from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
 from comp_comm.searches import search
-from comp_comm.searches.space import make_space
+from comp_comm.searches.tried import make_space
 from comp_comm.sweeps.plan import make_plan
 from comp_comm.sweeps.prices import Prices
 

@@ -15,7 +15,7 @@ from face import explained, named_model
 
 from comp_comm.configs.catalogue import names
 from comp_comm.configs.model_file import load_model
-from comp_comm.costmodels.work import model_parameters
+from comp_comm.costmodels.model_work import model_parameters
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data" / "torch_models.csv").open(encoding="utf-8")))
 COUNTED = [row for row in ROWS if row["flops"]]

@@ -13,7 +13,7 @@ from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import Model, load_model
-from comp_comm.costmodels.work import model_parameters
+from comp_comm.costmodels.model_work import model_parameters
 from comp_comm.errors import ConfigError
 from comp_comm.hardware.profile import Profile
 from comp_comm.report import output

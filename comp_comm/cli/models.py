@@ -9,7 +9,7 @@ from comp_comm.cli import completion, help_text, options, values
 from comp_comm.configs import catalogue
 from comp_comm.configs.model_file import Model, load_any, load_model
 from comp_comm.configs.model_names import DIMENSIONS
-from comp_comm.costmodels.work import model_parameters
+from comp_comm.costmodels.model_work import model_parameters
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report import machine

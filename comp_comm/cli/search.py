@@ -21,7 +21,7 @@ from comp_comm.searches.emitted import written_as
 from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.searches.result import SearchAnswer, aim_of, answer, check_question, checked
 from comp_comm.searches.run import run_search
-from comp_comm.searches.space import make_space
+from comp_comm.searches.tried import make_space
 from comp_comm.searches.views import check_per
 from comp_comm.sweeps.prices import Prices
 

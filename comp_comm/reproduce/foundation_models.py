@@ -19,8 +19,9 @@ from comp_comm.searches.each import BestOfEach
 from comp_comm.searches.engine import point_of
 from comp_comm.searches.objectives import OBJECTIVES, Aim
 from comp_comm.searches.run import run_search
-from comp_comm.searches.space import SearchSpace, joint_space
+from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.table import steps_at
+from comp_comm.searches.tried import joint_space
 from comp_comm.sweeps.result import identity
 
 TITLE = "Best layouts of the foundation-models paper (arXiv:2410.00273): ours beside the published ones"

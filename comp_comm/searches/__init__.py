@@ -2,6 +2,7 @@
 
 from comp_comm.searches.result import search
 from comp_comm.searches.run import run_search
-from comp_comm.searches.space import SearchSpace, make_space
+from comp_comm.searches.space import SearchSpace
+from comp_comm.searches.tried import make_space
 
 __all__ = ["SearchSpace", "make_space", "run_search", "search"]

@@ -17,8 +17,9 @@ from comp_comm.searches.each import BestOfEach
 from comp_comm.searches.engine import block_count, keep_memory, search_block
 from comp_comm.searches.landscape import Landscape
 from comp_comm.searches.objectives import Aim
-from comp_comm.searches.space import SearchSpace, make_space
+from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
+from comp_comm.searches.tried import make_space
 from comp_comm.sweeps.parallel import TASKS_EACH, Job, job_of, made_once, study_of
 
 if TYPE_CHECKING:

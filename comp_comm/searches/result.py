@@ -20,9 +20,10 @@ from comp_comm.searches.best import Place
 from comp_comm.searches.engine import Progress, point_of
 from comp_comm.searches.objectives import OBJECTIVES, Aim, Objective
 from comp_comm.searches.run import run_search
-from comp_comm.searches.space import SearchSpace, make_space
+from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
 from comp_comm.searches.table import Row, about, rows_of
+from comp_comm.searches.tried import make_space
 from comp_comm.searches.views import (
     check_per,
     lean_ties,

@@ -7,7 +7,7 @@ import numpy as np
 from comp_comm.choices import AttentionCount
 from comp_comm.costmodels.complete.columns import COLUMNS
 from comp_comm.costmodels.complete.step import Step
-from comp_comm.costmodels.work import forward_flops
+from comp_comm.costmodels.model_work import forward_flops
 from comp_comm.formulas.arrays import unwarned
 from comp_comm.layers.pattern import pattern_of
 from comp_comm.transformer import Transformer

@@ -12,9 +12,10 @@ import numpy as np
 
 from comp_comm.costmodels.answer import Answer
 from comp_comm.costmodels.machine import network_of
+from comp_comm.costmodels.model_work import forward_flops
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
 from comp_comm.costmodels.timed import Network, TimedCollective, sum_passes, time_operations
-from comp_comm.costmodels.work import Work, forward_flops
+from comp_comm.costmodels.work import Work
 from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
 from comp_comm.layers.block import Cache
