@@ -86,6 +86,11 @@ class Table:
         rows = picked(self.rows, mask)
 
         def predicted(x):
+            # Of several values of each number there are rows of seconds: these formulas take one of each.
+            if np.ndim(x[0]):
+                return np.stack(
+                    [predicted(np.asarray(each)) for each in zip(*map(np.ravel, np.broadcast_arrays(*x)), strict=True)]
+                )
             return self.predict(self.put(self.hardware, dict(zip(names, plain(x), strict=True))), rows)
 
         solution = minimise(predicted, self.seconds[mask], logged(start), logged(low), logged(high))  # fmt: skip

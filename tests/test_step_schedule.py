@@ -224,7 +224,7 @@ def test_stages_of_two_copies_that_are_unlike_are_near_their_passes():
         answer = step(**{**EVEN, "layers": layers, "pp": 4, "accumulation": m, "schedule": "dualpipe"})
         dealt = np.diff(chunk_boundaries(layers, 4, np.arange(5))).tolist()
         chunks = chunks_of(answer, dealt, float(answer.pipeline.sends_s) / 2)
-        spent = float(answer.step_s - answer.optimizer_s - answer.states.world_s - answer.comm["dp"].visible)
+        spent = float(answer.step_s - answer.optimizer_s - answer.world_s - answer.comm["dp"].visible)
         assert spent == pytest.approx(passes.took("dualpipe", 4, 1, m, chunks), rel=0.06)
 
 

@@ -18,10 +18,9 @@ from comp_comm.costmodels.complete.state_collectives import (
     StateCollective,
     state_collectives,
 )  # fmt: skip
-from comp_comm.costmodels.complete.step_collectives import gradient_norm
 from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.costmodels.timed import Network, TimedCollective
+from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work
 from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, minimum, somewhere, to_float, where
@@ -222,16 +221,6 @@ class StateCosts:
                 chosen = StateSeconds(*(old if old is new else where(longer, new, old) for old, new in pairs))
                 longest, number = np.maximum(longest, seconds), np.where(longer, place, number)
         return MostStates(number, chosen)
-
-    @cached_property
-    def world(self) -> list[TimedCollective]:
-        """Collectives of the gradients' norm in a step."""
-        return self.network.timed(gradient_norm(self.work))
-
-    @cached_property
-    def world_s(self) -> Array:
-        """Seconds of the collectives of the gradients' norm."""
-        return add_up(call.seconds * call.collective.count for call in self.world)
 
 
 @dataclass(frozen=True, eq=False)

@@ -173,7 +173,7 @@ class Step(SearchableAnswer):
             spent["dp"] = self.states_sent
         if somewhere(self.pipeline.host.asked):
             spent["host"] = self.pipeline.of_host(self.stage).times(self.work.layout.stage_steps)
-        for call in (*self.beside, *self.states.world):
+        for call in (*self.beside, *self.world):
             group = call.collective.parallelism
             once = CommSeconds(call.seconds * call.collective.count, ZERO, ZERO)
             spent[group] = spent[group].plus(once) if group in spent else once
@@ -193,6 +193,16 @@ class Step(SearchableAnswer):
     def states_sent(self) -> CommSeconds:
         """Seconds of the collectives of gradients and weights in a step."""
         return self._states if self.replicated else NO_COMM
+
+    @cached_property
+    def world(self) -> list[TimedCollective]:
+        """Collectives of the gradients' norm: over all that hold parts of the model, wherever each of them is."""
+        return self.network.timed(gradient_norm(self.work))
+
+    @cached_property
+    def world_s(self) -> Array:
+        """Seconds of the collectives of the gradients' norm."""
+        return add_up(call.seconds * call.collective.count for call in self.world)
 
     @property
     def beside_s(self) -> Array:
@@ -239,9 +249,9 @@ class Step(SearchableAnswer):
         # What ZeRO has a say in is the largest array of all: the rest is added up before it joins.
         busy = add_up((self.work.layout.stage_steps * self.pipeline.pace_s, self.sends_visible_s))
         states = self._states.visible if self.replicated else ZERO
-        return add_up(
-            (busy, self.bubble_s, self.beside_s, self.states.most.seconds.over_tp, self.states.world_s)
-        ) + add_up((self.optimizer_s, states))
+        return add_up((busy, self.bubble_s, self.beside_s, self.states.most.seconds.over_tp, self.world_s)) + add_up(
+            (self.optimizer_s, states)
+        )
 
     def least_step_s(self, closely: bool) -> Array:
         """Return the seconds that a step takes at least: the passes of the slowest stage, or of an average one.
@@ -271,7 +281,7 @@ class Step(SearchableAnswer):
         most of them."""
         layout = self.work.layout
         states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.stage_steps))
-        beside = [*self.muon, *self.between_copies, *self.beside, *self.own_states.world]
+        beside = [*self.muon, *self.between_copies, *self.beside, *self.world]
         return [*of_layers(self.pipeline, self.stage),
                 *of_sends([*self.sends, *self.pipeline.host.transfers(self.stage)], layout.stage_steps),
                 *of_step([*states, *beside])]  # fmt: skip

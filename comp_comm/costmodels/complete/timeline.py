@@ -132,7 +132,7 @@ def _tail(step: Step, stage: int, start: float) -> list[Slice]:
     for stream, name, seconds in ((STATES, "gradients and weights", float(states.visible)),
                                   (STATES, "gradients of norms and tied embeddings", float(step.beside_s)),
                                   (STATES, "gradients of whole matrices", float(step.states.most.seconds.over_tp)),
-                                  (STATES, "norm of all gradients", float(step.states.world_s)),
+                                  (STATES, "norm of all gradients", float(step.world_s)),
                                   (COMPUTE, "optimizer", float(step.optimizer_s))):  # fmt: skip
         if seconds:
             pieces.append(Slice(stage, stream, name, at, seconds, {}))
