@@ -48,6 +48,7 @@ def model_parameters(t: Transformer) -> ModelParameters:
     Tied embeddings count once; modules of multi-token prediction are in none of the first two.
 
     >>> from comp_comm.choices import Position
+    >>> from comp_comm.transformer import resolved
     >>> gpt2 = resolved(Transformer(768, 1024, layers=12, heads=12, vocab=50257, position=Position.LEARNED, tied=1))
     >>> int(model_parameters(gpt2).all)
     124439808
@@ -104,6 +105,7 @@ def forward_flops(
 
     ``count`` says whether scores that a mask hides are counted.
 
+    >>> from comp_comm.transformer import resolved
     >>> gpt3 = resolved(Transformer(12288, 2048, layers=96, heads=96, vocab=51200))
     >>> flops = forward_flops(gpt3, 51200)
     >>> int(3 * flops.total([96.0]))
