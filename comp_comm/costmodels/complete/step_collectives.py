@@ -91,10 +91,11 @@ def gradient_norm(work: Work) -> list[Collective]:
 
     if not torch.all():
         times = 1.0 + (to_float(c.t.experts) > 0) * (to_float(layout.ep) > 1)
-        inner = np.where(sharded, gpus, tp), np.where(sharded, 1.0, layout.stride("tp"))
-        outer = np.where(sharded, 1.0, pp), layout.stride("pp")
-        group = Group(np.where(sharded, gpus, tp * pp), parts=(inner, outer))
-        add("gradient norm", "world", times * to_float(~torch), FP32, group)
+        times = times * to_float(~torch)
+        # Two groups, not one by ZeRO stage: neither then has an axis of stages, which a search has many points along.
+        add("gradient norm", "world", times * sharded, FP32, Group(gpus))
+        parts = ((tp, layout.stride("tp")), (pp, layout.stride("pp")))
+        add("gradient norm", "world", times * ~sharded, FP32, Group(tp * pp, parts=parts))
     if torch.any():
         ends = Norm.look_up("weights", c.t.norm) + (to_float(c.t.tied) == 0) * TENSOR
         size = FP32 * _most(work, lambda kind, own: kind.tensors(own), TENSOR, ends)
