@@ -203,6 +203,11 @@ class Layout:
         """Devices that hold the same experts."""
         return to_float(self.dp) * self.cp * self.tp / (to_float(self.ep) * self.etp)
 
+    @property
+    def expert_shards(self) -> Array:
+        """Devices that the states of experts are sharded over: no more than hold the same experts."""
+        return minimum(self.dp_shard, self.expert_replicas)
+
     def spread(self, groups: tuple[str, ...], count: Numeric, skip: Numeric = 1.0) -> Spread:
         """Return where ``count`` devices of some groups are that lie ``skip`` apart: a size and stride for each group.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +16,7 @@ from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_second
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 from comp_comm.violation import Mask
 
 # Schedules that do gradients of weights apart from those of inputs.

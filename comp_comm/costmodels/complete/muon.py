@@ -6,7 +6,6 @@ stage's; under ZeRO 1 its part of them. Nothing runs beside it: gradients must b
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from comp_comm.formulas.optimizer import newton_schulz_flops
 from comp_comm.layers.matrices import Matrix, matrices
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
+from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Collective, Gemm
 from comp_comm.optimizers import MuonSharding, MuonTensor, Optimizer
 from comp_comm.timing.kernels import Kernels
@@ -56,7 +56,7 @@ class MuonStage:
         c, layout = self.work.context, self.work.layout
         divided = to_float(layout.zero) >= 1
         dense = np.where(divided, layout.dp_shard, 1.0)
-        expert = np.where(divided, np.minimum(layout.dp_shard, layout.expert_replicas), 1.0)
+        expert = np.where(divided, layout.expert_shards, 1.0)
         return [
             Dealt(matrix, muon * held * matrix.count, expert if matrix.experts else dense)
             for kind, held in zip(self.work.pattern.kinds, self.stage.layers, strict=True)

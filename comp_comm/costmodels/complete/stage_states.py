@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
 from comp_comm.formulas.memory import StateBytes, state_bytes
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.stages import Stage
+from comp_comm.lazy import cached_property
 from comp_comm.sharding import GradientSync
 
 Of = TypeVar("Of")
@@ -68,7 +68,7 @@ class HeldStates:
         if self.work.context.frozen:
             return self._with_copies(self._frozen(zero, sizes, states), zero)
         if experts is not ZERO:
-            more = state_bytes(experts, np.minimum(layout.dp_shard, layout.expert_replicas), zero, *sizes)
+            more = state_bytes(experts, layout.expert_shards, zero, *sizes)
             states = StateBytes(*(one + other for one, other in zip(states, more, strict=True)))
         states = self._with_muon(states, to_float(f.moment))
         last = GradientSync.LAST.where(layout.gradient_sync) & (to_float(layout.dp_shard) > 1)
@@ -82,7 +82,7 @@ class HeldStates:
         """Return the states where the model's weights are frozen: all weights, and what adapters have beside them."""
         layout, (_, experts) = self.work.layout, self.held
         adapters = state_bytes(self.trained[0], layout.dp_shard, zero, *sizes)
-        shards = np.minimum(layout.dp_shard, layout.expert_replicas)
+        shards = layout.expert_shards
         held = dense.weights
         if experts is not ZERO:
             held = held + state_bytes(experts, shards, zero, *sizes).weights

@@ -119,7 +119,7 @@ def dense_replicas(layout: Layout) -> Replicas:
 
 def expert_replicas(layout: Layout) -> Replicas:
     """Return who holds the same experts."""
-    shards = minimum(layout.dp_shard, layout.expert_replicas)
+    shards = layout.expert_shards
     return Replicas(layout.expert_replicas, shards, to_float(layout.ep) * layout.etp, STAGE)
 
 

@@ -23,7 +23,7 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work
 from comp_comm.dataclass import dataclass
-from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, minimum, somewhere, to_float, where
+from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, somewhere, to_float, where
 from comp_comm.formulas.memory import optimizer_traffic
 from comp_comm.kernel_choices import Recipe
 from comp_comm.layers.block import HeldParameters
@@ -65,7 +65,7 @@ class StageStates:
         held = self.held.trained
         parts = [(held.dense, where(divided, layout.dp_shard, 1.0))]
         if self.work.transformer.has_experts:
-            shards = where(divided, minimum(layout.dp_shard, layout.expert_replicas), 1.0)
+            shards = where(divided, layout.expert_shards, 1.0)
             parts.append((held.experts, shards))
         return parts
 
