@@ -14,6 +14,7 @@ from comp_comm.cli import completion
 from comp_comm.cli.main import COMMANDS, run
 from comp_comm.configs.axes import span
 from comp_comm.configs.study import load_study, study_from
+from comp_comm.costmodels.records import STEP_PARTS
 from comp_comm.fields import FIELDS
 from comp_comm.report import plot, search_plot
 from comp_comm.report.heatmap import scale_end
@@ -25,6 +26,7 @@ from comp_comm.report.views import plot_view
 from comp_comm.sweeps.plan import make_plan
 from comp_comm.sweeps.point import explain
 from comp_comm.sweeps.result import swept
+from comp_comm.sweeps.several import explain_over
 
 STEP = ("--model", "llama-3-8b", "--hardware", "h100-sxm", "--gpus", "64", "--global-batch", "256")
 
@@ -290,6 +292,17 @@ def test_stacked_bars_add_up_to_the_step_and_have_the_memory_line():
     assert sum(bar.get_width() for bar in times.patches) == pytest.approx(step["step_s"])
     assert sum(bar.get_width() for bar in memory.patches) == pytest.approx(step["memory_gib"])
     assert memory.lines[-1].get_xdata()[0] == pytest.approx(81559 / 1024)
+
+
+def test_parts_side_by_side_add_up_to_the_step_where_the_host_binds_too():
+    study = {"model": "qwen3-30b-a3b", "hardware": "h100-sxm", "sweep": {"tp": [1, 2]},
+             "set": {"gpus": 64, "ep": 8, "etp": 1, "global_batch": 256, "seq_len": 1024}}  # fmt: skip
+    rows, _ = explain_over(study_from(study))
+    bars = step_stacks([str(row["tp"]) for row in rows], rows)
+    assert min(row["host_s"] for row in rows) > 0.01 * rows[0]["step_s"]
+    for bar, row in enumerate(rows):
+        assert sum(row[name] for name in STEP_PARTS) == pytest.approx(row["step_s"], rel=1e-9)
+        assert bars.total(bar) == pytest.approx(row["step_s"], rel=1e-9)
 
 
 def test_no_operation_is_above_its_roof():

@@ -12,6 +12,13 @@ BYTES = {"message_bytes": "bytes of the messages", "volume_bytes": "bytes, those
          "wire_bytes": "bytes a device sends"}  # fmt: skip
 
 
+# The parts of a step, which add up to it: columns, and what people call them.
+STEP_PARTS = {"forward_s": "forward compute", "backward_s": "backward compute", "recompute_s": "recomputation",
+              "optimizer_s": "optimizer", "serialized_comm_s": "serialized communication",
+              "exposed_comm_s": "exposed communication", "host_s": "waiting for the host",
+              "bubble_s": "pipeline bubble"}  # fmt: skip
+
+
 class GroupRecord(TypedDict):
     """Communication of a parallel group in a step: seconds (disjoint), bytes in their three names, calls."""
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO
 
+from comp_comm.costmodels.records import STEP_PARTS
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
 from comp_comm.report import table
 
 MIB, GIB, GB = 2.0**20, 2.0**30, 1e9
-PARTS = (
-    ("forward compute", "forward_s"), ("backward compute", "backward_s"), ("recomputation", "recompute_s"),
-    ("optimizer", "optimizer_s"), ("serialized communication", "serialized_comm_s"),
-    ("exposed communication", "exposed_comm_s"), ("waiting for the host", "host_s"),
-    ("pipeline bubble", "bubble_s"),
-)  # fmt: skip
 
 
 def write_explanation(out: IO[str], step: Record, style: str) -> None:
@@ -120,7 +115,7 @@ def step_rows(step: Record) -> Records:
     """Return the parts of a step as rows of text."""
     step_s = step["step_s"]
     rows = [{"step": name, "seconds": f"{step[key]:.4g}", "share (%)": f"{100 * step[key] / step_s:.1f}"}
-            for name, key in PARTS]  # fmt: skip
+            for key, name in STEP_PARTS.items()]  # fmt: skip
     return [*rows, {"step": "all", "seconds": f"{step_s:.4g}", "share (%)": "100.0"}]
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from comp_comm.costmodels.records import STEP_PARTS
 from comp_comm.dataclass import dataclass
 from comp_comm.records import Record
 from comp_comm.units import GIB
 
-STEP = {"forward_s": "forward compute", "backward_s": "backward compute", "recompute_s": "recomputation",
-        "optimizer_s": "optimizer", "serialized_comm_s": "serialized communication",
-        "exposed_comm_s": "exposed communication", "bubble_s": "pipeline bubble"}  # fmt: skip
 MEMORY = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "framework")
 
 
@@ -41,9 +39,9 @@ def step_stacks(bars: Sequence[str], rows: Sequence[Record]) -> Stacks:
     >>> made.unit, made.parts["backward compute"], made.total(0)
     ('s', (2.0,), 3.5)
     """
-    most = max((sum(row.get(name) or 0.0 for name in STEP) for row in rows), default=0.0)
+    most = max((sum(row.get(name) or 0.0 for name in STEP_PARTS) for row in rows), default=0.0)
     scale, unit = (1.0, "s") if most >= 1 else (1e-3, "ms")
-    parts = {words: tuple(_over(row.get(name), scale) for row in rows) for name, words in STEP.items()}
+    parts = {words: tuple(_over(row.get(name), scale) for row in rows) for name, words in STEP_PARTS.items()}
     return Stacks("time of a step", unit, tuple(bars), _shown(parts))
 
 

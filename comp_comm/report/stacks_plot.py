@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 MOST_BARS = 40
 COLOURS = {
     "forward compute": BLUE, "backward compute": SKY, "recomputation": PURPLE, "optimizer": GREEN,
-    "serialized communication": RED, "exposed communication": ORANGE, "pipeline bubble": "#BBBBBB",
+    "serialized communication": RED, "exposed communication": ORANGE, "waiting for the host": "#8C6D31",
+    "pipeline bubble": "#BBBBBB",
     "weights": BLUE, "gradients": SKY, "activations": ORANGE, "logits": "#8C6D31", "buffers": PURPLE,
     "framework": "#BBBBBB",
 }  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from comp_comm.configs.study import Study
+from comp_comm.costmodels.records import STEP_PARTS
 from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.engine import row_blocks
@@ -15,9 +16,8 @@ from comp_comm.sweeps.point import check_explains
 from comp_comm.sweeps.prices import FREE, Prices, priced
 from comp_comm.sweeps.result import meta, records
 
-# The parts of a step, which add up to it, then what people ask beside them.
-PARTS = ("forward_s", "backward_s", "recompute_s", "optimizer_s", "serialized_comm_s", "exposed_comm_s", "bubble_s")
-BESIDE = ("step_s", "visible_comm_fraction", "mfu", "tokens_per_s", "memory_gib", "days")
+# What people ask besides the parts of a step.
+SUMMARY = ("step_s", "visible_comm_fraction", "mfu", "tokens_per_s", "memory_gib", "days")
 MOST_POINTS = 1000
 NO_PRICES: Mapping[object, Prices] = MappingProxyType({})
 
@@ -31,7 +31,7 @@ def explain_over(study: Study, prices: Mapping[object, Prices] = NO_PRICES) -> t
 
     >>> from comp_comm.configs.study import load_study
     >>> rows, _ = explain_over(load_study("llama-step", ["tp=4,8"]))
-    >>> [row["tp"] for row in rows], round(sum(rows[1][name] for name in PARTS) / rows[1]["step_s"], 9)
+    >>> [row["tp"] for row in rows], round(sum(rows[1][name] for name in STEP_PARTS) / rows[1]["step_s"], 9)
     ([4, 8], 1.0)
     """
     plan = make_plan(study)
@@ -39,7 +39,7 @@ def explain_over(study: Study, prices: Mapping[object, Prices] = NO_PRICES) -> t
     if plan.grid.points > MOST_POINTS:
         raise ConfigError(f"{plan.grid.points:,} points are more than the {MOST_POINTS:,} that are explained side by "
                           "side; 'compcomm sweep' takes them all")  # fmt: skip
-    known = [name for name in (*BESIDE, *PARTS) if name in plan.made]
+    known = [name for name in (*SUMMARY, *STEP_PARTS) if name in plan.made]
     wanted = [*dict.fromkeys((*plan.grid.moving, "gpus", *known, FEASIBLE, REASON))]
     rows = [row for block in row_blocks(plan, wanted) for row in records(block)]
     return _with_costs(plan, rows, prices), {**meta(plan), "command": "explain", "notes": notes(plan)}

@@ -74,11 +74,6 @@ def _given(study: Study, name: str) -> bool:
     return own or name in study.origins or any(name in axis.values for axis in study.axes)
 
 
-def _depends(given: Given, free: Collection[str]) -> bool:
-    """Return whether a field is told by some of ``free``, or by one that its stack gives and that is told by those."""
-    return any(name in free for name in given.needs)
-
-
 def _with(study: Study, model: CostModel, name: str, free: Collection[str] | None) -> Study:
     """Return a study with one field of its stacks."""
     needs = {STACK, *(need for each in _rules(study, name).values() for need in each.needs)}

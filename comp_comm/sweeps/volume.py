@@ -23,7 +23,6 @@ from comp_comm.sweeps.result import check_size, meta, records
 
 ROOMY = 1e9
 COUNTED = (*BYTES, "calls")
-PHASES = ("forward", "recompute", "backward", "step")
 
 
 def volume(study: Study) -> Record:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import Recompute
 from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, Tried, Whole, divisors
+from comp_comm.costmodels.records import STEP_PARTS
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.dispatchers import Dispatcher
 from comp_comm.errors import ConfigError
@@ -165,10 +166,7 @@ SPACE = LayoutSpace(
     results=("step_s", "tokens_per_s", "mfu", "hfu", "memory_gib", "visible_comm_fraction", "bubble_fraction",
              "compute_s", "recompute_s", "bubble_s", "serialized_comm_s", "hidden_comm_s", "exposed_comm_s",
              "host_s"),
-    parts={"forward compute": "forward_s", "backward compute": "backward_s", "recomputation": "recompute_s",
-           "optimizer": "optimizer_s", "serialized communication": "serialized_comm_s",
-           "exposed communication": "exposed_comm_s", "waiting for the host": "host_s",
-           "pipeline bubble": "bubble_s"},
+    parts={words: name for name, words in STEP_PARTS.items()},
     objectives=("step", "tokens_per_s", "cost", "energy", "mfu", "days", "gpu-hours", "memory", "comm"),
     placed=True,
     worthwhile=worthwhile,
