@@ -9,7 +9,7 @@ from comp_comm.dispatchers import Dispatcher, Routing
 from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.layers.adapters import adapter_rules
-from comp_comm.layers.dealing import ENDS
+from comp_comm.layers.chunk_assignment import ENDS
 from comp_comm.layout import NOT_GIVEN, Layout
 from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
 from comp_comm.transformer import Transformer
@@ -38,11 +38,11 @@ def _kernel(t: Transformer, layout: Layout) -> list[Violation]:
 
 def _dispatch(t: Transformer, layout: Layout) -> list[Violation]:
     """Return the rules about how tokens go to experts."""
-    none, way = to_float(t.experts) == 0, np.asarray(layout.ep_dispatch)
-    once = Dispatcher.look_up("once", way) > 0
+    none, order = to_float(t.experts) == 0, np.asarray(layout.ep_dispatch)
+    once = Dispatcher.look_up("once", order) > 0
     limited, stated = ~np.isnan(to_float(layout.ep_node_limit)), ~np.isnan(to_float(layout.imbalance))
     return [
-        rule(none & (way != Dispatcher.ALL_TO_ALL), "ep_dispatch means nothing without experts", "ep_dispatch",
+        rule(none & (order != Dispatcher.ALL_TO_ALL), "ep_dispatch means nothing without experts", "ep_dispatch",
              "experts"),
         rule(limited & ~once, "ep_node_limit goes with ep_dispatch deepep or hybridep: others send every copy by "
              "itself", "ep_node_limit", "ep_dispatch"),

@@ -1,7 +1,8 @@
-"""Pipeline stages: how layers are dealt out to them, and which stages differ.
+"""Pipeline stages: the layers each has, and which of them can be the slowest or need the most memory.
 
-Only stages that differ matter: the slowest and the fullest are among them. They are found in a table with a row for
-each distinct layout of a study, not for each of its points.
+A stage that has no more layers of any kind than another one can be neither. So only the Pareto front of the stages (by
+their layers of each kind) is kept, and the first and the last stage, which have the embedding and the head. It is found
+in a table with a row for each distinct layout of a study, not for each of its points.
 """
 
 from __future__ import annotations
@@ -16,7 +17,17 @@ from comp_comm.dataclass import dataclass
 from comp_comm.distinct import distinct_rows
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_codes, to_float, where
 from comp_comm.formulas.pipeline import chunk_boundaries
-from comp_comm.layers.dealing import ALL, BOTH_ENDS, Dealing, Whole, chunk_bounds, dealing_of, dealt, repeated, way_of
+from comp_comm.layers.chunk_assignment import (
+    ALL,
+    BIDIRECTIONAL,
+    ChunkAssignment,
+    Whole,
+    assign_chunks,
+    chunk_bounds,
+    chunk_order_of,
+    recomputed_by_rank,
+    summed_by_stage,
+)
 from comp_comm.layers.pattern import Pattern, PatternKey, counted_layers
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
@@ -43,7 +54,7 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """The stages that differ: the first, the last, and those between that no other one outdoes in any kind of layers.
+    """The candidates for slowest and fullest stage: the first, the last, and those between that no other one dominates.
 
     ``recomputed`` are the layers of each kind, over all stages of one copy of the model, that full recomputation is
     for.
@@ -64,7 +75,7 @@ class Stages:
 
     @cached_property
     def runs(self) -> tuple[tuple[Stage, Array], ...]:
-        """The chunks of the model in order, each as often as it is repeated; of two copies, those of the first one.
+        """The chunks of the model in order, each with how many like it follow each other; of two copies, the first.
 
         Where stages have one chunk, these are the stages. ``place`` is the stage of the first chunk of a run.
         """
@@ -84,12 +95,12 @@ def stages_of(pattern: Pattern, layout: Layout) -> Stages:
     >>> [[int(count) for count in stage.layers] for stage in stages]  # dense layers and layers of experts
     [[3, 0], [0, 2], [0, 4]]
     """
-    # Layers are made again whole, or kept in the host's memory, never both.
-    again, away = to_float(layout.recompute_layers), to_float(layout.offload_activations)
-    given = again if everywhere(isnan(away)) else where(isnan(away), again, away)
-    again = where(isnan(given), ALL, given)
-    way = way_of(to_codes(layout.schedule))
-    given_numbers = (pattern.row, pattern.layers, pattern.mtp, layout.pp, layout.vpp, again, way)
+    # Whole layers are recomputed, or their activations are offloaded to the host, never both.
+    recomputed, offloaded = to_float(layout.recompute_layers), to_float(layout.offload_activations)
+    given = recomputed if everywhere(isnan(offloaded)) else where(isnan(offloaded), recomputed, offloaded)
+    recomputed = where(isnan(given), ALL, given)
+    order = chunk_order_of(to_codes(layout.schedule))
+    given_numbers = (pattern.row, pattern.layers, pattern.mtp, layout.pp, layout.vpp, recomputed, order)
     numbers = [to_float(number) for number in given_numbers]
     codes = layout.pp_layout.codes if layout.pp_layout.given else np.asarray(0)
     rows, row = _distinct([*numbers, to_float(codes)])
@@ -115,7 +126,7 @@ def _distinct(numbers: list[Array]) -> tuple[tuple[tuple[int, ...], ...], NDArra
     return tuple(rows), table.row.reshape(columns[0].shape)
 
 
-class ListedStages(NamedTuple):
+class StageRows(NamedTuple):
     """Some stages along the first axis, layouts along the next, kinds of layers along the last."""
 
     layers: NDArray[np.float64]
@@ -137,8 +148,8 @@ class StageTable(NamedTuple):
     """The stages that differ, the first chunks of runs of chunks that are alike with how many there are, and the layers
     of each kind that full recomputation is for."""
 
-    distinct: ListedStages
-    runs: ListedStages
+    distinct: StageRows
+    runs: StageRows
     counts: NDArray[np.float64]
     total: NDArray[np.float64]
 
@@ -155,105 +166,125 @@ class StageTable(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _stage_table(key: PatternKey, rows: tuple[tuple[int, ...], ...], texts: tuple[str, ...]) -> StageTable:
-    pattern, layers, mtp, pp, vpp, again, way, code = (
+    """Return the table for distinct rows of pattern, layers, MTP modules, pp, vpp, recomputed layers, order, text."""
+    pattern, layers, mtp, pp, vpp, recomputed, order, code = (
         np.asarray(column, np.int64) for column in zip(*rows, strict=True)
     )
-    dealing = dealing_of(pp, vpp, way, layers)
-    bounds, mtp_chunk = chunk_bounds(layers, dealing.chunks, code, texts)
+    assignment = assign_chunks(pp, vpp, order, layers)
+    bounds, mtp_chunk = chunk_bounds(layers, assignment.chunks, code, texts)
     before = counted_layers(key).before
-    held = before[pattern[:, None, None], np.arange(before.shape[1])[None, :, None], bounds[:, None, :]]
-    chunks = np.diff(held, axis=-1)[:, :, : int(dealing.chunks.max())]
-    counts = dealt(chunks, dealing)
-    everything = bool((again == ALL).all())
-    turns = [] if everything else repeated(before, pattern, bounds, dealing, again)
-    again_of = counts if everything else np.sum(turns, axis=0)
-    chunks_again = chunks if everything else dealing.by_chunk(turns)
+    until = before[pattern[:, None, None], np.arange(before.shape[1])[None, :, None], bounds[:, None, :]]
+    of_chunks = np.diff(until, axis=-1)[:, :, : int(assignment.chunks.max())]
+    of_stages = summed_by_stage(of_chunks, assignment)
+    if (recomputed == ALL).all():
+        recomputed_of_chunks, recomputed_of_stages = of_chunks, of_stages
+    else:
+        by_rank = recomputed_by_rank(before, pattern, bounds, assignment, recomputed)
+        recomputed_of_chunks, recomputed_of_stages = assignment.by_chunk(by_rank), np.sum(by_rank, axis=0)
+    first, last = np.zeros_like(assignment.chunks), assignment.chunks - 1
+    chunk = np.arange(of_chunks.shape[-1])[None, :]
+    stages = Counted(of_stages, recomputed_of_stages, *(assignment.stage_mask(end) for end in (first, last)))
+    chunks = Counted(of_chunks, recomputed_of_chunks, *(np.int64(chunk == end[:, None]) for end in (first, last)))
     if key.has_mtp:
-        module, rank, last = counted_layers(key).modules[pattern], np.arange(len(pp)), dealing.chunks - 1
-        place = (last - mtp_chunk) % dealing.chunks
-        repeats = np.where(again == ALL, mtp, 0)
-        for made, kept, where in ((counts, again_of, dealing.marked(place)),
-                                  (chunks, chunks_again, np.arange(chunks.shape[-1]) == place[:, None])):  # fmt: skip
-            there = where * mtp[:, None]
-            made[rank, module] = np.where(there > 0, there, made[rank, module])
-            kept[rank, module] = np.where(there > 0, where * repeats[:, None], kept[rank, module])
-    first, last = np.zeros_like(dealing.chunks), dealing.chunks - 1
-    ends = np.stack([dealing.marked(first), dealing.marked(last)])
-    at_ends = np.stack([np.arange(chunks.shape[-1]) == place[:, None] for place in (first, last)])
-    return _table((counts, again_of, ends), (chunks, chunks_again, at_ends.astype(np.int64)), dealing)
+        module, place = counted_layers(key).modules[pattern], (last - mtp_chunk) % assignment.chunks
+        repeats = np.where(recomputed == ALL, mtp, 0)
+        stages.add_modules(module, assignment.stage_mask(place), mtp, repeats)
+        chunks.add_modules(module, np.int64(chunk == place[:, None]), mtp, repeats)
+    return _table_of(stages, chunks, assignment)
 
 
-Held = tuple[Whole, Whole, Whole]  # layers by row, kind and place, those of them made again, and embedding and head
+class Counted(NamedTuple):
+    """What stages, or chunks, have: layers and recomputed layers by row, kind and stage; embedding and head by row."""
+
+    layers: Whole
+    recomputed: Whole
+    embedding: Whole
+    head: Whole
+
+    @property
+    def distinguishing(self) -> Whole:
+        """Numbers that together tell how long a stage takes and how much it keeps: of more, neither can be less."""
+        return np.concatenate([self.recomputed, self.layers - self.recomputed], axis=1)
+
+    def add_modules(self, kind: NDArray[np.intp], where_held: Whole, modules: Whole, recomputed: Whole) -> None:
+        """Count modules of multi-token prediction, a kind of layer of their own, where they are held."""
+        row, there = np.arange(len(kind)), where_held * modules[:, None]
+        self.layers[row, kind] = np.where(there > 0, there, self.layers[row, kind])
+        again = where_held * recomputed[:, None]
+        self.recomputed[row, kind] = np.where(there > 0, again, self.recomputed[row, kind])
+
+    def select(self, number: Whole, place: Whole) -> StageRows:
+        """Return the stages (or chunks) of some numbers in each row; ``place`` is the stage that each is."""
+        row = np.arange(number.shape[1])[None, :]
+        layers, recomputed = (to_float(values[row, :, number]) for values in (self.layers, self.recomputed))
+        embedding, head = (to_float(values[row, number]) for values in (self.embedding, self.head))
+        return StageRows(layers, recomputed, embedding, head, to_float(place))
 
 
-def _table(stages: Held, chunks: Held, dealing: Dealing) -> StageTable:
-    """Return the table of stages that differ, and of runs of chunks, from what stages and chunks have."""
-    counts, again, _ = stages
-    copies = where(dealing.way == BOTH_ENDS, 2.0, 1.0)[:, None]
-    held = np.concatenate([again, counts - again], axis=1)
-    number = _listed(held, dealing.pp)
-    first, repeats = _runs(chunks, dealing)
-    return StageTable(_held(stages, number, number), _held(chunks, first, dealing.stage_of(first.T).T),
-                      to_float(repeats), again.sum(axis=-1) / copies)  # fmt: skip
+def _table_of(stages: Counted, chunks: Counted, assignment: ChunkAssignment) -> StageTable:
+    copies = where(assignment.order == BIDIRECTIONAL, 2.0, 1.0)[:, None]
+    candidates = _candidate_stages(stages.distinguishing, assignment.pp)
+    first, repeats = _runs(chunks, assignment)
+    return StageTable(
+        distinct=stages.select(candidates, candidates),
+        runs=chunks.select(first, assignment.stage_of(first.T).T),
+        counts=to_float(repeats),
+        total=stages.recomputed.sum(axis=-1) / copies,
+    )
 
 
-def _held(has: Held, number: Whole, place: Whole) -> ListedStages:
-    row = np.arange(number.shape[1])[None, :]
-    layers, recomputed = (to_float(values[row, :, number]) for values in has[:2])
-    embedding, head = (to_float(each[row, number]) for each in has[2])
-    return ListedStages(layers, recomputed, embedding, head, to_float(place))
-
-
-def _runs(has: Held, dealing: Dealing) -> tuple[Whole, Whole]:
+def _runs(chunks: Counted, assignment: ChunkAssignment) -> tuple[Whole, Whole]:
     """Return for each row the first chunk of each run of like chunks, and how many are in it."""
-    counts, again, ends = has
-    held = np.concatenate([again, counts - again, np.moveaxis(ends, 0, 1)], axis=1)
-    chunks, places = dealing.chunks[:, None], np.arange(counts.shape[-1])[None, :]
-    change = np.any(held[:, :, 1:] != held[:, :, :-1], axis=1) & (places[:, 1:] < chunks)
-    number = np.concatenate([np.zeros((len(chunks), 1), np.int64), np.cumsum(change, axis=1)], axis=1)
-    members = [(number == run) & (places < chunks) for run in range(int(number.max()) + 1)]
+    numbers = np.concatenate([chunks.distinguishing, chunks.embedding[:, None], chunks.head[:, None]], axis=1)
+    count, chunk = assignment.chunks[:, None], np.arange(numbers.shape[-1])[None, :]
+    change = np.any(numbers[:, :, 1:] != numbers[:, :, :-1], axis=1) & (chunk[:, 1:] < count)
+    run = np.concatenate([np.zeros((len(count), 1), np.int64), np.cumsum(change, axis=1)], axis=1)
+    members = [(run == number) & (chunk < count) for number in range(int(run.max()) + 1)]
     return np.stack([each.argmax(axis=1) for each in members]), np.stack([each.sum(axis=1) for each in members])
 
 
-def _listed(held: Whole, pp: Whole) -> Whole:
-    """Return for each row the stages that are not outdone: the first, the last, and others that have more of something.
+def _candidate_stages(numbers: Whole, pp: Whole) -> Whole:
+    """Return the stages of each row that can be the slowest or the fullest: first, last, and the front of the others.
 
-    Rows with fewer such stages name their first one again.
+    ``numbers`` are `Counted.distinguishing`. Rows with fewer such stages name their first one again.
     """
-    rows, stages = len(pp), held.shape[-1]
+    rows, stages = len(pp), numbers.shape[-1]
     number = np.arange(stages)[None, :]
     row, stage = np.nonzero((number > 0) & (number < pp[:, None] - 1))
     between = np.zeros((rows, 0), np.intp)
     if row.size:
-        values = held[row, :, stage]
+        values = numbers[row, :, stage]
         codes = distinct_rows(list(values.T), row.size).row
         _, first = np.unique(row * (codes.max() + 1) + codes, return_index=True)
         first.sort()  # by row, and in a row by stage
-        between = _undone(held, row[first], stage[first])
+        between = _non_dominated(numbers, row[first], stage[first])
     last = np.where(pp > 1, pp - 1, 0)
     begin = np.zeros((rows, 1), np.intp)
-    unlike: Whole = np.concatenate([begin, last[:, None], between], axis=1) if somewhere(pp > 1) else begin
-    return np.asarray(unlike.T)
+    candidates: Whole = np.concatenate([begin, last[:, None], between], axis=1) if somewhere(pp > 1) else begin
+    return np.asarray(candidates.T)
 
 
-def _undone(held: Whole, row: NDArray[np.intp], stage: NDArray[np.intp]) -> Whole:
-    """Return those of some stages between the ends that no earlier one of their row outdoes, 0 for the others."""
-    begin = np.searchsorted(row, np.arange(len(held)))
+def _non_dominated(numbers: Whole, row: NDArray[np.intp], stage: NDArray[np.intp]) -> Whole:
+    """Return those of some inner stages that no earlier one of their row dominates, 0 for the others.
+
+    One stage dominates another if none of its ``numbers`` is less.
+    """
+    begin = np.searchsorted(row, np.arange(len(numbers)))
     place = np.arange(row.size) - begin[row]
-    listed = np.zeros((len(held), int(place.max()) + 1), np.intp)
+    listed = np.zeros((len(numbers), int(place.max()) + 1), np.intp)
     listed[row, place] = stage
-    values = np.take_along_axis(held, listed[:, None, :], axis=-1)
+    values = np.take_along_axis(numbers, listed[:, None, :], axis=-1)
     for later in range(listed.shape[1]):
-        earlier = np.concatenate([held[:, :, :1], values[:, :, :later]], axis=-1)
-        outdone = np.any(np.all(earlier >= values[:, :, [later]], axis=1), axis=1)
-        listed[outdone, later] = 0
+        earlier = np.concatenate([numbers[:, :, :1], values[:, :, :later]], axis=-1)
+        dominated = np.any(np.all(earlier >= values[:, :, [later]], axis=1), axis=1)
+        listed[dominated, later] = 0
     # One after the other, so that the place of a stage depends on no other row.
     listed = np.take_along_axis(listed, np.argsort(listed == 0, axis=1, kind="stable"), axis=1)
     return np.asarray(listed[:, np.flatnonzero(listed.max(axis=0))])
 
 
 def stage_layers(layers: Numeric, pp: Numeric, vpp: Numeric = 1) -> list[int]:
-    """Return the layers of each stage of one model, as they are dealt out where a study does not say.
+    """Return the layers of each stage of one model, as they are assigned where a study does not say.
 
     >>> stage_layers(126, 16)
     [7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7]

@@ -102,23 +102,23 @@ def collective_seconds(
 
 
 def _seconds(path: NetworkPath, make: Callable[[NetworkPath], CollectivePhase], message: Array) -> Array:
-    phase = path.once(make)
+    phase = path.memoised(make)
     if not path.two_protocols or everywhere(to_float(phase.bulk_latency) == np.inf):
         return _eager_seconds(path, phase, message)
-    eager = _eager_seconds(path, phase, minimum(message, path.switch))
+    eager = _eager_seconds(path, phase, minimum(message, path.protocol_switch_bytes))
     transfer = message * phase.seconds_per_byte
     bulk = transfer + phase.bulk_latency + path.start
     if somewhere(phase.bulk_hops != 0):
         bulk = bulk - overlapped_seconds(phase.bulk_hops, transfer)
     # A library that switches at a size does so even where it loses by it; it never gains by sending more.
-    return where(message < path.switch, minimum(eager, bulk), maximum(eager, bulk))
+    return where(message < path.protocol_switch_bytes, minimum(eager, bulk), maximum(eager, bulk))
 
 
 def _eager_seconds(path: NetworkPath, phase: CollectivePhase, message: Array) -> Array:
     latency = phase.latency
     for seconds, full in phase.chunks:
         latency = latency + seconds * minimum(message / full, 1.0)
-    return half_pipelined_seconds(path.start, latency, message * (phase.seconds_per_byte + phase.capped))
+    return half_pipelined_seconds(path.start, latency, message * (phase.seconds_per_byte + phase.eager_extra))
 
 
 def _all_to_all_seconds(path: NetworkPath, message: Array) -> Array:
@@ -127,7 +127,7 @@ def _all_to_all_seconds(path: NetworkPath, message: Array) -> Array:
     Two members agree on a large share before it moves, which takes no less than `NetworkPath.exchange`; a small share
     moves at once with flags between its words, slowly, as long as that takes less. Either hides behind the transfer.
     """
-    phase = path.once(phases.all_to_all)
+    phase = path.memoised(phases.all_to_all)
     transfer = message * phase.seconds_per_byte
     seconds = half_pipelined_seconds(path.start, phase.latency, transfer)
     if not path.exchanges:
@@ -172,7 +172,7 @@ def _two_levels(path: NetworkPath, message: Array) -> Array:
 def _in_network(path: NetworkPath, message: Array) -> Array:
     """Return the seconds of an all-reduce in the outermost tier a group crosses; infinity where that cannot reduce."""
     seconds = to_float(np.inf)
-    for able, phase in path.once(phases.reductions):
+    for able, phase in path.memoised(phases.reductions):
         seconds = where(
             able, half_pipelined_seconds(path.start, phase.latency, message * phase.seconds_per_byte), seconds
         )
@@ -208,7 +208,7 @@ def available(hardware: Hardware, kind: str, group: Group | NetworkPath, algorit
     free: Mask = ~CollectiveAlgorithm.IN_NETWORK.where(algorithm) | (path.size <= 1)
     if kind != "all_reduce":
         return np.ones(free.shape, dtype=np.bool_)
-    for able, _ in path.once(phases.reductions):
+    for able, _ in path.memoised(phases.reductions):
         free = free | able
     return free
 

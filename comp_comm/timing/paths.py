@@ -91,7 +91,7 @@ class TierCrossing:
         return somewhere(to_float(self.tier.chunk_latency) > 0)
 
     @cached_property
-    def capped_seconds_per_byte(self) -> Numeric:
+    def eager_seconds_per_byte(self) -> Numeric:
         """Seconds that the protocol of small messages adds to each byte a device sends."""
         share = to_float(self.tier.eager)
         if not somewhere(share > 0):
@@ -142,7 +142,7 @@ class NetworkPath:
     crossings: tuple[TierCrossing, ...]
     _made: dict[Callable[..., object], object] = field(default_factory=dict)
 
-    def once(self, make: Callable[[NetworkPath], Made]) -> Made:
+    def memoised(self, make: Callable[[NetworkPath], Made]) -> Made:
         """Return what ``make`` makes of this path, made at the first call."""
         if make not in self._made:
             self._made[make] = make(self)
@@ -188,12 +188,12 @@ class NetworkPath:
         return self.crossings[0].domains if self.inside else self.size
 
     @cached_property
-    def chain(self) -> Numeric:
+    def intra_domain_hops(self) -> Numeric:
         """Seconds of the hops through the members of one innermost domain, one way."""
         return self.crossings[0].where_crossed((self.local - 1) * self.inner.latency) if self.inside else 0.0
 
     @cached_property
-    def own(self) -> Numeric:
+    def self_share(self) -> Numeric:
         """What a device passes on to itself, as a share of the message; nothing where the group leaves its domain."""
         if not self.inside:
             return 0.0
@@ -210,7 +210,7 @@ class NetworkPath:
         )
 
     @cached_property
-    def switch(self) -> Numeric:
+    def protocol_switch_bytes(self) -> Numeric:
         """The message from which a group takes the other protocol whether it is faster or not; infinity: never."""
         inner = self.inner
         if not (self.inside and somewhere(to_float(inner.switch_size) > 0)):
@@ -219,7 +219,7 @@ class NetworkPath:
         return where(ruled, inner.switch_size * self.size, np.inf)
 
     @cached_property
-    def bulk_chain(self) -> Numeric:
+    def bulk_intra_domain_hops(self) -> Numeric:
         """Seconds of the hops through one innermost domain, one way, by the protocol of large messages."""
         if not self.inside:
             return 0.0
@@ -227,7 +227,7 @@ class NetworkPath:
         return where(many, where(many, self.local - 1, 1.0) * _or_never(self.inner.bulk_latency), 0.0)
 
     @cached_property
-    def bulk_ring(self) -> Numeric:
+    def bulk_ring_hops(self) -> Numeric:
         """Seconds of the hops of one turn of a ring by the protocol of large messages."""
         hops: Numeric = 0.0
         for crossing in self.crossings:
@@ -235,11 +235,11 @@ class NetworkPath:
         return hops
 
     @cached_property
-    def cap(self) -> Numeric:
+    def eager_seconds_per_byte(self) -> Numeric:
         """Seconds that the protocol of small messages adds to each byte a device sends, over all tiers."""
         slowest: Numeric = 0.0
         for crossing in self.crossings:
-            slowest = maximum(slowest, crossing.capped_seconds_per_byte)
+            slowest = maximum(slowest, crossing.eager_seconds_per_byte)
         return slowest
 
     @cached_property

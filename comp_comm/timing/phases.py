@@ -18,7 +18,7 @@ from comp_comm.timing.paths import Mask, NetworkPath, TierCrossing, ring_over
 class CollectivePhase(NamedTuple):
     """One phase of a collective: L, the seconds of its latency that overlap with the transfer, and X of one byte.
 
-    Where small and large messages have protocols of their own, L is that of small ones; ``capped`` is what their
+    Where small and large messages have protocols of their own, L is that of small ones; ``eager_extra`` is what their
     protocol adds to X, and ``bulk_latency`` is L of large ones (infinity: there is no such protocol), of which
     ``bulk_hops`` and the transfer hide each other, in part. ``chunks`` are, for each tier, what the levels of a tree
     together add to L where they forward a full chunk, and the bytes of a message that fills one.
@@ -26,7 +26,7 @@ class CollectivePhase(NamedTuple):
 
     latency: Numeric
     seconds_per_byte: Numeric
-    capped: Numeric = 0.0
+    eager_extra: Numeric = 0.0
     bulk_latency: Numeric = np.inf
     bulk_hops: Numeric = 0.0
     chunks: tuple[tuple[Numeric, Numeric], ...] = ()
@@ -35,11 +35,13 @@ class CollectivePhase(NamedTuple):
 def _turns(path: NetworkPath, turns: float) -> CollectivePhase:
     hops, seconds_per_byte = path.ring
     shard = turns * collectives.shard_share(path.size)
-    phase = CollectivePhase(turns * hops + (path.protocol + path.entry), (shard + path.own) * seconds_per_byte)
+    phase = CollectivePhase(turns * hops + (path.protocol + path.entry), (shard + path.self_share) * seconds_per_byte)
     if not path.two_protocols:
         return phase
-    hops = turns * path.bulk_ring
-    phase = phase._replace(capped=shard * path.cap, bulk_latency=hops + (path.protocol + path.entry))
+    hops = turns * path.bulk_ring_hops
+    phase = phase._replace(
+        eager_extra=shard * path.eager_seconds_per_byte, bulk_latency=hops + (path.protocol + path.entry)
+    )
     if not path.outer:
         return phase
     hides = networks.hiding_share(path.domains)
@@ -69,12 +71,12 @@ def tree(path: NetworkPath) -> CollectivePhase:
               chunks=tuple(_chunks(crossing) for crossing in path.outer if crossing.chunked))  # fmt: skip
     if not path.two_protocols:
         return phase
-    bulk = 2 * path.bulk_chain + (path.protocol + path.entry)
+    bulk = 2 * path.bulk_intra_domain_hops + (path.protocol + path.entry)
     for crossing in path.outer:
         levels = networks.tree_levels(crossing.domains_below / crossing.domains)
         each = where(to_float(crossing.tier.bulk_tree_latency) > 0, crossing.tier.bulk_tree_latency, np.inf)
         bulk = bulk + 2 * where(crossing.crossed, maximum(levels, 1e-9) * each, 0.0)
-    return phase._replace(capped=2 * path.cap, bulk_latency=bulk)
+    return phase._replace(eager_extra=2 * path.eager_seconds_per_byte, bulk_latency=bulk)
 
 
 def _tree_seconds(crossing: TierCrossing) -> Array:
@@ -96,7 +98,7 @@ def _climb(path: NetworkPath, crossings: tuple[TierCrossing, ...]) -> tuple[Nume
     latency: Numeric = 0.0
     slowest: Numeric = 0.0
     for crossing in crossings:
-        latency = latency + 2 * (path.chain if crossing.tier is path.inner else _tree_seconds(crossing))
+        latency = latency + 2 * (path.intra_domain_hops if crossing.tier is path.inner else _tree_seconds(crossing))
         through = 2 * crossing.seconds_per_byte
         if crossing.reduces is not None:  # on the way up; in one domain it would be an algorithm of its own
             through = where(
@@ -109,9 +111,9 @@ def _climb(path: NetworkPath, crossings: tuple[TierCrossing, ...]) -> tuple[Nume
 def within(path: NetworkPath) -> CollectivePhase:
     """The scatter, or the gather, in a domain, of a hierarchical all-reduce."""
     inner = path.crossings[0]
-    share = collectives.shard_share(path.local) + path.own
-    return CollectivePhase(path.chain + (path.protocol + inner.entry), share * inner.seconds_per_byte,
-               bulk_latency=path.bulk_chain + (path.protocol + inner.entry))  # fmt: skip
+    share = collectives.shard_share(path.local) + path.self_share
+    return CollectivePhase(path.intra_domain_hops + (path.protocol + inner.entry), share * inner.seconds_per_byte,
+               bulk_latency=path.bulk_intra_domain_hops + (path.protocol + inner.entry))  # fmt: skip
 
 
 def between(path: NetworkPath) -> CollectivePhase:
@@ -124,7 +126,7 @@ def between(path: NetworkPath) -> CollectivePhase:
     bulk: Numeric = path.protocol + path.entry
     for crossing in path.outer:
         bulk = bulk + 2 * crossing.bulk_hops
-    return phase._replace(capped=share * path.cap / maximum(path.local, 1.0), bulk_latency=bulk)
+    return phase._replace(eager_extra=share * path.eager_seconds_per_byte / maximum(path.local, 1.0), bulk_latency=bulk)
 
 
 def reductions(path: NetworkPath) -> list[tuple[Mask, CollectivePhase]]:
@@ -147,7 +149,7 @@ def all_to_all(path: NetworkPath) -> CollectivePhase:
         share = networks.leaving_share(path.size, crossing.below)
         if crossing.tier is path.inner:
             share, hops = (
-                share + path.own,
+                share + path.self_share,
                 crossing.where_crossed(networks.exchange_hops(path.local) * crossing.tier.latency),
             )
         else:
