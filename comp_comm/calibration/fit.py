@@ -7,6 +7,7 @@ depends on, or that the rows do not tell apart from the others, stays as the pro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,6 @@ from comp_comm.calibration.parameters import (
 )
 from comp_comm.calibration.samples import Sample
 from comp_comm.calibration.task import Task, task_of
-from comp_comm.dataclass import dataclass, field
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.hardware.profile import Profile
 

@@ -175,7 +175,6 @@ def _checkpoint(plan: Plan, wanted: tuple[str, ...], path: str, given: Record) -
 
 def _write(out: IO[str], stream: Stream, plan: Plan, pivot: Record | None, form: str, timed: bool) -> None:
     from comp_comm.report import machine, table
-    from comp_comm.report.text_table import STYLES
 
     about = meta(plan)
     if form in machine.WRITERS and not timed:
@@ -187,7 +186,7 @@ def _write(out: IO[str], stream: Stream, plan: Plan, pivot: Record | None, form:
         about["seconds"] = time.perf_counter() - start
     if pivot:
         table.write_pivot(out, batches, pivot, about, form)
-    elif form in STYLES:
+    elif form in table.STYLES:
         table.write_table(out, batches, stream.wanted, about, form)
     else:
         machine.WRITERS[form](out, batches, stream.wanted, about, lambda: _ending(stream))

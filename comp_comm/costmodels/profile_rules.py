@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from comp_comm.choices import CollectiveAlgorithm, Switch
 from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import to_float
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware

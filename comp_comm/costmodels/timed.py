@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, everywhere, minimum, to_float, where
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware

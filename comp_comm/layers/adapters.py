@@ -8,12 +8,12 @@ split by its input the sum is forward.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from comp_comm.choices import Recompute
-from comp_comm.dataclass import replace
 from comp_comm.formulas.arrays import Array, Numeric, add_up, to_float
 from comp_comm.layers.attention import SelfAttention
 from comp_comm.layers.block import Block

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from comp_comm.choices import Norm, Switch
-from comp_comm.dataclass import dataclass, field, replace
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, Numeric, add_up, maximum, to_float, where
 from comp_comm.kernel_choices import CudaGraph, ElementwiseKernels

@@ -9,9 +9,9 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.printable import SPREADSHEET, visible_bytes
 from comp_comm.records import Record
 from comp_comm.report import machine, text_columns

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from comp_comm.dataclass import dataclass
 from comp_comm.records import Record
 from comp_comm.units import GIB
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from comp_comm.calibration.readers.text import MOST_SECONDS, first_of, positive, refuse
-from comp_comm.dataclass import dataclass
 
 # Seconds of a unit that a column's name can end with.
 TIMES = {

@@ -15,11 +15,11 @@ import re
 import stat
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from comp_comm.configs.catalogue import FILES_READ
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import ConfigError, Problem
 
 MAX_BYTES = 2**30  # of a trace, unpacked

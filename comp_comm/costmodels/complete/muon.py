@@ -6,13 +6,13 @@ stage's; under ZeRO 1 its part of them. Nothing runs beside it: gradients must b
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from comp_comm.costmodels.complete.state_collectives import dense_replicas, expert_replicas
 from comp_comm.costmodels.work import Work
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, to_float
 from comp_comm.formulas.optimizer import newton_schulz_flops
 from comp_comm.layers.matrices import Matrix, matrices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -12,7 +13,6 @@ from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.muon import MuonStage
 from comp_comm.costmodels.complete.step_buffers import unreduced_gradients
 from comp_comm.costmodels.work import Work
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
 from comp_comm.formulas.memory import StateBytes, state_bytes
 from comp_comm.layers.kind import LayerKind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
@@ -10,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import Schedule, Switch
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import (
     Array,
     Numeric,

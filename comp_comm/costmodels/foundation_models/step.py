@@ -14,6 +14,7 @@ the optimizer step take no time there. ``formulas: as_published`` keeps the slip
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,6 @@ from comp_comm.costmodels.foundation_models.mesh_layout import MeshLayout
 from comp_comm.costmodels.foundation_models.rules import layout_rules, profile_rules
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas import foundation_models_time as takes
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.formulas.foundation_models import NUMBER_BYTES, memory_bytes
