@@ -14,6 +14,8 @@ from functools import lru_cache
 
 TORCHTITAN = "torchtitan"  # the word for that framework's rule, which counts embedding and head as a layer each
 MOST_CHUNKS = 100_000
+# The first chunk of an interleaved pipeline may have the embedding alone, the last the loss, in the place of a layer.
+ENDS = 2
 _TOKEN = re.compile(r"\s*(?:(\d+)|([EtmL])|(\()|(\))|(\|)|\*\s*(\d+)|(\.\.\.)|(,))")
 
 

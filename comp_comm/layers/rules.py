@@ -9,9 +9,8 @@ from comp_comm.dispatchers import Dispatcher, Routing
 from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.layers.adapters import adapter_rules
-from comp_comm.layers.dealing import ENDS
 from comp_comm.layout import NOT_GIVEN, Layout
-from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
+from comp_comm.stage_layout import ENDS, TORCHTITAN, parse_stage_layout
 from comp_comm.transformer import Transformer
 from comp_comm.violation import Violation, rule
 

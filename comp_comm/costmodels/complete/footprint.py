@@ -27,7 +27,6 @@ from comp_comm.violation import Mask
 # Of what is held for tensors, that lies between them: an assumption. Of torchtitan's ten published runs, which print
 # reserved memory and not what is allocated, it brings the median to what they print.
 UNUSED = 0.05
-MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "framework")
 
 
 @dataclass(frozen=True)

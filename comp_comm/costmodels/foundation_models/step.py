@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from comp_comm.choices import Formulas, Strategy
+from comp_comm.costmodels.foundation_models.device_memory import DeviceMemory
 from comp_comm.costmodels.foundation_models.layer_costs import HeldByLayer, TimesOfLayer, links_of
 from comp_comm.costmodels.foundation_models.mesh_layout import MeshLayout
 from comp_comm.costmodels.foundation_models.rules import layout_rules, profile_rules
@@ -30,15 +30,6 @@ from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.formulas.foundation_models import NUMBER_BYTES, memory_bytes
 from comp_comm.lazy import cached_property
 from comp_comm.violation import Violation, broken_rules, no_room
-
-
-class DeviceMemory(NamedTuple):
-    """Bytes of a device of the first stage."""
-
-    weights: Array
-    gradients: Array
-    optimizer: Array
-    activations: Array
 
 
 @dataclass(frozen=True, eq=False)
