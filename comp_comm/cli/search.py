@@ -10,14 +10,13 @@ from comp_comm.cli import help_text, options, prices, values, workers
 from comp_comm.cli.search_answer import write_search
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
-from comp_comm.configs.exporters.writing import FORMATS
+from comp_comm.configs.exporters import FORMATS
 from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.records import Record
 from comp_comm.report import output
 from comp_comm.searches.crossover import crossover_of
 from comp_comm.searches.design import Case, Design, make_design
-from comp_comm.searches.emitted import written_as
 from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.searches.result import SearchAnswer, aim_of, answer, check_question, checked
 from comp_comm.searches.run import run_search
@@ -95,7 +94,11 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     names: list[str | None] = [*machines] or [None]
     overrides = given["overrides"]
     studies = [options.point_study({**given, "hardware": name}) for name in names]
-    design = make_design([written_as(study, asked["emit"] or "") for study in studies])
+    if asked["emit"]:
+        from comp_comm.searches.emitted import written_as  # every importer and exporter is behind it
+
+        studies = [written_as(study, asked["emit"]) for study in studies]
+    design = make_design(studies)
     asked["per"] = tuple(prices.split(asked["per"]))
     asked["crossover"] = crossover_of(asked["crossover"]) if asked["crossover"] else None
     _check_one(design, asked)
