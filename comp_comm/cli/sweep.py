@@ -201,7 +201,7 @@ def _write_rows(out: IO[str], stream: Stream, form: str, about: Record) -> None:
     out.write(made.heading.decode())
     blocks = (Piece(made.encode(rows), len(rows), 0, 0) for rows in stream if len(rows))
     for piece in made.joined(blocks):
-        out.write(piece.content.decode())
+        output.write_shown(out, piece.content)
     out.write(made.ending(_ending(stream)).decode())
 
 
