@@ -205,7 +205,10 @@ def _likely(
     """Return the sizes of a switch that fit a part of the rows best, roughly, and where a fit to all should start."""
     if len(sizes) <= LIKELY:
         return [(fixed, start) for fixed in sizes]
-    rough = [(_solve(task.few, candidates, fixed, start, ROUGHLY), fixed) for fixed in sizes]
+    rough: list[tuple[Solution, dict[str, float]]] = []
+    for fixed in sizes:
+        first = min(rough, key=lambda item: item[0].cost)[0].x if rough else start
+        rough.append((_solve(task.few, candidates, fixed, first, ROUGHLY), fixed))
     rough.sort(key=lambda item: item[0].cost)
     return [(fixed, solution.x) for solution, fixed in rough[:LIKELY]]
 
