@@ -206,7 +206,7 @@ def _likely(
     if len(sizes) <= LIKELY:
         return [(fixed, start) for fixed in sizes]
     rough: list[tuple[Solution, dict[str, float]]] = []
-    for fixed in sizes:
+    for fixed in sizes:  # from the best so far: sizes beside each other fit alike
         first = min(rough, key=lambda item: item[0].cost)[0].x if rough else start
         rough.append((_solve(task.few, candidates, fixed, first, ROUGHLY), fixed))
     rough.sort(key=lambda item: item[0].cost)
