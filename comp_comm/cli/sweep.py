@@ -136,7 +136,8 @@ def _evaluated(plan: Plan, wanted: tuple[str, ...], pivot: Record | None, path: 
                quiet: bool, given: Record, kept: Checkpoint | None = None) -> int:  # fmt: skip
     progress = options.Progress(plan.grid.points, quiet)
     top, timed = given["top"], given["elapsed"]
-    with workers.opened(given["executor"], given["jobs"]) as executor:
+    with workers.opened(given["executor"], given["jobs"], quiet) as those:
+        executor = those.of(plan.grid.points, workers.ENOUGH_RANKED if top else workers.ENOUGH_ROWS)
         stream = stream_rows(plan, wanted, top, given["by"], given["ascending"], progress, executor, kept)
         if kept:
             with progress:  # before a file is opened that a kill would leave behind
