@@ -84,7 +84,7 @@ def _passes(kernels: Kernels, op: Operation, attention_kernel: Numeric) -> Passe
 def _trained(op: Gemm, passes: Passes) -> Passes:
     """Return the seconds of a product without the gradient of weights that are frozen."""
     trained = to_float(op.trained)
-    if (trained == 1).all():
+    if everywhere(trained == 1):
         return passes
     for_weights = trained * passes.for_weights
     return Passes(passes.forward, passes.backward - passes.for_weights + for_weights, for_weights)

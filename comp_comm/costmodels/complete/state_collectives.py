@@ -126,7 +126,7 @@ def expert_replicas(layout: Layout) -> Replicas:
 def replica_groups(layout: Layout, experts: bool) -> list[Group]:
     """Return the groups that collectives of states are over."""
     replicas = [dense_replicas(layout), *([expert_replicas(layout)] if experts else [])]
-    tensors = [layout.group("tp"), layout.etp_group] if Optimizer.MUON.where(layout.optimizer).any() else []
+    tensors = [layout.group("tp"), layout.etp_group] if somewhere(Optimizer.MUON.where(layout.optimizer)) else []
     between = [smaller for each in replicas if (smaller := _between_passes(layout, each)) is not None]
     return [*(group for each in replicas for group in each.groups(layout)), *between, *tensors]
 
