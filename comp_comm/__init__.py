@@ -18,20 +18,9 @@ if TYPE_CHECKING:
     from comp_comm import formulas as formulas
     from comp_comm.api.answers import PointAnswer, Table
     from comp_comm.api.calibrated import CalibratedProfile
-    from comp_comm.api.verbs import (
-        calibrate,
-        case_study,
-        compare,
-        explain,
-        load_profile,
-        load_study,
-        memory,
-        search,
-        solve,
-        sweep,
-        validate,
-        volume,
-    )
+    from comp_comm.api.measured import calibrate, validate
+    from comp_comm.api.studies import load_profile, load_study
+    from comp_comm.api.verbs import case_study, compare, explain, memory, search, solve, sweep, volume
     from comp_comm.errors import CompcommError, ConfigError, InfeasibleError
 
 __all__ = [
@@ -42,6 +31,7 @@ __all__ = [
 _ROOMS = {
     "CalibratedProfile": "api.calibrated", "CompcommError": "errors", "ConfigError": "errors",
     "InfeasibleError": "errors", "PointAnswer": "api.answers", "Table": "api.answers",
+    "calibrate": "api.measured", "validate": "api.measured", "load_profile": "api.studies", "load_study": "api.studies",
 }  # fmt: skip
 
 

@@ -35,7 +35,7 @@ class Choice(IntEnum):
     @classmethod
     def words(cls) -> tuple[str, ...]:
         """Return the words of the options, in the order of their codes."""
-        return tuple(option.word for option in _options(cls))
+        return tuple(_codes(cls))
 
     @classmethod
     def of(cls: type[Option], word: str) -> Option:

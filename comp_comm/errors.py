@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Sequence
-
-from comp_comm.dataclass import dataclass, field
+from dataclasses import dataclass, field
 
 MOST_PROBLEMS = 200  # of one input: whoever has more has one cause, or the wrong kind of file
 MOST_NAMED = 3  # names of which all parts of a wrong one are parts

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Literal
 
 from comp_comm.choice import Choice
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import nearest
 
 Value = int | float | str

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from comp_comm.dataclass import dataclass
+from dataclasses import dataclass
+
 from comp_comm.formulas.arrays import Numeric
 
 

@@ -12,12 +12,12 @@ what it holds, ``GEx3`` a word.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.dataclass import dataclass
 from comp_comm.texts import Texts
 
 MIXERS = {"*": "attention", "W": "window attention", "T": "sparse attention without an indexer of its own",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from comp_comm.choice import Choice
 from comp_comm.choices import Switch
-from comp_comm.formulas.arrays import Numeric, to_float
+from comp_comm.formulas.arrays import Numeric, somewhere, to_float
 from comp_comm.violation import Violation, rule
 
 
@@ -46,7 +44,7 @@ class MuonTensor(Choice):
 def optimizer_rules(optimizer: Numeric, zero: Numeric, offload: Numeric) -> list[Violation]:
     """Return what an optimizer and the way its states are sharded must keep together."""
     muon = Optimizer.MUON.where(optimizer)
-    if not np.any(muon):
+    if not somewhere(muon):
         return []
     return [
         rule(muon & (to_float(zero) > 1), "optimizer: muon goes with zero 0 or 1: it needs whole gradients of a "

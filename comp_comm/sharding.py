@@ -6,7 +6,7 @@ import numpy as np
 
 from comp_comm.choice import Choice
 from comp_comm.choices import Switch
-from comp_comm.formulas.arrays import Numeric, to_float
+from comp_comm.formulas.arrays import Numeric, somewhere, to_float
 from comp_comm.violation import Mask, Violation, rule
 
 
@@ -62,7 +62,7 @@ def adds_up_apart(zero: Numeric, implementation: Numeric) -> Mask:
 def implementation_rules(zero: Numeric, copies: Mask, implementation: Numeric) -> list[Violation]:
     """Return the rules about whose ZeRO it is; ``copies`` is where 32-bit weights are beside those of 16 bits."""
     theirs = ZeroImplementation.DEEPSPEED.where(implementation)
-    if not theirs.any():
+    if not somewhere(theirs):
         return []
     return [
         rule(theirs & (to_float(zero) == 0), "zero_implementation: deepspeed needs zero 1, 2 or 3 (its optimizer for "
@@ -78,7 +78,7 @@ def sharding_rules(zero: Numeric, reshards: Numeric, between: Numeric, sync: Num
     below, between = to_float(zero) < 3, to_float(between)
     off, late = Switch.OFF.where(reshards), ~GradientSync.MICRO_BATCH.where(sync)
     ends, fewer = FsdpUnits.ENDS.where(units), ~np.isnan(between)
-    if not (off.any() or late.any() or ends.any() or fewer.any()):
+    if not (somewhere(off) or somewhere(late) or somewhere(ends) or somewhere(fewer)):
         return []
     return [
         rule(below & off, "reshard_after_forward: off goes with zero 3", "reshard_after_forward", "zero"),

@@ -8,10 +8,10 @@ given.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from comp_comm.choice import Choice
-from comp_comm.dataclass import dataclass
 from comp_comm.field import Value
 
 Condition = Mapping[str, tuple[Value | None, ...]]

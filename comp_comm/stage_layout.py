@@ -9,12 +9,13 @@ before it, ``(...)`` holds it together, and ``...`` stands for chunks that share
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
-
-from comp_comm.dataclass import dataclass
 
 TORCHTITAN = "torchtitan"  # the word for that framework's rule, which counts embedding and head as a layer each
 MOST_CHUNKS = 100_000
+# The first chunk of an interleaved pipeline may have the embedding alone, the last the loss, in the place of a layer.
+ENDS = 2
 _TOKEN = re.compile(r"\s*(?:(\d+)|([EtmL])|(\()|(\))|(\|)|\*\s*(\d+)|(\.\.\.)|(,))")
 
 

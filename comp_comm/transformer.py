@@ -5,12 +5,12 @@ A number that is not given is NaN until `resolved` fills it in from the others.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from comp_comm.choices import Architecture, AttentionGate, Bias, CountedGemms, KdaGates, Norm, Position, QkNorm, Switch
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_float, where
 from comp_comm.layer_pattern import count_of, layers_of
 from comp_comm.lazy import cached_property

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import Numeric, somewhere
 
 Mask = NDArray[np.bool_]

@@ -35,6 +35,27 @@ def test_importing_costs_nothing():
     assert out.strip() == "['comp_comm', 'comp_comm.version']"
 
 
+@pytest.mark.parametrize(("point", "room"), [
+    ({"cost_model": "comp_vs_comm", "set": {"hidden": 64, "seq_len": 4, "micro_batch": 1, "tp": 1}}, "comp_vs_comm"),
+    ({"model": "llama-3-8b", "hardware": "h100", "set": {"gpus": 8, "tp": 8}}, "complete"),
+])  # fmt: skip
+def test_physics_of_a_cost_model_are_loaded_when_it_is_used(point, room):
+    code = f"""if True:
+        import sys
+        import comp_comm as cc
+        from comp_comm.costmodels import MODELS
+        physics = {{"amped": "step", "comp_vs_comm": "one_layer", "complete": "step", "foundation_models": "step",
+                   "inference": "serving"}}
+        files = {{f"comp_comm.costmodels.{{name}}.{{file}}": name for name, file in physics.items()}}
+        before = files.keys() & sys.modules.keys()
+        cc.sweep({point!r})
+        used = [files[file] for file in files.keys() & sys.modules.keys()]
+        print(len(before), *used, "comp_comm.layers" in sys.modules)
+    """
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == f"0 {room} {room == 'complete'}"
+
+
 def test_every_verb_stays_a_function_whatever_is_imported():
 
     for name in VERBS:

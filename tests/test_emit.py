@@ -10,6 +10,7 @@ import pytest
 from face import machine, row_of
 
 from comp_comm.configs import strict_yaml
+from comp_comm.configs.exporters import FORMATS, STUDY
 from comp_comm.configs.exporters.writing import EXPORTERS
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
@@ -305,3 +306,7 @@ def test_ends_that_take_the_place_of_a_layer_are_said(compcomm):
         code, out, err = compcomm(*asked, "--pp", pp, "--vpp", vpp, "--emit", kind)
         assert (code, out) == (2, "")
         assert "divides 80 layers" in err
+
+
+def test_words_of_the_flag_are_those_of_the_exporters():
+    assert (*EXPORTERS, STUDY) == FORMATS

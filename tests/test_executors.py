@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -36,6 +37,7 @@ sweep:
 """
 LONG = STUDY.replace("seq_len: 4K", "precision: fp16") + "  seq_len: {from: 1, to: 100000, step: 1}\n"
 MAIN = [sys.executable, "-m", "comp_comm"]
+TWO = ("--executor", "processes", "--jobs", "2")
 SEARCH = ["search", "--model", "gpt3-175b", "--hardware", "a100-sxm-80gb", "--gpus", "64", "--global-batch", "64", "-q"]
 TABLED = {"set": {"layers": 4, "hidden": 512, "heads": 4, "vocab": 1000, "seq_len": 256}, "hardware": "h100-sxm"}
 
@@ -69,7 +71,7 @@ def with_two(two, monkeypatch):
         submit = staticmethod(two.submit)
 
     monkeypatch.setattr(executors, "processes", lambda count: Lent())
-    return lambda *arguments: run([*map(str, arguments), "--jobs", "2"])
+    return lambda *arguments: run([*map(str, arguments), *TWO])
 
 
 @pytest.fixture
@@ -301,6 +303,22 @@ def test_nothing_is_imported_for_workers_nobody_asked_for():
 # -- processes of their own -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("call", "points"), [
+    (["sweep", "llama-step", "--tp", "4,8"], "2"),
+    (SEARCH, "[0-9,]+"),
+])  # fmt: skip
+def test_jobs_alone_are_not_used_where_they_do_not_pay(call, points, compcomm, monkeypatch):
+    def refuse(*call):
+        raise AssertionError("workers are started")
+
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor.submit", refuse)
+    code, alone, _ = compcomm(*call, "--format", "json")
+    assert code == 0
+    code, out, err = compcomm(*[part for part in call if part != "-q"], "--format", "json", "--jobs", "2")
+    assert (code, out) == (0, alone)
+    assert re.search(f"--jobs 2 is not used: one process is sooner done with {points} points", err)
+
+
 def started(arguments):
     """Start a command in a group of its own, as a terminal does."""
     return subprocess.Popen([*MAIN, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -310,7 +328,7 @@ def started(arguments):
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals to a group of processes are POSIX's")
 def test_ctrl_c_with_workers_keeps_the_best_so_far(long):
-    process = started(["sweep", long, "--top", 3, "--format", "json", "--jobs", 2])
+    process = started(["sweep", long, "--top", 3, "--format", "json", *TWO])
     said(process, "points")  # some are done
     os.killpg(process.pid, signal.SIGINT)  # every process of the group gets it
     out, err = rest_of(process)
@@ -326,7 +344,7 @@ def test_ctrl_c_with_workers_keeps_the_best_so_far(long):
 def test_ctrl_c_while_workers_start_is_no_traceback(long, count):
     """As soon as there are so many processes; the first is Python's own, which looks after the others."""
     nine_million_rows = "seq_len={from: 1, to: 70, step: 1}"
-    process = started(["sweep", long, "--set", nine_million_rows, "--format", "csv", "--jobs", 2])
+    process = started(["sweep", long, "--set", nine_million_rows, "--format", "csv", *TWO])
     reader = threading.Thread(target=process.stdout.read, daemon=True)
     reader.start()
     assert until(lambda: len(children(process)) >= count, process)
@@ -339,7 +357,7 @@ def test_ctrl_c_while_workers_start_is_no_traceback(long, count):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="it looks at /proc for the workers")
 def test_workers_end_with_a_parent_that_was_killed(long):
-    process = started(["sweep", long, "--top", 3, "--jobs", 2])
+    process = started(["sweep", long, "--top", 3, *TWO])
     said(process, "points")
     workers = children(process)
     process.kill()

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 from comp_comm.choices import CountedGemms
-from comp_comm.formulas import collectives, edges, gemm, scaling, transformer
+from comp_comm.formulas import (
+    collective_time,
+    collectives,
+    edges,
+    gemm,
+    layer_flops,
+    layer_sizes,
+    scaling,
+    transformer,
+    wire_bytes,
+)  # fmt: skip
 from comp_comm.formulas.arrays import take
 from comp_comm.transformer import gemm_count
 
@@ -295,7 +305,7 @@ def test_core_parameters_of_table_4(layers, hidden, billions, printed):
 
 FORMULAS = [
     function
-    for module in (gemm, transformer, collectives, edges, scaling)
+    for module in (gemm, layer_flops, layer_sizes, wire_bytes, collective_time, edges, scaling)
     for name, function in inspect.getmembers(module, inspect.isfunction)
     if function.__module__ == module.__name__ and "__" not in name  # a mutation tester adds names with "__"
 ]

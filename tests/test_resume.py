@@ -90,12 +90,13 @@ def killed_until_done(arguments, chance, most, rounds=4):
 
 
 needs_proc = pytest.mark.skipif(not Path("/proc").is_dir(), reason="it looks at /proc for what a process has computed")
+TWO = ("--executor", "processes", "--jobs", "2")
 
 
 @pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize(("name", "more"), [
-    ("rows.csv", ()), ("rows.jsonl", ("--jobs", 2)), ("rows.json", ("--columns", "tp,step_s")), ("rows.parquet", ()),
+    ("rows.csv", ()), ("rows.jsonl", TWO), ("rows.json", ("--columns", "tp,step_s")), ("rows.parquet", ()),
 ])  # fmt: skip
 def test_a_killed_sweep_ends_in_the_same_bytes(study, tmp_path, name, more):
     if name.endswith("parquet"):
@@ -111,7 +112,7 @@ def test_a_killed_sweep_ends_in_the_same_bytes(study, tmp_path, name, more):
 
 @pytest.mark.slow
 @needs_proc
-@pytest.mark.parametrize("more", [(), ("--jobs", 2)], ids=["one", "two"])
+@pytest.mark.parametrize("more", [(), TWO], ids=["one", "two"])
 def test_a_killed_ranking_ends_in_the_same_bytes(study, tmp_path, monkeypatch, more):
     text = STUDY + "  seq_len: {from: 1, to: 600, step: 1}\n"
     path = study(text.replace(", seq_len: 4K", ""))
@@ -124,7 +125,7 @@ def test_a_killed_ranking_ends_in_the_same_bytes(study, tmp_path, monkeypatch, m
 
 @pytest.mark.slow
 @needs_proc
-@pytest.mark.parametrize("more", [(), ("--jobs", "2")], ids=["one", "two"])
+@pytest.mark.parametrize("more", [(), TWO], ids=["one", "two"])
 def test_a_killed_search_ends_in_the_same_bytes(tmp_path, more):
     assert run([*SEARCH, *more, "-o", str(tmp_path / "whole.json")]) == 0
     call = [*SEARCH, *more, "-o", tmp_path / "found.json", "--resume"]

@@ -1,24 +1,13 @@
-"""The verbs of the command line as functions. Each takes a study as a path, a name of the catalogue, or a mapping.
-
-Fields may be given by name as well, as ``--set`` does: ``explain("llama-step", tp=4)``.
-"""
+"""The verbs of the command line about studies, as functions: each takes one as `comp_comm.api.studies` does."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
-from os import PathLike, fspath
-from typing import Any, TypeAlias
+from typing import Any
 
 from comp_comm.api.answers import PointAnswer, SweepTable, Table
-from comp_comm.api.calibrated import CalibratedProfile
-from comp_comm.calibration.run import calibrate_logs
-from comp_comm.configs import hardware_file
-from comp_comm.configs.study import Study, read_study, study_from
-from comp_comm.configs.study import load_study as _load_study
-from comp_comm.hardware.profile import Profile
-from comp_comm.report.answer import basic_meta
+from comp_comm.api.studies import StudyLike, as_overrides, load_study
 from comp_comm.searches.result import search as _search
 from comp_comm.sweeps import case_study as _case_study
 from comp_comm.sweeps import point
@@ -30,64 +19,9 @@ from comp_comm.sweeps.solve import ask
 from comp_comm.sweeps.solve import solve as _solve
 from comp_comm.units import GIB
 
-StudyLike: TypeAlias = "str | PathLike[str] | Mapping[str, Any] | Study"
 OPERATION_COLUMNS = ("operation", "part", "phase", "group", "calls", "formula", "seconds", "share")
 LAYOUT_COLUMNS = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "dp", "zero", "micro_batch", "recompute")
-VALIDATED_COLUMNS = ("run_id", "gpu", "group", "arch", "measured_step_s", "predicted_step_s", "error")
 MEMORY_COLUMNS = ("part", "bytes", "share")
-
-
-def load_study(study: StudyLike = "", overrides: Sequence[str] = (), **fields: Any) -> Study:
-    """Return a study, read and checked as far as it can be without evaluating it.
-
-    Parameters
-    ----------
-    study : str, path, mapping or Study
-        A path, a name of the catalogue, what a study file has as a mapping, or one already read; nothing for a study of
-        ``fields`` alone.
-    overrides : sequence of str
-        ``"key=value"``, as ``--set`` takes them.
-    **fields :
-        Fields by name, which replace what the study says of them; a list makes an axis. ``batch_tokens`` is a batch in
-        tokens in the place of ``global_batch``.
-
-    Raises
-    ------
-    ConfigError
-        For a study that is not there, and a key that is unknown or given twice.
-
-    Examples
-    --------
-    >>> load_study("llama-step", tp=4).fixed["tp"]
-    4
-    """
-    given = _given(overrides, fields)
-    if isinstance(study, Study):
-        return read_study(study.document, given) if given else study
-    if isinstance(study, Mapping):
-        return study_from(dict(study), "study", given)
-    name = fspath(study)
-    return _load_study(name, given) if name else study_from({}, "study", given)
-
-
-def _given(overrides: Sequence[str], fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return overrides, and fields that were given by name, as ``--set`` takes them."""
-    return (*overrides, *(f"{name}={_text(value)}" for name, value in fields.items()))
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_text, value))}]"
-    return fspath(value) if isinstance(value, PathLike) else str(value)
-
-
-def load_profile(profile: str | PathLike[str] | Profile) -> Profile:
-    """Return a hardware profile: a name of the catalogue, a path, or one already read. Raises ``ConfigError``.
-
-    >>> load_profile("h100-sxm").value("memory.bandwidth")
-    3350000000000.0
-    """
-    return profile if isinstance(profile, Profile) else hardware_file.load_profile(fspath(profile))
 
 
 def sweep(
@@ -267,85 +201,4 @@ def case_study(
     >>> case_study()["visible_comm_fraction"].round(3).tolist()
     [0.478, 0.618, 0.655]
     """
-    return Table(*_case_study.case_study(_given(overrides, fields), inter_node_slowdown, interference))
-
-
-def validate(
-    runs: str | PathLike[str] | None = None, gpu: str | Sequence[str] = (), group: str | Sequence[str] = (),
-    hardware: str | PathLike[str] = "",
-) -> PointAnswer:  # fmt: skip
-    """Predict measured training runs, the published ones if no table is named, and compare.
-
-    Parameters
-    ----------
-    runs : path, optional
-        A CSV file with the columns of ``compcomm validate --runs``.
-    gpu, group : str or sequence of str
-        Only runs with one of these words in the name of their device or group.
-    hardware : str or path
-        A profile to predict all of them on.
-
-    Returns
-    -------
-    PointAnswer
-        ``rows`` (a run each: ``measured_step_s``, ``predicted_step_s``, and ``error``, predicted / measured - 1),
-        ``summary`` (errors by what runs have in common), ``memory`` and ``worst``; `to_records` gives the rows.
-
-    Raises
-    ------
-    ConfigError
-        For a table that is none, with every problem's line and column.
-
-    Examples
-    --------
-    >>> answer = validate(group="sc21")
-    >>> answer["summary"][0]["n"], answer["summary"][0]["median_abs_error"] < 0.05
-    (10, True)
-    """
-    from comp_comm.validation.run import validate as compared
-
-    def words(given: str | Sequence[str]) -> Sequence[str]:
-        return [given] if isinstance(given, str) else given
-
-    result = compared(fspath(runs) if runs is not None else None, words(gpu), words(group), fspath(hardware))
-    count, compared_with = len(result.predictions), len(result.counted)
-    about = basic_meta("validate", runs=count, counted=compared_with, notes=result.notes())
-    lists = {"summary": result.summary, "memory": result.memory, "worst": result.worst()}
-    table = Table(result.rows, about, VALIDATED_COLUMNS)
-    record = {"meta": about, "rows": result.rows, **lists}
-    return PointAnswer(record, "rows", table, [f"{compared_with} of {count} runs compared"])
-
-
-def calibrate(
-    logs: str | PathLike[str] | Sequence[str | PathLike[str]], extends: str | PathLike[str],
-    precision: str | None = None, train: float | None = None, seed: int = 0, operators: Sequence[str] = (),
-    attention_kernel: str | None = None,
-) -> CalibratedProfile:  # fmt: skip
-    """Fit a profile's timing to measured kernels and collectives.
-
-    Parameters
-    ----------
-    logs : path or sequence of paths
-        nccl-tests and rccl-tests output, tables of kernels, PyTorch profiler traces, DeepSpeed summaries.
-    extends : str or path
-        The profile to start from.
-    precision, train, seed, operators, attention_kernel :
-        As ``compcomm calibrate`` takes them.
-
-    Returns
-    -------
-    CalibratedProfile
-        Errors on rows that were not fitted, as a table; the profile itself; and `save`.
-
-    Raises
-    ------
-    ConfigError
-        Where a log is not understood, or says not enough to fit anything.
-    """
-    from comp_comm.calibration.readers import read_log
-
-    paths = [fspath(log) for log in ([logs] if isinstance(logs, (str, PathLike)) else logs)]
-    read = [read_log(path) for path in paths]
-    result = calibrate_logs(read, fspath(extends), precision, train, seed, tuple(operators), attention_kernel)
-    result = replace(result, notes=[*(note for log in read for note in log.notes), *result.notes])
-    return CalibratedProfile(result, fspath(extends), paths)
+    return Table(*_case_study.case_study(as_overrides(overrides, fields), inter_node_slowdown, interference))

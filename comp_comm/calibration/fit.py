@@ -7,6 +7,7 @@ depends on, or that the rows do not tell apart from the others, stays as the pro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,6 @@ from comp_comm.calibration.parameters import (
 )
 from comp_comm.calibration.samples import Sample
 from comp_comm.calibration.task import Task, task_of
-from comp_comm.dataclass import dataclass, field
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.hardware.profile import Profile
 
@@ -205,7 +205,10 @@ def _likely(
     """Return the sizes of a switch that fit a part of the rows best, roughly, and where a fit to all should start."""
     if len(sizes) <= LIKELY:
         return [(fixed, start) for fixed in sizes]
-    rough = [(_solve(task.few, candidates, fixed, start, ROUGHLY), fixed) for fixed in sizes]
+    rough: list[tuple[Solution, dict[str, float]]] = []
+    for fixed in sizes:  # from the best so far: sizes beside each other fit alike
+        first = min(rough, key=lambda item: item[0].cost)[0].x if rough else start
+        rough.append((_solve(task.few, candidates, fixed, first, ROUGHLY), fixed))
     rough.sort(key=lambda item: item[0].cost)
     return [(fixed, solution.x) for solution, fixed in rough[:LIKELY]]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
-
-from comp_comm.dataclass import dataclass, field
 
 OPERATORS = ("gemm", "attention", "elementwise", "collective", "other")
 

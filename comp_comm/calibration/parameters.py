@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.hardware.numbers import FlashKernel, Timing
 from comp_comm.hardware.profile import (
     ATTENTION_KINDS,

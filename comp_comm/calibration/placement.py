@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from comp_comm.calibration.measurements import CollectiveRow, Placement, Row
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.errors import ConfigError
 from comp_comm.hardware.profile import Profile
 

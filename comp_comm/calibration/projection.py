@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from comp_comm.calibration.measurements import Log
 from comp_comm.calibration.readers.tables import LogTable
 from comp_comm.calibration.readers.text import refuse, whole_number
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.records import Record, Records
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,6 @@ from comp_comm.calibration.placement import tiers_of
 from comp_comm.calibration.profile_file import profile_text, source_texts
 from comp_comm.calibration.samples import HALVES, Sample, make_samples
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.dataclass import dataclass, field, replace
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.formulas.arrays import Array
 from comp_comm.hardware.profile import NAMED_KERNELS, Profile

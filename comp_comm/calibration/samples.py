@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 from comp_comm.calibration.measurements import AttentionRow, CollectiveRow, ElementwiseRow, GemmRow, KernelTime, Row
 from comp_comm.calibration.placement import DomainTiers, place_rows
 from comp_comm.choices import Precision
-from comp_comm.dataclass import dataclass
 from comp_comm.distinct import distinct_rows, in_lines
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, to_float

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.calibration.parameters import with_numbers
 from comp_comm.calibration.samples import Sample
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import Array, Numeric
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import Profile

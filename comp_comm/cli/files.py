@@ -33,7 +33,7 @@ def write_pieces(
     about = form_of(form, stream.wanted, meta(plan))
     out.write(about.heading.decode())
     for piece in about.joined(_made(plan, stream, about, progress, executor)):
-        out.write(piece.content.decode())
+        output.write_shown(out, piece.content)
     out.write(about.ending({"interrupted": True} if stream.interrupted else {}).decode())
 
 

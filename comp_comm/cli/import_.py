@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import IO
 
 import click
@@ -14,7 +15,6 @@ from comp_comm.configs.importers.reading import import_text, text_of
 from comp_comm.configs.importers.study_text import study_text
 from comp_comm.configs.model_file import load_model, model_of
 from comp_comm.configs.strict_yaml import load_value
-from comp_comm.dataclass import replace
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS, Value
 from comp_comm.report import output

@@ -61,7 +61,7 @@ EXAMPLES = (
 
 # New objects before the collector looks for circles (of Python's 700): start and tables make many objects, and hardly
 # a circle, so that looking as often as that is a tenth of a short command.
-OBJECTS = 50_000
+OBJECTS = 200_000
 
 # A group without a command: click 8.2 and later raise this, earlier ones print the help themselves.
 NO_ARGUMENTS: tuple[type[click.ClickException], ...] = tuple(
@@ -117,7 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a letter gets its escape
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(arguments))
+    code = run(arguments)
+    gc.freeze()  # Python looks for circles once more at its end: in what goes away with it anyway
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -29,7 +29,6 @@ from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
 from comp_comm.report import table
 from comp_comm.report.answer import basic_meta, write_answer
-from comp_comm.report.text_table import STYLES
 
 MOST = 100_000
 TABLE = {"operator", *SIZES}
@@ -83,7 +82,7 @@ def command(logs: tuple[str, ...], baseline: str | None, path: str | None, form:
 def _write_comparison(out: IO[str], form: str, rows: Records, meta: Record, base: Iteration) -> None:
     heading = [f"projected from {_shown(base)}, against what was measured"]
     write_answer(out, form, rows, meta, (), heading)
-    if form in STYLES:
+    if form in table.STYLES:
         out.write("\n")
         table.write_records(out, meta["errors"], list(meta["errors"][0]), form)
 

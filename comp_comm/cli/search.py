@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -10,14 +11,13 @@ from comp_comm.cli import help_text, options, prices, values, workers
 from comp_comm.cli.search_answer import write_search
 from comp_comm.cli.speech import tell
 from comp_comm.configs import catalogue
-from comp_comm.configs.exporters.writing import FORMATS
+from comp_comm.configs.exporters import FORMATS
 from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.records import Record
 from comp_comm.report import output
 from comp_comm.searches.crossover import crossover_of
 from comp_comm.searches.design import Case, Design, make_design
-from comp_comm.searches.emitted import written_as
 from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.searches.result import SearchAnswer, aim_of, answer, check_question, checked
 from comp_comm.searches.run import run_search
@@ -35,6 +35,7 @@ OBJECTIVE_HELP = "; ".join(f"{name}: {aim.meaning}" for name, aim in OBJECTIVES.
 
 STATE_FORM = 2  # of what a search that is gone on with has kept
 Asked = Record
+Share: TypeAlias = "Callable[[int], Executor | None]"  # the workers for so many points
 ASKED = ("objective", "top", "headroom", "per", "explained", "compared", "picture", "quiet", "jobs",
          "executor", "resume", "emit", "crossover")  # fmt: skip
 
@@ -95,7 +96,11 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
     names: list[str | None] = [*machines] or [None]
     overrides = given["overrides"]
     studies = [options.point_study({**given, "hardware": name}) for name in names]
-    design = make_design([written_as(study, asked["emit"] or "") for study in studies])
+    if asked["emit"]:
+        from comp_comm.searches.emitted import written_as  # every importer and exporter is behind it
+
+        studies = [written_as(study, asked["emit"]) for study in studies]
+    design = make_design(studies)
     asked["per"] = tuple(prices.split(asked["per"]))
     asked["crossover"] = crossover_of(asked["crossover"]) if asked["crossover"] else None
     _check_one(design, asked)
@@ -109,8 +114,8 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
             options.note(["the study's 'plot' is for sweep; a search draws what it found"])
     kept = _checkpoint(path, design, asked) if asked["resume"] and path else None
     try:
-        with workers.opened(asked["executor"], asked["jobs"]) as executor:
-            results, interrupted = _results(design, costs, asked, executor, kept)
+        with workers.opened(asked["executor"], asked["jobs"], asked["quiet"]) as those:
+            results, interrupted = _results(design, costs, asked, those, kept)
         code = write_search(design, results, interrupted, path, form, asked)
         if kept and code == 0:
             kept.remove()
@@ -155,15 +160,19 @@ def _machine(flags: list[str], overrides: tuple[str, ...], case: Case) -> str:
 
 
 def _results(
-    design: Design, costs: dict[object, Prices], asked: Asked, executor: Executor | None, kept: Checkpoint | None
+    design: Design, costs: dict[object, Prices], asked: Asked, those: workers.Workers, kept: Checkpoint | None
 ) -> tuple[list[SearchAnswer], bool]:
     """Return the result of every search up to Ctrl-C, and whether that came."""
     results: list[SearchAnswer] = []
+
+    def share(points: int) -> Executor | None:
+        return those.of(points * len(design.cases), workers.ENOUGH_LAYOUTS, workers.FEWEST_SEARCHERS)
+
     for number, case in enumerate(design.cases):
         keeper = kept.part(str(number)) if kept else None
         try:
             label = f"search {number + 1} of {len(design.cases)}: " if len(design.cases) > 1 else ""
-            results.append(_searched(case, costs[case.place["hardware"]], asked, executor, keeper, label))
+            results.append(_searched(case, costs[case.place["hardware"]], asked, share, keeper, label))
         except ConfigError as error:
             if len(costs) == 1:
                 raise
@@ -204,9 +213,7 @@ def _checkpoint(path: str, design: Design, asked: Asked) -> Checkpoint:
     return Checkpoint(resolved(path), known)
 
 
-def _searched(
-    case: Case, cost: Prices, asked: Asked, executor: Executor | None, keeper: Keeper | None, label: str
-) -> SearchAnswer:
+def _searched(case: Case, cost: Prices, asked: Asked, share: Share, keeper: Keeper | None, label: str) -> SearchAnswer:
     """Return the result of one search, or what there is of it after Ctrl-C."""
     aim = aim_of(case.study, check_question(case.study, asked["objective"], asked["top"], cost), asked["headroom"])
     space = make_space(case.study, case.gpus)
@@ -215,7 +222,7 @@ def _searched(
     space = space.grouped(per)
     progress = options.Progress(space.points, asked["quiet"], label)
     with progress:
-        state = run_search(space, aim, asked["top"], progress, executor, keeper)
+        state = run_search(space, aim, asked["top"], progress, share(space.points), keeper)
     progress.finish()
     if state.interrupted and not state.feasible:
         raise KeyboardInterrupt  # there is nothing to show

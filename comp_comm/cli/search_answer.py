@@ -10,7 +10,6 @@ from comp_comm.errors import ConfigError
 from comp_comm.records import Record
 from comp_comm.searches.crossover import crossings
 from comp_comm.searches.design import Case, Design
-from comp_comm.searches.emitted import emitted, study_of_row
 from comp_comm.searches.result import SearchAnswer, side_by_side
 from comp_comm.sweeps.point import compare, explain
 from comp_comm.sweeps.sides import differing, sides, why
@@ -51,6 +50,10 @@ def write_search(
 
 def _looked_at(case: Case, result: SearchAnswer, asked: Asked) -> Record:
     """Return the best explained, and the best two side by side, where they are asked for."""
+    if not (asked["explained"] or asked["compared"]):
+        return {}
+    from comp_comm.searches.emitted import study_of_row
+
     more: Record = {}
     if asked["explained"]:
         more["explain"] = explain(study_of_row(case.study, result["rows"][0], asked["machine"]))
@@ -81,6 +84,8 @@ def _meta_of_all(design: Design, results: list[SearchAnswer]) -> Record:
 
 def _emitted(kind: str, machine: str, case: Case, result: SearchAnswer) -> str:
     """Return the best layout as a text; say what importing it again needs beside it."""
+    from comp_comm.searches.emitted import emitted
+
     text = emitted(kind, case.study, result["rows"][0], machine)
     if kind == "deepspeed":
         tell(f"note: the model, and {case.gpus} devices, are not in a DeepSpeed JSON: start it on so many, and import "

@@ -136,7 +136,8 @@ def _evaluated(plan: Plan, wanted: tuple[str, ...], pivot: Record | None, path: 
                quiet: bool, given: Record, kept: Checkpoint | None = None) -> int:  # fmt: skip
     progress = options.Progress(plan.grid.points, quiet)
     top, timed = given["top"], given["elapsed"]
-    with workers.opened(given["executor"], given["jobs"]) as executor:
+    with workers.opened(given["executor"], given["jobs"], quiet) as those:
+        executor = those.of(plan.grid.points, workers.ENOUGH_RANKED if top else workers.ENOUGH_ROWS)
         stream = stream_rows(plan, wanted, top, given["by"], given["ascending"], progress, executor, kept)
         if kept:
             with progress:  # before a file is opened that a kill would leave behind
@@ -175,7 +176,6 @@ def _checkpoint(plan: Plan, wanted: tuple[str, ...], path: str, given: Record) -
 
 def _write(out: IO[str], stream: Stream, plan: Plan, pivot: Record | None, form: str, timed: bool) -> None:
     from comp_comm.report import machine, table
-    from comp_comm.report.text_table import STYLES
 
     about = meta(plan)
     if form in machine.WRITERS and not timed:
@@ -187,7 +187,7 @@ def _write(out: IO[str], stream: Stream, plan: Plan, pivot: Record | None, form:
         about["seconds"] = time.perf_counter() - start
     if pivot:
         table.write_pivot(out, batches, pivot, about, form)
-    elif form in STYLES:
+    elif form in table.STYLES:
         table.write_table(out, batches, stream.wanted, about, form)
     else:
         machine.WRITERS[form](out, batches, stream.wanted, about, lambda: _ending(stream))
@@ -202,7 +202,7 @@ def _write_rows(out: IO[str], stream: Stream, form: str, about: Record) -> None:
     out.write(made.heading.decode())
     blocks = (Piece(made.encode(rows), len(rows), 0, 0) for rows in stream if len(rows))
     for piece in made.joined(blocks):
-        out.write(piece.content.decode())
+        output.write_shown(out, piece.content)
     out.write(made.ending(_ending(stream)).decode())
 
 

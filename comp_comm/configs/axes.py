@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.configs.strict_yaml import Document, Path, resolve_scalar
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import Problems, nearest, one_of
 from comp_comm.fields import FIELDS, Field, Value
 from comp_comm.formulas.arrays import WholeArray

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from comp_comm.configs.axes import Axis, is_range, read_axis, read_value
 from comp_comm.configs.strict_yaml import Document
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import Problems
 from comp_comm.fields import FIELDS, Value
 

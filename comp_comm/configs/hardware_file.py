@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 from comp_comm.choices import Precision
@@ -15,7 +16,6 @@ from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_numbers import SWITCHES, parse_number
 from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path
-from comp_comm.dataclass import replace
 from comp_comm.errors import ConfigError, Problems, nearest, one_of
 from comp_comm.hardware.profile import (
     ATTENTION_KINDS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from comp_comm.configs.axes import read_value
 from comp_comm.configs.model_names import ABOUT, DIMENSIONS
 from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document
-from comp_comm.dataclass import dataclass, field, replace
 from comp_comm.errors import ConfigError, Problem, Problems
 from comp_comm.fields import FIELDS, Value
 from comp_comm.model_rules import model_rules

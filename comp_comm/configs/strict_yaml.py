@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import yaml
 
-from comp_comm.dataclass import dataclass, field
 from comp_comm.errors import ConfigError, Problem
 from comp_comm.records import Record
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass, field
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.batch import BATCH
@@ -11,7 +12,6 @@ from comp_comm.configs.model_file import Model
 from comp_comm.configs.model_names import DIMENSIONS
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.configs.study_title import COMMAND_LINE
-from comp_comm.dataclass import dataclass, field
 from comp_comm.errors import Problem, Problems
 from comp_comm.fields import FIELDS, Value
 from comp_comm.hardware.profile import Profile

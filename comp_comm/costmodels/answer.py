@@ -7,12 +7,12 @@ them, say) joins them, and only when it is asked for: that is what makes a sweep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import Array, Index, take
 from comp_comm.lazy import cached_property
 from comp_comm.units import DAY_S, GIB, HOUR_S

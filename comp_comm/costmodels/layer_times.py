@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,6 @@ from comp_comm.costmodels.timed import (
     sum_passes,
     visible,
 )  # fmt: skip
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import (
     ZERO,
     Array,

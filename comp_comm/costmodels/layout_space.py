@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 
 from comp_comm.costmodels.answer import Answer
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.dataclass import dataclass, field
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array
 from comp_comm.violation import Mask, Violation

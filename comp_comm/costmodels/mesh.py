@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Formulas, Strategy
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 
 UNKNOWN = float("nan")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from comp_comm.costmodels.answer import Answer, Columns
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.dataclass import dataclass, field
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import Array

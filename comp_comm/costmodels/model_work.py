@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import AttentionCount
-from comp_comm.dataclass import replace
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import (
     ZERO,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from comp_comm.choices import CollectiveAlgorithm, Switch
 from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work
-from comp_comm.dataclass import dataclass
-from comp_comm.formulas.arrays import to_float
+from comp_comm.formulas.arrays import everywhere, isnan, somewhere, to_float
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import FP8_KERNEL, NAMED_KERNELS
@@ -46,8 +46,8 @@ class ProfileRules:
     @property
     def may_be_broken(self) -> bool:
         """Whether something may be missing for some point, wherever its groups are placed."""
-        chosen = bool((np.asarray(self.work.layout.collective_algorithm) != CollectiveAlgorithm.BEST).any())
-        return chosen or not self._known_network or any(mask.any() for mask in self._blank_numbers().values())
+        chosen = somewhere(np.asarray(self.work.layout.collective_algorithm) != CollectiveAlgorithm.BEST)
+        return chosen or not self._known_network or any(somewhere(mask) for mask in self._blank_numbers().values())
 
     def violations(self, groups: Iterable[tuple[str, Group]]) -> list[Violation]:
         """Return the rules that points break, for groups by what a collective calls them."""
@@ -63,7 +63,7 @@ class ProfileRules:
 
     def _unavailable(self, groups: Iterable[tuple[str, Group]]) -> list[Violation]:
         algorithm = np.asarray(self.work.layout.collective_algorithm)
-        if (algorithm == CollectiveAlgorithm.BEST).all():
+        if everywhere(algorithm == CollectiveAlgorithm.BEST):
             return []
         rules = []
         for name, group in groups:
@@ -92,20 +92,20 @@ class ProfileRules:
         numbers = {Recipe.MXFP8: "mxfp8_efficiency", Recipe.BLOCKWISE: "fp8_block_efficiency",
                    Recipe.DELAYED: "fp8_efficiency", Recipe.TENSORWISE: "fp8_efficiency"}  # fmt: skip
         return {f"timing.{name}": (recipe == code) & np.isnan(to_float(getattr(timing, name)))
-                for code, name in numbers.items() if (recipe == code).any()}  # fmt: skip
+                for code, name in numbers.items() if somewhere(recipe == code)}  # fmt: skip
 
     def _blank_kernels(self) -> dict[str, Mask]:
         """Return where attention runs by a kernel whose speed on the device is not known."""
         hardware, code = self.work.hardware, np.asarray(self.work.layout.attention_kernel)
         eight = Switch.ON.where(self.work.scenario.formats.fp8_attention)
-        if not hardware.attention or (not eight.any() and (code <= AttentionKernel.UNFUSED).all()):
+        if not hardware.attention or (not somewhere(eight) and everywhere(code <= AttentionKernel.UNFUSED)):
             return {}
         usual = AttentionKernel.at(int(to_float(hardware.timing.attention_kernel).flat[0])).word
         parts = ("efficiency", "backward_efficiency") if self.training else ("efficiency",)
         blank: dict[str, Mask] = {}
         for kernel in AttentionKernel:
             there = kernel.where(code)
-            if kernel is AttentionKernel.UNFUSED or not there.any():
+            if kernel is AttentionKernel.UNFUSED or not somewhere(there):
                 continue
             word = kernel.word if kernel in NAMED_KERNELS else usual
             for kernels, name, used in ((hardware.attention, word, ~eight),
@@ -113,7 +113,7 @@ class ProfileRules:
                 for part in parts:
                     missing = there & used & np.isnan(to_float(getattr(kernels[kernel], part)))
                     blank[f"attention.{name}.{part}"] = missing
-        return {key: mask for key, mask in blank.items() if mask.any()}
+        return {key: mask for key, mask in blank.items() if somewhere(mask)}
 
     @property
     def _known_network(self) -> bool:
@@ -127,7 +127,7 @@ def known_network(hardware: Hardware) -> bool:
         if outermost or not tier.key:
             break
         numbers = (tier.bandwidth, tier.latency, tier.efficiency, tier.entry_latency, tier.tree_latency, tier.reduction)
-        if any(np.isnan(to_float(number)).any() for number in numbers):
+        if any(somewhere(isnan(to_float(number))) for number in numbers):
             return False
-        outermost = bool(np.isinf(to_float(tier.domain)).all())
+        outermost = everywhere(np.isinf(to_float(tier.domain)))
     return outermost

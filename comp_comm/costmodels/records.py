@@ -10,6 +10,7 @@ GROUPS = {"tp": "tensor parallelism", "cp": "context parallelism", "ep": "expert
           "host": "the link to the host (activations)"}  # fmt: skip
 BYTES = {"message_bytes": "bytes of the messages", "volume_bytes": "bytes, those of an all-reduce twice",
          "wire_bytes": "bytes a device sends"}  # fmt: skip
+MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "framework")
 
 
 # The parts of a step, which add up to it: columns, and what people call them.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import AttentionCount, CountedGemms, Switch
 from comp_comm.costmodels.mesh import Mesh
-from comp_comm.dataclass import dataclass
 from comp_comm.formats import BF16, Formats
 from comp_comm.formulas.arrays import Numeric
 from comp_comm.hardware.numbers import Hardware

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, everywhere, minimum, to_float, where
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
@@ -84,7 +84,7 @@ def _passes(kernels: Kernels, op: Operation, attention_kernel: Numeric) -> Passe
 def _trained(op: Gemm, passes: Passes) -> Passes:
     """Return the seconds of a product without the gradient of weights that are frozen."""
     trained = to_float(op.trained)
-    if (trained == 1).all():
+    if everywhere(trained == 1):
         return passes
     for_weights = trained * passes.for_weights
     return Passes(passes.forward, passes.backward - passes.for_weights + for_weights, for_weights)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
-
-from comp_comm.dataclass import dataclass
 
 COMPUTE, COMM, SENDS, STATES = "compute", "communication of layers", "sends between stages", "gradients and weights"
 STREAMS = (COMPUTE, COMM, SENDS, STATES)

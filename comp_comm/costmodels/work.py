@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from comp_comm.choices import MODULES, AttentionCount, Recompute, Switch
 from comp_comm.costmodels.model_work import ALONE, ForwardFlops, ModelParameters, forward_flops, model_parameters
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import (
     Array,

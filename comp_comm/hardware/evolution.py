@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from comp_comm.dataclass import replace
 from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
 from comp_comm.hardware.numbers import Hardware, Tier
 from comp_comm.records import Record

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import nearest, one_of
 from comp_comm.hardware.profile import Number, Profile
 from comp_comm.hardware.ratio import scale_up_key, sixteen_bit_peak

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.dataclass import dataclass, fields, replace
 from comp_comm.formulas.arrays import Array, Numeric, by_code, distinct_codes, somewhere, to_float
 from comp_comm.hardware.dispatch import DispatchTiming
 from comp_comm.kernel_choices import AttentionKernel, Recipe

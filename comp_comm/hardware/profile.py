@@ -7,8 +7,8 @@ dotted key, ``network.scale-up.bandwidth`` for instance, in SI units; a blank on
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
 
-from comp_comm.dataclass import dataclass, field, fields, replace
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.formulas.arrays import to_float
 from comp_comm.hardware.dispatch import DISPATCH_KINDS

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from typing import TypeVar
 
 import numpy as np
 
-from comp_comm.dataclass import fields, replace
 from comp_comm.hardware.numbers import FlashKernel, Hardware, Tier, Timing
 
 Part = TypeVar("Part", Tier, Timing, FlashKernel)

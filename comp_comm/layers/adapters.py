@@ -8,13 +8,13 @@ split by its input the sum is forward.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from comp_comm.choices import Recompute
-from comp_comm.dataclass import replace
-from comp_comm.formulas.arrays import Array, Numeric, add_up, to_float
+from comp_comm.formulas.arrays import Array, Numeric, add_up, minimum, somewhere, to_float
 from comp_comm.layers.attention import SelfAttention
 from comp_comm.layers.block import Block
 from comp_comm.layers.feed_forward import FeedForward
@@ -69,7 +69,7 @@ def has(c: Context, part: str) -> Array:
 def adapter_rules(t: Transformer, layout: Layout) -> list[Violation]:
     """Return what a resolved model and a layout must be where the model is frozen, and has adapters."""
     adapted = ~np.isnan(to_float(t.lora_rank))
-    if not adapted.any():
+    if not somewhere(adapted):
         return []
     about, codes = ("lora_targets", "lora_rank"), np.asarray(t.lora_targets)
     network, gate = (np.isin(codes, [int(option) for option in LoraTargets if any(map(option.has, parts))])
@@ -140,7 +140,7 @@ def input_unread(c: Context, block: Block) -> Array:
     """Return 1 where no gradient of weights needs the input of a block: it is plain, and has no adapter there."""
     parts = {SelfAttention: ("q_proj", "k_proj", "v_proj", "qkv_proj"),
              FeedForward: ("gate_proj", "up_proj", "gate_up_proj")}.get(type(block), ())  # fmt: skip
-    return to_float(1.0 - np.minimum(add_up(has(c, part) for part in parts), 1.0)) if parts else to_float(0.0)
+    return to_float(1.0 - minimum(add_up(has(c, part) for part in parts), 1.0)) if parts else to_float(0.0)
 
 
 def down_unread(c: Context, block: Block) -> Array:

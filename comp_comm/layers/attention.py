@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, minimum, somewhere, to_codes, to_float, where
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, Recipe
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, SharedWeights, biased

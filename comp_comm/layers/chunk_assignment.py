@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from comp_comm.choices import Schedule
 from comp_comm.formulas.arrays import to_float
 from comp_comm.formulas.pipeline import chunk_boundaries
-from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
+from comp_comm.stage_layout import ENDS, TORCHTITAN, parse_stage_layout
 
 Whole = NDArray[np.int64]
 ALL = -1  # recompute_layers that is not given: full recomputation is for all layers
-# The first chunk of an interleaved pipeline may have the embedding alone, the last the loss, in the place of a layer.
-ENDS = 2
 # Orders in which stages take chunks: every pp-th chunk to a stage (1F1B, interleaved), down the stages and up again
 # (ZB-V), or both copies of the model from opposite ends (DualPipe).
 ROUND_ROBIN, V_SHAPED, BIDIRECTIONAL = 0, 1, 2

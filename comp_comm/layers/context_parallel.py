@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from comp_comm.choices import ContextComm, ContextImplementation
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, somewhere, to_float
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
 
@@ -53,7 +53,7 @@ def exchanges(c: Context, key_tokens: Array, prefix: str = "") -> Sequence[Colle
 def gathered_kept(c: Context, key_tokens: Array) -> Array:
     """Return the bytes of others' keys and values that attention keeps, where they are gathered once."""
     kept = ContextComm.ALL_GATHER.where(c.layout.cp_comm) & ContextImplementation.FLEX.where(c.layout.cp_implementation)
-    if not kept.any():
+    if not somewhere(kept):
         return to_float(0.0)
     numbers = key_tokens * c.kv_heads * (c.key_dim + c.t.v_head_dim)
     return to_float(kept * (to_float(c.layout.cp) - 1) * numbers * c.formats.activation)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.dispatchers import SORTED, Dispatcher, PermuteFusion
 from comp_comm.formulas.arrays import (
     Array,

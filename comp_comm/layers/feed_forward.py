@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layers.block import (
     Block,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from comp_comm.choices import Norm, Switch
-from comp_comm.dataclass import dataclass, field, replace
 from comp_comm.errors import ConfigError
-from comp_comm.formulas.arrays import Array, Numeric, add_up, maximum, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, add_up, maximum, somewhere, to_float, where
 from comp_comm.kernel_choices import CudaGraph, ElementwiseKernels
 from comp_comm.layers.adapters import (
     adapter_collectives,
@@ -209,7 +209,7 @@ class LayerKind:
         """Return the bytes of an element that a norm moves, forward and backward, without what kernels cost more."""
         fused = to_float(c.formats.activation * NORM_PASSES)
         apart = Norm.RMSNORM.where(c.t.norm) & ElementwiseKernels.EAGER.where(c.layout.kernels)
-        if not apart.any():
+        if not somewhere(apart):
             return fused, 1.5 * fused
         forward, backward = (each / ElementwiseKernels.EAGER.cost for each in EAGER_NORM)
         return where(apart, forward, fused), where(apart, backward, 1.5 * fused)

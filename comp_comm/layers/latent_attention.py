@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Array, to_float, where
 from comp_comm.layers.attention import SelfAttention, gate_bytes, gate_numbers, gated, projected, rotary
 from comp_comm.layers.block import Block, Cache, HeldParameters, Kept, SharedWeights, at_least_one

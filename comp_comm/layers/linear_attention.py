@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from comp_comm.choices import KdaGates
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.formulas.state_space import delta_rule_flops, ssd_flops
 from comp_comm.layers.state_mixer import StateMixer, chunked_scan, convolution_parameters, sizes

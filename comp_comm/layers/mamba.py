@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.formulas.state_space import selective_scan_flops, ssd_flops
 from comp_comm.layers.state_mixer import StateMixer, chunked_scan, convolution_parameters, sizes

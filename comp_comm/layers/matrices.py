@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layers.kind import LayerKind
 from comp_comm.operations.context import Context

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from comp_comm.choices import Recompute
-from comp_comm.dataclass import dataclass, field
 from comp_comm.formulas.arrays import Array, Numeric
 
 

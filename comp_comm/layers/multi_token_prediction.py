@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from comp_comm.choices import Norm
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.layers.block import Block, HeldParameters, Kept
 from comp_comm.operations.context import Context

@@ -8,13 +8,13 @@ multi-token prediction after all layers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.dataclass import dataclass
 from comp_comm.distinct import distinct_rows
 from comp_comm.formulas.arrays import Array, somewhere, to_float, where
 from comp_comm.layer_pattern import parse_layer_pattern

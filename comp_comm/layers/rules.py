@@ -6,12 +6,11 @@ import numpy as np
 
 from comp_comm.choices import ContextComm, ContextImplementation, Switch
 from comp_comm.dispatchers import Dispatcher, Routing
-from comp_comm.formulas.arrays import Numeric, to_float
+from comp_comm.formulas.arrays import Numeric, everywhere, somewhere, to_float
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.layers.adapters import adapter_rules
-from comp_comm.layers.chunk_assignment import ENDS
 from comp_comm.layout import NOT_GIVEN, Layout
-from comp_comm.stage_layout import TORCHTITAN, parse_stage_layout
+from comp_comm.stage_layout import ENDS, TORCHTITAN, parse_stage_layout
 from comp_comm.transformer import Transformer
 from comp_comm.violation import Violation, rule
 
@@ -25,7 +24,7 @@ def layer_rules(t: Transformer, layout: Layout) -> list[Violation]:
 def _kernel(t: Transformer, layout: Layout) -> list[Violation]:
     """Return what attention of a model asks of the kernel that a study names."""
     code = np.asarray(layout.attention_kernel)
-    if (code == AttentionKernel.FLASH_CAUSAL).all():
+    if everywhere(code == AttentionKernel.FLASH_CAUSAL):
         return []
     named = [kernel.word for kernel in AttentionKernel if kernel.sinks]
     return [
@@ -148,7 +147,7 @@ def _said(chunks: tuple[int | None, ...]) -> str:
 def _experts(t: Transformer, layout: Layout) -> list[Violation]:
     experts, ep = to_float(t.experts), to_float(layout.ep)
     moe = experts > 0
-    if not moe.any():
+    if not somewhere(moe):
         return [rule(ep > 1, "ep needs experts", "ep", "experts")]
     shared = to_float(t.shared_ffn_hidden)
     return [

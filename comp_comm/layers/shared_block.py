@@ -7,10 +7,10 @@ projection of what comes out are each layer's own (arXiv:2411.15242, and Zamba2 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from comp_comm.choices import Norm, SequenceInputs
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layer_pattern import count_of
 from comp_comm.layers.attention import SelfAttention, projected, rotary, score_bytes

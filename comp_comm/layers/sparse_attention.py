@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from comp_comm.choices import ContextComm, ContextImplementation
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layers.block import Block, Cache, HeldParameters, Kept, at_least_one
 from comp_comm.layers.latent_attention import LatentAttention

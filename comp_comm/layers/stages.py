@@ -7,13 +7,13 @@ in a table with a row for each distinct layout of a study, not for each of its p
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.dataclass import dataclass
 from comp_comm.distinct import distinct_rows
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_codes, to_float, where
 from comp_comm.formulas.pipeline import chunk_boundaries

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Architecture, MasterWeights, SequenceInputs, Switch
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.dispatchers import LoadBalancing
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, maximum, somewhere, to_codes, to_float, where

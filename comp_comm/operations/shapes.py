@@ -6,7 +6,8 @@ Counts and shapes broadcast; a count is 0 where a point of a sweep has no such o
 
 from __future__ import annotations
 
-from comp_comm.dataclass import dataclass
+from dataclasses import dataclass
+
 from comp_comm.dispatchers import Dispatcher
 from comp_comm.formulas import collectives
 from comp_comm.formulas.arrays import Array, Numeric, to_float

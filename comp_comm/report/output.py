@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import shutil
@@ -11,13 +12,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from comp_comm import durable
 from comp_comm.configs.catalogue import FILES_READ
 from comp_comm.errors import ConfigError, one_of
-from comp_comm.printable import visible, visible_bytes
+from comp_comm.printable import visible_bytes
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 BY_SUFFIX = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".md": "markdown", ".txt": "table"}
@@ -120,23 +122,33 @@ def open_output(path: str | None, interrupted: Callable[[], bool] = never) -> It
         with _replacing(path, interrupted) as made, open(made, "wb") as file, _text(file) as out:
             yield out
         return
-    with tempfile.SpooledTemporaryFile(IN_MEMORY, mode="w+", encoding="utf-8", errors="backslashreplace",
-                                       newline="") as spool:  # fmt: skip
+    with tempfile.SpooledTemporaryFile(IN_MEMORY) as spool:
         set_before = WIDTH.set(terminal_width() if path is None or path == "-" else 0)
         try:
-            yield spool
+            with _text(cast(BinaryIO, spool)) as text:
+                yield text
         finally:
             WIDTH.reset(set_before)
         spool.seek(0)
         with _sink(path) as out:
-            while part := spool.read(PART):
-                out.write(visible(part))
+            for part in codecs.iterdecode(iter(partial(spool.read, PART), b""), "utf-8"):
+                out.write(part)
 
 
 @contextmanager
 def _text(file: BinaryIO) -> Iterator[IO[str]]:
     with io.TextIOWrapper(cast(BinaryIO, _Shown(file)), "utf-8", "backslashreplace", newline="") as out:
         yield out
+
+
+def write_shown(out: IO[str], content: bytes) -> None:
+    """Write UTF-8 bytes, in which control characters are escapes already, into a file of `open_output`."""
+    below = getattr(out, "buffer", None)
+    if isinstance(below, _Shown):
+        out.flush()
+        below.put(content)
+    else:
+        out.write(content.decode())
 
 
 class _Shown(io.BufferedIOBase):
@@ -149,9 +161,12 @@ class _Shown(io.BufferedIOBase):
         return True
 
     def write(self, content: bytes) -> int:  # type: ignore[override]
-        shown = bytes(content)
-        self._file.write(visible_bytes(shown))
-        return len(shown)
+        self.put(visible_bytes(bytes(content)))
+        return len(content)
+
+    def put(self, shown: bytes) -> None:
+        """Write what has none."""
+        self._file.write(shown)
 
     def flush(self) -> None:
         if not self._file.closed:

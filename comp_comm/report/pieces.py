@@ -9,9 +9,9 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.printable import SPREADSHEET, visible_bytes
 from comp_comm.records import Record
 from comp_comm.report import machine, text_columns
@@ -64,13 +64,13 @@ def form_of(name: str, columns: Sequence[str], meta: Record) -> Form:
 def json_bytes(rows: Rows) -> bytes:
     """Return rows as JSON objects, separated as in a list."""
     text = text_columns.json_lines(rows, ",\n")
-    return text[: -len(",\n")] if text else ",\n".join(machine.json_rows(plain_columns(rows))).encode()
+    return visible_bytes(text[: -len(",\n")] if text else ",\n".join(machine.json_rows(plain_columns(rows))).encode())
 
 
 def jsonl_bytes(rows: Rows) -> bytes:
     """Return rows as JSON objects, one a line."""
     text = text_columns.json_lines(rows, "\n")
-    return text or "".join(line + "\n" for line in machine.json_rows(plain_columns(rows))).encode()
+    return visible_bytes(text or "".join(line + "\n" for line in machine.json_rows(plain_columns(rows))).encode())
 
 
 def csv_bytes(columns: Sequence[str], marked: bool, rows: Rows) -> bytes:

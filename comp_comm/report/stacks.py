@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from comp_comm.costmodels.records import STEP_PARTS
-from comp_comm.dataclass import dataclass
 from comp_comm.records import Record
 from comp_comm.units import GIB
 

@@ -24,6 +24,7 @@ from comp_comm.sweeps.engine import Rows
 
 LONG = 2**14  # rows for which importing Arrow pays
 FEW = 8  # so many rows a value at least: then values are encoded, not rows
+SAMPLE = 2**9  # values that are looked at first, to see whether any come again: to count all takes half of writing them
 SMALL, LARGE = 1e-4, 1e10  # between them both write a number without an exponent
 Word = Callable[[object], str]
 
@@ -80,11 +81,12 @@ def _joined(rows: Rows, columns: Sequence[str], before: list[str], end: str, not
     pa, compute = library
     parts: list[object] = []
     for name, text in zip(columns, before, strict=True):
-        cells = _cells(library, name, rows.columns[name], nothing, word)
+        cells = _cells(library, name, rows.columns[name], word)
         if cells is None:
             return None
         parts += [pa.scalar(text), cells] if text else [cells]
-    lines = compute.binary_join_element_wise(*parts, pa.scalar(end), "")
+    lines = compute.binary_join_element_wise(*parts, pa.scalar(end), "", null_handling="replace",
+                                             null_replacement=nothing)  # fmt: skip
     chunks = lines.chunks if hasattr(lines, "chunks") else [lines]
     return b"".join(_bytes(chunk) for chunk in chunks)
 
@@ -97,13 +99,11 @@ def _bytes(strings: Strings) -> bytes:
     return strings.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
 
 
-def _cells(
-    library: tuple[ModuleType, ModuleType], name: str, values: AnyArray, nothing: str, word: Word
-) -> Strings | None:
-    """Return a column as strings; None for one that holds what is neither a number, a truth nor a word."""
+def _cells(library: tuple[ModuleType, ModuleType], name: str, values: AnyArray, word: Word) -> Strings | None:
+    """Return a column as strings, null where nothing is; None where it holds neither numbers, truths nor words."""
     pa, compute = library
     if values.dtype == object:
-        return _words(library, values, nothing, word)
+        return _words(library, values, word)
     if values.dtype == bool:
         return cast(Strings, compute.if_else(pa.array(values), "true", "false"))
     if name in FIELDS and FIELDS[name].kind == "int":
@@ -112,36 +112,42 @@ def _cells(
         values = values.astype(np.int64)
     if values.dtype.kind in "iu":
         return cast(Strings, pa.array(values).cast(pa.string()))
-    return _floats(library, np.ascontiguousarray(values, np.float64), nothing)
+    return _floats(library, np.ascontiguousarray(values, np.float64))
 
 
-def _words(library: tuple[ModuleType, ModuleType], values: AnyArray, nothing: str, word: Word) -> Strings | None:
+def _words(library: tuple[ModuleType, ModuleType], values: AnyArray, word: Word) -> Strings | None:
     pa, _ = library
     plain = [value or None for value in values.tolist()]
     if not all(value is None or type(value) is str for value in dict.fromkeys(plain)):
         return None
     coded = pa.array(plain, pa.string()).dictionary_encode()
-    words = pa.array([*(word(value) for value in coded.dictionary.to_pylist()), nothing], pa.string())
-    return cast(Strings, words.take(coded.indices.fill_null(len(words) - 1)))
+    words = pa.array([word(value) for value in coded.dictionary.to_pylist()], pa.string())
+    return cast(Strings, words.take(coded.indices))
 
 
-def _floats(library: tuple[ModuleType, ModuleType], values: Array, nothing: str) -> Strings:
+def _floats(library: tuple[ModuleType, ModuleType], values: Array) -> Strings:
     pa, compute = library
-    coded = pa.array(values.view(np.int64)).dictionary_encode()  # by their bits: 0.0 and -0.0 are written differently
-    if FEW * len(coded.dictionary) <= values.size:
-        written = pa.array(_written(coded.dictionary.to_numpy().view(np.float64), nothing), pa.string())
-        return cast(Strings, written.take(coded.indices))
-    cells = pa.array(values).cast(pa.string())
+    if _repeats(values[:: max(1, values.size // SAMPLE)]):
+        coded = pa.array(values.view(np.int64)).dictionary_encode()  # by their bits: 0.0 and -0.0 are written apart
+        if FEW * len(coded.dictionary) <= values.size:
+            written = pa.array(_written(coded.dictionary.to_numpy().view(np.float64)), pa.string())
+            return cast(Strings, written.take(coded.indices))
+    cells = pa.array(values, from_pandas=True).cast(pa.string())  # NaN is null
     size = np.abs(values)
-    other = ~((size >= SMALL) & (size < LARGE)) | (values == np.round(values))
+    other = (size < SMALL) | (size >= LARGE) | (values == np.round(values))
     if not other.any():
         return cast(Strings, cells)
-    written = pa.array(_written(values[other], nothing), pa.string())
-    return cast(Strings, compute.replace_with_mask(cells, pa.array(other), written))
+    return cast(
+        Strings, compute.replace_with_mask(cells, pa.array(other), pa.array(_written(values[other]), pa.string()))
+    )
 
 
-def _written(values: Array, nothing: str) -> list[str]:
-    return [nothing if value != value else repr(value) for value in values.tolist()]
+def _repeats(some: Array) -> bool:
+    return 2 * len(set(some.tolist())) <= some.size
+
+
+def _written(values: Array) -> list[str | None]:
+    return [None if value != value else repr(value) for value in values.tolist()]
 
 
 def _quoted(word: object) -> str:

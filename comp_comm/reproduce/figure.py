@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Array
 from comp_comm.records import Record, Records
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.study import Study, study_from
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import ConfigError, one_of
 from comp_comm.fields import FIELDS, Value
 from comp_comm.hardware.profile import Profile

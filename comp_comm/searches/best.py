@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.dataclass import dataclass, field
 from comp_comm.formulas.arrays import Array, distinct
 
 MOST_NAMED = 16  # of the points of a tie, these are told by their places

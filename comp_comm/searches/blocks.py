@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import AnyArray, Array, Index
 from comp_comm.lazy import cached_property
 from comp_comm.searches.best import Place

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import ConfigError, one_of
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.fields import FIELDS, Value
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import FEASIBLE

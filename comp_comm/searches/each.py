@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.dataclass import dataclass
 from comp_comm.distinct import distinct_rows
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, distinct

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.exporters.exported import Exported
@@ -13,7 +14,6 @@ from comp_comm.configs.importers.reading import import_text
 from comp_comm.configs.importers.study_text import study_of
 from comp_comm.configs.study import Study, study_from
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL
-from comp_comm.dataclass import replace
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS, Value
 from comp_comm.sweeps.point import ComparedTerm, compare

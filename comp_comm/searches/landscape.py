@@ -6,11 +6,11 @@ Ten thousand million layouts do not fit in memory; what a search says of them al
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.dataclass import dataclass, field
 from comp_comm.formulas.arrays import Array
 from comp_comm.searches.best import Place
 

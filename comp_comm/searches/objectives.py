@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.model import CostModel
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Array, to_float
 
 

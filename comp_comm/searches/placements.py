@@ -7,6 +7,7 @@ placements under which every group of several devices is as far apart, as far as
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import GROUPS, Placement
 from comp_comm.costmodels.layout_space import Columns
-from comp_comm.dataclass import dataclass
 from comp_comm.distinct import distinct_rows
 from comp_comm.formulas.arrays import to_float
 from comp_comm.hardware.numbers import Hardware

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, cast
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
 from comp_comm.costmodels.layout_space import SearchableAnswer
-from comp_comm.dataclass import replace
 from comp_comm.errors import ConfigError, InfeasibleError, one_of
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, to_float

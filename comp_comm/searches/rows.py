@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -9,7 +10,6 @@ from numpy.typing import NDArray
 
 from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.costmodels.layout_space import Degrees, SearchableAnswer, rows_of
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Index, distinct, to_float, unwarned
 from comp_comm.searches.placements import PlacementClasses

@@ -8,6 +8,7 @@ TP, say) would only name a layout twice: such points are no layouts, and are not
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from comp_comm.configs.axes import AxisColumn
 from comp_comm.configs.study import Study
 from comp_comm.costmodels.layout_space import Columns
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.field import Value
 from comp_comm.lazy import cached_property
 from comp_comm.searches.each import Groups, groups_of

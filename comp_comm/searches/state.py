@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 
-from comp_comm.dataclass import dataclass, field
 from comp_comm.searches.best import BestPoints, Place
 from comp_comm.searches.each import BestOfEach
 from comp_comm.searches.landscape import Landscape

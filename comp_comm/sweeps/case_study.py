@@ -6,11 +6,12 @@ further by interference with the compute it runs beside.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study, load_study
-from comp_comm.dataclass import replace
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records

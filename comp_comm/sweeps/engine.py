@@ -8,12 +8,12 @@ tile, each small enough to stay in the cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.costmodels import Answer
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import CompcommError
 from comp_comm.formulas.arrays import AnyArray, Index, distinct, unwarned
 from comp_comm.sweeps.blocks import Block, box_count, extent, inside, nth_box, slab_size, slabs

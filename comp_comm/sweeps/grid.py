@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.costmodels import CostModel, Scenario
 from comp_comm.costmodels.mesh import Mesh
 from comp_comm.costmodels.scenario import WhatIf
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.fields import FIELDS, Value
 from comp_comm.formats import FORMATS, RECIPE, Quantised, format_rules, make_formats
 from comp_comm.formulas.arrays import AnyArray, Array, Index, WholeArray, take, to_float

@@ -6,10 +6,10 @@ The table is made by ``python tests/validation_page.py`` from the published runs
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass
 from functools import cache
 
 from comp_comm.configs import catalogue
-from comp_comm.dataclass import dataclass
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record
 

@@ -6,13 +6,13 @@ Points pick rows of it by an integer code, so that a list of devices, precisions
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.dataclass import dataclass, fields, replace
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
 from comp_comm.hardware.evolution import domain_rules, evolve

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 
 from comp_comm.costmodels.mesh import Mesh
 from comp_comm.costmodels.scenario import WhatIf
-from comp_comm.dataclass import fields
 from comp_comm.fields import FIELDS, Value
 from comp_comm.formulas.arrays import AnyArray, Array, to_float
 from comp_comm.layout import Layout

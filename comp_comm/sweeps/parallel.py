@@ -10,10 +10,10 @@ import hashlib
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from comp_comm.configs.study import Study
-from comp_comm.dataclass import dataclass, field
 from comp_comm.records import Record
 from comp_comm.sweeps.engine import Progress, Rows, block_count, nth_rows
 from comp_comm.sweeps.plan import FEASIBLE, REASON, Plan, make_plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, MODELS, Answer, CostModel, phase_of
 from comp_comm.costmodels.answer import Columns
 from comp_comm.costmodels.model import NO_PARTS, Parts
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.errors import nearest, one_of
 from comp_comm.fields import FIELDS, Value
 from comp_comm.formulas.arrays import Index, unwarned

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from comp_comm.dataclass import dataclass
 from comp_comm.records import Record
 
 

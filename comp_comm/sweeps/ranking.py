@@ -6,12 +6,12 @@ A box is cut so that many points share few of the cost model's numbers; what it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.configs.axes import Axis
-from comp_comm.dataclass import dataclass, field
 from comp_comm.formulas.arrays import AnyArray, Array, unwarned
 from comp_comm.lazy import cached_property
 from comp_comm.sweeps.blocks import box_count, box_size, extent, nth_box

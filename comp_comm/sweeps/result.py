@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from comp_comm.configs.study import Study, load_study, study_from
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import AnyArray, unwarned

@@ -18,13 +18,13 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from comp_comm import durable
-from comp_comm.dataclass import asdict, dataclass
 from comp_comm.formulas.arrays import AnyArray
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.manifest import Manifest, checked, manifest_path, open_own, unchecked

@@ -8,6 +8,7 @@ distinct rows of those numbers, and every layout sees its own row of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 
 from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.costmodels.model import Parts, SharedPart
-from comp_comm.dataclass import dataclass, field, replace
 from comp_comm.distinct import DistinctRows, distinct_codes, distinct_rows
 from comp_comm.formulas.arrays import WHOLE, Array, Index, distinct, take, to_float
 from comp_comm.group import Group

@@ -6,6 +6,7 @@ of them at once. So it inverts whatever the cost model says, monotone or not, an
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ import numpy as np
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import ALL_COLUMNS
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
 from comp_comm.fields import FIELDS, Value, solvable
 from comp_comm.formulas.arrays import Array, Index, to_float, unwarned

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import CostModel
-from comp_comm.dataclass import replace
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.stacks import Given, Stack

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import InfeasibleError
 from comp_comm.sweeps.engine import Rows
 from comp_comm.sweeps.plan import FEASIBLE

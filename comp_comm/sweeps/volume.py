@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from comp_comm.configs.study import Study
 from comp_comm.costmodels.records import BYTES, GROUPS, MessageRecord
-from comp_comm.dataclass import replace
 from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.engine import row_blocks

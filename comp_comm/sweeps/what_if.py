@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from comp_comm.dataclass import dataclass
+from dataclasses import dataclass
+
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records

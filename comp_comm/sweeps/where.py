@@ -5,12 +5,12 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import nearest, one_of
 from comp_comm.formulas.arrays import AnyArray
 

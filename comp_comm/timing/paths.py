@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.dataclass import dataclass, field, replace
 from comp_comm.formulas import networks
 from comp_comm.formulas.arrays import Array, Numeric, isnan, maximum, minimum, somewhere, to_float, where
 from comp_comm.group import Group

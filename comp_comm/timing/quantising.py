@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Array, Numeric, by_code, isnan, somewhere, to_float, where
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.kernel_choices import Recipe

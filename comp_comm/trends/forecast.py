@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study, load_study
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.formulas.arrays import Array
 from comp_comm.formulas.growth import Growth

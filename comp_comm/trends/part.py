@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from comp_comm.dataclass import dataclass, field
 from comp_comm.records import Record, Records
 from comp_comm.trends.forecast import STUDIES, Assumptions
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -11,7 +12,6 @@ import numpy as np
 
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.study import study_from
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, unwarned

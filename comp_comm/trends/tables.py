@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Array
 from comp_comm.hardware.profile import Profile
 from comp_comm.hardware.ratio import scale_out_key, scale_up_key, sixteen_bit_peak

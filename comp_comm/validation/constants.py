@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from comp_comm.choices import TensorOverlap
 from comp_comm.costmodels import layer_times
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.hardware.numbers import KEPT, POWER_RATIO, Timing
 from comp_comm.timing import kernels
 from comp_comm.validation.predict import Point

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import Array
 from comp_comm.records import Record, Records
 from comp_comm.validation.machine_fit import LAMBDA, LAMBDA_OF_MODEL

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Array
 from comp_comm.records import Records
 from comp_comm.validation.held_out import GROUP_POWER, SHARE, Interval, weighted_quantiles

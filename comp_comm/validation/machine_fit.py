@@ -16,10 +16,10 @@ their factors, a_i and b_i how a step answers to each, evaluated at the step its
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array
 from comp_comm.hardware.profile import Profile

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from functools import cache
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.hardware.profile import Number, Profile
 from comp_comm.validation.table import MeasuredRun
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -12,7 +13,6 @@ from comp_comm.configs.study import Study, study_from
 from comp_comm.costmodels import MODELS
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.records import GROUPS
-from comp_comm.dataclass import dataclass, field, replace
 from comp_comm.errors import CompcommError, ConfigError
 from comp_comm.fields import FIELDS, Value
 from comp_comm.formulas.arrays import Array, to_float, unwarned

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from comp_comm.costmodels import MODELS
-from comp_comm.dataclass import dataclass, field
 from comp_comm.fields import FIELDS, Value
 from comp_comm.validation.table import SOFTWARE, MeasuredRun
 

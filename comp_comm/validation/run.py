@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from comp_comm.configs.hardware_file import load_profile
-from comp_comm.dataclass import dataclass, field
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.lazy import cached_property
 from comp_comm.records import Record, Records

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
 from comp_comm.configs import catalogue
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import ConfigError, Problem, Problems, nearest, one_of
 from comp_comm.fields import FIELDS
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from comp_comm.calibration.measurements import Log
 from comp_comm.calibration.readers import (
@@ -16,7 +17,6 @@ from comp_comm.calibration.readers import (
     torch_bench,
 )
 from comp_comm.calibration.readers.text import KINDS, LogSource, open_source, refuse
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import ConfigError
 
 # Tools write what they do before a table: so many lines of it.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from comp_comm.calibration.readers.text import LogSource, refuse
-from comp_comm.dataclass import dataclass, field
 from comp_comm.records import Records
 
 HEADING = re.compile(r"Comm\.? ?Op {1,60}Message Size {1,60}Count {1,60}(Total \w{1,20})", re.IGNORECASE)

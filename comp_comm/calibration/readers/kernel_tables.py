@@ -71,7 +71,7 @@ def read(table: LogTable, kind: str, only: Mapping[str, Sequence[str]]) -> Log:
     for name in only:
         if name not in table.header:
             raise refuse(table.file, f"has no column '{name}' (--only); it has: {', '.join(table.header[:40])}")
-    table.seconds_column()
+    _ = table.seconds_column  # refused here, before any row, where there is none
     take: Callable[[LogTable, int, dict[str, str], Log], Row | None] = _TAKE[kind]
     devices: dict[str, set[str]] = {name: set() for name in DEVICES if name in table.header}
     others: dict[str, set[str]] = {name: set() for name in only}

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from comp_comm.calibration.readers.nccl_lines import WIDTHS, Cells, Rank, Side
-from comp_comm.dataclass import dataclass
 
 SHARING = ("all_gather", "reduce_scatter", "all_to_all")  # their bus factor is (n - 1) / n, their count one share's
 MOST_OF_A_HOST = 16  # devices: no server has more

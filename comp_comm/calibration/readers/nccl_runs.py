@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from comp_comm.calibration.readers.kernel_tables import collective_kind
 from comp_comm.calibration.readers.nccl_lines import (
@@ -18,7 +19,6 @@ from comp_comm.calibration.readers.nccl_lines import (
     rank_of,
     row_of,
 )
-from comp_comm.dataclass import dataclass, field
 
 # Tests of nccl-tests whose collectives are no part of a training step that we time.
 UNTIMED = ("broadcast", "reduce", "gather", "scatter", "hypercube", "alltoallv")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from comp_comm.calibration.readers.nccl_devices import (
     SHARING,
     Listed,
@@ -15,7 +17,6 @@ from comp_comm.calibration.readers.nccl_devices import (
 )
 from comp_comm.calibration.readers.nccl_lines import Cells
 from comp_comm.calibration.readers.nccl_runs import UNTIMED, NcclRun, RunError
-from comp_comm.dataclass import dataclass
 
 SLACK = 1e-4
 LEAST_FACTOR = 0.1  # of bus over algorithm bandwidth: two devices have a half

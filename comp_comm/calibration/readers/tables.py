@@ -8,9 +8,10 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from comp_comm.calibration.readers.text import MOST_SECONDS, first_of, positive, refuse
-from comp_comm.dataclass import dataclass
+from comp_comm.lazy import cached_property
 
 # Seconds of a unit that a column's name can end with.
 TIMES = {
@@ -31,8 +32,9 @@ class LogTable:
     rows: Iterator[tuple[int, dict[str, str]]]
     line: int = 1
 
+    @cached_property
     def seconds_column(self) -> tuple[str, float]:
-        """Return the column that has the time, and how many seconds its unit is."""
+        """The column that has the time, and how many seconds its unit is."""
         name = first_of(TIMES, self.header)
         if name is None:
             raise refuse(self.file, f"no column has the time; one of: {', '.join(TIMES)}", self.line)
@@ -40,7 +42,7 @@ class LogTable:
 
     def seconds(self, line: int, row: dict[str, str]) -> float:
         """Return the seconds of a row, 0 where there are none."""
-        name, unit = self.seconds_column()
+        name, unit = self.seconds_column
         return positive(self.file, line, name, row[name], MOST_SECONDS / unit) * unit if row[name].strip() else 0.0
 
 
@@ -103,7 +105,7 @@ def _rows(
     any_row = False
     try:
         for cells in csv.reader(text(), delimiter=mark, skipinitialspace=True):
-            if not any(cell.strip() for cell in cells):
+            if not "".join(cells).strip():
                 continue
             if len(cells) != len(names) + index:
                 what = f"{len(cells)} cell{'s' * (len(cells) != 1)} where the header has {len(names) + index}"

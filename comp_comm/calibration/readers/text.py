@@ -14,12 +14,12 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from comp_comm.configs.catalogue import FILES_READ
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import ConfigError, Problem
 
 MAX_BYTES = 2**30  # of a trace, unpacked
@@ -189,17 +189,17 @@ def whole_number(file: str, line: int, name: str, text: str) -> int:
 
 def positive(file: str, line: int, name: str, text: str, most: float = MOST) -> float:
     """Return a number of a log that is not negative, and at most ``most``. Raises ``ConfigError`` for anything else."""
+    number = number_of(text)
+    if number is not None and 0 <= number <= most:
+        return number
     shown = text.strip()[:MAX_DIGITS]
     if shown.lower().lstrip("+-") in ("inf", "infinity"):
         raise refuse(file, f"'{name}' must not be negative or infinite: '{shown}'", line)
-    number = number_of(text)
     if number is None:
         raise refuse(file, f"'{name}' is not a number: '{shown}' (a file cut off, or another kind?)", line)
     if not 0 <= number < math.inf:
         raise refuse(file, f"'{name}' must not be negative or infinite: '{shown}'", line)
-    if number > most:
-        raise refuse(file, f"'{name}' is larger than any can be: '{shown}'", line)
-    return number
+    raise refuse(file, f"'{name}' is larger than any can be: '{shown}'", line)
 
 
 def number_of(text: str) -> float | None:
@@ -212,11 +212,10 @@ def number_of(text: str) -> float | None:
     return float(plain) if NUMBER.match(plain) else None
 
 
-def first_of(names: Iterable[str], among: Iterable[str]) -> str | None:
+def first_of(names: Iterable[str], among: Container[str]) -> str | None:
     """Return the first of ``names`` that is among others, None if none is.
 
     >>> first_of(["time_s", "time_us"], ["m", "time_us"])
     'time_us'
     """
-    known = set(among)
-    return next((name for name in names if name in known), None)
+    return next((name for name in names if name in among), None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from comp_comm.calibration.measurements import CollectiveRow, Log
 from comp_comm.calibration.readers.text import LogSource, positive, refuse
-from comp_comm.dataclass import dataclass, field
 
 NUMBER = r"\s{0,20}([0-9.]{1,30})\s{0,20}"
 SIZE = re.compile(r"data size:" + NUMBER + "GB")

@@ -9,9 +9,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from typing import NamedTuple
-
-from comp_comm.dataclass import dataclass, field
 
 MOST_OUTWARD = 64  # operators that enclose one another, of those that matter
 

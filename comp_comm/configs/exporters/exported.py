@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS, Value
 from comp_comm.kernel_choices import CrossEntropy

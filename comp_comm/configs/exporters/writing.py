@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from comp_comm.configs.exporters import STUDY as STUDY
 from comp_comm.configs.exporters import deepspeed, megatron, nemo, torchtitan
 from comp_comm.configs.exporters.exported import Exported
 from comp_comm.configs.importers.imported import Imported
 from comp_comm.configs.importers.study_text import study_text
 from comp_comm.field import Value
 
-STUDY = "study"
 EXPORTERS: dict[str, Callable[[Exported], str]] = {
     each.KIND: each.export for each in (megatron, torchtitan, nemo, deepspeed)
 }
 TRIED: dict[str, Mapping[str, tuple[Value, ...]]] = {
     each.KIND: each.TRIED for each in (megatron, torchtitan, nemo, deepspeed)
 }
-FORMATS = (*EXPORTERS, STUDY)
 
 
 def written_study(imported: Imported) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from comp_comm.configs.importers import hf_hybrid as hybrid
 from comp_comm.configs.importers import hf_mamba as mamba
@@ -11,7 +12,6 @@ from comp_comm.configs.importers import hf_parts as parts
 from comp_comm.configs.importers import hf_sparse as sparse
 from comp_comm.configs.importers.hf_mpt import mpt
 from comp_comm.configs.importers.imported import Findings, Keys
-from comp_comm.dataclass import dataclass, field
 
 Part = Callable[[Keys, Findings], None]
 

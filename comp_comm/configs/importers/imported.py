@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from comp_comm.configs.strict_yaml import Document, Path
-from comp_comm.dataclass import dataclass, field
 from comp_comm.errors import Problem, Problems, nearest, printable
 from comp_comm.fields import FIELDS, Value
 

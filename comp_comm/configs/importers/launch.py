@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from comp_comm.configs.importers import scheduler
 from comp_comm.configs.importers.shell import Shell
 from comp_comm.configs.importers.shell_commands import RUNNERS
 from comp_comm.configs.importers.shell_machine import Command
 from comp_comm.configs.importers.shell_scope import HOLDS_FLAGS, UNDECIDED, ShellLimitError, items, readable
-from comp_comm.dataclass import dataclass, field
 from comp_comm.errors import ConfigError, Problem
 
 ARGUMENT = re.compile(

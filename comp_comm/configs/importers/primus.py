@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import PurePath
 
 from comp_comm.configs import catalogue
@@ -20,7 +21,6 @@ from comp_comm.configs.importers.launch import Launch
 from comp_comm.configs.importers.primus_ignored import IGNORED, IGNORED_BEGINNINGS, MODELS, NOTED, OFF, OTHERS
 from comp_comm.configs.model_names import DIMENSIONS, catalogue_name
 from comp_comm.configs.strict_yaml import Document, Path, resolve_scalar
-from comp_comm.dataclass import replace
 from comp_comm.errors import nearest
 from comp_comm.fields import FIELDS, Value
 from comp_comm.records import Record

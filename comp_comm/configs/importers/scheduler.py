@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-
-from comp_comm.dataclass import dataclass
+from dataclasses import dataclass
 
 _FLAGS = {
     "nodes": ("--nodes", "-N", "-nnodes"), "tasks": ("--ntasks", "-n"),

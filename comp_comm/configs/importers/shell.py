@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from comp_comm.configs.importers.shell_scope import Scope, ShellLimitError, Shel
 from comp_comm.configs.importers.shell_tests import tested
 from comp_comm.configs.importers.shell_tree import Flaw, parse, text_of
 from comp_comm.configs.importers.shell_words import Words, within_brackets
-from comp_comm.dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from comp_comm.configs.importers.shell_scope import Scope, ShellValue
 from comp_comm.configs.importers.shell_tree import Flaw
 from comp_comm.configs.importers.shell_words import Words
-from comp_comm.dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from tree_sitter import Node

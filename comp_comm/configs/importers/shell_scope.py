@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-
-from comp_comm.dataclass import dataclass, field
+from dataclasses import dataclass, field
 
 UNSET, UNDECIDED = "\ue000", "\ue001"  # of Unicode's private use: no script holds them (see `shell_tree`)
 ShellValue = str | list[str] | dict[str, str]

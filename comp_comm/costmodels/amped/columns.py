@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from comp_comm.costmodels.amped.step import AmpedStep
 from comp_comm.costmodels.answer import Column, table_of
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.units import DAY_S, HOUR_S
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.amped.step import AmpedStep
 
 
 def _run_s(step: AmpedStep) -> Array:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from comp_comm.costmodels.amped import columns, fields
-from comp_comm.costmodels.amped.step import AmpedStep
 from comp_comm.costmodels.dense_notes import unseen
 from comp_comm.costmodels.model import NO_PARTS, CostModel, Parts
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.costmodels.work import work_of
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.amped.step import AmpedStep
 
 
 def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> AmpedStep:
@@ -32,6 +34,9 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> AmpedStep:
     >>> round(float(step.hardware_flops / (step.work.gpus * step.step_s)) / 1e12)
     148
     """
+    from comp_comm.costmodels.amped.step import AmpedStep
+    from comp_comm.costmodels.work import work_of
+
     return AmpedStep(work_of(scenario, scenario.hardware))
 
 

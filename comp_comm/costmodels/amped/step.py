@@ -9,6 +9,7 @@ overlaps. There is no memory in it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,6 @@ from comp_comm.costmodels.amped.nodes import Nodes
 from comp_comm.costmodels.amped.rules import violations
 from comp_comm.costmodels.answer import Answer
 from comp_comm.costmodels.work import Work
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas import amped as term
 from comp_comm.formulas.amped import FLOPS_PER_MAC, Tiers
 from comp_comm.formulas.arrays import Array, Numeric, to_float

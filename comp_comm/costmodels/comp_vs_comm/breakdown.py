@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from comp_comm.costmodels.answer import Answer, Column, table_of
-from comp_comm.dataclass import dataclass, fields
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.formulas.edges import overlap_ratio, serialized_fraction
 from comp_comm.violation import Violation

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, to_float
+from comp_comm.formulas.arrays import ZERO, Array, somewhere, to_float, where
 from comp_comm.formulas.memory import accumulation_traffic
 from comp_comm.sharding import adds_up_apart
 
@@ -13,7 +11,7 @@ from comp_comm.sharding import adds_up_apart
 def accumulation_seconds(work: Work, parameters: Array, per_byte: Array) -> Array:
     """Return the seconds of adding the gradients of one micro-batch of so many parameters to those before."""
     apart = adds_up_apart(work.layout.zero, work.layout.zero_implementation)
-    if not apart.any():
+    if not somewhere(apart):
         return ZERO
     return to_float(apart * parameters * accumulation_traffic(work.scenario.formats.weight, _summed(work)) * per_byte)
 
@@ -26,10 +24,10 @@ def accumulations(work: Work) -> Array:
     layout = work.layout
     steps = to_float(layout.stage_steps)
     filled = 1 + (to_float(layout.pp) - 1) / (to_float(layout.vpp) * steps)
-    return filled * np.where(_summed(work) > work.scenario.formats.weight, steps, steps - 1)
+    return filled * where(_summed(work) > work.scenario.formats.weight, steps, steps - 1)
 
 
 def _summed(work: Work) -> Array:
     """Return the bytes of a gradient in the sum over micro-batches."""
     formats = work.scenario.formats
-    return np.where(to_float(formats.accumulate) > 0, formats.accumulate, formats.grad)
+    return where(to_float(formats.accumulate) > 0, formats.accumulate, formats.grad)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,7 +11,6 @@ from comp_comm.choices import Schedule, Switch
 from comp_comm.costmodels.complete.pass_times import ChunkSeconds, step_seconds
 from comp_comm.costmodels.complete.pass_walk import PassSchedule
 from comp_comm.costmodels.complete.pipeline import Pipeline
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
 from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from comp_comm.costmodels.answer import Column, table_of
-from comp_comm.costmodels.complete.footprint import MEMORY_PARTS
-from comp_comm.costmodels.complete.step import Step
-from comp_comm.costmodels.complete.traffic import NO_TRAFFIC
-from comp_comm.costmodels.records import BYTES, GROUPS
+from comp_comm.costmodels.records import BYTES, GROUPS, MEMORY_PARTS
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.units import DAY_S, GIB, HOUR_S, MIB
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.complete.step import Step
 
 
 def busy_s(step: Step) -> Array:
@@ -78,7 +79,7 @@ def _seconds(group: str, kind: str) -> Callable[[Step], Array]:
 
 
 def _bytes(group: str, kind: str) -> Callable[[Step], Array]:
-    return lambda step: to_float(getattr(step.traffic.get(group, NO_TRAFFIC), kind))
+    return lambda step: to_float(getattr(step.traffic[group], kind)) if group in step.traffic else to_float(0.0)
 
 
 def _memory(name: str) -> Callable[[Step], Array]:

@@ -7,7 +7,6 @@ from typing import NamedTuple, cast
 
 from comp_comm.choices import AttentionCount
 from comp_comm.costmodels.complete.columns import COLUMNS
-from comp_comm.costmodels.complete.footprint import MEMORY_PARTS
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.complete.timeline import timeline
 from comp_comm.costmodels.complete.traffic import CountedCollective
@@ -15,6 +14,7 @@ from comp_comm.costmodels.complete.utilization import high_notes
 from comp_comm.costmodels.explained import ExplainedAnswer
 from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.records import (
+    MEMORY_PARTS,
     GroupRecord,
     MemoryRecord,
     MessageRecord,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from comp_comm.costmodels.complete.step_buffers import bucket_bytes, flat_gradie
 from comp_comm.costmodels.machine import work_in_training
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.work import Work
-from comp_comm.dataclass import dataclass, fields
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, maximum, minimum, somewhere, to_float, where
 from comp_comm.layers.ends import embedding_kept, head_kept, head_unused
 from comp_comm.layers.stages import Stage
@@ -27,7 +27,6 @@ from comp_comm.violation import Mask
 # Of what is held for tensors, that lies between them: an assumption. Of torchtitan's ten published runs, which print
 # reserved memory and not what is allocated, it brings the median to what they print.
 UNUSED = 0.05
-MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "framework")
 
 
 @dataclass(frozen=True)

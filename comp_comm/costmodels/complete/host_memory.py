@@ -6,13 +6,14 @@ Transformer Engine's offloading has it (`--cpu-offloading-num-layers` of Megatro
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from comp_comm.choices import Recompute
 from comp_comm.costmodels.complete.layer_costs import LayerCosts, freed_by
 from comp_comm.costmodels.timed import CommSeconds, TimedCollective
 from comp_comm.costmodels.work import Work
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, isnan, maximum, minimum, somewhere, to_float, where
 from comp_comm.group import Group
 from comp_comm.layers.stages import Stage

@@ -6,6 +6,7 @@ It depends on few numbers of a layout (TP and micro-batch, not the stages or rep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -15,7 +16,6 @@ from comp_comm.costmodels.machine import kernels_of, network_of, work_in_trainin
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import Network, time_operations
 from comp_comm.costmodels.work import Work
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import ZERO, Array, everywhere, to_float
 from comp_comm.formulas.host import BLOCKED_S
 from comp_comm.group import Group

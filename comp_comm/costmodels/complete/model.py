@@ -7,23 +7,25 @@ step exactly.
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 from comp_comm.costmodels.complete import columns, fields
-from comp_comm.costmodels.complete.explanation import ExplainedStep
-from comp_comm.costmodels.complete.footprint import Footprint, footprint
-from comp_comm.costmodels.complete.layer_costs import LayerCosts, layer_costs, layer_groups
 from comp_comm.costmodels.complete.space import SPACE
-from comp_comm.costmodels.complete.state_collectives import replica_groups
-from comp_comm.costmodels.complete.states import StateCosts, state_costs
-from comp_comm.costmodels.complete.utilization import convention_notes
 from comp_comm.costmodels.inference import MODEL as INFERENCE
-from comp_comm.costmodels.machine import work_in_training
 from comp_comm.costmodels.model import NO_PARTS, Asked, CostModel, Parts, SharedPart
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.dispatchers import Dispatcher
 from comp_comm.formulas.arrays import to_float
 from comp_comm.transformer import resolved
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.complete.explanation import ExplainedStep
+    from comp_comm.costmodels.complete.footprint import Footprint
+    from comp_comm.costmodels.complete.layer_costs import LayerCosts
+    from comp_comm.costmodels.complete.states import StateCosts
+    from comp_comm.group import Group
+    from comp_comm.layout import Layout
 
 
 def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> ExplainedStep:
@@ -44,11 +46,47 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> ExplainedStep:
     >>> bool(abs(parts + step.serialized_comm_s + step.exposed_comm_s - step.step_s) < 1e-9)
     True
     """
+    from comp_comm.costmodels.complete.explanation import ExplainedStep
+    from comp_comm.costmodels.complete.footprint import Footprint
+    from comp_comm.costmodels.complete.layer_costs import LayerCosts
+    from comp_comm.costmodels.complete.states import StateCosts
+    from comp_comm.costmodels.machine import work_in_training
+
     work = work_in_training(scenario)
     layers = cast(LayerCosts, parts.get("layers") or LayerCosts(work))
     states = cast(StateCosts, parts.get("states") or StateCosts(work))
     held = cast(Footprint, parts.get("footprint") or Footprint(work, layers))
     return ExplainedStep(work, layers, states, held)
+
+
+def _layers(scenario: Scenario) -> LayerCosts:
+    from comp_comm.costmodels.complete.layer_costs import layer_costs
+
+    return layer_costs(scenario)
+
+
+def _layer_groups(layout: Layout, experts: bool) -> Sequence[Group]:
+    from comp_comm.costmodels.complete.layer_costs import layer_groups
+
+    return layer_groups(layout, experts)
+
+
+def _states(scenario: Scenario) -> StateCosts:
+    from comp_comm.costmodels.complete.states import state_costs
+
+    return state_costs(scenario)
+
+
+def _state_groups(layout: Layout, experts: bool) -> Sequence[Group]:
+    from comp_comm.costmodels.complete.state_collectives import replica_groups
+
+    return replica_groups(layout, experts)
+
+
+def _footprint(scenario: Scenario) -> Footprint:
+    from comp_comm.costmodels.complete.footprint import footprint
+
+    return footprint(scenario)
 
 
 def _notes(asked: Asked) -> list[str]:
@@ -58,6 +96,8 @@ def _notes(asked: Asked) -> list[str]:
     if "gpus" not in asked.names and "dp" not in asked.names:
         notes.append("neither gpus nor dp is given: there is one replica (tp x cp x pp devices)")
     notes += _limited(asked)
+    from comp_comm.costmodels.complete.utilization import convention_notes
+
     counts = asked.words("count_attention")
     return [*notes, *(convention_notes(resolved(asked.transformer), counts[0]) if len(counts) == 1 else [])]
 
@@ -92,9 +132,9 @@ MODEL = CostModel(
     base_timing=True,
     explains=True,
     parts={
-        "layers": SharedPart(layer_costs, fields.IGNORED_BY_LAYERS, layer_groups),
-        "states": SharedPart(state_costs, fields.IGNORED_BY_STATES, replica_groups),
-        "footprint": SharedPart(footprint, fields.IGNORED_BY_FOOTPRINT, by_block=True),
+        "layers": SharedPart(_layers, fields.IGNORED_BY_LAYERS, _layer_groups),
+        "states": SharedPart(_states, fields.IGNORED_BY_STATES, _state_groups),
+        "footprint": SharedPart(_footprint, fields.IGNORED_BY_FOOTPRINT, by_block=True),
     },
     space=SPACE,
     phases={"inference": INFERENCE},

@@ -6,14 +6,14 @@ stage's; under ZeRO 1 its part of them. Nothing runs beside it: gradients must b
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from comp_comm.costmodels.complete.state_collectives import dense_replicas, expert_replicas
 from comp_comm.costmodels.work import Work
-from comp_comm.dataclass import dataclass
-from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, to_float
+from comp_comm.formulas.arrays import ZERO, Array, add_up, maximum, minimum, somewhere, to_float, where
 from comp_comm.formulas.optimizer import newton_schulz_flops
 from comp_comm.layers.matrices import Matrix, matrices
 from comp_comm.layers.stages import Stage
@@ -51,12 +51,12 @@ class MuonStage:
     def dealt(self) -> list[Dealt]:
         """The matrices of the stage; none where no point has Muon."""
         muon = uses_muon(self.work.layout)
-        if not muon.any():
+        if not somewhere(muon):
             return []
         c, layout = self.work.context, self.work.layout
         divided = to_float(layout.zero) >= 1
-        dense = np.where(divided, layout.dp_shard, 1.0)
-        expert = np.where(divided, layout.expert_shards, 1.0)
+        dense = where(divided, layout.dp_shard, 1.0)
+        expert = where(divided, layout.expert_shards, 1.0)
         return [
             Dealt(matrix, muon * held * matrix.count, expert if matrix.experts else dense)
             for kind, held in zip(self.work.pattern.kinds, self.stage.layers, strict=True)
@@ -79,7 +79,7 @@ class MuonStage:
     def beyond(self) -> Array:
         """Numbers of matrices that the fullest device has beyond an even share of them."""
         uncut = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
-        return add_up(np.maximum(uncut * largest - even, 0.0) for even, largest, _, _ in self._numbers)
+        return add_up(maximum(uncut * largest - even, 0.0) for even, largest, _, _ in self._numbers)
 
     def seconds(self, kernels: Kernels) -> Array:
         """Return the seconds of the steps on the device that has most of them.
@@ -93,7 +93,7 @@ class MuonStage:
         times = {id(each): _step_seconds(kernels, each.matrix, self._tensor_parts(each.matrix)) * steps
                  for each in self.dealt}  # fmt: skip
         uncut = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
-        return add_up(np.where(uncut, np.maximum(even, largest), np.minimum(even + mean, total))
+        return add_up(where(uncut, maximum(even, largest), minimum(even + mean, total))
                       for even, largest, mean, total in self._shares(times))  # fmt: skip
 
     @cached_property
@@ -130,7 +130,7 @@ class MuonStage:
         """Return the gathers of matrices that are cut at the ends of a device's part: each gets one matrix's rest."""
         layout = self.work.layout
         cut = MuonSharding.GATHERED.where(layout.muon_sharding) & (to_float(layout.zero) >= 1)
-        if not cut.any():
+        if not somewhere(cut):
             return []
         sent = []
         for experts, replicas in ((False, dense_replicas(layout)), (True, expert_replicas(layout))):
@@ -139,9 +139,9 @@ class MuonStage:
                 continue
             shards, group = replicas.shards, replicas.groups(layout)[1]
             numbers = add_up(each.number * each.matrix.held for each in of)
-            mean = numbers / np.maximum(add_up(each.number for each in of), 1e-30)
-            rest = np.minimum(mean, numbers * (1 - 1 / shards))
-            message = HALF * rest * shards / np.maximum(shards - 1, 1.0)
+            mean = numbers / maximum(add_up(each.number for each in of), 1e-30)
+            rest = minimum(mean, numbers * (1 - 1 / shards))
+            message = HALF * rest * shards / maximum(shards - 1, 1.0)
             name = f"{'expert ' if experts else ''}gradient all-gather for Muon"
             sent.append(Collective(name, "2 B k n", to_float(cut & (shards > 1)), "all_gather", "dp", message,
                                    to_float(0.0), group))  # fmt: skip
@@ -150,11 +150,11 @@ class MuonStage:
     def _tensor_parts(self, matrix: Matrix) -> Array:
         """Return how many parts of a matrix are orthogonalised by themselves."""
         apart = MuonTensor.BLOCKWISE.where(self.work.layout.muon_tp)
-        return np.where(apart, matrix.size / np.maximum(matrix.held, 1e-30), 1.0)
+        return where(apart, matrix.size / maximum(matrix.held, 1e-30), 1.0)
 
     def _shape(self, matrix: Matrix) -> tuple[Array, Array]:
         """Return rows and columns of what is orthogonalised: parts are taken to be cut along the longer side."""
-        small, large = np.minimum(matrix.rows, matrix.columns), np.maximum(matrix.rows, matrix.columns)
+        small, large = minimum(matrix.rows, matrix.columns), maximum(matrix.rows, matrix.columns)
         return small, large / self._tensor_parts(matrix)
 
     def _shares(self, times: dict[int, Array]) -> list[tuple[Array, Array, Array, Array]]:
@@ -165,15 +165,15 @@ class MuonStage:
             if of:
                 total = add_up(each.number * times[id(each)] for each in of)
                 largest = np.max(np.broadcast_arrays(*((each.number > 0) * times[id(each)] for each in of)), axis=0)
-                mean = total / np.maximum(add_up(each.number for each in of), 1e-30)
+                mean = total / maximum(add_up(each.number for each in of), 1e-30)
                 shares.append((total / of[0].shards, largest, mean, total))
         return shares
 
 
 def _step_seconds(kernels: Kernels, matrix: Matrix, parts: Array) -> Array:
     """Return the seconds of a Newton-Schulz step: X X^T, its square, and the product with X."""
-    small, long = np.minimum(matrix.rows, matrix.columns), np.maximum(matrix.rows, matrix.columns) / parts
-    small, large = np.minimum(small, long), np.maximum(small, long)
+    small, long = minimum(matrix.rows, matrix.columns), maximum(matrix.rows, matrix.columns) / parts
+    small, large = minimum(small, long), maximum(small, long)
     shapes = ((small, large, small), (small, small, small), (small, small, large))
     return add_up(kernels.gemm(Gemm("Newton-Schulz", "2 m k n", 1.0, m, k, n, sixteen_bit=1)).forward
                   for m, k, n in shapes)  # fmt: skip

@@ -7,6 +7,7 @@ level at a time: things that wait for nothing of their own level, one of each st
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule
 from comp_comm.costmodels.complete.pass_order import KINDS, Work, ends_of, order, order_array
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.errors import ConfigError
 
 Numbers = NDArray[np.intp]

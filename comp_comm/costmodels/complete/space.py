@@ -16,7 +16,7 @@ from comp_comm.errors import ConfigError
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import distinct
 from comp_comm.kernel_choices import AttentionKernel, Recipe
-from comp_comm.layers.chunk_assignment import ENDS
+from comp_comm.stage_layout import ENDS
 
 TABLE = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch")
 MAX_ROWS = 20_000_000

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.pipeline import Pipeline
 from comp_comm.costmodels.records import GROUPS
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, overlapped
 from comp_comm.costmodels.work import Work
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import ZERO, Array, add_up, maximum, minimum, somewhere, where
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property

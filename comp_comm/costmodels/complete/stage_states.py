@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeVar
-
-import numpy as np
 
 from comp_comm.choices import MasterWeights, Switch
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.muon import MuonStage
 from comp_comm.costmodels.complete.step_buffers import unreduced_gradients
 from comp_comm.costmodels.work import Work
-from comp_comm.dataclass import dataclass
-from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
+from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, somewhere, to_float, where
 from comp_comm.formulas.memory import StateBytes, state_bytes
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.stages import Stage
@@ -72,10 +70,10 @@ class HeldStates:
             states = StateBytes(*(one + other for one, other in zip(states, more, strict=True)))
         states = self._with_muon(states, to_float(f.moment))
         last = GradientSync.LAST.where(layout.gradient_sync) & (to_float(layout.dp_shard) > 1)
-        if not last.any():
+        if not somewhere(last):
             return self._with_copies(states, zero)
         # Not scattered before the last micro-batch: they are added up whole, in the format that they are reduced in.
-        summed = np.where(last, self.work.scenario.formats.grad * (dense + experts), states.gradients)
+        summed = where(last, self.work.scenario.formats.grad * (dense + experts), states.gradients)
         return self._with_copies(states._replace(gradients=summed), zero)
 
     def _frozen(self, zero: Numeric, sizes: tuple[Numeric, Numeric, Numeric], dense: StateBytes) -> StateBytes:
@@ -107,9 +105,9 @@ class HeldStates:
         Under ZeRO 3 they are made of gathered weights, and go with them.
         """
         copies = to_float(self.work.scenario.formats.copies)
-        if not copies.any():
+        if not somewhere(copies):
             return states
         dense, experts = self.held
         beside = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
-        more = np.where(to_float(zero) < 3, copies * (add_up((dense, experts)) - beside), 0.0)
+        more = where(to_float(zero) < 3, copies * (add_up((dense, experts)) - beside), 0.0)
         return states._replace(weights=states.weights + more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
@@ -10,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import Schedule, Switch
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import (
     Array,
     Numeric,
@@ -126,7 +126,7 @@ def expert_replicas(layout: Layout) -> Replicas:
 def replica_groups(layout: Layout, experts: bool) -> list[Group]:
     """Return the groups that collectives of states are over."""
     replicas = [dense_replicas(layout), *([expert_replicas(layout)] if experts else [])]
-    tensors = [layout.group("tp"), layout.etp_group] if Optimizer.MUON.where(layout.optimizer).any() else []
+    tensors = [layout.group("tp"), layout.etp_group] if somewhere(Optimizer.MUON.where(layout.optimizer)) else []
     between = [smaller for each in replicas if (smaller := _between_passes(layout, each)) is not None]
     return [*(group for each in replicas for group in each.groups(layout)), *between, *tensors]
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.states import StateSeconds
 from comp_comm.costmodels.timed import CommSeconds, overlapped
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, to_float
+from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, minimum, somewhere, to_float, where
 
 USABLE = 0.85  # of the compute beside which states are sent: before it begins and after it ends nothing overlaps
 CONTENTION = 0.1  # of hidden communication that shows all the same: it takes compute units and memory bandwidth
@@ -24,18 +22,18 @@ def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) ->
     layout = work.layout
     overlaps, zero, steps = Switch.ON.where(layout.overlap_dp), to_float(layout.zero), layout.stage_steps
     reduced = costs.repeated
-    if (zero >= 2).any():
-        reduced = reduced * np.where(zero >= 2, steps, 1.0)
+    if somewhere(zero >= 2):
+        reduced = reduced * where(zero >= 2, steps, 1.0)
     reduced = add_up((reduced, costs.once))
     total = reduced + costs.gathered
     alone = CommSeconds(costs.over_dp, ZERO, ZERO)
-    if not overlaps.any():
+    if not somewhere(overlaps):
         return alone.plus(CommSeconds(total, ZERO, ZERO))
     forward, window = (USABLE * each for each in windows)
-    if (zero >= 2).any():
+    if somewhere(zero >= 2):
         backward = window
         window = by_code(zero, lambda code: (
             backward if code < 2 else steps * (backward if code == 2 else forward + backward)
         ))  # fmt: skip
-    hidden = np.minimum(reduced, window) + np.minimum(costs.gathered, forward)
+    hidden = minimum(reduced, window) + minimum(costs.gathered, forward)
     return alone.plus(overlapped(total, (1 - CONTENTION) * hidden, overlaps))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,6 @@ from comp_comm.costmodels.machine import kernels_of, network_of, work_in_trainin
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, somewhere, to_float, where
 from comp_comm.formulas.memory import optimizer_traffic
 from comp_comm.kernel_choices import Recipe

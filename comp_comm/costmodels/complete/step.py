@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.accumulation import accumulations
@@ -24,7 +25,6 @@ from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, to_float, where
 from comp_comm.group import Group
 from comp_comm.layers.pipeline_parallel import boundary_collectives

@@ -10,7 +10,7 @@ from comp_comm.choices import MasterWeights, Norm, SequenceInputs
 from comp_comm.costmodels.complete.state_collectives import dense_replicas, tied_collectives
 from comp_comm.costmodels.work import Work
 from comp_comm.dispatchers import LoadBalancing
-from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, to_float
+from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, everywhere, maximum, somewhere, to_float
 from comp_comm.group import Group
 from comp_comm.layers.experts import Experts
 from comp_comm.layers.kind import LayerKind
@@ -29,7 +29,7 @@ def _most(work: Work, each: Callable[[LayerKind, Context], Array], first: Array 
     for stage in work.stages.distinct:
         layers = [count * size for count, size in zip(stage.layers, sizes, strict=True)]
         held = add_up((*layers, first * stage.embedding, last * stage.head))
-        most = held if most is ZERO else np.maximum(most, held)
+        most = held if most is ZERO else maximum(most, held)
     return most
 
 
@@ -59,7 +59,7 @@ def expert_loads(work: Work) -> list[Collective]:
     layout = c.layout
     devices = to_float(layout.gpus) / layout.pp
     counts = LoadBalancing.BIAS.where(c.balancing) & (devices > 1) if c.t.has_experts else np.asarray(False)
-    if not counts.any():
+    if not somewhere(counts):
         return []
     layers = _most(work, lambda kind, _: to_float(any(isinstance(block, Experts) for block in kind.blocks)))
     times = to_float(counts & (layers > 0))
@@ -89,14 +89,14 @@ def gradient_norm(work: Work) -> list[Collective]:
         if any_of(count):
             reductions.append(Collective(name, "4 B", count, "all_reduce", label, to_float(size), 0.0 * count, group))
 
-    if not torch.all():
+    if not everywhere(torch):
         times = 1.0 + (to_float(c.t.experts) > 0) * (to_float(layout.ep) > 1)
         times = times * to_float(~torch)
         # Two groups, not one by ZeRO stage: neither then has an axis of stages, which a search has many points along.
         add("gradient norm", "world", times * sharded, FP32, Group(gpus))
         parts = ((tp, layout.stride("tp")), (pp, layout.stride("pp")))
         add("gradient norm", "world", times * ~sharded, FP32, Group(tp * pp, parts=parts))
-    if torch.any():
+    if somewhere(torch):
         ends = Norm.look_up("weights", c.t.norm) + (to_float(c.t.tied) == 0) * TENSOR
         size = FP32 * _most(work, lambda kind, own: kind.tensors(own), TENSOR, ends)
         add("gradient norms of tensors", "dp", theirs, size, dense_replicas(layout).groups(layout)[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -14,7 +15,6 @@ from comp_comm.costmodels.complete.pass_times import IN_A_ROW, Timed, timed
 from comp_comm.costmodels.complete.pass_walk import PassSchedule
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.timeline import COMM, COMPUTE, SENDS, STATES, Slice, Timeline
-from comp_comm.dataclass import dataclass
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import add_up
 from comp_comm.layers.stages import Stage

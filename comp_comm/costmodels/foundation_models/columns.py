@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from comp_comm.costmodels.answer import Column, table_of
-from comp_comm.costmodels.foundation_models.step import DeviceMemory, FoundationStep
+from comp_comm.costmodels.foundation_models.device_memory import DeviceMemory
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.units import DAY_S, GIB, HOUR_S
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.foundation_models.step import FoundationStep
 
 
 def _inside(name: str) -> Callable[[FoundationStep], Array]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from comp_comm.choices import Formulas, Strategy
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas import foundation_models as does
 from comp_comm.formulas import foundation_models_time as takes
 from comp_comm.formulas.arrays import Array, Numeric, to_float

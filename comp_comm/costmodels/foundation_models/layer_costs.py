@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -17,7 +18,6 @@ from comp_comm.costmodels.foundation_models.layer import (
 )  # fmt: skip
 from comp_comm.costmodels.foundation_models.mesh_layout import MeshLayout
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.formulas.foundation_models_time import Links
 from comp_comm.lazy import cached_property

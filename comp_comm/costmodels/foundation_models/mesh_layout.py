@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from comp_comm.choices import Strategy
 from comp_comm.costmodels.mesh import Inside, Mesh, placed
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.lazy import cached_property
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from comp_comm.costmodels.dense_notes import unseen
 from comp_comm.costmodels.foundation_models import columns, fields
-from comp_comm.costmodels.foundation_models.layer_costs import HeldByLayer, TimesOfLayer, times_of_layer
-from comp_comm.costmodels.foundation_models.mesh_layout import MeshLayout
 from comp_comm.costmodels.foundation_models.space import SPACE
-from comp_comm.costmodels.foundation_models.step import FoundationStep
 from comp_comm.costmodels.model import NO_PARTS, CostModel, Parts, SharedPart
 from comp_comm.costmodels.scenario import Scenario
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.foundation_models.layer_costs import HeldByLayer, TimesOfLayer
+    from comp_comm.costmodels.foundation_models.step import FoundationStep
 
 
 def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> FoundationStep:
@@ -36,10 +37,26 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> FoundationStep:
     >>> round(float(step.step_s), 3), round(float(step.memory_bytes) / 1e9, 2)
     (62.969, 75.74)
     """
+    from comp_comm.costmodels.foundation_models.layer_costs import HeldByLayer, TimesOfLayer
+    from comp_comm.costmodels.foundation_models.mesh_layout import MeshLayout
+    from comp_comm.costmodels.foundation_models.step import FoundationStep
+
     mesh = MeshLayout(scenario)
     times = cast(TimesOfLayer, parts.get("times") or TimesOfLayer(mesh))
     holds = cast(HeldByLayer, parts.get("held") or HeldByLayer(scenario))
     return FoundationStep(scenario, mesh, times, holds)
+
+
+def _times(scenario: Scenario) -> TimesOfLayer:
+    from comp_comm.costmodels.foundation_models.layer_costs import times_of_layer
+
+    return times_of_layer(scenario)
+
+
+def _held(scenario: Scenario) -> HeldByLayer:
+    from comp_comm.costmodels.foundation_models.layer_costs import HeldByLayer
+
+    return HeldByLayer(scenario)
 
 
 MODEL = CostModel(
@@ -56,8 +73,8 @@ MODEL = CostModel(
     defaults=fields.DEFAULTS,
     base_timing=True,
     parts={
-        "times": SharedPart(times_of_layer, fields.IGNORED_BY_TIMES, needs=("nv_tp1", "nv_tp2")),
-        "held": SharedPart(HeldByLayer, fields.IGNORED_BY_HELD, needs=("nv_tp1", "nv_tp2")),
+        "times": SharedPart(_times, fields.IGNORED_BY_TIMES, needs=("nv_tp1", "nv_tp2")),
+        "held": SharedPart(_held, fields.IGNORED_BY_HELD, needs=("nv_tp1", "nv_tp2")),
     },
     space=SPACE,
     notes=partial(unseen, name="foundation_models", fields=fields.FIELDS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -18,7 +19,6 @@ from comp_comm.costmodels.layout_space import (
     rows_of,
     tries,
 )
-from comp_comm.dataclass import dataclass, field
 from comp_comm.field import Value
 from comp_comm.violation import Mask
 

@@ -14,31 +14,22 @@ the optimizer step take no time there. ``formulas: as_published`` keeps the slip
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from comp_comm.choices import Formulas, Strategy
+from comp_comm.costmodels.foundation_models.device_memory import DeviceMemory
 from comp_comm.costmodels.foundation_models.layer_costs import HeldByLayer, TimesOfLayer, links_of
 from comp_comm.costmodels.foundation_models.mesh_layout import MeshLayout
 from comp_comm.costmodels.foundation_models.rules import layout_rules, profile_rules
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.dataclass import dataclass
 from comp_comm.formulas import foundation_models_time as takes
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.formulas.foundation_models import NUMBER_BYTES, memory_bytes
 from comp_comm.lazy import cached_property
 from comp_comm.violation import Violation, broken_rules, no_room
-
-
-class DeviceMemory(NamedTuple):
-    """Bytes of a device of the first stage."""
-
-    weights: Array
-    gradients: Array
-    optimizer: Array
-    activations: Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from comp_comm.costmodels.answer import Column, table_of
-from comp_comm.costmodels.inference.serving import Serving
 from comp_comm.formulas.arrays import Array
 from comp_comm.units import GIB
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.inference.serving import Serving
 
 _COLUMNS: tuple[Column[Serving], ...] = (
     Column("ttft_s", "s", "time to first token: prefill of a micro-batch of prompts", lambda b: b.ttft_s),

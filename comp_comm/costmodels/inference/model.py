@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from comp_comm.costmodels.inference import columns, fields
-from comp_comm.costmodels.inference.serving import Serving
-from comp_comm.costmodels.machine import work_in_training
 from comp_comm.costmodels.model import NO_PARTS, CostModel, Parts
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.dispatchers import LoadBalancing
 from comp_comm.formulas.arrays import to_float
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.inference.serving import Serving
 
 
 def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> Serving:
@@ -27,6 +29,9 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> Serving:
     >>> int(serving.cache_bytes_per_token)  # 2 (keys and values) x 32 layers x 8 heads x 128 x 2 bytes
     131072
     """
+    from comp_comm.costmodels.inference.serving import Serving
+    from comp_comm.costmodels.machine import work_in_training
+
     work = work_in_training(scenario)
     serves = replace(work.layout, sp=to_float(0.0), scatter_gather=1, load_balancing=int(LoadBalancing.OFF))
     return Serving(replace(work, layout=serves))

@@ -7,6 +7,7 @@ weight for a few tokens, and attention reads the cache.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from comp_comm.costmodels.model_work import forward_flops
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
 from comp_comm.costmodels.timed import Network, TimedCollective, sum_passes, time_operations
 from comp_comm.costmodels.work import Work
-from comp_comm.dataclass import dataclass, replace
 from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
 from comp_comm.layers.block import Cache
 from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
