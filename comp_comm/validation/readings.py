@@ -47,10 +47,12 @@ def _lower(match: re.Match[str]) -> Value:
 
 ON_OFF = ((r"^(yes|on)\b|^1$", "on"), (r"^(no|off)\b|^0$", "off"), (r"^n/a", NOTHING))
 MODULES = r"(?:mla_up_proj|layernorm|moe_act|mlp|core_attn|shared_experts|moe)"
-MODERN_TORCH = ("software_other", r"torch 2\.[1-9]|torch\.compile|compiled autograd|eager")
+# Checkpoints stop early since torch 2.1: it, and what came with it; not a run that says an older one.
+MODERN_TORCH = ("software_other", r"^(?!.*torch (1\.|2\.0)).*(torch 2\.[1-9]|torch\.compile|compiled autograd|eager)")
 SPLIT = ("tp", r"^([2-9]|\d{2,})$")
 SEQUENCES = ("cp", r"^([2-9]|\d{2,})$")
 PIPELINED = ("pp", r"^([2-9]|\d{2,})$")
+NO_CHUNKS = ("vpp", r"^$")
 READINGS = (
     Reading("sequence_parallel", "sp", ON_OFF),
     Reading("fsdp", "sequence_inputs", ((r"fsdp2", "kept"), (r"", NOTHING)), SPLIT),
@@ -117,6 +119,12 @@ READINGS = (
         (r"units per stage.*5,4x14,3|embed\+4 layers, 4 layers x14, 1 layer", "Etttt|(tttt|)*14tmL"),
         (r"5, ?4x14, ?2", "Etttt|(tttt|)*14tL"), (r"\(7 a stage, last stage 1\)", "7*11|1"),
         (r"", NOTHING))),
+    # Chunks of a stage that are interleaved and not counted. Llama 3's first chunk is the embedding alone and its last
+    # one the head, a layer less on both stages (arXiv:2407.21783, 3.3.2): a layer a chunk. torchtitan takes 2, and so
+    # few at least has Megatron-LM where it overlaps sends, which it does between chunks alone.
+    Reading("pp_layout", "vpp", ((r"layer less; interleaved", 8), (r"(?<!non-)interleaved", 2), (r"", NOTHING)),
+            NO_CHUNKS),
+    Reading("p2p_overlap", "vpp", ((r"^yes \(default\)", 2), (r"", NOTHING)), NO_CHUNKS),
     Reading("precision", "precision", (
         (r"nvfp4|fp4", "nvfp4"), (r"fp8|float8", "fp8"), (r"bf16", "bf16"), (r"fp16", "fp16"), (r"tf32", "tf32"),
         (r"fp32", "fp32"))),
