@@ -89,7 +89,7 @@ READINGS = (
     Reading("ce_fusion", "cross_entropy", (
         (r"chunk", "chunked"), (r"unfused|vocab-parallel native|fusion flag false", "unfused"),
         (r"native fused", "fused_native"), (r"compiled\b(?! autograd)|, compiled", "compiled"),
-        (r"f\.cross_entropy|eager", "eager"),
+        (r"f\.cross_entropy|eager", "eager"), (r"fused_crossentropy", "fused_metrics"),
         (r"fused|xentropy", "fused"))),
     Reading("grouped_gemm", "expert_kernels", ((r"cutedsl", "fused"), (r"grouped", "separate"))),
     Reading("cuda_graph", "cuda_graph", (
