@@ -18,7 +18,7 @@ from comp_comm.validation.machines import words_of_network
 
 OUT = Path(__file__).resolve().parents[2] / "configs" / "validation"
 DROPPED_COLUMNS = ("sanity", "implied_model_tflops")
-ADDED_COLUMNS = ("release", "node_gbit_s", "not_stated", "corrected", "excluded")
+ADDED_COLUMNS = ("release", "node_gbit_s", "not_stated", "corrected", "excluded", "machine")
 
 LORA = "LoRA: the table has no rank of adapters"
 PACKED = "fine-tuning on packed sequences: the tokens of a step are not those of its sequences"
@@ -66,6 +66,8 @@ ROUNDED = "measured in TFLOP/s, as the tokens/s are rounded and disagree with th
 NEEDED = ("vocab", "heads", "micro_batch", "precision", "zero_stage", "recompute")
 
 
+# Machines whose own kernels were published beside their runs: profiles beside the table.
+MACHINES = {"simumax_b200": "validation/b200-simumax.yaml"}
 # How the loss is made where a source does not say: what its framework does by default. Others follow from `kernels`.
 MEGATRON = "vocab-parallel unfused (the default of Megatron-LM; not stated)"
 LOSSES = {
@@ -93,6 +95,7 @@ def cleaned(row: dict[str, str]) -> dict[str, str]:
     return {
         **kept, "release": release[1] if release else "", "node_gbit_s": f"{network:g}" if network else "",
         "not_stated": " ".join(silent), "corrected": why, "excluded": WHY.get(row["run_id"], ""),
+        "machine": MACHINES.get(row["group"], ""),
     }  # fmt: skip
 
 
