@@ -54,8 +54,9 @@ class AttentionKernel(Choice):
     - ``flash_causal``: the fused kernel that training stacks use on the device, as its profile says
       (``timing.attention_kernel``); ``flash``: the same, but it computes everything.
     - ``unfused``: two batched GEMMs, with scores in memory between.
-    - ``flash_1``, ``flash_2``, ``flash_3``: FlashAttention's generations (arXiv:2205.14135 with its Triton kernel as in
-      llm-foundry, arXiv:2307.08691, arXiv:2407.08608).
+    - ``flash_1``, ``flash_2``, ``flash_3``: FlashAttention's generations (arXiv:2205.14135, arXiv:2307.08691,
+      arXiv:2407.08608).
+    - ``triton_1``: the Triton kernel beside FlashAttention 1 (its flash_attn_triton), as in llm-foundry.
     - ``cudnn_2024``, ``cudnn``: cuDNN 9.0 as of 2024, and as of 2025 on (9.10 and later).
     - ``triton``: the kernel of Triton's tutorial, which PyTorch's flex attention is near to.
     - ``trtllm``: TensorRT-LLM's kernels for prefill, which have no backward pass.
@@ -73,6 +74,7 @@ class AttentionKernel(Choice):
     TRITON = "triton", 1, 1, 1
     TRTLLM = "trtllm", 1, 1, 1
     CK = "ck", 1, 1, 1
+    TRITON_1 = "triton_1", 1, 0, 0
 
     def __init__(self, word: str, skips: float, windows: float, sinks: float) -> None:
         self.skips, self.windows, self.sinks = skips, windows, sinks

@@ -112,6 +112,8 @@ def test_columns_are_read_by_the_table_of_readings():
     ({"pp_layout": "even, 1F1B non-interleaved"}, "vpp", None), ({"p2p_overlap": "yes (default)"}, "vpp", 2),
     # Llama 3: 126 layers, an embedding and a head are the chunks of 16 stages, 8 each
     ({"layers": "126", "pp": "16", "pp_layout": "first and last stage hold one layer less; interleaved"}, "vpp", 8),
+    ({"attention_kernel": "Triton FA1 (HazyResearch kernel)"}, "attention_kernel", "triton_1"),
+    ({"attention_kernel": "FA1"}, "attention_kernel", "flash_1"),
     # torch 2.1 has early stop, 1.13 has not, whatever it does not compile
     ({"recompute_modules": "full block", "software_other": "torch 1.13.1 cu117; no torch.compile"},
      "recompute_early_stop", None),

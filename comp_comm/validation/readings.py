@@ -81,7 +81,8 @@ READINGS = (
                                                (r"^none", NOTHING))),
     # Kernels.
     Reading("attention_kernel", "attention_kernel", (
-        (r"unfused", "unfused"), (r"\bfa1\b|flashattention-1", "flash_1"), (r"rocm|turbo|\bck\b", NOTHING),
+        (r"unfused", "unfused"), (r"triton fa1", "triton_1"), (r"\bfa1\b|flashattention-1", "flash_1"),
+        (r"rocm|turbo|\bck\b", NOTHING),
         (r"\bfa2\b|flashattention-2", "flash_2"), (r"\bfa3\b|flashattention-3", "flash_3"), (r"cudnn", "cudnn"),
         (r"flash", NOTHING))),
     Reading("software_other", "kernels", ((r"no torch\.compile|\beager\b", "eager"), (r"torch\.compile", "compiled"),
