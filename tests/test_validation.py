@@ -134,6 +134,8 @@ def test_a_machine_has_the_adapters_and_the_node_that_the_run_says():
     slow = machine_of(run_of(gpu="A100-80GB-SXM", gpus_per_node="8", notes="4x Omni-Path 100Gb per node"))
     # what an all-reduce had of one adapter of 100 Gb/s in benchmarks, where profiles have 0.9 of InfiniBand's
     assert 0.9 * slow.profile().value("network.scale-out.bandwidth") == pytest.approx(4 * 40.5e9 / 8 / 8)
+    one = machine_of(run_of(gpu="V100-16GB-SXM2", gpus_per_node="8", source="report (V100-SXM2-16GB, 4x8, 100Gb/s IB)"))
+    assert one.profile().value("network.scale-out.bandwidth") == 100e9 / 8 / 8
     known = machine_of(run_of(gpu="A100-80GB-SXM", gpus_per_node="8", node_gbit_s="800"))
     assert known.profile().value("network.scale-out.bandwidth") == 800e9 / 8 / 8
     assert machine_of(run_of(gpu="V100-32GB-SXM(DGX-2)", gpus_per_node="16")).fields == {"nvs": 16}

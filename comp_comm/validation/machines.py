@@ -23,7 +23,7 @@ DEVICES = (
 # Adapters of a node, in words of notes: their Gbit/s together.
 NETWORKS = (
     r"(?P<many>\d+)x ?(?:Omni-Path )?(?P<each>\d+) ?Gb", r"(?P<all>\d+) ?Gbps (?:per node|node-node)",
-    r"(?P<all>\d+) Gb/s (?:a node|inter-node)", r"RoCE (?P<each>\d+)Gb/s per GPU",
+    r"(?P<all>\d+) Gb/s (?:a node|inter-node)", r"RoCE (?P<each>\d+)Gb/s per GPU", r"(?P<all>\d+)Gb/s IB\b",
 )  # fmt: skip
 # What NCCL reaches of the line rate of an Omni-Path adapter, over the 0.9 that profiles have of InfiniBand: rings of 32
 # A100 left their nodes by one of four adapters of 100 Gb/s, and had 40.5 Gb/s of bus bandwidth (bigscience,
@@ -92,7 +92,7 @@ def node_adapters(run: MeasuredRun) -> float | None:
     Of Omni-Path's it is what NCCL reaches, as one of InfiniBand would have it.
     """
     devices = run.number("gpus_per_node") or NODE
-    words = f"{run['notes']}; {run['software_other']}"
+    words = f"{run['notes']}; {run['software_other']}; {run['source']}"
     stated = run.number("node_gbit_s")
     if stated is None:
         stated = words_of_network(words)

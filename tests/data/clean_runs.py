@@ -62,6 +62,8 @@ CORRECTED["r0420"] = ({"pp": "4", "vpp": "4", "dp": "64"}, "PP 4 and VP 4 as the
                       "32 replicas, too few for EP 64")  # fmt: skip
 CORRECTED["r0404"] = ({"ep": "64"}, "EP 64 as the recipe of that release has: the next release's run at EP 64 has the "
                       "same tokens/s (8,047 for 8,213), and EP 8 leaves a third of them in gradients")  # fmt: skip
+ONEFLOW = ({"dp_overlap": "yes"}, "dp_overlap: OneFlow's runtime moves data while it computes (arXiv:2110.15032); 'no' "
+           "was inferred of Megatron-LM, beside which it ran")  # fmt: skip
 ROUNDED = "measured in TFLOP/s, as the tokens/s are rounded and disagree with them by 1.3 to 2.3 %"
 NEEDED = ("vocab", "heads", "micro_batch", "precision", "zero_stage", "recompute")
 
@@ -82,14 +84,14 @@ def cleaned(row: dict[str, str]) -> dict[str, str]:
     kept = {name: text for name, text in row.items() if name not in DROPPED_COLUMNS}
     usual = MEGATRON if "(Megatron-LM)" in row["model_name"] else LOSSES.get(row["group"], "")
     kept["ce_fusion"] = kept["ce_fusion"] or usual
-    changes, why = CORRECTED.get(row["run_id"], ({}, ""))
+    changes, why = ONEFLOW if "(OneFlow)" in row["model_name"] else CORRECTED.get(row["run_id"], ({}, ""))
     kept.update(changes)
     if row["run_id"] in ("r0227", "r0231", "r0232"):
         kept |= {"measured_metric": row["metric2"], "measured_value": row["value2"], "metric2": row["measured_metric"],
                  "value2": row["measured_value"]}  # fmt: skip
         why = ROUNDED
     release = re.search(r"release ([\d.]+\d)", row["notes"])
-    texts = f"{row['notes']}; {row['software_other']}"
+    texts = f"{row['notes']}; {row['software_other']}; {row['source']}"
     network = words_of_network(texts)
     silent = [name for name in NEEDED if not row[name] and not said_elsewhere(row, name)]
     return {
