@@ -114,6 +114,11 @@ def test_columns_are_read_by_the_table_of_readings():
     ({"layers": "126", "pp": "16", "pp_layout": "first and last stage hold one layer less; interleaved"}, "vpp", 8),
     ({"attention_kernel": "Triton FA1 (HazyResearch kernel)"}, "attention_kernel", "triton_1"),
     ({"attention_kernel": "FA1"}, "attention_kernel", "flash_1"),
+    # MegaScale's own rows, not those of Megatron-LM beside them
+    ({"model_name": "GPT-175B (MegaScale)", "gated_mlp": "0", "notes": "parallel transformer block, LAMB"},
+     "parallel_blocks", "on"),
+    ({"model_name": "GPT-175B (MegaScale)", "gated_mlp": "0"}, "overlap_tp", "on"),
+    ({"model_name": "GPT-175B (Megatron-LM)", "gated_mlp": "0"}, "overlap_tp", None),
     # torch 2.1 has early stop, 1.13 has not, whatever it does not compile
     ({"recompute_modules": "full block", "software_other": "torch 1.13.1 cu117; no torch.compile"},
      "recompute_early_stop", None),

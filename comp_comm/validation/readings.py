@@ -103,6 +103,9 @@ READINGS = (
     Reading("dp_overlap", "overlap_dp", ON_OFF),
     Reading("tp_overlap", "overlap_tp", ((r"user buffer", "on"), (r"async", "async"), (r"off|^no", "off"),
                                         (r"n/a", NOTHING))),
+    # MegaScale (arXiv:2402.15627, 3.1 and 3.2): blocks in parallel, and what TP sends under parts of its GEMMs.
+    Reading("notes", "parallel_blocks", ((r"parallel transformer block", "on"), (r"", NOTHING))),
+    Reading("model_name", "overlap_tp", ((r"\(MegaScale\)", "on"), (r"", NOTHING))),
     Reading("p2p_overlap", "overlap_pp", ((r"^yes", "on"), (r"^no|false", "off"), (r"^n/a", NOTHING))),
     Reading("ep_overlap", "overlap_ep", ((r"1f1b|overlap \+", "on"), (r"none|shared-expert", "off"))),
     Reading("moe_dispatcher", "ep_dispatch", ((r"hybridep", "hybridep"), (r"deepep", "deepep"),
