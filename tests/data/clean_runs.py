@@ -69,7 +69,7 @@ NEEDED = ("vocab", "heads", "micro_batch", "precision", "zero_stage", "recompute
 
 
 # Machines whose own kernels were published beside their runs: profiles beside the table.
-MACHINES = {"simumax_b200": "validation/b200-simumax.yaml"}
+MACHINES = {"simumax_b200": "validation/simumax.yaml"}
 # How the loss is made where a source does not say: what its framework does by default. Others follow from `kernels`.
 MEGATRON = "vocab-parallel unfused (the default of Megatron-LM; not stated)"
 LOSSES = {
