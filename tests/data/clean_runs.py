@@ -29,8 +29,8 @@ NOT_SAID = "micro-batch not stated, and a pipeline's time depends on it"
 SLOW_RELEASE = "1.8 to 2.0 times slower than the neighbouring release of the same layout: a fault of that release"
 NO_ORDER = "up to a third slower than neighbours, in no order of the micro-batch: measured beside something else"
 EXCLUDED = {
-    LORA: "r0456 r0457 r0458 r0219",
-    PACKED: "r0214 r0454",
+    LORA: "r0219",
+    PACKED: "r0214 r0454 r0456 r0457 r0458",
     NO_DP: "r0461 r0463 r0465 r0466",
     NOISE: "r0877 r0879 r0881 r0882 r0884 r0886 r0888 r0890 r0892 r0894 r0895 r0896 r0897 r0900",
     NOT_SAID: "r0970 r0972 r0974 r0977",
