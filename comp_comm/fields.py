@@ -212,8 +212,8 @@ _LAYOUT = (
     word("kernels", "layout", kernels.ElementwiseKernels,
           "element-wise kernels: fused, one by one (eager), or compiled", "fused"),
     word("cross_entropy", "layout", kernels.CrossEntropy, "how the loss is made of logits: fused kernel, compiled, in "
-          "chunks of the tokens, as Megatron-LM does unfused or fused_native, or as PyTorch does (eager); as 'kernels' "
-          "if not given", None),
+          "chunks of the tokens, as Megatron-LM does unfused or fused_native, fused with LLM Foundry's metrics "
+          "(fused_metrics), or as PyTorch does (eager); as 'kernels' if not given", None),
     word("expert_kernels", "layout", kernels.ExpertKernels, "products of a device's experts one by one, or all with "
           "their nonlinearity in one kernel (cuteDSL)", "separate"),
     word("cuda_graph", "layout", kernels.CudaGraph, "what is captured in CUDA graphs, which the host launches at "

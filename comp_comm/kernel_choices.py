@@ -54,8 +54,9 @@ class AttentionKernel(Choice):
     - ``flash_causal``: the fused kernel that training stacks use on the device, as its profile says
       (``timing.attention_kernel``); ``flash``: the same, but it computes everything.
     - ``unfused``: two batched GEMMs, with scores in memory between.
-    - ``flash_1``, ``flash_2``, ``flash_3``: FlashAttention's generations (arXiv:2205.14135 with its Triton kernel as in
-      llm-foundry, arXiv:2307.08691, arXiv:2407.08608).
+    - ``flash_1``, ``flash_2``, ``flash_3``: FlashAttention's generations (arXiv:2205.14135, arXiv:2307.08691,
+      arXiv:2407.08608).
+    - ``triton_1``: the Triton kernel beside FlashAttention 1 (its flash_attn_triton), as in llm-foundry.
     - ``cudnn_2024``, ``cudnn``: cuDNN 9.0 as of 2024, and as of 2025 on (9.10 and later).
     - ``triton``: the kernel of Triton's tutorial, which PyTorch's flex attention is near to.
     - ``trtllm``: TensorRT-LLM's kernels for prefill, which have no backward pass.
@@ -73,6 +74,7 @@ class AttentionKernel(Choice):
     TRITON = "triton", 1, 1, 1
     TRTLLM = "trtllm", 1, 1, 1
     CK = "ck", 1, 1, 1
+    TRITON_1 = "triton_1", 1, 0, 0
 
     def __init__(self, word: str, skips: float, windows: float, sinks: float) -> None:
         self.skips, self.windows, self.sinks = skips, windows, sinks
@@ -98,10 +100,13 @@ class CrossEntropy(Choice):
     - ``unfused``: Megatron-LM's own: a softmax in 32 bit, made in place, and the gradient in 16 bit.
     - ``eager``: PyTorch's `cross_entropy` of ``logits.float()``: keeps its softmax, and makes two gradients in 32 bit.
     - ``fused_native``: Megatron-LM's own with its element-wise steps compiled (`--cross-entropy-fusion-impl native`).
+    - ``fused_metrics``: a fused kernel, and two metrics that Composer makes of each micro-batch's logits for LLM
+      Foundry: PyTorch's cross entropy of a copy in 32 bit, forward alone.
 
     Moved bytes of fused, compiled and eager are assumptions; those of Megatron-LM are counted by us: its cast,
     maximum, subtraction, exponential, sum, division, and backward product and cast; of what is compiled the cast with
-    the maximum (6), subtraction with exponential (8), sum (4), division (8), product with cast (6). What is kept and
+    the maximum (6), subtraction with exponential (8), sum (4), division (8), product with cast (6); of a metric the
+    cast (6) and the softmax (8). What is kept and
     needed was measured (eager, unfused: the live tensors of torch 2.13 and megatron-core 0.16). Unused is the place of
     the 16-bit logits: free by then, and half of what a gradient in 32 bit needs.
     """
@@ -112,6 +117,7 @@ class CrossEntropy(Choice):
     UNFUSED = "unfused", 52.0, 4.0, 2.0, 0.0
     EAGER = "eager", 34.0, 4.0, 8.0, 2.0
     FUSED_NATIVE = "fused_native", 32.0, 4.0, 2.0, 0.0
+    FUSED_METRICS = "fused_metrics", 16.0 + 2 * 14.0, 4.0, 0.0, 0.0
 
     def __init__(self, word: str, moved: float, kept: float, beside: float, unused: float) -> None:
         self.moved, self.kept, self.beside, self.unused = moved, kept, beside, unused

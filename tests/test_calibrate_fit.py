@@ -187,6 +187,18 @@ def size_row(found, text, collective=None):
     return rows[0]
 
 
+@pytest.mark.skipif(not (SHARED / "measured").is_dir(), reason="the published kernels are not beside the checkout")
+def test_the_machine_of_simumax_has_the_speed_of_its_own_gemms():
+    """Its profile beside the runs is from the table that SimuMax publishes with them, and from none of the runs."""
+    own = {"source": ["MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json @4dcaae513ba7"], "op": ["gemm"]}
+    log = read_log(str(SHARED / "measured" / "gemms.csv"), own)
+    names = ("validation/simumax.yaml", "b200-sxm")
+    rows = {name: size_row(check_logs([log], name), ">= 1 TFLOP") for name in names}
+    assert rows["b200-sxm"]["n"] == 154
+    assert rows["b200-sxm"]["bias"] < -0.2
+    assert abs(rows["validation/simumax.yaml"]["bias"]) < 0.05
+
+
 @pytest.mark.slow
 @needs_silicon
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ CHOICES = {
     "overlap_tp": ["off", "on"],
     "overlap_pp": ["off", "on"], "overlap_ep": ["off", "on"], "collective_algorithm": ["best", "ring", "tree"],
     "attention_kernel": ["flash_causal", "flash", "unfused"], "kernels": ["fused", "eager", "compiled"],
-    "cross_entropy": ["fused", "compiled", "chunked", "fused_native", "unfused", "eager"],
+    "cross_entropy": ["fused", "compiled", "chunked", "fused_native", "fused_metrics", "unfused", "eager"],
 }  # fmt: skip
 ROWS = 30
 OUTPUTS = ("step_s", "memory_bytes", "forward_s", "backward_s", "recompute_s", "optimizer_s", "bubble_s",

@@ -623,6 +623,32 @@ enable = true
 """
 
 
+FOUNDRY = """
+max_seq_len: 2048
+global_train_batch_size: 64
+device_train_microbatch_size: 4
+precision: amp_bf16
+fsdp_config: {sharding_strategy: FULL_SHARD, mixed_precision: PURE}
+train_loader: {name: text}
+model:
+  name: mpt_causal_lm
+  d_model: 1024
+  n_heads: 16
+  n_layers: 24
+  max_seq_len: 2048
+  expansion_ratio: 4
+"""
+
+
+@pytest.mark.parametrize(("more", "loss"), [
+    ("", "fused_metrics"), ("  use_train_metrics: false\n", "fused"), ("  loss_fn: torch_crossentropy\n", "eager"),
+])  # fmt: skip
+def test_metrics_that_llm_foundry_makes_of_logits(runs, tmp_path, more, loss):
+    path = tmp_path / "mpt.yaml"
+    path.write_text(FOUNDRY + more)
+    assert runs(path)["set"]["cross_entropy"] == loss
+
+
 def test_a_torchtitan_file(runs, tmp_path):
     path = tmp_path / "job.toml"
     path.write_text(TITAN)

@@ -326,7 +326,8 @@ def test_logits_are_kept_in_32_bit(t, b):
 
 
 # Bytes of a logit that are kept, and that the backward pass needs beside: see docs/training-step.md.
-LOSSES = {"fused": (4, 0), "compiled": (2, 2), "unfused": (4, 2), "eager": (4, 8), "chunked": (0, 12 / 8)}
+LOSSES = {"fused": (4, 0), "compiled": (2, 2), "unfused": (4, 2), "eager": (4, 8), "chunked": (0, 12 / 8),
+          "fused_metrics": (4, 0)}  # fmt: skip
 
 
 @pytest.mark.parametrize("mtp", [0, 2])
@@ -359,6 +360,16 @@ def test_a_loss_goes_with_the_kernels_unless_it_is_given(kernels):
     assert answer(kernels=kernels) == answer(kernels=kernels, cross_entropy=kernels)
     assert answer(kernels=kernels, cross_entropy="unfused")[0] == answer(cross_entropy="unfused")[0]
     assert answer(cross_entropy="unfused")[1] > answer(cross_entropy="eager")[1] > answer()[1]
+
+
+def test_metrics_of_logits_are_a_cast_and_a_softmax_each():
+    """Of each logit 2 bytes are read and 4 written, then 4 and 4, twice: 28; a fused loss alone moves 16."""
+
+    def seconds(loss):
+        found = explain(study_from({"hardware": "h100-sxm", "set": {**GPT, "cross_entropy": loss}}))
+        return sum(op["seconds"] for op in found["operations"] if op["operation"] == "softmax and loss")
+
+    assert seconds("fused_metrics") / seconds("fused") == pytest.approx((16 + 2 * (2 + 4 + 4 + 4)) / 16, rel=0.01)
 
 
 def test_a_loss_needs_a_vocabulary():

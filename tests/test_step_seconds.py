@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from state_dict import state_dict
 
+from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.complete.model import evaluate
 from comp_comm.hardware.numbers import Hardware, Timing
@@ -201,6 +202,15 @@ def test_flash_attention_backward_takes_3_1_times_forward(kernel):
     op = Attention("", "", 1, 1, 1, 1000, 1000, 500, 128, 128)
     passes = kernels.attention(op, int(AttentionKernel.of(kernel)))
     assert float(passes.backward / passes.forward) == pytest.approx(2.5 / 0.8)
+
+
+@pytest.mark.parametrize(("batch", "tokens", "seconds"), [(1, 16384, 0.0810), (4, 4096, 0.0207)])
+def test_triton_1_is_as_fast_as_triton_was_beside_flashattention_1(batch, tokens, seconds):
+    """Figure of the FlashAttention-2 repository: A100, 16 heads of 128, all scores, forward and backward."""
+    passes = Kernels(load_profile("a100-sxm-80gb").hardware("bf16")).attention(
+        Attention("", "", 1, batch, 16, tokens, tokens, tokens, 128, 128), int(AttentionKernel.of("triton_1"))
+    )
+    assert float(passes.forward + passes.backward) == pytest.approx(seconds, rel=0.02)
 
 
 @pytest.mark.parametrize(("dim", "slower", "columns"), [(128, 1, 128), (96, 1, 128), (80, 1, 128), (100, 13.5, 128)])

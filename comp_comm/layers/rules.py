@@ -29,7 +29,7 @@ def _kernel(t: Transformer, layout: Layout) -> list[Violation]:
     named = [kernel.word for kernel in AttentionKernel if kernel.sinks]
     return [
         rule((AttentionKernel.look_up("windows", code) == 0) & (to_float(t.window) < np.inf), "this attention_kernel "
-             "has no sliding window; all but flash_1 do", "attention_kernel", "window"),
+             "has no sliding window; all but flash_1 and triton_1 do", "attention_kernel", "window"),
         rule((AttentionKernel.look_up("sinks", code) == 0) & (to_float(t.attention_sinks) > 0), "this attention_kernel "
              f"has no attention sinks; those that do: {', '.join(named)}", "attention_kernel", "attention_sinks"),
     ]  # fmt: skip

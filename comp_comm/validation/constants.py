@@ -86,7 +86,7 @@ CONSTANTS = (
              level=True),
     Constant("sustained of MI250X", 0.63, "lumi_mi250x, frontier_torchtitan", 0.3, 1.1, KEPT / POWER_RATIO,
              _on("mi250x"), _number(SUSTAINED), level=True),
-    Constant("sustained of V100", 0.9, "megatron_2020, oneflow_v100", 0.3, 1.1, KEPT / POWER_RATIO, _on("v100"),
+    Constant("sustained of V100", 0.95, "megatron_2020, oneflow_v100", 0.3, 1.1, KEPT / POWER_RATIO, _on("v100"),
              _number(SUSTAINED), level=True),
     Constant("launch latency, us", 1e6 * float(DEFAULTS.launch_latency), "mixtures of nemo_megatron_bridge, runs with "
              "launch blocking", 0.0, 80.0, 10.0, _always, lambda point, value: _number(LAUNCH)(point, value / 1e6)),

@@ -1,7 +1,8 @@
 """Layouts of one model on the same devices: whether the model puts them in the right order, and tells them apart.
 
-A set is runs of one source, model, device, number of devices, batch, sequence, format and release that differ in their
-layout. What is common to them (the machine, its software) cancels: the error of a ratio is less than that of a step.
+A set is runs of one source, model, device, number of devices, batch, sequence, format, release and other software that
+differ in their layout. What is common to them (the machine, its software) cancels: the error of a ratio is less than
+that of a step.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from comp_comm.records import Records
 from comp_comm.validation.held_out import GROUP_POWER, SHARE, Interval, weighted_quantiles
 from comp_comm.validation.predict import Prediction
 
-SAME = ("group", "model_name", "gpu", "n_gpus", "global_batch", "seq_len", "precision", "release", "layers", "hidden")
+SAME = ("group", "model_name", "gpu", "n_gpus", "global_batch", "seq_len", "precision", "release", "layers", "hidden",
+        "heads", "software_other")  # fmt: skip
 LAYOUT = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "recompute", "zero_stage", "sequence_parallel")
 RANKED = 3  # layouts of a set that an order is told of
 

@@ -23,8 +23,12 @@ DEVICES = (
 # Adapters of a node, in words of notes: their Gbit/s together.
 NETWORKS = (
     r"(?P<many>\d+)x ?(?:Omni-Path )?(?P<each>\d+) ?Gb", r"(?P<all>\d+) ?Gbps (?:per node|node-node)",
-    r"(?P<all>\d+) Gb/s (?:a node|inter-node)", r"RoCE (?P<each>\d+)Gb/s per GPU",
+    r"(?P<all>\d+) Gb/s (?:a node|inter-node)", r"RoCE (?P<each>\d+)Gb/s per GPU", r"(?P<all>\d+)Gb/s IB\b",
 )  # fmt: skip
+# What NCCL reaches of the line rate of an Omni-Path adapter, over the 0.9 that profiles have of InfiniBand: rings of 32
+# A100 left their nodes by one of four adapters of 100 Gb/s, and had 40.5 Gb/s of bus bandwidth (bigscience,
+# experiments/bandwidth/all_reduce_bench-a100-n4.txt, NCCL 2.10 over verbs: no plugin of the vendor).
+OMNI_PATH = 0.405 / 0.9
 NODE = 8  # devices of a node, where a run does not say
 RACK = 16  # a domain of more devices than this is a rack's, whatever a host holds of it
 ADAPTERS = "network.scale-out.bandwidth"
@@ -83,12 +87,17 @@ def device_profile(name: str) -> str:
 
 
 def node_adapters(run: MeasuredRun) -> float | None:
-    """Return the bytes/s of a device's share of its node's adapters, None where the run does not say."""
+    """Return the bytes/s of a device's share of its node's adapters, None where the run does not say.
+
+    Of Omni-Path's it is what NCCL reaches, as one of InfiniBand would have it.
+    """
     devices = run.number("gpus_per_node") or NODE
+    words = f"{run['notes']}; {run['software_other']}; {run['source']}"
     stated = run.number("node_gbit_s")
     if stated is None:
-        stated = words_of_network(f"{run['notes']}; {run['software_other']}")
-    return None if stated is None else stated * 1e9 / 8 / devices
+        stated = words_of_network(words)
+    reached = OMNI_PATH if re.search("omni-?path", words, re.IGNORECASE) else 1.0
+    return None if stated is None else stated * reached * 1e9 / 8 / devices
 
 
 def words_of_network(text: str) -> float | None:

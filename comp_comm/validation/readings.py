@@ -47,10 +47,12 @@ def _lower(match: re.Match[str]) -> Value:
 
 ON_OFF = ((r"^(yes|on)\b|^1$", "on"), (r"^(no|off)\b|^0$", "off"), (r"^n/a", NOTHING))
 MODULES = r"(?:mla_up_proj|layernorm|moe_act|mlp|core_attn|shared_experts|moe)"
-MODERN_TORCH = ("software_other", r"torch 2\.[1-9]|torch\.compile|compiled autograd|eager")
+# Checkpoints stop early since torch 2.1: it, and what came with it; not a run that says an older one.
+MODERN_TORCH = ("software_other", r"^(?!.*torch (1\.|2\.0)).*(torch 2\.[1-9]|torch\.compile|compiled autograd|eager)")
 SPLIT = ("tp", r"^([2-9]|\d{2,})$")
 SEQUENCES = ("cp", r"^([2-9]|\d{2,})$")
 PIPELINED = ("pp", r"^([2-9]|\d{2,})$")
+NO_CHUNKS = ("vpp", r"^$")
 READINGS = (
     Reading("sequence_parallel", "sp", ON_OFF),
     Reading("fsdp", "sequence_inputs", ((r"fsdp2", "kept"), (r"", NOTHING)), SPLIT),
@@ -79,7 +81,8 @@ READINGS = (
                                                (r"^none", NOTHING))),
     # Kernels.
     Reading("attention_kernel", "attention_kernel", (
-        (r"unfused", "unfused"), (r"\bfa1\b|flashattention-1", "flash_1"), (r"rocm|turbo|\bck\b", NOTHING),
+        (r"unfused", "unfused"), (r"triton fa1", "triton_1"), (r"\bfa1\b|flashattention-1", "flash_1"),
+        (r"rocm|turbo|\bck\b", NOTHING),
         (r"\bfa2\b|flashattention-2", "flash_2"), (r"\bfa3\b|flashattention-3", "flash_3"), (r"cudnn", "cudnn"),
         (r"flash", NOTHING))),
     Reading("software_other", "kernels", ((r"no torch\.compile|\beager\b", "eager"), (r"torch\.compile", "compiled"),
@@ -87,7 +90,7 @@ READINGS = (
     Reading("ce_fusion", "cross_entropy", (
         (r"chunk", "chunked"), (r"unfused|vocab-parallel native|fusion flag false", "unfused"),
         (r"native fused", "fused_native"), (r"compiled\b(?! autograd)|, compiled", "compiled"),
-        (r"f\.cross_entropy|eager", "eager"),
+        (r"f\.cross_entropy|eager", "eager"), (r"fused_crossentropy", "fused_metrics"),
         (r"fused|xentropy", "fused"))),
     Reading("grouped_gemm", "expert_kernels", ((r"cutedsl", "fused"), (r"grouped", "separate"))),
     Reading("cuda_graph", "cuda_graph", (
@@ -100,6 +103,9 @@ READINGS = (
     Reading("dp_overlap", "overlap_dp", ON_OFF),
     Reading("tp_overlap", "overlap_tp", ((r"user buffer", "on"), (r"async", "async"), (r"off|^no", "off"),
                                         (r"n/a", NOTHING))),
+    # MegaScale (arXiv:2402.15627, 3.1 and 3.2): blocks in parallel, and what TP sends under parts of its GEMMs.
+    Reading("notes", "parallel_blocks", ((r"parallel transformer block", "on"), (r"", NOTHING))),
+    Reading("model_name", "overlap_tp", ((r"\(MegaScale\)", "on"), (r"", NOTHING))),
     Reading("p2p_overlap", "overlap_pp", ((r"^yes", "on"), (r"^no|false", "off"), (r"^n/a", NOTHING))),
     Reading("ep_overlap", "overlap_ep", ((r"1f1b|overlap \+", "on"), (r"none|shared-expert", "off"))),
     Reading("moe_dispatcher", "ep_dispatch", ((r"hybridep", "hybridep"), (r"deepep", "deepep"),
@@ -117,6 +123,12 @@ READINGS = (
         (r"units per stage.*5,4x14,3|embed\+4 layers, 4 layers x14, 1 layer", "Etttt|(tttt|)*14tmL"),
         (r"5, ?4x14, ?2", "Etttt|(tttt|)*14tL"), (r"\(7 a stage, last stage 1\)", "7*11|1"),
         (r"", NOTHING))),
+    # Chunks of a stage that are interleaved and not counted. Llama 3's first chunk is the embedding alone and its last
+    # one the head, a layer less on both stages (arXiv:2407.21783, 3.3.2): a layer a chunk. torchtitan takes 2, and so
+    # few at least has Megatron-LM where it overlaps sends, which it does between chunks alone.
+    Reading("pp_layout", "vpp", ((r"layer less; interleaved", 8), (r"(?<!non-)interleaved", 2), (r"", NOTHING)),
+            NO_CHUNKS),
+    Reading("p2p_overlap", "vpp", ((r"^yes \(default\)", 2), (r"", NOTHING)), NO_CHUNKS),
     Reading("precision", "precision", (
         (r"nvfp4|fp4", "nvfp4"), (r"fp8|float8", "fp8"), (r"bf16", "bf16"), (r"fp16", "fp16"), (r"tf32", "tf32"),
         (r"fp32", "fp32"))),

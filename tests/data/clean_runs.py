@@ -18,7 +18,7 @@ from comp_comm.validation.machines import words_of_network
 
 OUT = Path(__file__).resolve().parents[2] / "configs" / "validation"
 DROPPED_COLUMNS = ("sanity", "implied_model_tflops")
-ADDED_COLUMNS = ("release", "node_gbit_s", "not_stated", "corrected", "excluded")
+ADDED_COLUMNS = ("release", "node_gbit_s", "not_stated", "corrected", "excluded", "machine")
 
 LORA = "LoRA: the table has no rank of adapters"
 PACKED = "fine-tuning on packed sequences: the tokens of a step are not those of its sequences"
@@ -29,8 +29,8 @@ NOT_SAID = "micro-batch not stated, and a pipeline's time depends on it"
 SLOW_RELEASE = "1.8 to 2.0 times slower than the neighbouring release of the same layout: a fault of that release"
 NO_ORDER = "up to a third slower than neighbours, in no order of the micro-batch: measured beside something else"
 EXCLUDED = {
-    LORA: "r0456 r0457 r0458 r0219",
-    PACKED: "r0214 r0454",
+    LORA: "r0219",
+    PACKED: "r0214 r0454 r0456 r0457 r0458",
     NO_DP: "r0461 r0463 r0465 r0466",
     NOISE: "r0877 r0879 r0881 r0882 r0884 r0886 r0888 r0890 r0892 r0894 r0895 r0896 r0897 r0900",
     NOT_SAID: "r0970 r0972 r0974 r0977",
@@ -62,10 +62,14 @@ CORRECTED["r0420"] = ({"pp": "4", "vpp": "4", "dp": "64"}, "PP 4 and VP 4 as the
                       "32 replicas, too few for EP 64")  # fmt: skip
 CORRECTED["r0404"] = ({"ep": "64"}, "EP 64 as the recipe of that release has: the next release's run at EP 64 has the "
                       "same tokens/s (8,047 for 8,213), and EP 8 leaves a third of them in gradients")  # fmt: skip
+ONEFLOW = ({"dp_overlap": "yes"}, "dp_overlap: OneFlow's runtime moves data while it computes (arXiv:2110.15032); 'no' "
+           "was inferred of Megatron-LM, beside which it ran")  # fmt: skip
 ROUNDED = "measured in TFLOP/s, as the tokens/s are rounded and disagree with them by 1.3 to 2.3 %"
 NEEDED = ("vocab", "heads", "micro_batch", "precision", "zero_stage", "recompute")
 
 
+# Machines whose own kernels were published beside their runs: profiles beside the table.
+MACHINES = {"simumax_b200": "validation/simumax.yaml"}
 # How the loss is made where a source does not say: what its framework does by default. Others follow from `kernels`.
 MEGATRON = "vocab-parallel unfused (the default of Megatron-LM; not stated)"
 LOSSES = {
@@ -80,19 +84,20 @@ def cleaned(row: dict[str, str]) -> dict[str, str]:
     kept = {name: text for name, text in row.items() if name not in DROPPED_COLUMNS}
     usual = MEGATRON if "(Megatron-LM)" in row["model_name"] else LOSSES.get(row["group"], "")
     kept["ce_fusion"] = kept["ce_fusion"] or usual
-    changes, why = CORRECTED.get(row["run_id"], ({}, ""))
+    changes, why = ONEFLOW if "(OneFlow)" in row["model_name"] else CORRECTED.get(row["run_id"], ({}, ""))
     kept.update(changes)
     if row["run_id"] in ("r0227", "r0231", "r0232"):
         kept |= {"measured_metric": row["metric2"], "measured_value": row["value2"], "metric2": row["measured_metric"],
                  "value2": row["measured_value"]}  # fmt: skip
         why = ROUNDED
     release = re.search(r"release ([\d.]+\d)", row["notes"])
-    texts = f"{row['notes']}; {row['software_other']}"
+    texts = f"{row['notes']}; {row['software_other']}; {row['source']}"
     network = words_of_network(texts)
     silent = [name for name in NEEDED if not row[name] and not said_elsewhere(row, name)]
     return {
         **kept, "release": release[1] if release else "", "node_gbit_s": f"{network:g}" if network else "",
         "not_stated": " ".join(silent), "corrected": why, "excluded": WHY.get(row["run_id"], ""),
+        "machine": MACHINES.get(row["group"], ""),
     }  # fmt: skip
 
 

@@ -153,8 +153,10 @@ def _mpt(data: Record, path: Path, f: Findings) -> None:
         f.set("head_dim", data["head_dim"], (*path, "head_dim"))
     feed_forward(Keys(f, ffn, (*path, "ffn_config")) if isinstance(ffn, dict) else Keys(f, {}), f)
     keys.ignore(("name", "init_device", "logit_scale", "use_pad_tok_in_ffn", "tokenizer_name", "pretrained", "device",
-                 "additional_train_metrics", "use_train_metrics", "mup_config"))  # fmt: skip
+                 "additional_train_metrics", "mup_config"))  # fmt: skip
     loss = keys.choice(("loss_fn",), LOSSES, "fused_crossentropy")
+    if not is_off(keys.take("use_train_metrics", default=True)) and loss == CrossEntropy.FUSED.word:
+        loss = CrossEntropy.FUSED_METRICS.word
     if loss:
         f.set("cross_entropy", loss)
     keys.finish()
