@@ -136,7 +136,7 @@ def gemms(kind, name, library="trtllm"):
         kernels = Kernels(hardware, float(Precision.of(precision).size), 2.0, alone=True, recipe=recipe)
         product = Gemm("", "", 1, m, k, n)
         run = kernels.run(product)
-        seconds = kernels.product(product.flops, (m, n, k), product.moved(run.operand, 2.0), 1, run)
+        seconds = kernels.product(product.padded_flops, (m, n, k), product.moved(run.operand, 2.0), 1, run)
         return seconds + run.quantised * kernels.quantising.seconds(m * k, orientations=1)
 
     return Table(device(name, precision), rows, predict, GEMM_NUMBERS[kind], timing_put)

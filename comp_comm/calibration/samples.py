@@ -161,7 +161,7 @@ def _gemm(name: str, rows: Sequence[Row], domain: float) -> Sample:
         product = Gemm("", "", 1, m, k, n, batch)
         moved = product.moved(operand, output)
         return lambda hardware: Kernels(hardware, operand, output, alone=True).product(
-            product.flops, (m, n, k), moved, batch)  # fmt: skip
+            product.padded_flops, (m, n, k), moved, batch)  # fmt: skip
 
     predict = ByShape(predictor, (m, n, k, batch, operand, output))
     # Less than a tile in some direction: predicted, but the form says nothing of it to fit.

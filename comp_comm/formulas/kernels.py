@@ -11,8 +11,9 @@ from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, somewher
 
 TILE = 128.0  # rows and columns of a tile of the result that one core makes at a time
 SPLITS = (2.0, 4.0, 8.0, 16.0, 32.0)  # into how many parts a library cuts a tile's inner dimension
-PANEL = 512.0  # columns of the result, two tiles of 256, that a wave of tiles is at least wide
-WAVE_AREA = 256 * TILE**2  # elements of the result made at a time: two tiles a core, and devices have 108 to 152 cores
+ROWS = 64.0  # of the shortest tile: rows of a result are padded to a multiple of it
+WAVE = 16 * TILE  # rows and columns of the result made at a time: two tiles a core, and devices have 108 to 152 cores
+WARM_UP = 3e-3  # seconds in which a product reaches half of what a warm machine adds to it
 
 
 def lone_tile_steps(k: Numeric, split_k: Numeric) -> Array:
@@ -100,12 +101,12 @@ def tile_steps(tiles: Numeric, steps: Numeric, split_k: Numeric = 0.0, wave: Num
 def reread_bytes(rows: Numeric, columns: Numeric, inner: Numeric, element: Numeric, cache: Numeric) -> Array:
     r"""Return the bytes of its operands that a matrix product reads again, as they are larger than the cache.
 
-    .. math:: V_r = \max(b m k - z, 0) \left( \frac{n}{p} - 1 \right)^+
-                    + \max(b n k - z, 0) \left( \frac{m p}{A} - 1 \right)^+, \quad p = \max(512, A / m)
+    .. math:: V_r = \max(b m k - z, 0) \left( \frac{n}{\max(w, w^2 / m)} - 1 \right)^+
+                    + \max(b n k - z, 0) \left( \frac{m}{\max(w, w^2 / n)} - 1 \right)^+
 
-    Tiles run in waves of A = 2^22 elements of the result, over all rows if they can and as many columns as are then
-    left, but no fewer than 512. Every wave reads its rows and columns of the operands; what of an operand does not fit
-    in the cache comes from memory again.
+    Tiles run in waves, w = 2048 elements of the result high and as wide, for which a wave reads least, or longer where
+    the result is narrower. Every wave reads its rows and columns of the operands; what of an operand does not fit in
+    the cache comes from memory again.
 
     Parameters
     ----------
@@ -124,33 +125,57 @@ def reread_bytes(rows: Numeric, columns: Numeric, inner: Numeric, element: Numer
 
     Notes
     -----
-    Without it, products of 16,384 rows or more by 3000 columns or more were predicted 10 to 15 % too fast on GB200, and
-    6 to 10 % on B200 and H200 (medians). A and the 512 columns are the same for every device; the latter were chosen on
-    measurements of these.
+    w is two tiles of 128 by 128 on each of 128 cores, the same for every device; nothing here is fitted.
 
     References
     ----------
     .. [1] NVIDIA, "CUTLASS: Efficient GEMM in CUDA", 2023 (threadblock rasterization).
+    .. [2] D. Irony, S. Toledo, A. Tiskin, "Communication lower bounds for distributed-memory matrix multiplication",
+       JPDC 64(9), 2004 (a square part of the result needs least of the operands).
 
     Examples
     --------
-    Waves of 4096 by 1024, and of 8192 by 512:
+    A wave of 1024 by 4096, which has all columns; waves of 2048 by 2048, of which eight read a weight of 34 MB:
 
-    >>> [round(float(read) / 1e6) for read in reread_bytes([4096, 16384], 2048, 8192, 2, 25e6)]
-    [42, 739]
+    >>> [round(float(read) / 1e6) for read in reread_bytes([1024, 16384], [4096, 2048], 8192, 2, 25e6)]
+    [0, 60]
     """
     m, n, each = to_float(rows), to_float(columns), to_float(element) * to_float(inner)
-    panels = n * minimum(m * (1 / WAVE_AREA), 1 / PANEL)  # n / p
-    again: Array = maximum(each * m - cache, 0.0) * maximum(panels - 1, 0.0)
-    highest = WAVE_AREA / PANEL
-    if somewhere(m > highest):
-        again = again + maximum(each * n - cache, 0.0) * maximum(m * (1 / highest) - 1, 0.0)
-    return again
+    again: Array = maximum(each * m - cache, 0.0) * maximum(n * minimum(m * (1 / WAVE**2), 1 / WAVE) - 1, 0.0)
+    return again + maximum(each * n - cache, 0.0) * maximum(m * minimum(n * (1 / WAVE**2), 1 / WAVE) - 1, 0.0)
+
+
+def padded_rows(rows: Numeric) -> Array:
+    r"""Return the rows that a product's tiles have, :math:`64 \lceil m / 64 \rceil`, or m where it is at most 64.
+
+    Parameters
+    ----------
+    rows : array_like
+        m, rows of the result: its tokens. For few there are other kernels. Columns are those of weights, and multiples
+        of 64 nearly always.
+
+    Returns
+    -------
+    ndarray of float64
+        Rows, at least m.
+
+    References
+    ----------
+    .. [1] NVIDIA, "Matrix Multiplication Background User's Guide", 2023 (tile quantization).
+
+    Examples
+    --------
+    >>> padded_rows([1, 65, 2048])
+    array([1.000e+00, 1.280e+02, 2.048e+03])
+    """
+    m = to_float(rows)
+    return where(m > ROWS, np.ceil(m * (1 / ROWS)) * ROWS, m)
 
 
 def gemm_seconds(
     flops: Numeric, k: Numeric, moved: Numeric, seconds_per_flop: Numeric, seconds_per_byte: Numeric,
     start: Numeric = 0.0, ramp_k: Numeric = 0.0, ramp_tiles: Numeric = 0.0, split_k: Numeric = 0.0, wave: Numeric = 0.0,
+    warm: Numeric = 1.0,
 ) -> Array:  # fmt: skip
     r"""Return the seconds of a matrix product on a device that works in tiles.
 
@@ -159,6 +184,9 @@ def gemm_seconds(
     with c = 128 a tile's side, S the steps of all tiles (`tile_steps`, each k + k_0 long), F (h + k_0) those of a
     device that too few tiles leave idle (`lone_tile_steps`), u and v the seconds of a FLOP and of a byte. Whichever
     bound is the largest prevails; two that are equal take 1.4 of each.
+
+    Timed again and again in a burst, a long product warms the device that it runs on: it takes 1 + (p - 1) C / (C + w)
+    times its seconds C on a cold one, where p is ``warm`` and w 3 ms.
 
     Parameters
     ----------
@@ -176,6 +204,9 @@ def gemm_seconds(
         F, tiles below which the product takes no less time.
     split_k, wave : array_like
         See `tile_steps`.
+    warm : array_like
+        p, how many times longer it takes on a warm machine, where the seconds of a FLOP are those of a cold one; 1
+        where they are those of the machine as it is.
 
     Returns
     -------
@@ -208,6 +239,8 @@ def gemm_seconds(
         computing = each * tile_steps(to_float(flops) / (2 * TILE**2 * inner), ramped, split_k, wave)
     else:
         computing = to_float(flops) * per_flop * (ramped / inner)
+    if somewhere(to_float(warm) != 1):
+        computing = computing * (1 + (to_float(warm) - 1) * computing / (computing + WARM_UP))
     moving = to_float(moved) * to_float(seconds_per_byte)
     bounds = computing * computing + moving * moving
     if somewhere(to_float(ramp_tiles) > 0):

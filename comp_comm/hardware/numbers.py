@@ -119,7 +119,7 @@ class Timing(DispatchTiming):
     not given follows from ``gemm_efficiency`` (`FP8_EFFICIENCY` and so on: medians over six devices). ``fp8_recipe`` is
     the code of the recipe that the device's stacks use, ``fp8_transpose`` 1 where per-tensor recipes write operands in
     both orientations, ``amax_efficiency`` and ``cast_efficiency`` shares of HBM bandwidth at which quantising kernels
-    read for the largest number, and cast. ``grouped_ramp_rows`` are the tokens an expert at which its
+    read for the largest number, and cast, and ``block_cast_efficiency`` that of casts with scales for 128 numbers. ``grouped_ramp_rows`` are the tokens an expert at which its
     GEMMs reach half of their rate: half a tile, which padding takes of random loads.
 
     ``power_ratio`` is how many times longer a GEMM takes on a machine that is warm than in a short burst; ``sustained``
@@ -156,6 +156,7 @@ class Timing(DispatchTiming):
     fp8_transpose: Numeric = 1.0
     amax_efficiency: Numeric = 0.42
     cast_efficiency: Numeric = 0.84
+    block_cast_efficiency: Numeric = 0.74
     grouped_ramp_rows: Numeric = 64.0
     attention_kernel: Numeric = AttentionKernel.FLASH_CAUSAL
     gemm_ramp_k: Numeric = 100.0

@@ -57,6 +57,7 @@ TIMING_KINDS = {
     "fp8_transpose": "count",
     "amax_efficiency": "share",
     "cast_efficiency": "share",
+    "block_cast_efficiency": "share",
     "grouped_ramp_rows": "count",
     "attention_kernel": "switch",
     "gemm_ramp_k": "count",

@@ -13,6 +13,7 @@ from comp_comm.formulas import collectives
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.formulas.dispatch import remote_copies
 from comp_comm.formulas.gemm import gemm_flops
+from comp_comm.formulas.kernels import padded_rows
 from comp_comm.group import Group
 
 
@@ -49,6 +50,11 @@ class Gemm(Operation):
     def flops(self) -> Array:
         """FLOP of the forward pass; the backward pass does this twice."""
         return gemm_flops(self.m, self.n, self.k, self.groups)
+
+    @property
+    def padded_flops(self) -> Array:
+        """FLOP of the tiles that the forward pass is made in; those for the input's gradient have the same rows."""
+        return gemm_flops(padded_rows(self.m), self.n, self.k, self.groups)
 
     @property
     def weights(self) -> Array:

@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum, somewhere, to_codes, to_float, where
-from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
+from comp_comm.formulas.kernels import (
+    TILE,
+    fused_attention_seconds,
+    gemm_seconds,
+    reread_bytes,
+    stream_seconds,
+)
 from comp_comm.hardware.numbers import FlashKernel, Hardware, chosen_kernel, generic_kernel
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.lazy import cached_property
@@ -136,14 +142,13 @@ class Kernels:
         0.004
         """
         run = self.run(op)
-        m, k, n, flops = op.m, op.k, op.n, op.flops
+        m, k, n = op.m, op.k, op.n
         moved = op.moved(run.operand, self.activation)
         stored = op.moved_for_weights(run.operand, self.gradient)
-        if op.grouped:
-            flops = flops * self.few_rows(op)
+        flops = op.flops * self.few_rows(op) if op.grouped else op.padded_flops
         forward = self.product(flops, (m, n, k), moved, op.groups, run)
         for_input = self.product(flops, (m, k, n), moved, op.groups, run)
-        for_weights = self.product(flops, (n, k, m), stored, op.groups, run)
+        for_weights = self.product(flops if op.grouped else op.flops, (n, k, m), stored, op.groups, run)
         if self.serving or not somewhere(self.quantising.mask):
             return Passes(forward, for_input + for_weights, for_weights)
         if op.grouped:
@@ -200,7 +205,7 @@ class Kernels:
             moved = moved + groups * reread_bytes(rows, columns, inner, run.operand, self.cache)
         return gemm_seconds(
             flops, inner, moved, run.per_flop, self.per_byte, timing.kernel_latency,
-            run.ramp_k, run.ramp_tiles, timing.gemm_split_k, timing.gemm_wave,
+            run.ramp_k, run.ramp_tiles, timing.gemm_split_k, timing.gemm_wave, timing.power_ratio if self.alone else 1.0,
         )  # fmt: skip
 
     def attention(self, op: Attention, kernel: Numeric) -> Passes:

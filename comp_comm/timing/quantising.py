@@ -45,7 +45,7 @@ class Quantising:
         timing, fp4 = self.hardware.timing, Recipe.NVFP4.where(self.recipe)
         k, tiles = to_float(timing.gemm_ramp_k), to_float(timing.gemm_ramp_tiles)
         faster = where(self.mask, to_float(self.hardware.peak_flops) / self.hardware.attention_peak_flops, 1.0)
-        tiles = tiles * faster
+        k, tiles = k * faster, tiles * faster
         if not somewhere(fp4):
             return k, tiles
         own_k, own = to_float(timing.nvfp4_ramp_k), to_float(timing.nvfp4_ramp_tiles)
@@ -58,6 +58,7 @@ class Quantising:
         amax, read, again, written, share = (
             Recipe.look_up(name, self.recipe) for name in ("amax", "read", "again", "written", "cast_share")
         )
+        share = where(Recipe.BLOCKWISE.where(self.recipe), timing.block_cast_efficiency, share)
         single = Recipe.look_up("per_tensor", self.recipe) * (1 - to_float(timing.fp8_transpose))
         largest = amax / (bandwidth * timing.amax_efficiency)
         per_byte = 1 / (bandwidth * where(share > 0, share, timing.cast_efficiency))
@@ -70,7 +71,7 @@ class Quantising:
         .. math:: t = s t_0 + N \left( \frac{b_a}{e_a B_m} + \frac{b_r + o\, b_w}{e_c B_m} \right)
 
         with the bytes b of `Recipe`, o orientations, s starts of the kernels, and the profile's ``amax_efficiency`` e_a
-        and ``cast_efficiency`` e_c.
+        and ``cast_efficiency`` e_c (or that of the recipe).
 
         >>> from comp_comm.hardware.numbers import Timing
         >>> timing = Timing(cast_efficiency=0.5, fp8_transpose=1.0)
