@@ -126,7 +126,8 @@ def best(data: Record) -> FileKind | None:
 
 def _mapping(text: str, file: str) -> tuple[Document | None, ConfigError | None]:
     """Return a text as a mapping, or what is wrong with it as one."""
-    if toml_text.is_toml(text):
+    held = megatron.is_megatron(text) and not toml_text.has_sections(text)  # variables of a script look like TOML
+    if toml_text.is_toml(text) and not held:
         try:
             return toml_text.read_toml(text, file), None
         except ConfigError as error:
