@@ -31,7 +31,9 @@ OTHERS = {
 def fits(data: Record) -> int:
     """Return how well a mapping fits NeMo's: a model as Megatron-LM has it, beside a trainer; 0 where it does not."""
     model = data.get("model")
-    if not isinstance(model, dict) or not any(key in model for key in SHAPE):
+    flagscale = isinstance(data.get("system"), dict)  # arguments of Megatron-LM in sections of other names
+    bridge = isinstance(data.get("train"), dict) and isinstance(data.get("optimizer"), dict)  # Megatron-Bridge
+    if not isinstance(model, dict) or flagscale or bridge or not any(key in model for key in SHAPE):
         return 0
     return 2 + ("num_layers" in model or "tensor_model_parallel_size" in model) + isinstance(data.get("trainer"), dict)
 
