@@ -54,7 +54,7 @@ def test_a_configuration_of_fsdp_is_read_to_its_last_key():
 @pytest.mark.parametrize(("more", "expected"), [
     ({}, {"gpus": 16, "zero": 3, "precision": "bf16", "overlap_dp": "on"}),
     ({"distributed_type": "MULTI_GPU", "mixed_precision": "fp16"}, {"gpus": 16, "zero": 0, "precision": "fp16"}),
-    ({"mixed_precision": "no"}, {"precision": "fp32"}),
+    ({"mixed_precision": "no"}, {"precision": None}), ({"mixed_precision": False}, {"precision": None}),
     ({"fsdp_config": {"fsdp_sharding_strategy": "HYBRID_SHARD"}}, {"zero": 3, "dp_shard": 8}),
     ({"parallelism_config": {"parallelism_config_dp_replicate_size": 2, "parallelism_config_dp_shard_size": 2,
                              "parallelism_config_cp_size": 2, "parallelism_config_tp_size": 2}},

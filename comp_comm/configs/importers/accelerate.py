@@ -10,7 +10,8 @@ from comp_comm.configs.strict_yaml import Document
 from comp_comm.records import Record
 
 KIND = "accelerate configuration"
-FORMATS = {"no": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
+# Nothing is cast where it is no, which YAML takes for false: the script's own weights say.
+FORMATS = {"no": "", "false": "", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
 REPLICAS = ("NO", "MULTI_GPU", "MULTI_XPU", "MULTI_NPU", "MULTI_MLU", "MULTI_HPU", "MULTI_MUSA", "MULTI_SDAA")
 DEGREES = {"tp": "tp_size", "cp": "cp_size", "dp_shard": "dp_shard_size"}
 IGNORED = (
@@ -41,9 +42,8 @@ def import_accelerate(document: Document, given: Given = NOTHING) -> Imported:
     keys = Keys(f, document.data)
     if not is_off(keys.take("use_cpu")):
         keys.wrong(("use_cpu",), "training on CPUs is not modelled")
-    # YAML takes a bare no for false.
-    precision = keys.choice(("mixed_precision",), {**FORMATS, "false": "fp32"}, "no")
-    if precision is not None:
+    precision = keys.choice(("mixed_precision",), FORMATS, "no")
+    if precision:
         f.set("precision", precision)
     if not keys.set("gpus", "num_processes"):
         f.note("num_processes is not in the file: give --set gpus=N")
@@ -57,8 +57,10 @@ def import_accelerate(document: Document, given: Given = NOTHING) -> Imported:
     keys.off(("mpirun_config", "ipex_config"), "training on CPUs")
     keys.finish()
     f.problems.raise_if_any()
-    open_ = [name for name in ("seq_len", "micro_batch", "global_batch", "recompute") if name not in f.fields]
-    f.note(f"{', '.join(open_)} are the training script's: give what it has with --set, such as --set micro_batch=N")
+    left = [name for name in ("precision", "seq_len", "micro_batch", "global_batch", "recompute")
+            if name not in f.fields]  # fmt: skip
+    if left:
+        f.note(f"{', '.join(left)} are the training script's: give what it has with --set, such as --set micro_batch=N")
     name = PurePath(document.file).stem
     return Imported(KIND, name, name, f"{document.file} ({KIND})", f.fields, tuple(f.notes), needs_model=True)
 
