@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from comp_comm.configs.importers.adapters import model_of
 from comp_comm.configs.importers.reading import import_text
 from comp_comm.errors import ConfigError
 
@@ -120,3 +121,23 @@ def test_files_of_other_tools_are_told_by_one_sentence_with_what_helps(text, tol
     assert told in message
     assert "config.json" in message or "import a list of them" in message
     assert "is none of what can be imported" not in message
+
+
+# What the cards of these models say they were made of; the smallest has an output layer of its own, unlike its base.
+@pytest.mark.parametrize(("name", "known"), [
+    ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "qwen2.5-7b"), ("unsloth/DeepSeek-R1-Distill-Llama-8B", "llama-3.1-8b"),
+    ("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", None), ("someone/llama-3.1-8b-distill-of-mine", None),
+    ("Qwen/Qwen3-30B-A3B-Thinking-2507", "qwen3-30b-a3b"), ("deepseek-ai/DeepSeek-V3-0324", "deepseek-v3"),
+    ("deepseek-ai/DeepSeek-R1", "deepseek-v3"),
+])  # fmt: skip
+def test_distilled_models_are_what_they_were_made_of(name, known):
+    assert model_of(name) == known
+
+
+def test_the_vocabulary_of_a_publisher_that_copies_a_model_is_that_models():
+    sizes = (
+        "--num-layers 2 --hidden-size 64 --num-attention-heads 2 --seq-length 32 --tokenizer-type HuggingFaceTokenizer"
+    )
+    for name in ("unsloth/Qwen2.5-32B", "/data/models/Qwen2.5-32B/"):
+        script = f"python pretrain_gpt.py {sizes} --tokenizer-model {name}"
+        assert import_text(script, "train.sh").fields["vocab"] == 152064
