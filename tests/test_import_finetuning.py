@@ -141,3 +141,17 @@ def test_the_vocabulary_of_a_publisher_that_copies_a_model_is_that_models():
     for name in ("unsloth/Qwen2.5-32B", "/data/models/Qwen2.5-32B/"):
         script = f"python pretrain_gpt.py {sizes} --tokenizer-model {name}"
         assert import_text(script, "train.sh").fields["vocab"] == 152064
+
+
+@pytest.mark.parametrize(("mesh", "gpus", "dp_shard"), [
+    ({}, None, None), ({"data_parallel_shard_dim": -1, "data_parallel_replicate_dim": 1}, None, None),
+    ({"data_parallel_shard_dim": 8}, 8, None), ({"data_parallel_shard_dim": 8, "tensor_parallel_dim": 4}, 32, None),
+    ({"data_parallel_shard_dim": 4, "data_parallel_replicate_dim": 2}, 8, 4),
+])  # fmt: skip
+def test_torchtune_has_its_devices_from_replicas_and_shards(mesh, gpus, dp_shard):
+    recipe = {"model": {"_component_": "torchtune.models.llama3_1.llama3_1_8b"}, "batch_size": 2,
+              "tokenizer": {"_component_": "torchtune.models.llama3.llama3_tokenizer", "max_seq_len": 512}}  # fmt: skip
+    found = study(recipe, mesh).fields
+    assert (found.get("gpus"), found.get("dp_shard")) == (gpus, dp_shard)
+    with pytest.raises(ConfigError, match="--set dp_shard=N"):
+        study(recipe, {"data_parallel_shard_dim": -1, "data_parallel_replicate_dim": 2})
