@@ -137,3 +137,34 @@ def test_primus_models_of_experts_dispatch_as_their_files_say(model, overrides, 
     found = fields(PRIMUS.format(model=model, overrides=overrides), "exp.yaml")
     assert (found["ep_dispatch"], found["permute_fusion"], found["ep"]) == (dispatch, fused, ep)
     assert found.get("ep_sms") == (64 if "num_cu" in overrides else None)
+
+
+def test_arguments_that_a_caller_sets_are_asked_for_by_the_field_that_stands_in():
+    text = f"""python pretrain_gpt.py {SIZES} --pipeline-model-parallel-size 2 --num-experts 4 \\
+      --expert-model-parallel-size 2 --moe-token-dispatcher-type $DISPATCH --num-layers-per-virtual-pipeline-stage $V
+"""
+    with pytest.raises(ConfigError) as caught:
+        fields(text, "train.sh")
+    assert "give --set ep_dispatch=WORD" in str(caught.value)
+    assert "give --set vpp=N" in str(caught.value)
+    given = {"ep_dispatch": "deepep", "vpp": 2}
+    assert not any("all tokens are gathered" in note for note in import_text(text, "train.sh", given).notes)
+    found = fields(text, "train.sh", **given)
+    assert (found["ep_dispatch"], found["vpp"], found["overlap_pp"]) == ("deepep", 2, "on")
+
+
+def test_a_value_that_is_quoted_for_a_shell_in_yaml_is_read():
+    yaml = """
+MODEL_ARGS:
+  --num-layers: 3
+  --hidden-size: 64
+  --num-attention-heads: 2
+  --seq-length: 32
+  --vocab-size: 100
+  --num-experts: 4
+  --moe-layer-freq: "'([0]*1+[1]*2)'"
+  --fp32-residual-connection: true
+"""
+    found = import_text(yaml, "model_config.yaml")
+    assert found.fields["dense_layers"] == 1
+    assert any("left out: --fp32-residual-connection" in note for note in found.notes)

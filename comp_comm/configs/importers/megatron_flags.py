@@ -62,7 +62,7 @@ _ARITHMETIC = """
     mscale-all-dim beta-fast beta-slow original-max-position-embeddings yarn-rotary-scaling-factor
     yarn-original-max-position-embeddings yarn-beta-fast yarn-beta-slow yarn-mscale yarn-mscale-all-dim
     yarn-correction-range-round-to-int no-yarn-correction-range-round-to-int mrope-section no-rope-fusion
-    apply-query-key-layer-scaling attention-softmax-in-fp32 softmax-scale fp32-residual-connection
+    apply-query-key-layer-scaling attention-softmax-in-fp32 softmax-scale
     fp16-lm-cross-entropy no-query-key-layer-scaling no-persist-layer-norm no-scaled-init normalize-attention-scores
     use-fused-rmsnorm apply-residual-connection-post-layernorm bert-no-binary-head bert-load fp8-margin fp8-interval
     fp8-amax-history-len fp8-amax-compute-algo no-fp8-wgrad first-last-layers-bf16
@@ -124,6 +124,7 @@ IGNORED_BEGINNINGS = (
     "flight-recorder-", "non-persistent-", "ft-", "config-logger-", "swanlab-", "clearml-", "logits-save-", "mup-",
 )  # fmt: skip
 _NOTED = """
+    fp32-residual-connection
     no-bias-gelu-fusion no-bias-swiglu-fusion no-bias-dropout-fusion no-rope-fusion no-masked-softmax-fusion
     disable-bias-gelu-fusion cuda-graph-impl cuda-graph-scope cuda-graph-modules cuda-graph-warmup-steps
     cuda-graph-use-single-mempool cuda-graph-retain-backward-graph enable-cuda-graph external-cuda-graph

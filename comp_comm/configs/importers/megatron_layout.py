@@ -196,7 +196,7 @@ def _dispatch(keys: Keys, f: Findings) -> None:
         for name in ("ep", "etp"):
             if f.count(name) == 1 or "experts" not in f.fields:
                 f.fields.pop(name, None)
-    elif not stated and default:
+    elif not stated and default and "ep_dispatch" not in f.given:
         f.note("all tokens are gathered on every device of a group of experts, which is Megatron-LM's default")
 
 

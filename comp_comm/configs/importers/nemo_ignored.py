@@ -18,7 +18,7 @@ _MODEL = """
     rotary_base rotary_interleaved seq_len_interpolation_factor apply_rope_fusion
     grad_div_ar_fusion gradient_accumulation_fusion bias_activation_fusion bias_gelu_fusion bias_dropout_add_fusion
     masked_softmax_fusion bias_dropout_fusion native_amp_init_scale native_amp_growth_interval hysteresis
-    fp32_residual_connection fp16_lm_cross_entropy grad_allreduce_chunk_size_mb seed
+    fp16_lm_cross_entropy grad_allreduce_chunk_size_mb seed
     use_cpu_initialization onnx_safe apex_transformer_log_level sync_batch_comm batch_p2p_comm nsys_profile
     memory_profile gc_interval fsdp_sharded_checkpoint transformer_engine fp8_e4m3 fp8_hybrid fp8_margin
     fp8_interval fp8_amax_history_len fp8_amax_compute_algo fp8_wgrad fp8_dot_product_attention
@@ -52,7 +52,7 @@ TRAINER, IGNORED, OPTIM = (frozenset(names.split()) for names in (_TRAINER, _MOD
 NOTED = (
     "defer_embedding_wgrad_compute", "wgrad_deferral_limit", "enable_cuda_graph",
     "overlap_p2p_comm_warmup", "moe_shared_expert_overlap", "sharp",
-    "external_cuda_graph",
+    "external_cuda_graph", "fp32_residual_connection",
 )  # fmt: skip
 # Features that are not understood where they are on.
 OFF = (
