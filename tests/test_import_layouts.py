@@ -168,3 +168,14 @@ MODEL_ARGS:
     found = import_text(yaml, "model_config.yaml")
     assert found.fields["dense_layers"] == 1
     assert any("left out: --fp32-residual-connection" in note for note in found.notes)
+
+
+def test_sides_of_a_t5_say_whether_residuals_are_in_32_bit():
+    side = ("{num_layers: 2, hidden_size: 64, num_attention_heads: 2, ffn_hidden_size: 128, kv_channels: 32, "
+            "fp32_residual_connection: %s}")  # fmt: skip
+    model = "encoder: SIDE, decoder: SIDE, vocab_size: 1000, micro_batch_size: 1, optim: {name: fused_adam}, data: {}"
+    told = "trainer: {precision: bf16}\nmodel: {" + model + "}\n"
+    found = fields(told.replace("SIDE", side % "false"), "t5.yaml")
+    assert found["architecture"] == "encoder-decoder"
+    with pytest.raises(ConfigError, match="fp32_residual_connection"):
+        fields(told.replace("SIDE", side % "true"), "t5.yaml")
