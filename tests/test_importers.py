@@ -553,6 +553,7 @@ def test_a_nemo_file(runs, tmp_path):
         "dropout": "on", "gpus": 16, "micro_batch": 2, "global_batch": 16, "tp": 4, "sp": "on", "pp": 2, "vpp": 2,
         "overlap_pp": "off",
         "zero": 1, "recompute": "selective", "overlap_dp": "off", "precision": "bf16", "cross_entropy": "unfused",
+        "grad_precision": "fp32",
     }  # fmt: skip
 
 

@@ -36,9 +36,9 @@ def command(file: str, hardware: str | None, model: str | None, overrides: tuple
 
     FILE (- for standard input) is a Hugging Face config.json, a launch script of Megatron-LM or its arguments, a
     DeepSpeed JSON, a torchtitan TOML, an adapter_config.json of PEFT, or a YAML of NeMo, nanotron, LLM Foundry,
-    GPT-NeoX, Primus, Axolotl, LLaMA-Factory or torchtune, told by what it holds. A launch script is read, never run.
-    What is not understood is named, all of it, and nothing is written; what is approximated is said, and is a comment
-    of the study.
+    GPT-NeoX, Primus, Axolotl, LLaMA-Factory, torchtune or accelerate, told by what it holds. A launch script is read,
+    never run. What is not understood is named, all of it, and nothing is written; what is approximated is said, and is
+    a comment of the study.
     """
     catalogue.FILES_READ.clear()
     output.check_writable(path)

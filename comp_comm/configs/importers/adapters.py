@@ -25,7 +25,15 @@ LAYERS = {
 }  # fmt: skip
 ALL = ("all", "all-linear", "all_linear")
 # Endings of a model's name that change no size of it.
-ENDINGS = re.compile(r"[-_](?:instruct|chat|hf|base|it|pt|bnb-4bit|instruct-v\d.*|v\d\.\d|2507|distill.*)$", re.I)
+ENDINGS = re.compile(
+    r"[-_](?:instruct|chat|thinking|hf|base|it|pt|unsloth|bnb-4bit|instruct-v\d.*|v\d\.\d|2507|0324|0528)$", re.I
+)
+# Models that were trained on another one's answers are of the sizes of what they were made of (DeepSeek-R1's card).
+DISTILLED = {
+    "deepseekr1distillqwen7b": "qwen2.5-7b", "deepseekr1distillqwen14b": "qwen2.5-14b",
+    "deepseekr1distillqwen32b": "qwen2.5-32b", "deepseekr1distillllama8b": "llama-3.1-8b",
+    "deepseekr1distillllama70b": "llama-3.3-70b",
+}  # fmt: skip
 
 
 def set_adapters(keys: Keys, f: Findings, rank: tuple[str, ...], targets: tuple[str, ...]) -> None:
@@ -72,7 +80,8 @@ def model_of(reference: str) -> str | None:
 @cache
 def _by_letters() -> dict[str, str]:
     """Return the catalogue's names by the letters and numbers of each, and of its aliases."""
-    names = {_letters(alias.rsplit("/", 1)[-1]): name for alias, name in aliases().items()}
+    names = {**DISTILLED}
+    names |= {_letters(alias.rsplit("/", 1)[-1]): name for alias, name in aliases().items()}
     return {**names, **{_letters(name): name for name in catalogue.names("model")}}
 
 

@@ -10,6 +10,8 @@ from comp_comm.records import Record
 
 KIND = "DeepSpeed JSON"
 SIGNS = ("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "gradient_accumulation_steps")
+# Keys of Hydra's, and of Hugging Face's Trainer, which share the names of batches.
+OTHERS = ("_target_", "model_name_or_path", "per_device_train_batch_size", "output_dir")
 AUTO = "auto"
 FORMATS = {"fp32": "fp32", "float32": "fp32", "fp16": "fp16", "float16": "fp16", "half": "fp16", "bf16": "bf16",
            "bfp16": "bf16", "bfloat16": "bf16"}  # fmt: skip
@@ -58,7 +60,8 @@ OFF = (
 
 def fits(data: Record) -> int:
     """Return how well a mapping fits DeepSpeed's configuration; 0 where it does not."""
-    return 0 if "_target_" in data else min(sum(sign in data for sign in SIGNS), 2)
+    other = any(sign in data for sign in OTHERS)
+    return 0 if other else min(sum(sign in data for sign in SIGNS), 2)
 
 
 def import_deepspeed(document: Document, given: Given = NOTHING) -> Imported:

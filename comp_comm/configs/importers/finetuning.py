@@ -85,7 +85,7 @@ def import_axolotl(document: Document, given: Given = NOTHING, model: str = "") 
     _batch(top, f)
     for name, key in (("cp", "context_parallel_size"), ("tp", "tensor_parallel_size"), ("dp_shard", "dp_shard_size")):
         top.set(name, key)
-    top.ignore(("dp_replicate_size",))
+    _replicas(top, f)
     _running(top, f, ("fsdp", "fsdp_config"))
     _liger(top, f)
     for key in ("flash_attention", "sdp_attention", "attn_implementation"):
@@ -126,16 +126,36 @@ def import_factory(document: Document, given: Given = NOTHING, model: str = "") 
     _running(top, f, ("fsdp", "fsdp_config"))
     liger = top.truth("enable_liger_kernel")
     f.set("kernels", "fused" if liger else "eager")
-    top.ignore(("flash_attn", "pure_bf16"))
+    if top.take("flash_attn") in ("disabled", False):
+        f.set("attention_kernel", "unfused")
+    if top.truth("pure_bf16"):
+        f.set("optimizer_precision", "bf16")
+        f.note("pure_bf16: weights are trained in 16 bit without copies in 32, which are counted all the same")
     _packing(f, "packing", top.truth("packing"))
     return _done(FACTORY, top, f, FACTORY_IGNORED, known)
+
+
+def _replicas(top: Keys, f: Findings) -> None:
+    """Set the devices where it is said how many share states: those of context parallelism do, too."""
+    replicas, shards = int(top.number("dp_replicate_size", default=1) or 1), f.count("dp_shard", 0)
+    if shards and "gpus" not in f.given:
+        f.set("gpus", replicas * shards * f.count("tp") * f.count("cp"))
+    if "dp_shard" in f.given:
+        return
+    if shards and replicas > 1:
+        f.set("dp_shard", shards * f.count("cp"))
+    elif replicas > 1:
+        f.missing("how many devices share states is not in the file; give --set dp_shard=N", "dp_shard")
+    else:
+        f.fields.pop("dp_shard", None)
 
 
 def _model(top: Keys, f: Findings, key: str, instead: str) -> str:
     source = str(top.take(key, default=""))
     known = model_of(source) or instead
     if not known:
-        top.wrong((key,), f"no model of the catalogue is {shown(source)}; give --model NAME")
+        top.wrong((key,), f"no model of the catalogue is {shown(source)}; give --model NAME, or "
+                  "--model FILE with its config.json")  # fmt: skip
         f.problems.raise_if_any()
     return known
 
@@ -177,7 +197,11 @@ def _running(top: Keys, f: Findings, fsdp: tuple[str, str]) -> None:
     top.ignore(("fp8_backend",))
     top.off(("fp8_enable_fsdp_float8_all_gather",))
     if "recompute" not in f.fields:
-        f.set("recompute", "none" if is_off(top.take("gradient_checkpointing")) else "full")
+        kept = top.take("gradient_checkpointing")
+        if "offload" in str(kept):
+            top.wrong(("gradient_checkpointing",), f"{shown(kept)}: activations in the host's memory are not modelled; "
+                      "write true")  # fmt: skip
+        f.set("recompute", "none" if is_off(kept) else "full")
     top.off(("activation_offloading",), "activations in the host's memory as PyTorch has them")
     compiled = not is_off(top.take("torch_compile"))
     f.set("kernels", "compiled" if compiled else "eager")
@@ -203,7 +227,7 @@ def _running(top: Keys, f: Findings, fsdp: tuple[str, str]) -> None:
         f.set("optimizer_precision", "fp8")
     elif name not in ADAM:
         top.wrong(("optimizer", "optim"), f"{shown(name)}: another optimizer is not modelled; only AdamW and muon")
-    if "gpus" not in f.given:
+    if "gpus" not in f.fields:
         f.note("the devices are not in the file: give --set gpus=N")
 
 

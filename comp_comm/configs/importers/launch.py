@@ -94,9 +94,20 @@ def _started(shell: Shell) -> list[Command]:
 
 
 def _held_alone(shell: Shell) -> list[str]:
-    """Return the arguments that one variable holds, where no other one has any: a file that other scripts read."""
-    holding = [words for value in shell.values.values() if any(map(_is_flag, words := _split(items(value))))]
-    return holding[0] if len(holding) == 1 else []
+    """Return the arguments that variables hold of a file that other scripts read: none where two describe a model.
+
+    Those that another variable has taken in already, and those of what starts the program, are left out.
+    """
+    held = {name: _split(items(value)) for name, value in shell.values.items()}
+    models = [words for words in held.values() if any(map(_is_flag, words))]
+    if len(models) != 1:
+        return []
+    words = list(models[0])
+    for more in held.values():
+        flags = {_name(word) for word in more if word.startswith("--") and len(word) > 2}
+        if flags and not flags & ({_name(word) for word in words} | set(STARTERS)):
+            words += more
+    return words
 
 
 def _no_launch(shell: Shell, file: str) -> Problem:

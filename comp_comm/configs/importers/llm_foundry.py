@@ -60,7 +60,10 @@ def fits(data: Record) -> int:
     inner = data.get("parameters")
     data = inner if isinstance(inner, dict) and "model" in inner else data
     signs = ("max_seq_len", "global_train_batch_size", "device_train_microbatch_size", "fsdp_config", "train_loader")
-    return min(sum(sign in data for sign in signs), 5) if isinstance(data.get("model"), dict) else 0
+    model = data.get("model")
+    if not isinstance(model, dict) or "max_sequence_length" in model:  # the latter is OLMo's
+        return 0
+    return min(sum(sign in data for sign in signs), 5)
 
 
 def import_foundry(document: Document, given: Given = NOTHING, model: str = "") -> Imported:

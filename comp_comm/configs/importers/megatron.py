@@ -20,10 +20,21 @@ from comp_comm.configs.importers.megatron_programs import refused
 from comp_comm.configs.importers.shell_scope import HOLDS_FLAGS, MARK, UNDECIDED, names_in, readable
 from comp_comm.configs.strict_yaml import Document, Path, resolve_scalar
 from comp_comm.errors import Problem
+from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 
 KIND = "Megatron-LM arguments"
 FIELD_OF = {**megatron_model.NUMBERS, **megatron_layout.NUMBERS}
+# Fields that stand in for an argument which is not their value as it is.
+INSTEAD = {
+    "--num-layers-per-virtual-pipeline-stage": "vpp", "--num-virtual-stages-per-pipeline-rank": "vpp",
+    "--decoder-first-pipeline-num-layers": "pp_layout", "--decoder-last-pipeline-num-layers": "pp_layout",
+    "--pipeline-model-parallel-layout": "pp_layout", "--moe-token-dispatcher-type": "ep_dispatch",
+    "--moe-layer-freq": "moe_every", "--moe-shared-expert-intermediate-size": "shared_ffn_hidden",
+    "--recompute-granularity": "recompute", "--recompute-num-layers": "recompute_layers",
+    "--cp-comm-type": "cp_comm", "--fp8-format": "precision", "--position-embedding-type": "position",
+    "--normalization": "norm", "--attention-backend": "attention_kernel",
+}  # fmt: skip
 # Arguments that may have several values, which are read as a list.
 LISTS = ("--num-experts", "--window-size", "--recompute-modules", "--cp-comm-type", "--moe-layer-freq", "--spec",
          "--pipeline-model-parallel-layout")  # fmt: skip
@@ -93,6 +104,8 @@ def _yaml_value(value: object) -> object:
     """Return a value as the command line has it: false is a switch that is not given, ``[...]`` is several values."""
     if value is False or value is None:
         return None
+    if isinstance(value, str) and (quoted := re.fullmatch(r"\s*(['\"])(.*)\1\s*", value)):  # quoted for a shell, too
+        value = resolve_scalar(quoted[2])
     if isinstance(value, str) and re.fullmatch(r"\[[^\]]*\]", value.strip()) and "*" not in value:
         return [resolve_scalar(part.strip("'\"")) for part in re.split(r"[,\s]+", value.strip()[1:-1]) if part]
     return value
@@ -233,8 +246,10 @@ def _unresolved(keys: Keys, launch: Launch) -> None:
         if field is None and isinstance(value, str) and flag in megatron_layout.SWITCHES:
             keys.mapping = {**keys.mapping, flag: True}  # a switch, and then a variable that leaves nothing
             continue
-        if field not in keys.findings.given:
-            hint = f"; give --set {field}=N" if field else ""
+        instead = field or INSTEAD.get(flag)
+        if instead not in keys.findings.given:
+            value_of = "WORD" if instead and FIELDS[instead].kind in ("choice", "text") else "N"
+            hint = f"; give --set {instead}={value_of}" if instead else ""
             sign = "" if marks[0].startswith(("$", "`")) else "$"
             undecided = any(UNDECIDED in part for part in parts)
             why = (

@@ -52,7 +52,7 @@ _LEARNING = """
     mup-embedding-mult mup-output-mult mup-base-head-dim mup-attn-scale-power qk-clip qk-clip-alpha qk-clip-threshold
     mup mup-input-mult mup-output-mult mup-attn-mult mup-rel-lr no-train
     no-load-lr-state reset-iteration universal-checkpoint reset-progress goldfish-loss goldfish-k goldfish-h
-    glm-mask train-mode
+    glm-mask train-mode use-z-loss
 """
 _ARITHMETIC = """
     openai-gelu onnx-safe squared-relu quick-geglu-limit activation-func-clamp-value glu-linear-offset
@@ -62,13 +62,14 @@ _ARITHMETIC = """
     mscale-all-dim beta-fast beta-slow original-max-position-embeddings yarn-rotary-scaling-factor
     yarn-original-max-position-embeddings yarn-beta-fast yarn-beta-slow yarn-mscale yarn-mscale-all-dim
     yarn-correction-range-round-to-int no-yarn-correction-range-round-to-int mrope-section no-rope-fusion
-    apply-query-key-layer-scaling attention-softmax-in-fp32 softmax-scale fp32-residual-connection
+    apply-query-key-layer-scaling attention-softmax-in-fp32 softmax-scale
     fp16-lm-cross-entropy no-query-key-layer-scaling no-persist-layer-norm no-scaled-init normalize-attention-scores
     use-fused-rmsnorm apply-residual-connection-post-layernorm bert-no-binary-head bert-load fp8-margin fp8-interval
     fp8-amax-history-len fp8-amax-compute-algo no-fp8-wgrad first-last-layers-bf16
     num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 tp-only-amax-red te-precision-config-file
     embedding-weights-in-fp32 output-logit-dtype disable-bf16-reduced-precision-matmul disable-mem-efficient-ln
-    relative-attention-max-distance fix-position-emb-redundant-alloc epsilon
+    relative-attention-max-distance fix-position-emb-redundant-alloc epsilon rotary-scale-factor
+    export-moe-apply-probs-on-input export-force-local-attention
 """
 _RUNNING = """
     use-mcore-models use-legacy-models local-rank distributed-backend distributed-timeout-minutes
@@ -113,7 +114,7 @@ _RUNNING = """
     use-grouped-gemm-for-shared-expert batch-invariant-mode batch-invariant-backend num-speculative-tokens
     zero-allgather-bucket-size zero-contigious-gradients zero-reduce-scatter use-pin-memory config job-name
     no-shuffle-dataset export-te-mcore-model export-default-te-spec export-model-type decode-only-cuda-graphs
-    flash-decode disable-msc-deprecated
+    flash-decode disable-msc-deprecated use-mpi keep-last
 """
 IGNORED = frozenset(" ".join((_DATA, _LEARNING, _ARITHMETIC, _RUNNING)).split())
 IGNORED_BEGINNINGS = (
@@ -123,6 +124,7 @@ IGNORED_BEGINNINGS = (
     "flight-recorder-", "non-persistent-", "ft-", "config-logger-", "swanlab-", "clearml-", "logits-save-", "mup-",
 )  # fmt: skip
 _NOTED = """
+    fp32-residual-connection
     no-bias-gelu-fusion no-bias-swiglu-fusion no-bias-dropout-fusion no-rope-fusion no-masked-softmax-fusion
     disable-bias-gelu-fusion cuda-graph-impl cuda-graph-scope cuda-graph-modules cuda-graph-warmup-steps
     cuda-graph-use-single-mempool cuda-graph-retain-backward-graph enable-cuda-graph external-cuda-graph
@@ -134,7 +136,7 @@ _NOTED = """
     ep-overlap-early-attn-memory-release deallocate-pipeline-outputs high-priority-a2a-comm-stream
     microbatch-group-size-per-virtual-pipeline-stage overlap-p2p-communication-warmup-flush
     distribute-saved-activations distribute-checkpointed-activations partition-activations scattered-embeddings
-    split-transformers moe-layer-recompute qk-l2-norm qk-layernorm-hidden-dim mlp-chunks-for-training
+    split-transformers moe-layer-recompute qk-l2-norm export-qk-l2-norm qk-layernorm-hidden-dim mlp-chunks-for-training
     ddp-reduce-scatter-with-fp32-accumulation ddp-param-name-patterns-for-fp32-local-accumulation
     overlap-dispatch-backward-with-experts-wgrad dataloader-inter-document-masking sft no-bias-activation-fusion
     enable-zbh1-exact-semantics freeze-all-layers symmetric-ar-type disable-overlap-embedding-wgrad

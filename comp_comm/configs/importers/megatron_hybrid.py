@@ -12,6 +12,7 @@ PATTERN = ("--hybrid-layer-pattern", "--hybrid-override-pattern")
 RATIOS = ("--hybrid-attention-ratio", "--hybrid-mlp-ratio")
 # Megatron-LM's letters, by ours: + is attention that is latent, which another argument says for all of it.
 LETTERS = {"M": "M", "G": "G", "*": "*", "+": "*", "-": "-", "E": "E"}
+OWN_LETTERS = "qwen3_next"  # in the name of a program of Pai-Megatron-Patch: there M is Gated DeltaNet, - are experts
 EXPANDED = 2  # times the hidden size that Mamba-2's channels are, where the number of its heads is not given
 MAMBA = {"ssm_head_dim": ("--mamba-head-dim", 64), "ssm_groups": ("--mamba-num-groups", 8),
          "ssm_state": ("--mamba-state-dim", 128)}  # fmt: skip
@@ -31,12 +32,14 @@ def length(keys: Keys) -> int | None:
 def read(keys: Keys, f: Findings, program: str) -> None:
     """Set the layers of a model that are not all attention and a network, with the sizes of their mixers."""
     text = keys.take(*PATTERN)
-    states = any(word in program.lower() for word in ("mamba", "hybrid")) or keys.truth("--is-hybrid-model")
+    states = keys.truth("--is-hybrid-model") or any(word in program.lower() for word in ("mamba", "hybrid"))
     for flag in RATIOS:
         if not is_off(keys.take(flag)) and text is None:
             keys.wrong((flag,), "how layers follow from a ratio is not modelled: give --hybrid-layer-pattern")
             return
-    if text is not None:
+    if text is not None and OWN_LETTERS in program.lower():
+        keys.wrong(PATTERN, f"{shown(program)} has meanings of its own for the letters, which are not known here")
+    elif text is not None:
         _listed(keys, f, str(text))
     elif states and keys.take(VARIANT) is None:  # Mamba-2 in every layer
         _set_mamba(keys, f)

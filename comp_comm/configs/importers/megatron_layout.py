@@ -196,7 +196,7 @@ def _dispatch(keys: Keys, f: Findings) -> None:
         for name in ("ep", "etp"):
             if f.count(name) == 1 or "experts" not in f.fields:
                 f.fields.pop(name, None)
-    elif not stated and default:
+    elif not stated and default and "ep_dispatch" not in f.given:
         f.note("all tokens are gathered on every device of a group of experts, which is Megatron-LM's default")
 
 
@@ -205,14 +205,24 @@ def devices(f: Findings, launch: Launch) -> None:
     if "gpus" in f.given:
         return
     number, note = devices_of(launch)
-    parts = f.count("tp", 1) * f.count("pp", 1) * f.count("cp", 1)
-    if number and number % parts == 0:
+    if number:
+        set_devices(f, number, note)
+    else:
+        fewest_devices(f, note or "the number of devices is not in the file")
+
+
+def set_devices(f: Findings, number: int, note: str = "") -> None:
+    """Set the number of devices that a file says, or say that its layout needs others."""
+    tp, pp, cp, ep = (f.count(name, 1) for name in ("tp", "pp", "cp", "ep"))
+    experts = ep * f.count("etp", tp) if ep > 1 else 1
+    if number % (tp * pp * cp):
+        fewest_devices(f, f"the {number} devices of the file do not hold tp x pp x cp = {tp * pp * cp}")
+    elif number % (pp * experts):
+        fewest_devices(f, f"the {number} devices of the file do not hold ep x etp x pp = {pp * experts}")
+    else:
         f.set("gpus", number)
         if note:
             f.note(note)
-        return
-    why = f"the {number} devices of the file do not hold tp x pp x cp = {parts}" if number else note
-    fewest_devices(f, why or "the number of devices is not in the file")
 
 
 def fewest_devices(f: Findings, why: str) -> None:

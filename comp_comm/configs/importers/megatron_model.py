@@ -93,7 +93,7 @@ def _blocks(keys: Keys, f: Findings) -> None:
 def _positions(keys: Keys, f: Findings) -> None:
     names = ("--position-embedding-type",)
     kind = keys.choice(names, POSITIONS, "learned_absolute")
-    if keys.truth("--use-rotary-position-embeddings"):
+    if keys.some("--use-rotary-position-embeddings", "--use-llama2-rotary-position-embeddings"):
         kind = "rope"
     without = keys.truth("--no-position-embedding")
     longest = keys.take("--max-position-embeddings")
@@ -112,6 +112,8 @@ def _attention(keys: Keys, f: Findings) -> None:
     elif groups not in (None, 1):
         f.note("--num-query-groups does nothing without --group-query-attention: as many heads of keys as of queries")
     keys.set("kv_heads", "--num-key-value-heads")
+    if keys.choice(("--attention-head-type",), {"multihead": False, "multiquery": True}, "multihead"):
+        f.set("kv_heads", 1)
     latent, qk_norm = keys.truth("--multi-latent-attention"), keys.truth("--qk-layernorm")
     if latent:
         for name, (flag, default) in HEADS_OF_LATENT.items():

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from comp_comm.configs.importers.imported import Keys, is_off, shown
+from comp_comm.configs.importers.shell_scope import readable
 
 PARTITIONS = re.compile(r"(?:type:(?:transformer|ParallelTransformerLayer)(?:\|embedding)?|uniform|parameters)$", re.I)
 
@@ -118,7 +119,7 @@ def refuse(keys: Keys) -> None:
         asking = [flag for flag in kind.flags if flag in keys.mapping and not kind.accepts(keys.mapping[flag])]
         if asking:
             value = keys.mapping[asking[0]]
-            spelled = "" if value is True else f"{shown(value)} "
+            spelled = "" if value is True else f"{shown(readable(value) if isinstance(value, str) else value)} "
             keys.wrong((asking[0],), f"{spelled}is not understood: {kind.sentence}")
         more = [flag for flag in keys.mapping for beginning in kind.more
                 if flag == beginning or (beginning.endswith("-") and flag.startswith(beginning))]  # fmt: skip

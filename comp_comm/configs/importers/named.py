@@ -25,14 +25,30 @@ def _any(count: int, *keys: str) -> Signs:
 
 
 _LAYOUT = "the model it names is imported from its config.json, what is left given with --set"
+
+
+def _of(data: Mapping[str, object], name: str) -> Mapping[str, object]:
+    inner = data.get(name)
+    return inner if isinstance(inner, dict) else {}
+
+
+def _sections(*names: str) -> Signs:
+    return lambda data: all(isinstance(data.get(name), dict) for name in names)
+
+
 TOOLS = (
     Tool("a MaxText configuration", lambda data: any(str(key).startswith(("ici_", "dcn_", "base_num_", "base_emb_"))
          for key in data) or _any(2, "per_device_batch_size", "max_target_length", "remat_policy", "model_name",
                                   "base_config", "enable_checkpointing", "decoder_block")(data),
          "MaxText's meshes are not read: give its model and layout in a study"),
-    Tool("a configuration of accelerate", _any(2, "compute_environment", "distributed_type", "num_machines",
-         "num_processes", "deepspeed_config", "fsdp_config"),
-         "import the DeepSpeed JSON it may name, and give the rest in a study"),
+    Tool("a FlagScale configuration", _sections("system", "model"),
+         "its keys are arguments of Megatron-LM: import a list of them (--num-layers 32 --hidden-size 4096 ...)"),
+    Tool("a configuration of OLMo", lambda data: "max_sequence_length" in _of(data, "model"),
+         "import the config.json of its model, and give the layout with --set"),
+    Tool("overrides of a Megatron-Bridge recipe", lambda data: _sections("train", "optimizer")(data)
+         and _any(1, "model", "ddp", "dataset", "checkpoint")(data),
+         "the recipe itself is Python, which is not run: import the config.json of its model, and give its layout with "
+         "--set (tp, pp, cp, ep, micro_batch, global_batch, seq_len)"),
     Tool("a configuration of LitGPT",
          _any(3, "model_name", "out_dir", "precision", "devices", "train", "tokenizer_dir"), _LAYOUT),
     Tool("arguments of Hugging Face's Trainer", _any(2, "model_name_or_path", "per_device_train_batch_size",

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from comp_comm.configs.importers import nemo_layout, nemo_model, nemo_sides
 from comp_comm.configs.importers.adapters import set_adapters
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
-from comp_comm.configs.importers.megatron_layout import fewest_devices
+from comp_comm.configs.importers.megatron_layout import fewest_devices, set_devices
 from comp_comm.configs.importers.nemo_ignored import IGNORED, NOTED, TOP, TRAINER
 from comp_comm.configs.importers.nemo_references import resolve
 from comp_comm.configs.strict_yaml import Document
@@ -31,7 +31,9 @@ OTHERS = {
 def fits(data: Record) -> int:
     """Return how well a mapping fits NeMo's: a model as Megatron-LM has it, beside a trainer; 0 where it does not."""
     model = data.get("model")
-    if not isinstance(model, dict) or not any(key in model for key in SHAPE):
+    flagscale = isinstance(data.get("system"), dict)  # arguments of Megatron-LM in sections of other names
+    bridge = isinstance(data.get("train"), dict) and isinstance(data.get("optimizer"), dict)  # Megatron-Bridge
+    if not isinstance(model, dict) or flagscale or bridge or not any(key in model for key in SHAPE):
         return 0
     return 2 + ("num_layers" in model or "tensor_model_parallel_size" in model) + isinstance(data.get("trainer"), dict)
 
@@ -55,8 +57,8 @@ def import_nemo(document: Document, given: Given = NOTHING) -> Imported:
     else:
         nemo_model.read(model, f, f"{data.get('name', '')} {model.mapping.get('name', '')}")
         nemo_model.hybrid(model, f, str(data.get("name", "")))
-    nemo_layout.read(model, f)
     trainer = top.mapping_of("trainer")
+    nemo_layout.read(model, f, "bf16" if trainer is None else str(trainer.mapping.get("precision", "bf16")))
     if trainer is not None:
         _trainer(trainer, f)
     elif "gpus" not in given:
@@ -123,8 +125,4 @@ def _trainer(keys: Keys, f: Findings) -> None:
     if type(nodes) is not int or type(each) is not int or min(nodes, each) < 1:
         fewest_devices(f, "the number of devices is not in the file")
         return
-    parts = f.count("tp", 1) * f.count("pp", 1) * f.count("cp", 1)
-    if nodes * each % parts:
-        fewest_devices(f, f"the {nodes * each} devices of the file do not hold tp x pp x cp = {parts}")
-    else:
-        f.set("gpus", nodes * each)
+    set_devices(f, nodes * each)

@@ -18,7 +18,7 @@ _MODEL = """
     rotary_base rotary_interleaved seq_len_interpolation_factor apply_rope_fusion
     grad_div_ar_fusion gradient_accumulation_fusion bias_activation_fusion bias_gelu_fusion bias_dropout_add_fusion
     masked_softmax_fusion bias_dropout_fusion native_amp_init_scale native_amp_growth_interval hysteresis
-    fp32_residual_connection fp16_lm_cross_entropy megatron_amp_O2 grad_allreduce_chunk_size_mb seed
+    fp16_lm_cross_entropy grad_allreduce_chunk_size_mb seed
     use_cpu_initialization onnx_safe apex_transformer_log_level sync_batch_comm batch_p2p_comm nsys_profile
     memory_profile gc_interval fsdp_sharded_checkpoint transformer_engine fp8_e4m3 fp8_hybrid fp8_margin
     fp8_interval fp8_amax_history_len fp8_amax_compute_algo fp8_wgrad fp8_dot_product_attention
@@ -37,7 +37,7 @@ _MODEL = """
     validation_drop_last load_precision mcore_dist_ckpt activations_checkpoint_recurrent force_word_embeddings
     hf_flavor label_smoothing fsdp_use_orig_params delay_grad_reduce delay_param_gather align_param_gather
     layernorm_type gradient_accumulation enable_gloo overlap_p2p_comm_warmup_flush grad_reduce_in_fp32
-    pretrained_checkpoint num_layers_in_first_pipeline_stage_default
+    pretrained_checkpoint num_layers_in_first_pipeline_stage_default tp_only_amax_red
 """
 _OPTIM = """
     lr weight_decay betas eps sched bucket_cap_mb contiguous_grad_buffer contiguous_param_buffer average_grad_sync
@@ -52,7 +52,7 @@ TRAINER, IGNORED, OPTIM = (frozenset(names.split()) for names in (_TRAINER, _MOD
 NOTED = (
     "defer_embedding_wgrad_compute", "wgrad_deferral_limit", "enable_cuda_graph",
     "overlap_p2p_comm_warmup", "moe_shared_expert_overlap", "sharp",
-    "external_cuda_graph",
+    "external_cuda_graph", "fp32_residual_connection",
 )  # fmt: skip
 # Features that are not understood where they are on.
 OFF = (

@@ -21,8 +21,8 @@ ADAM = ("adam", "adamw", "fused_adam", "distributed_fused_adam", "megatron_fused
         "distributed_adam", "")  # fmt: skip
 
 
-def read(keys: Keys, f: Findings) -> None:
-    """Set the fields of the layout."""
+def read(keys: Keys, f: Findings, precision: str) -> None:
+    """Set the fields of the layout; ``precision`` is the trainer's word."""
     for name, key in NUMBERS.items():
         keys.set(name, key)
     if f.count("pp") == 1:
@@ -44,8 +44,10 @@ def read(keys: Keys, f: Findings) -> None:
     if not (keys.truth("use_flash_attention", default=True) or keys.mapping.get("transformer_engine")):
         f.set("attention_kernel", "unfused")
     set_loss(keys, f, "cross_entropy_loss_fusion", "cross_entropy_loss_fusion_impl", "cross_entropy_fusion_impl")
-    _sharding(keys, f)
+    _sharding(keys, f, precision)
     _fp8(keys, f)
+    if keys.truth("megatron_amp_O2", default=True) is False and FORMATS.get(precision) != "fp32":
+        f.note("megatron_amp_O2 is off: weights held in 32 bit alone are counted as those in 16 bit with copies in 32")
     keys.off(OFF)
     if f.fields.get("architecture") != "encoder-decoder":
         keys.off(("pipeline_model_parallel_split_rank",), "an encoder with a layout of its own")
@@ -92,7 +94,7 @@ def _offloading(keys: Keys, f: Findings) -> None:
     keys.ignore(("cpu_offloading_num_layers",))
 
 
-def _sharding(keys: Keys, f: Findings) -> None:
+def _sharding(keys: Keys, f: Findings, precision: str) -> None:
     """Set the ZeRO stage, that of PyTorch's FSDP (3) or of the distributed optimizer (1), and what gradients are in."""
     fsdp, strategy = keys.truth("fsdp"), keys.take("fsdp_sharding_strategy", default="full")
     reduced = keys.take("fsdp_grad_reduce_dtype", default=32)
@@ -109,11 +111,13 @@ def _sharding(keys: Keys, f: Findings) -> None:
         keys.wrong(("fsdp_sharding_strategy",), f"{shown(strategy)} is not understood; only full")
     if fsdp:
         f.set("grad_precision", FORMATS.get(str(reduced), reduced), keys.place("fsdp_grad_reduce_dtype"))
-    elif kind is not None:
-        f.set("grad_precision", STATES.get(str(kind), kind), optim.place("grad_sync_dtype"))
+    else:
+        _gradients(f, optim, kind, precision)
+    optim.set("bucket", "ddp_bucket_size")
     _states(optim, f)
-    gradients = optim.truth("overlap_grad_sync", default=distributed)
-    weights = optim.truth("overlap_param_sync", default=gradients)
+    # NeMo 1.x: Apex's optimizer overlaps the sync of gradients unless told otherwise, Megatron core's does not.
+    gradients = optim.truth("overlap_grad_sync", default=fsdp or name == "distributed_fused_adam")
+    weights = optim.truth("overlap_param_sync", default=fsdp)
     f.set("overlap_dp", gradients)
     if distributed and gradients != weights:
         one, other = ("gradients", "weights") if gradients else ("weights", "gradients")
@@ -121,6 +125,21 @@ def _sharding(keys: Keys, f: Findings) -> None:
         f.note(f"{one} are sent beside compute, {other} not: overlap_dp, which is for both, is {counted}")
     optim.ignore(OPTIM)
     optim.finish()
+
+
+def _gradients(f: Findings, optim: Keys, kind: object, precision: str) -> None:
+    """Set what gradients are reduced in.
+
+    Where nothing is said it is 32 bit ("the default precision of fp32", NeMo's guide to communication overlap): that of
+    the states that Apex's optimizer keeps, and of the copies of weights in bf16; those in fp16 have none.
+    """
+    name = str(optim.mapping.get("name"))
+    states = optim.mapping.get("dtype") if name == "distributed_fused_adam" else None
+    given = kind if kind is not None else states
+    if given is not None:
+        f.set("grad_precision", STATES.get(str(given), given), optim.place("grad_sync_dtype", "dtype"))
+    elif "distributed" in name or FORMATS.get(precision) == "bf16":
+        f.set("grad_precision", "fp32")
 
 
 def _states(optim: Keys, f: Findings) -> None:

@@ -67,7 +67,7 @@ def _rest(side: Keys) -> None:
     """Take what is left of a side."""
     side.only("arch", "transformer")
     side.only("transformer_block_type", "pre_ln")
-    side.off(("headscale",))
+    side.off(("headscale", "fp32_residual_connection"))
     side.ignore((*IGNORED, *ALIKE, *CHECKPOINTS, "relative_attention_max_distance", "hidden_steps",
                  "relative_position_bias_self_attention_only", "num_self_attention_per_cross_attention",
                  "num_moe_experts", "moe_frequency", "moe_dropout", "use_flash_attention",

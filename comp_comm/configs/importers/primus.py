@@ -87,7 +87,8 @@ def import_primus(document: Document, given: Given = NOTHING, model: str = "") -
     title = str(_resolved(document.data.get("exp_name") or "", f)) or PurePath(document.file).stem
     if framework == "torchtitan":
         return _titan(document, mapping, overrides.path, named, title, given, f)
-    _read(Keys(f, _flags(mapping), ()), f, mapping, named, overrides.path)
+    flags = {**_of_experts(str(_resolved(raw.get("model", ""), f)), named), **_flags(mapping)}
+    _read(Keys(f, flags, ()), f, mapping, named, overrides.path)
     own = _own(f, named)
     return Imported(
         KIND, PurePath(document.file).stem, title, f"{document.file} ({KIND})", own, tuple(f.notes), model=named
@@ -146,6 +147,16 @@ def _titan(document: Document, mapping: Record, path: Path, model: str, title: s
                    source=f"{document.file} ({KIND})")  # fmt: skip
 
 
+def _of_experts(file: str, model: str) -> Record:
+    """Return what Primus's own file of a model with experts has of their layout: all send tokens all to all."""
+    if "experts" not in _dimensions(model):
+        return {}
+    fused = not re.search(r"mixtral|grok", file.lower())
+    on_eight = re.search(r"deepseek_v[23]|gpt_oss|llama4", file.lower())
+    return {"--moe-token-dispatcher-type": "alltoall", "--moe-permute-fusion": fused,
+            **({"--expert-model-parallel-size": 8} if on_eight else {})}  # fmt: skip
+
+
 def _flags(mapping: Record) -> Record:
     """Return overrides as the arguments of Megatron-LM, with what Primus's trainer has beside them."""
     flags: Record = dict(TRAINER)
@@ -157,6 +168,10 @@ def _flags(mapping: Record) -> Record:
         elif key not in IGNORED and key not in NOTED and key not in FEATURES and not key.startswith(IGNORED_BEGINNINGS):
             flag = "--" + key.replace("_", "-")
             flags[flag] = bool(value) if flag in megatron_layout.SWITCHES and value in (0, 1) else value
+    synced = mapping.get("turbo_sync_free_moe_stage") in (2, 3)  # it turns DeepEP on
+    if mapping.get("enable_primus_turbo") and (mapping.get("use_turbo_deepep") or synced):
+        flags |= {"--moe-token-dispatcher-type": "flex", "--moe-enable-deepep": True,
+                  "--moe-deepep-num-sms": mapping.get("turbo_deepep_num_cu")}  # fmt: skip
     return {flag: value for flag, value in flags.items() if value is not None and value is not False}
 
 

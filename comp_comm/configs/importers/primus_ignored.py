@@ -9,7 +9,8 @@ _IGNORED = """
     tokenizer_metadata moe_use_legacy_grouped_gemm moe_use_fused_router_with_aux_score use_turbo_fused_act_with_probs
     mock_dataset prefetch_factor disable_delayed_scaling_patches per_step_rng_reseed warmup_train_steps mlperf_mode
     target_val_loss nemo_aligned_lr_warmup nemo_chimera_init emulate_precision_casts empty_cache_interval
-    pp_warmup dump_pp_data use_rocm_mem_info use_rocm_mem_info_iters turbo_deepep_num_cu
+    pp_warmup dump_pp_data use_rocm_mem_info use_rocm_mem_info_iters use_turbo_deepep
+    turbo_deepep_num_cu
     turbo_deepep_use_comm_stream turbo_sync_free_moe_stage odc_phase odc_p2p_backend odc_rocshmem_gda
     odc_grad_spike_threshold odc_mori_init odc_max_buffer_size no_fp8_weight_transpose_cache optimizer_foreach
     sft_dataset_name sft_conversation_format sft_bridge_compat_inline_bos sft_sanitize_nan_grads hf_path
@@ -21,7 +22,7 @@ IGNORED = frozenset(_IGNORED.split())
 IGNORED_BEGINNINGS = ("mlflow_", "wandb_", "turbo_deepep_", "torch_profiler_", "log_", "odc_rocshmem_", "odc_gda_")
 # Kernels and overlaps of Primus's own, which change the time by what is not modelled.
 NOTED = (
-    "enable_primus_turbo", "use_turbo_attention", "use_turbo_grouped_gemm", "use_turbo_deepep", "use_turbo_rms_norm",
+    "enable_primus_turbo", "use_turbo_attention", "use_turbo_grouped_gemm", "use_turbo_rms_norm",
     "use_turbo_gemm", "use_turbo_grouped_mlp", "use_turbo_parallel_linear", "enable_turbo_attention_float8",
     "torch_compile", "enable_fused_linear_ce", "fused_ce_mode", "fused_ce_chunks", "use_fsdp2_fp32_param_optimizer",
     "use_fsdp2_fp8_all_gather", "use_fsdp2_bf16_master_weight_optimizer", "fsdp_prefetch_depth",

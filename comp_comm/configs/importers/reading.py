@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from comp_comm.configs import strict_yaml
 from comp_comm.configs.importers import (
+    accelerate,
     deepspeed,
     finetuning,
     gpt_neox,
@@ -59,6 +60,8 @@ MAPPINGS = (
     FileKind(torchtune.KIND, torchtune.fits, torchtune.import_torchtune),
     FileKind(finetuning.AXOLOTL, finetuning.fits_axolotl, finetuning.import_axolotl),
     FileKind(finetuning.FACTORY, finetuning.fits_factory, finetuning.import_factory),
+    FileKind(accelerate.KIND, accelerate.fits,
+         lambda document, given, _: accelerate.import_accelerate(document, given)),
     FileKind(deepspeed.KIND, deepspeed.fits, lambda document, given, _: deepspeed.import_deepspeed(document, given)),
 )  # fmt: skip
 KINDS = (*(kind.name for kind in MAPPINGS), "a study", "a model")
@@ -68,6 +71,11 @@ PREFIX = re.compile(
     r"[a-z0-9]+(?:-[a-z0-9]+)+[ \t]*[:|][ \t]|[\w.-]+:[ \t])"
 )
 MOST_PREFIXES = 3
+PYTHON = re.compile(r"^(?:from[ \t]+[\w.]+[ \t]+import[ \t]|import[ \t]+[\w.]+[ \t]*(?:as[ \t]+\w+[ \t]*)?$)", re.M)
+_PROGRAM = (
+    "is a program of Python (a recipe of NeMo 2, Megatron-Bridge or torchtitan, say), which is not run: import the "
+    "config.json of its model, and give its layout with --set (gpus, tp, pp, cp, ep, micro_batch, seq_len and others)"
+)
 
 
 def text_of(content: bytes, file: str) -> str:
@@ -97,6 +105,8 @@ def import_text(text: str, file: str, given: Given = NOTHING, model: str = "") -
             return _of_mapping(document, file, given, model)
     if megatron.is_megatron(bare):
         return megatron.import_arguments(bare, file, given)
+    if PYTHON.search(text):
+        raise ConfigError([Problem(_PROGRAM, file=file)])
     raise flaw or ConfigError([Problem(_none_of_these(), file=file)])
 
 
@@ -126,7 +136,8 @@ def best(data: Record) -> FileKind | None:
 
 def _mapping(text: str, file: str) -> tuple[Document | None, ConfigError | None]:
     """Return a text as a mapping, or what is wrong with it as one."""
-    if toml_text.is_toml(text):
+    held = megatron.is_megatron(text) and not toml_text.has_sections(text)  # variables of a script look like TOML
+    if toml_text.is_toml(text) and not held:
         try:
             return toml_text.read_toml(text, file), None
         except ConfigError as error:
@@ -184,5 +195,4 @@ def _none_of_these() -> str:
 
 def _unknown(data: Record) -> str:
     keys = ", ".join(list(map(str, data))[:8]) + (", ..." if len(data) > 8 else "")
-    other = named(data)
-    return f"{_none_of_these()}; {other or 'its keys are ' + (keys or 'none')}"
+    return named(data) or f"{_none_of_these()}; its keys are {keys or 'none'}"

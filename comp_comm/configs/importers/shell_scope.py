@@ -17,7 +17,7 @@ SHOWN = 60  # characters of what a mark is for
 HIDDEN = 0xE100  # where letters that mean something to a shell are, in the name of a mark
 HOLDS_FLAGS = "--"  # before the name in a mark of `UNDECIDED`: it may hold arguments
 
-MAX_TEXT = 2 * 2**20  # characters that all expansions of a script make together
+MAX_TEXT = 8 * 2**20  # characters that all expansions of a script make together
 WORD = 20  # characters that a word counts as beside its own
 COPIED_IN_A_STEP = 50  # variables
 MAX_STEPS = 50_000  # commands and words that are gone through, loops counted as often as they run

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # What scripts have where a value is to be filled in: DATA=<path to the data>_text; a redirection ends in no bracket.
 PLACEHOLDER = re.compile(r"(?<![<\w)])<([A-Za-z][^<>\n|&;()`$]{0,100}[^<>\s|&;()`$])>")
+# One before an argument: a shell would take the argument for the file that a redirection writes, which nobody means.
+BEFORE_ARGUMENT = re.compile(PLACEHOLDER.pattern + r"(?=[ \t]+(?:\\\n[ \t]*)?--[A-Za-z])")
 
 MOST_REPAIRS = 12
 MAX_SCRIPT = 512 * 1024  # characters
@@ -84,6 +86,7 @@ def parse(script: str) -> Script:
         raise ShellLimitError(f"is larger than {MAX_SCRIPT // 1024} KiB")
     reader = _Reader()
     script = script.replace("\r\n", "\n") + "\n\n"  # a last line that goes on ends all the same
+    script = BEFORE_ARGUMENT.sub(lambda match: unset(match[1]), script)
     read = reader.read(script)
     for _ in range(MOST_REPAIRS):  # what is seen may uncover what is not
         source = encoded(script)

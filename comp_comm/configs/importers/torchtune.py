@@ -120,10 +120,8 @@ def _running(top: Keys, f: Findings) -> None:
         f.note("ac_mode: activations are counted as kept; --set recompute=per_op or full counts them as made again")
     if top.truth("optimizer_in_bwd"):
         f.note("optimizer_in_bwd: gradients are counted as kept to the end of the step")
-    top.set("dp_shard", "data_parallel_shard_dim")
-    if f.fields.get("dp_shard") == -1:
-        f.fields.pop("dp_shard")
-    top.ignore(("data_parallel_replicate_dim", "fsdp"))
+    _replicas(top, f)
+    top.ignore(("fsdp",))
     loss = top.mapping_of("loss")
     if loss is not None:
         chunked = any(word in str(loss.take(COMPONENT)) for word in ("Chunked", "LinearCrossEntropy"))
@@ -133,6 +131,18 @@ def _running(top: Keys, f: Findings) -> None:
         loss.ignore(tuple(loss.mapping))
     if "gpus" not in f.fields:
         f.note("the devices are not in a recipe (they are of tune run): give --set gpus=N")
+
+
+def _replicas(top: Keys, f: Findings) -> None:
+    """Set how many devices share states, and how many there are; -1 are all that are left."""
+    shards, replicas = (top.number(f"data_parallel_{name}_dim", default=usual) or usual
+                        for name, usual in (("shard", -1), ("replicate", 1)))  # fmt: skip
+    if shards > 0 and "gpus" not in f.given:
+        f.set("gpus", shards * replicas * f.count("tp"))
+    if replicas > 1 and shards > 0:
+        f.set("dp_shard", shards, ("data_parallel_shard_dim",))
+    elif replicas > 1:
+        f.missing("data_parallel_shard_dim -1 of several replicas: give --set dp_shard=N", "dp_shard")
 
 
 def _optimizer(top: Keys, f: Findings) -> None:

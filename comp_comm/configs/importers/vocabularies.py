@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from comp_comm.configs import catalogue
-from comp_comm.configs.model_names import catalogue_name
+from comp_comm.configs.importers.adapters import model_of
 
 TOKENIZERS = {
     "GPT2BPETokenizer": 50257, "BertWordPieceLowerCase": 30522, "BertWordPieceCase": 28996, "Llama2Tokenizer": 32000,
@@ -16,7 +16,7 @@ def vocabulary_of(model: str) -> int | None:
     >>> vocabulary_of("meta-llama/Meta-Llama-3-8B"), vocabulary_of("someone/something")
     (128256, None)
     """
-    name = catalogue_name(model)
+    name = model_of(model.rstrip("/"))
     if name is None:
         return None
     return int(catalogue.read("model", name).data["vocab"])
