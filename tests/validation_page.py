@@ -124,9 +124,7 @@ def memory_table(found: Validation) -> str:
     return table(("runs", "rows", "median error", "90th percentile", "bias"), rows)
 
 
-NOT_SAID = "what was recomputed is not stated, or only as a share"
 WHY = {
-    **dict.fromkeys(("r0941", "r0942", "r1020", "r1023"), NOT_SAID),
     **dict.fromkeys(("r0931", "r0932"), "5 % too much; micro-batches and chunks are not stated, and what stages take "
                     "in and give out was freed early"),
     **dict.fromkeys(("r0450", "r0451"), "whether weights are in fp8 alone is not stated; without 16-bit ones it fits"),

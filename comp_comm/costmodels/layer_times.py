@@ -42,15 +42,26 @@ EXCHANGE_HIDDEN = 0.65
 
 
 class Host(NamedTuple):
-    """Seconds in which the host launches a forward pass, whether it waits for a result in it, or for each kernel."""
+    """Seconds in which the host launches a forward pass, whether it waits for a result in it, or for each kernel.
+
+    What is done again is a part of a backward pass, whose seconds of the device and of launches are ``beside`` it.
+    """
 
     launching: Array
     synchronises: Mask
     blocking: Mask
+    beside: tuple[Array, Array] | None = None
 
     def waits(self, device: Array, launches: float = 1.0) -> Array:
         """Return the seconds the device waits in a pass of so many times the launches of the forward pass."""
         launching = launches * self.launching
+        if self.beside is None:
+            return self._waits(device, launching)
+        pass_s, launching_s = self.beside
+        more = self._waits(pass_s + device, launching_s + launching) - self._waits(pass_s, launching_s)
+        return maximum(more, 0.0)  # another part may be done while the device waits in the backward pass
+
+    def _waits(self, device: Array, launching: Array) -> Array:
         return host_wait_seconds(device, launching, to_float(self.synchronises), to_float(self.blocking))
 
 
@@ -78,8 +89,13 @@ class LayerTimes:
         """Seconds of compute."""
         return sum_passes(self.timed)
 
-    def part(self, operations: Mapping[str, Numeric], collectives: Mapping[str, Numeric]) -> LayerTimes:
-        """Return the times of a part: shares of the operations, and calls of the collectives forward, by name."""
+    def part(
+        self, operations: Mapping[str, Numeric], collectives: Mapping[str, Numeric], launching: Numeric
+    ) -> LayerTimes:
+        """Return the times of a part that is done again: shares of operations and calls of collectives, by name.
+
+        ``launching`` are the seconds that it takes the host beside the launches of the part.
+        """
         timed = [TimedOperation(replace(item.op, count=to_float(item.op.count) * operations[item.op.name]), item.passes)
                  for item in self.timed if item.op.name in operations]  # fmt: skip
         calls = [
@@ -88,7 +104,9 @@ class LayerTimes:
             if (name := call.collective.name) in collectives
         ]
         share = _counts(timed) / maximum(_counts(self.timed), 1.0)  # of what the host launches
-        host = self.host if self.host is NO_HOST else self.host._replace(launching=share * self.host.launching)
+        backward = self.compute.backward + visible(self.backward)
+        beside = (backward, BACKWARD_LAUNCHES * self.host.launching)
+        host = self.host._replace(launching=share * self.host.launching + launching, beside=beside)
         return LayerTimes(self.layout, timed, calls, self.interference, self.overlaps, host=host)
 
     @cached_property

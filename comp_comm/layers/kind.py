@@ -10,6 +10,7 @@ import numpy as np
 from comp_comm.choices import Norm, Switch
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, Numeric, add_up, maximum, somewhere, to_float, where
+from comp_comm.formulas.host import CHECKPOINT_LAUNCHES
 from comp_comm.kernel_choices import CudaGraph, ElementwiseKernels
 from comp_comm.layers.adapters import (
     adapter_collectives,
@@ -137,9 +138,8 @@ class LayerKind:
         norm, _ = self._norm_bytes(c)
         passes = before * norm / maximum(self._norms(c) * norm + self._sum_bytes(c), 1.0)
         freed = to_float(self._input_size(c) * c.kept_input_tokens * c.t.hidden * before)
-        norms = Module("layernorm", freed, {NORMS_AND_SUMS: passes})
-        each = [[self._with_tensor_parallel(c, module) for module in block.modules(c)] for block in self.blocks]
-        return [[norms], *each]
+        norms = Module("layernorm", freed, {NORMS_AND_SUMS: passes}, launches=before * _checkpoint(c))
+        return [[norms], *([self._in_layer(c, block, module) for module in block.modules(c)] for block in self.blocks)]
 
     def left_out(self, c: Context) -> Module:
         """Return what full recomputation need not do once all is there that the backward pass needs (early stop).
@@ -161,8 +161,9 @@ class LayerKind:
             for block in self.blocks
         ))  # fmt: skip
 
-    def _with_tensor_parallel(self, c: Context, module: Module) -> Module:
-        """Return a module of a block with the gathers and reductions of TP by name."""
+    def _in_layer(self, c: Context, block: Block, module: Module) -> Module:
+        """Return a module of a block with the gathers and reductions of TP by name, and what the host does for it."""
+        module = replace(module, launches=_checkpoint(c, block.graph))
         split = to_float(module.splits) * (to_float(c.layout.tp) > 1)
         if not any_of(split):
             return module
@@ -175,7 +176,7 @@ class LayerKind:
         saved = saved_outputs(c, self.operations(c), self.collectives(c))
         entry = c.formats.activation * c.split_tokens * c.t.hidden
         freed = add_up(each.size for each in self.kept(c)) - (entry + saved.size)
-        return Module(PER_OPERATOR, to_float(freed), saved.operations, saved.collectives)
+        return Module(PER_OPERATOR, to_float(freed), saved.operations, saved.collectives, launches=_checkpoint(c))
 
     def caches(self, c: Context, length: Array) -> list[Cache]:
         """Return what the blocks keep of ``length`` tokens while generating.
@@ -234,3 +235,8 @@ class LayerKind:
         own = to_float(sum(block.gathers_itself for block in self.blocks)) * many
         calls = gathered_and_reduced(c, "layer", message, (times - to_float(c.t.parallel_blocks)) * many, own)
         return [*calls, *partial_gradients(c, self.shared_weights(c), many)]
+
+
+def _checkpoint(c: Context, graph: str = "others") -> Array:
+    """Return the launches in whose time the host has a part made again, of a layer's part for CUDA graphs."""
+    return CHECKPOINT_LAUNCHES * CudaGraph.look_up(graph, c.layout.cuda_graph)

@@ -16,7 +16,8 @@ class Module:
 
     ``freed`` are bytes that are not kept then. ``operations`` and ``collectives`` say, by name, which share of a
     layer's operations and how many calls of its collectives are done again; ``splits`` how many of the layer's gathers
-    and reductions over TP, besides. A module ``within`` another one is nothing of its own where both are made again.
+    and reductions over TP, besides. The host sees to it in the time of so many ``launches``, beside those of its
+    kernels. A module ``within`` another one is nothing of its own where both are made again.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Module:
     operations: Mapping[str, Numeric]
     collectives: Mapping[str, Numeric] = field(default_factory=dict)
     splits: Numeric = 0.0
+    launches: Numeric = 0.0
     within: str = ""
 
 

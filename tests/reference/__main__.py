@@ -1,4 +1,4 @@
-"""The reference data of tests, made again by PyTorch: three minutes of a CPU, no GPU, no data, one process.
+"""The reference data of tests, made again by PyTorch: two minutes of a CPU, no GPU, no data, one process.
 
     pip install -e '.[reference]'         # PyTorch; that of the CPU is enough
     python tests/reference -o FOLDER      # writes torch_models.csv, torch_collectives.csv, torch_reference.csv

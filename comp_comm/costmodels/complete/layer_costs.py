@@ -105,10 +105,14 @@ class LayerCosts:
 
     def _host(self, kind: LayerKind, c: Context) -> Host:
         """Return what launches a layer of a kind."""
-        blocking = Switch.ON.where(c.layout.launch_blocking)
-        latency = self.kernels.hardware.timing.launch_latency + blocking * BLOCKED_S
         synchronises = kind.synchronises & ~CudaGraph.FULL.where(c.layout.cuda_graph)
-        return Host(kind.launches(c) * latency, synchronises, blocking)
+        return Host(kind.launches(c) * self._launch_s, synchronises, Switch.ON.where(c.layout.launch_blocking))
+
+    @property
+    def _launch_s(self) -> Array:
+        """Seconds in which the host launches a kernel."""
+        blocking = Switch.ON.where(self.work.layout.launch_blocking)
+        return to_float(self.kernels.hardware.timing.launch_latency + blocking * BLOCKED_S)
 
     @cached_property
     def embedding(self) -> LayerTimes:
@@ -167,7 +171,7 @@ class LayerCosts:
         return {kind: self._times(kind, kind.left_out(c)) for kind, c in self._contexts()}
 
     def _times(self, kind: LayerKind, module: Module) -> LayerTimes:
-        return self.layers[kind].part(module.operations, module.collectives)
+        return self.layers[kind].part(module.operations, module.collectives, module.launches * self._launch_s)
 
     @cached_property
     def rules(self) -> list[Violation]:
