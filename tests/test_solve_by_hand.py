@@ -101,7 +101,8 @@ def test_a_column_that_comes_back_has_two_values(tmp_path):
         half = (target - batch * c - a) / 2
         root = half**2 - batch * a * c
         roots = [(half + sign * math.sqrt(root)) / c for sign in (-1, 1)] if root > 0 and half > 0 else []
-        assert [value for value in values if value is not None] == pytest.approx(roots, rel=1e-6), batch
+        # Between whole sequences, tokens are padded to tiles of 64.
+        assert [value for value in values if value is not None] == pytest.approx(roots, abs=64 / S), batch
     for row in rows:
         if row["value"] is not None:
             assert (row["below"], row["above"]) == (math.floor(row["value"]), math.ceil(row["value"]))

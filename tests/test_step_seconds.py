@@ -242,27 +242,30 @@ def test_a_mask_skipped_halves_the_work_of_long_sequences():
 
 
 def test_each_product_of_a_gemm_ramps_with_its_own_inner_dimension():
-    """Forward m x k by k x n; the input's gradient is over n, the weight's over m: (1 + 100 / inner) of 2 m k n."""
+    """Forward m x k by k x n; the input's gradient is over n, the weight's over m: (1 + 100 / inner) of 2 m k n.
+
+    Rows of the result that are tokens are padded to tiles of 64: 256 for 200. Tokens that are summed over are not.
+    """
     timing = Timing(gemm_efficiency=0.5, sustained=0.5, memory_efficiency=1, gemm_ramp_k=100, gemm_ramp_tiles=0)
     kernels = Kernels(Hardware(1e12, 1, np.inf, (), timing))
     m, k, n = 200, 400, 1000
     passes = kernels.gemm(Gemm("", "", 1, m, k, n))
-    each = 2 * m * k * n / 0.25e12
-    assert float(passes.forward) == pytest.approx(each * (1 + 100 / k))
+    padded, each = (2 * rows * k * n / 0.25e12 for rows in (256, m))
+    assert float(passes.forward) == pytest.approx(padded * (1 + 100 / k))
     assert float(passes.for_weights) == pytest.approx(each * (1 + 100 / m))
-    assert float(passes.backward) == pytest.approx(each * (2 + 100 / n + 100 / m))
+    assert float(passes.backward) == pytest.approx(padded * (1 + 100 / n) + each * (1 + 100 / m))
 
 
 def test_each_product_of_a_gemm_reads_again_what_the_cache_does_not_keep():
-    """Waves of 8192 by 512: the left operand once for 512 columns, the right one for 8192 rows; a cache of 1 MB."""
+    """Waves of 2048 by 2048: either operand once for each wave across the other; a cache of 1 MB."""
     timing = Timing(gemm_efficiency=1, sustained=1, memory_efficiency=1, gemm_ramp_k=0, gemm_ramp_tiles=0)
     m, k, n = 16384, 2048, 4096
     op, cache = Gemm("", "", 1, m, k, n, groups=3), 1e6
     plain, again = (Kernels(Hardware(1e30, 1, 1, (), each)) for each in (timing, replace(timing, gemm_cache=cache)))
     before, after = plain.gemm(op), again.gemm(op)
-    forward = (2 * m * k - cache) * (n / 512 - 1) + (2 * k * n - cache) * (m / 8192 - 1)
-    for_input = (2 * m * n - cache) * (k / 512 - 1) + (2 * k * n - cache) * (m / 8192 - 1)
-    for_weights = (2 * m * n - cache) * (k / 1024 - 1)  # 4096 rows: waves of 4096 by 1024
+    forward = (2 * m * k - cache) * (n / 2048 - 1) + (2 * k * n - cache) * (m / 2048 - 1)
+    for_input = (2 * k * n - cache) * (m / 2048 - 1)  # 2048 columns: one wave across
+    for_weights = (2 * m * k - cache) * (n / 2048 - 1)
     assert float(after.forward - before.forward) == pytest.approx(3 * forward)
     assert float(after.for_weights - before.for_weights) == pytest.approx(3 * for_weights)
     assert float(after.backward - before.backward) == pytest.approx(3 * (for_input + for_weights))

@@ -119,8 +119,9 @@ class Timing(DispatchTiming):
     not given follows from ``gemm_efficiency`` (`FP8_EFFICIENCY` and so on: medians over six devices). ``fp8_recipe`` is
     the code of the recipe that the device's stacks use, ``fp8_transpose`` 1 where per-tensor recipes write operands in
     both orientations, ``amax_efficiency`` and ``cast_efficiency`` shares of HBM bandwidth at which quantising kernels
-    read for the largest number, and cast, and ``block_cast_efficiency`` that of casts with scales for 128 numbers. ``grouped_ramp_rows`` are the tokens an expert at which its
-    GEMMs reach half of their rate: half a tile, which padding takes of random loads.
+    read for the largest number, and cast, ``block_cast_efficiency`` that of casts with scales for 128 numbers.
+    ``grouped_ramp_rows`` are the tokens an expert at which its GEMMs reach half of their rate: half a tile, which
+    padding takes of random loads.
 
     ``power_ratio`` is how many times longer a GEMM takes on a machine that is warm than in a short burst; ``sustained``
     is `KEPT` over that unless a profile says otherwise. ``attention_kernel`` is the code of the kernel that the

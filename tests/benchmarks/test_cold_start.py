@@ -39,10 +39,10 @@ def test_cold_start(name, pytestconfig):
 
 @pytest.mark.parametrize(("arguments", "unneeded"), [
     (["--help"], {"numpy", "yaml", "tabulate", "comp_comm.fields"}),
-    (["explain", "llama-step"], {"tabulate", "numpy.ma", "matplotlib", "comp_comm.searches", "comp_comm.trends",
+    (["explain", "llama-step"], {"numpy.ma", "matplotlib", "comp_comm.searches", "comp_comm.trends",
                                  "comp_comm.validation", "comp_comm.reproduce", "comp_comm.calibration",
                                  "comp_comm.configs.importers", "comp_comm.configs.exporters"}),
-    (["search", "llama-search", "--gpus", "8"], {"tabulate", "numpy.ma", "matplotlib", "comp_comm.trends"}),
+    (["search", "llama-search", "--gpus", "8"], {"numpy.ma", "matplotlib", "comp_comm.trends"}),
 ])  # fmt: skip
 def test_a_command_imports_nothing_it_does_not_need(arguments, unneeded):
     code = f"import sys; from comp_comm.cli.main import run; run({arguments!r}); print(*sys.modules)"
