@@ -51,6 +51,11 @@ class Formats:
     dispatch: Numeric = np.nan
     combine: Numeric = np.nan
 
+    @property
+    def main_grad(self) -> Array:
+        """Bytes of a gradient in the sum over micro-batches: of the second buffer, where there is one."""
+        return where(to_float(self.accumulate) > 0, self.accumulate, self.grad)
+
     def on_the_way(self, direction: str) -> Numeric:
         """Return the bytes of a number on its way to an expert (``dispatch``) or back (``combine``).
 

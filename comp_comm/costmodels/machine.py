@@ -5,7 +5,6 @@ from __future__ import annotations
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work, work_of
-from comp_comm.formulas.arrays import to_float, where
 from comp_comm.timing.kernels import Kernels
 
 
@@ -17,8 +16,7 @@ def work_in_training(scenario: Scenario) -> Work:
 def kernels_of(work: Work) -> Kernels:
     """Return what times kernels on a work's hardware; gradients of weights are added to what holds them."""
     f = work.scenario.formats
-    held = where(to_float(f.accumulate) > 0, f.accumulate, f.grad)
-    return Kernels(work.hardware, f.operand, f.activation, held, work.scenario.sustained, f.recipe,
+    return Kernels(work.hardware, f.operand, f.activation, f.main_grad, work.scenario.sustained, f.recipe,
                    f.fp8_attention)  # fmt: skip
 
 

@@ -176,6 +176,18 @@ def add_up(parts: Iterable[Array]) -> Array:
     return total
 
 
+def largest(parts: Iterable[Array]) -> Array:
+    """Return the largest of arrays that are not negative at each point; `ZERO` of none.
+
+    >>> largest([]) is ZERO, largest([ZERO, to_float([1.0, 3.0]), to_float(2.0)])
+    (True, array([2., 3.]))
+    """
+    most = ZERO
+    for part in parts:
+        most = part if most is ZERO else maximum(most, part)
+    return most
+
+
 def distinct(values: NDArray[Scalar]) -> NDArray[Scalar]:
     """Return the different values of an array, in order: `numpy.unique` without numpy.ma, which that loads.
 

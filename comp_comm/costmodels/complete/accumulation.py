@@ -13,7 +13,9 @@ def accumulation_seconds(work: Work, parameters: Array, per_byte: Array) -> Arra
     apart = adds_up_apart(work.layout.zero, work.layout.zero_implementation)
     if not somewhere(apart):
         return ZERO
-    return to_float(apart * parameters * accumulation_traffic(work.scenario.formats.weight, _summed(work)) * per_byte)
+    formats = work.scenario.formats
+    moved = apart * parameters * accumulation_traffic(formats.weight, formats.main_grad)
+    return to_float(moved * per_byte)
 
 
 def accumulations(work: Work) -> Array:
@@ -24,10 +26,4 @@ def accumulations(work: Work) -> Array:
     layout = work.layout
     steps = to_float(layout.stage_steps)
     filled = 1 + (to_float(layout.pp) - 1) / (to_float(layout.vpp) * steps)
-    return filled * where(_summed(work) > work.scenario.formats.weight, steps, steps - 1)
-
-
-def _summed(work: Work) -> Array:
-    """Return the bytes of a gradient in the sum over micro-batches."""
-    formats = work.scenario.formats
-    return where(to_float(formats.accumulate) > 0, formats.accumulate, formats.grad)
+    return filled * where(work.scenario.formats.main_grad > work.scenario.formats.weight, steps, steps - 1)

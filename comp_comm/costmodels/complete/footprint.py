@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from comp_comm.choices import MasterWeights, Recompute
-from comp_comm.costmodels.complete.gathered import gathered
+from comp_comm.costmodels.complete.fsdp_buffers import fsdp_buffers
 from comp_comm.costmodels.complete.held_micro_batches import held_micro_batches
 from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
@@ -18,7 +17,18 @@ from comp_comm.costmodels.complete.step_buffers import bucket_bytes, flat_gradie
 from comp_comm.costmodels.machine import work_in_training
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, maximum, minimum, somewhere, to_float, where
+from comp_comm.formulas.arrays import (
+    ZERO,
+    Array,
+    add_up,
+    by_code,
+    largest,
+    maximum,
+    minimum,
+    somewhere,
+    to_float,
+    where,
+)
 from comp_comm.layers.ends import embedding_kept, head_kept, head_unused
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
@@ -75,7 +85,7 @@ class Footprint:
     @cached_property
     def total(self) -> Array:
         """Bytes of the stage that needs most."""
-        return _largest(stage.total for stage in self.stages)
+        return largest(stage.total for stage in self.stages)
 
     @cached_property
     def allocated(self) -> Array:
@@ -90,7 +100,7 @@ class Footprint:
         """
         framework = to_float(self.work.scenario.framework_bytes)
         rest = to_float(self.work.hardware.memory_capacity) - framework
-        held = _largest(stage.total + stage.unused for stage in self.stages) - framework
+        held = largest(stage.total + stage.unused for stage in self.stages) - framework
         return maximum(minimum(held * (1 + UNUSED), rest), self.allocated)
 
 
@@ -171,10 +181,10 @@ class StageMemory:
         if not somewhere(replicated):
             return np.asarray(False), zero, zero, zero, zero
         layers = list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
-        largest = _largest((count > 0) * (held.dense + held.experts) for count, held in layers)
+        largest_layer = largest((count > 0) * (held.dense + held.experts) for count, held in layers)
         ends, tied = self.costs.end_parameters, self.work.transformer.tied
         head = ends.kept_of_stage(self.stage, tied)
-        sizes = gathered(self.work, add_up(self._states.held), largest, ends.of_stage(self.stage, tied), head)
+        sizes = fsdp_buffers(self.work, add_up(self._states.held), largest_layer, ends.of_stage(self.stage, tied), head)
         loss, backward, end = (replicated * size for size in sizes)
         alone = MasterWeights.SHARDS.where(layout.master_weights) & (layout.stage_steps <= 1)
         missing = where(alone, self._states.of_zero(3).gradients, 0.0) if somewhere(alone) else zero
@@ -227,10 +237,10 @@ class StageMemory:
         held, host = self._micro_batches, HostMemory(self.work, self.costs)
         if code == Recompute.FULL:
             partly = add_up(again * layer.entry + (count - again) * layer.size for count, again, layer in kept)
-            return held * partly + _largest((again > 0) * layer.size for _, again, layer in kept)
+            return held * partly + largest((again > 0) * layer.size for _, again, layer in kept)
         layers = held * add_up(count * size for count, size in zip(self.stage.layers, host.kept(code), strict=True))
         # What is made again of one block is there at once, while its gradients are made.
-        at_work = _largest(to_float(count > 0) * maximum(size, 0.0)
+        at_work = largest(to_float(count > 0) * maximum(size, 0.0)
                            for count, freed in zip(self.stage.layers, host.freed(code), strict=True)
                            for size in freed)  # fmt: skip
         there = add_up((layers, at_work))
@@ -252,10 +262,3 @@ class StageMemory:
         """What collectives and sends of activations need beside their operands."""
         messages = to_float(self.stage.layer_count > 0) * message_buffers(self.work)
         return messages + (1 - self.stage.head) * stage_outputs(self.work, self._micro_batches)
-
-
-def _largest(sizes: Iterable[Array]) -> Array:
-    largest = ZERO
-    for size in sizes:
-        largest = size if largest is ZERO else maximum(largest, size)
-    return largest

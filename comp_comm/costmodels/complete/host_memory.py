@@ -14,7 +14,19 @@ from comp_comm.choices import Recompute
 from comp_comm.costmodels.complete.layer_costs import LayerCosts, freed_by
 from comp_comm.costmodels.timed import CommSeconds, TimedCollective
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, isnan, maximum, minimum, somewhere, to_float, where
+from comp_comm.formulas.arrays import (
+    ZERO,
+    Array,
+    add_up,
+    by_code,
+    isnan,
+    largest,
+    maximum,
+    minimum,
+    somewhere,
+    to_float,
+    where,
+)
 from comp_comm.group import Group
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
@@ -54,10 +66,8 @@ class HostMemory:
         layers = list(zip(stage.layers, stage.recomputed, self.kept(code), strict=True))
         gone = add_up(count * size for _, count, size in layers)
         stays = add_up((count - away) * size for count, away, size in layers)
-        largest = ZERO
-        for _, count, size in layers:
-            largest = maximum(largest, (count > 0) * size)
-        moving = minimum(add_up(stage.recomputed), MOVING) * largest
+        of_a_layer = largest((count > 0) * size for _, count, size in layers)
+        moving = minimum(add_up(stage.recomputed), MOVING) * of_a_layer
         return to_float(self.asked * (micro_batches * gone - maximum(moving - stays, 0.0)))
 
     def sent(self, stage: Stage) -> Array:

@@ -78,7 +78,7 @@ def _states(scenario: Scenario) -> StateCosts:
 
 
 def _state_groups(layout: Layout, experts: bool) -> Sequence[Group]:
-    from comp_comm.costmodels.complete.state_collectives import replica_groups
+    from comp_comm.costmodels.complete.replicas import replica_groups
 
     return replica_groups(layout, experts)
 

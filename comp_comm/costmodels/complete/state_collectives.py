@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import Schedule, Switch
+from comp_comm.choices import Switch
+from comp_comm.costmodels.complete.replicas import Replicas, between_passes, dense_replicas, expert_replicas
 from comp_comm.formulas.arrays import (
     Array,
     Numeric,
@@ -18,17 +19,14 @@ from comp_comm.formulas.arrays import (
     everywhere,
     isnan,
     maximum,
-    minimum,
     somewhere,
     to_float,
     where,
 )
 from comp_comm.group import Group
 from comp_comm.layers.block import HeldParameters
-from comp_comm.layout import REPLICAS, STAGE, Layout
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
-from comp_comm.optimizers import Optimizer
 from comp_comm.sharding import FsdpUnits, GradientSync, adds_up_apart
 from comp_comm.violation import Mask
 
@@ -83,157 +81,132 @@ class StateCollective(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Parameters whose states are sent together: how many such there are, how many numbers, bytes of one when weights
-    are gathered, how many of the numbers are trained, and whether they are gathered backward once more."""
+    """Parameters whose states are sent together (an FSDP unit), as often as there are such units.
+
+    ``gathered`` are bytes of a gathered weight, ``trained`` how many of the parameters are trained, and ``regathered``
+    is 1 where the weights are gathered again for the backward pass.
+    """
 
     number: Array
     parameters: Array
     gathered: Array
     trained: Array
-    again: Array = to_float(1.0)
-
-
-@dataclass(frozen=True)
-class Replicas:
-    """Who holds the same parameters: so many devices, in so many shards, ``apart`` on the groups they lie on."""
-
-    count: Array
-    shards: Array
-    apart: Array
-    over: tuple[str, ...]
-
-    def groups(self, layout: Layout) -> tuple[Group, Group, Group]:
-        """Return all replicas, those that share a copy, and those that hold the same shard."""
-        across = self.count / self.shards
-
-        def group(size: Array, apart: Array) -> Group:
-            return Group(size, parts=layout.spread(self.over, size, apart))
-
-        return group(self.count, self.apart), group(self.shards, self.apart), group(across, self.apart * self.shards)
-
-
-def dense_replicas(layout: Layout) -> Replicas:
-    """Return who holds the same parameters that are no experts'."""
-    return Replicas(layout.replicas, to_float(layout.dp_shard), to_float(1.0), REPLICAS)
-
-
-def expert_replicas(layout: Layout) -> Replicas:
-    """Return who holds the same experts."""
-    shards = layout.expert_shards
-    return Replicas(layout.expert_replicas, shards, to_float(layout.ep) * layout.etp, STAGE)
-
-
-def replica_groups(layout: Layout, experts: bool) -> list[Group]:
-    """Return the groups that collectives of states are over."""
-    replicas = [dense_replicas(layout), *([expert_replicas(layout)] if experts else [])]
-    tensors = [layout.group("tp"), layout.etp_group] if somewhere(Optimizer.MUON.where(layout.optimizer)) else []
-    between = [smaller for each in replicas if (smaller := _between_passes(layout, each)) is not None]
-    return [*(group for each in replicas for group in each.groups(layout)), *between, *tensors]
+    regathered: Array = to_float(1.0)
 
 
 def state_collectives(c: Context, held: StageParameters) -> list[StateCollective]:
     """Return the collectives of gradients and weights of one step, for a stage.
 
-    ZeRO 0 all-reduces gradients once. ZeRO 1 scatters them and gathers weights, once (DeepSpeed's optimizer that
-    sums in 32 bit all-reduces them: `PipelineEngine._bf16_reduce_grads`); ZeRO 2 scatters after every micro-batch;
-    ZeRO 3 gathers weights, forward and backward, and scatters, every micro-batch: a layer at a time, and what is beside
-    the layers. A pipeline of PyTorch's (gradients reduced after the last micro-batch) gathers once more than it has
-    micro-batches, as a forward pass finds what the backward pass before it left. With fewer shards than replicas
-    (HSDP), the shards' gradients are all-reduced over the others: once, or under ZeRO 3 when they are scattered.
+    ==== ============================================== =====================================================
+    ZeRO gradients                                      weights
+    ==== ============================================== =====================================================
+    0    all-reduce over replicas, once
+    1    reduce-scatter over shards, once (*)           all-gather over shards, once
+    2    reduce-scatter after every micro-batch         all-gather over shards, once
+    3    reduce-scatter of a unit, every micro-batch    all-gather of a unit, forward and backward, every
+                                                        micro-batch
+    ==== ============================================== =====================================================
+
+    A unit is a layer, or what is beside the layers. (*) DeepSpeed's optimizer that sums in 32 bit all-reduces them
+    (`PipelineEngine._bf16_reduce_grads`). With fewer shards than replicas (HSDP) the shards' gradients are all-reduced
+    over the others, too: once, or under ZeRO 3 when they are scattered. A pipeline of PyTorch's (gradients reduced
+    after the last micro-batch) gathers once more than it has micro-batches, as a forward pass finds what the backward
+    pass before it left.
     """
     layout = c.layout
-    dense = dense_replicas(layout)
     gathered, weight = (to_float(size) for size in (c.formats.gathered, c.formats.weight))
     pairs, trains = list(zip(held.counts, held.layers, strict=True)), to_float(not held.frozen)
     units = [Unit(count, layer.dense, gathered, layer.trained.dense) for count, layer in pairs]
-    one, apart = to_float(1.0), to_float(FsdpUnits.ENDS.where(layout.fsdp_units))
-    ends = held.ends - apart * held.head
+    one, ends_apart = to_float(1.0), to_float(FsdpUnits.ENDS.where(layout.fsdp_units))
+    ends = held.ends - ends_apart * held.head
     units.append(Unit(one, ends, weight, trains * ends))
-    if any_of(apart):
-        units.append(Unit(apart * (held.head > 0), held.head, weight, trains * held.head, to_float(0.0)))
-    collectives = _states(c, "", held.trained.dense, units, dense)
+    if any_of(ends_apart):
+        units.append(Unit(ends_apart * (held.head > 0), held.head, weight, trains * held.head, to_float(0.0)))
+    collectives = _Sending(c, "", dense_replicas(layout)).of(held.trained.dense, units)
     if c.t.has_experts:
-        experts = expert_replicas(layout)
         units = [Unit(count, layer.experts, gathered, layer.trained.experts) for count, layer in pairs]
-        collectives += _states(c, "expert ", held.trained.experts, units, experts)
+        collectives += _Sending(c, "expert ", expert_replicas(layout)).of(held.trained.experts, units)
     return collectives
 
 
-def _states(c: Context, name: str, parameters: Array, units: list[Unit], replicas: Replicas) -> list[StateCollective]:
-    """Return the collectives of some parameters: of all of them, or of units."""
-    if not any_of(replicas.count - 1):
-        return []
-    zero = to_float(c.layout.zero)
-    everyone, sharing, others = replicas.groups(c.layout)
-    many, sharded, several = (to_float(size > 1) for size in (replicas.count, replicas.shards, others.size))
-    grad = to_float(c.formats.grad)
-    calls, part = _bucketed(c, parameters)
-    weights = add_up(unit.number * unit.trained * unit.gathered for unit in units) / calls
-    collectives: list[StateCollective] = []
+class _Sending:
+    """What is sent of parameters that some replicas hold; ``name`` goes before the names of its collectives."""
 
-    def add(title: str, kind: str, size: Array, count: Array, group: Group, stages: tuple[int, ...],
-            repeats: Numeric = 0.0) -> None:  # fmt: skip
-        if any_of(count) and any_of(to_float(size)) and somewhere(_among(zero, stages)):
-            sent = Collective(f"{name}{title}", "p P", count, kind, "dp", size, to_float(0.0), group)
-            collectives.append(StateCollective(sent, stages, to_float(repeats)))
+    def __init__(self, c: Context, name: str, replicas: Replicas) -> None:
+        self.c, self.name, self.replicas = c, name, replicas
+        self.everyone, self.sharing, self.holding_same = replicas.groups(c.layout)
+        self.sharded, self.several = (to_float(size > 1) for size in (replicas.shards, self.holding_same.size))
+        self.grad = to_float(c.formats.grad)
+        self.made: list[StateCollective] = []
 
-    # DeepSpeed's optimizer that sums in 32 bit reduces whole sums, of which a device needs a part.
-    all_sums = adds_up_apart(zero, c.layout.zero_implementation) & (grad > c.formats.weight)
-    add("gradient all-reduce", "all_reduce", part * grad, many * (all_sums | (zero == 0)) * calls, everyone, (0, 1))
-    sums = sharded * ~all_sums * calls
-    add("gradient reduce-scatter", "reduce_scatter", part * grad, sums, sharing, SHARDED, zero == 2)
-    add("weight all-gather", "all_gather", weights, sharded * calls, sharing, SHARDED)
-    add("all-reduce over replicas", "all_reduce", part * grad / replicas.shards, several * ~all_sums * calls, others,
-        SHARDED)  # fmt: skip
-    if not somewhere(_among(zero, BY_LAYER)):
-        return collectives
-    scattered, reduced = (GradientSync.look_up(name, c.layout.gradient_sync) for name in ("shards", "replicas"))
-    again, smaller = _gathered_again(c, replicas)
-    # A pipeline of PyTorch's keeps what a backward pass gathered until the next forward pass, which shards it again, or
-    # for good: its reduction is the last one's.
-    piped = to_float((to_float(c.layout.pp) > 1) & GradientSync.LAST.where(c.layout.gradient_sync))
-    for unit in units:
-        if any_of(unit.parameters):
-            calls, part = _bucketed(c, unit.parameters)
-            reduced_calls, reduced_part = (
-                (calls, part) if unit.trained is unit.parameters else _bucketed(c, unit.trained)
-            )
-            times, shard = sharded * calls * unit.number, reduced_part * grad / replicas.shards
-            each, replicated = 1 - piped + again * unit.again, several * reduced_calls * unit.number
-            scatters = sharded * reduced_calls * unit.number
-            add(
-                "gradient reduce-scatter", "reduce_scatter", reduced_part * grad, scatters, sharing, BY_LAYER, scattered
-            )
-            add("weight all-gather", "all_gather", part * unit.gathered, times * each, sharing, BY_LAYER, 1)
-            add("weight all-gather", "all_gather", part * unit.gathered, times * piped, sharing, BY_LAYER)
-            if smaller is not None:
-                more = times * (smaller.size > 1) * unit.again
-                add("weight all-gather again", "all_gather", part * unit.gathered, more, smaller, BY_LAYER, 1)
-            add("all-reduce over replicas", "all_reduce", shard, replicated, others, BY_LAYER, reduced)
-    return collectives
+    def of(self, parameters: Array, units: Sequence[Unit]) -> list[StateCollective]:
+        """Return the collectives: under ZeRO 0 to 2 of all parameters at once, under ZeRO 3 of their units."""
+        if any_of(self.replicas.count - 1):
+            self._of_all(parameters, units)
+            if somewhere(_among(self.c.layout.zero, BY_LAYER)):
+                for unit in units:
+                    if any_of(unit.parameters):
+                        self._of_unit(unit)
+        return self.made
+
+    def _add(self, title: str, kind: str, size: Array, count: Array, group: Group, stages: tuple[int, ...],
+             repeats: Numeric = 0.0) -> None:  # fmt: skip
+        """Add a collective of some ZeRO stages; ``repeats`` is 1 where every micro-batch has it."""
+        if any_of(count) and any_of(to_float(size)) and somewhere(_among(self.c.layout.zero, stages)):
+            sent = Collective(f"{self.name}{title}", "p P", count, kind, "dp", size, to_float(0.0), group)
+            self.made.append(StateCollective(sent, stages, to_float(repeats)))
+
+    def _of_all(self, parameters: Array, units: Sequence[Unit]) -> None:
+        zero, layout, shards = to_float(self.c.layout.zero), self.c.layout, self.replicas.shards
+        calls, part = _bucketed(self.c, parameters)
+        # DeepSpeed's optimizer that sums in 32 bit reduces whole sums, of which a device needs a part.
+        all_sums = adds_up_apart(zero, layout.zero_implementation) & (self.grad > self.c.formats.weight)
+        reduces = to_float(self.replicas.count > 1) * (all_sums | (zero == 0)) * calls
+        scatters = ~all_sums * calls
+        weights = add_up(unit.number * unit.trained * unit.gathered for unit in units) / calls
+        grads = part * self.grad
+        self._add("gradient all-reduce", "all_reduce", grads, reduces, self.everyone, (0, 1))
+        self._add("gradient reduce-scatter", "reduce_scatter", grads, self.sharded * scatters, self.sharing, SHARDED,
+                  zero == 2)  # fmt: skip
+        self._add("weight all-gather", "all_gather", weights, self.sharded * calls, self.sharing, SHARDED)
+        self._add("all-reduce over replicas", "all_reduce", grads / shards, self.several * scatters, self.holding_same,
+                  SHARDED)  # fmt: skip
+
+    def _of_unit(self, unit: Unit) -> None:
+        layout = self.c.layout
+        calls, part = _bucketed(self.c, unit.parameters)
+        trains_all = unit.trained is unit.parameters
+        grad_calls, grad_part = (calls, part) if trains_all else _bucketed(self.c, unit.trained)
+        gathers, grads = self.sharded * calls * unit.number, grad_part * self.grad
+        every_micro_batch = GradientSync.look_up("shards", layout.gradient_sync)
+        scatters = self.sharded * grad_calls * unit.number
+        self._add("gradient reduce-scatter", "reduce_scatter", grads, scatters, self.sharing, BY_LAYER,
+                  every_micro_batch)  # fmt: skip
+        # A pipeline of PyTorch's keeps what a backward pass gathered until the next forward pass, which shards it
+        # again, or for good: its reduction is the last one's.
+        piped = to_float((to_float(layout.pp) > 1) & GradientSync.LAST.where(layout.gradient_sync))
+        smaller = between_passes(layout, self.replicas)
+        times = 1 - piped + self._regathered(smaller) * unit.regathered
+        weights = part * unit.gathered
+        self._add("weight all-gather", "all_gather", weights, gathers * times, self.sharing, BY_LAYER, 1)
+        self._add("weight all-gather", "all_gather", weights, gathers * piped, self.sharing, BY_LAYER)
+        if smaller is not None:
+            more = gathers * (smaller.size > 1) * unit.regathered
+            self._add("weight all-gather again", "all_gather", weights, more, smaller, BY_LAYER, 1)
+        self._add("all-reduce over replicas", "all_reduce", grads / self.replicas.shards,
+                  self.several * grad_calls * unit.number, self.holding_same, BY_LAYER,
+                  GradientSync.look_up("replicas", layout.gradient_sync))  # fmt: skip
+
+    def _regathered(self, smaller: Group | None) -> Array:
+        """Return where weights are gathered over all shards a second time, for the backward pass."""
+        again = Switch.ON.where(self.c.layout.reshard_after_forward)
+        return to_float(again if smaller is None else again & ~(to_float(smaller.size) > 1))
 
 
 def _among(zero: Numeric, stages: Sequence[int]) -> Mask:
     """Return where the ZeRO stage is one of some."""
     given = to_float(zero)
     return reduce(or_, (given == stage for stage in stages))
-
-
-def _gathered_again(c: Context, replicas: Replicas) -> tuple[Array, Group | None]:
-    """Return where weights are gathered over all shards once more backward, and the devices they are gathered over
-    where they were sharded over fewer between the passes."""
-    again, smaller = Switch.ON.where(c.layout.reshard_after_forward), _between_passes(c.layout, replicas)
-    return to_float(again if smaller is None else again & ~(to_float(smaller.size) > 1)), smaller
-
-
-def _between_passes(layout: Layout, replicas: Replicas) -> Group | None:
-    """Return the devices that weights are sharded over between the passes, where these are fewer; of others 1."""
-    between = to_float(layout.reshard_shards)
-    if everywhere(isnan(between)):
-        return None
-    fewer = Switch.ON.where(layout.reshard_after_forward) & ~isnan(between) & (between < replicas.shards)
-    size = where(fewer, between, 1.0)
-    return Group(size, parts=layout.spread(replicas.over, size, replicas.apart))
 
 
 def copy_collectives(c: Context, held: StageParameters) -> list[Collective]:
@@ -251,7 +224,7 @@ def copy_collectives(c: Context, held: StageParameters) -> list[Collective]:
     held = held.trained
     parts = [("", held.dense, shards)]
     if c.t.has_experts:
-        parts.append(("expert ", held.experts, minimum(shards, layout.expert_replicas)))
+        parts.append(("expert ", held.experts, layout.expert_shards))
     collectives = []
     for name, parameters, over in parts:
         calls, part = _bucketed(c, parameters)
@@ -259,23 +232,6 @@ def copy_collectives(c: Context, held: StageParameters) -> list[Collective]:
         title = f"{name}all-reduce over copies"
         collectives.append(Collective(title, "p P", many * calls, "all_reduce", "dp", size, 0.0 * many, mirror))
     return collectives
-
-
-def tied_collectives(c: Context, vocab: Array) -> list[Collective]:
-    """Return the all-reduce of the gradients of tied embeddings between the first and the last stage, once a step.
-
-    Megatron-LM reduces them whole, in the format of other gradients, after the last backward pass. Schedules that have
-    embedding and loss on one stage have no copy.
-    """
-    layout = c.layout
-    apart = (Schedule.look_up("turns", layout.schedule) == 1) & (layout.copies == 1) & (to_float(layout.pp) > 1)
-    times = to_float(apart & (to_float(c.t.tied) > 0) & (to_float(c.t.vocab) > 0) & (not c.frozen))
-    if not any_of(times):
-        return []
-    ends = Group(where(times > 0, 2.0, 1.0), layout.stride("pp") * maximum(to_float(layout.pp) - 1, 1.0))
-    size = vocab / layout.tp * c.t.hidden * c.formats.grad
-    name = "tied embedding all-reduce"
-    return [Collective(name, "p H V / tp", times, "all_reduce", "pp", size, 0.0 * times, ends)]
 
 
 def _bucketed(c: Context, parameters: Array) -> tuple[Array, Array]:

@@ -93,7 +93,7 @@ class StageStates:
     def _gradient(self) -> Array:
         """Bytes of a gradient as the optimizer reads it."""
         f = self.work.scenario.formats.held(self._shards)
-        return where(to_float(f.accumulate) > 0, f.accumulate, f.grad)
+        return f.main_grad
 
     @property
     def _shards(self) -> Mask:

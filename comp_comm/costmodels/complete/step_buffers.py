@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import Array, isnan, maximum, minimum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, isnan, largest, maximum, minimum, somewhere, to_float, where
 from comp_comm.layers.block import HeldParameters
 from comp_comm.layers.expert_tokens import local_experts
 from comp_comm.sharding import ZeroImplementation
@@ -37,11 +37,9 @@ def weight_gradients(work: Work, layers: list[tuple[Array, HeldParameters]], hea
     if not somewhere(there):
         return to_float(0.0)
     experts = maximum(local_experts(work.context), 1.0) if work.transformer.has_experts else 1.0
-    largest = to_float(0.0)
-    for count, held in layers:
-        part = held.trained
-        largest = maximum(largest, (to_float(count) > 0) * (part.dense + part.experts / experts))
-    return there * work.scenario.formats.weight * (largest + (0.0 if work.context.frozen else head))
+    trained = ((to_float(count) > 0, held.trained) for count, held in layers)
+    of_a_layer = largest(present * (part.dense + part.experts / experts) for present, part in trained)
+    return there * work.scenario.formats.weight * (of_a_layer + (0.0 if work.context.frozen else head))
 
 
 def unreduced_gradients(work: Work) -> Array:
@@ -63,6 +61,6 @@ def flat_gradients(work: Work, parameters: Array, experts: Array) -> Array:
         return to_float(0.0)
     halves = (to_float(f.grad) < 4) & (to_float(f.accumulate) == 0)
     shards = to_float(layout.dp_shard)
-    part = parameters / shards + experts / minimum(shards, layout.expert_replicas)
+    part = parameters / shards + experts / layout.expert_shards
     part = where(to_float(layout.zero) < 3, part, minimum(part, SUB_GROUP))
     return to_float((theirs & halves) * part * (4.0 + to_float(f.grad)))

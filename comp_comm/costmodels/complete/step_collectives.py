@@ -6,11 +6,22 @@ from collections.abc import Callable
 
 import numpy as np
 
-from comp_comm.choices import MasterWeights, Norm, SequenceInputs
-from comp_comm.costmodels.complete.state_collectives import dense_replicas, tied_collectives
+from comp_comm.choices import MasterWeights, Norm, Schedule, SequenceInputs
+from comp_comm.costmodels.complete.replicas import dense_replicas
 from comp_comm.costmodels.work import Work
 from comp_comm.dispatchers import LoadBalancing
-from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, everywhere, maximum, somewhere, to_float
+from comp_comm.formulas.arrays import (
+    ZERO,
+    Array,
+    Numeric,
+    add_up,
+    everywhere,
+    largest,
+    maximum,
+    somewhere,
+    to_float,
+    where,
+)
 from comp_comm.group import Group
 from comp_comm.layers.experts import Experts
 from comp_comm.layers.kind import LayerKind
@@ -25,12 +36,28 @@ TENSOR = to_float(1.0)  # the output layer, and the embedding
 def _most(work: Work, each: Callable[[LayerKind, Context], Array], first: Array = ZERO, last: Array = ZERO) -> Array:
     """Return the most that any stage has of something that a layer of each kind has, and both ends of the model."""
     sizes = [each(kind, kind.context(work.context)) for kind in work.pattern.kinds]
-    most = ZERO
-    for stage in work.stages.distinct:
-        layers = [count * size for count, size in zip(stage.layers, sizes, strict=True)]
-        held = add_up((*layers, first * stage.embedding, last * stage.head))
-        most = held if most is ZERO else maximum(most, held)
-    return most
+    return largest(
+        add_up((*(count * size for count, size in zip(stage.layers, sizes, strict=True)),
+                first * stage.embedding, last * stage.head))
+        for stage in work.stages.distinct
+    )  # fmt: skip
+
+
+def tied_collectives(c: Context, vocab: Array) -> list[Collective]:
+    """Return the all-reduce of the gradients of tied embeddings between the first and the last stage, once a step.
+
+    Megatron-LM reduces them whole, in the format of other gradients, after the last backward pass. Schedules that have
+    embedding and loss on one stage have no copy.
+    """
+    layout = c.layout
+    apart = (Schedule.look_up("turns", layout.schedule) == 1) & (layout.copies == 1) & (to_float(layout.pp) > 1)
+    times = to_float(apart & (to_float(c.t.tied) > 0) & (to_float(c.t.vocab) > 0) & (not c.frozen))
+    if not any_of(times):
+        return []
+    ends = Group(where(times > 0, 2.0, 1.0), layout.stride("pp") * maximum(to_float(layout.pp) - 1, 1.0))
+    size = vocab / layout.tp * c.t.hidden * c.formats.grad
+    name = "tied embedding all-reduce"
+    return [Collective(name, "p H V / tp", times, "all_reduce", "pp", size, 0.0 * times, ends)]
 
 
 def partial_gradients(work: Work) -> list[Collective]:

@@ -1,4 +1,4 @@
-"""What ZeRO 3 needs beside its shards for a while: gathered weights, and gradients before they are scattered."""
+"""What ZeRO 3 (FSDP) needs beside its shards for a while: gathered weights, and gradients not scattered yet."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from comp_comm.formulas.arrays import Array, isnan, maximum, to_float, where
 from comp_comm.sharding import FsdpUnits, GradientSync
 
 
-class Gathered(NamedTuple):
-    """Bytes that are there while the loss is made, while the layers go backward, and when the last gradients are
-    scattered, of activations then freed."""
+class FsdpBuffers(NamedTuple):
+    """Bytes at three moments: while the loss is made, while layers go backward, and at the end, when the last gradients
+    are scattered and activations are freed."""
 
     at_loss: Array
-    backward: Array
+    in_backward: Array
     at_end: Array
 
 
-def gathered(work: Work, parameters: Array, largest: Array, ends: Array, head: Array) -> Gathered:
+def fsdp_buffers(work: Work, parameters: Array, largest_layer: Array, ends: Array, head: Array) -> FsdpBuffers:
     """Return what is gathered of a stage with so many parameters, the largest layer's, those of its ends and its head.
 
     Going backward, a layer and the next one are whole, and its gradients, which are copied to be scattered. What is
@@ -31,17 +31,17 @@ def gathered(work: Work, parameters: Array, largest: Array, ends: Array, head: A
     f, layout = work.scenario.formats, work.layout
     trains = to_float(not work.context.frozen)  # what is sent of adapters is little
     weight, grad = to_float(f.weight), trains * to_float(f.grad)
-    apart = FsdpUnits.ENDS.where(layout.fsdp_units)
-    scattered = GradientSync.LAST.where(layout.gradient_sync)  # whole until then: counted as gradients
-    own = trains * where(scattered, 0.0, weight)
+    ends_apart = FsdpUnits.ENDS.where(layout.fsdp_units)
+    at_last = GradientSync.LAST.where(layout.gradient_sync)  # whole until then: counted as gradients
+    unscattered = trains * where(at_last, 0.0, weight)
     between = to_float(layout.reshard_shards)
     shards = where(isnan(between), np.inf, between)
     held = weight * parameters * where(Switch.OFF.where(layout.reshard_after_forward), 1.0, 1.0 / shards)
-    layer = largest * (2 * weight + own + grad)
-    root = where(apart, 0.0, ends)
-    late = where(apart, maximum(ends - head, head), ends) * (weight + own + grad)
-    return Gathered(
-        held + where(apart, head, 0.0) * weight,
-        held + maximum(layer + root * (weight + own), where(apart, late, 0.0)),
+    layer = largest_layer * (2 * weight + unscattered + grad)
+    root = where(ends_apart, 0.0, ends)
+    late = where(ends_apart, maximum(ends - head, head), ends) * (weight + unscattered + grad)
+    return FsdpBuffers(
+        held + where(ends_apart, head, 0.0) * weight,
+        held + maximum(layer + root * (weight + unscattered), where(ends_apart, late, 0.0)),
         held + late,
     )
