@@ -196,7 +196,7 @@ class Schedule(Choice):
         self.turns, self.copies = turns, copies
 
 
-# Megatron-LM's names of what selective recomputation makes again, in the order they are written in.
+# Megatron-LM's names of what selective recomputation recomputes, in the order they are written in.
 MODULES = ("core_attn", "mla_up_proj", "layernorm", "moe_act", "mlp", "moe", "shared_experts")
 PER_OPERATOR = "per_op"
 
@@ -204,7 +204,7 @@ PER_OPERATOR = "per_op"
 class Recompute(Choice):
     """Activations that are computed again in the backward pass.
 
-    ``modules`` are the parts of a layer that an option makes again: what Megatron-LM does selectively (the core of
+    ``modules`` are the parts of a layer that an option recomputes: what Megatron-LM does selectively (the core of
     attention, unless modules are named), or what torchtitan's policy leaves out operator by operator (``per_op``).
     Named modules are an option for each set of them: ``mla_up_proj+mlp``.
     """

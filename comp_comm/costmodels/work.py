@@ -22,7 +22,7 @@ from comp_comm.formulas.arrays import (
 )
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.kernel_choices import AttentionKernel
-from comp_comm.layers.module import Module, made_again
+from comp_comm.layers.module import Module, selected_modules
 from comp_comm.layers.pattern import Pattern, pattern_of
 from comp_comm.layers.stages import Stages, stages_of
 from comp_comm.layout import Layout, resolved_layout
@@ -106,7 +106,7 @@ class Work:
 
     @property
     def module_rules(self) -> list[Violation]:
-        """Whether a layer of the model has each of the modules that are to be made again."""
+        """Whether a layer of the model has each of the modules that are to be recomputed."""
         codes = np.asarray(self.layout.recompute)
         asked = [
             name for name in MODULES[1:] if any(name in Recompute.at(code).modules for code in distinct_codes(codes))
@@ -193,10 +193,10 @@ class Work:
         for kind, count, again, done in kinds:
             of = kind.context(c)
             if code == Recompute.FULL:
-                left_out = early * _flops_of(kind.left_out(of), done) if somewhere(early) else 0.0
+                left_out = early * _flops_of(kind.skipped_by_early_stop(of), done) if somewhere(early) else 0.0
                 total = total + again * (add_up(done.values()) - left_out)
             elif Recompute.at(code).modules:
-                modules = made_again(
+                modules = selected_modules(
                     (module for block in kind.modules(of, Recompute.at(code).modules) for module in block), code
                 )
                 total = total + count * add_up(_flops_of(module, done) for module in modules)

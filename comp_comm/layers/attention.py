@@ -201,7 +201,7 @@ def core(c: Context, name: str, queries: Numeric, keys: Numeric, seen: Numeric) 
 
 
 def core_module(kept: Sequence[Kept], core: Attention, exchanged: Sequence[Collective]) -> Module:
-    """Return the core of attention as what can be made again of queries, keys and values.
+    """Return the core of attention as what can be recomputed of queries, keys and values.
 
     Its output is kept, an input of the output projection; a fused kernel keeps nothing that making it again frees.
     """

@@ -117,7 +117,7 @@ class Block(ABC):
         return []
 
     def modules(self, c: Context) -> Sequence[Module]:
-        """Return the parts of the block that the backward pass can make again, by Megatron-LM's names."""
+        """Return the parts of the block that the backward pass can recompute, by Megatron-LM's names."""
         return []
 
     def last_gemm(self, c: Context) -> str:

@@ -138,7 +138,7 @@ class Experts(Block):
     def modules(self, c: Context) -> Sequence[Module]:
         """Return all of the block, the nonlinearity of its experts, and the shared experts.
 
-        The nonlinearity is made again of what it kept, and frees the input of the matrix down (with kernels one by one
+        The nonlinearity is recomputed of what it kept, and frees the input of the matrix down (with kernels one by one
         also the gate after its nonlinearity).
         """
         shared = self.splits(c)

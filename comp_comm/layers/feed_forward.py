@@ -48,7 +48,7 @@ class FeedForward(Block):
         return [Kept("mlp", network_bytes(c, to_float(c.t.ffn_hidden)))]
 
     def modules(self, c: Context) -> Sequence[Module]:
-        """Return the network: all it keeps is made again of its input, with the gather and the reduction of TP."""
+        """Return the network: all it keeps is recomputed of its input, with the gather and the reduction of TP."""
         (kept,) = self.kept(c)
         return [Module("mlp", kept.size, dict.fromkeys(network_names("FFN"), 1.0), splits=1.0)]
 

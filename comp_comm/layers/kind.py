@@ -128,11 +128,11 @@ class LayerKind:
         return [*kept, Kept("adapters", self._of_adapters(c))] if c.frozen else kept
 
     def modules(self, c: Context, named: Collection[str]) -> list[list[Module]]:
-        """Return what can be made again of the layer: norms, parts of blocks, and by torchtitan's policy if named."""
+        """Return what can be recomputed of the layer: norms, parts of blocks, and by torchtitan's policy if named."""
         return [*self.block_modules(c), [self.per_operator(c)] if PER_OPERATOR in named else []]
 
     def block_modules(self, c: Context) -> list[list[Module]]:
-        """Return what can be made again of the layer's norms, and of each block."""
+        """Return what can be recomputed of the layer's norms, and of each block."""
         inputs = self._residuals - Switch.ON.where(c.t.parallel_blocks)
         before = np.minimum(self._norms(c), inputs)
         norm, _ = self._norm_bytes(c)
@@ -141,7 +141,7 @@ class LayerKind:
         norms = Module("layernorm", freed, {NORMS_AND_SUMS: passes}, launches=before * _checkpoint(c))
         return [[norms], *([self._in_layer(c, block, module) for module in block.modules(c)] for block in self.blocks)]
 
-    def left_out(self, c: Context) -> Module:
+    def skipped_by_early_stop(self, c: Context) -> Module:
         """Return what full recomputation need not do once all is there that the backward pass needs (early stop).
 
         That is the layer's last GEMM and its reduction, where no norm after it, nor dropout, keeps what it makes.
@@ -172,7 +172,7 @@ class LayerKind:
         return replace(module, collectives={**module.collectives, **calls})
 
     def per_operator(self, c: Context) -> Module:
-        """Return what torchtitan's policy makes again: all but the outputs that it keeps, and the layer's input."""
+        """Return what torchtitan's policy recomputes: all but the outputs that it keeps, and the layer's input."""
         saved = saved_outputs(c, self.operations(c), self.collectives(c))
         entry = c.formats.activation * c.split_tokens * c.t.hidden
         freed = add_up(each.size for each in self.kept(c)) - (entry + saved.size)
@@ -238,5 +238,5 @@ class LayerKind:
 
 
 def _checkpoint(c: Context, graph: str = "others") -> Array:
-    """Return the launches in whose time the host has a part made again, of a layer's part for CUDA graphs."""
+    """Return the launches in whose time the host has a part recomputed, of a layer's part for CUDA graphs."""
     return CHECKPOINT_LAUNCHES * CudaGraph.look_up(graph, c.layout.cuda_graph)

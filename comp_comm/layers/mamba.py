@@ -52,7 +52,7 @@ class Mamba2(StateMixer):
         return convolution_parameters(c, self.convolved(c), 1.0) + 3 * s.heads + to_float(c.t.ssm_norm) * s.inner
 
     def kept_numbers(self, c: Context) -> Array:
-        """Return what is projected, what the scan and the norm make: convolution and states are made again."""
+        """Return what is projected, what the scan and the norm make: convolution and states are recomputed."""
         return self.projected(c) + 2 * sizes(c).inner
 
 

@@ -1,4 +1,4 @@
-"""A part of a layer that the backward pass can make again, and which parts an option of recomputation means."""
+"""A part of a layer that the backward pass can recompute, and which parts an option of recomputation means."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Module:
     ``freed`` are bytes that are not kept then. ``operations`` and ``collectives`` say, by name, which share of a
     layer's operations and how many calls of its collectives are done again; ``splits`` how many of the layer's gathers
     and reductions over TP, besides. The host sees to it in the time of so many ``launches``, beside those of its
-    kernels. A module ``within`` another one is nothing of its own where both are made again.
+    kernels. A module ``within`` another one is nothing of its own where both are recomputed.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Named(Protocol):
 Part = TypeVar("Part", bound=Named)
 
 
-def made_again(parts: Iterable[Part], code: int) -> Sequence[Part]:
-    """Return the parts of a layer that an option makes again: those it names, but for parts of others it names.
+def selected_modules(parts: Iterable[Part], code: int) -> Sequence[Part]:
+    """Return the parts of a layer that an option recomputes: those it names, but for parts of others it names.
 
     >>> from comp_comm.formulas.arrays import to_float
     >>> parts = [Module(name, to_float(1.0), {}, within=around) for name, around in (("moe", ""), ("moe_act", "moe"))]
-    >>> [part.name for part in made_again(parts, Recompute.of("moe_act+moe"))]
+    >>> [part.name for part in selected_modules(parts, Recompute.of("moe_act+moe"))]
     ['moe']
     """
     named = Recompute.at(code).modules

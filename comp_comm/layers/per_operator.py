@@ -1,6 +1,6 @@
 """Recomputation operator by operator, as torchtitan's selective policy has it (0.3.0, activation_checkpoint.py).
 
-The outputs of attention, of exchanges and of every second matrix product of a layer are kept; all else is made again.
+The outputs of attention, of exchanges and of every second matrix product of a layer are kept; all else is recomputed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Attention, Collective, Gemm, Operation
 
 LOG_SUM = 4.0  # bytes of the logarithm of a query's sum, which flash attention keeps
-# Products that are made again and not counted among the others: the router's, which torchtitan names, and the grouped
+# Products that are recomputed and not counted among the others: the router's, which torchtitan names, and the grouped
 # ones of experts, which are none of the operations that PyTorch calls intensive (get_default_op_list).
 ALWAYS_AGAIN = ("router", "experts up", "experts down")
 KEPT_KINDS = ("reduce_scatter", "all_to_all", "send")  # collectives whose output is kept

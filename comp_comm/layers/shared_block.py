@@ -116,7 +116,7 @@ class SharedNetwork(Block):
         return [Kept("mlp", network_bytes(c, to_float(c.t.ffn_hidden)) + to_float(around + adapter))]
 
     def modules(self, c: Context) -> Sequence[Module]:
-        """Return none: what is made again of a shared block is not known."""
+        """Return none: what is recomputed of a shared block is not known."""
         return []
 
 

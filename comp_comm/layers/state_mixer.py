@@ -26,7 +26,7 @@ from comp_comm.violation import Violation, rule
 # beside the rate of attention in this model is 0.17 of a GEMM's rate, and its traffic. Kernels of the other mixers, and
 # other devices, are assumed to be alike.
 SCAN_SHARE = 0.17
-BACKWARD_SCAN = 2.5  # both gradients of each product, and states and scores made again (assumed, as of attention)
+BACKWARD_SCAN = 2.5  # both gradients of each product, and states and scores recomputed (assumed, as of attention)
 
 
 class StateSizes(NamedTuple):
@@ -123,7 +123,7 @@ class StateMixer(Block):
         return HeldParameters(h * columns + sizes(c).inner * h + bias + self.small_parameters(c))
 
     def kept(self, c: Context) -> Sequence[Kept]:
-        """Return what the backward pass needs; states of chunks are made again, as the kernels do."""
+        """Return what the backward pass needs; states of chunks are recomputed, as the kernels do."""
         return [Kept("attention", to_float(c.formats.activation * c.tokens * self.kept_numbers(c)))]
 
     def rules(self, c: Context) -> Sequence[Violation]:

@@ -71,9 +71,9 @@ class Checkpoint:
 
     def free(self, reader: torch.Tensor) -> None:
         self.made.untyped_storage().resize_(0)
-        reader.register_hook(self._again)
+        reader.register_hook(self._recomputable)
 
-    def _again(self, _: torch.Tensor) -> None:
+    def _recomputable(self, _: torch.Tensor) -> None:
         with forked():
             restore(*self.before)
             with torch.enable_grad():

@@ -36,7 +36,7 @@ def _peak_s(step: Step, flops: Array) -> Array:
 _COLUMNS: tuple[Column[Step], ...] = (
     Column("step_s", "s", "one training step", lambda b: b.step_s),
     Column("compute_s", "s", "forward and backward compute of the slowest stage", lambda b: b.compute_s),
-    Column("recompute_s", "s", "compute that makes activations again", lambda b: b.recompute_s),
+    Column("recompute_s", "s", "recomputation of activations", lambda b: b.recompute_s),
     Column("optimizer_s", "s", "gradient norm, optimizer step, and quantising of weights", lambda b: b.optimizer_s),
     Column("host_s", "s", "waiting for the host to launch kernels", lambda b: b.host_s),
     Column("bubble_s", "s", "waiting for other pipeline stages", lambda b: b.bubble_s),

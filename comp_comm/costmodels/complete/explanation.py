@@ -156,7 +156,7 @@ def parts_of(step: Step) -> list[StagePart]:
     """Return the parts of the slowest stage, in the order they are done."""
     stage = step.stage
     again: dict[LayerKind, dict[str, Array]] = {}
-    for kind, times, count in step.pipeline.made_again_anywhere(stage):
+    for kind, times, count in step.pipeline.recomputed_at_any_point(stage):
         for item in times.timed:
             of_kind = again.setdefault(kind, {})
             of_kind[item.op.name] = of_kind.get(item.op.name, to_float(0.0)) + count * item.op.count

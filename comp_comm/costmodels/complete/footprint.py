@@ -8,10 +8,10 @@ import numpy as np
 
 from comp_comm.choices import MasterWeights, Recompute
 from comp_comm.costmodels.complete.fsdp_buffers import fsdp_buffers
-from comp_comm.costmodels.complete.held_micro_batches import held_micro_batches
 from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.message_buffers import message_buffers, stage_outputs
+from comp_comm.costmodels.complete.micro_batches_in_flight import micro_batches_in_flight
 from comp_comm.costmodels.complete.stage_states import HeldStates, of_kinds
 from comp_comm.costmodels.complete.step_buffers import bucket_bytes, flat_gradients, weight_gradients
 from comp_comm.costmodels.machine import work_in_training
@@ -227,7 +227,7 @@ class StageMemory:
 
     @cached_property
     def _activations(self) -> Array:
-        """What layers and embedding keep of the micro-batches the stage holds, and what one made again needs beside."""
+        """What layers and embedding keep of the micro-batches the stage holds, and what one recomputed needs beside."""
         layers = by_code(np.asarray(self.work.layout.recompute), self._kept)
         masks = embedding_kept(self.work.context)
         return layers + self.stage.embedding * masks * self._micro_batches if somewhere(masks) else layers
@@ -239,17 +239,17 @@ class StageMemory:
             partly = add_up(again * layer.entry + (count - again) * layer.size for count, again, layer in kept)
             return held * partly + largest((again > 0) * layer.size for _, again, layer in kept)
         layers = held * add_up(count * size for count, size in zip(self.stage.layers, host.kept(code), strict=True))
-        # What is made again of one block is there at once, while its gradients are made.
+        # What is recomputed of one block is there at once, while its gradients are made.
         at_work = largest(to_float(count > 0) * maximum(size, 0.0)
                            for count, freed in zip(self.stage.layers, host.freed(code), strict=True)
                            for size in freed)  # fmt: skip
         there = add_up((layers, at_work))
-        return there - host.away(self.stage, held, code) if somewhere(host.asked) else there
+        return there - host.offloaded_bytes(self.stage, held, code) if somewhere(host.asked) else there
 
     @cached_property
     def _micro_batches(self) -> Array:
         """Micro-batches that the stage holds the activations of."""
-        return held_micro_batches(self.work.layout, self.stage.place)
+        return micro_batches_in_flight(self.work.layout, self.stage.place)
 
     @cached_property
     def _logits(self) -> Array:

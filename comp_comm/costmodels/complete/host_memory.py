@@ -52,14 +52,14 @@ class HostMemory:
         """Return what recomputation frees of a layer of each kind, by block."""
         if not Recompute.at(code).modules:
             return [[] for _ in self.work.pattern.kinds]
-        return [freed_by(self.costs.again[kind], code) for kind in self.work.pattern.kinds]
+        return [freed_by(self.costs.recomputable[kind], code) for kind in self.work.pattern.kinds]
 
     def kept(self, code: int) -> list[Array]:
-        """Return the bytes that a layer of each kind keeps, whichever of its modules are made again."""
+        """Return the bytes that a layer of each kind keeps, whichever of its modules are recomputed."""
         sizes = (self.costs.kept[kind].size for kind in self.work.pattern.kinds)
         return [size - add_up(freed) if freed else size for size, freed in zip(sizes, self.freed(code), strict=True)]
 
-    def away(self, stage: Stage, micro_batches: Array, code: int) -> Array:
+    def offloaded_bytes(self, stage: Stage, micro_batches: Array, code: int) -> Array:
         """Return the bytes that are not on a device of a stage which holds so many micro-batches."""
         if not somewhere(self.asked):
             return ZERO

@@ -24,7 +24,7 @@ from comp_comm.layers.block import HeldParameters, Kept
 from comp_comm.layers.ends import EndParameters, embedding_operations, end_parameters, head_operations
 from comp_comm.layers.experts import Experts
 from comp_comm.layers.kind import PER_OPERATOR, LayerKind
-from comp_comm.layers.module import Module, made_again
+from comp_comm.layers.module import Module, selected_modules
 from comp_comm.layers.rules import layer_rules
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
 from comp_comm.layout import Layout
@@ -44,8 +44,11 @@ class KeptOfLayer(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class AgainOfLayer:
-    """A module of a layer made again, and which block of the layer it is of; made when something of it is asked for."""
+class RecomputableModule:
+    """A module that recomputation may be for, and the block of the layer it is part of.
+
+    It is made when something of it is asked for: most points recompute nothing.
+    """
 
     name: str
     within: str
@@ -155,20 +158,20 @@ class LayerCosts:
         return {kind: _kept(c, kind.kept(c)) for kind, c in self._contexts()}
 
     @cached_property
-    def again(self) -> dict[LayerKind, list[AgainOfLayer]]:
-        """What each module of a layer of each kind costs and frees where it is made again."""
-        return {kind: self._again(kind, c) for kind, c in self._contexts()}
+    def recomputable(self) -> dict[LayerKind, list[RecomputableModule]]:
+        """The modules of a layer of each kind that can be recomputed, with what that costs and frees."""
+        return {kind: self._recomputable(kind, c) for kind, c in self._contexts()}
 
-    def _again(self, kind: LayerKind, c: Context) -> list[AgainOfLayer]:
+    def _recomputable(self, kind: LayerKind, c: Context) -> list[RecomputableModule]:
         blocks, time = kind.block_modules(c), partial(self._times, kind)
-        each = [AgainOfLayer(module.name, module.within, block, partial(_known, module), time)
+        each = [RecomputableModule(module.name, module.within, block, partial(_returned, module), time)
                 for block, modules in enumerate(blocks) for module in modules]  # fmt: skip
-        return [*each, AgainOfLayer(PER_OPERATOR, "", len(blocks), partial(kind.per_operator, c), time)]
+        return [*each, RecomputableModule(PER_OPERATOR, "", len(blocks), partial(kind.per_operator, c), time)]
 
     @cached_property
-    def left_out(self) -> dict[LayerKind, LayerTimes]:
-        """What a layer of each kind leaves out that is made again whole, and stops early."""
-        return {kind: self._times(kind, kind.left_out(c)) for kind, c in self._contexts()}
+    def skipped_by_early_stop(self) -> dict[LayerKind, LayerTimes]:
+        """What whole recomputation of a layer of each kind skips where it stops early."""
+        return {kind: self._times(kind, kind.skipped_by_early_stop(c)) for kind, c in self._contexts()}
 
     def _times(self, kind: LayerKind, module: Module) -> LayerTimes:
         return self.layers[kind].part(module.operations, module.collectives, module.launches * self._launch_s)
@@ -179,14 +182,15 @@ class LayerCosts:
         return broken_rules([*layer_rules(self.work.transformer, self.work.layout), *self.work.block_rules])
 
 
-def _known(module: Module) -> Module:
+def _returned(module: Module) -> Module:
+    """Return a module that is there already, where others are made when something of them is asked for."""
     return module
 
 
-def freed_by(parts: Iterable[AgainOfLayer], code: int) -> list[Array]:
+def freed_by(parts: Iterable[RecomputableModule], code: int) -> list[Array]:
     """Return the bytes that an option of recomputation frees of a layer, for each of its blocks that it is about."""
     blocks: dict[int, Array] = {}
-    for part in made_again(parts, code):
+    for part in selected_modules(parts, code):
         blocks[part.block] = blocks.get(part.block, ZERO) + part.freed
     return list(blocks.values())
 

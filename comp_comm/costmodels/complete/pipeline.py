@@ -26,14 +26,14 @@ from comp_comm.formulas.arrays import (
     where,
 )
 from comp_comm.layers.kind import LayerKind
-from comp_comm.layers.module import made_again
+from comp_comm.layers.module import selected_modules
 from comp_comm.layers.pipeline_parallel import boundary_collectives
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 
-# What is done again in a layer, by what is asked for.
-PASSES: dict[str, Callable[[LayerTimes], Array]] = {
+# What recomputation takes of a layer's forward pass, by what is asked for.
+RECOMPUTED: dict[str, Callable[[LayerTimes], Array]] = {
     "forward_s": lambda times: times.forward_s, "compute": lambda times: times.compute.forward,
     "host": lambda times: times.waits[0], "busy": lambda times: times.busy[0],
     "hidden": lambda times: times.hidden_forward_s,
@@ -78,32 +78,34 @@ class Pipeline:
         layers = list(zip(self.layers, stage.layers, strict=True))
         return [*layers, (self.costs.embedding, stage.embedding), (self.costs.head, stage.head)]
 
-    def again(self, stage: Stage, seconds: str) -> Array:
-        """Return the seconds of a stage's recomputation: a name of ``PASSES``."""
+    def recomputed_s(self, stage: Stage, seconds: str) -> Array:
+        """Return the seconds of a stage's recomputation: a name of ``RECOMPUTED``."""
 
         def option(code: int) -> Array:
-            parts = ((PASSES[seconds](times), count) for _, times, count in self.made_again(stage, code))
+            parts = ((RECOMPUTED[seconds](times), count) for _, times, count in self.recomputed(stage, code))
             return add_up((to_float(0.0), *(count * each for each, count in parts)))
 
         return by_code(to_codes(self.layout.recompute), option)
 
-    def made_again(self, stage: Stage, code: int) -> list[tuple[LayerKind, LayerTimes, Array]]:
-        """Return what an option of recomputation makes again in a stage: of which kind of layer, and how often."""
+    def recomputed(self, stage: Stage, code: int) -> list[tuple[LayerKind, LayerTimes, Array]]:
+        """Return what an option recomputes in a stage: kinds of layers, seconds of a part of one, how many of them."""
         kinds = self.work.pattern.kinds
         if code == Recompute.FULL:
             made = list(zip(kinds, self.layers, stage.recomputed, strict=True))
             early = Switch.ON.where(self.layout.recompute_early_stop)
             if somewhere(early):
-                made += [(kind, self.costs.left_out[kind], -to_float(early) * count) for kind, _, count in made]
+                made += [
+                    (kind, self.costs.skipped_by_early_stop[kind], -to_float(early) * count) for kind, _, count in made
+                ]
             return made
         counts = zip(kinds, stage.layers, strict=True) if Recompute.at(code).modules else ()
-        again = self.costs.again
-        return [(kind, part.times, count) for kind, count in counts for part in made_again(again[kind], code)]
+        again = self.costs.recomputable
+        return [(kind, part.times, count) for kind, count in counts for part in selected_modules(again[kind], code)]
 
-    def made_again_anywhere(self, stage: Stage) -> list[tuple[LayerKind, LayerTimes, Array]]:
-        """Return what any point makes again in a stage, as often as each of them does."""
+    def recomputed_at_any_point(self, stage: Stage) -> list[tuple[LayerKind, LayerTimes, Array]]:
+        """Return what any point recomputes in a stage, as often as each of them does."""
         codes = np.asarray(self.layout.recompute)
-        options = ((codes == code, self.made_again(stage, code)) for code in distinct_codes(codes))
+        options = ((codes == code, self.recomputed(stage, code)) for code in distinct_codes(codes))
         return [(kind, times, chosen * count) for chosen, made in options for kind, times, count in made]
 
     def passes_s(self, stage: Stage) -> Array:
@@ -114,7 +116,7 @@ class Pipeline:
     def _own_passes_s(self, stage: Stage) -> Array:
         """Return the seconds of both passes through a stage, but for activations that go to the host and back."""
         both = add_up(count * times.passes_s for times, count in self.parts(stage))
-        return both + self.again(stage, "forward_s") if self.recomputes else both
+        return both + self.recomputed_s(stage, "forward_s") if self.recomputes else both
 
     @property
     def own_passes_s(self) -> Array:
@@ -130,7 +132,7 @@ class Pipeline:
     def of_host(self, stage: Stage) -> CommSeconds:
         """Return the seconds of the link to the host for one micro-batch, beside the compute of a stage."""
         forward, backward = (add_up(count * times.compute[i] for times, count in self.parts(stage)) for i in range(2))
-        return self.host.spent(stage, forward, backward + self.again(stage, "compute"))
+        return self.host.spent(stage, forward, backward + self.recomputed_s(stage, "compute"))
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -175,10 +177,10 @@ class Pipeline:
         parts = zip(self.layers, stage.layers, strict=True)
         return add_up(count * times.weights_s for times, count in parts)
 
-    def again_comm(self, group: str, stage: Stage) -> CommSeconds:
+    def recompute_comm(self, group: str, stage: Stage) -> CommSeconds:
         """Return the communication of a group that recomputation repeats in a stage."""
         spent = NO_COMM
-        for _, times, count in self.made_again_anywhere(stage):
+        for _, times, count in self.recomputed_at_any_point(stage):
             if group in times.groups:
                 spent = spent.plus(times.forward[group].times(count))
         return spent

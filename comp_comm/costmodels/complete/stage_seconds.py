@@ -43,18 +43,18 @@ class StageSeconds:
 
     @cached_property
     def recompute_s(self) -> Array:
-        """Seconds of compute that makes activations again."""
-        return self._steps * self.pipeline.again(self.stage, "compute")
+        """Seconds of recomputation of activations."""
+        return self._steps * self.pipeline.recomputed_s(self.stage, "compute")
 
     @cached_property
     def waits(self) -> tuple[Array, Array]:
         """Seconds of waiting for the host: in forward passes, and in backward ones with what they repeat."""
-        recomputes = self.pipeline.recomputes  # what is made again may wait where the passes do not
+        recomputes = self.pipeline.recomputes  # what is recomputed may wait where the passes do not
         if not recomputes and all(times.waits[0] is ZERO for times, _ in self.pipeline.parts(self.stage)):
             return ZERO, ZERO
         forward, backward = (add_up(count * times.waits[number] for times, count in self.pipeline.parts(self.stage))
                              for number in range(2))  # fmt: skip
-        again = self.pipeline.again(self.stage, "host") if recomputes else ZERO
+        again = self.pipeline.recomputed_s(self.stage, "host") if recomputes else ZERO
         return self._steps * forward, self._steps * add_up((backward, again))
 
     def of_layers(self, group: str) -> CommSeconds:
@@ -64,7 +64,7 @@ class StageSeconds:
             if group in times.groups:
                 spent = spent.plus(times.forward[group].times(count)).plus(times.backward[group].times(count))
         if self.pipeline.recomputes:
-            spent = self.pipeline.again_comm(group, self.stage).plus(spent)
+            spent = self.pipeline.recompute_comm(group, self.stage).plus(spent)
         return spent.times(self._steps)
 
     @cached_property
@@ -79,7 +79,7 @@ class StageSeconds:
         parts = self.pipeline.parts(self.stage)
         if all(times.hidden_s is ZERO for times, _ in parts):
             return ZERO
-        again = self.pipeline.again(self.stage, "hidden") if self.pipeline.recomputes else ZERO
+        again = self.pipeline.recomputed_s(self.stage, "hidden") if self.pipeline.recomputes else ZERO
         return add_up((*(count * times.hidden_s for times, count in parts if times.hidden_s is not ZERO), again))
 
     @cached_property
@@ -87,7 +87,7 @@ class StageSeconds:
         """Seconds of compute and of waiting for the host of one micro-batch, forward and backward."""
         parts = self.pipeline.parts(self.stage)
         forward, backward = (add_up(count * times.busy[number] for times, count in parts) for number in range(2))
-        again = self.pipeline.again(self.stage, "busy") if self.pipeline.recomputes else ZERO
+        again = self.pipeline.recomputed_s(self.stage, "busy") if self.pipeline.recomputes else ZERO
         return forward, add_up((backward, again))
 
     @cached_property

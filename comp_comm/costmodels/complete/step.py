@@ -122,7 +122,7 @@ class Step(SearchableAnswer):
 
     @property
     def recompute_s(self) -> Array:
-        """Seconds of compute that makes activations again."""
+        """Seconds of recomputation of activations."""
         return self.slowest.recompute_s
 
     @property

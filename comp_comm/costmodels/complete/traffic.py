@@ -45,7 +45,7 @@ def of_layers(pipeline: Pipeline, stage: Stage) -> list[CountedCollective]:
     """Return the collectives of the layers and ends of a stage."""
     steps, costs, none = pipeline.layout.stage_steps, pipeline.costs, to_float(0.0)
     again: dict[tuple[str, str], Array] = {}
-    for kind, times, count in pipeline.made_again_anywhere(stage):
+    for kind, times, count in pipeline.recomputed_at_any_point(stage):
         for call in times.calls:
             key = kind.name, call.collective.name
             again[key] = again.get(key, none) + steps * count * to_float(call.collective.count)

@@ -12,10 +12,10 @@ from comp_comm.layout import Layout
 OTHER_SCHEDULES = (Schedule.GPIPE, Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
 
 
-def held_micro_batches(layout: Layout, place: Array) -> Array:
+def micro_batches_in_flight(layout: Layout, place: Array) -> Array:
     """Return how many micro-batches the stage at a place holds; GPipe holds all of them.
 
-    >>> float(held_micro_batches(Layout(pp=4, accumulation=16), to_float(0.0)))
+    >>> float(micro_batches_in_flight(Layout(pp=4, accumulation=16), to_float(0.0)))
     4.0
     """
     pp, steps = layout.pp, to_float(layout.accumulation)
