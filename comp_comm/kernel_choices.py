@@ -21,11 +21,12 @@ class Recipe(Choice):
     Bytes of an element: ``amax`` read to find the largest number, ``read`` by the cast, ``again`` by that of the second
     of the two orientations that training needs (forward and gradient of the input along rows, gradient of the weight
     along columns; NVFP4 rotates its columns first), ``written`` for each of the two. ``cast_share`` is the share of the
-    HBM bandwidth that the cast reaches (0: the profile's ``cast_efficiency``, or ``block_cast_efficiency``), ``start_s``
-    the seconds of the kernels' starts. Per-tensor casts write the second orientation only where ``fp8_transpose`` of the profile says so: Hopper's
-    fp8 GEMMs take operands along K only. Bytes are counted by us from Transformer Engine 2's kernels; shares and starts
-    are medians of fits to GEMMs that include quantising (AIConfigurator database, TensorRT-LLM on H100, H200, B200,
-    GB200, B300 and GB300); those of MXFP8 and delayed scaling are those of a prototype of this model.
+    HBM bandwidth that the cast reaches (0: the profile's ``cast_efficiency`` or ``block_cast_efficiency``), ``start_s``
+    the seconds of the kernels' starts. Per-tensor casts write the second orientation only where ``fp8_transpose`` of
+    the profile says so: Hopper's fp8 GEMMs take operands along K only. Bytes are counted by us from Transformer Engine
+    2's kernels; shares and starts are medians of fits to GEMMs that include quantising (AIConfigurator database,
+    TensorRT-LLM on H100, H200, B200, GB200, B300 and GB300); those of MXFP8 and delayed scaling are those of a
+    prototype of this model.
     """
 
     NONE = "none", 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0

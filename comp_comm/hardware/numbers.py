@@ -16,8 +16,9 @@ from comp_comm.lazy import cached_property
 # Of its isolated speed a GEMM keeps this in a training step, once power is taken out: one number for all devices,
 # the middle of what machines of published runs ask for. By machine it is .75 to .96, with a median of .84.
 KEPT = 0.85
-# Warm over burst seconds of GEMMs at the power limit, medians by size: H200 1.06 to 1.17, B200 1.06 to 1.14, GB200 1.05
-# to 1.20 (AIConfigurator database).
+# Warm over burst seconds of GEMMs at the power limit: the middle over all sizes of H200, B200 and GB200 (AIConfigurator
+# database), for devices whose share of the peak is that of a burst of large products. Profiles that were fitted on
+# bursts of all sizes have that of a cold device, 1.17.
 POWER_RATIO = 1.08
 # Of its forward rate that a fused kernel reaches backward, where a profile says nothing of it.
 BACKWARD_RATE = 0.8
@@ -119,8 +120,9 @@ class Timing(DispatchTiming):
     not given follows from ``gemm_efficiency`` (`FP8_EFFICIENCY` and so on: medians over six devices). ``fp8_recipe`` is
     the code of the recipe that the device's stacks use, ``fp8_transpose`` 1 where per-tensor recipes write operands in
     both orientations, ``amax_efficiency`` and ``cast_efficiency`` shares of HBM bandwidth at which quantising kernels
-    read for the largest number, and cast, and ``block_cast_efficiency`` that of casts with scales for 128 numbers. ``grouped_ramp_rows`` are the tokens an expert at which its
-    GEMMs reach half of their rate: half a tile, which padding takes of random loads.
+    read for the largest number, and cast, and ``block_cast_efficiency`` that of casts with scales for 128 numbers.
+    ``grouped_ramp_rows`` are the tokens an expert at which its GEMMs reach half of their rate: half a tile, which
+    padding takes of random loads.
 
     ``power_ratio`` is how many times longer a GEMM takes on a machine that is warm than in a short burst; ``sustained``
     is `KEPT` over that unless a profile says otherwise. ``attention_kernel`` is the code of the kernel that the

@@ -14,13 +14,7 @@ from numpy.typing import NDArray
 from comp_comm.choices import Switch
 from comp_comm.dataclass import dataclass
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum, somewhere, to_codes, to_float, where
-from comp_comm.formulas.kernels import (
-    TILE,
-    fused_attention_seconds,
-    gemm_seconds,
-    reread_bytes,
-    stream_seconds,
-)
+from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
 from comp_comm.hardware.numbers import FlashKernel, Hardware, chosen_kernel, generic_kernel
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.lazy import cached_property
@@ -138,8 +132,8 @@ class Kernels:
         >>> from comp_comm.hardware.numbers import Timing
         >>> timing = Timing(gemm_efficiency=0.5, memory_efficiency=1.0, sustained=1.0, gemm_ramp_k=0, gemm_ramp_tiles=0)
         >>> kernels = Kernels(Hardware(1e12, 1e12, 1e12, (), timing))
-        >>> round(float(kernels.gemm(Gemm("up", "2 m k n", 1, 1000, 1000, 1000)).forward), 6)
-        0.004
+        >>> round(float(kernels.gemm(Gemm("up", "2 m k n", 1, 1024, 1000, 1000)).forward), 6)
+        0.004096
         """
         run = self.run(op)
         m, k, n = op.m, op.k, op.n
@@ -203,9 +197,10 @@ class Kernels:
         run = run or self._plain
         if self.cache is not None:
             moved = moved + groups * reread_bytes(rows, columns, inner, run.operand, self.cache)
+        warm = timing.power_ratio if self.alone else 1.0  # in training ``sustained`` says it
         return gemm_seconds(
             flops, inner, moved, run.per_flop, self.per_byte, timing.kernel_latency,
-            run.ramp_k, run.ramp_tiles, timing.gemm_split_k, timing.gemm_wave, timing.power_ratio if self.alone else 1.0,
+            run.ramp_k, run.ramp_tiles, timing.gemm_split_k, timing.gemm_wave, warm,
         )  # fmt: skip
 
     def attention(self, op: Attention, kernel: Numeric) -> Passes:
