@@ -79,10 +79,11 @@ def test_a_few_wild_rows_do_not_move_it():
 
 @pytest.mark.slow
 def test_what_the_rows_do_not_tell_is_left_and_named():
-    """One shape: a rate, and nothing else; large cubes only: nothing of launches or splits."""
+    """Large cubes of a device like the profile's, but for its rate: they say nothing of launches or splits."""
     profile = load_profile("h100-sxm")
     large = [GemmRow(1.0, "bf16", 0, n, n, n) for n in range(8192, 16384, 256)]
-    _, found = fitted(timed(large, with_numbers(profile, TRUE), 0.01), profile)
+    slower = with_numbers(profile, {"timing.gemm_efficiency": TRUE["timing.gemm_efficiency"]})
+    _, found = fitted(timed(large, slower, 0.01), profile)
     assert "timing.gemm_efficiency" in found.values
     assert {"timing.kernel_latency", "timing.gemm_split_k"} <= set(found.left)
     assert all(found.left.values())
@@ -206,13 +207,15 @@ def test_the_machine_of_simumax_has_the_speed_of_its_own_gemms():
     [
         ("a100-sxm-80gb", "a100_sxm", 0.07, 0.15),
         ("h100-sxm", "h100_sxm", 0.07, 0.15),
-        ("h200-sxm", "h200_sxm", 0.07, 0.15),
-        ("b200-sxm", "b200_sxm", 0.07, 0.15),
-        ("gb200-nvl72", "gb200", 0.083, 0.172),  # they scatter: see the notes of `gemm_seconds`
+        ("h200-sxm", "h200_sxm", 0.07, 0.16),
+        ("b200-sxm", "b200_sxm", 0.07, 0.155),
+        ("gb200-nvl72", "gb200", 0.08, 0.16),
+        ("b300-sxm", "b300_sxm", 0.07, 0.15),
+        ("gb300-nvl72", "gb300", 0.07, 0.15),
     ],
 )
 def test_gemms_fitted_on_a_tenth_of_the_rows(profile, data, mean, p90):
-    found = calibrate_logs([log_of(f"silicon/gemm_bf16_{data}.csv")], profile, train=0.1)
+    found = calibrate_logs([log_of(f"silicon/gemm_bf16_random_{data}.csv")], profile, train=0.1)
     assert found.fit is not None
     assert len(found.fit.values) <= 6
     row = size_row(found, "m, n, k >= 256")

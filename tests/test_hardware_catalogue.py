@@ -209,7 +209,7 @@ def test_numbers_from_memory_are_not_called_certain(shipped):
     for name, profile in shipped.items():
         for key, number in profile.numbers.items():
             if "from memory" in number.source:
-                assert number.certainty in ("medium", "low"), (name, key)
+                assert number.certainty == "low", (name, key)
             if number.value is None:
                 assert number.certainty == "none", (name, key)
 

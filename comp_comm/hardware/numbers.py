@@ -16,8 +16,9 @@ from comp_comm.lazy import cached_property
 # Of its isolated speed a GEMM keeps this in a training step, once power is taken out: one number for all devices,
 # the middle of what machines of published runs ask for. By machine it is .75 to .96, with a median of .84.
 KEPT = 0.85
-# Warm over burst seconds of GEMMs at the power limit, medians by size: H200 1.06 to 1.17, B200 1.06 to 1.14, GB200 1.05
-# to 1.20 (AIConfigurator database).
+# Warm over burst seconds of GEMMs at the power limit: the middle over all sizes of H200, B200 and GB200 (AIConfigurator
+# database), for devices whose share of the peak is that of a burst of large products. Profiles that were fitted on
+# bursts of all sizes have that of a cold device, 1.17.
 POWER_RATIO = 1.08
 # Of its forward rate that a fused kernel reaches backward, where a profile says nothing of it.
 BACKWARD_RATE = 0.8

@@ -14,13 +14,7 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum, somewhere, to_codes, to_float, where
-from comp_comm.formulas.kernels import (
-    TILE,
-    fused_attention_seconds,
-    gemm_seconds,
-    reread_bytes,
-    stream_seconds,
-)
+from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
 from comp_comm.hardware.numbers import FlashKernel, Hardware, chosen_kernel, generic_kernel
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.lazy import cached_property
@@ -203,10 +197,10 @@ class Kernels:
         run = run or self._plain
         if self.cache is not None:
             moved = moved + groups * reread_bytes(rows, columns, inner, run.operand, self.cache)
+        warm = timing.power_ratio if self.alone else 1.0  # in training ``sustained`` says it
         return gemm_seconds(
             flops, inner, moved, run.per_flop, self.per_byte, timing.kernel_latency,
-            run.ramp_k, run.ramp_tiles, timing.gemm_split_k, timing.gemm_wave,
-            timing.power_ratio if self.alone else 1.0,
+            run.ramp_k, run.ramp_tiles, timing.gemm_split_k, timing.gemm_wave, warm,
         )  # fmt: skip
 
     def attention(self, op: Attention, kernel: Numeric) -> Passes:
