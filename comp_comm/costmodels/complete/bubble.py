@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule, Switch
 from comp_comm.costmodels.complete.pass_times import ChunkSeconds, step_seconds
-from comp_comm.costmodels.complete.pass_walk import PassSchedule
+from comp_comm.costmodels.complete.pass_walk import PassOrder
 from comp_comm.costmodels.complete.pipeline import Pipeline
 from comp_comm.dataclass import dataclass
-from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
+from comp_comm.formulas.arrays import ZERO, Array, Scalar, add_up, to_float
 from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
@@ -21,6 +21,8 @@ from comp_comm.violation import Mask
 
 # Schedules that do gradients of weights apart from those of inputs.
 SPLIT = (Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
+TOGETHER = 8192  # points that are walked through at once
+FIRST = np.zeros(1, np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,39 +219,44 @@ class Bubble:
 
     def _walked(self, waits: Array, known: Mask) -> Array:
         """Return the waits, where they are not known those that all passes come to, one by one."""
-        layout, row = self.layout, self.pipeline.work.stages.row
-        columns = [to_float(each) for each in (row, layout.schedule, layout.accumulation, layout.pp, layout.vpp)]
-        busy = layout.stage_steps * self.pace_s
-        shape = np.broadcast_shapes(*(each.shape for each in (
-            waits, known, busy, self._lag, *columns, *self._busy[0], *self._busy[1], *self._weights)))  # fmt: skip
+        layout = self.layout
+        codes = [to_float(each) for each in (layout.schedule, layout.pp, layout.vpp, layout.accumulation)]
+        busy, row = layout.stage_steps * self.pace_s, self.pipeline.work.stages.row
+        seconds = (waits, known, busy, row, self._lag, *codes, *self._busy[0], *self._busy[1], *self._weights)
+        shape = np.broadcast_shapes(*(each.shape for each in seconds))
         made = np.array(np.broadcast_to(waits, shape)).reshape(-1)
         left = np.flatnonzero(~np.broadcast_to(known, shape))
-        keys = np.stack([np.broadcast_to(_taken(each, shape, left), left.shape) for each in columns])
-        for key in np.unique(keys, axis=1).T:
-            points = left[(keys == key[:, None]).all(axis=0)]
-            schedule = Schedule.at(int(key[1]))
-            passes = PassSchedule(schedule, int(key[3]), int(key[4]), int(key[2]))
-            took = step_seconds(passes, self.chunk_seconds(schedule, int(key[0]), shape, points))
-            made[points] = took - _taken(busy, shape, points)
+        *orders, steps = (np.broadcast_to(_taken(each, shape, left), left.shape).astype(np.intp) for each in codes)
+        for schedule, pp, vpp in sorted(set(zip(*(each.tolist() for each in orders), strict=True))):
+            there = np.flatnonzero((orders[0] == schedule) & (orders[1] == pp) & (orders[2] == vpp))
+            for some in (there[start : start + TOGETHER] for start in range(0, there.size, TOGETHER)):
+                points = left[some]
+                chunks = self.chunk_seconds(Schedule.at(schedule), shape, points)
+                took = step_seconds(PassOrder(Schedule.at(schedule), pp, vpp), steps[some], chunks)
+                made[points] = took - _taken(busy, shape, points)
         return made.reshape(shape)
 
     def chunk_seconds(
-        self, schedule: Schedule, row: int, shape: tuple[int, ...], points: NDArray[np.intp]
+        self, schedule: Schedule, shape: tuple[int, ...] = (), points: NDArray[np.intp] = FIRST
     ) -> ChunkSeconds:
-        """Return the seconds of passes at some points, flat places in ``shape``, all of a row of the table of stages.
+        """Return the seconds of passes at some points, flat places in ``shape``; all have as many chunks.
 
         They are what keeps a stage busy; the gradients of weights are in B where the schedule does not take them apart.
         """
-        counts = self.pipeline.work.stages.table.counts[:, row].astype(int)
-        sorts, of_chunk = [], np.repeat(np.cumsum(counts > 0) - 1, counts)
-        for number in np.flatnonzero(counts):
-            forward, backward, weights = (_taken(each[number], shape, points) for each in (*self._busy, self._weights))
-            split = schedule in SPLIT
-            sorts.append({"F": forward, "B": backward - weights if split else backward, "W": weights})
-        copies = 2 if schedule is Schedule.DUALPIPE else 1
-        return ChunkSeconds(tuple(sorts), tuple(of_chunk.tolist()) * copies, _taken(self._lag, shape, points))
+        stages, at = self.pipeline.work.stages, np.zeros(points.size, np.intp)
+        last = np.cumsum(stages.table.counts[:, at + _taken(stages.row, shape, points)], axis=0)
+        run_of = (np.arange(int(last[-1, 0]))[:, None] >= last[:, None]).sum(axis=0)  # by chunk and point
+
+        def of_chunks(of_runs: list[Array]) -> Array:
+            seconds = np.stack([at + _taken(each, shape, points) for each in of_runs])
+            each = np.take_along_axis(seconds, run_of, axis=0)
+            return np.concatenate([each, each]) if schedule is Schedule.DUALPIPE else each
+
+        forward, backward, weights = (of_chunks(each) for each in (*self._busy, self._weights))
+        backward = backward - weights if schedule in SPLIT else backward
+        return ChunkSeconds({"F": forward, "B": backward, "W": weights}, _taken(self._lag, shape, points))
 
 
-def _taken(values: Array, shape: tuple[int, ...], points: NDArray[np.intp]) -> Array:
+def _taken(values: NDArray[Scalar], shape: tuple[int, ...], points: NDArray[np.intp]) -> NDArray[Scalar]:
     """Return the values at some points of a shape, one number where all have the same."""
     return values.reshape(-1)[:1] if values.size == 1 else np.broadcast_to(values, shape).reshape(-1)[points]
