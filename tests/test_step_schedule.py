@@ -274,7 +274,7 @@ def test_interleaved_chunks_take_their_longest_path_where_it_is_known(p, v):
     draw, known = np.random.default_rng(p), []
     for m in (p, 2 * p, 6 * p):
         longer = [draw.choice([-0.9, -0.1, 0, 0, 0.1, 0.5, 2], 300) * draw.random(300) for _ in range(4)]
-        f, b, lag = np.ones(300), draw.choice([1, 1.1, 2, 3], 300), draw.choice([0, 0.05, 0.3], 300)
+        f, b, lag = np.ones(300), draw.choice([1, 1.1, 2, 3], 300), draw.choice([0, 0.05, 0.2, 0.3], 300)
         forward, backward = Chunks(f + longer[0], f, f + longer[1]), Chunks(b + longer[2], b, b + longer[3])
         of_chunk = (0, *[1] * (p * v - 2), 2)
         seconds = ChunkSeconds({"F": np.stack([forward[c] for c in of_chunk]),
