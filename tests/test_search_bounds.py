@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from comp_comm.configs.study import study_from
+from comp_comm.costmodels.layout_space import Bound
 from comp_comm.errors import CompcommError
 from comp_comm.formulas.arrays import unwarned
 from comp_comm.searches import engine, search
@@ -51,9 +53,10 @@ def test_no_step_takes_less_than_its_bounds(count):
             continue
         for answer in answers:
             with unwarned():
-                least, closer = (answer.least_step_s(closely) for closely in (False, True))
-                assert (closer <= answer.step_s * (1 + 1e-12)).all()
-                assert (least <= closer * (1 + 1e-12)).all()
+                least, closer, nearly = (answer.least_step_s(bound) for bound in Bound)
+                nearly = answer.step_s if nearly is None else nearly
+                for less, more in pairwise((least, closer, nearly, answer.step_s)):
+                    assert (less <= more * (1 + 1e-12)).all()
                 close.append(np.max(closer / answer.step_s))
                 steps += np.broadcast(least, answer.step_s).size
     assert steps > 1000 * count
@@ -100,9 +103,9 @@ def test_most_layouts_are_not_timed(monkeypatch):
     timed = []
     rank = engine._rank
 
-    def ranked(state, aim, space, block, *more):
+    def ranked(state, seen, aim, space, block, *more):
         timed.append(np.prod(block.shape))
-        rank(state, aim, space, block, *more)
+        rank(state, seen, aim, space, block, *more)
 
     monkeypatch.setattr(engine, "_rank", ranked)
     study = study_from({"hardware": "a100-sxm-80gb", "model": "gpt3-175b", "set": {"global_batch": 256}})
@@ -116,11 +119,11 @@ def test_a_bound_is_a_score_of_each_objective():
     step = next(iter(every_step({"hardware": "h100-sxm", "set": {**DENSE, "global_batch": 16, "tokens": 1e9}}, 4)))
     model = make_space(study_from({"hardware": "h100-sxm", "set": {**DENSE, "global_batch": 16}}), 4).plan.model
     for name, objective in OBJECTIVES.items():
-        least = objective.least(model, step, closely=True)
+        least = objective.least(model, step, Bound.SLOWEST)
         if not objective.timed:
             assert least is None
             continue
         assert (least <= objective.score(model, step)).all(), name
         share = least / objective.score(model, step)
-        known = step.least_step_s(closely=True) / step.step_s
+        known = step.least_step_s(Bound.SLOWEST) / step.step_s
         assert np.allclose(np.broadcast_to(share if (least > 0).all() else 1 / share, known.shape), known), name

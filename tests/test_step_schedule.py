@@ -13,7 +13,7 @@ from face import recorded
 from comp_comm.choices import Schedule
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.complete.pass_times import ChunkSeconds, step_seconds
-from comp_comm.costmodels.complete.pass_walk import PassSchedule
+from comp_comm.costmodels.complete.pass_walk import PassOrder
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import to_float
 from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds
@@ -239,12 +239,33 @@ def test_chunks_of_any_length_take_as_long_as_their_passes_one_by_one(schedule, 
         lag = draw.choice([0.0, 0.1])
         chunks = {c: {kind: mean * draw.uniform(1 - spread, 1 + spread)
                       for kind, mean in (("F", 1.0), ("B", 1.3), ("W", 0.7))} for c in range(n)}  # fmt: skip
-        sorts = tuple({"F": to_float(c["F"]), "B": to_float(c["B"] + whole * c["W"]), "W": to_float(c["W"])}
-                      for c in chunks.values())  # fmt: skip
-        of_chunk = (*range(n), *(range(n) if schedule == "dualpipe" else ()))
-        found = step_seconds(PassSchedule(Schedule.of(schedule), p, v, m), ChunkSeconds(sorts, of_chunk, to_float(lag)))
+        ways = list(chunks.values()) * (2 if schedule == "dualpipe" else 1)
+        took = {"F": [c["F"] for c in ways], "B": [c["B"] + whole * c["W"] for c in ways], "W": [c["W"] for c in ways]}
+        seconds = ChunkSeconds({kind: to_float(each)[:, None] for kind, each in took.items()}, to_float(lag))
+        found = step_seconds(PassOrder(Schedule.of(schedule), p, v), np.asarray(m), seconds)
         measured = passes.took_in_a_row if schedule in IN_A_ROW else passes.took
         assert found.item() == pytest.approx(measured(schedule, p, v, m, chunks, lag), rel=1e-9)
+
+
+@pytest.mark.parametrize(("stages", "lag"), [([1, 1, 1, 1], 0.2), ([3, 5, 5, 5, 4], 0.6), ([2, 2, 6, 6, 1, 6.5], 0.4),
+                                             ([4, 4, 2], 0.0)])  # fmt: skip
+def test_stages_that_wait_for_each_other_in_a_circle_repeat_after_as_many_micro_batches(stages, lag):
+    """With a lag a micro-batch goes down c stages and up again in the time of c micro-batches: the slowest such circle
+    sets the pace, and the steps between two returns are not alike."""
+    p, b = len(stages), np.asarray(stages) * 0.6
+    seconds = ChunkSeconds({"F": np.asarray(stages)[:, None] * 0.4, "B": b[:, None]}, to_float(lag))
+
+    def walked(m):
+        return step_seconds(PassOrder(Schedule.ONE_F_ONE_B, p, 1), np.asarray(m), seconds).item()
+
+    each = [{"F": 0.4 * t, "B": 0.6 * t, "W": 0.0} for t in stages]
+    for m in (1, p, 5 * p, 5 * p + 1, 101):
+        assert walked(m) == pytest.approx(passes.took("1f1b", p, 1, m, each, lag), rel=1e-9)
+    circles = (stages[begin:end] for begin in range(p) for end in range(begin + 1, p + 1))
+    mean, c = max(((sum(circle) + 2 * (len(circle) - 1) * lag) / len(circle), len(circle)) for circle in circles)
+    many = 10**6
+    assert walked(many + c) - walked(many) == pytest.approx(c * mean, rel=1e-6)
+    assert walked(many) == pytest.approx(walked(101) + (many - 101) // c * c * mean, rel=1e-4)
 
 
 @pytest.mark.parametrize(("p", "v"), [(2, 2), (3, 2), (4, 3), (8, 2)])
@@ -253,11 +274,12 @@ def test_interleaved_chunks_take_their_longest_path_where_it_is_known(p, v):
     draw, known = np.random.default_rng(p), []
     for m in (p, 2 * p, 6 * p):
         longer = [draw.choice([-0.9, -0.1, 0, 0, 0.1, 0.5, 2], 300) * draw.random(300) for _ in range(4)]
-        f, b, lag = np.ones(300), draw.choice([1, 1.1, 2, 3], 300), draw.choice([0, 0.05, 0.3], 300)
+        f, b, lag = np.ones(300), draw.choice([1, 1.1, 2, 3], 300), draw.choice([0, 0.05, 0.2, 0.3], 300)
         forward, backward = Chunks(f + longer[0], f, f + longer[1]), Chunks(b + longer[2], b, b + longer[3])
-        sorts = tuple({"F": ahead, "B": back} for ahead, back in zip(forward, backward, strict=True))
         of_chunk = (0, *[1] * (p * v - 2), 2)
-        walked = step_seconds(PassSchedule(Schedule.INTERLEAVED, p, v, m), ChunkSeconds(sorts, of_chunk, lag))
+        seconds = ChunkSeconds({"F": np.stack([forward[c] for c in of_chunk]),
+                                "B": np.stack([backward[c] for c in of_chunk])}, lag)  # fmt: skip
+        walked = step_seconds(PassOrder(Schedule.INTERLEAVED, p, v), np.asarray(m), seconds)
         formula = interleaved_seconds(p, v, m, forward, backward, lag)
         there = interleaved_is_known(p, forward, backward, lag)
         assert formula[there] == pytest.approx(walked[there], rel=1e-12)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,14 @@ Whole = NDArray[np.int64]
 Columns = dict[str, Whole]
 
 
+class Bound(Enum):
+    """What the least that a step can take is made of: the sooner it is known, the less there is in it."""
+
+    AVERAGE = auto()  # the passes of an average stage
+    SLOWEST = auto()  # the passes of the slowest stage
+    UNWALKED = auto()  # all but what is only known by going through all passes of a pipeline; None if nothing is
+
+
 class SearchableAnswer(Answer):
     """An answer that a search can rank: it has a step's seconds and memory, and tells layouts from what they lack."""
 
@@ -28,12 +37,13 @@ class SearchableAnswer(Answer):
     def step_s(self) -> Array:
         """Seconds of a step."""
 
-    def least_step_s(self, closely: bool) -> Array | None:
-        """Return the seconds that a step takes at least, where that is known without timing all of it; else None.
-
-        ``closely`` asks for more than what is worked out soonest.
-        """
+    def least_step_s(self, bound: Bound) -> Array | None:
+        """Return the seconds that a step takes at least, where that is known without timing all of it; else None."""
         return None
+
+    def step_where(self, wanted: Mask) -> Array:
+        """Return the seconds of a step where they are wanted; elsewhere perhaps infinity, if they take long to know."""
+        return self.step_s
 
     @property
     @abstractmethod

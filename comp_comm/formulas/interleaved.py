@@ -89,10 +89,11 @@ def interleaved_is_known(pp: Numeric, forward: Chunks, backward: Chunks, lag: Nu
     r"""Return where `interleaved_seconds` is the longest path.
 
     .. math:: F \le B, \quad 2 \ell \le F, \quad \left( x - F - B \ge d \right) \;\text{or}\;
-        \left( d = 0, \; 8 \ell \le F \right), \qquad d = \max(F_0 - F, 0) + \max(B_0 - B, 0)
+        \left( d = 0, \; k \ell \le F \right), \qquad d = \max(F_0 - F, 0) + \max(B_0 - B, 0)
 
-    the second case only with p > 2: of two stages there is none between the first and the last. Else it may be longer
-    to change between these two while each of them has its longer chunks.
+    the second case only with p > 2: of two stages there is none between the first and the last. There k is 4 where
+    neither pass of the last chunk is longer than one between, else 8. Elsewhere it may be longer to change between the
+    first and the last stage while each of them has its longer chunks.
 
     Parameters
     ----------
@@ -119,5 +120,7 @@ def interleaved_is_known(pp: Numeric, forward: Chunks, backward: Chunks, lag: Nu
     f, b, wait = (to_float(number) for number in (forward.inner, backward.inner, lag))
     more = np.maximum(forward.more, 0.0) + np.maximum(backward.more, 0.0)
     last, none = to_float(forward.last) + backward.last, 1e-12 * f
-    known = (last - f - b >= more - none) | ((more <= none) & (8 * wait <= f) & (to_float(pp) > 2))
+    shorter = (to_float(forward.last) <= f + none) & (to_float(backward.last) <= b + none)
+    short_lag = np.where(shorter, 4, 8) * wait <= f
+    known = (last - f - b >= more - none) | ((more <= none) & short_lag & (to_float(pp) > 2))
     return np.asarray(known & (f <= b) & (2 * wait <= f))

@@ -106,6 +106,11 @@ class PlacedBlock:
     there: Mask
 
     @classmethod
+    def alone(cls, block: RowBlock) -> PlacedBlock:
+        """Return a block each of whose rows stands for itself."""
+        return cls(block, block, np.arange(block.rows.size), np.ones((1,) * len(block.shape), bool))
+
+    @classmethod
     def between(cls, space: SearchSpace, choices: tuple[slice, ...], first: int, last: int) -> PlacedBlock:
         """Return the block of some rows of degrees of a space."""
         ends = np.append(space.begins, space.rows)[first : last + 1]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Array, distinct
+from comp_comm.formulas.arrays import Array, Mask, distinct
 from comp_comm.searches.blocks import PlacedBlock, RowMemory
 from comp_comm.searches.landscape import Landscape
 from comp_comm.searches.space import SearchSpace
@@ -26,10 +26,13 @@ class Bounds:
     """Scores that no layout of a block is better than, for every row and the choices that they depend on.
 
     Where nothing is known of them (``least`` is None), every row of which something is wanted has to be looked at.
+    ``misses`` says whether better ones that do not fit are wanted.
     """
 
-    def __init__(self, space: SearchSpace, block: PlacedBlock, memory: RowMemory, least: Array | None) -> None:
-        self.space, self.block, self.memory = space, block, memory
+    def __init__(
+        self, space: SearchSpace, block: PlacedBlock, memory: RowMemory, least: Array | None, misses: bool
+    ) -> None:
+        self.space, self.block, self.memory, self.misses = space, block, memory, misses
         self.known = least is not None
         axes, rows = len(block.placed.shape), block.placed.rows.size
         least = np.full(1, -np.inf) if least is None else least - ROUNDING * np.abs(least)
@@ -38,21 +41,22 @@ class Bounds:
         self.others = tuple(axis for axis in range(axes - 1) if least.shape[axis] == 1)  # choices it says nothing about
         self._leanest = np.where(memory.fits, memory.needed, np.inf).min(axis=self.others, keepdims=True)
 
-    def rows(self, seen: Sequence[SearchState], misses: bool) -> NDArray[np.intp]:
-        """Return the rows that may have something to tell beside what was ``seen``.
+    def rows(self, seen: Sequence[SearchState]) -> NDArray[np.intp]:
+        """Return the rows that may have something to tell beside what was ``seen``."""
+        wanted = self.points(seen)
+        return np.flatnonzero(wanted.any(axis=tuple(range(wanted.ndim - 1))))
 
-        ``misses`` says whether better ones that do not fit are wanted.
-        """
+    def points(self, seen: Sequence[SearchState]) -> Mask:
+        """Return which choices of which rows may have something to tell beside what was ``seen``."""
         limits = np.where(self._leanest < np.inf, _limits(seen, self._leanest), -np.inf)
-        if misses:
+        if self.misses:
             unfit = (self.memory.layouts & ~self.memory.fits).any(axis=self.others, keepdims=True)
             most = min(min(state.unfit.threshold, state.landscape.best) for state in seen)
             limits = np.maximum(limits, np.where(unfit, most, -np.inf))
         limits = limits if self.block.unplaced else limits.take(self.block.of, axis=-1)
         for state in seen[:1]:
             limits = np.maximum(limits, self._of_groups(state)) if state.each else limits
-        wanted = (self.least <= limits) & (limits > -np.inf)
-        return np.flatnonzero(wanted.any(axis=tuple(range(wanted.ndim - 1))))
+        return np.asarray((self.least <= limits) & (limits > -np.inf))
 
     def promising(self, rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:
         """Return those of some rows, about so many, that may be on the front of time against memory, all along it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from math import prod
 from typing import cast
@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.costmodels.layout_space import SearchableAnswer
+from comp_comm.costmodels.layout_space import Bound, SearchableAnswer
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, unwarned
 from comp_comm.searches.best import Place
@@ -105,37 +105,48 @@ def _layouts(state: SearchState, answer: SearchableAnswer, block: RowBlock) -> M
 def _rank_block(state: SearchState, aim: Aim, space: SearchSpace, block: PlacedBlock, answer: SearchableAnswer,
                 memory: RowMemory) -> None:  # fmt: skip
     """Rank the points of a block that may be among what is told of all. ``answer`` is that of its rows of degrees."""
-    rest, probe, misses = block, state.afresh(), aim.objective.timed and bool(state.unfit.count)
-    for closely in (False, True):
+    rest, probe = block, state.afresh()
+    seen = [state, probe]
+    for bound in (Bound.AVERAGE, Bound.SLOWEST):
         if not rest.unplaced:
             answer = cast(SearchableAnswer, space.plan.evaluate(rest.placed.index))
-        bounds = Bounds(space, rest, memory, aim.objective.least(space.plan.model, answer, closely))
-        rows, few = bounds.rows([state, probe], misses), PROBED
-        while bounds.known and not closely and rows.size > 4 * few:
+        bounds = _bounds(state, aim, space, rest, memory, answer, bound)
+        rows, few = bounds.rows(seen), PROBED
+        while bounds.known and bound is Bound.AVERAGE and rows.size > 4 * few:
             # The promising first, and twice, so that the state sees all in the order of their places.
             some = bounds.promising(rows, few)
-            _rank(probe, aim, space, rest.placed.of_rows(some), memory.of_rows(rest.of[some]))
-            rows, few = bounds.rows([state, probe], misses), 4 * few
+            _rank(probe, seen, aim, space, rest.placed.of_rows(some), memory.of_rows(rest.of[some]))
+            rows, few = bounds.rows(seen), 4 * few
         if not bounds.known and rest.unplaced and 2 * rows.size >= rest.placed.rows.size:
-            _rank(state, aim, space, rest.placed, memory, answer)
+            _rank(state, seen, aim, space, rest.placed, memory, answer)
             return
         rest = rest.of_rows(rows)
         if not bounds.known or rows.size < PROBED:
             break
     each = max(1, BLOCK_POINTS // prod(block.placed.shape[:-1]))
     for part in (slice(begin, begin + each) for begin in range(0, rest.of.size, each)):
-        _rank(state, aim, space, rest.placed.of_rows(part), memory.of_rows(rest.of[part]))
+        _rank(state, seen, aim, space, rest.placed.of_rows(part), memory.of_rows(rest.of[part]))
 
 
-def _rank(state: SearchState, aim: Aim, space: SearchSpace, block: RowBlock, memory: RowMemory,
-          known: SearchableAnswer | None = None) -> None:  # fmt: skip
+def _bounds(state: SearchState, aim: Aim, space: SearchSpace, block: PlacedBlock, memory: RowMemory,
+            answer: SearchableAnswer, bound: Bound) -> Bounds:  # fmt: skip
+    misses = aim.objective.timed and bool(state.unfit.count)
+    return Bounds(space, block, memory, aim.objective.least(space.plan.model, answer, bound), misses)
+
+
+def _rank(state: SearchState, seen: Sequence[SearchState], aim: Aim, space: SearchSpace, block: RowBlock,
+          memory: RowMemory, known: SearchableAnswer | None = None) -> None:  # fmt: skip
     """Add the points of a block to the best, to the better ones that do not fit, and to the landscape.
 
-    ``known`` is the answer at these points, where it is there.
+    ``known`` is the answer at these points, where it is there. What takes long to time, and has nothing to tell beside
+    what was ``seen``, is left out.
     """
     answer = known or cast(SearchableAnswer, space.plan.evaluate(block.index))
-    scores = block.broadcast(aim.objective.score(space.plan.model, answer)).reshape(-1)
-    needed, fits = memory.needed.reshape(-1), memory.fits.reshape(-1)
+    bounds = _bounds(state, aim, space, PlacedBlock.alone(block), memory, answer, Bound.UNWALKED)
+    wanted, model = bounds.points(seen), space.plan.model
+    scores = aim.objective.score_where(wanted, model, answer) if bounds.known else aim.objective.score(model, answer)
+    scores = block.broadcast(scores).reshape(-1)
+    needed, fits = memory.needed.reshape(-1), (memory.fits & wanted if bounds.known else memory.fits).reshape(-1)
     timed = aim.objective.timed
     # Few points of all are good enough to look at closely.
     good = np.flatnonzero(scores <= max(state.best.threshold, state.unfit.threshold))

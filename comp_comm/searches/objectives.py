@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from comp_comm.costmodels.layout_space import SearchableAnswer
+from comp_comm.costmodels.layout_space import Bound, SearchableAnswer
 from comp_comm.costmodels.model import CostModel
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, Mask, to_float
 
 
-class _AtLeast:
-    """An answer as if steps took the least they can."""
+class _AsIf:
+    """An answer as if steps took so long."""
 
-    def __init__(self, answer: SearchableAnswer, least_step_s: Array) -> None:
-        self._answer, self.step_s = answer, least_step_s
+    def __init__(self, answer: SearchableAnswer, step_s: Array) -> None:
+        self._answer, self.step_s = answer, step_s
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._answer, name)
@@ -41,10 +41,17 @@ class Objective:
             return value
         return 1 / value if self.column == RATE else -value
 
-    def least(self, model: CostModel, answer: SearchableAnswer, closely: bool) -> Array | None:
+    def least(self, model: CostModel, answer: SearchableAnswer, bound: Bound) -> Array | None:
         """Return a score that no layout is better than, by the least its step can take; None where nothing is known."""
-        seconds = answer.least_step_s(closely) if self.timed else None
-        return None if seconds is None else self.score(model, cast(SearchableAnswer, _AtLeast(answer, seconds)))
+        seconds = answer.least_step_s(bound) if self.timed else None
+        return None if seconds is None else self._of_seconds(model, answer, seconds)
+
+    def score_where(self, wanted: Mask, model: CostModel, answer: SearchableAnswer) -> Array:
+        """Return scores that are right where they are wanted, and perhaps worse elsewhere."""
+        return self._of_seconds(model, answer, answer.step_where(wanted))
+
+    def _of_seconds(self, model: CostModel, answer: SearchableAnswer, step_s: Array) -> Array:
+        return self.score(model, cast(SearchableAnswer, _AsIf(answer, step_s)))
 
     def behind(self, score: float, best: float) -> float | None:
         """Return by how many percent a score is worse than the best; None where that is no share of anything.

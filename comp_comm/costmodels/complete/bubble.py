@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule, Switch
 from comp_comm.costmodels.complete.pass_times import ChunkSeconds, step_seconds
-from comp_comm.costmodels.complete.pass_walk import PassSchedule
+from comp_comm.costmodels.complete.pass_walk import PassOrder
 from comp_comm.costmodels.complete.pipeline import Pipeline
-from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
+from comp_comm.formulas.arrays import ZERO, Array, Scalar, add_up, to_float
 from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
@@ -22,6 +22,8 @@ from comp_comm.violation import Mask
 
 # Schedules that do gradients of weights apart from those of inputs.
 SPLIT = (Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
+TOGETHER = 8192  # points that are walked through at once
+FIRST = np.zeros(1, np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,58 +44,86 @@ class Bubble:
     @cached_property
     def seconds(self) -> Array:
         """Seconds the slowest stage waits in a step, for other stages to begin or to end."""
+        return self.seconds_where(np.asarray(True))
+
+    def seconds_where(self, wanted: Mask) -> Array:
+        """Return the seconds where they are wanted, or known at once; infinity elsewhere."""
+        if not self.walks:
+            return self.least
+        return self._walked(np.where(self._known, self.least, np.inf), wanted)
+
+    @property
+    def least(self) -> Array:
+        """Seconds that it waits at least: known at once, and where there is no need to walk, all of it."""
+        return self._at_once[0]
+
+    @property
+    def walks(self) -> bool:
+        """Whether passes have to be walked through anywhere."""
+        return not self._known.all()
+
+    @property
+    def _known(self) -> Mask:
+        return self._at_once[1]
+
+    @cached_property
+    def _at_once(self) -> tuple[Array, Mask]:
+        """The least waits, and where it is known that they are no longer."""
         layout = self.layout
         piped = to_float(layout.pp) > 1
-        if not piped.any():
-            return ZERO
-        waits, known = ZERO, ~piped
+        least, known = ZERO, ~piped
         for schedule in Schedule:
             there = schedule.where(layout.schedule) & piped
             if there.any():
-                closed, sure = self._closed(schedule)
-                waits, known = np.where(there, closed, waits), np.where(there, sure, known)
-        if not known.all():
-            known = known | ~self._walkable
-        return waits if known.all() else self._walked(waits, known)
+                waits, path, sure = self._closed(schedule)
+                sure = sure if sure.all() else sure | ~self._walkable
+                waits = waits if sure.all() else np.where(sure | path, waits, 0.0)
+                least, known = np.where(there, waits, least), np.where(there, sure, known)
+        return least, known
 
-    def _closed(self, schedule: Schedule) -> tuple[Array, Mask]:
-        """Return the waits under a schedule in closed form, and where this is what the passes come to."""
+    def _closed(self, schedule: Schedule) -> tuple[Array, Mask, Mask]:
+        """Return the waits under a schedule in closed form, where some path through the passes is as long, and where
+        none is longer."""
+        yes = np.asarray(True)
         if schedule is Schedule.GPIPE:
-            return gpipe_bubble_seconds(*self._runs, self.layout.accumulation), np.asarray(True)
-        if schedule is Schedule.ONE_F_ONE_B:
-            return uneven_bubble_seconds(*self._runs, self.layout.accumulation), self._lag <= 0
+            return gpipe_bubble_seconds(*self._runs, self.layout.accumulation), yes, yes
+        if schedule is Schedule.ONE_F_ONE_B:  # a lag makes paths longer
+            forward, backward = self._busy
+            waits = uneven_bubble_seconds(forward, backward, self._chunks[1], self.layout.accumulation)
+            return waits, yes, self._lag <= 0
         return self._interleaved() if schedule is Schedule.INTERLEAVED else self._split(schedule)
 
-    def _interleaved(self) -> tuple[Array, Mask]:
+    def _interleaved(self) -> tuple[Array, Mask, Mask]:
         layout = self.layout
         forward, backward = (self._ends(passes) for passes in (self._busy[0], self._busy[1]))
         took = interleaved_seconds(layout.pp, layout.vpp, layout.accumulation, forward, backward, self._lag)
-        known = interleaved_is_known(layout.pp, forward, backward, self._lag) | self._two_shorter_ends(
-            forward, backward
-        )
-        return took - layout.stage_steps * self.pace_s, known & self._alike_between
+        known = interleaved_is_known(layout.pp, forward, backward, self._lag)
+        known = known | self._two_shorter_ends(forward, backward)
+        return took - layout.stage_steps * self.pace_s, self._alike_between, known & self._alike_between
 
     def _two_shorter_ends(self, forward: Chunks, backward: Chunks) -> Mask:
         """Return where both chunks at the ends of two stages are shorter than those between.
 
         The longest path has 15 forms there, of which the formula knows the commonest: it is at most 0.4 % of a step
-        less. A search tries many such layouts, with chunks of few layers.
+        less. A search tries many such layouts, with chunks of few layers: walking them doubles its time.
         """
         more = np.maximum(forward.more, 0.0) + np.maximum(backward.more, 0.0)
         return np.asarray((to_float(self.layout.pp) == 2) & (more <= 1e-12 * to_float(forward.inner)))
 
-    def _split(self, schedule: Schedule) -> tuple[Array, Mask]:
+    def _split(self, schedule: Schedule) -> tuple[Array, Mask, Mask]:
         """Return the waits where all chunks are alike, under a schedule that splits the backward pass."""
         pp, steps = self.layout.pp, self.layout.accumulation
         if schedule is Schedule.DUALPIPE:  # by the chunks that the slowest stage waits for, of any stages
-            return dualpipe_seconds(pp, *self._of_others), np.asarray(True)
+            yes = np.asarray(True)
+            return dualpipe_seconds(pp, *self._of_others), yes, yes
         forward, both, weights = (each[0] for each in (*self._busy, self._weights))
         passes = forward, both - weights, weights
         if schedule is Schedule.ZERO_BUBBLE:
             waits = zero_bubble_seconds(pp, steps, *passes)
         else:
             waits = zb_h2_seconds(pp, *passes) if schedule is Schedule.ZB_H2 else zb_v_seconds(pp, *passes)
-        return waits, self._all_alike & (self._lag <= 0) & (passes[1] >= np.maximum(forward, weights))
+        known = self._all_alike & (self._lag <= 0) & (passes[1] >= np.maximum(forward, weights))
+        return waits, known, known
 
     @property
     def _of_others(self) -> tuple[Array, Array, Array]:
@@ -216,41 +246,53 @@ class Bubble:
             right = right & np.isfinite(each)
         return np.asarray(right)
 
-    def _walked(self, waits: Array, known: Mask) -> Array:
-        """Return the waits, where they are not known those that all passes come to, one by one."""
-        layout, row = self.layout, self.pipeline.work.stages.row
-        columns = [to_float(each) for each in (row, layout.schedule, layout.accumulation, layout.pp, layout.vpp)]
-        busy = layout.stage_steps * self.pace_s
-        shape = np.broadcast_shapes(*(each.shape for each in (
-            waits, known, busy, self._lag, *columns, *self._busy[0], *self._busy[1], *self._weights)))  # fmt: skip
+    def _walked(self, waits: Array, wanted: Mask) -> Array:
+        """Return the waits, where they are not known and wanted those that all passes come to, one by one."""
+        layout = self.layout
+        codes = [to_float(each) for each in (layout.schedule, layout.pp, layout.vpp, layout.accumulation)]
+        busy, row = layout.stage_steps * self.pace_s, self.pipeline.work.stages.row
+        seconds = (waits, busy, row, self._lag, *codes, *self._busy[0], *self._busy[1], *self._weights)
+        shape = np.broadcast_shapes(*(each.shape for each in seconds))
         made = np.array(np.broadcast_to(waits, shape)).reshape(-1)
-        left = np.flatnonzero(~np.broadcast_to(known, shape))
-        keys = np.stack([np.broadcast_to(_taken(each, shape, left), left.shape) for each in columns])
-        for key in np.unique(keys, axis=1).T:
-            points = left[(keys == key[:, None]).all(axis=0)]
-            schedule = Schedule.at(int(key[1]))
-            passes = PassSchedule(schedule, int(key[3]), int(key[4]), int(key[2]))
-            took = step_seconds(passes, self.chunk_seconds(schedule, int(key[0]), shape, points))
-            made[points] = took - _taken(busy, shape, points)
+        left = np.flatnonzero(np.broadcast_to(~self._known, shape) & _somewhere_along(wanted, shape))
+        *orders, steps = (np.broadcast_to(_taken(each, shape, left), left.shape).astype(np.intp) for each in codes)
+        for schedule, pp, vpp in sorted(set(zip(*(each.tolist() for each in orders), strict=True))):
+            there = np.flatnonzero((orders[0] == schedule) & (orders[1] == pp) & (orders[2] == vpp))
+            for some in (there[start : start + TOGETHER] for start in range(0, there.size, TOGETHER)):
+                points = left[some]
+                chunks = self.chunk_seconds(Schedule.at(schedule), shape, points)
+                took = step_seconds(PassOrder(Schedule.at(schedule), pp, vpp), steps[some], chunks)
+                made[points] = took - _taken(busy, shape, points)
         return made.reshape(shape)
 
     def chunk_seconds(
-        self, schedule: Schedule, row: int, shape: tuple[int, ...], points: NDArray[np.intp]
+        self, schedule: Schedule, shape: tuple[int, ...] = (), points: NDArray[np.intp] = FIRST
     ) -> ChunkSeconds:
-        """Return the seconds of passes at some points, flat places in ``shape``, all of a row of the table of stages.
+        """Return the seconds of passes at some points, flat places in ``shape``; all have as many chunks.
 
         They are what keeps a stage busy; the gradients of weights are in B where the schedule does not take them apart.
         """
-        counts = self.pipeline.work.stages.table.counts[:, row].astype(int)
-        sorts, of_chunk = [], np.repeat(np.cumsum(counts > 0) - 1, counts)
-        for number in np.flatnonzero(counts):
-            forward, backward, weights = (_taken(each[number], shape, points) for each in (*self._busy, self._weights))
-            split = schedule in SPLIT
-            sorts.append({"F": forward, "B": backward - weights if split else backward, "W": weights})
-        copies = 2 if schedule is Schedule.DUALPIPE else 1
-        return ChunkSeconds(tuple(sorts), tuple(of_chunk.tolist()) * copies, _taken(self._lag, shape, points))
+        stages, at = self.pipeline.work.stages, np.zeros(points.size, np.intp)
+        last = np.cumsum(stages.table.counts[:, at + _taken(stages.row, shape, points)], axis=0)
+        run_of = (np.arange(int(last[-1, 0]))[:, None] >= last[:, None]).sum(axis=0)  # by chunk and point
+
+        def of_chunks(of_runs: list[Array]) -> Array:
+            seconds = np.stack([at + _taken(each, shape, points) for each in of_runs])
+            each = np.take_along_axis(seconds, run_of, axis=0)
+            return np.concatenate([each, each]) if schedule is Schedule.DUALPIPE else each
+
+        forward, backward, weights = (of_chunks(each) for each in (*self._busy, self._weights))
+        backward = backward - weights if schedule in SPLIT else backward
+        return ChunkSeconds({"F": forward, "B": backward, "W": weights}, _taken(self._lag, shape, points))
 
 
-def _taken(values: Array, shape: tuple[int, ...], points: NDArray[np.intp]) -> Array:
+def _somewhere_along(wanted: Mask, shape: tuple[int, ...]) -> Mask:
+    """Return where something is wanted, as an array of a shape that may lack some axes."""
+    axes = tuple(range(wanted.ndim - len(shape)))
+    short = tuple(i - len(shape) for i, size in enumerate(shape) if size == 1 and len(shape) - i <= wanted.ndim)
+    return np.any(wanted, axis=short, keepdims=True).any(axis=axes) if wanted.ndim else wanted
+
+
+def _taken(values: NDArray[Scalar], shape: tuple[int, ...], points: NDArray[np.intp]) -> NDArray[Scalar]:
     """Return the values at some points of a shape, one number where all have the same."""
     return values.reshape(-1)[:1] if values.size == 1 else np.broadcast_to(values, shape).reshape(-1)[points]

@@ -5,7 +5,7 @@ Seconds are arrays, so that many points with the same passes are walked through 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule
 from comp_comm.costmodels.complete.pass_order import Work
-from comp_comm.costmodels.complete.pass_walk import PassSchedule, Walk, short_walk, whole_walk
+from comp_comm.costmodels.complete.pass_walk import Numbers, PassOrder, Walk, short_walk, whole_walk
 from comp_comm.formulas.arrays import ZERO, Array, add_up
 
 # Schedules whose stages begin their next step when they are done with this one, however far the others are; and how
@@ -22,34 +22,32 @@ IN_A_ROW = (Schedule.ZB_H2, Schedule.ZB_V)
 STEPS_IN_A_ROW = 3
 # What counts as equally long, relative to a step: rounding. Thousands of periods left out add up to less than 1e-9.
 SAME = 1e-13
-# Points that are walked through at once, and seconds: what is looked at stays in the cache.
-TOGETHER, SECONDS_TOGETHER = 8192, 2**21
+# Seconds of passes that are worked out at once: what is looked at stays in the cache.
+SECONDS_TOGETHER = 2**21
 
 
 class ChunkSeconds(NamedTuple):
-    """Seconds of passes: of their kinds for each sort of chunks, and which sort each chunk of the model is, in order.
+    """Seconds of the passes of each kind: of every chunk of the model (first axis) at every point (second axis).
 
-    ``lag`` is how long after a pass its output is on the next stage, while the stage itself goes on. Arrays are along
-    one axis, or numbers.
+    ``lag`` is how long after a pass its output is on the next stage, while the stage itself goes on: along the points,
+    or one number.
     """
 
-    sorts: tuple[Mapping[str, Array], ...]
-    of_chunk: tuple[int, ...]
+    passes: Mapping[str, Array]
     lag: Array = ZERO
 
     @property
     def size(self) -> int:
         """How many points there are."""
-        return max(self.lag.size, *(each.size for sort in self.sorts for each in sort.values()))
+        return int(max(self.lag.size, *(each[0].size for each in self.passes.values())))
 
-    def at(self, part: slice | NDArray[np.bool_]) -> ChunkSeconds:
+    def at(self, part: slice | Numbers) -> ChunkSeconds:
         """Return the seconds of some points."""
 
         def taken(seconds: Array) -> Array:
-            return seconds[part] if seconds.size > 1 else seconds
+            return seconds[..., part] if seconds.ndim and seconds.shape[-1] > 1 else seconds
 
-        sorts = tuple({kind: taken(each) for kind, each in sort.items()} for sort in self.sorts)
-        return ChunkSeconds(sorts, self.of_chunk, taken(self.lag))
+        return ChunkSeconds({kind: taken(each) for kind, each in self.passes.items()}, taken(self.lag))
 
 
 class Timed(NamedTuple):
@@ -61,37 +59,40 @@ class Timed(NamedTuple):
     end: float
 
 
-def timed(passes: PassSchedule, seconds: ChunkSeconds) -> list[Timed]:
-    """Return when each pass of a step runs, at one point, stage by stage.
+def timed(passes: PassOrder, steps: int, seconds: ChunkSeconds) -> list[Timed]:
+    """Return when each pass of a step of so many micro-batches runs, at one point, stage by stage.
 
-    >>> one = ChunkSeconds(({"F": np.asarray(1.0), "B": np.asarray(2.0)},), (0, 0))
-    >>> max(each.end for each in timed(PassSchedule(Schedule.GPIPE, 2, 1, 2), one))
+    >>> two = ChunkSeconds({"F": np.asarray([[1.0], [1.0]]), "B": np.asarray([[2.0], [2.0]])})
+    >>> max(each.end for each in timed(PassOrder(Schedule.GPIPE, 2, 1), 2, two))
     9.0
     """
-    walk = whole_walk(passes)
-    took = _took(walk, seconds, 1)
+    walk = whole_walk(passes, steps)
+    took = _took(walk, seconds)
     ends = _ends(walk, took, seconds.lag)[: walk.size, 0]
     starts = ends - np.concatenate([took[level.took, 0] for level in walk.levels])
     return [Timed(stage, work, float(starts[node]), float(ends[node]))
-            for stage, (works, nodes) in enumerate(zip(passes.works(), walk.places, strict=True))
+            for stage, (works, nodes) in enumerate(zip(passes.works(steps), walk.places, strict=True))
             for work, node in zip(works, nodes.tolist(), strict=True)]  # fmt: skip
 
 
-def step_seconds(passes: PassSchedule, seconds: ChunkSeconds) -> Array:
-    r"""Return how long a step takes at each point, all of which have the same passes.
+def step_seconds(passes: PassOrder, steps: Numbers, seconds: ChunkSeconds) -> Array:
+    r"""Return how long a step takes at each point, all of which have the same order of passes.
 
     .. math:: e_n = \max(e_{n'},\; e_k + \ell \;\forall k) + t_n
 
     n' is what the stage did before, k what it waits for, of other stages, and :math:`\ell` the lag: the longest path
-    through the passes. Where all passes of the steady part are as long after those of the period before, they are so
-    in all later periods, too (what comes out is what goes in, later by the same time), and these are left out.
+    through the passes. Where all passes of the steady part are as long after those of some periods before, they are so
+    in all later ones, too (what comes out is what goes in, later by the same time), and these are left out. With a lag
+    it may be many periods: under 1F1B as many as there are stages that wait for each other in a circle.
 
     Parameters
     ----------
-    passes : PassSchedule
+    passes : PassOrder
         Which passes, in which order.
+    steps : array_like of int
+        Micro-batches at each point.
     seconds : ChunkSeconds
-        How long each takes.
+        How long each pass takes.
 
     Returns
     -------
@@ -101,54 +102,84 @@ def step_seconds(passes: PassSchedule, seconds: ChunkSeconds) -> Array:
 
     References
     ----------
-    .. [1] F. Baccelli et al., "Synchronization and Linearity", 1992, chapter 3: such maps do not expand distances.
+    .. [1] F. Baccelli et al., "Synchronization and Linearity", 1992, chapter 3: such maps do not expand distances, and
+       repeat after as many periods as their longest circuit in the mean has.
 
     Examples
     --------
-    >>> one = {"F": np.asarray([1.0, 1.0]), "B": np.asarray([2.0, 1.0])}
-    >>> step_seconds(PassSchedule(Schedule.ONE_F_ONE_B, 8, 1, 1000), ChunkSeconds((one,), (0,) * 8)).tolist()
+    >>> ones = np.ones((8, 2))
+    >>> alike = ChunkSeconds({"F": ones, "B": ones * [2.0, 1.0]})
+    >>> step_seconds(PassOrder(Schedule.ONE_F_ONE_B, 8, 1), np.array([1000, 1000]), alike).tolist()
     [3021.0, 2014.0]
     """
-    parts = [slice(start, start + TOGETHER) for start in range(0, seconds.size, TOGETHER)]
-    return np.concatenate([_some(passes, seconds.at(part), min(TOGETHER, seconds.size - part.start)) for part in parts])
-
-
-def _some(passes: PassSchedule, seconds: ChunkSeconds, size: int) -> Array:
-    """Return the seconds of some points: those that are not steady soon are walked through for longer."""
-    repeats = STEPS_IN_A_ROW if passes.schedule in IN_A_ROW else 1
-    made, left, settled = np.zeros(size), np.arange(size), 0
-    while left.size:
-        walk = short_walk(passes, repeats, settled)
-        each, steady = max(1, SECONDS_TOGETHER // walk.size), np.ones(left.size, np.bool_)
-        for start in range(0, left.size, each):
-            part = slice(start, min(start + each, left.size))
-            made[left[part]], steady[part] = _step(walk, seconds.at(part), part.stop - part.start)
-        left, seconds, settled = left[~steady], seconds.at(~steady), settled + 1
+    steps, made = np.broadcast_to(steps, seconds.size), np.zeros(seconds.size)
+    left, settled = np.arange(seconds.size), 0
+    while left.size:  # those that are not steady soon are walked through for longer
+        some, many, known = seconds.at(left), steps[left], np.zeros(left.size, np.bool_)
+        cycles = _cycles(passes, many, some, settled) if settled else np.ones(left.size, np.intp)
+        for walk, places, cycle, left_out in _walks(passes, many, settled, cycles):
+            made[left[places]], known[places] = _step(walk, some.at(places), cycle, left_out)
+        left, settled = left[~known], settled + 1
     return made
 
 
-def _step(walk: Walk, seconds: ChunkSeconds, size: int) -> tuple[Array, NDArray[np.bool_]]:
+def _walks(
+    passes: PassOrder, steps: Numbers, settled: int, cycles: Numbers
+) -> Iterator[tuple[Walk, Numbers, int, Numbers]]:
+    """Yield walks, the points that each is for, their periods of a cycle, and how many cycles are left out there."""
+    repeats = STEPS_IN_A_ROW if passes.schedule in IN_A_ROW else 1
+    points: dict[tuple[Walk, int], list[Numbers]] = {}
+    left_out = np.zeros(steps.size, np.intp)
+    for many, cycle in sorted(set(zip(steps.tolist(), cycles.tolist(), strict=True))):
+        places = np.flatnonzero((steps == many) & (cycles == cycle))
+        walk, left_out[places] = short_walk(passes, many, repeats, settled, cycle)
+        points.setdefault((walk, cycle), []).append(places)
+    for (walk, cycle), parts in points.items():
+        places, each = np.concatenate(parts), max(1, SECONDS_TOGETHER // walk.size)
+        for some in (places[start : start + each] for start in range(0, places.size, each)):
+            yield walk, some, cycle, left_out[some]
+
+
+def _cycles(passes: PassOrder, steps: Numbers, seconds: ChunkSeconds, settled: int) -> Numbers:
+    """Return after how many periods all passes of the steady part are as much later, at each point.
+
+    Where they are so after none, it is as many as there are stages, which is the most that are looked at.
+    """
+    most = passes.stages
+    cycles = np.full(steps.size, most)
+    for walk, places, _, _ in _walks(passes, steps, settled, cycles):
+        if walk.window:
+            some = seconds.at(places)
+            ends = _ends(walk, _took(walk, some), some.lag)
+            for cycle in range(most, 0, -1):
+                cycles[places[_apart(walk, ends, cycle)[1]]] = cycle
+    return cycles
+
+
+def _step(walk: Walk, seconds: ChunkSeconds, cycle: int, left_out: Numbers) -> tuple[Array, NDArray[np.bool_]]:
     """Return the seconds of the last step of a walk, and where those of what was left out of it are known."""
-    ends = _ends(walk, _took(walk, seconds, size), seconds.lag)
+    ends = _ends(walk, _took(walk, seconds), seconds.lag)
     until, *before = (ends[each].max(axis=0) for each in reversed(walk.ends))
     step = until - before[0] if before else until
-    if not walk.left_out:
-        return step, np.ones(size, np.bool_)
-    later, earlier = walk.alike
+    if not walk.window:
+        return step, np.ones(until.size, np.bool_)
+    later, known = _apart(walk, ends, cycle)
+    return step + left_out * later, known
+
+
+def _apart(walk: Walk, ends: Array, cycle: int) -> tuple[Array, NDArray[np.bool_]]:
+    """Return how much later passes of the steady part are than those a cycle before, and where this is so of all."""
+    later, earlier = walk.alike(cycle)
     periods = ends[later] - ends[earlier]
-    least, most = periods.min(axis=0), periods.max(axis=0)
-    return step + walk.left_out * most, most - least <= SAME * until
+    least, most = periods.min(axis=(0, 1)), periods.max(axis=(0, 1))
+    return most, most - least <= SAME * ends[walk.ends[-1]].max(axis=0)
 
 
-def _took(walk: Walk, seconds: ChunkSeconds, size: int) -> Array:
-    """Return the seconds of each thing that stages do, in rows; those of like chunks are added up once."""
-    made: dict[tuple[tuple[str, int], ...], Array] = {}
-    rows = np.empty((len(walk.took), size))
+def _took(walk: Walk, seconds: ChunkSeconds) -> Array:
+    """Return the seconds of each thing that stages do, in rows."""
+    rows = np.empty((len(walk.took), seconds.size))
     for number, (kinds, chunks) in enumerate(walk.took):
-        key = tuple((kind, seconds.of_chunk[chunk]) for kind, chunk in zip(kinds, chunks, strict=True))
-        if key not in made:
-            made[key] = add_up(seconds.sorts[sort][kind] for kind, sort in key)
-        rows[number] = made[key]
+        rows[number] = add_up(seconds.passes[kind][chunk] for kind, chunk in zip(kinds, chunks, strict=True))
     return rows
 
 

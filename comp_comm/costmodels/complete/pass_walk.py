@@ -7,7 +7,7 @@ level at a time: things that wait for nothing of their own level, one of each st
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
@@ -47,16 +47,24 @@ class Walk:
     """The things that stages do, nodes for short, of a step or of several, one right after the other.
 
     Nodes are numbered level by level. ``places`` are their numbers by stage, in the order of the stage. ``ends`` are
-    the last nodes of every stage in each step. ``alike`` are nodes of the steady part, and those that do the same a
-    period before; where all of these are as far apart, ``left_out`` more periods would be, too.
+    the last nodes of every stage in each step. ``steady`` are the nodes of the steady part, period after period:
+    what follows depends on those of ``window`` periods alone.
     """
 
     levels: tuple[Level, ...]
     took: tuple[Took, ...]
     places: tuple[Numbers, ...]
     ends: tuple[Numbers, ...]
-    alike: tuple[Numbers, Numbers]
-    left_out: int
+    steady: Numbers
+    window: int
+
+    def alike(self, cycle: int) -> tuple[Numbers, Numbers]:
+        """Return the nodes of the last periods of the steady part, and those that do the same so many periods before.
+
+        Where all of these are as far apart, all later ones would be, too.
+        """
+        end = len(self.steady)
+        return self.steady[end - self.window :], self.steady[end - self.window - cycle : end - cycle]
 
     @property
     def size(self) -> int:
@@ -64,22 +72,21 @@ class Walk:
         return sum(each.size for each in self.places)
 
 
-class PassSchedule(NamedTuple):
-    """Which passes: a schedule, stages, chunks of a stage (of ``vpp``), and micro-batches of a step."""
+class PassOrder(NamedTuple):
+    """In which order stages do their passes: a schedule, stages, and chunks of a stage (of ``vpp``)."""
 
     schedule: Schedule
     stages: int
     chunks: int
-    steps: int
 
     @property
     def period(self) -> int:
         """Micro-batches after which a stage does the same again."""
         return {Schedule.INTERLEAVED: self.stages, Schedule.DUALPIPE: 2}.get(self.schedule, 1)
 
-    def works(self) -> list[list[Work]]:
-        """Return what every stage does, in order."""
-        return [order(self.schedule, self.stages, self.chunks, self.steps, stage) for stage in range(self.stages)]
+    def works(self, steps: int) -> list[list[Work]]:
+        """Return what every stage does with so many micro-batches, in order."""
+        return [order(self.schedule, self.stages, self.chunks, steps, stage) for stage in range(self.stages)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,68 +111,73 @@ class _Works:
 
 
 class _Steady(NamedTuple):
-    """Where on each stage the steady part begins, how many things a period of it has, and how many periods are seen."""
+    """Where on each stage the steady part begins, how many things a period of it has, how many periods there are, and
+    of how many of them all that is needed later is."""
 
     begin: Numbers
     length: int
     periods: int
+    window: int
 
 
-NEVER_STEADY = _Steady(np.zeros(0, np.intp), 0, 0)
+NEVER_STEADY = _Steady(np.zeros(0, np.intp), 0, 0, 0)
 
 
 @lru_cache(maxsize=64)
-def whole_walk(passes: PassSchedule, repeats: int = 1) -> Walk:
-    """Return the walk through all passes of so many steps.
+def whole_walk(passes: PassOrder, steps: int, repeats: int = 1) -> Walk:
+    """Return the walk through all passes of a step of so many micro-batches, or of several steps one after the other.
 
     Raises ``ConfigError`` where passes wait for each other in a circle: there are too few micro-batches.
 
-    >>> whole_walk(PassSchedule(Schedule.ONE_F_ONE_B, 4, 1, 8)).size
+    >>> whole_walk(PassOrder(Schedule.ONE_F_ONE_B, 4, 1), 8).size
     64
     """
-    return _walk(_works(passes), repeats, NEVER_STEADY)
+    return _walk(_works(passes, steps), repeats, NEVER_STEADY)
 
 
-def short_walk(passes: PassSchedule, repeats: int, settled: int) -> Walk:
-    """Return a walk that leaves periods of the steady part out, the whole one where there are none to leave out.
+def short_walk(passes: PassOrder, steps: int, repeats: int, settled: int, cycle: int = 1) -> tuple[Walk, int]:
+    """Return a walk that leaves cycles of so many periods of the steady part out, and how many; the whole one where
+    there are none to leave out.
 
-    A larger ``settled`` has the seconds more time to become steady.
+    A larger ``settled`` has the seconds more time to become steady. Where walks differ in what they leave out alone,
+    they are the same.
 
-    >>> walk = short_walk(PassSchedule(Schedule.ONE_F_ONE_B, 4, 1, 1000), 1, 0)
-    >>> walk.size // 8 + walk.left_out
+    >>> walk, left_out = short_walk(PassOrder(Schedule.ONE_F_ONE_B, 4, 1), 1000, 1, 0)
+    >>> walk.size // 8 + left_out
     1000
     """
-    unit = passes.period * -(-passes.stages // (2 * passes.period))
-    for begin, tail, periods in _sizes(unit, settled):
-        steps = begin + (periods + 1) * passes.period + tail
-        steps += (passes.steps - steps) % passes.period
-        if steps >= passes.steps or passes.schedule is Schedule.GPIPE:  # which has no part that is steady
+    each = passes.period * cycle
+    for begin, tail, window in _sizes(passes.period * -(-passes.stages // (2 * passes.period)), settled):
+        few = begin + (window + cycle) * passes.period + tail
+        few += (steps - few) % each
+        if few >= steps or passes.schedule is Schedule.GPIPE:  # which has no part that is steady
             break
-        walk = _steady_walk(passes._replace(steps=steps), begin, periods, repeats)
+        walk = _steady_walk(passes, few, begin, window + cycle, window, repeats)
         if walk is not None:
-            return replace(walk, left_out=(passes.steps - steps) // passes.period)
-    return whole_walk(passes, repeats)
+            return walk, (steps - few) // each
+    return whole_walk(passes, steps, repeats), 0
 
 
 @lru_cache(maxsize=256)
-def _steady_walk(passes: PassSchedule, begin: int, periods: int, repeats: int) -> Walk | None:
+def _steady_walk(passes: PassOrder, steps: int, begin: int, periods: int, window: int, repeats: int) -> Walk | None:
     """Return the walk of few micro-batches, None where so many periods are not steady from ``begin`` on."""
-    works = _works(passes)
-    steady = _steady(passes, works, begin, periods)
+    works = _works(passes, steps)
+    steady = _steady(passes, works, begin, periods, window)
     return None if steady is None else _walk(works, repeats, steady)
 
 
 def _sizes(unit: int, settled: int) -> Iterator[tuple[int, int, int]]:
-    """Yield where the steady part may begin, micro-batches after it, and periods of it, the fewest first."""
+    """Yield where the steady part may begin, micro-batches after it, and periods that all depends on, the fewest
+    first."""
     for size in count(1):
         for tail in range(size + 1):
-            for periods in (2, 3):
-                yield (size + 4 * (2**settled - 1)) * unit, tail * unit, periods
+            for window in (2, 3):
+                yield (size + 4 * (2**settled - 1)) * unit, tail * unit, window
 
 
-def _works(passes: PassSchedule) -> _Works:
+def _works(passes: PassOrder, steps: int) -> _Works:
     """Return what all stages do, and what that needs."""
-    schedule, stages, chunks, steps = passes
+    schedule, stages, chunks = passes
     listed = [order_array(schedule, stages, chunks, steps, stage) for stage in range(stages)]
     width = max(each.shape[1] for each in listed)
     padded = [np.pad(each, ((0, 0), (0, width - each.shape[1]), (0, 0)), constant_values=-1) for each in listed]
@@ -189,7 +201,7 @@ def _needs(passes: Numbers, ends: tuple[set[int], set[int]]) -> tuple[Numbers, b
     return np.where(before == number, -1, before), bool((needed & (before < 0)).any())
 
 
-def _steady(passes: PassSchedule, works: _Works, begin: int, periods: int) -> _Steady | None:
+def _steady(passes: PassOrder, works: _Works, begin: int, periods: int, window: int) -> _Steady | None:
     """Return the steady part from the forward pass of micro-batch ``begin`` on, None where it is not steady there."""
     starts, length, period = [], 0, passes.period
     if works.missing:
@@ -199,7 +211,7 @@ def _steady(passes: PassSchedule, works: _Works, begin: int, periods: int) -> _S
         forward = np.where(listed[..., 0] == F, listed[..., 1], -1).max(axis=1)
         first, later = (int((forward >= j).argmax()) for j in (begin, begin + period))
         length = length or later - first
-        end = first + periods * length
+        end = first + (periods - 1) * length
         if later - first != length or end + length > len(listed):
             return None
         shifted = listed[first:end].copy()
@@ -207,14 +219,15 @@ def _steady(passes: PassSchedule, works: _Works, begin: int, periods: int) -> _S
         if not np.array_equal(shifted, listed[first + length : end + length]):
             return None
         starts.append(first)
-    steady = _Steady(np.asarray(starts), length, periods)
+    steady = _Steady(np.asarray(starts), length, periods, window)
     return steady if _reaches(works, steady) else None
 
 
 def _reaches(works: _Works, steady: _Steady) -> bool:
-    """Return whether what the last of some periods needs of other stages is in them, or after them."""
-    starts, stage = works.begin[:-1] + steady.begin, works.stage
-    last = (starts + steady.periods * steady.length)[:, None] + np.arange(steady.length)
+    """Return whether what the last period needs of other stages is in its window, or after it."""
+    before = steady.periods - 1 - steady.window
+    starts, stage = works.begin[:-1] + steady.begin + before * steady.length, works.stage
+    last = (starts + steady.window * steady.length)[:, None] + np.arange(steady.length)
     needs = works.needs[last]
     others = (needs >= 0) & (stage[needs] != np.arange(len(starts))[:, None, None])
     return not (others & (needs < starts[stage[needs]])).any()
@@ -246,19 +259,18 @@ def _walk(works: _Works, repeats: int, steady: _Steady) -> Walk:
         part = slice(at, at + nodes.size)
         made.append(Level(part, kinds[nodes % each], number[before[nodes]], tuple(column[nodes] for column in waits)))
         at = part.stop
-    return Walk(tuple(made), took, places, tuple(ends), _alike(places, works.length, repeats, steady), 0)
+    periods = _of_steady(places, works.length, repeats, steady)
+    return Walk(tuple(made), took, places, tuple(ends), periods, steady.window)
 
 
-def _alike(places: tuple[Numbers, ...], lengths: Numbers, repeats: int, steady: _Steady) -> tuple[Numbers, Numbers]:
-    """Return the nodes of the steady part, and those a period before."""
-    none = np.zeros(0, np.intp)
+def _of_steady(places: tuple[Numbers, ...], lengths: Numbers, repeats: int, steady: _Steady) -> Numbers:
+    """Return the nodes of the steady part of all stages, one period a row."""
+    seen = np.arange(steady.periods * steady.length).reshape(steady.periods, steady.length)
     if not steady.periods:
-        return none, none
-    seen = np.arange(steady.periods * steady.length)
-    firsts = (np.arange(repeats)[:, None] * lengths + steady.begin).tolist()
-    earlier = [(place, begin + seen) for each in firsts for place, begin in zip(places, each, strict=True)]
-    return (np.concatenate([place[nodes + steady.length] for place, nodes in earlier]),
-            np.concatenate([place[nodes] for place, nodes in earlier]))  # fmt: skip
+        return seen
+    firsts = np.arange(repeats)[:, None] * lengths + steady.begin
+    return np.concatenate([place[begin + seen] for again in firsts for place, begin in zip(places, again, strict=True)],
+                          axis=1)  # fmt: skip
 
 
 def _levels(lines: list[Numbers], needs: Numbers) -> list[Numbers]:

@@ -20,7 +20,7 @@ from comp_comm.costmodels.complete.state_comm import state_comm
 from comp_comm.costmodels.complete.states import StageStates, StateCosts
 from comp_comm.costmodels.complete.step_collectives import gradient_norm, step_collectives
 from comp_comm.costmodels.complete.traffic import CountedCollective, Traffic, of_layers, of_sends, of_step, traffic
-from comp_comm.costmodels.layout_space import SearchableAnswer
+from comp_comm.costmodels.layout_space import Bound, SearchableAnswer
 from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
@@ -246,22 +246,29 @@ class Step(SearchableAnswer):
     @cached_property
     def step_s(self) -> Array:
         """Seconds of a step."""
+        return self._with(self.bubble_s)
+
+    def _with(self, bubble_s: Array) -> Array:
+        """Return the seconds of a step with such a bubble."""
         # What ZeRO has a say in is the largest array of all: the rest is added up before it joins.
         busy = add_up((self.work.layout.stage_steps * self.pipeline.pace_s, self.sends_visible_s))
         states = self._states.visible if self.replicated else ZERO
-        return add_up((busy, self.bubble_s, self.beside_s, self.states.most.seconds.over_tp, self.world_s)) + add_up(
+        return add_up((busy, bubble_s, self.beside_s, self.states.most.seconds.over_tp, self.world_s)) + add_up(
             (self.optimizer_s, states)
         )
 
-    def least_step_s(self, closely: bool) -> Array:
-        """Return the seconds that a step takes at least: the passes of the slowest stage, or of an average one.
-
-        Everything a step has beside them is left out, what the stages wait for each other too.
-        """
+    def least_step_s(self, bound: Bound) -> Array | None:
+        """Return the seconds that a step takes at least: by passes alone, or with all but the walks of the bubble."""
         layout = self.work.layout
-        if closely:
+        if bound is Bound.AVERAGE:
+            return to_float(layout.stage_steps / to_float(layout.pp) * self.pipeline.own_passes_s)
+        if bound is Bound.SLOWEST:
             return to_float(layout.stage_steps * self.pipeline.pace_s)
-        return to_float(layout.stage_steps / to_float(layout.pp) * self.pipeline.own_passes_s)
+        return self._with(self.bubble.least) if self.bubble.walks else None
+
+    def step_where(self, wanted: Mask) -> Array:
+        """Return the seconds of a step where they are wanted; elsewhere perhaps infinity."""
+        return self._with(self.bubble.seconds_where(wanted))
 
     # -- collectives --------------------------------------------------------------------------------------------------
 

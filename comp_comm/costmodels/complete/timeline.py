@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
-import numpy as np
-
 from comp_comm.choices import Schedule, Switch
 from comp_comm.costmodels.complete.bubble import SPLIT
 from comp_comm.costmodels.complete.pass_order import Pass
 from comp_comm.costmodels.complete.pass_times import IN_A_ROW, Timed, timed
-from comp_comm.costmodels.complete.pass_walk import PassSchedule
+from comp_comm.costmodels.complete.pass_walk import PassOrder
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.timeline import COMM, COMPUTE, SENDS, STATES, Slice, Timeline
 from comp_comm.errors import ConfigError
@@ -82,8 +80,7 @@ def timeline(step: Step) -> Timeline:
         schedule in SPLIT,
         len(listed),
     )
-    seconds = step.bubble.chunk_seconds(schedule, int(step.work.stages.row), (), np.zeros(1, np.intp))
-    done = timed(PassSchedule(schedule, stages, chunks, steps), seconds)
+    done = timed(PassOrder(schedule, stages, chunks), steps, step.bubble.chunk_seconds(schedule))
     walked = max(each.end for each in done)
     pipelined = float(layout.stage_steps * step.pipeline.pace_s + step.bubble_s + step.sends_visible_s)
     alone = float(layout.stage_steps * step.bubble.pace_s + step.bubble_s)
