@@ -69,6 +69,45 @@ def test_without_a_study_both_are_what_is_set(capsys):
 # -- volume, by hand --------------------------------------------------------------------------------------------------
 
 
+BASE = (
+    "compare",
+    "--set",
+    "model=llama-3-8b",
+    "--set",
+    "hardware=h100",
+    "--set",
+    "gpus=64",
+    "--set",
+    "global_batch=256",
+)
+
+
+def test_sides_are_named_by_the_value_in_force(capsys):
+    """The precision of a training step is bf16 where nothing is said, whatever a field's own default is."""
+    assert run([*BASE, "--set-b", "precision=fp16", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["meta"]["differs"] == [
+        {"differs": "precision", "a": "bf16", "b": "fp16"}
+    ]
+
+
+def test_a_side_takes_its_own_in_place_of_what_both_have(capsys):
+    assert run([*BASE, "--set-b", "gpus=128", "--format", "json"]) == 0
+    rows = {row["term"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert (rows["gpus"]["a"], rows["gpus"]["b"]) == (64, 128)
+
+
+def test_a_side_that_does_not_fit_is_told(capsys):
+    assert (
+        run(["compare", "llama-step", "--set-b", "tp=1", "--set-b", "pp=1", "--set-b", "vpp=1", "--format", "json"])
+        == 0
+    )
+    out, err = capsys.readouterr()
+    about = json.loads(out)["meta"]
+    assert (about["a"]["feasible"], about["a"]["reason"], about["b"]["feasible"]) == (True, None, False)
+    assert "GiB needed" in about["b"]["reason"]
+    assert "is not feasible: does not fit" in err
+
+
 def test_groups_of_a_step(tmp_path):
     """Tensors over two, stages over two, four replicas: of the last stage, which has the logits."""
     point = {**MODEL, "tp": 2, "pp": 2, "dp": 4, "accumulation": 8, "zero": 0, "sp": "off"}

@@ -66,6 +66,7 @@ def compcomm(capsys):
     (("explain", "llama-step", "-o", "/proc/x.json"), "/proc/x.json: cannot be written to"),
     (("explain", "llama-step", "-o", "/tmp"), "-o /tmp: is a directory; give the name of a file in it"),
     (("trace", "llama-step", "-o", "/tmp"), "/tmp: is a directory"),
+    (("sweep", "llama-step", "--tp", "4,8", "--top", "1", "--by", "recompute"), "--by takes a column of numbers"),
 ])  # fmt: skip
 def test_a_mistake_is_met_by_what_is_meant(arguments, said, compcomm):
     code, out, err = compcomm(*arguments)

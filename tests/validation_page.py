@@ -125,6 +125,7 @@ def memory_table(found: Validation) -> str:
 
 
 WHY = {
+    "r0941": "what was recomputed is stated only as a share of the blocks",
     **dict.fromkeys(("r0931", "r0932"), "5 % too much; micro-batches and chunks are not stated, and what stages take "
                     "in and give out was freed early"),
     **dict.fromkeys(("r0450", "r0451"), "whether weights are in fp8 alone is not stated; without 16-bit ones it fits"),

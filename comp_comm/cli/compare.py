@@ -14,7 +14,7 @@ from comp_comm.report import output
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.report.stacks import Stacks, memory_stacks, step_stacks
 from comp_comm.report.table import write_line, write_records
-from comp_comm.sweeps.point import ComparedTerm, compare
+from comp_comm.sweeps.point import ComparedTerm, compare, unfit
 from comp_comm.sweeps.sides import differing, sides, why
 
 
@@ -26,9 +26,11 @@ from comp_comm.sweeps.sides import differing, sides, why
 @click.argument("a", required=False, shell_complete=completion.names("study"))
 @click.argument("b", required=False, shell_complete=completion.names("study"))
 @options.set_option
-@click.option("--set-a", multiple=True, metavar="KEY=VALUE", help="As --set, for the first only. May be repeated.",
+@click.option("--set-a", multiple=True, metavar="KEY=VALUE",
+              help="As --set, for the first only, in place of --set. May be repeated.",
               shell_complete=completion.settings)  # fmt: skip
-@click.option("--set-b", multiple=True, metavar="KEY=VALUE", help="As --set, for the second only. May be repeated.",
+@click.option("--set-b", multiple=True, metavar="KEY=VALUE",
+              help="As --set, for the second only, in place of --set. May be repeated.",
               shell_complete=completion.settings)  # fmt: skip
 @options.plot_option("both steps and what their devices hold, as stacked bars,")
 @options.format_options
@@ -46,12 +48,15 @@ def command(a: str | None, b: str | None, overrides: tuple[str, ...], path: str 
                                click.get_current_context())  # fmt: skip
     if b is None and not (given["set_a"] or given["set_b"]):
         raise click.UsageError("B is missing: another study, or --set-b KEY=VALUE", click.get_current_context())
-    left = _study(a, (*overrides, *given["set_a"]))
-    right = _study(b or a, (*overrides, *given["set_b"]))
+    left, right = _study(a, overrides, given["set_a"]), _study(b or a, overrides, given["set_b"])
     rows, changed = compare(left, right), differing(left, right)
     names = sides(left, right, changed)
     reason = why(rows, names)
-    meta = basic_meta("compare", a=_about(left), b=_about(right), differs=changed, why=reason)
+    broken = [unfit(study) for study in (left, right)]
+    warnings = [f"{name} is not feasible: {why_not}" for name, why_not in zip(names, broken, strict=True) if why_not]
+    meta = basic_meta("compare", a=_about(left, broken[0]), b=_about(right, broken[1]), differs=changed, why=reason,
+                      notes=warnings)  # fmt: skip
+    options.note(warnings)
     for target in (path, picture):
         output.check_not_read(target)
 
@@ -61,7 +66,8 @@ def command(a: str | None, b: str | None, overrides: tuple[str, ...], path: str 
             return
         for name, study in zip(names, (left, right), strict=True):
             write_line(out, f"{name}: {study.title}", form)
-        write_line(out, reason, form)
+        for line in (reason, *warnings):
+            write_line(out, line, form)
         out.write("\n" if changed else "\nThe two are the same.\n")
         if changed:
             write_records(out, [_named(row, names) for row in changed], ["differs", *names], form)
@@ -81,7 +87,10 @@ def command(a: str | None, b: str | None, overrides: tuple[str, ...], path: str 
     return code
 
 
-def _study(reference: str | None, overrides: tuple[str, ...]) -> Study:
+def _study(reference: str | None, both: Sequence[str], own: Sequence[str]) -> Study:
+    """Return a side's study: what is its own takes the place of what is said for both."""
+    keys = {text.partition("=")[0].strip() for text in own}
+    overrides = (*(text for text in both if text.partition("=")[0].strip() not in keys), *own)
     return load_study(reference, overrides) if reference else study_from({}, overrides=overrides)
 
 
@@ -98,7 +107,7 @@ def _named(row: Record, names: tuple[str, str]) -> Record:
     return {names[0] if name == "a" else names[1] if name == "b" else name: value for name, value in row.items()}
 
 
-def _about(study: Study) -> Record:
+def _about(study: Study, broken: str | None) -> Record:
     hardware = {profile.name: {"sha256": profile.sha256} for profile in study.profiles}
     return {"title": study.title, "study_sha256": study.sha256(), "hardware": hardware,
-            "fixed": dict(sorted(study.fixed.items()))}  # fmt: skip
+            "fixed": dict(sorted(study.fixed.items())), "feasible": broken is None, "reason": broken}  # fmt: skip

@@ -189,6 +189,16 @@ def memory(study: Given) -> Record:
     return {"meta": point_meta(plan, "memory"), **step.memory_record(), **verdict(step)._asdict()}
 
 
+def unfit(study: Given) -> str | None:
+    """Return why the one point of a study is not feasible; None where it is.
+
+    >>> from comp_comm.configs.study import load_study
+    >>> unfit(load_study("llama-step")), str(unfit(load_study("llama-step", ["tp=1", "pp=1", "vpp=1"])))[:12]
+    (None, 'does not fit')
+    """
+    return verdict(point_of(study)[1]).reason
+
+
 def compare(first: Given, second: Given) -> list[ComparedTerm]:
     """Return two points side by side, term by term: their values, the difference, and the ratio (None over 0)."""
     left, right = (_terms(_flat(point_of(study)[1].record())) for study in (first, second))

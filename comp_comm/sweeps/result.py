@@ -172,7 +172,7 @@ def stream_rows(
         return stream
     by = by or plan.model.ranking
     check_columns(plan, [by])
-    if by in (FEASIBLE, REASON, *WORDS):
+    if by in (FEASIBLE, REASON, *WORDS) or (by in FIELDS and FIELDS[by].kind in ("choice", "text")):
         raise ConfigError(f"'{by}' has no largest value; --by takes a column of numbers")
     stream.blocks = ranked_blocks(plan, needed, by, top, ascending, watch)
     if executor is not None or checkpoint is not None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from comp_comm.configs.study import Study
+from comp_comm.costmodels.model import CostModel
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
+from comp_comm.sweeps.plan import make_plan
 from comp_comm.sweeps.point import ComparedTerm
 
 MOST_NAMED = 2  # fields that a side is named by
@@ -28,14 +30,16 @@ def differing(left: Study, right: Study) -> Records:
     pairs = [("hardware", *(", ".join(p.name for p in study.profiles) for study in (left, right))),
              ("model", *(study.model.name if study.model else DEFAULT for study in (left, right)))]  # fmt: skip
     same_model = pairs[1][1] == pairs[1][2]
+    models = [(study, make_plan(study).model) for study in (left, right)]
     for name in FIELDS:
         if same_model or name in {*left.origins, *right.origins}:
-            pairs.append((name, _given(left, name), _given(right, name)))
+            pairs.append((name, *(_given(study, model, name) for study, model in models)))
     return [{"differs": name, "a": a, "b": b} for name, a, b in pairs if a != b]
 
 
-def _given(study: Study, name: str) -> str:
-    value = study.fixed.get(name, FIELDS[name].default)
+def _given(study: Study, model: CostModel, name: str) -> str:
+    """Return a value as a study gives it, else the default that its cost model has."""
+    value = study.fixed.get(name, model.default(name))
     return DEFAULT if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -67,7 +67,6 @@ ONEFLOW = ({"dp_overlap": "yes"}, "dp_overlap: OneFlow's runtime moves data whil
 CORRECTED |= {
     run: ({"recompute": "full", "recompute_modules": "full per block"}, "recompute: all blocks, whole, as " + why)
     for run, why in (
-        ("r0941", "the page has for A100 with the same configuration (HFU 0.74 of MFU 0.55; HFU 0.49 of 0.38 here)"),
         ("r0942", "HFU 0.74 of MFU 0.55 says, and the repository's scripts/train.sh has"),
         ("r1020", "the repository's train_configs/llama3_8b.toml has at that commit (1d2ae85: mode full)"),
         ("r1023", "the repository's train_configs/llama3_8b.toml has at that commit (1760ff2: mode full)"),
