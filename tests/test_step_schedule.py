@@ -16,7 +16,7 @@ from comp_comm.costmodels.complete.pass_times import ChunkSeconds, step_seconds
 from comp_comm.costmodels.complete.pass_walk import PassOrder
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import to_float
-from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds
+from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds, more_chunks_seconds
 from comp_comm.formulas.pipeline import chunk_boundaries, in_flight
 from comp_comm.formulas.uneven import uneven_bubble_seconds
 from comp_comm.layers.stages import Stage, stage_layers
@@ -197,6 +197,7 @@ def chunks_of(answer, layers, send):
 UNEVEN = [("1f1b", 24, 4, 1, 4), ("1f1b", 25, 4, 1, 32), ("1f1b", 61, 16, 1, 64), ("1f1b", 13, 5, 1, 10),
           ("1f1b", 61, 16, 1, 9), ("1f1b", 126, 16, 1, 16), ("gpipe", 25, 4, 1, 8), ("interleaved", 62, 16, 2, 32),
           ("interleaved", 25, 4, 3, 32), ("interleaved", 26, 4, 7, 8), ("interleaved", 24, 2, 4, 6),
+          ("interleaved", 22, 2, 12, 8), ("interleaved", 6, 2, 4, 40), ("interleaved", 30, 2, 4, 6),
           ("zero_bubble", 25, 4, 1, 32), ("zero_bubble", 61, 16, 1, 64), ("zb_h2", 25, 4, 1, 32),
           ("zb_h2", 61, 8, 1, 20), ("zb_v", 25, 4, 1, 12), ("zb_v", 30, 4, 1, 16)]  # fmt: skip
 
@@ -286,6 +287,26 @@ def test_interleaved_chunks_take_their_longest_path_where_it_is_known(p, v):
         assert (formula <= walked * (1 + 1e-12)).all()  # it is a path, if not the longest
         known.append(there.mean())
     assert 0.3 < min(known) < max(known) < 0.9
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (2, 10), (4, 8)])
+def test_each_chunk_of_a_stage_more_adds_as_much_whatever_the_ends_take(p, m):
+    """Stages with chunks between the first and the last that are alike, with a lag of up to half a forward pass."""
+    draw = random.Random(p * m)
+    for _ in range(12):
+        f, b, lag = 1.0, draw.choice([1.0, 1.7, 3.0]), draw.choice([0.0, 0.1, 0.5])
+        ends = [{"F": f * draw.uniform(0, 2), "B": b * draw.uniform(0, 2), "W": 0.0} for _ in range(2)]
+
+        def took(v, f=f, b=b, lag=lag, ends=ends):
+            chunks = [ends[0], *[{"F": f, "B": b, "W": 0.0}] * (p * v - 2), ends[1]]
+            return passes.took("interleaved", p, v, m, dict(enumerate(chunks)), lag)
+
+        forward, backward = (Chunks(ends[0][kind], inner, ends[1][kind]) for kind, inner in (("F", f), ("B", b)))
+        for v in (3, 6):
+            adds, known = more_chunks_seconds(p, v - 2, m, forward, backward, lag)
+            assert known
+            assert took(v) == pytest.approx(took(2) + float(adds), rel=1e-12)
+    assert not more_chunks_seconds(p, 1, m, Chunks(2.0, 2.0, 2.0), Chunks(1.0, 1.0, 1.0))[1]
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 5, 8])

@@ -123,4 +123,46 @@ def interleaved_is_known(pp: Numeric, forward: Chunks, backward: Chunks, lag: Nu
     shorter = (to_float(forward.last) <= f + none) & (to_float(backward.last) <= b + none)
     short_lag = np.where(shorter, 4, 8) * wait <= f
     known = (last - f - b >= more - none) | ((more <= none) & short_lag & (to_float(pp) > 2))
-    return np.asarray(known & (f <= b) & (2 * wait <= f))
+    return np.asarray(known & _each_chunk_adds_as_much(f, b, wait))
+
+
+def more_chunks_seconds(
+    pp: Numeric, more: Numeric, steps: Numeric, forward: Chunks, backward: Chunks, lag: Numeric = 0.0
+) -> tuple[Array, NDArray[np.bool_]]:
+    r"""Return how much longer a step takes with so many more chunks of a stage, all like those between, and where.
+
+    .. math:: \Delta T = \Delta v \left( m (F + B) + 2 p \ell \right), \quad F \le B, \quad 2 \ell \le F
+
+    Whatever the first and the last chunk take: so a step of two chunks of a stage tells that of any number.
+
+    Parameters
+    ----------
+    pp, steps, forward, backward, lag : array_like
+        See `interleaved_seconds`.
+    more : array_like
+        :math:`\Delta v`, chunks of a stage beyond two.
+
+    Returns
+    -------
+    tuple of ndarray
+        Seconds (float64), and whether they are known (bool).
+
+    References
+    ----------
+    .. [1] Found on a million drawn points, of up to 16 stages of 12 chunks, against every pass one by one.
+
+    Examples
+    --------
+    >>> one, two = Chunks(1.0, 1.0, 1.0), Chunks(2.0, 2.0, 2.0)
+    >>> [float(interleaved_seconds(8, chunks, 32, one, two)) for chunks in (2, 5)]
+    [213.0, 501.0]
+    >>> [each.item() for each in more_chunks_seconds(8, 3, 32, one, two)]
+    [288.0, True]
+    """
+    f, b, wait = (to_float(number) for number in (forward.inner, backward.inner, lag))
+    seconds = to_float(more) * (to_float(steps) * (f + b) + 2 * to_float(pp) * wait)
+    return to_float(seconds), _each_chunk_adds_as_much(f, b, wait)
+
+
+def _each_chunk_adds_as_much(forward: Array, backward: Array, lag: Array) -> NDArray[np.bool_]:
+    return np.asarray((forward <= backward) & (2 * lag <= forward))

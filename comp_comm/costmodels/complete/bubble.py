@@ -12,7 +12,7 @@ from comp_comm.costmodels.complete.pass_times import ChunkSeconds, step_seconds
 from comp_comm.costmodels.complete.pass_walk import PassOrder
 from comp_comm.costmodels.complete.pipeline import Pipeline
 from comp_comm.formulas.arrays import ZERO, Array, Scalar, add_up, to_float
-from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds
+from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds, more_chunks_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
 from comp_comm.layers.stages import Stage
@@ -98,17 +98,7 @@ class Bubble:
         forward, backward = (self._ends(passes) for passes in (self._busy[0], self._busy[1]))
         took = interleaved_seconds(layout.pp, layout.vpp, layout.accumulation, forward, backward, self._lag)
         known = interleaved_is_known(layout.pp, forward, backward, self._lag)
-        known = known | self._two_shorter_ends(forward, backward)
         return took - layout.stage_steps * self.pace_s, self._alike_between, known & self._alike_between
-
-    def _two_shorter_ends(self, forward: Chunks, backward: Chunks) -> Mask:
-        """Return where both chunks at the ends of two stages are shorter than those between.
-
-        The longest path has 15 forms there, of which the formula knows the commonest: it is at most 0.4 % of a step
-        less. A search tries many such layouts, with chunks of few layers: walking them doubles its time.
-        """
-        more = np.maximum(forward.more, 0.0) + np.maximum(backward.more, 0.0)
-        return np.asarray((to_float(self.layout.pp) == 2) & (more <= 1e-12 * to_float(forward.inner)))
 
     def _split(self, schedule: Schedule) -> tuple[Array, Mask, Mask]:
         """Return the waits where all chunks are alike, under a schedule that splits the backward pass."""
@@ -249,8 +239,9 @@ class Bubble:
     def _walked(self, waits: Array, wanted: Mask) -> Array:
         """Return the waits, where they are not known and wanted those that all passes come to, one by one."""
         layout = self.layout
-        codes = [to_float(each) for each in (layout.schedule, layout.pp, layout.vpp, layout.accumulation)]
-        busy, row = layout.stage_steps * self.pace_s, self.pipeline.work.stages.row
+        few, more_s = self._left_out
+        codes = [to_float(each) for each in (layout.schedule, layout.pp, few, layout.accumulation)]
+        busy, row = layout.stage_steps * self.pace_s - more_s, self.pipeline.work.stages.row
         seconds = (waits, busy, row, self._lag, *codes, *self._busy[0], *self._busy[1], *self._weights)
         shape = np.broadcast_shapes(*(each.shape for each in seconds))
         made = np.array(np.broadcast_to(waits, shape)).reshape(-1)
@@ -259,30 +250,47 @@ class Bubble:
         for schedule, pp, vpp in sorted(set(zip(*(each.tolist() for each in orders), strict=True))):
             there = np.flatnonzero((orders[0] == schedule) & (orders[1] == pp) & (orders[2] == vpp))
             for some in (there[start : start + TOGETHER] for start in range(0, there.size, TOGETHER)):
-                points = left[some]
-                chunks = self.chunk_seconds(Schedule.at(schedule), shape, points)
-                took = step_seconds(PassOrder(Schedule.at(schedule), pp, vpp), steps[some], chunks)
+                points, passes = left[some], PassOrder(Schedule.at(schedule), pp, vpp)
+                took = step_seconds(passes, steps[some], self.chunk_seconds(passes, shape, points))
                 made[points] = took - _taken(busy, shape, points)
         return made.reshape(shape)
 
+    @property
+    def _left_out(self) -> tuple[Array, Array]:
+        """Chunks of a stage that are walked through, and seconds of a step for those that are not.
+
+        With interleaving those between are alike mostly: of each stage two are enough, and others add as much each.
+        """
+        layout, interleaved = self.layout, Schedule.INTERLEAVED.where(self.layout.schedule)
+        vpp = to_float(layout.vpp)
+        if not interleaved.any():
+            return vpp, ZERO
+        forward, backward = self._ends(self._busy[0]), self._ends(self._busy[1])
+        more_s, known = more_chunks_seconds(layout.pp, vpp - 2, layout.accumulation, forward, backward, self._lag)
+        known = known & interleaved & self._alike_between & (vpp > 2)
+        return np.where(known, 2.0, vpp), np.where(known, more_s, 0.0)
+
     def chunk_seconds(
-        self, schedule: Schedule, shape: tuple[int, ...] = (), points: NDArray[np.intp] = FIRST
+        self, passes: PassOrder, shape: tuple[int, ...] = (), points: NDArray[np.intp] = FIRST
     ) -> ChunkSeconds:
-        """Return the seconds of passes at some points, flat places in ``shape``; all have as many chunks.
+        """Return the seconds of passes at some points, flat places in ``shape``.
 
         They are what keeps a stage busy; the gradients of weights are in B where the schedule does not take them apart.
+        Where there are more chunks than ``passes`` has, some before the last one are left out.
         """
         stages, at = self.pipeline.work.stages, np.zeros(points.size, np.intp)
-        last = np.cumsum(stages.table.counts[:, at + _taken(stages.row, shape, points)], axis=0)
-        run_of = (np.arange(int(last[-1, 0]))[:, None] >= last[:, None]).sum(axis=0)  # by chunk and point
+        ends = np.cumsum(stages.table.counts[:, at + _taken(stages.row, shape, points)], axis=0)
+        chunk = np.repeat(np.arange(float(passes.model_chunks))[:, None], points.size, axis=1)
+        chunk[-1] = ends[-1] - 1
+        run = (chunk >= ends[:, None]).sum(axis=0)
 
         def of_chunks(of_runs: list[Array]) -> Array:
             seconds = np.stack([at + _taken(each, shape, points) for each in of_runs])
-            each = np.take_along_axis(seconds, run_of, axis=0)
-            return np.concatenate([each, each]) if schedule is Schedule.DUALPIPE else each
+            each = np.take_along_axis(seconds, run, axis=0)
+            return np.concatenate([each, each]) if passes.schedule is Schedule.DUALPIPE else each
 
         forward, backward, weights = (of_chunks(each) for each in (*self._busy, self._weights))
-        backward = backward - weights if schedule in SPLIT else backward
+        backward = backward - weights if passes.schedule in SPLIT else backward
         return ChunkSeconds({"F": forward, "B": backward, "W": weights}, _taken(self._lag, shape, points))
 
 

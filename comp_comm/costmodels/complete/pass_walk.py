@@ -84,6 +84,11 @@ class PassOrder(NamedTuple):
         """Micro-batches after which a stage does the same again."""
         return {Schedule.INTERLEAVED: self.stages, Schedule.DUALPIPE: 2}.get(self.schedule, 1)
 
+    @property
+    def model_chunks(self) -> int:
+        """Chunks that a micro-batch goes through."""
+        return self.stages * (2 if self.schedule is Schedule.ZB_V else self.chunks)
+
     def works(self, steps: int) -> list[list[Work]]:
         """Return what every stage does with so many micro-batches, in order."""
         return [order(self.schedule, self.stages, self.chunks, steps, stage) for stage in range(self.stages)]

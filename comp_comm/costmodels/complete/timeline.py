@@ -80,7 +80,8 @@ def timeline(step: Step) -> Timeline:
         schedule in SPLIT,
         len(listed),
     )
-    done = timed(PassOrder(schedule, stages, chunks), steps, step.bubble.chunk_seconds(schedule))
+    order = PassOrder(schedule, stages, chunks)
+    done = timed(order, steps, step.bubble.chunk_seconds(order))
     walked = max(each.end for each in done)
     pipelined = float(layout.stage_steps * step.pipeline.pace_s + step.bubble_s + step.sends_visible_s)
     alone = float(layout.stage_steps * step.bubble.pace_s + step.bubble_s)
