@@ -146,21 +146,22 @@ def _rank(state: SearchState, seen: Sequence[SearchState], aim: Aim, space: Sear
     wanted, model = bounds.points(seen), space.plan.model
     scores = aim.objective.score_where(wanted, model, answer) if bounds.known else aim.objective.score(model, answer)
     scores = block.broadcast(scores).reshape(-1)
-    needed, fits = memory.needed.reshape(-1), (memory.fits & wanted if bounds.known else memory.fits).reshape(-1)
-    timed = aim.objective.timed
+    needed, fits, timed = memory.needed.reshape(-1), memory.fits.reshape(-1), aim.objective.timed
+    # What was not wanted may have no score, and is neither among the best nor among what does not fit.
+    scored = np.broadcast_to(wanted, memory.fits.shape).reshape(-1) if bounds.known else np.ones(fits.shape, bool)
     # Few points of all are good enough to look at closely.
-    good = np.flatnonzero(scores <= max(state.best.threshold, state.unfit.threshold))
+    good = np.flatnonzero((scores <= max(state.best.threshold, state.unfit.threshold)) & scored)
     unfit = [(state.unfit, ~fits[good] & memory.layouts.reshape(-1)[good])] if timed else []
-    for best, wanted in ((state.best, fits[good]), *unfit):
-        points = good[wanted]
+    for best, chosen in ((state.best, fits[good]), *unfit):
+        points = good[chosen]
         if points.size:
             seconds = [] if timed else [block.broadcast(answer.step_s).reshape(-1)[points]]
             best.add(
                 np.stack([scores[points], needed[points], *seconds]), block.layouts_of(points), points, block.place
             )
     if state.each:
-        block.grouped(space).improve(state.each, scores, fits)
-    keep = np.flatnonzero(fits)
+        block.grouped(space).improve(state.each, scores, fits & scored)
+    keep = np.flatnonzero(fits & scored)
     state.landscape.add(scores[keep], needed[keep], block.layouts_of(keep), lambda point: block.place(int(keep[point])))
 
 
