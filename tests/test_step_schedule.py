@@ -219,14 +219,18 @@ def test_uneven_stages_take_as_long_as_their_passes_one_by_one(schedule, layers,
     assert spent == pytest.approx(measured(schedule, p, v, m, chunks, send if overlap == "on" else 0.0), rel=1e-9)
 
 
-def test_stages_of_two_copies_that_are_unlike_are_near_their_passes():
-    """DualPipe's bubble is that of the mean chunk: a search of mixtures has too many layouts to walk through."""
-    for layers, m in ((25, 8), (25, 24), (30, 16)):
-        answer = step(**{**EVEN, "layers": layers, "pp": 4, "accumulation": m, "schedule": "dualpipe"})
-        dealt = np.diff(chunk_boundaries(layers, 4, np.arange(5))).tolist()
-        chunks = chunks_of(answer, dealt, float(answer.pipeline.sends_s) / 2)
-        spent = float(answer.step_s - answer.optimizer_s - answer.world_s - answer.comm["dp"].visible)
-        assert spent == pytest.approx(passes.took("dualpipe", 4, 1, m, chunks), rel=0.06)
+@pytest.mark.parametrize(("overlap", "vocab"), [("off", 0), ("off", 51200), ("on", 51200)])
+def test_unlike_stages_of_two_copies_take_as_long_as_their_passes_one_by_one(overlap, vocab):
+    for layers, p, m in ((25, 4, 8), (25, 4, 24), (30, 4, 16), (5, 2, 6), (61, 16, 40)):
+        point = {**EVEN, "layers": layers, "vocab": vocab, "pp": p, "accumulation": m, "overlap_pp": overlap}
+        answer = step(**point, schedule="dualpipe")
+        send = float(answer.pipeline.sends_s) / 2
+        dealt = np.diff(chunk_boundaries(layers, p, np.arange(p + 1))).tolist()
+        chunks = chunks_of(answer, dealt, 0.0 if overlap == "on" else send)
+        assert answer.comm["pp"].exposed.item() == 0
+        beside = answer.optimizer_s + answer.world_s + answer.beside_s + answer.comm["dp"].visible
+        took = passes.took("dualpipe", p, 1, m, chunks, send if overlap == "on" else 0.0)
+        assert float(answer.step_s - beside) == pytest.approx(took, rel=1e-9)
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "zero_bubble", "zb_h2", "zb_v", "dualpipe"])

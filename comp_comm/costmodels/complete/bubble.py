@@ -28,11 +28,7 @@ FIRST = np.zeros(1, np.intp)
 
 @dataclass(frozen=True, eq=False)
 class Bubble:
-    """The waits of a pipeline: in closed form where there is one, else along all passes.
-
-    DualPipe's are by the mean of all chunks: a search of mixtures of experts tries it for every layout, which is too
-    many to walk through. Where stages are unlike, this is up to 6 % of a step off.
-    """
+    """The waits of a pipeline: in closed form where there is one, else along all passes."""
 
     pipeline: Pipeline
 
@@ -103,33 +99,16 @@ class Bubble:
     def _split(self, schedule: Schedule) -> tuple[Array, Mask, Mask]:
         """Return the waits where all chunks are alike, under a schedule that splits the backward pass."""
         pp, steps = self.layout.pp, self.layout.accumulation
-        if schedule is Schedule.DUALPIPE:  # by the chunks that the slowest stage waits for, of any stages
-            yes = np.asarray(True)
-            return dualpipe_seconds(pp, *self._of_others), yes, yes
         forward, both, weights = (each[0] for each in (*self._busy, self._weights))
         passes = forward, both - weights, weights
         if schedule is Schedule.ZERO_BUBBLE:
             waits = zero_bubble_seconds(pp, steps, *passes)
+        elif schedule is Schedule.DUALPIPE:
+            waits = dualpipe_seconds(pp, *passes)
         else:
             waits = zb_h2_seconds(pp, *passes) if schedule is Schedule.ZB_H2 else zb_v_seconds(pp, *passes)
         known = self._all_alike & (self._lag <= 0) & (passes[1] >= np.maximum(forward, weights))
         return waits, known, known
-
-    @property
-    def _of_others(self) -> tuple[Array, Array, Array]:
-        """F, B and W of a chunk, the mean of those of all stages but the slowest; sends are in F and B."""
-        slowest, count = self.pipeline.slowest, np.maximum(to_float(self.layout.pp) - 1, 1.0)
-
-        def mean(once: Array, of_slowest: Array) -> Array:
-            return (self.layout.copies * once - of_slowest) / (count * self._per_stage)
-
-        forward_s, weights_s = self.pipeline.forward_s(slowest), self.pipeline.weights_s(slowest)
-        all_of_it = self.pipeline.model
-        once = self.pipeline.forward_s(all_of_it)
-        forward = mean(once, forward_s)
-        backward = mean(self.pipeline.passes_s(all_of_it) - once, self.pipeline.pace_s - forward_s)
-        weights = mean(self.pipeline.weights_s(all_of_it), weights_s)
-        return add_up((forward, self.send_s)), add_up((backward - weights, self.send_s)), weights
 
     # -- chunks -------------------------------------------------------------------------------------------------------
 
