@@ -14,7 +14,8 @@ from comp_comm import formulas
 # They take or give something else than numbers: devices, stages; `growth` is statistics of whole series.
 OTHERS = {
     "all_reduce_seconds", "all_to_all_seconds", "boundary_seconds", "collective_seconds", "hop_seconds", "summa_gemm",
-    "uneven_bubble_seconds", "interleaved_seconds", "interleaved_is_known", "more_chunks_seconds", "gpipe_bubble_seconds", "student_975",
+    "uneven_bubble_seconds", "interleaved_seconds", "interleaved_is_known", "more_chunks_seconds",
+    "gpipe_bubble_seconds", "student_975",
 }  # fmt: skip
 GIVEN = (3.0, 5.0)
 
