@@ -54,7 +54,6 @@ def test_no_step_takes_less_than_its_bounds(count):
         for answer in answers:
             with unwarned():
                 least, closer, nearly = (answer.least_step_s(bound) for bound in Bound)
-                nearly = answer.step_s if nearly is None else nearly
                 for less, more in pairwise((least, closer, nearly, answer.step_s)):
                     assert (less <= more * (1 + 1e-12)).all()
                 close.append(np.max(closer / answer.step_s))

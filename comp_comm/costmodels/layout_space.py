@@ -26,7 +26,7 @@ class Bound(Enum):
 
     AVERAGE = auto()  # the passes of an average stage
     SLOWEST = auto()  # the passes of the slowest stage
-    UNWALKED = auto()  # all but what is only known by going through all passes of a pipeline; None if nothing is
+    UNWALKED = auto()  # all but what is only known by going through all passes of a pipeline
 
 
 class SearchableAnswer(Answer):
@@ -40,6 +40,11 @@ class SearchableAnswer(Answer):
     def least_step_s(self, bound: Bound) -> Array | None:
         """Return the seconds that a step takes at least, where that is known without timing all of it; else None."""
         return None
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether the step of some point is only known by going through all passes of a pipeline."""
+        return False
 
     def step_where(self, wanted: Mask) -> Array:
         """Return the seconds of a step where they are wanted; elsewhere perhaps infinity, if they take long to know."""

@@ -142,13 +142,8 @@ def _rank(state: SearchState, seen: Sequence[SearchState], aim: Aim, space: Sear
     what was ``seen``, is left out.
     """
     answer = known or cast(SearchableAnswer, space.plan.evaluate(block.index))
-    bounds = _bounds(state, aim, space, PlacedBlock.alone(block), memory, answer, Bound.UNWALKED)
-    wanted, model = bounds.points(seen), space.plan.model
-    scores = aim.objective.score_where(wanted, model, answer) if bounds.known else aim.objective.score(model, answer)
-    scores = block.broadcast(scores).reshape(-1)
+    scores, scored = _scores(state, seen, aim, space, block, memory, answer)
     needed, fits, timed = memory.needed.reshape(-1), memory.fits.reshape(-1), aim.objective.timed
-    # What was not wanted may have no score, and is neither among the best nor among what does not fit.
-    scored = np.broadcast_to(wanted, memory.fits.shape).reshape(-1) if bounds.known else np.ones(fits.shape, bool)
     # Few points of all are good enough to look at closely.
     good = np.flatnonzero((scores <= max(state.best.threshold, state.unfit.threshold)) & scored)
     unfit = [(state.unfit, ~fits[good] & memory.layouts.reshape(-1)[good])] if timed else []
@@ -163,6 +158,17 @@ def _rank(state: SearchState, seen: Sequence[SearchState], aim: Aim, space: Sear
         block.grouped(space).improve(state.each, scores, fits & scored)
     keep = np.flatnonzero(fits & scored)
     state.landscape.add(scores[keep], needed[keep], block.layouts_of(keep), lambda point: block.place(int(keep[point])))
+
+
+def _scores(state: SearchState, seen: Sequence[SearchState], aim: Aim, space: SearchSpace, block: RowBlock,
+            memory: RowMemory, answer: SearchableAnswer) -> tuple[Array, Mask]:  # fmt: skip
+    """Return the scores of the points of a block, and which of them have one."""
+    model = space.plan.model
+    if not answer.takes_long or not aim.objective.timed:
+        return block.broadcast(aim.objective.score(model, answer)).reshape(-1), np.asarray(True)
+    bounds = _bounds(state, aim, space, PlacedBlock.alone(block), memory, answer, Bound.UNWALKED)
+    wanted = np.broadcast_to(bounds.points(seen), block.shape)
+    return block.broadcast(aim.objective.score_where(wanted, model, answer)).reshape(-1), wanted.reshape(-1)
 
 
 def _note_least(state: SearchState, needed: Array, valid: Mask, place: Callable[[int], Place]) -> None:

@@ -231,7 +231,7 @@ class Bubble:
             for some in (there[start : start + TOGETHER] for start in range(0, there.size, TOGETHER)):
                 points, passes = left[some], PassOrder(Schedule.at(schedule), pp, vpp)
                 took = step_seconds(passes, steps[some], self.chunk_seconds(passes, shape, points))
-                made[points] = took - _taken(busy, shape, points)
+                made[points] = np.maximum(took - _taken(busy, shape, points), 0.0)  # not less by rounding
         return made.reshape(shape)
 
     @property

@@ -257,14 +257,19 @@ class Step(SearchableAnswer):
             (self.optimizer_s, states)
         )
 
-    def least_step_s(self, bound: Bound) -> Array | None:
+    def least_step_s(self, bound: Bound) -> Array:
         """Return the seconds that a step takes at least: by passes alone, or with all but the walks of the bubble."""
         layout = self.work.layout
         if bound is Bound.AVERAGE:
             return to_float(layout.stage_steps / to_float(layout.pp) * self.pipeline.own_passes_s)
         if bound is Bound.SLOWEST:
             return to_float(layout.stage_steps * self.pipeline.pace_s)
-        return self._with(self.bubble.least) if self.bubble.walks else None
+        return self._with(self.bubble.least)
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether passes have to be walked through at some point."""
+        return self.bubble.walks
 
     def step_where(self, wanted: Mask) -> Array:
         """Return the seconds of a step where they are wanted; elsewhere perhaps infinity."""
