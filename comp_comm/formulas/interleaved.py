@@ -149,7 +149,8 @@ def more_chunks_seconds(
 
     References
     ----------
-    .. [1] Found on a million drawn points, of up to 16 stages of 12 chunks, against every pass one by one.
+    .. [1] Not proved: found, and without exception on 24,000 drawn points of up to 8 stages of 12 chunks, each pass
+       after the other.
 
     Examples
     --------
