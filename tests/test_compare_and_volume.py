@@ -94,6 +94,10 @@ def test_a_side_takes_its_own_in_place_of_what_both_have(capsys):
     assert run([*BASE, "--set-b", "gpus=128", "--format", "json"]) == 0
     rows = {row["term"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
     assert (rows["gpus"]["a"], rows["gpus"]["b"]) == (64, 128)
+    assert run([*BASE, "--set-b", "global-batch=512", "--format", "json"]) == 0  # a key as its flag is written
+    assert json.loads(capsys.readouterr().out)["meta"]["differs"] == [
+        {"differs": "global_batch", "a": "256", "b": "512"}
+    ]
 
 
 def test_a_side_that_does_not_fit_is_told(capsys):

@@ -8,13 +8,14 @@ from typing import IO
 import click
 
 from comp_comm.cli import completion, help_text, options
+from comp_comm.configs.overrides import override_key
 from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.records import Record
 from comp_comm.report import output
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.report.stacks import Stacks, memory_stacks, step_stacks
 from comp_comm.report.table import write_line, write_records
-from comp_comm.sweeps.point import ComparedTerm, compare, unfit
+from comp_comm.sweeps.point import ComparedTerm, compared, point_of, verdict
 from comp_comm.sweeps.sides import differing, sides, why
 
 
@@ -49,10 +50,11 @@ def command(a: str | None, b: str | None, overrides: tuple[str, ...], path: str 
     if b is None and not (given["set_a"] or given["set_b"]):
         raise click.UsageError("B is missing: another study, or --set-b KEY=VALUE", click.get_current_context())
     left, right = _study(a, overrides, given["set_a"]), _study(b or a, overrides, given["set_b"])
-    rows, changed = compare(left, right), differing(left, right)
+    steps = [point_of(study)[1] for study in (left, right)]
+    rows, changed = compared(*steps), differing(left, right)
     names = sides(left, right, changed)
     reason = why(rows, names)
-    broken = [unfit(study) for study in (left, right)]
+    broken = [verdict(step).reason for step in steps]
     warnings = [f"{name} is not feasible: {why_not}" for name, why_not in zip(names, broken, strict=True) if why_not]
     meta = basic_meta("compare", a=_about(left, broken[0]), b=_about(right, broken[1]), differs=changed, why=reason,
                       notes=warnings)  # fmt: skip
@@ -89,8 +91,8 @@ def command(a: str | None, b: str | None, overrides: tuple[str, ...], path: str 
 
 def _study(reference: str | None, both: Sequence[str], own: Sequence[str]) -> Study:
     """Return a side's study: what is its own takes the place of what is said for both."""
-    keys = {text.partition("=")[0].strip() for text in own}
-    overrides = (*(text for text in both if text.partition("=")[0].strip() not in keys), *own)
+    keys = {override_key(text) for text in own}
+    overrides = (*(text for text in both if override_key(text) not in keys), *own)
     return load_study(reference, overrides) if reference else study_from({}, overrides=overrides)
 
 

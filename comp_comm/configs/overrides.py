@@ -14,6 +14,15 @@ TOP_LEVEL_SETS = ("hardware", "model", "cost_model", "batch_tokens")
 LISTS = (*FIELDS, "batch_tokens")  # what may be several values with commas between them
 
 
+def override_key(text: str) -> str:
+    """Return the key of an override ``key=value``, a flag's name as the field's.
+
+    >>> override_key("--global-batch=8"), override_key("tp = 4")
+    ('global_batch', 'tp')
+    """
+    return text.partition("=")[0].strip().removeprefix("--").replace("-", "_")
+
+
 def read_overrides(overrides: Sequence[str]) -> dict[str, Document]:
     """Return the value of each override ``key=value``, as a document of that key.
 
@@ -25,7 +34,7 @@ def read_overrides(overrides: Sequence[str]) -> dict[str, Document]:
     documents: dict[str, Document] = {}
     for text in overrides:
         given, equals, value = text.partition("=")
-        name = given.strip().removeprefix("--").replace("-", "_")
+        name = override_key(text)
         if not equals or not name:
             raise ConfigError(f"--set {text}: write it as key=value")
         allowed = (*FIELDS, *TOP_LEVEL_SETS)

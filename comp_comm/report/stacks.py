@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from comp_comm.costmodels.records import STEP_PARTS
+from comp_comm.costmodels.records import MEMORY_PARTS, STEP_PARTS
 from comp_comm.records import Record
 from comp_comm.units import GIB
-
-MEMORY = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "framework")
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def memory_stacks(bars: Sequence[str], memories: Sequence[Record]) -> Stacks:
     >>> made.parts, made.limit
     ({'weights': (2.0,)}, (8.0, 'the device has 8 GiB'))
     """
-    parts = {name: tuple(_over(memory.get(f"{name}_bytes"), GIB) for memory in memories) for name in MEMORY}
+    parts = {name: tuple(_over(memory.get(f"{name}_bytes"), GIB) for memory in memories) for name in MEMORY_PARTS}
     has = {memory["capacity_bytes"] / GIB for memory in memories}
     limit = (next(iter(has)), f"the device has {next(iter(has)):.4g} GiB") if len(has) == 1 else None
     return Stacks("memory of the fullest stage", "GiB", tuple(bars), _shown(parts), limit)

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Sequence
 
 from comp_comm.configs import catalogue
+from comp_comm.configs.overrides import override_key
 from comp_comm.configs.strict_yaml import load_value
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS, Value
@@ -29,8 +30,8 @@ def read_settings(overrides: Sequence[str], allowed: Sequence[str]) -> dict[str,
     """
     settings: dict[str, Value] = {}
     for text in overrides:
-        given, equals, value = text.partition("=")
-        name = given.strip().removeprefix("--").replace("-", "_")
+        _, equals, value = text.partition("=")
+        name = override_key(text)
         if not equals or not name:
             raise ConfigError(f"--set {text}: write it as key=value")
         if name not in allowed:

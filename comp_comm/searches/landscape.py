@@ -15,7 +15,6 @@ from comp_comm.formulas.arrays import Array
 from comp_comm.searches.best import Place
 
 KEPT_PERCENT = 16.0  # a little more than the widest share that is asked for (`within`)
-WIDEST_PERCENT = 10
 MANY = 2**20  # scores that may be waiting to be sorted out
 RULERS = 16
 MIDDLES = (8, 4, 12, 2, 6, 10, 14, 0, 1, 3, 5)  # points of the front a block is held against, before a close look

@@ -189,19 +189,14 @@ def memory(study: Given) -> Record:
     return {"meta": point_meta(plan, "memory"), **step.memory_record(), **verdict(step)._asdict()}
 
 
-def unfit(study: Given) -> str | None:
-    """Return why the one point of a study is not feasible; None where it is.
-
-    >>> from comp_comm.configs.study import load_study
-    >>> unfit(load_study("llama-step")), str(unfit(load_study("llama-step", ["tp=1", "pp=1", "vpp=1"])))[:12]
-    (None, 'does not fit')
-    """
-    return verdict(point_of(study)[1]).reason
-
-
 def compare(first: Given, second: Given) -> list[ComparedTerm]:
     """Return two points side by side, term by term: their values, the difference, and the ratio (None over 0)."""
-    left, right = (_terms(_flat(point_of(study)[1].record())) for study in (first, second))
+    return compared(point_of(first)[1], point_of(second)[1])
+
+
+def compared(first: ExplainedAnswer, second: ExplainedAnswer) -> list[ComparedTerm]:
+    """Return two steps side by side, as `compare` does."""
+    left, right = (_terms(_flat(step.record())) for step in (first, second))
     rows: list[ComparedTerm] = []
     for name in dict.fromkeys([*left, *right]):
         a, b = left.get(name, 0.0), right.get(name, 0.0)

@@ -16,10 +16,10 @@ from comp_comm.formulas.arrays import AnyArray, unwarned
 from comp_comm.hardware.profile import BASE_TIMING
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.engine import Progress, Rows, reasons, row_blocks
+from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import FEASIBLE, REASON, Plan, make_plan
 from comp_comm.sweeps.ranking import Ranking, ranked_blocks
 from comp_comm.sweeps.stream import Stream
-from comp_comm.sweeps.where import WORDS
 from comp_comm.version import __version__
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def stream_rows(
         return stream
     by = by or plan.model.ranking
     check_columns(plan, [by])
-    if by in (FEASIBLE, REASON, *WORDS) or (by in FIELDS and FIELDS[by].kind in ("choice", "text")):
+    if by in (FEASIBLE, REASON, HARDWARE) or (by in FIELDS and FIELDS[by].kind in ("choice", "text")):
         raise ConfigError(f"'{by}' has no largest value; --by takes a column of numbers")
     stream.blocks = ranked_blocks(plan, needed, by, top, ascending, watch)
     if executor is not None or checkpoint is not None:

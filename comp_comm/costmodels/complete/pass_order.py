@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule
 
-# Schedules whose micro-batches come back to the stages that they went through, or come from both ends: two chunks.
-TWO_WAYS = (Schedule.ZB_V, Schedule.DUALPIPE)
-
 
 class Pass(NamedTuple):
     """A pass of a micro-batch through a chunk of the model: F forward, B backward, W gradients of weights apart.

@@ -92,8 +92,7 @@ class StageStates:
     @cached_property
     def _gradient(self) -> Array:
         """Bytes of a gradient as the optimizer reads it."""
-        f = self.work.scenario.formats.held(self._shards)
-        return f.main_grad
+        return self.work.scenario.formats.held(self._shards).main_grad
 
     @property
     def _shards(self) -> Mask:
