@@ -30,7 +30,7 @@ from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import load_model
 from comp_comm.configs.study import load_study, study_from
 from comp_comm.costmodels import ALL_COLUMNS, COST_MODELS
-from comp_comm.costmodels.complete.state_comm import CONTENTION, USABLE
+from comp_comm.costmodels.complete.states.overlap import CONTENTION, USABLE
 from comp_comm.dispatchers import SORTED
 from comp_comm.errors import CompcommError
 from comp_comm.fields import FIELDS

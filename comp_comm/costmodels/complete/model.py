@@ -20,10 +20,10 @@ from comp_comm.formulas.arrays import to_float
 from comp_comm.transformer import resolved
 
 if TYPE_CHECKING:
-    from comp_comm.costmodels.complete.explanation import ExplainedStep
-    from comp_comm.costmodels.complete.footprint import Footprint
+    from comp_comm.costmodels.complete.explain.explanation import ExplainedStep
     from comp_comm.costmodels.complete.layer_costs import LayerCosts
-    from comp_comm.costmodels.complete.states import StateCosts
+    from comp_comm.costmodels.complete.memory.footprint import Footprint
+    from comp_comm.costmodels.complete.states.state_costs import StateCosts
     from comp_comm.group import Group
     from comp_comm.layout import Layout
 
@@ -46,10 +46,10 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> ExplainedStep:
     >>> bool(abs(parts + step.serialized_comm_s + step.exposed_comm_s - step.step_s) < 1e-9)
     True
     """
-    from comp_comm.costmodels.complete.explanation import ExplainedStep
-    from comp_comm.costmodels.complete.footprint import Footprint
+    from comp_comm.costmodels.complete.explain.explanation import ExplainedStep
     from comp_comm.costmodels.complete.layer_costs import LayerCosts
-    from comp_comm.costmodels.complete.states import StateCosts
+    from comp_comm.costmodels.complete.memory.footprint import Footprint
+    from comp_comm.costmodels.complete.states.state_costs import StateCosts
     from comp_comm.costmodels.machine import work_in_training
 
     work = work_in_training(scenario)
@@ -72,19 +72,19 @@ def _layer_groups(layout: Layout, experts: bool) -> Sequence[Group]:
 
 
 def _states(scenario: Scenario) -> StateCosts:
-    from comp_comm.costmodels.complete.states import state_costs
+    from comp_comm.costmodels.complete.states.state_costs import state_costs
 
     return state_costs(scenario)
 
 
 def _state_groups(layout: Layout, experts: bool) -> Sequence[Group]:
-    from comp_comm.costmodels.complete.replicas import replica_groups
+    from comp_comm.costmodels.complete.states.replicas import replica_groups
 
     return replica_groups(layout, experts)
 
 
 def _footprint(scenario: Scenario) -> Footprint:
-    from comp_comm.costmodels.complete.footprint import footprint
+    from comp_comm.costmodels.complete.memory.footprint import footprint
 
     return footprint(scenario)
 
@@ -96,7 +96,7 @@ def _notes(asked: Asked) -> list[str]:
     if "gpus" not in asked.names and "dp" not in asked.names:
         notes.append("neither gpus nor dp is given: there is one replica (tp x cp x pp devices)")
     notes += _limited(asked)
-    from comp_comm.costmodels.complete.utilization import convention_notes
+    from comp_comm.costmodels.complete.explain.utilization import convention_notes
 
     counts = asked.words("count_attention")
     return [*notes, *(convention_notes(resolved(asked.transformer), counts[0]) if len(counts) == 1 else [])]

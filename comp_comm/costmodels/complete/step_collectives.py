@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from comp_comm.choices import MasterWeights, Norm, Schedule, SequenceInputs
-from comp_comm.costmodels.complete.replicas import dense_replicas
+from comp_comm.costmodels.complete.states.replicas import dense_replicas
 from comp_comm.costmodels.work import Work
 from comp_comm.dispatchers import LoadBalancing
 from comp_comm.formulas.arrays import (

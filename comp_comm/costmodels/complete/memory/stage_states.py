@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from comp_comm.choices import MasterWeights, Switch
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
-from comp_comm.costmodels.complete.muon import MuonStage
-from comp_comm.costmodels.complete.step_buffers import unreduced_gradients
+from comp_comm.costmodels.complete.memory.step_buffers import unreduced_gradients
+from comp_comm.costmodels.complete.states.muon import MuonStage
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, somewhere, to_float, where
 from comp_comm.formulas.memory import StateBytes, state_bytes

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import MasterWeights, Switch
-from comp_comm.costmodels.complete.accumulation import accumulation_seconds
-from comp_comm.costmodels.complete.muon import MuonStage
-from comp_comm.costmodels.complete.state_collectives import (
+from comp_comm.costmodels.complete.states.accumulation import accumulation_seconds
+from comp_comm.costmodels.complete.states.muon import MuonStage
+from comp_comm.costmodels.complete.states.state_collectives import (
     BY_LAYER,
     SHARDED,
     StageParameters,

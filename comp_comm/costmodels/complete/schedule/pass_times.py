@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule
-from comp_comm.costmodels.complete.pass_order import Work
-from comp_comm.costmodels.complete.pass_walk import Numbers, PassOrder, Walk, short_walk, whole_walk
+from comp_comm.costmodels.complete.schedule.pass_order import Work
+from comp_comm.costmodels.complete.schedule.pass_walk import Numbers, PassOrder, Walk, short_walk, whole_walk
 from comp_comm.formulas.arrays import ZERO, Array, add_up
 
 # Schedules whose stages begin their next step when they are done with this one, however far the others are; and how

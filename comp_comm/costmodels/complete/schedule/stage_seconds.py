@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from comp_comm.choices import Switch
-from comp_comm.costmodels.complete.pipeline import Pipeline
+from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
 from comp_comm.costmodels.records import GROUPS
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, overlapped
 from comp_comm.costmodels.work import Work

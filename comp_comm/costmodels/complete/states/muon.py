@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.costmodels.complete.replicas import dense_replicas, expert_replicas
+from comp_comm.costmodels.complete.states.replicas import dense_replicas, expert_replicas
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, maximum, minimum, somewhere, to_float, where
 from comp_comm.formulas.optimizer import newton_schulz_flops

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import Switch
-from comp_comm.costmodels.complete.replicas import Replicas, between_passes, dense_replicas, expert_replicas
+from comp_comm.costmodels.complete.states.replicas import Replicas, between_passes, dense_replicas, expert_replicas
 from comp_comm.formulas.arrays import (
     Array,
     Numeric,

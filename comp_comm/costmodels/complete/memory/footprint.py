@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from comp_comm.choices import MasterWeights, Recompute
-from comp_comm.costmodels.complete.fsdp_buffers import fsdp_buffers
 from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
-from comp_comm.costmodels.complete.message_buffers import message_buffers, stage_outputs
-from comp_comm.costmodels.complete.micro_batches_in_flight import micro_batches_in_flight
-from comp_comm.costmodels.complete.stage_states import HeldStates, of_kinds
-from comp_comm.costmodels.complete.step_buffers import bucket_bytes, flat_gradients, weight_gradients
+from comp_comm.costmodels.complete.memory.fsdp_buffers import fsdp_buffers
+from comp_comm.costmodels.complete.memory.message_buffers import message_buffers, stage_outputs
+from comp_comm.costmodels.complete.memory.micro_batches_in_flight import micro_batches_in_flight
+from comp_comm.costmodels.complete.memory.stage_states import HeldStates, of_kinds
+from comp_comm.costmodels.complete.memory.step_buffers import bucket_bytes, flat_gradients, weight_gradients
 from comp_comm.costmodels.machine import work_in_training
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.work import Work

@@ -7,10 +7,10 @@ from typing import NamedTuple, cast
 
 from comp_comm.choices import AttentionCount
 from comp_comm.costmodels.complete.columns import COLUMNS
+from comp_comm.costmodels.complete.explain.timeline import timeline
+from comp_comm.costmodels.complete.explain.utilization import high_notes
 from comp_comm.costmodels.complete.step import Step
-from comp_comm.costmodels.complete.timeline import timeline
 from comp_comm.costmodels.complete.traffic import CountedCollective
-from comp_comm.costmodels.complete.utilization import high_notes
 from comp_comm.costmodels.explained import ExplainedAnswer
 from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.records import (
@@ -94,7 +94,7 @@ class ExplainedStep(Step, ExplainedAnswer):
 
     def message_records(self) -> list[MessageRecord]:
         """Return every collective of the slowest stage with its calls and bytes."""
-        return [_message(item.call, float(item.calls)) for item in self.counted if float(item.calls)]
+        return [_message(item.call, float(item.calls)) for item in self.sent.counted if float(item.calls)]
 
 
 def _message(call: TimedCollective, calls: float) -> MessageRecord:
@@ -233,7 +233,7 @@ def _record(
 
 
 def _collectives(step: Step, layers: dict[str, int | None]) -> Iterator[OperationRecord]:
-    for item in step.counted:
+    for item in step.sent.counted:
         path = step.network.path(item.call.collective.group)
         across = bool(path.local < path.size)
         for phase in ("forward", "recompute", "backward", "step"):
@@ -252,7 +252,7 @@ def _collective(item: CountedCollective, phase: str, layers: int | None, across:
 
 
 def _optimizer(step: Step) -> Iterator[OperationRecord]:
-    states, none = step.stage_states, to_float(0.0)
+    states, none = step.sent.stage_states, to_float(0.0)
     norm, adam, muon = states.norm_s, states.adam_s, to_float(states.muon.seconds(states.kernels))
     per_byte = float(states.kernels.per_streamed_byte)
     part = StagePart("step", step.layers.embedding, to_float(1.0), {}, None)

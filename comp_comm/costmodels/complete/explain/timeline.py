@@ -7,10 +7,10 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from comp_comm.choices import Schedule, Switch
-from comp_comm.costmodels.complete.bubble import SPLIT
-from comp_comm.costmodels.complete.pass_order import Pass
-from comp_comm.costmodels.complete.pass_times import IN_A_ROW, Timed, timed
-from comp_comm.costmodels.complete.pass_walk import PassOrder
+from comp_comm.costmodels.complete.schedule.bubble import SPLIT
+from comp_comm.costmodels.complete.schedule.pass_order import Pass
+from comp_comm.costmodels.complete.schedule.pass_times import IN_A_ROW, Timed, timed
+from comp_comm.costmodels.complete.schedule.pass_walk import PassOrder
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.timeline import COMM, COMPUTE, SENDS, STATES, Slice, Timeline
 from comp_comm.errors import ConfigError
@@ -83,7 +83,7 @@ def timeline(step: Step) -> Timeline:
     order = PassOrder(schedule, stages, chunks)
     done = timed(order, steps, step.bubble.chunk_seconds(order))
     walked = max(each.end for each in done)
-    pipelined = float(layout.stage_steps * step.pipeline.pace_s + step.bubble_s + step.sends_visible_s)
+    pipelined = float(layout.stage_steps * step.pipeline.pace_s + step.bubble_s + step.sent.sends_visible_s)
     alone = float(layout.stage_steps * step.bubble.pace_s + step.bubble_s)
     stretch = pipelined / (alone if schedule in IN_A_ROW else walked)
     slices = [piece for each in done for piece in _slices(each, times, stretch)]
@@ -123,14 +123,14 @@ def _pass(stage: int, work: Pass, start: float, times: _Times) -> tuple[list[Sli
 
 def _tail(step: Step, stage: int, start: float) -> list[Slice]:
     """Return what follows the last pass on a stage, and before its end what ran beside it."""
-    states = step.states_sent
+    states = step.sent.of_states
     pieces, hidden, at = [], float(states.hidden), start
     if hidden:
         pieces.append(Slice(stage, STATES, "gradients and weights, hidden", max(start - hidden, 0.0), hidden, {}))
     for stream, name, seconds in ((STATES, "gradients and weights", float(states.visible)),
-                                  (STATES, "gradients of norms and tied embeddings", float(step.beside_s)),
+                                  (STATES, "gradients of norms and tied embeddings", float(step.sent.once_s)),
                                   (STATES, "gradients of whole matrices", float(step.states.most.seconds.over_tp)),
-                                  (STATES, "norm of all gradients", float(step.world_s)),
+                                  (STATES, "norm of all gradients", float(step.sent.gradient_norm_s)),
                                   (COMPUTE, "optimizer", float(step.optimizer_s))):  # fmt: skip
         if seconds:
             pieces.append(Slice(stage, stream, name, at, seconds, {}))

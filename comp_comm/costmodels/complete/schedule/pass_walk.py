@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule
-from comp_comm.costmodels.complete.pass_order import KINDS, Work, ends_of, order, order_array
+from comp_comm.costmodels.complete.schedule.pass_order import KINDS, Work, ends_of, order, order_array
 from comp_comm.errors import ConfigError
 
 Numbers = NDArray[np.intp]

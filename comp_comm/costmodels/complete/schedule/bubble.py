@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule, Switch
-from comp_comm.costmodels.complete.pass_times import ChunkSeconds, step_seconds
-from comp_comm.costmodels.complete.pass_walk import PassOrder
-from comp_comm.costmodels.complete.pipeline import Pipeline
+from comp_comm.costmodels.complete.schedule.pass_times import ChunkSeconds, step_seconds
+from comp_comm.costmodels.complete.schedule.pass_walk import PassOrder
+from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
 from comp_comm.formulas.arrays import ZERO, Array, Scalar, add_up, to_float
 from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds, more_chunks_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds

@@ -1,0 +1,179 @@
+"""What a device of the slowest stage sends in a step: seconds by group, every collective, bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from comp_comm.choices import Switch
+from comp_comm.costmodels.complete.schedule.pipeline import Pipeline, chosen_stage
+from comp_comm.costmodels.complete.schedule.stage_seconds import StageSeconds, widest
+from comp_comm.costmodels.complete.states.overlap import state_comm
+from comp_comm.costmodels.complete.states.state_collectives import copy_collectives, counted
+from comp_comm.costmodels.complete.states.state_costs import StageStates, StateCosts
+from comp_comm.costmodels.complete.step_collectives import gradient_norm, step_collectives
+from comp_comm.costmodels.complete.traffic import CountedCollective, Traffic, of_layers, of_sends, of_step, traffic
+from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
+from comp_comm.costmodels.work import Work
+from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, where
+from comp_comm.group import Group
+from comp_comm.layers.pipeline_parallel import boundary_collectives
+from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
+from comp_comm.lazy import cached_property
+
+
+@dataclass(frozen=True, eq=False)
+class StepComm:
+    """The communication of a step: of layers and sends as ``slowest`` has it, of states as the stage with most has it.
+
+    ``states`` may be seen through what many points share.
+    """
+
+    pipeline: Pipeline
+    slowest: StageSeconds
+    states: StateCosts
+
+    @property
+    def work(self) -> Work:
+        """What is laid out, and how."""
+        return self.pipeline.work
+
+    @property
+    def network(self) -> Network:
+        """What times collectives that layers and states do not share."""
+        return self.pipeline.network
+
+    # -- once a step --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def once(self) -> list[TimedCollective]:
+        """Gradients of tied embeddings and of norms, tokens of experts: beside states, once a step."""
+        return self.network.timed(step_collectives(self.work))
+
+    @property
+    def once_s(self) -> Array:
+        """Seconds of ``once``."""
+        return _seconds(self.once)
+
+    @cached_property
+    def gradient_norm(self) -> list[TimedCollective]:
+        """Collectives of the gradients' norm: over all that hold parts of the model, wherever each of them is."""
+        return self.network.timed(gradient_norm(self.work))
+
+    @cached_property
+    def gradient_norm_s(self) -> Array:
+        """Seconds of the collectives of the gradients' norm."""
+        return _seconds(self.gradient_norm)
+
+    # -- gradients and weights ----------------------------------------------------------------------------------------
+
+    @property
+    def replicated(self) -> bool:
+        """Whether any weights are held more than once."""
+        layout = self.work.layout
+        many = somewhere(layout.replicas > 1) or somewhere(layout.copies > 1)
+        return bool(many or (self.work.transformer.has_experts and somewhere(layout.expert_replicas > 1)))
+
+    @cached_property
+    def of_states(self) -> CommSeconds:
+        """Seconds of the collectives of gradients and weights in a step, of the stage that has most of them.
+
+        A step ends when every stage has done with its states. Those that wait for the slowest one may send meanwhile:
+        for the stage that has most it is as if its passes took as long.
+        """
+        if not self.replicated:
+            return NO_COMM
+        sent = self.states.most.seconds
+        between = _seconds(self.between_copies)
+        if between is not ZERO:
+            slowed = where(Switch.ON.where(self.work.layout.overlap_dp), self.work.scenario.interference, 1.0)
+            sent = sent._replace(once=add_up((sent.once, slowed * between)))
+        # All of them: which can be the slowest depends on the other points of a sweep, and a window must not.
+        stages = self.work.stages.distinct
+        each = [StageSeconds(self.pipeline, stage) for stage in stages] if len(stages) > 1 else [self.slowest]
+        return state_comm(self.work, sent, widest(each))
+
+    @cached_property
+    def stage_states(self) -> StageStates:
+        """The states of the stage that has most of them, in full, whatever points share."""
+        most = chosen_stage(self.work.stages.distinct, self.states.most.number)
+        return StateCosts(self.work).of(most)
+
+    @cached_property
+    def muon(self) -> list[TimedCollective]:
+        """What Muon gathers in a step, of the stage that has most states."""
+        return self.network.timed(self.stage_states.muon.collectives)
+
+    @cached_property
+    def between_copies(self) -> list[TimedCollective]:
+        """Collectives of the gradients of two copies of the model in a pipeline."""
+        if not somewhere(self.work.layout.copies > 1):
+            return []
+        return self.network.timed(copy_collectives(self.work.context, self.stage_states.held))
+
+    # -- between stages -----------------------------------------------------------------------------------------------
+
+    @property
+    def sends(self) -> list[TimedCollective]:
+        """Sends between stages."""
+        return self.pipeline.sends
+
+    @property
+    def of_sends(self) -> CommSeconds:
+        """Seconds of sends between stages in a step."""
+        return self.slowest.sends.times(self.work.layout.stage_steps) if self.sends else NO_COMM
+
+    @cached_property
+    def sends_visible_s(self) -> Array:
+        """Seconds in a step that sends between stages take from the slowest one."""
+        return self.work.layout.stage_steps * self.slowest.sends.visible if self.sends else ZERO
+
+    # -- all of it ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def by_group(self) -> dict[str, CommSeconds]:
+        """Seconds of communication in a step by group; groups that do not communicate are left out.
+
+        A second of compute hides one second of one group: the layers' first, then sends, then states.
+        """
+        spent = dict(self.slowest.in_layers)
+        if self.sends:
+            spent["pp"] = self.of_sends
+        if (gathering := self.states.most.seconds.over_tp) is not ZERO:
+            spent["tp"] = spent.get("tp", NO_COMM).plus(CommSeconds(gathering, ZERO, ZERO))
+        if self.replicated:
+            spent["dp"] = self.of_states
+        if somewhere(self.pipeline.host.asked):
+            spent["host"] = self.pipeline.of_host(self.slowest.stage).times(self.work.layout.stage_steps)
+        for call in (*self.once, *self.gradient_norm):
+            group = call.collective.parallelism
+            seconds = CommSeconds(call.seconds * call.collective.count, ZERO, ZERO)
+            spent[group] = spent[group].plus(seconds) if group in spent else seconds
+        return spent
+
+    @cached_property
+    def counted(self) -> list[CountedCollective]:
+        """Every collective with its calls in a step."""
+        layout, stage = self.work.layout, self.slowest.stage
+        states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.stage_steps))
+        return [*of_layers(self.pipeline, stage),
+                *of_sends([*self.sends, *self.pipeline.host.transfers(stage)], layout.stage_steps),
+                *of_step([*states, *self.muon, *self.between_copies, *self.once, *self.gradient_norm])]  # fmt: skip
+
+    @cached_property
+    def traffic(self) -> dict[str, Traffic]:
+        """Bytes and calls of a step by group."""
+        return traffic(self.counted)
+
+    def groups(self) -> list[tuple[str, Group]]:
+        """Return every group that communicates, by what its collectives call it."""
+        c = self.work.context
+        layers = [each for kind in self.work.pattern.kinds for each in kind.collectives(kind.context(c))]
+        states = [each.collective for each in self.stage_states.collectives]
+        states += [call.collective for call in (*self.between_copies, *self.once, *self.muon)]
+        collectives = [*layers, *embedding_collectives(c), *head_collectives(c), *boundary_collectives(c), *states,
+                       *gradient_norm(self.work)]  # fmt: skip
+        return list({each.group: (each.parallelism, each.group) for each in reversed(collectives)}.values())
+
+
+def _seconds(calls: list[TimedCollective]) -> Array:
+    return add_up(call.seconds * call.collective.count for call in calls)
