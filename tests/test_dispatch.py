@@ -11,6 +11,7 @@ from comp_comm.configs import catalogue
 from comp_comm.configs.importers.reading import import_text
 from comp_comm.configs.model_file import load_model
 from comp_comm.costmodels.layer_times import LayerTimes
+from comp_comm.costmodels.operation_times import OperationTimes
 from comp_comm.costmodels.timed import TimedCollective, TimedOperation
 from comp_comm.dispatchers import Dispatcher
 from comp_comm.errors import ConfigError
@@ -184,7 +185,7 @@ def test_an_exchange_runs_beside_its_part_of_the_other_micro_batch(out, back, fo
     )
     calls = [TimedCollective(exchange(16, 2, inward=inward, sms=0), to_float(taken), path)
              for inward, taken in ((True, out), (False, back))]  # fmt: skip
-    layer = LayerTimes(Layout(overlap_ep=1), [attention, experts], calls, 1.0, of_experts=[experts])
+    layer = LayerTimes(Layout(overlap_ep=1), OperationTimes([attention, experts], [experts]), calls, 1.0)
     assert float(layer.forward["ep"].hidden) == pytest.approx(forward)
     assert float(layer.backward["ep"].hidden) == pytest.approx(backward)
     assert float(layer.forward["ep"].exposed) == pytest.approx(out + back - forward)

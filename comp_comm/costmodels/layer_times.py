@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import ContextComm, Switch, TensorOverlap
+from comp_comm.costmodels.operation_times import OperationTimes
 from comp_comm.costmodels.timed import (
     CommSeconds,
     TimedCollective,
     TimedOperation,
     overlapped,
-    sum_passes,
     visible,
 )  # fmt: skip
 from comp_comm.formulas.arrays import (
@@ -32,7 +32,7 @@ from comp_comm.formulas.arrays import (
 from comp_comm.formulas.host import BACKWARD_LAUNCHES, host_wait_seconds
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
-from comp_comm.operations.shapes import Attention, Collective, Gemm, SequenceGather, TokenExchange
+from comp_comm.operations.shapes import Collective, SequenceGather, TokenExchange
 from comp_comm.timing.kernels import Passes
 from comp_comm.violation import Mask
 
@@ -72,51 +72,41 @@ NO_HOST = Host(ZERO, np.asarray(False), np.asarray(False))
 class LayerTimes:
     """A layer, or what is beside the layers: its operations and collectives, and what they come to by pass and group.
 
-    ``overlaps`` says whether its communication may run beside its compute, as the layout has it. ``of_experts`` are
-    those operations that come between the dispatch of tokens to experts and what these send back.
+    ``overlaps`` says whether its communication may run beside its compute, as the layout has it.
     """
 
     layout: Layout
-    timed: Sequence[TimedOperation]
+    operations: OperationTimes
     calls: Sequence[TimedCollective]
     interference: Numeric
     overlaps: bool = True
-    of_experts: Sequence[TimedOperation] = ()
     host: Host = NO_HOST
 
-    @cached_property
+    @property
+    def timed(self) -> Sequence[TimedOperation]:
+        """Its operations with their seconds."""
+        return self.operations.timed
+
+    @property
     def compute(self) -> Passes:
         """Seconds of compute."""
-        return sum_passes(self.timed)
+        return self.operations.compute
 
-    def part(
-        self, operations: Mapping[str, Numeric], collectives: Mapping[str, Numeric], launching: Numeric
-    ) -> LayerTimes:
-        """Return the times of a part that is done again: shares of operations and calls of collectives, by name.
+    def part(self, operations: OperationTimes, collectives: Mapping[str, Numeric], launching: Numeric) -> LayerTimes:
+        """Return the times of a part that is done again: some of the operations, and calls of collectives by name.
 
         ``launching`` are the seconds that it takes the host beside the launches of the part.
         """
-        timed = [TimedOperation(replace(item.op, count=to_float(item.op.count) * operations[item.op.name]), item.passes)
-                 for item in self.timed if item.op.name in operations]  # fmt: skip
         calls = [
             replace(call, collective=replace(call.collective, count=collectives[name], backward_count=to_float(0.0)))
             for call in self.calls
             if (name := call.collective.name) in collectives
         ]
-        share = _counts(timed) / maximum(_counts(self.timed), 1.0)  # of what the host launches
+        share = operations.count / maximum(self.operations.count, 1.0)  # of what the host launches
         backward = self.compute.backward + visible(self.backward)
         beside = (backward, BACKWARD_LAUNCHES * self.host.launching)
         host = self.host._replace(launching=share * self.host.launching + launching, beside=beside)
-        return LayerTimes(self.layout, timed, calls, self.interference, self.overlaps, host=host)
-
-    @cached_property
-    def core_attention(self) -> Passes:
-        """Seconds of the scores, softmax and weighted sum."""
-        return sum_passes(item for item in self.timed if isinstance(item.op, Attention))
-
-    @cached_property
-    def _gemms(self) -> Passes:
-        return sum_passes(item for item in self.timed if isinstance(item.op, Gemm))
+        return LayerTimes(self.layout, operations, calls, self.interference, self.overlaps, host)
 
     @cached_property
     def groups(self) -> list[str]:
@@ -226,7 +216,7 @@ class LayerTimes:
 
     def _with(self, aside: Array, number: int, free: Array, total: Array) -> CommSeconds:
         """Return what tensor parallelism spends, ``aside`` beside half of the GEMMs: those of inputs' gradients."""
-        hidden = minimum(aside, minimum(self._gemms[number] / 2, free))
+        hidden = minimum(aside, minimum(self.operations.gemms[number] / 2, free))
         rest = self._alone("tp", number, maximum(free - hidden, 0.0), total)
         return rest.plus(CommSeconds(ZERO, hidden, aside - hidden))
 
@@ -255,7 +245,7 @@ class LayerTimes:
             return CommSeconds(total, ZERO, ZERO)
         other = 1 - number
         calls = [(call, seconds) for call, seconds in calls if not _is_count(call.collective)]
-        experts = sum_passes(self.of_experts)[other]
+        experts = self.operations.experts[other]
         free = maximum(self.compute[other] - taken[other], 0.0)
         beside = {True: minimum(experts, free), False: maximum(free - experts, 0.0)}
         hidden = ZERO
@@ -280,14 +270,10 @@ class LayerTimes:
         """Return where a group's communication may overlap, and the compute beside which it may."""
         layout = self.layout
         if group == "cp":
-            return ContextComm.P2P.where(layout.cp_comm), self.core_attention[number]
+            return ContextComm.P2P.where(layout.cp_comm), self.operations.core_attention[number]
         if not self.overlaps:
             return np.asarray(False), ZERO
-        return to_codes(layout.overlap_tp) != int(TensorOverlap.OFF), self._gemms[number]
-
-
-def _counts(timed: Sequence[TimedOperation]) -> Array:
-    return to_float(sum((to_float(item.op.count) for item in timed), to_float(0.0)))
+        return to_codes(layout.overlap_tp) != int(TensorOverlap.OFF), self.operations.gemms[number]
 
 
 def _inward(collective: Collective) -> bool:

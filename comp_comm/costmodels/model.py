@@ -27,13 +27,14 @@ NO_PARTS: Parts = {}
 class SharedPart:
     """A part of a cost model's arithmetic that many layouts of a table have in common.
 
-    It is made of a scenario alone, and does not depend on the fields it ``ignores``. Of where devices are on the
-    network it depends on how many members of some ``groups`` share a domain: those of a resolved layout, of a model
-    that has experts or not. It is shared where the fields it ``needs`` are given; ``by_block`` says to make it for the
-    points of a block alone, where those that share it are near each other and it is large.
+    It is made of a scenario, and of other parts as its own rows share them; it does not depend on the fields it
+    ``ignores``. Of where devices are on the network it depends on how many members of some ``groups`` share a domain:
+    those of a resolved layout, of a model that has experts or not. It is shared where the fields it ``needs`` are
+    given; ``by_block`` says to make it for the points of a block alone, where those that share it are near each other
+    and it is large.
     """
 
-    make: Callable[[Scenario], object]
+    make: Callable[[Scenario, Parts], object]
     ignores: tuple[str, ...]
     groups: Callable[[Layout, bool], Sequence[Group]] | None = None
     needs: tuple[str, ...] = ()

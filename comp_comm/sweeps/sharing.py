@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,15 +90,22 @@ class SharedRows:
     def _seen(self, name: str, part: SharedPart, index: Index, table: tuple[int, DistinctRows]) -> tuple[object, Pick]:
         """Return a part made of shared rows, and how points of a block see it."""
         axis, rows = table
-        others = tuple(WHOLE if i == axis else each for i, each in enumerate(index))
-        unbounded = (WHOLE,) * len(index)
+        matters = [i != axis and self._matters(part, i) for i in range(len(index))]
+        others = tuple(each if told else WHOLE for each, told in zip(index, matters, strict=True))
+        rest = tuple(WHOLE if told or i == axis else index[i] for i, told in enumerate(matters))
         if part.by_block or rows.first.size > MOST_ROWS:
             used, row = distinct_codes(rows.row[index[axis]], rows.first.size)
-            return self._make(part, others, axis, rows.first[used]), PointsOfRows(axis, row, unbounded).pick
+            return self._make(part, others, axis, rows.first[used]), PointsOfRows(axis, row, rest).pick
         # Few enough for all choices at once: then every block takes its part of them.
-        everywhere = rows.first.size * self.grid.points // len(self.grid.axes[axis]) <= SHARED_POINTS
-        made = self._kept(name, part, unbounded if everywhere else others, axis, rows.first)
-        return made, PointsOfRows(axis, rows.row[index[axis]], others if everywhere else unbounded).pick
+        choices = prod(len(each) for each, told in zip(self.grid.axes, matters, strict=True) if told)
+        if rows.first.size * choices <= SHARED_POINTS:
+            others, rest = (WHOLE,) * len(index), tuple(WHOLE if i == axis else each for i, each in enumerate(index))
+        made = self._kept(name, part, others, axis, rows.first)
+        return made, PointsOfRows(axis, rows.row[index[axis]], rest).pick
+
+    def _matters(self, part: SharedPart, axis: int) -> bool:
+        """Return whether a part depends on any field of an axis."""
+        return not set(self.grid.axes[axis].values) <= set(part.ignores)
 
     def _kept(self, name: str, part: SharedPart, others: Index, axis: int, first: NDArray[np.intp]) -> object:
         """Return a part made of distinct rows, for a part of the other axes: the last one made, if it was that."""
@@ -108,13 +116,14 @@ class SharedRows:
         return made.part
 
     def _make(self, part: SharedPart, others: Index, axis: int, first: NDArray[np.intp]) -> object:
-        """Return a part made of some rows, for a part of the other axes."""
+        """Return a part made of some rows, for a part of the other axes; it may see other parts, as they share them."""
         columns: Record = {
             field: values.part(first) if isinstance(values, AxisColumn) else tuple(values[i] for i in first)
             for field, values in self.grid.axes[axis].values.items()
         }
         axes = (*self.grid.axes[:axis], Axis(columns), *self.grid.axes[axis + 1 :])
-        return part.make(replace(self.grid, axes=axes).scenario(others)[0])
+        index = tuple(first if i == axis else each for i, each in enumerate(others))
+        return part.make(replace(self.grid, axes=axes).scenario(others)[0], self.parts(index))
 
     def _table(self, part: SharedPart) -> tuple[int, DistinctRows] | None:
         """Return the longest axis, and those of its rows that differ in what matters, where they are few."""

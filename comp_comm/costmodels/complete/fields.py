@@ -45,6 +45,16 @@ IGNORED_BY_LAYERS = (
     "recompute_early_stop", "offload_activations", "reshard_after_forward", "reshard_shards", "gradient_sync",
     "fsdp_units", "zero_implementation", "optimizer", "muon_steps", "muon_sharding", "muon_tp",
 )  # fmt: skip
+# Fields that the kernels of layers, embedding and head do not depend on: where groups are, and what waits for them.
+IGNORED_BY_OPERATIONS = (
+    *IGNORED_BY_LAYERS,
+    "placement",
+    "collective_algorithm",
+    "interference",
+    "overlap_tp",
+    "overlap_ep",
+    "launch_blocking",
+)  # fmt: skip
 # Fields that the states of a stage's weights do not depend on, one micro-batch's worth of them.
 IGNORED_BY_STATES = (
     "micro_batch", "global_batch", "accumulation", "sp", "recompute", "recompute_layers", "scatter_gather",
@@ -58,5 +68,5 @@ IGNORED_BY_FOOTPRINT = (
     "scatter_gather", "interference", "muon_steps", "muon_tp", "load_balancing",
 )  # fmt: skip
 
-__all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_FOOTPRINT", "IGNORED_BY_LAYERS", "IGNORED_BY_STATES", "NEEDS",
-           "NEEDS_WORD", "REQUIRED", "SHOWN"]  # fmt: skip
+__all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_FOOTPRINT", "IGNORED_BY_LAYERS", "IGNORED_BY_OPERATIONS",
+           "IGNORED_BY_STATES", "NEEDS", "NEEDS_WORD", "REQUIRED", "SHOWN"]  # fmt: skip

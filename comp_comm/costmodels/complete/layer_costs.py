@@ -11,25 +11,26 @@ from functools import partial
 from typing import NamedTuple
 
 from comp_comm.choices import Switch
+from comp_comm.costmodels.complete.layer_operations import LayerOperations, ModuleOperations
 from comp_comm.costmodels.layer_times import Host, LayerTimes
-from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
-from comp_comm.costmodels.scenario import Scenario
-from comp_comm.costmodels.timed import Network, time_operations
+from comp_comm.costmodels.machine import kernels_of, network_of
+from comp_comm.costmodels.operation_times import OperationTimes
+from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, everywhere, to_float
 from comp_comm.formulas.host import BLOCKED_S
 from comp_comm.group import Group
 from comp_comm.kernel_choices import CudaGraph
 from comp_comm.layers.block import HeldParameters, Kept
-from comp_comm.layers.ends import EndParameters, embedding_operations, end_parameters, head_operations
-from comp_comm.layers.experts import Experts
-from comp_comm.layers.kind import PER_OPERATOR, LayerKind
-from comp_comm.layers.module import Module, selected_modules
+from comp_comm.layers.ends import EndParameters, end_parameters
+from comp_comm.layers.kind import LayerKind
+from comp_comm.layers.module import selected_modules
 from comp_comm.layers.rules import layer_rules
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context
+from comp_comm.operations.shapes import Collective
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Violation, broken_rules
 
@@ -45,37 +46,46 @@ class KeptOfLayer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RecomputableModule:
-    """A module that recomputation may be for, and the block of the layer it is part of.
+    """A module that recomputation may be for: what it takes to make it again, and what is free then."""
 
-    It is made when something of it is asked for: most points recompute nothing.
-    """
+    of: ModuleOperations
+    time: Callable[[ModuleOperations], LayerTimes]
 
-    name: str
-    within: str
-    block: int
-    make: Callable[[], Module]
-    time: Callable[[Module], LayerTimes]
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.of.name
 
-    @cached_property
-    def _module(self) -> Module:
-        return self.make()
+    @property
+    def within(self) -> str:
+        """The name of the module around it."""
+        return self.of.within
 
-    @cached_property
+    @property
+    def block(self) -> int:
+        """Which block of the layer it is part of."""
+        return self.of.block
+
+    @property
     def freed(self) -> Array:
         """The bytes it frees."""
-        return self._module.freed
+        return self.of.freed
 
     @cached_property
     def times(self) -> LayerTimes:
         """Its seconds."""
-        return self.time(self._module)
+        return self.time(self.of)
 
 
 @dataclass(frozen=True, eq=False)
 class LayerCosts:
-    """The costs of one layer of each kind, of the embedding and of the head."""
+    """The costs of one layer of each kind, of the embedding and of the head.
+
+    ``operations`` are their kernels, perhaps seen through what many layers share.
+    """
 
     work: Work
+    operations: LayerOperations
 
     @cached_property
     def kernels(self) -> Kernels:
@@ -97,19 +107,15 @@ class LayerCosts:
         return {kind: self._layer(kind, c) for kind, c in self._contexts()}
 
     def _layer(self, kind: LayerKind, c: Context) -> LayerTimes:
-        layout, interference = self.work.layout, self.work.scenario.interference
-        timed = [time_operations(self.kernels, part, layout.attention_kernel) for part in kind.operations_by_block(c)]
-        experts = [
-            op for block, ops in zip(kind.blocks, timed, strict=False) if isinstance(block, Experts) for op in ops
-        ]
         calls = self.network.timed(kind.collectives(c))
-        return LayerTimes(layout, [op for ops in timed for op in ops], calls, interference, of_experts=experts,
+        return LayerTimes(self.work.layout, self.operations.layers[kind], calls, self.work.scenario.interference,
                           host=self._host(kind, c))  # fmt: skip
 
     def _host(self, kind: LayerKind, c: Context) -> Host:
         """Return what launches a layer of a kind."""
         synchronises = kind.synchronises & ~CudaGraph.FULL.where(c.layout.cuda_graph)
-        return Host(kind.launches(c) * self._launch_s, synchronises, Switch.ON.where(c.layout.launch_blocking))
+        launching = self.operations.launches[kind] * self._launch_s
+        return Host(launching, synchronises, Switch.ON.where(c.layout.launch_blocking))
 
     @property
     def _launch_s(self) -> Array:
@@ -120,16 +126,15 @@ class LayerCosts:
     @cached_property
     def embedding(self) -> LayerTimes:
         """Seconds of the first stage's beginning."""
-        c = self.work.context
-        timed = time_operations(self.kernels, embedding_operations(c), 0)
-        return LayerTimes(self.work.layout, timed, self.network.timed(embedding_collectives(c)), 1.0, overlaps=False)
+        return self._end(self.operations.embedding, embedding_collectives(self.work.context))
 
     @cached_property
     def head(self) -> LayerTimes:
         """Seconds of the last stage's end."""
-        c = self.work.context
-        timed = time_operations(self.kernels, head_operations(c, self.work.vocab), 0)
-        return LayerTimes(self.work.layout, timed, self.network.timed(head_collectives(c)), 1.0, overlaps=False)
+        return self._end(self.operations.head, head_collectives(self.work.context))
+
+    def _end(self, operations: OperationTimes, collectives: Iterable[Collective]) -> LayerTimes:
+        return LayerTimes(self.work.layout, operations, self.network.timed(collectives), 1.0, overlaps=False)
 
     @cached_property
     def head_takes_longer(self) -> bool:
@@ -160,20 +165,15 @@ class LayerCosts:
     @cached_property
     def recomputable(self) -> dict[LayerKind, list[RecomputableModule]]:
         """The modules of a layer of each kind that can be recomputed, with what that costs and frees."""
-        return {kind: self._recomputable(kind, c) for kind, c in self._contexts()}
-
-    def _recomputable(self, kind: LayerKind, c: Context) -> list[RecomputableModule]:
-        blocks, time = kind.block_modules(c), partial(self._times, kind)
-        each = [RecomputableModule(module.name, module.within, block, partial(_returned, module), time)
-                for block, modules in enumerate(blocks) for module in modules]  # fmt: skip
-        return [*each, RecomputableModule(PER_OPERATOR, "", len(blocks), partial(kind.per_operator, c), time)]
+        return {kind: [RecomputableModule(module, partial(self._times, kind)) for module in modules]
+                for kind, modules in self.operations.recomputable.items()}  # fmt: skip
 
     @cached_property
     def skipped_by_early_stop(self) -> dict[LayerKind, LayerTimes]:
         """What whole recomputation of a layer of each kind skips where it stops early."""
-        return {kind: self._times(kind, kind.skipped_by_early_stop(c)) for kind, c in self._contexts()}
+        return {kind: self._times(kind, module) for kind, module in self.operations.skipped_by_early_stop.items()}
 
-    def _times(self, kind: LayerKind, module: Module) -> LayerTimes:
+    def _times(self, kind: LayerKind, module: ModuleOperations) -> LayerTimes:
         return self.layers[kind].part(module.operations, module.collectives, module.launches * self._launch_s)
 
     @cached_property
@@ -182,22 +182,12 @@ class LayerCosts:
         return broken_rules([*layer_rules(self.work.transformer, self.work.layout), *self.work.block_rules])
 
 
-def _returned(module: Module) -> Module:
-    """Return a module that is there already, where others are made when something of them is asked for."""
-    return module
-
-
 def freed_by(parts: Iterable[RecomputableModule], code: int) -> list[Array]:
     """Return the bytes that an option of recomputation frees of a layer, for each of its blocks that it is about."""
     blocks: dict[int, Array] = {}
     for part in selected_modules(parts, code):
         blocks[part.block] = blocks.get(part.block, ZERO) + part.freed
     return list(blocks.values())
-
-
-def layer_costs(scenario: Scenario) -> LayerCosts:
-    """Return what layers cost in a scenario."""
-    return LayerCosts(work_in_training(scenario))
 
 
 def layer_groups(layout: Layout, experts: bool) -> list[Group]:

@@ -22,8 +22,10 @@ from comp_comm.transformer import resolved
 if TYPE_CHECKING:
     from comp_comm.costmodels.complete.explain.explanation import ExplainedStep
     from comp_comm.costmodels.complete.layer_costs import LayerCosts
+    from comp_comm.costmodels.complete.layer_operations import LayerOperations
     from comp_comm.costmodels.complete.memory.footprint import Footprint
     from comp_comm.costmodels.complete.states.state_costs import StateCosts
+    from comp_comm.costmodels.work import Work
     from comp_comm.group import Group
     from comp_comm.layout import Layout
 
@@ -53,16 +55,30 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> ExplainedStep:
     from comp_comm.costmodels.machine import work_in_training
 
     work = work_in_training(scenario)
-    layers = cast(LayerCosts, parts.get("layers") or LayerCosts(work))
+    layers = cast(LayerCosts, parts.get("layers") or _layer_costs(work, parts))
     states = cast(StateCosts, parts.get("states") or StateCosts(work))
     held = cast(Footprint, parts.get("footprint") or Footprint(work, layers))
     return ExplainedStep(work, layers, states, held)
 
 
-def _layers(scenario: Scenario) -> LayerCosts:
-    from comp_comm.costmodels.complete.layer_costs import layer_costs
+def _operations(scenario: Scenario, parts: Parts) -> LayerOperations:
+    from comp_comm.costmodels.complete.layer_operations import LayerOperations
+    from comp_comm.costmodels.machine import work_in_training
 
-    return layer_costs(scenario)
+    return LayerOperations(work_in_training(scenario))
+
+
+def _layer_costs(work: Work, parts: Parts) -> LayerCosts:
+    from comp_comm.costmodels.complete.layer_costs import LayerCosts
+    from comp_comm.costmodels.complete.layer_operations import LayerOperations
+
+    return LayerCosts(work, cast(LayerOperations, parts.get("operations") or LayerOperations(work)))
+
+
+def _layers(scenario: Scenario, parts: Parts) -> LayerCosts:
+    from comp_comm.costmodels.machine import work_in_training
+
+    return _layer_costs(work_in_training(scenario), parts)
 
 
 def _layer_groups(layout: Layout, experts: bool) -> Sequence[Group]:
@@ -71,7 +87,7 @@ def _layer_groups(layout: Layout, experts: bool) -> Sequence[Group]:
     return layer_groups(layout, experts)
 
 
-def _states(scenario: Scenario) -> StateCosts:
+def _states(scenario: Scenario, parts: Parts) -> StateCosts:
     from comp_comm.costmodels.complete.states.state_costs import state_costs
 
     return state_costs(scenario)
@@ -83,10 +99,12 @@ def _state_groups(layout: Layout, experts: bool) -> Sequence[Group]:
     return replica_groups(layout, experts)
 
 
-def _footprint(scenario: Scenario) -> Footprint:
-    from comp_comm.costmodels.complete.memory.footprint import footprint
+def _footprint(scenario: Scenario, parts: Parts) -> Footprint:
+    from comp_comm.costmodels.complete.memory.footprint import Footprint
+    from comp_comm.costmodels.machine import work_in_training
 
-    return footprint(scenario)
+    work = work_in_training(scenario)
+    return Footprint(work, _layer_costs(work, parts))
 
 
 def _notes(asked: Asked) -> list[str]:
@@ -132,6 +150,7 @@ MODEL = CostModel(
     base_timing=True,
     explains=True,
     parts={
+        "operations": SharedPart(_operations, fields.IGNORED_BY_OPERATIONS),
         "layers": SharedPart(_layers, fields.IGNORED_BY_LAYERS, _layer_groups),
         "states": SharedPart(_states, fields.IGNORED_BY_STATES, _state_groups),
         "footprint": SharedPart(_footprint, fields.IGNORED_BY_FOOTPRINT, by_block=True),

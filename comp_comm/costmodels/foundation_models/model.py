@@ -47,13 +47,13 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> FoundationStep:
     return FoundationStep(scenario, mesh, times, holds)
 
 
-def _times(scenario: Scenario) -> TimesOfLayer:
+def _times(scenario: Scenario, parts: Parts) -> TimesOfLayer:
     from comp_comm.costmodels.foundation_models.layer_costs import times_of_layer
 
     return times_of_layer(scenario)
 
 
-def _held(scenario: Scenario) -> HeldByLayer:
+def _held(scenario: Scenario, parts: Parts) -> HeldByLayer:
     from comp_comm.costmodels.foundation_models.layer_costs import HeldByLayer
 
     return HeldByLayer(scenario)

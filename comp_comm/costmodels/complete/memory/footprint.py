@@ -14,8 +14,6 @@ from comp_comm.costmodels.complete.memory.message_buffers import message_buffers
 from comp_comm.costmodels.complete.memory.micro_batches_in_flight import micro_batches_in_flight
 from comp_comm.costmodels.complete.memory.stage_states import HeldStates, of_kinds
 from comp_comm.costmodels.complete.memory.step_buffers import bucket_bytes, flat_gradients, weight_gradients
-from comp_comm.costmodels.machine import work_in_training
-from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import (
     ZERO,
@@ -102,12 +100,6 @@ class Footprint:
         rest = to_float(self.work.hardware.memory_capacity) - framework
         held = largest(stage.total + stage.unused for stage in self.stages) - framework
         return maximum(minimum(held * (1 + UNUSED), rest), self.allocated)
-
-
-def footprint(scenario: Scenario) -> Footprint:
-    """Return the memory of a scenario's stages."""
-    work = work_in_training(scenario)
-    return Footprint(work, LayerCosts(work))
 
 
 @dataclass(frozen=True, eq=False)
