@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from comp_comm.choices import Switch
+from comp_comm.choices import Recompute, Switch
 from comp_comm.costmodels.complete.layer_operations import LayerOperations, ModuleOperations
 from comp_comm.costmodels.layer_times import Host, LayerTimes
 from comp_comm.costmodels.machine import kernels_of, network_of
 from comp_comm.costmodels.operation_times import OperationTimes
 from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, everywhere, to_float
+from comp_comm.formulas.arrays import ZERO, Array, add_up, everywhere, to_float
 from comp_comm.formulas.host import BLOCKED_S
 from comp_comm.group import Group
 from comp_comm.kernel_choices import CudaGraph
@@ -137,6 +137,22 @@ class LayerCosts:
         return LayerTimes(self.work.layout, operations, self.network.timed(collectives), 1.0, overlaps=False)
 
     @cached_property
+    def model_passes_s(self) -> Array:
+        """Seconds of both passes of one micro-batch through all layers and both ends, nothing recomputed."""
+        layers = (count * self.layers[kind].passes_s for kind, count in self.layer_counts)
+        return add_up((*layers, self.embedding.passes_s, self.head.passes_s))
+
+    @cached_property
+    def model_modules(self) -> dict[int, ModelModules]:
+        """What recomputation of modules takes in all layers, by its option's code."""
+        return {int(option): ModelModules(self, int(option)) for option in Recompute if option.modules}
+
+    @cached_property
+    def layer_counts(self) -> list[tuple[LayerKind, Array]]:
+        """Every kind of layer, with how many of it the model has."""
+        return list(zip(self.work.pattern.kinds, self.work.pattern.totals, strict=True))
+
+    @cached_property
     def head_takes_longer(self) -> bool:
         """Whether logits and loss take longer than the embedding everywhere, by compute and by what is seen of sends.
 
@@ -180,6 +196,21 @@ class LayerCosts:
     def rules(self) -> list[Violation]:
         """The rules of a layer that points break."""
         return broken_rules([*layer_rules(self.work.transformer, self.work.layout), *self.work.block_rules])
+
+
+@dataclass(frozen=True, eq=False)
+class ModelModules:
+    """The modules of all layers of a model that an option recomputes."""
+
+    costs: LayerCosts
+    code: int
+
+    @cached_property
+    def forward_s(self) -> Array:
+        """Seconds in which one micro-batch's are made again."""
+        parts = ((count, selected_modules(self.costs.recomputable[kind], self.code))
+                 for kind, count in self.costs.layer_counts)  # fmt: skip
+        return add_up(count * part.times.forward_s for count, selected in parts for part in selected)
 
 
 def freed_by(parts: Iterable[RecomputableModule], code: int) -> list[Array]:

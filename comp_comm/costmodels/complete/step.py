@@ -179,7 +179,7 @@ class Step(SearchableAnswer):
         """Return the seconds that a step takes at least: by passes alone, or with all but the walks of the bubble."""
         layout = self.work.layout
         if bound is Bound.AVERAGE:
-            return to_float(layout.stage_steps / to_float(layout.pp) * self.pipeline.own_passes_s)
+            return to_float(layout.stage_steps / to_float(layout.pp) * self.pipeline.model_passes_s)
         if bound is Bound.SLOWEST:
             return to_float(layout.stage_steps * self.pipeline.pace_s)
         return self._with(self.bubble.least)

@@ -45,13 +45,11 @@ def order(schedule: Schedule, stages: int, chunks: int, steps: int, stage: int) 
     """
     if schedule is Schedule.GPIPE:
         return [(Pass(kind, j, stage),) for kind in "FB" for j in range(steps)]
-    if schedule in (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED):
-        listed = _one_forward_one_backward(stages, chunks, steps, stage).tolist()
-        return [(Pass(KINDS[kind], j, chunk),) for kind, j, chunk in listed]
+    if schedule in ARRAYS:
+        listed = ARRAYS[schedule](stages, chunks, steps, stage).tolist()
+        return [tuple(Pass(KINDS[kind], j, chunk) for kind, j, chunk in work if kind >= 0) for work in listed]
     if schedule is Schedule.ZB_V:
         return _v_shaped(stages, steps, stage)
-    if schedule is Schedule.DUALPIPE:
-        return _Bidirectional(stages, steps, stage).done
     two = schedule is Schedule.ZB_H2
     ahead = min(steps, 2 * (stages - stage) - 1 if two else stages - stage)
     return _split(steps, stage, ahead, (2 if two else 1) * stage)
@@ -74,8 +72,8 @@ def order_array(schedule: Schedule, stages: int, chunks: int, steps: int, stage:
     >>> order_array(Schedule.ONE_F_ONE_B, 2, 1, 2, 1).tolist()
     [[[0, 0, 1]], [[1, 0, 1]], [[0, 1, 1]], [[1, 1, 1]]]
     """
-    if schedule in (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED):
-        return _one_forward_one_backward(stages, chunks, steps, stage)[:, None]
+    if schedule in ARRAYS:
+        return ARRAYS[schedule](stages, chunks, steps, stage)
     works = order(schedule, stages, chunks, steps, stage)
     width = max(map(len, works))
     none = [(-1, -1, -1)]
@@ -97,7 +95,7 @@ def _one_forward_one_backward(stages: int, chunks: int, steps: int, stage: int) 
     behind = stages - stage - 1
     ahead = min(total, behind if chunks == 1 else 2 * behind + (chunks - 1) * stages)
     steady = np.stack([forward[ahead:], backward[: total - ahead]], axis=1).reshape(-1, 3)
-    return np.concatenate([forward[:ahead], steady, backward[total - ahead :]])
+    return np.concatenate([forward[:ahead], steady, backward[total - ahead :]])[:, None]
 
 
 def _split(steps: int, stage: int, ahead: int, late: int) -> list[Work]:
@@ -114,17 +112,6 @@ def _split(steps: int, stage: int, ahead: int, late: int) -> list[Work]:
     return [(each,) for each in (*passes, *(Pass("W", j, stage) for j in range(done, steps)))]
 
 
-class _Counted:
-    """Passes of a stage, each kind of each chunk numbered as it comes."""
-
-    def __init__(self) -> None:
-        self.count: Counter[tuple[str, int]] = Counter()
-
-    def next(self, kind: str, chunk: int) -> int:
-        self.count[kind, chunk] += 1
-        return self.count[kind, chunk] - 1
-
-
 def _v_shaped(stages: int, steps: int, stage: int) -> list[Work]:
     """Return ZB-V's passes: without a bubble where F, B and W take equally long."""
     down, up, late = stage, 2 * stages - 1 - stage, stages - stage
@@ -137,60 +124,70 @@ def _v_shaped(stages: int, steps: int, stage: int) -> list[Work]:
     listed += [("B", down), ("B", up)] * stage + [("B", down), ("W", down)] * late
     for chunk in (up, down):
         listed += [("W", chunk)] * (steps - sum(each == ("W", chunk) for each in listed))
-    numbered = _Counted()
-    return [(Pass(kind, numbered.next(kind, chunk), chunk),) for kind, chunk in listed]
+    count: Counter[tuple[str, int]] = Counter()
+    passes: list[Work] = []
+    for each in listed:
+        passes.append((Pass(each[0], count[each], each[1]),))
+        count[each] += 1
+    return passes
 
 
-class _Bidirectional(_Counted):
-    """DualPipe's passes: of two copies of the model the one begins at the first stage, the other at the last one.
+def _bidirectional(stages: int, chunks: int, steps: int, stage: int) -> NDArray[np.intp]:
+    """Return kind, micro-batch and chunk of every pass of every work of DualPipe, -1 for none.
 
-    Directions are 0 and 1; ``first`` is that whose beginning is nearer to the stage.
+    Of two copies of the model (directions 0 and 1) the one begins at the first stage, the other at the last one. A
+    direction's passes of a kind come in the order of its micro-batches, which are every second one.
     """
+    listed = _directions(stages, steps, stage)
+    kind, direction = np.moveaxis(np.asarray([work + [NO_PASS] * (3 - len(work)) for work in listed]), -1, 0)
+    code, number = (2 * kind + direction).reshape(-1), np.empty(kind.size, np.intp)
+    for each in range(2 * len(KINDS)):
+        places = np.flatnonzero(code == each)
+        number[places] = np.arange(places.size)
+    there, chunk = kind >= 0, np.asarray((stage, 2 * stages - 1 - stage))
+    micro_batch = 2 * number.reshape(kind.shape) + direction
+    return np.stack([kind, np.where(there, micro_batch, -1), np.where(there, chunk[direction], -1)], axis=-1)
 
-    def __init__(self, stages: int, steps: int, stage: int) -> None:
-        super().__init__()
-        self.chunks = stage, 2 * stages - 1 - stage
-        self.done: list[Work] = []
-        self.late: deque[Pass] = deque()
-        half, place = stages // 2, min(stage, stages - 1 - stage)
-        first, second = (0, 1) if stage < half else (1, 0)
-        inner = half - place - 1
-        self._begin(first, second, place, inner)
-        for _ in range(steps // 2 - stages + place + 1):
-            self._both(first, second)
-            self._both(second, first)
-        self._end(first, second, place, inner)
 
-    def _begin(self, first: int, second: int, place: int, inner: int) -> None:
-        for direction in [first] * (2 * inner) + [first, second] * (place + 1):
-            self.done.append((self._pass("F", direction),))
-        for _ in range(inner):
-            self._backward(second, late=True)
-            self.done.append((self.late.popleft(),))
-            self.done.append((self._pass("F", second),))
+Directed = list[tuple[int, int]]  # passes that are done in one go: the place of each one's kind, and its direction
+NO_PASS = (-1, -1)
 
-    def _end(self, first: int, second: int, place: int, inner: int) -> None:
-        for _ in range(inner):
-            self._backward(second)
-            self._both(second, first)
-        for number in range(2 * (place + 1)):
-            self._backward(first if number % 2 else second, late=number > place)
-        for _ in range(inner):
-            self.done.append((self.late.popleft(),))
-            self._backward(first, late=True)
-        self.done += [(each,) for each in self.late]
 
-    def _pass(self, kind: str, direction: int) -> Pass:
-        chunk = self.chunks[direction]
-        return Pass(kind, 2 * self.next(kind, chunk) + direction, chunk)
+def _forward(direction: int) -> Directed:
+    return [(0, direction)]
 
-    def _backward(self, direction: int, late: bool = False) -> None:
-        back = self._pass("B", direction)
-        weights = back._replace(kind="W")
-        self.done.append((back,) if late else (back, weights))
-        if late:
-            self.late.append(weights)
 
-    def _both(self, ahead: int, back: int) -> None:
-        forward, backward = self._pass("F", ahead), self._pass("B", back)
-        self.done.append((forward, backward, backward._replace(kind="W")))
+def _backward(direction: int, whole: bool = True) -> Directed:
+    return [(1, direction), *(_weights(direction) if whole else [])]
+
+
+def _weights(direction: int) -> Directed:
+    return [(2, direction)]
+
+
+def _directions(stages: int, steps: int, stage: int) -> list[Directed]:
+    """Return the kind and the direction of the passes of every work of DualPipe.
+
+    ``first`` is the direction whose beginning is nearer to the stage.
+    """
+    half, place = stages // 2, min(stage, stages - 1 - stage)
+    first, second = (0, 1) if stage < half else (1, 0)
+    inner = half - place - 1
+    works = [_forward(first)] * (2 * inner) + [_forward(first), _forward(second)] * (place + 1)
+    works += [_backward(second, whole=False), _weights(second), _forward(second)] * inner
+    there, back = _forward(first) + _backward(second), _forward(second) + _backward(first)
+    works += [there, back] * (steps // 2 - stages + place + 1) + [_backward(second), back] * inner
+    late: deque[int] = deque()
+    for number in range(2 * (place + 1)):
+        direction = first if number % 2 else second
+        works.append(_backward(direction, whole=number <= place))
+        late += [direction] * (number > place)
+    for _ in range(inner):
+        works += [_weights(late.popleft()), _backward(first, whole=False)]
+        late.append(first)
+    return works + [_weights(direction) for direction in late]
+
+
+# Schedules whose passes are made as arrays: a search goes through millions of them.
+ARRAYS = {Schedule.ONE_F_ONE_B: _one_forward_one_backward, Schedule.INTERLEAVED: _one_forward_one_backward,
+          Schedule.DUALPIPE: _bidirectional}  # fmt: skip

@@ -110,19 +110,21 @@ class Pipeline:
 
     def passes_s(self, stage: Stage) -> Array:
         """Return the seconds of both passes of one micro-batch through a stage, recomputation in them."""
-        both = self._own_passes_s(stage)
+        both = add_up(count * times.passes_s for times, count in self.parts(stage))
+        if self.recomputes:
+            both = both + self.recomputed_s(stage, "forward_s")
         return both + self.of_host(stage).exposed if somewhere(self.host.asked) else both
 
-    def _own_passes_s(self, stage: Stage) -> Array:
-        """Return the seconds of both passes through a stage, but for activations that go to the host and back."""
-        both = add_up(count * times.passes_s for times, count in self.parts(stage))
-        return both + self.recomputed_s(stage, "forward_s") if self.recomputes else both
-
     @property
-    def own_passes_s(self) -> Array:
+    def model_passes_s(self) -> Array:
         """Seconds of both passes of one micro-batch through all stages of one copy of the model, but for the host's
         link."""
-        return self._own_passes_s(self.model)
+        return add_up((self.costs.model_passes_s, by_code(to_codes(self.layout.recompute), self._recomputed_in_model)))
+
+    def _recomputed_in_model(self, code: int) -> Array:
+        if Recompute.at(code).modules:
+            return self.costs.model_modules[code].forward_s
+        return add_up(count * times.forward_s for _, times, count in self.recomputed(self.model, code))
 
     @cached_property
     def host(self) -> HostMemory:
