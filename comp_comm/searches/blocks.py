@@ -17,7 +17,7 @@ from comp_comm.searches.space import SearchSpace
 from comp_comm.sweeps.blocks import extent
 
 MOST_ADDED = 255  # truths that a byte can add up
-Counts = NDArray[np.uint8]
+Counts = NDArray[np.integer]
 Mask = NDArray[np.bool_]
 
 
@@ -118,7 +118,7 @@ class PlacedBlock:
         placed, there = RowBlock(choices, np.arange(ends[0], ends[-1]), counts), space.there(choices, rows)
         if counts.size == rows.size:
             return cls(placed, placed, np.arange(rows.size), there)
-        together = np.add.reduceat(counts, rows - ends[0])
+        together = np.add.reduceat(counts, rows - ends[0], dtype=np.intp)  # which NumPy makes unsigned, else
         of = np.repeat(np.arange(rows.size), np.diff(ends))
         return cls(RowBlock(choices, rows, together), placed, of, there)
 

@@ -83,7 +83,7 @@ class BlockGroups:
     ``choices`` and ``rows`` are those of the block, ``counts`` how many layouts a point of each row is.
     """
 
-    def __init__(self, groups: Groups, choices: tuple[slice, ...], rows: NDArray[np.intp], counts: NDArray[np.uint8]
+    def __init__(self, groups: Groups, choices: tuple[slice, ...], rows: NDArray[np.intp], counts: NDArray[np.integer]
                  ) -> None:  # fmt: skip
         self.choices, self.rows, self.counts = choices, rows, counts
         self.shape = tuple(part.stop - part.start for part in choices)
