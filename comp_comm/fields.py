@@ -168,8 +168,9 @@ _LAYOUT = (
     word("optimizer", "layout", optimizers.Optimizer, "AdamW; or Muon for matrices of layers, and AdamW for "
          "embeddings, head, norms and biases", "adamw"),
     _degree("muon_steps", "Newton-Schulz steps of Muon", 100, default=5),
-    word("muon_sharding", "layout", optimizers.MuonSharding, "with zero 1: matrices of Muon are dealt out whole "
-         "(Megatron-LM), or cut anywhere and gathered (Moonlight)", "whole"),
+    word("muon_sharding", "layout", optimizers.MuonSharding, "matrices of Muon are dealt out whole (Megatron-LM), "
+         "cut anywhere and gathered (Moonlight, DeepSpeed), or each sharded and exchanged (FSDP2); if not given, whole "
+         "with zero 1, exchanged with 2 and 3; with DeepSpeed's zero 1 and 2, gathered", None),
     word("muon_tp", "layout", optimizers.MuonTensor, "matrices that TP splits are gathered for Muon, on each "
          "device, or orthogonalised part by part", "duplicated"),
     word("scatter_gather", "layout", Switch, "without sequence parallelism, TP devices send a part each over a "

@@ -26,7 +26,7 @@ from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum
 from comp_comm.group import Group
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, ExpertKernels
 from comp_comm.lazy import cached_property
-from comp_comm.optimizers import MuonSharding, MuonTensor, Optimizer
+from comp_comm.optimizers import MuonTensor, Optimizer, usual_sharding
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
 from comp_comm.texts import NO_TEXT, Texts
 
@@ -91,7 +91,7 @@ class Layout:
     offload_optimizer: Numeric = Switch.OFF
     optimizer: Numeric = Optimizer.ADAMW
     muon_steps: Numeric = 5
-    muon_sharding: Numeric = MuonSharding.WHOLE
+    muon_sharding: Numeric = NOT_GIVEN
     muon_tp: Numeric = MuonTensor.DUPLICATED
     scatter_gather: Numeric = Switch.ON
     placement: Numeric = 0
@@ -281,5 +281,15 @@ def resolved_layout(given: Layout) -> Layout:
         dp_shard=where(isnan(dp_shard), dp * given.cp, dp_shard),
         schedule=schedule,
         overlap_pp=np.where(sends == NOT_GIVEN, Schedule.INTERLEAVED.where(schedule), sends),
+        muon_sharding=_muon_sharding(given),
         sp=where(to_float(given.tp) > 1, given.sp, 0.0),
     )
+
+
+def _muon_sharding(given: Layout) -> Numeric:
+    """Return how Muon's matrices are sharded: as stacks do it, where a study has Muon and does not say."""
+    code = to_codes(given.muon_sharding)
+    if not somewhere((code == NOT_GIVEN) & Optimizer.MUON.where(given.optimizer)):
+        return given.muon_sharding
+    usual = usual_sharding(given.zero, ZeroImplementation.DEEPSPEED.where(given.zero_implementation))
+    return where(code == NOT_GIVEN, usual, to_float(code))

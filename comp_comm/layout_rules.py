@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from comp_comm.choices import MasterWeights, Recompute, Schedule, SequenceInputs, Switch
-from comp_comm.formulas.arrays import Array, to_float
+from comp_comm.formulas.arrays import Array, somewhere, to_float
 from comp_comm.layout import Layout
-from comp_comm.optimizers import optimizer_rules
-from comp_comm.sharding import implementation_rules, sharding_rules
+from comp_comm.optimizers import MuonSharding, Optimizer
+from comp_comm.sharding import ZeroImplementation, implementation_rules, sharding_rules
 from comp_comm.violation import Mask, Violation, rule
 
 
@@ -49,7 +49,7 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
                         layout.fsdp_units, layout.dp_shard, spread),
         rule(SequenceInputs.KEPT.where(layout.sequence_inputs) & Switch.OFF.where(layout.sp)
               & (to_float(layout.tp) > 1), "sequence_inputs: kept needs sp: on", "sequence_inputs", "sp"),
-        *optimizer_rules(layout.optimizer, layout.zero, layout.offload_optimizer),
+        *_optimizer_rules(layout),
         *implementation_rules(layout.zero, MasterWeights.COPY.where(layout.master_weights), layout.zero_implementation),
         rule(~np.isnan(to_float(given.recompute_layers)) & ~Recompute.FULL.where(layout.recompute),
               "recompute_layers goes with recompute: full", "recompute_layers", "recompute"),
@@ -84,3 +84,27 @@ def _expert_rules(layout: Layout, spread: Mask) -> list[Violation]:
     group = to_float(layout.ep) * layout.etp
     uneven = ~spread & ((layout.replicas * layout.tp) % group != 0)
     return [rule(uneven, "ep x etp does not divide dp x cp x tp", "ep", "etp", "dp", "cp", "tp")]
+
+
+def _optimizer_rules(layout: Layout) -> list[Violation]:
+    """Return what an optimizer and the way the states of a resolved layout are sharded must keep together."""
+    muon = Optimizer.MUON.where(layout.optimizer)
+    if not somewhere(muon):
+        return []
+    zero, offload = to_float(layout.zero), layout.offload_optimizer
+    whole, gathered, exchanged = (muon & each.where(layout.muon_sharding) for each in MuonSharding)
+    theirs = ZeroImplementation.DEEPSPEED.where(layout.zero_implementation)
+    return [
+        rule(whole & (zero > 1), "muon_sharding: whole goes with zero 0 or 1: gradients of ZeRO 2 and 3 are not dealt "
+             "out by matrix; exchanged does", "muon_sharding", "zero"),
+        rule(gathered & (zero > 2), "muon_sharding: gathered goes with zero 0, 1 or 2: ZeRO 3 shards each matrix; "
+             "exchanged does", "muon_sharding", "zero"),
+        rule(exchanged & (zero < 2), "muon_sharding: exchanged goes with zero 2 or 3", "muon_sharding", "zero"),
+        rule(exchanged & (zero > 2) & theirs, "Muon under DeepSpeed's ZeRO 3 is not modelled: it reduces whole "
+             "gradients and takes its steps with every micro-batch", "optimizer", "zero", "zero_implementation"),
+        rule(exchanged & ((to_float(layout.tp) > 1) | (to_float(layout.etp) > 1)), "Muon whose matrices are "
+             "exchanged (zero 2 and 3) goes with tp and etp 1: FSDP2's takes matrices that are sharded one way",
+             "muon_sharding", "tp", "etp"),
+        rule(muon & Switch.ON.where(offload), "optimizer: muon with its states in the host's memory is not modelled",
+             "optimizer", "offload_optimizer"),
+    ]  # fmt: skip

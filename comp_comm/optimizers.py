@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from comp_comm.choice import Choice
-from comp_comm.choices import Switch
-from comp_comm.formulas.arrays import Numeric, somewhere, to_float
-from comp_comm.violation import Violation, rule
+from comp_comm.formulas.arrays import Array, Numeric, to_float, where
+from comp_comm.violation import Mask
 
 
 class Optimizer(Choice):
@@ -23,15 +22,20 @@ class Optimizer(Choice):
 
 
 class MuonSharding(Choice):
-    """What of ZeRO 1 a device has of Muon's matrices.
+    """What a device has of Muon's matrices where states are sharded.
 
-    - ``whole``: whole matrices, dealt out to devices (Megatron-LM's layer-wise optimizer).
+    - ``whole``: whole matrices, dealt out to devices (Megatron-LM's layer-wise optimizer: ZeRO 1).
     - ``gathered``: an equal part of all numbers, as AdamW has; of matrices cut at its ends the rest is gathered in 16
-      bits (Moonlight's Distributed Muon, arXiv:2502.16982, algorithm 1).
+      bits (ZeRO 1: Moonlight's Distributed Muon, arXiv:2502.16982, algorithm 1; ZeRO 1 and 2: DeepSpeed, which reduces
+      it to every device that has a part).
+    - ``exchanged``: an equal part of each matrix. Momentum in 16 bits goes all to all, so that each device has some
+      matrices whole, and the updates go back (ZeRO 2 and 3: FSDP2's Muon of microsoft/dion, `dion/muon.py`, and of
+      torchtitan, `flex_shard/dist_muon.py`).
     """
 
     WHOLE = "whole"
     GATHERED = "gathered"
+    EXCHANGED = "exchanged"
 
 
 class MuonTensor(Choice):
@@ -41,14 +45,12 @@ class MuonTensor(Choice):
     BLOCKWISE = "blockwise"
 
 
-def optimizer_rules(optimizer: Numeric, zero: Numeric, offload: Numeric) -> list[Violation]:
-    """Return what an optimizer and the way its states are sharded must keep together."""
-    muon = Optimizer.MUON.where(optimizer)
-    if not somewhere(muon):
-        return []
-    return [
-        rule(muon & (to_float(zero) > 1), "optimizer: muon goes with zero 0 or 1: it needs whole gradients of a "
-             "matrix, which ZeRO 2 and 3 do not keep", "optimizer", "zero"),
-        rule(muon & Switch.ON.where(offload), "optimizer: muon with its states in the host's memory is not modelled",
-             "optimizer", "offload_optimizer"),
-    ]  # fmt: skip
+def usual_sharding(zero: Numeric, deepspeed: Mask) -> Array:
+    """Return the codes of `MuonSharding` where a study gives none: what stacks with that stage of ZeRO do.
+
+    >>> import numpy as np
+    >>> [MuonSharding.at(int(usual_sharding(zero, np.asarray(False)))).word for zero in (1, 2, 3)]
+    ['whole', 'exchanged', 'exchanged']
+    """
+    sharded = where(to_float(zero) >= 2, int(MuonSharding.EXCHANGED), int(MuonSharding.WHOLE))
+    return where(deepspeed & (to_float(zero) > 0) & (to_float(zero) < 3), int(MuonSharding.GATHERED), sharded)

@@ -163,6 +163,7 @@ def round_trips(kind, layouts, compcomm, tmp_path):
      "recompute mlp cannot be said there; give"),
     ("megatron", "llama-3-8b", {"recompute": "per_op"}, "recompute per_op cannot be said there; give --recompute"),
     ("nemo", "llama-3-8b", {"recompute": "full", "recompute_early_stop": "on"}, "recompute_early_stop on cannot be"),
+    ("megatron", "llama-3-8b", {"optimizer": "muon", "zero": 3}, "zero 3 cannot be said there; give --zero 1"),
     ("nemo", "llama-3-8b", {"zero": 2}, "zero 2 cannot be said there; give --zero 0, 1 or 3"),
     ("nemo", "deepseek-v3", {}, "kv_lora_rank 512, and would be not given"),
     ("deepspeed", "llama-3-8b", {"pp": 2}, "pp 2 cannot be said there; give --pp 1"),

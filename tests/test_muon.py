@@ -91,7 +91,9 @@ def test_embeddings_and_norms_stay_with_adamw():
 def messages(**more):
     record = explained(study(**more))
     return {
-        each["operation"]: each for each in record["operations"] if re.search("for Muon|momentum", each["operation"])
+        each["operation"]: each
+        for each in record["operations"]
+        if re.search("for Muon|momentum", each["operation"]) and each["calls"]
     }
 
 
@@ -144,16 +146,63 @@ def test_matrices_cut_at_the_ends_of_a_part_are_done_twice():
     assert cut["seconds"] == pytest.approx(total / 8 + total / (LAYERS * len(SHAPES)))
 
 
+@pytest.mark.parametrize("zero", [2, 3])
+def test_sharded_matrices_are_exchanged_there_and_back(zero):
+    # Of each matrix a device has an eighth; so has it of all numbers sent, and of its steps (FSDP2's Muon).
+    found = messages(zero=zero)
+    assert {name: (each["calls"], each["message_bytes"]) for name, each in found.items()} == {
+        f"{what} all-to-all for Muon": (1, 2 * NUMBERS / 8) for what in ("momentum", "update")
+    }
+    assert all(each["wire_bytes"] == 2 * NUMBERS / 8 * 7 / 8 for each in found.values())
+    (muon,) = muon_of(explained(study(zero=zero)))
+    assert 8 * muon["flops"] == pytest.approx(LAYERS * flops_of(*SHAPES), rel=1e-12)
+    adamw, muon = (memory_of(study(zero=zero, gpus=96, global_batch=96, optimizer=name))["optimizer"]
+                   for name in ("adamw", "muon"))  # fmt: skip
+    assert adamw - muon == pytest.approx(4 * NUMBERS / 96)  # nobody has a whole matrix from step to step
+    assert not messages(zero=zero, gpus=1, global_batch=1)
+
+
+def test_replicas_of_shards_exchange_among_themselves():
+    found = messages(zero=3, gpus=8, dp_shard=2)
+    assert {each["message_bytes"] for each in found.values()} == {2 * NUMBERS / 2}
+    assert all(each["wire_bytes"] == each["message_bytes"] / 2 for each in found.values())
+
+
+def test_experts_are_exchanged_only_where_more_devices_shard_them_than_there_are():
+    own = LAYERS * 2 * (H * 2 * 512 + 512 * H)  # numbers of a device's two experts
+    few, many = (messages(**EXPERTS, zero=3, gpus=gpus, global_batch=gpus) for gpus in (8, 32))  # two, eight devices
+    assert not any(name.startswith("expert") for name in few)
+    sent = many["expert momentum all-to-all for Muon"]
+    assert sent["message_bytes"] == pytest.approx(2 * own / 8)
+    assert "expert update all-to-all for Muon" in many
+
+
+def test_deepspeed_reduces_cut_matrices_with_every_micro_batch():
+    once, every = (messages(zero=zero, zero_implementation="deepspeed", global_batch=64) for zero in (1, 2))
+    (one,), (each,) = once.values(), every.values()
+    assert (one["calls"], each["calls"]) == (1, 8)
+    assert one["message_bytes"] == each["message_bytes"]
+
+
 def test_parts_of_a_step_add_up():
     columns = ("step_s", "compute_s", "recompute_s", "optimizer_s", "bubble_s", "host_s", "serialized_comm_s",
                "exposed_comm_s")  # fmt: skip
-    for more in ({"tp": 2}, {"muon_sharding": "gathered"}, {"tp": 2, "pp": 2, "global_batch": 64}):
+    for more in (
+        {"tp": 2},
+        {"muon_sharding": "gathered"},
+        {"tp": 2, "pp": 2, "global_batch": 64},
+        {"zero": 3},
+        {"zero": 2, **EXPERTS, "gpus": 32, "global_batch": 32},
+    ):
         row = row_of(study(**more), columns)
         assert sum(row[name] for name in columns[1:]) == pytest.approx(row["step_s"], rel=1e-12)
 
 
 @pytest.mark.parametrize(("more", "message"), [
-    ({"zero": 2}, "muon goes with zero 0 or 1"), ({"zero": 3}, "muon goes with zero 0 or 1"),
+    ({"zero": 2, "muon_sharding": "whole"}, "whole goes with zero 0 or 1"),
+    ({"zero": 3, "muon_sharding": "gathered"}, "gathered goes with zero 0, 1 or 2"),
+    ({"zero": 1, "muon_sharding": "exchanged"}, "exchanged goes with zero 2 or 3"),
+    ({"zero": 3, "zero_implementation": "deepspeed"}, "DeepSpeed's ZeRO 3"), ({"zero": 3, "tp": 2}, "tp and etp 1"),
     ({"offload_optimizer": "on"}, "in the host's memory is not modelled"),
     ({"optimizer": "adamw", "muon_steps": 3}, "means nothing unless optimizer is muon"),
     ({"optimizer": "adamw", "muon_tp": "blockwise"}, "means nothing unless optimizer is muon"),
@@ -169,5 +218,8 @@ def test_megatron_says_it():
     found = import_text(f"python {sizes} --optimizer dist_muon --muon-num-ns-steps 6 --muon-momentum .9",
                         "run.sh").fields  # fmt: skip
     assert (found["optimizer"], found["muon_steps"], found["zero"]) == ("muon", 6, 1)
+    with pytest.raises(CompcommError, match="Megatron-LM's FSDP does not take Muon"):
+        import_text(f"python {sizes} --optimizer muon --use-megatron-fsdp --data-parallel-sharding-strategy "
+                    "optim_grads_params", "run.sh")  # fmt: skip
     with pytest.raises(CompcommError, match="'distributed' is not modelled; only duplicated, blockwise"):
         import_text(f"python {sizes} --optimizer muon --muon-tp-mode distributed", "run.sh")

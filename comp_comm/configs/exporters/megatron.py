@@ -184,6 +184,8 @@ def _sharding(point: Exported) -> Flags:
 def _muon(point: Exported) -> Flags:
     if point.word("optimizer") != "muon":
         return {}
+    if point.number("zero", 0) > 1:  # arguments.py: "Emerging optimizer does not support Megatron-FSDP for now"
+        raise cannot(KIND, "zero", int(point.number("zero")), "give --zero 1: its FSDP does not take Muon")
     if point.word("muon_sharding") == "gathered":
         raise cannot(KIND, "muon_sharding", "gathered", "give --muon-sharding whole")
     return {"--optimizer": "muon", "--muon-num-ns-steps": point.number("muon_steps", 5),

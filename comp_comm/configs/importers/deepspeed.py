@@ -227,7 +227,6 @@ def optimizer_of(keys: Keys, f: Findings) -> None:
     inner.finish()
     if str(kind).lower() == "muon":
         f.set("optimizer", "muon", inner.place("type", "name"))
-        f.set("muon_sharding", "gathered")
     elif str(kind).lower().replace("_", "") not in ADAM:
         inner.wrong(("type",), f"{shown(kind)}: another optimizer is not modelled; only Adam, AdamW and Muon")
 

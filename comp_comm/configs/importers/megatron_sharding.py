@@ -22,6 +22,8 @@ def read(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
     torch, once = keys.truth("--use-torch-fsdp2"), keys.truth("--torch-fsdp2-no-reshard-after-forward")
     place = ("--data-parallel-sharding-strategy",)
     stage = keys.choice(place, SHARDED, "no_shard")
+    if "muon" in muon and (torch or fsdp):  # an assertion of arguments.py
+        keys.wrong(("--use-torch-fsdp2" if torch else "--use-megatron-fsdp",), "Megatron-LM's FSDP does not take Muon")
     stage = (2 if once else 3) if torch else stage if fsdp else 1 if distributed or muon == "dist_muon" else 0
     _deepspeed(keys, f, files)
     if "zero" not in f.fields and stage is not None:

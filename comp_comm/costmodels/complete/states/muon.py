@@ -1,7 +1,8 @@
 """What Muon costs a stage: its steps on matrices that a device has whole, and what is gathered to have them so.
 
 Matrices are those of layers, TP-split ones put together (`MuonTensor`). Under ZeRO 0 each device does all of its
-stage's; under ZeRO 1 its part of them. Nothing runs beside it: gradients must be there, and weights wait for it.
+stage's; under ZeRO 1 and above its part of them. Nothing runs beside it: gradients must be there, and weights wait for
+it.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from comp_comm.costmodels.complete.states.replicas import dense_replicas, expert
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, maximum, minimum, somewhere, to_float, where
 from comp_comm.formulas.optimizer import newton_schulz_flops
+from comp_comm.layers.expert_tokens import local_experts
 from comp_comm.layers.matrices import Matrix, matrices
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Collective, Gemm
 from comp_comm.optimizers import MuonSharding, MuonTensor, Optimizer
+from comp_comm.sharding import ZeroImplementation
 from comp_comm.timing.kernels import Kernels
 from comp_comm.violation import Mask
 
@@ -84,16 +87,16 @@ class MuonStage:
     def seconds(self, kernels: Kernels) -> Array:
         """Return the seconds of the steps on the device that has most of them.
 
-        Whole matrices are dealt out by what they take, so that none has more than an even share, or the largest; of
-        equal parts of all numbers, each device has the matrices that are cut at its ends, too.
+        Whole matrices are dealt out by what they take (exchanged ones, too), so that none has more than an even share,
+        or the largest; of equal parts of all numbers, each device has the matrices that are cut at its ends, too.
         """
         if not self.dealt:
             return ZERO
         steps = self.work.layout.muon_steps
         times = {id(each): _step_seconds(kernels, each.matrix, self._tensor_parts(each.matrix)) * steps
                  for each in self.dealt}  # fmt: skip
-        uncut = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
-        return add_up(where(uncut, maximum(even, largest), minimum(even + mean, total))
+        cut = MuonSharding.GATHERED.where(self.work.layout.muon_sharding)
+        return add_up(where(cut, minimum(even + mean, total), maximum(even, largest))
                       for even, largest, mean, total in self._shares(times))  # fmt: skip
 
     @cached_property
@@ -110,8 +113,8 @@ class MuonStage:
 
     @cached_property
     def collectives(self) -> list[Collective]:
-        """What is gathered in a step: parts of matrices over TP, and of those cut by shards over their devices."""
-        return [*self._over_tensors(), *self._over_shards()] if self.dealt else []
+        """What is sent in a step: parts of matrices over TP, and of those cut by shards over their devices."""
+        return [*self._over_tensors(), *self._over_shards(), *self._exchanges()] if self.dealt else []
 
     def _over_tensors(self) -> list[Collective]:
         c, layout, none = self.work.context, self.work.layout, to_float(0.0)
@@ -127,11 +130,16 @@ class MuonStage:
         return sent
 
     def _over_shards(self) -> list[Collective]:
-        """Return the gathers of matrices that are cut at the ends of a device's part: each gets one matrix's rest."""
+        """Return the gathers of matrices that are cut at the ends of a device's part: each gets one matrix's rest.
+
+        Once a step; with DeepSpeed's ZeRO 2 whenever gradients are reduced, to all devices that have a part of them.
+        """
         layout = self.work.layout
         cut = MuonSharding.GATHERED.where(layout.muon_sharding) & (to_float(layout.zero) >= 1)
         if not somewhere(cut):
             return []
+        every = ZeroImplementation.DEEPSPEED.where(layout.zero_implementation) & (to_float(layout.zero) == 2)
+        times = where(every, layout.stage_steps, 1.0)
         sent = []
         for experts, replicas in ((False, dense_replicas(layout)), (True, expert_replicas(layout))):
             of = [each for each in self.dealt if each.matrix.experts is experts]
@@ -143,8 +151,30 @@ class MuonStage:
             rest = minimum(mean, numbers * (1 - 1 / shards))
             message = HALF * rest * shards / maximum(shards - 1, 1.0)
             name = f"{'expert ' if experts else ''}gradient all-gather for Muon"
-            sent.append(Collective(name, "2 B k n", to_float(cut & (shards > 1)), "all_gather", "dp", message,
+            sent.append(Collective(name, "2 B k n", times * (cut & (shards > 1)), "all_gather", "dp", message,
                                    to_float(0.0), group))  # fmt: skip
+        return sent
+
+    def _exchanges(self) -> list[Collective]:
+        """Return the exchanges of matrices that are sharded each: parts of the momentum out, and updates back.
+
+        Experts stay where they are while there is a whole one for each device that shards them: FSDP2 shards the
+        first dimension of their weights, which are the experts.
+        """
+        layout = self.work.layout
+        each_way = MuonSharding.EXCHANGED.where(layout.muon_sharding) & (to_float(layout.zero) >= 2)
+        if not somewhere(each_way):
+            return []
+        sent = []
+        for experts, replicas in ((False, dense_replicas(layout)), (True, expert_replicas(layout))):
+            of = [each for each in self.dealt if each.matrix.experts is experts]
+            shards, group = replicas.shards, replicas.groups(layout)[1]
+            apart = (shards > local_experts(self.work.context)) if experts else shards > 1
+            if of and somewhere(each_way & apart):
+                message = HALF * add_up(each.number * each.matrix.held for each in of) / shards
+                sent += [Collective(f"{'expert ' if experts else ''}{what} all-to-all for Muon", "2 B P_m / shards",
+                                    to_float(each_way & apart), "all_to_all", "dp", message, to_float(0.0), group)
+                         for what in ("momentum", "update")]  # fmt: skip
         return sent
 
     def _tensor_parts(self, matrix: Matrix) -> Array:
