@@ -6,6 +6,7 @@ from comp_comm import choices
 from comp_comm import kernel_choices as kernels
 from comp_comm.choices import Switch
 from comp_comm.field import Field, word
+from comp_comm.lora import FrozenPrecision
 
 CONVENTIONS = (
     word("precision", "convention", choices.Precision, "number format of compute (and of messages, unless "
@@ -20,6 +21,9 @@ CONVENTIONS = (
     word("fp8_param_gather", "convention", Switch, "weights are gathered in fp8, and kept in fp8 alone", "off"),
     word("fp8_activations", "convention", Switch, "inputs of nonlinearities are kept in fp8 (Megatron-LM's "
          "activation_func_fp8_input_store, DeepSeek-V3)", "off"),
+    word("frozen_precision", "convention", FrozenPrecision, "with lora_rank: number format of frozen "
+         "weights of layers (QLoRA), 4-bit NormalFloat with scales in 8 bits (nf4: double quantisation) or in 32 "
+         "(nf4_single); that of other weights if not given", None),
     word("dispatch_precision", "convention", choices.Precision, "number format of tokens on their way to experts; "
           "comm_precision if not given", None),
     word("combine_precision", "convention", choices.Precision, "number format of what experts send back; "

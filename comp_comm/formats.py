@@ -12,12 +12,13 @@ from comp_comm.choices import Precision, Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_codes, to_float, where
 from comp_comm.kernel_choices import Recipe
 from comp_comm.lazy import cached_property
+from comp_comm.lora import FrozenPrecision
 from comp_comm.violation import Mask, Violation, rule
 
 Code = int | NDArray[np.intp]
 # Fields of formats, and of how GEMMs run in few bits.
 FORMATS = ("precision", "comm_precision", "grad_precision", "accumulate_precision", "optimizer_precision",
-           "dispatch_precision", "combine_precision")  # fmt: skip
+           "dispatch_precision", "combine_precision", "frozen_precision")  # fmt: skip
 RECIPE = ("recipe", "fp8_attention", "fp8_head", "fp8_param_gather", "fp8_activations")
 NONE = -1  # the code of a format that is not given
 
@@ -30,7 +31,8 @@ class Formats:
     gradient buffer (0 for none), ``master`` the optimizer's copy of the weights. ``recipe`` is the code of what GEMMs
     run in; ``fp8_attention`` and ``fp8_head`` are 1 where attention and the output layer do, too. ``operand_comm`` are
     the bytes on the wire of an activation that a GEMM takes as its operand, ``gathered`` those of a layer's weight, and
-    ``copies`` those that this takes in memory beside ``weight``, as the recipe has it.
+    ``copies`` those that this takes in memory beside ``weight``, as the recipe has it. ``frozen`` is the code of the
+    format of frozen weights (-1: as others).
     """
 
     operand: Numeric = 2
@@ -50,11 +52,25 @@ class Formats:
     copies: Numeric = 0
     dispatch: Numeric = np.nan
     combine: Numeric = np.nan
+    frozen: Code = NONE
 
     @property
     def main_grad(self) -> Array:
         """Bytes of a gradient in the sum over micro-batches: of the second buffer, where there is one."""
         return where(to_float(self.accumulate) > 0, self.accumulate, self.grad)
+
+    @property
+    def packs(self) -> Mask:
+        """Where frozen weights have a format of few bits."""
+        return np.asarray(to_codes(self.frozen) != NONE)
+
+    def packed(self, part: str) -> Array:
+        """Return the bytes that a frozen weight takes: of its number (``size``), or of its ``scales``; or ``kernels``.
+
+        >>> [float(replace(BF16, frozen=int(FrozenPrecision.NF4_SINGLE)).packed(part)) for part in ("size", "scales")]
+        [0.5, 0.0625]
+        """
+        return FrozenPrecision.look_up(part, np.maximum(to_codes(self.frozen), 0))
 
     def on_the_way(self, direction: str) -> Numeric:
         """Return the bytes of a number on its way to an expert (``dispatch``) or back (``combine``).
@@ -152,6 +168,7 @@ def make_formats(
     optimizer: Code,
     dispatch: Code = NONE,
     combine: Code = NONE,
+    frozen: Code = NONE,
 ) -> Formats:
     """Return the bytes of a run in these formats, codes of `comp_comm.choices.Precision` (-1: not given).
 
@@ -194,6 +211,7 @@ def make_formats(
         dispatch=_given(dispatch, np.nan),
         combine=_given(combine, np.nan),
         operand_comm=operands,
+        frozen=frozen,
     )
 
 

@@ -1,4 +1,4 @@
-"""Which linear layers have adapters of a low rank (LoRA), where a model's own weights are frozen."""
+"""Where a model's own weights are frozen: which linear layers have adapters of a low rank (LoRA), and their format."""
 
 from __future__ import annotations
 
@@ -63,6 +63,21 @@ class LoraTargets(Choice):
     def has(self, part: str) -> bool:
         """Return whether a layer has an adapter."""
         return part in self.parts
+
+
+class FrozenPrecision(Choice):
+    """A format of frozen weights: bytes of a number, of its share of the scales, and kernels that make 16 bits of it.
+
+    4-bit NormalFloat (QLoRA, arXiv:2305.14314, section 3): of 64 numbers a scale, in 8 bits with one in 32 bits for 256
+    of these (double quantisation: 8/64 + 32/(64 * 256) = 0.127 bit a number), or in 32 bits (0.5 bit). Scales in 8 bits
+    take two kernels of their own (bitsandbytes, `dequantize_4bit`).
+    """
+
+    NF4 = "nf4", 0.5, (8 / 64 + 32 / (64 * 256)) / 8, 3
+    NF4_SINGLE = "nf4_single", 0.5, 32 / 64 / 8, 1
+
+    def __init__(self, word: str, size: float, scales: float, kernels: float) -> None:
+        self.size, self.scales, self.kernels = size, scales, kernels
 
 
 USUAL_TARGETS = LoraTargets.of("q_proj+v_proj")

@@ -111,10 +111,117 @@ def test_what_tp_splits_of_adapters():
     assert kept[1] - kept[0] == 2 * 2 * TOKENS * RANK * LAYERS
 
 
+EXPERTS = {"experts": 8, "top_k": 2, "moe_ffn_hidden": 512, "shared_experts": 1, "ep": 4, "etp": 1}
+OWN = LAYERS * 8 * 3 * H * 512  # weights of experts
+OF_EXPERTS = LAYERS * 8 * RANK * 3 * (H + 512)  # numbers of their adapters
+SHARED = LAYERS * RANK * 3 * (H + 512)
+
+
+def test_each_expert_has_adapters_of_its_own():
+    row = row_of(study("gate_proj+up_proj+down_proj", **EXPERTS), ("trained_parameters", "parameters"))
+    assert row["trained_parameters"] == OF_EXPERTS + SHARED
+    held = memory_of(study("gate_proj+up_proj+down_proj", zero=0, **EXPERTS))
+    assert held["optimizer"] == 12 * (OF_EXPERTS / 4 + SHARED)
+    assert held["weights"] == 2 * (row["parameters"] - OWN * 3 / 4 + OF_EXPERTS / 4 + SHARED)
+
+
+def test_without_shared_experts_there_are_no_adapters_of_them():
+    row = row_of(study("down_proj", **{**EXPERTS, "shared_experts": 0}), ("trained_parameters",))
+    assert row["trained_parameters"] == OF_EXPERTS / 3
+
+
+def test_the_host_launches_adapters_and_what_makes_sixteen_bits():
+    def host(targets, **more):  # a step so short that it takes what launching it takes
+        small = {"hidden": 256, "ffn_hidden": 512, "vocab": 512, "seq_len": 64, "gpus": 1, "global_batch": 1, "zero": 0}
+        row = row_of(study(targets, **small, **more), ("forward_s", "backward_s"))
+        return row["forward_s"] + row["backward_s"]
+
+    one, two = host("q_proj"), host("q_proj+v_proj")
+    adapter = two - one  # four kernels
+    assert host("q_proj+k_proj+v_proj") - two == pytest.approx(adapter)
+    plain, single, double = (host("q_proj", **more) for more in
+                             ({}, {"frozen_precision": "nf4_single"}, {"frozen_precision": "nf4"}))  # fmt: skip
+    assert single - plain == pytest.approx(5 / 4 * adapter)  # of five products
+    assert double - single == pytest.approx(10 / 4 * adapter)
+
+
+def test_adapters_of_experts_see_the_tokens_of_their_expert():
+    found = explained(study("up_proj", **EXPERTS))["operations"]
+    flops = {op["operation"]: op["flops"] for op in found if "adapter" in op["operation"] and op["phase"] == "forward"}
+    one = 2 * TOKENS * RANK
+    assert flops == {"expert up_proj adapter down": 2 * one * H, "expert up_proj adapter up": 2 * one * 512,
+                     "shared up_proj adapter down": one * H, "shared up_proj adapter up": one * 512}  # fmt: skip
+    kept = [memory_of(study("up_proj", lora_rank=rank, **EXPERTS))["activations"] for rank in (RANK, 2 * RANK)]
+    assert kept[1] - kept[0] == 2 * (2 + 1) * TOKENS * RANK * LAYERS
+
+
+def test_gradients_of_experts_adapters_go_to_those_that_have_the_experts():
+    sent = messages("dp", zero=1, targets="up_proj", **EXPERTS)
+    numbers = {"expert gradient reduce-scatter": OF_EXPERTS / 3 / 4, "gradient reduce-scatter": SHARED / 3}
+    assert {name: sent[name]["message_bytes"] for name in numbers} == {
+        name: pytest.approx(2 * number) for name, number in numbers.items()
+    }
+
+
+BITS = {"nf4": 4 + 0.127, "nf4_single": 4.5}  # arXiv:2305.14314, section 3: 32/64 bit, 8/64 + 32/(64 * 256)
+
+
+@pytest.mark.parametrize("word", BITS)
+def test_frozen_weights_in_four_bits(word):
+    trained = LAYERS * RANK * (SIDES["q_proj"] + SIDES["v_proj"])
+    held, plain = (memory_of(study(zero=0, **more)) for more in ({"frozen_precision": word}, {}))
+    rest = PARAMETERS - WEIGHTS + trained
+    assert held["weights"] == pytest.approx(2 * rest + WEIGHTS * BITS[word] / 8, rel=1e-5)
+    # Beside them 16 bits of one matrix: gate, up or down.
+    assert held["buffers"] - plain["buffers"] == 2 * H * F
+    assert held["activations"] == plain["activations"]
+
+
+def test_experts_in_four_bits():
+    more = {"zero": 0, **EXPERTS}
+    four, sixteen = (memory_of(study(**more, **extra))["weights"] for extra in ({"frozen_precision": "nf4"}, {}))
+    packed = LAYERS * (2 * H * H + 2 * H * KV + 3 * H * 512) + OWN / 4  # attention, shared, and two of eight experts
+    assert sixteen - four == pytest.approx(packed * (16 - BITS["nf4"]) / 8, rel=1e-5)
+
+
+def test_four_bits_are_gathered_and_made_sixteen_with_every_pass():
+    found = explained(study(zero=3, frozen_precision="nf4"))["operations"]
+    trained = LAYERS * RANK * (SIDES["q_proj"] + SIDES["v_proj"])
+    gathered = sum(op["calls"] * op["message_bytes"] for op in found if op["operation"] == "weight all-gather")
+    assert gathered == pytest.approx(2 * (2 * (PARAMETERS - WEIGHTS + trained) + WEIGHTS / 2))
+    for phase in ("forward", "backward"):
+        done = [op for op in found if (op["operation"], op["phase"]) == ("dequantise weights", phase)]
+        assert sum(op["calls"] for op in done) == 5 * LAYERS  # Q, K and V are one
+        moved = sum(op["calls"] * op["hbm_bytes"] for op in done)
+        assert moved == pytest.approx(WEIGHTS * (BITS["nf4"] + 16) / 8, rel=1e-5)
+    # Of a layer and the next one, which are whole, 4 bits; 16 of a matrix beside them.
+    small = {"zero": 3, "vocab": 1024, "framework_gib": 0}
+    four, sixteen = (memory_of(study(**small, **more))["buffers"] for more in ({"frozen_precision": "nf4"}, {}))
+    assert sixteen - four == pytest.approx(2 * 1.5 * WEIGHTS / LAYERS - 2 * H * F)
+    # Scales are no parameters: they are on every device.
+    four, sixteen = (memory_of(study(zero=3, **more))["weights"] for more in ({"frozen_precision": "nf4"}, {}))
+    assert sixteen - four == pytest.approx(WEIGHTS * ((2 - 0.5) / 8 - 0.127 / 8), rel=1e-4)
+
+
+def test_it_takes_longer_and_less_memory():
+    columns = ("step_s", "compute_s", "host_s", "memory_gib")
+    four, sixteen = (row_of(study("all", zero=0, **more), columns) for more in ({"frozen_precision": "nf4"}, {}))
+    assert four["step_s"] > sixteen["step_s"]  # the host's, here
+    assert four["compute_s"] > 1.02 * sixteen["compute_s"]
+    assert four["memory_gib"] < sixteen["memory_gib"]
+
+
 def test_parts_of_a_step_add_up():
     columns = ("step_s", "compute_s", "recompute_s", "optimizer_s", "bubble_s", "host_s", "serialized_comm_s",
                "exposed_comm_s")  # fmt: skip
-    for more in ({"tp": 2}, {"zero": 3}, {"pp": 2, "global_batch": 64}, {"recompute": "full"}):
+    for more in (
+        {"tp": 2},
+        {"zero": 3},
+        {"pp": 2, "global_batch": 64},
+        {"recompute": "full"},
+        {"frozen_precision": "nf4"},
+        {"zero": 3, **EXPERTS},
+    ):
         row = row_of(study("all", **more), columns)
         assert sum(row[name] for name in columns[1:]) == pytest.approx(row["step_s"], rel=1e-12)
 
@@ -124,7 +231,10 @@ def test_parts_of_a_step_add_up():
     ({"targets": "w1"}, "'w1' is no layer that has adapters"),
     ({"targets": "q_proj+qkv_proj"}, "names a layer twice"),
     ({"gated": "off", "targets": "gate_proj"}, "the network is not gated"),
-    ({"experts": 8, "top_k": 2, "targets": "all"}, "adapters of experts are not modelled"),
+    ({"experts": 8, "top_k": 2, "targets": "all", "tp": 2, "etp": 2}, "adapters of experts that etp splits"),
+    ({"targets": None, "frozen_precision": "nf4"}, "means nothing without lora_rank"),
+    ({"frozen_precision": "nf4", "tp": 2}, "no stack splits weights of 4 bits"),
+    ({"frozen_precision": "nf4", "precision": "fp8"}, "goes with a precision of 16 bits"),
     ({"kv_heads": 16, "kv_lora_rank": 64, "rope_head_dim": 16}, "multi-head latent attention are not modelled"),
     ({"layer_pattern": "M-x8", "ssm_heads": 32, "ssm_head_dim": 64}, "no layer has the linear layers"),
     ({"recompute": "mlp"}, "recomputation by modules beside adapters"),
@@ -187,6 +297,12 @@ PEFT = json.dumps({"peft_type": "LORA", "base_model_name_or_path": "meta-llama/L
                             "seq_len": 4096, "micro_batch": 2, "accumulation": 8, "zero": 3, "recompute": "none"}),
     (AXOLOTL, "llama-3.1-8b", {"lora_rank": 32, "seq_len": 4096, "zero": 0, "recompute": "full",
                                "lora_targets": "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj"}),
+    (TUNE.replace("lora_llama3_1_8b", "qlora_llama3_1_8b"), "llama-3.1-8b",
+     {"frozen_precision": "nf4", "lora_rank": 8}),
+    (AXOLOTL.replace("adapter: lora", "adapter: qlora\nload_in_4bit: true"), "llama-3.1-8b",
+     {"frozen_precision": "nf4", "lora_rank": 32}),
+    (FACTORY + "quantization_bit: 4\n", "qwen3-8b", {"frozen_precision": "nf4"}),
+    (FACTORY + "quantization_bit: 4\ndouble_quantization: false\n", "qwen3-8b", {"frozen_precision": "nf4_single"}),
     (FACTORY, "qwen3-8b", {"lora_rank": 8, "lora_targets": "q_proj+v_proj", "zero": 2, "accumulation": 8}),
     (PEFT, "llama-3.1-8b", {"lora_rank": 16, "lora_targets": "q_proj+k_proj"}),
     (PEFT.replace('"r": 16, ', ""), "llama-3.1-8b", {"lora_rank": 8}),  # LoraConfig's own
@@ -207,10 +323,12 @@ def test_a_file_of_a_finetuning_tool_is_read(text, model, fields):
 
 
 @pytest.mark.parametrize(("text", "old", "new", "message"), [
-    (TUNE, "lora_llama3_1_8b", "qlora_llama3_1_8b", "weights of 4 bits"),
     (TUNE, "llama3_1_8b", "llama9_1b", "no model of the catalogue is"),
     (TUNE, "max_seq_len: 4096", "max_seq_len: null", "give --set seq_len=N"),
-    (AXOLOTL, "adapter: lora", "adapter: qlora", "weights of 4 or 8 bits"),
+    (AXOLOTL, "adapter: lora", "adapter: lora\nload_in_8bit: true", "few bits other than NF4"),
+    (AXOLOTL, "adapter: lora", "load_in_4bit: true", "there are no adapters"),
+    (FACTORY, "lora_rank: 8", "lora_rank: 8\nquantization_bit: 8", "few bits other than NF4"),
+    (FACTORY, "lora_rank: 8", "lora_rank: 8\nquantization_bit: 4\nquantization_method: hqq", "few bits other"),
     (AXOLOTL, "lora_r: 32\n", "", "'lora_r' is missing"),
     (AXOLOTL, "bf16: auto", "fsdp: [all_shard]", "all_shard: not understood"),
     (AXOLOTL, "bf16: auto", "fsdp_config: {fsdp_offload_params: true}", "weights in the host.s memory"),

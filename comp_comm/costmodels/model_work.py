@@ -61,7 +61,7 @@ def model_parameters(t: Transformer) -> ModelParameters:
     for kind, count in zip(pattern.kinds, pattern.totals, strict=True):
         held = kind.parameters(kind.context(c))
         if held.adapters is not None:
-            held = HeldParameters(held.dense - held.adapters, held.experts)
+            held = HeldParameters(held.dense - held.adapters, held.experts - held.expert_adapters)
         if kind.of_prediction:
             mtp = mtp + count * (held.dense + held.experts)
         else:

@@ -17,11 +17,12 @@ from comp_comm.formulas.arrays import (
     by_code,
     distinct_codes,
     somewhere,
+    to_codes,
     to_float,
     where,
 )
 from comp_comm.hardware.numbers import Hardware
-from comp_comm.kernel_choices import AttentionKernel
+from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.layers.module import Module, selected_modules
 from comp_comm.layers.pattern import Pattern, pattern_of
 from comp_comm.layers.stages import Stages, stages_of
@@ -102,7 +103,14 @@ class Work:
         if not self.context.frozen:
             return []
         none = "no layer has the linear layers that lora_targets names"
-        return [rule(self.trained_parameters == 0, none, "lora_targets", "lora_rank")]
+        f, split = self.scenario.formats, (to_float(self.layout.tp) > 1) | (to_float(self.layout.etp) > 1)
+        return [
+            rule(self.trained_parameters == 0, none, "lora_targets", "lora_rank"),
+            rule(f.packs & split, "frozen_precision goes with tp and etp 1: no stack splits weights of 4 bits",
+                 "frozen_precision", "tp", "etp"),
+            rule(f.packs & (to_codes(f.recipe) != int(Recipe.NONE)), "frozen_precision goes with a precision of 16 "
+                 "bits: weights of 4 bits are made 16 for their products", "frozen_precision", "precision"),
+        ]  # fmt: skip
 
     @property
     def module_rules(self) -> list[Violation]:
@@ -157,8 +165,10 @@ class Work:
         if not self.context.frozen:
             return self.parameters + self.mtp_parameters
         c = Context(self.transformer, ALONE, Formats())
-        held = (kind.parameters(kind.context(c)).trained.dense for kind in self.pattern.kinds)
-        return np.rint(add_up(count * each for count, each in zip(self.pattern.totals, held, strict=True)))
+        held = (kind.parameters(kind.context(c)).trained for kind in self.pattern.kinds)
+        return np.rint(
+            add_up(count * (each.dense + each.experts) for count, each in zip(self.pattern.totals, held, strict=True))
+        )
 
     @cached_property
     def model_flops(self) -> Array:

@@ -7,16 +7,17 @@ split by its input the sum is forward.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from comp_comm.choices import Recompute
-from comp_comm.formulas.arrays import Array, Numeric, add_up, minimum, somewhere, to_float
+from comp_comm.formulas.arrays import Array, Numeric, add_up, maximum, minimum, somewhere, to_float
 from comp_comm.layers.attention import SelfAttention
 from comp_comm.layers.block import Block
+from comp_comm.layers.expert_tokens import expert_hidden, expert_tokens, local_experts
+from comp_comm.layers.experts import Experts
 from comp_comm.layers.feed_forward import FeedForward
 from comp_comm.layout import Layout
 from comp_comm.lora import LoraTargets
@@ -26,22 +27,27 @@ from comp_comm.optimizers import Optimizer
 from comp_comm.transformer import Transformer
 from comp_comm.violation import Violation, rule
 
+KERNELS = 4.0
 NETWORK = ("gate_proj", "up_proj", "gate_up_proj", "down_proj")
 
 
 class Adapter(NamedTuple):
-    """An adapter: inputs and outputs on this device, tokens it is made of going up, 1 where a layer has it, and whether
-    its input is what TP splits."""
+    """An adapter: inputs and outputs on this device, 1 where a layer has it, and whether its input is what TP splits.
+
+    Those ``of_experts`` are as many as the experts of this device, each of its own tokens, which nothing splits.
+    """
 
     part: str
     inputs: Numeric
     outputs: Numeric
     there: Array
     row_split: bool
+    of_experts: bool = False
 
 
 def adapters(c: Context, block: Block) -> list[Adapter]:
-    """Return the adapters of a block: of plain attention and of a dense network."""
+    """Return the adapters of a block: of plain attention, of a dense network, and of experts, each of which has its own
+    (Hugging Face's PEFT, whose modules are experts' linear layers), with those of shared experts."""
     h = c.t.hidden
     if type(block) is SelfAttention:
         q, k, v = c.heads * c.key_dim, c.kv_heads * c.key_dim, c.kv_heads * to_float(c.t.v_head_dim)
@@ -51,13 +57,32 @@ def adapters(c: Context, block: Block) -> list[Adapter]:
             ("o_proj", c.heads * c.t.v_head_dim, h, True),
         ]  # fmt: skip
     elif type(block) is FeedForward:
-        columns = to_float(c.t.ffn_hidden) / c.layout.tp
-        rows = [("gate_proj", h, columns * (c.gates - 1), False), ("up_proj", h, columns, False),
-                ("gate_up_proj", h, c.gates * columns, False), ("down_proj", columns, h, True)]  # fmt: skip
+        rows = _network(c, h, to_float(c.t.ffn_hidden) / c.layout.tp)
+    elif type(block) is Experts:
+        return _of_experts(c)
     else:
         return []
-    made = (Adapter(part, inputs, outputs, has(c, part), split) for part, inputs, outputs, split in rows)
+    return _there(Adapter(part, inputs, outputs, has(c, part), split) for part, inputs, outputs, split in rows)
+
+
+def _of_experts(c: Context) -> list[Adapter]:
+    """Return the adapters of shared experts, and of the others."""
+    shared = to_float(c.t.shared_ffn_hidden)
+    beside = (Adapter(f"shared {part}", inputs, outputs, has(c, part) * (shared > 0), split)
+              for part, inputs, outputs, split in _network(c, c.t.hidden, shared / c.layout.tp))  # fmt: skip
+    own = (Adapter(f"expert {part}", inputs, outputs, has(c, part), split, of_experts=True)
+           for part, inputs, outputs, split in _network(c, expert_hidden(c), to_float(c.t.moe_ffn_hidden)))  # fmt: skip
+    return _there((*beside, *own))
+
+
+def _there(made: Iterable[Adapter]) -> list[Adapter]:
     return [each for each in made if any_of(each.there) and any_of(to_float(each.outputs))]
+
+
+def _network(c: Context, inside: Numeric, columns: Array) -> list[tuple[str, Numeric, Numeric, bool]]:
+    """Return the linear layers of a network: its parts, their inputs and outputs, and whether TP splits the inputs."""
+    return [("gate_proj", inside, columns * (c.gates - 1), False), ("up_proj", inside, columns, False),
+            ("gate_up_proj", inside, c.gates * columns, False), ("down_proj", columns, inside, True)]  # fmt: skip
 
 
 def has(c: Context, part: str) -> Array:
@@ -74,11 +99,12 @@ def adapter_rules(t: Transformer, layout: Layout) -> list[Violation]:
     about, codes = ("lora_targets", "lora_rank"), np.asarray(t.lora_targets)
     network, gate = (np.isin(codes, [int(option) for option in LoraTargets if any(map(option.has, parts))])
                      for parts in (NETWORK, ("gate_proj",)))  # fmt: skip
+    of_experts = adapted & (to_float(t.experts) > 0) & network
     modules = np.isin(np.asarray(layout.recompute), [int(option) for option in Recompute if len(option.modules) > 0
                                                      and option is not Recompute.SELECTIVE])  # fmt: skip
     return [
-        rule(adapted & (to_float(t.experts) > 0) & network, "adapters of experts are not modelled: lora_targets may be "
-             "layers of attention", *about, "experts"),
+        rule(of_experts & (to_float(layout.etp) > 1), "adapters of experts that etp splits are not modelled: give "
+             "etp 1, or layers of attention as lora_targets", *about, "etp"),
         rule(adapted & (to_float(t.kv_lora_rank) > 0), "adapters of multi-head latent attention are not modelled",
              "lora_rank", "kv_lora_rank"),
         rule(adapted & t.encoder_decoder, "adapters in an encoder-decoder are not modelled", "lora_rank",
@@ -92,23 +118,23 @@ def adapter_rules(t: Transformer, layout: Layout) -> list[Violation]:
     ]  # fmt: skip
 
 
-def frozen(c: Context, operations: Sequence[Operation]) -> list[Operation]:
-    """Return operations whose products have no gradient of their weights."""
-    return [replace(op, trained=0.0) if isinstance(op, Gemm) else op for op in operations]
-
-
 def adapter_operations(c: Context, block: Block) -> list[Operation]:
     """Return the products of a block's adapters."""
     rank = to_float(c.t.lora_rank)
-    return [
-        op
-        for each in adapters(c, block)
-        for op in (
-            Gemm(f"{each.part} adapter down", "2 T H r", each.there, c.tokens, each.inputs, rank, sixteen_bit=1),
-            Gemm(f"{each.part} adapter up", "2 T r n / tp", each.there, _up_tokens(c, each), rank, each.outputs,
-                 sixteen_bit=1),
-        )
-    ]  # fmt: skip
+    return [op for each in adapters(c, block) for op in _products(c, each, rank)]
+
+
+def _products(c: Context, each: Adapter, rank: Array) -> tuple[Gemm, Gemm]:
+    """Return the products of an adapter, or of those of all experts of this device: down to the rank, and up."""
+    down, up = f"{each.part} adapter down", f"{each.part} adapter up"
+    if each.of_experts:
+        local = local_experts(c)
+        tokens = expert_tokens(c) / maximum(local, 1.0)
+        return (Gemm(down, "2 T k H r", each.there, tokens, each.inputs, rank, local, sixteen_bit=1, grouped=True),
+                Gemm(up, "2 T k r n", each.there, tokens, rank, each.outputs, local, sixteen_bit=1,
+                     grouped=True))  # fmt: skip
+    return (Gemm(down, "2 T H r", each.there, c.tokens, each.inputs, rank, sixteen_bit=1),
+            Gemm(up, "2 T r n / tp", each.there, _up_tokens(c, each), rank, each.outputs, sixteen_bit=1))  # fmt: skip
 
 
 def adapter_collectives(c: Context, block: Block) -> list[Collective]:
@@ -120,20 +146,30 @@ def adapter_collectives(c: Context, block: Block) -> list[Collective]:
     return [
         Collective(f"{each.part} adapter all-reduce", "T r", many * each.there if each.row_split else none,
                    "all_reduce", "tp", message, none if each.row_split else many * each.there, c.tp_group)
-        for each in adapters(c, block)
+        for each in adapters(c, block) if not each.of_experts
     ]  # fmt: skip
 
 
-def adapter_parameters(c: Context, block: Block) -> Array:
-    """Return the numbers of a block's adapters on this device: r (inputs + outputs) each."""
-    rank = to_float(c.t.lora_rank)
-    return add_up(each.there * rank * (to_float(each.inputs) + each.outputs) for each in adapters(c, block))
+def adapter_parameters(c: Context, block: Block, of_experts: bool = False) -> Array:
+    """Return the numbers of a block's adapters on this device, r (inputs + outputs) each: of its experts, or others."""
+    rank = to_float(c.t.lora_rank) * (local_experts(c) if of_experts else 1.0)
+    return add_up(each.there * rank * (to_float(each.inputs) + each.outputs) for each in adapters(c, block)
+                  if each.of_experts is of_experts)  # fmt: skip
 
 
 def adapter_kept(c: Context, block: Block) -> Array:
     """Return the bytes that adapters keep beside their inputs: what their matrices down make."""
-    made = c.formats.activation * c.tokens * to_float(c.t.lora_rank)
-    return add_up(each.there * made for each in adapters(c, block))
+    made = c.formats.activation * to_float(c.t.lora_rank)
+    return add_up(each.there * made * (expert_tokens(c) if each.of_experts else c.tokens)
+                  for each in adapters(c, block))  # fmt: skip
+
+
+def adapter_launches(c: Context, block: Block) -> Array:
+    """Return the kernels of a block's adapters in a forward pass: two products, a scaling and a sum of each.
+
+    So PEFT does it (`result + lora_B(lora_A(x)) * scaling`), expert by expert.
+    """
+    return add_up(KERNELS * each.there * (local_experts(c) if each.of_experts else 1.0) for each in adapters(c, block))
 
 
 def input_unread(c: Context, block: Block) -> Array:

@@ -24,17 +24,22 @@ MASK = 1.0  # bytes of a dropout mask's element
 class HeldParameters(NamedTuple):
     """Parameters a device holds: those that all its replicas hold too, and those of its experts.
 
-    Where these are frozen, ``adapters`` are those of ``dense`` that are trained.
+    Where these are frozen, ``adapters`` and ``expert_adapters`` are those of them that are trained; ``packed`` and
+    ``expert_packed`` are those frozen ones that have a format of few bits, ``widest`` the largest matrix of these.
     """
 
     dense: Array
     experts: Array = to_float(0.0)
     adapters: Array | None = None
+    expert_adapters: Array = to_float(0.0)
+    packed: Array = to_float(0.0)
+    expert_packed: Array = to_float(0.0)
+    widest: Array = to_float(0.0)
 
     @property
     def trained(self) -> HeldParameters:
         """Those of them that are trained."""
-        return self if self.adapters is None else HeldParameters(self.adapters)
+        return self if self.adapters is None else HeldParameters(self.adapters, self.expert_adapters)
 
 
 class SharedWeights(NamedTuple):

@@ -9,19 +9,20 @@ import numpy as np
 
 from comp_comm.choices import Norm, Switch
 from comp_comm.errors import ConfigError
-from comp_comm.formulas.arrays import Array, Numeric, add_up, maximum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, add_up, largest, maximum, somewhere, to_float, where
 from comp_comm.formulas.host import CHECKPOINT_LAUNCHES
 from comp_comm.kernel_choices import CudaGraph, ElementwiseKernels
 from comp_comm.layers.adapters import (
     adapter_collectives,
     adapter_kept,
+    adapter_launches,
     adapter_operations,
     adapter_parameters,
     down_unread,
-    frozen,
     input_unread,
 )
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, SharedWeights, kept_outputs
+from comp_comm.layers.frozen_weights import frozen, packed_weights, unpacking, unpacking_launches
 from comp_comm.layers.module import Module
 from comp_comm.layers.per_operator import saved_outputs
 from comp_comm.layers.tensor_parallel import ALL_REDUCE, GATHER, SCATTER, gathered_and_reduced, partial_gradients
@@ -71,7 +72,8 @@ class LayerKind:
         around: list[Operation] = [self._norms_and_sums(c)]
         if not c.frozen:
             return [*(block.operations(c) for block in self.blocks), around]
-        return [*([*frozen(c, block.operations(c)), *adapter_operations(c, block)] for block in self.blocks), around]
+        of_blocks = [(block, frozen(block.operations(c))) for block in self.blocks]
+        return [*([*unpacking(c, ops), *ops, *adapter_operations(c, block)] for block, ops in of_blocks), around]
 
     def collectives(self, c: Context) -> list[Collective]:
         """Return the collectives of one layer and micro-batch."""
@@ -82,7 +84,13 @@ class LayerKind:
     def launches(self, c: Context) -> Array:
         """Return the kernels that the host launches one by one in a forward pass: the blocks', norms and sums."""
         beside = CudaGraph.look_up("others", c.layout.cuda_graph) * (self._norms(c) + self._residuals)
-        return beside + to_float(sum((block.launches(c) for block in self.blocks), to_float(0.0)))
+        launched = beside + to_float(sum((block.launches(c) for block in self.blocks), to_float(0.0)))
+        if not c.frozen:
+            return launched
+        more = (CudaGraph.look_up(block.graph, c.layout.cuda_graph)
+                * (adapter_launches(c, block) + unpacking_launches(c, block.operations(c)))
+                for block in self.blocks)  # fmt: skip
+        return launched + add_up(more)
 
     @property
     def synchronises(self) -> bool:
@@ -98,8 +106,14 @@ class LayerKind:
         )
         if not c.frozen:
             return HeldParameters(to_float(dense + norms), to_float(experts))
-        trained = to_float(add_up(adapter_parameters(c, block) for block in self.blocks))
-        return HeldParameters(to_float(dense + norms + trained), to_float(experts), trained)
+        trained, of_experts = (to_float(add_up(adapter_parameters(c, block, each) for block in self.blocks))
+                               for each in (False, True))  # fmt: skip
+        packed = [packed_weights(c, block.operations(c)) for block in self.blocks]
+        return HeldParameters(
+            to_float(dense + norms + trained), to_float(experts + of_experts), trained, of_experts,
+            to_float(add_up(each.dense for each in packed)), to_float(add_up(each.experts for each in packed)),
+            largest(each.widest for each in packed),
+        )  # fmt: skip
 
     def shared_weights(self, c: Context) -> SharedWeights:
         """Return the parameters of one layer that every device of TP has alike: norms, and those of the blocks."""

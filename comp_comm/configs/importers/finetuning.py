@@ -63,7 +63,9 @@ def import_axolotl(document: Document, given: Given = NOTHING, model: str = "") 
                         "reward_model": "a reward model", "processor_type": "a model of more than text",
                         "unfrozen_parameters": "training some of the weights"})  # fmt: skip
     adapter = top.take("adapter")
-    _whole_weights(top, ("load_in_4bit", "load_in_8bit"), adapter == "qlora")
+    if (four := not is_off(top.take("load_in_4bit"))) or adapter == "qlora":
+        _four_bits(top, f, adapter in ("lora", "qlora"), ("load_in_4bit",) if four else ("adapter",))
+    _whole_weights(top, "load_in_8bit", not is_off(top.take("load_in_8bit")))
     if adapter in ("lora", "qlora"):
         targets = "all" if top.truth("lora_target_linear") else top.mapping.get("lora_target_modules")
         top.mapping = {**top.mapping, "lora_target_modules": targets}
@@ -107,7 +109,13 @@ def import_factory(document: Document, given: Given = NOTHING, model: str = "") 
     _not_modelled(top, {"use_galore": "GaLore", "use_apollo": "APOLLO", "use_badam": "BAdam",
                         "use_llama_pro": "LLaMA Pro",
                         "mixture_of_depths": "tokens that skip layers", "use_adam_mini": "Adam-mini"})  # fmt: skip
-    _whole_weights(top, ("quantization_bit",), False)
+    bits = top.take("quantization_bit")
+    four = bits == 4 and top.take("quantization_method", default="bnb") in ("bnb", "bitsandbytes")
+    four = four and top.take("quantization_type", default="nf4") == "nf4"
+    if four:
+        _four_bits(top, f, kind == "lora", ("quantization_bit",), top.truth("double_quantization", default=True))
+    _whole_weights(top, "quantization_bit", not is_off(bits) and not four)
+    top.ignore(("quantization_method", "quantization_type", "double_quantization", "quantization_device_map"))
     if kind == "lora":
         set_adapters(top, f, ("lora_rank",), ("lora_target",))
         f.fields.setdefault("lora_rank", 8)
@@ -167,12 +175,19 @@ def _not_modelled(top: Keys, others: dict[str, str]) -> None:
             top.findings.problems.raise_if_any()
 
 
-def _whole_weights(top: Keys, names: tuple[str, ...], quantised: bool) -> None:
-    """Refuse weights of 4 or 8 bits under adapters."""
-    stored = [name for name in names if not is_off(top.take(name))]
-    if stored or quantised:
-        top.wrong(tuple(stored) or ("adapter",), "weights of 4 or 8 bits under adapters (QLoRA) are not modelled; give "
-                  "the file without them, as LoRA")  # fmt: skip
+def _four_bits(top: Keys, f: Findings, adapted: bool, place: tuple[str, ...], double: bool = True) -> None:
+    """Set frozen weights of 4-bit NormalFloat, whose scales both tools have in 8 bits unless they are told not to."""
+    if adapted:
+        f.set("frozen_precision", "nf4" if double else "nf4_single", top.place(*place))
+    else:
+        top.wrong(place, "weights of 4 bits are frozen, and there are no adapters (lora) that are trained")
+
+
+def _whole_weights(top: Keys, name: str, quantised: bool) -> None:
+    """Refuse weights in other few bits under adapters."""
+    if quantised:
+        top.wrong((name,), "frozen weights of few bits other than NF4 (QLoRA's) are not modelled; give the file "
+                  "without them, as LoRA")  # fmt: skip
         top.findings.problems.raise_if_any()
 
 

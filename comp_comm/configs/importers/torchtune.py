@@ -71,9 +71,9 @@ def _model(top: Keys, f: Findings) -> str | None:
     component = str(keys.take(COMPONENT, default=""))
     name = component.rsplit(".", 1)[-1]
     kind = re.match(r"(q?lora|dora)_", name)
-    if (kind and kind[1] == "qlora") or not is_off(keys.take("quantize_base")):
-        keys.wrong((COMPONENT,), f"{shown(component)}: weights of 4 bits (QLoRA) are not modelled; its lora_ model is")
-        f.problems.raise_if_any()
+    based = not is_off(keys.take("quantize_base"))
+    if kind and (kind[1] == "qlora" or based):
+        f.set("frozen_precision", "nf4", keys.place("quantize_base" if based else COMPONENT))  # torchao's NF4Tensor
     if kind and kind[1] == "dora":
         keys.wrong((COMPONENT,), f"{shown(component)}: DoRA is not modelled; its lora_ model is")
     if kind:

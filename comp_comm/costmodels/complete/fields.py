@@ -21,11 +21,12 @@ FIELDS = tuple(dict.fromkeys((
     "tokens", "cross_entropy", "loss_chunks", "master_weights", "cuda_graph", "launch_blocking", "fp8_param_gather",
     "fp8_activations", "expert_kernels", *DISPATCH, "recompute_early_stop", "offload_activations",
     "reshard_after_forward", "reshard_shards", "gradient_sync", "fsdp_units", "zero_implementation", "sequence_inputs",
-    "optimizer", "muon_steps", "muon_sharding", "muon_tp", "cp_implementation", "load_balancing",
+    "optimizer", "muon_steps", "muon_sharding", "muon_tp", "cp_implementation", "load_balancing", "frozen_precision",
     *_TRANSFORMER, "stack",
 )))  # fmt: skip
 # A field that means nothing without another one.
-NEEDS = {**field_groups.NEEDS, "lora_targets": "lora_rank", **dict.fromkeys(DISPATCH, "ep"),
+NEEDS = {**field_groups.NEEDS, **dict.fromkeys(("lora_targets", "frozen_precision"), "lora_rank"),
+         **dict.fromkeys(DISPATCH, "ep"),
          "permute_fusion": "experts", "expert_kernels": "experts", "load_balancing": "experts"}  # fmt: skip
 # A field that means nothing unless another one has this word.
 NEEDS_WORD = {

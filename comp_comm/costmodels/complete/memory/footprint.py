@@ -12,6 +12,7 @@ from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.memory.fsdp_buffers import fsdp_buffers
 from comp_comm.costmodels.complete.memory.message_buffers import message_buffers, stage_outputs
 from comp_comm.costmodels.complete.memory.micro_batches_in_flight import micro_batches_in_flight
+from comp_comm.costmodels.complete.memory.packed_weights import unpacked_bytes, whole_weights
 from comp_comm.costmodels.complete.memory.stage_states import HeldStates, of_kinds
 from comp_comm.costmodels.complete.memory.step_buffers import bucket_bytes, flat_gradients, weight_gradients
 from comp_comm.costmodels.work import Work
@@ -27,6 +28,7 @@ from comp_comm.formulas.arrays import (
     to_float,
     where,
 )
+from comp_comm.layers.block import HeldParameters
 from comp_comm.layers.ends import embedding_kept, head_kept, head_unused
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
@@ -171,13 +173,17 @@ class StageMemory:
         layout, zero = self.work.layout, to_float(0.0)
         replicated = layout.replicas > 1
         if not somewhere(replicated):
-            return np.asarray(False), zero, zero, zero, zero
-        layers = list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
-        largest_layer = largest((count > 0) * (held.dense + held.experts) for count, held in layers)
+            return np.asarray(False), zero, self._unpacked, zero, zero
+        sent = [(count, whole_weights(self.work, held)) for count, held in self._layers]
+        largest_layer = largest((count > 0) * numbers for count, numbers in sent)
         ends, tied = self.costs.end_parameters, self.work.transformer.tied
-        head = ends.kept_of_stage(self.stage, tied)
-        sizes = fsdp_buffers(self.work, add_up(self._states.held), largest_layer, ends.of_stage(self.stage, tied), head)
+        beside, head = ends.of_stage(self.stage, tied), ends.kept_of_stage(self.stage, tied)
+        whole = add_up(self._states.held)
+        if somewhere(self.work.scenario.formats.packs):
+            whole = add_up((*(count * numbers for count, numbers in sent), beside))
+        sizes = fsdp_buffers(self.work, whole, largest_layer, beside, head)
         loss, backward, end = (replicated * size for size in sizes)
+        backward = backward + self._unpacked
         alone = MasterWeights.SHARDS.where(layout.master_weights) & (layout.stage_steps <= 1)
         missing = where(alone, self._states.of_zero(3).gradients, 0.0) if somewhere(alone) else zero
         before = self._activations + maximum(loss + self._logits, backward) - missing
@@ -186,12 +192,21 @@ class StageMemory:
     @cached_property
     def _below_three(self) -> Array:
         """Bytes beside states below ZeRO 3: a bucket, gradients of 16 bits beside 32, those made for a step."""
-        layers = list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
         ends = self.costs.end_parameters
         head = self.stage.head * where(to_float(self.work.transformer.tied) > 0, ends.embedding, ends.head)
         replicated = to_float((self.work.layout.replicas > 1) & (self.stage.layer_count > 0))
         bucket = replicated * bucket_bytes(self.work, add_up(self._states.trained))
-        return add_up((bucket, weight_gradients(self.work, layers, head), self._at_step))
+        return add_up((bucket, weight_gradients(self.work, self._layers, head), self._unpacked, self._at_step))
+
+    @cached_property
+    def _layers(self) -> list[tuple[Array, HeldParameters]]:
+        """Layers of each kind of the stage, and the parameters of one."""
+        return list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
+
+    @cached_property
+    def _unpacked(self) -> Array:
+        """Bytes of a matrix of 4 bits as it is made 16 for a product."""
+        return unpacked_bytes(self.work, self._layers)
 
     @cached_property
     def _flat(self) -> Array:

@@ -13,6 +13,7 @@ from comp_comm.costmodels.complete.states.muon import MuonStage
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, somewhere, to_float, where
 from comp_comm.formulas.memory import StateBytes, state_bytes
+from comp_comm.layers.block import HeldParameters
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
@@ -35,12 +36,18 @@ class HeldStates:
     stage: Stage
 
     @cached_property
+    def _layers(self) -> list[tuple[Array, HeldParameters]]:
+        """Layers of each kind of the stage, and the parameters of one."""
+        return list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
+
+    @cached_property
     def held(self) -> tuple[Array, Array]:
         """Parameters of the stage, and those of its experts."""
-        layers = list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
         beside = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
-        dense = add_up((*(count * held.dense for count, held in layers), beside))
-        experts = add_up(count * held.experts for count, held in layers) if self.work.transformer.has_experts else ZERO
+        dense = add_up((*(count * held.dense for count, held in self._layers), beside))
+        experts = (
+            add_up(count * held.experts for count, held in self._layers) if self.work.transformer.has_experts else ZERO
+        )
         return dense, experts
 
     @cached_property
@@ -48,8 +55,9 @@ class HeldStates:
         """Parameters of the stage that are trained, and those of its experts."""
         if not self.work.context.frozen:
             return self.held
-        layers = zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True)
-        return to_float(add_up(count * held.trained.dense for count, held in layers)), ZERO
+        layers = [(count, held.trained) for count, held in self._layers]
+        dense = to_float(add_up(count * held.dense for count, held in layers))
+        return dense, to_float(add_up(count * held.experts for count, held in layers))
 
     def of_zero(self, zero: Numeric) -> StateBytes:
         """Return the bytes of states with a stage of ZeRO."""
@@ -77,14 +85,24 @@ class HeldStates:
         return self._with_copies(states._replace(gradients=summed), zero)
 
     def _frozen(self, zero: Numeric, sizes: tuple[Numeric, Numeric, Numeric], dense: StateBytes) -> StateBytes:
-        """Return the states where the model's weights are frozen: all weights, and what adapters have beside them."""
-        layout, (_, experts) = self.work.layout, self.held
-        adapters = state_bytes(self.trained[0], layout.dp_shard, zero, *sizes)
-        shards = layout.expert_shards
-        held = dense.weights
+        """Return the states where the model's weights are frozen: all weights, and what adapters have beside them.
+
+        Weights of few bits are sharded with the others; their scales are no parameters, and every device has them all.
+        """
+        layout, (_, experts), f = self.work.layout, self.held, self.work.scenario.formats
+        parts = [(dense.weights, self.trained[0], layout.dp_shard, add_up(n * each.packed for n, each in self._layers))]
         if experts is not ZERO:
-            held = held + state_bytes(experts, shards, zero, *sizes).weights
-        return adapters._replace(weights=held)
+            whole = state_bytes(experts, layout.expert_shards, zero, *sizes).weights
+            packed = add_up(n * each.expert_packed for n, each in self._layers)
+            parts.append((whole, self.trained[1], layout.expert_shards, packed))
+        adapters = [state_bytes(trained, shards, zero, *sizes) for _, trained, shards, _ in parts]
+        weights = [
+            held - packed * ((to_float(sizes[0]) - f.packed("size")) / where(to_float(zero) < 3, 1.0, shards)
+                             - f.packed("scales"))
+            for held, _, shards, packed in parts
+        ]  # fmt: skip
+        return StateBytes(add_up(weights), add_up(each.gradients for each in adapters),
+                          add_up(each.optimizer for each in adapters))  # fmt: skip
 
     def _with_muon(self, states: StateBytes, moment: Array) -> StateBytes:
         """Return the states where Muon keeps one moment of a matrix; of whole ones the fullest device has one at least.

@@ -84,7 +84,8 @@ class Unit(NamedTuple):
     """Parameters whose states are sent together (an FSDP unit), as often as there are such units.
 
     ``gathered`` are bytes of a gathered weight, ``trained`` how many of the parameters are trained, and ``regathered``
-    is 1 where the weights are gathered again for the backward pass.
+    is 1 where the weights are gathered again for the backward pass. ``packed`` of the parameters have a format of few
+    bits, which they are gathered in.
     """
 
     number: Array
@@ -92,6 +93,7 @@ class Unit(NamedTuple):
     gathered: Array
     trained: Array
     regathered: Array = to_float(1.0)
+    packed: Array = to_float(0.0)
 
 
 def state_collectives(c: Context, held: StageParameters) -> list[StateCollective]:
@@ -116,7 +118,7 @@ def state_collectives(c: Context, held: StageParameters) -> list[StateCollective
     layout = c.layout
     gathered, weight = (to_float(size) for size in (c.formats.gathered, c.formats.weight))
     pairs, trains = list(zip(held.counts, held.layers, strict=True)), to_float(not held.frozen)
-    units = [Unit(count, layer.dense, gathered, layer.trained.dense) for count, layer in pairs]
+    units = [Unit(count, layer.dense, gathered, layer.trained.dense, packed=layer.packed) for count, layer in pairs]
     one, ends_apart = to_float(1.0), to_float(FsdpUnits.ENDS.where(layout.fsdp_units))
     ends = held.ends - ends_apart * held.head
     units.append(Unit(one, ends, weight, trains * ends))
@@ -124,7 +126,8 @@ def state_collectives(c: Context, held: StageParameters) -> list[StateCollective
         units.append(Unit(ends_apart * (held.head > 0), held.head, weight, trains * held.head, to_float(0.0)))
     collectives = _Sending(c, "", dense_replicas(layout)).of(held.trained.dense, units)
     if c.t.has_experts:
-        units = [Unit(count, layer.experts, gathered, layer.trained.experts) for count, layer in pairs]
+        units = [Unit(count, layer.experts, gathered, layer.trained.experts, packed=layer.expert_packed)
+                 for count, layer in pairs]  # fmt: skip
         collectives += _Sending(c, "expert ", expert_replicas(layout)).of(held.trained.experts, units)
     return collectives
 
@@ -188,6 +191,8 @@ class _Sending:
         smaller = between_passes(layout, self.replicas)
         times = 1 - piped + self._regathered(smaller) * unit.regathered
         weights = part * unit.gathered
+        if any_of(unit.packed):
+            weights = weights - unit.packed / calls * (unit.gathered - self.c.formats.packed("size"))
         self._add("weight all-gather", "all_gather", weights, gathers * times, self.sharing, BY_LAYER, 1)
         self._add("weight all-gather", "all_gather", weights, gathers * piped, self.sharing, BY_LAYER)
         if smaller is not None:
