@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from comp_comm.configs.importers import hf_hybrid as hybrid
 from comp_comm.configs.importers import hf_mamba as mamba
+from comp_comm.configs.importers import hf_newer as newer
 from comp_comm.configs.importers import hf_older as older
 from comp_comm.configs.importers import hf_parts as parts
 from comp_comm.configs.importers import hf_sparse as sparse
@@ -118,6 +119,19 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v32": Family(_LLAMA, (*_DEEPSEEK, parts.router_bias, sparse.indexer)),
     "glm_moe_dsa": Family(_LLAMA, (*_DEEPSEEK, parts.router_bias, sparse.indexer),
                           {"max_position_embeddings": 202752}),
+    "smollm3": Family(_LLAMA, (parts.biases, parts.window, newer.no_rope), {"max_position_embeddings": 32768},
+                      tied=True),
+    "seed_oss": Family(_LLAMA, (newer.seed_biases,), {"max_position_embeddings": 524288}),
+    "olmo3": Family({**_LLAMA, "qk_norm": "whole"}, (parts.biases, parts.window),
+                    {"sliding_window": 4096, "sliding_window_pattern": 4}),
+    "exaone4": Family({**_QK, "bias": "off"}, (newer.exaone, parts.window)),
+    "dots1": Family(_QK, (*_MOE, parts.deepseek_layers, parts.router_bias)),
+    "glm4_moe_lite": Family(_LLAMA, (*_DEEPSEEK, newer.listed_layers, parts.router_bias),
+                            {"max_position_embeddings": 202752}),
+    "solar_open": Family(_LLAMA, (parts.biases, parts.experts, parts.deepseek_layers, older.optional_qk_norm,
+                                  parts.router_bias)),
+    "ernie4_5": Family(_LLAMA, (newer.ernie,), tied=True),
+    "ernie4_5_moe": Family(_LLAMA, (newer.ernie, parts.experts, newer.ernie_experts), tied=True),
     "mt5": Family({**_LLAMA, "gated": "off", "position": "none", "architecture": "encoder-decoder"}, (older.t5,),
                   {"n_positions": 1024}),
     "vit": Family({**_GPT, "architecture": "vit"}, (older.vit,)),
@@ -151,6 +165,10 @@ NOT_MODELLED = {
     "kimi_k3": "a gate on each number of latent attention, and residuals over blocks of layers",
     "minimax_m3": "attention to blocks of keys that an indexer chose",
     "minimax_m3_vl": "attention to blocks of keys that an indexer chose",
+    "longcat_flash": "two attentions and a dense network beside each mixture of experts, and experts that do nothing",
+    "gemma3n": "embeddings of each layer, several residual streams, and networks of several widths",
+    "gemma3n_text": "embeddings of each layer, several residual streams, and networks of several widths",
+    "apertus": "networks with an activation that has weights of its own (xIELU)",
     "minicpm_sala": "attention to blocks of keys beside lightning attention",
 }  # fmt: skip
 # What the text model of a larger one is, where its text_config does not say.
