@@ -8,7 +8,7 @@ from comp_comm.choices import MasterWeights, Recompute, Schedule, SequenceInputs
 from comp_comm.formulas.arrays import Array, somewhere, to_float
 from comp_comm.layout import Layout
 from comp_comm.optimizers import MuonSharding, Optimizer
-from comp_comm.sharding import ZeroImplementation, implementation_rules, sharding_rules
+from comp_comm.sharding import GradientSync, ZeroImplementation, implementation_rules, sharding_rules
 from comp_comm.violation import Mask, Violation, rule
 
 
@@ -45,6 +45,9 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
               "dp_shard shards nothing under zero 0", "dp_shard", "zero"),
         rule(MasterWeights.SHARDS.where(layout.master_weights) & (to_float(layout.zero) < 3),
               "master_weights: shards goes with zero 3", "master_weights", "zero"),
+        rule(GradientSync.REPLICAS_LAST.where(layout.gradient_sync) & np.isnan(to_float(given.dp_shard)),
+              "gradient_sync: replicas_last needs dp_shard: without it shards have no replicas", "gradient_sync",
+              "dp_shard"),
         *sharding_rules(layout.zero, layout.reshard_after_forward, given.reshard_shards, layout.gradient_sync,
                         layout.fsdp_units, layout.dp_shard, spread),
         rule(SequenceInputs.KEPT.where(layout.sequence_inputs) & Switch.OFF.where(layout.sp)

@@ -16,7 +16,10 @@ from comp_comm.violation import Mask, Violation, rule
 def model_rules(given: Transformer, t: Transformer) -> list[Violation]:
     """Return all rules that the dimensions of a model must keep; ``t`` is ``given``, resolved."""
     listed = _pattern_rules(given, t) if t.layer_pattern.given else []
-    return [*transformer_rules(given, t), *_router_rules(t), *_sparse_rules(t), *listed]
+    packed = to_float(t.packed_documents) > 1
+    return [*transformer_rules(given, t), *_router_rules(t), *_sparse_rules(t), *listed,
+            rule(packed & t.encoder_decoder, "several documents in a sequence (packed_documents) of an encoder-decoder "
+                 "are not modelled: its attention to the encoder", "packed_documents", "architecture")]  # fmt: skip
 
 
 def _router_rules(t: Transformer) -> list[Violation]:

@@ -217,11 +217,25 @@ def test_qwen3_30b_on_16_h100_with_overlap_and_without(way, alone, beside):
     ({"imbalance": 1.1, "capacity_factor": 1.2}, "imbalance goes with capacity_factor 1"),
     ({"imbalance": 0.5}, "out of range"),
     ({"ep_dispatch": "deepep2"}, "deepep2"),
+    ({"router_groups": 8}, "router_groups means nothing without router_group_topk"),
+    ({"experts": 0, "ep": 1, "top_k": None, "moe_ffn_hidden": None, "cuda_graph": "router"}, "of a router means"),
+    ({"ep_sms": 8}, "ep_sms goes with ep_dispatch deepep or hybridep"),
+    ({"experts": 0, "ep": 1, "top_k": None, "moe_ffn_hidden": None, "cuda_graph": "attention_router"}, "of a router"),
+    ({"gradient_sync": "replicas_last", "zero": 3}, "replicas_last needs dp_shard"),
 ])  # fmt: skip
 def test_what_means_nothing_is_refused(fields, part):
     given = {name: value for name, value in {**MODEL, **fields}.items() if value is not None}
     with pytest.raises(ConfigError, match=part):
         explained({"hardware": "h100-sxm", "set": given})
+
+
+def test_what_is_taken_for_granted_is_said():
+    said = {word: explained({"hardware": "h100-sxm", "set": {**MODEL, **more}})["meta"]["notes"]
+            for word, more in {"loss": {}, "bias": {"router_bias": "on"},
+                               "given": {"load_balancing": "off"}}.items()}  # fmt: skip
+    assert "load_balancing is loss" in said["loss"]
+    assert "load_balancing is bias, which the router has" in said["bias"]
+    assert not [note for note in said["given"] if "load_balancing" in note]
 
 
 SCRIPT = ("torchrun --nproc-per-node 8 --nnodes 8 pretrain_gpt.py --num-layers 6 --hidden-size 256 --seq-length 128 "
@@ -307,7 +321,7 @@ def test_groups_of_a_router_are_read_from_a_configuration(keys, said):
 
 def test_models_of_the_catalogue_have_the_groups_of_their_routers():
     """n_group and topk_group of the published config.json; all others choose from all experts (1 of 1)."""
-    published = {"deepseek-v2": (8, 3), "deepseek-v3": (8, 4), "deepseek-v3.2": (8, 4)}
+    published = {"deepseek-v2": (8, 3), "deepseek-v3": (8, 4), "deepseek-v3.2": (8, 4), "ling-mini-2.0": (8, 4)}
     for name in catalogue.names("model"):
         fields = load_model(name).fields
         assert (fields.get("router_groups"), fields.get("router_group_topk")) == published.get(name, (None, None))

@@ -354,6 +354,7 @@ def test_words_of_layers_are_written_short_and_read_again():
     ({"layer_pattern": "M-x4", **SIZES, "kda_gates": "full"}, "Kimi Delta Attention"),
     ({"layer_pattern": "H-x4", **SIZES, "kv_lora_rank": 64, "rope_head_dim": 16}, "layers H and Z"),
     ({**SPARSE, "cp": 2}, "cp_comm all_gather"),
+    ({"architecture": "encoder-decoder", "encoder_layers": 2, "packed_documents": 2}, "of an encoder-decoder"),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_refused(more, message):
     with pytest.raises(CompcommError, match=message):
@@ -430,3 +431,20 @@ def test_adapters_of_a_shared_block_keep_what_their_matrices_down_make():
     kept = [memory_of({"hardware": "h100-sxm", "set": {**point, "shared_attention_rank": rank}})["activations"]
             for rank in (8, 24)]  # fmt: skip
     assert kept[1] - kept[0] == 2 * 2 * 2048 * 3 * 16
+
+
+@pytest.mark.parametrize("topk", [128, 2048])
+def test_documents_in_a_sequence_are_each_searched_by_themselves(topk):
+    """Four documents in a sequence: the indexer's work is that of four sequences of their length, and attention's."""
+    sparse = {**SPARSE, "index_topk": topk, "position": "rope", "gpus": 8, "seq_len": 2048}
+    packed = explained(study(**sparse, global_batch=8, packed_documents=4))
+    shorter = explained(study(**{**sparse, "seq_len": 512}, global_batch=32, micro_batch=4))
+    whole = explained(study(**sparse, global_batch=8))
+    for name in ("indexer scores", "choice of tokens", "sparse attention"):
+        found, wanted, more = (
+            [(each["flops"], each["seconds"]) for each in record["operations"] if each["operation"] == name]
+            for record in (packed, shorter, whole)
+        )
+        assert found
+        assert found == [pytest.approx(each) for each in wanted]
+        assert found != more

@@ -212,6 +212,16 @@ def test_what_does_not_go_together_is_refused(more, message):
         row_of(study(**more))
 
 
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [({"zero": 1}, "whole"), ({"zero": 3}, "exchanged"), ({"zero": 2, "zero_implementation": "deepspeed"}, "gathered")],
+)
+def test_how_its_matrices_are_sharded_is_said_where_it_is_not_given(more, word):
+    note = f"muon_sharding is {word}, as stacks have it with this zero and zero_implementation"
+    assert note in explained(study(**more))["meta"]["notes"]
+    assert note not in explained(study(**more, muon_sharding=word))["meta"]["notes"]
+
+
 def test_megatron_says_it():
     sizes = ("pretrain_gpt.py --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 64 "
              "--micro-batch-size 1 --bf16")  # fmt: skip

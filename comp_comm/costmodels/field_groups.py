@@ -22,7 +22,7 @@ DEFAULTS: dict[str, Value] = {"precision": "bf16", "micro_batch": 1, "tp": 1}
 NEEDS = {
     "top_k": "experts", "moe_ffn_hidden": "experts", "shared_experts": "experts", "shared_ffn_hidden": "experts",
     "dense_layers": "experts", "moe_every": "experts", "capacity_factor": "experts", "router_bias": "experts",
-    "clamped_glu": "experts", "router_groups": "experts", "router_group_topk": "router_groups",
+    "clamped_glu": "experts", "router_groups": "router_group_topk", "router_group_topk": "router_groups",
     "global_every": "window", "rope_head_dim": "kv_lora_rank", "q_lora_rank": "kv_lora_rank", "etp": "experts",
     "index_heads": "kv_lora_rank", "index_dim": "index_heads", "index_topk": "index_heads",
     "moe_latent_hidden": "experts",

@@ -7,7 +7,7 @@ import numpy as np
 from comp_comm.choices import ContextComm, ContextImplementation, Switch
 from comp_comm.dispatchers import Dispatcher, Routing
 from comp_comm.formulas.arrays import Numeric, everywhere, somewhere, to_float
-from comp_comm.kernel_choices import AttentionKernel
+from comp_comm.kernel_choices import AttentionKernel, CudaGraph
 from comp_comm.layers.adapters import adapter_rules
 from comp_comm.layout import NOT_GIVEN, Layout
 from comp_comm.stage_layout import ENDS, TORCHTITAN, parse_stage_layout
@@ -39,12 +39,18 @@ def _dispatch(t: Transformer, layout: Layout) -> list[Violation]:
     """Return the rules about how tokens go to experts."""
     none, order = to_float(t.experts) == 0, np.asarray(layout.ep_dispatch)
     once = Dispatcher.look_up("once", order) > 0
+    routed = np.isin(np.asarray(layout.cuda_graph), (int(CudaGraph.ROUTER), int(CudaGraph.ATTENTION_ROUTER)))
     limited, stated = ~np.isnan(to_float(layout.ep_node_limit)), ~np.isnan(to_float(layout.imbalance))
     return [
         rule(none & (order != Dispatcher.ALL_TO_ALL), "ep_dispatch means nothing without experts", "ep_dispatch",
              "experts"),
+        rule(none & routed, "a CUDA graph of a router means nothing without experts: cuda_graph none, attention or "
+             "full", "cuda_graph", "experts"),
         rule(limited & ~once, "ep_node_limit goes with ep_dispatch deepep or hybridep: others send every copy by "
              "itself", "ep_node_limit", "ep_dispatch"),
+        rule(~np.isnan(to_float(layout.ep_sms)) & ~once & Switch.OFF.where(layout.overlap_ep), "ep_sms goes with "
+             "ep_dispatch deepep or hybridep, or overlap_ep: on: nothing else runs beside an all-to-all", "ep_sms",
+             "ep_dispatch", "overlap_ep"),
         rule(stated & (to_float(t.capacity_factor) != 1), "imbalance goes with capacity_factor 1: all experts take "
              "what their capacity is", "imbalance", "capacity_factor"),
         rule(stated & Routing.RANDOM.where(layout.routing), "imbalance is given, and follows from routing: random; "

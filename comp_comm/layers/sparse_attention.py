@@ -35,13 +35,16 @@ class Indexer(Block):
     residual = False
 
     def operations(self, c: Context) -> Sequence[Operation]:
-        """Return projections, scores over the whole sequence, and the choice of the best."""
-        t, seq = c.t, to_float(c.t.seq_len)
+        """Return projections, scores over the whole sequence (or document of it), and the choice of the best."""
+        t, seq = c.t, document(c)
         heads, dim = at_least_one(t.index_heads), to_float(t.index_dim)
         rank = np.where(to_float(t.q_lora_rank) > 0, t.q_lora_rank, t.hidden)
         scores = c.tokens * np.where(t.causal, seq / 2, seq)
         flops = 2 * scores * heads * dim
-        moved = c.formats.activation * (c.tokens * heads + to_float(c.layout.micro_batch) * seq) * dim + FP32 * scores
+        moved = (
+            c.formats.activation * (c.tokens * heads + to_float(c.layout.micro_batch) * to_float(t.seq_len)) * dim
+            + FP32 * scores
+        )
         # Only what was chosen is trained (section 2.1.1): twice the products with these.
         chosen = 4 * c.tokens * chosen_tokens(c) * heads * dim
         selected = FP32 * (SCORE_PASSES - 1) * scores + INDEX * c.tokens * chosen_limit(c)
@@ -89,9 +92,10 @@ class SparseLatentAttention(LatentAttention):
     def core(self, c: Context) -> Attention:
         """Return scores, softmax and weighted sum over the latents of the tokens chosen."""
         t = c.t
-        latent, asked = to_float(t.kv_lora_rank) + t.rope_head_dim, to_float(t.seq_len) / c.layout.cp
-        return Attention("sparse attention", "2 b (a / tp) (s / cp) k (2 r_kv + d_r)", 1.0, c.layout.micro_batch,
-                         c.heads, asked, chosen_limit(c), chosen_tokens(c), latent, at_least_one(t.kv_lora_rank),
+        latent, asked = to_float(t.kv_lora_rank) + t.rope_head_dim, document(c) / c.layout.cp
+        sequences = to_float(c.layout.micro_batch) * t.packed_documents
+        return Attention("sparse attention", "2 b (a / tp) (s / cp) k (2 r_kv + d_r)", 1.0, sequences, c.heads, asked,
+                         chosen_limit(c), chosen_tokens(c), latent, at_least_one(t.kv_lora_rank),
                          to_float(1.0))  # fmt: skip
 
     def collectives(self, c: Context) -> Sequence[Collective]:
@@ -121,14 +125,19 @@ class SparseLatentAttention(LatentAttention):
         return super().cache(c, length)._replace(attended=np.minimum(to_float(c.t.index_topk), length))
 
 
+def document(c: Context) -> Array:
+    """Return how many tokens the last query of a document has before it: a sequence's, unless several are in one."""
+    return to_float(to_float(c.t.seq_len) / c.t.packed_documents)
+
+
 def chosen_limit(c: Context) -> Array:
     """Return how many tokens are chosen for a late query."""
-    return np.minimum(to_float(c.t.index_topk), c.t.seq_len)
+    return np.minimum(to_float(c.t.index_topk), document(c))
 
 
 def chosen_tokens(c: Context) -> Array:
     """Return how many tokens are chosen for a query on average: k - k^2 / (2 s) of a causal sequence."""
-    k, seq = chosen_limit(c), to_float(c.t.seq_len)
+    k, seq = chosen_limit(c), document(c)
     return np.where(c.t.causal, k - k * k / (2 * seq), k)
 
 

@@ -29,8 +29,10 @@ from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import NAMED_KERNELS
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.layers.kind import LayerKind
+from comp_comm.layout import NOT_GIVEN
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm, Operation
+from comp_comm.optimizers import MuonSharding, Optimizer
 
 PARAMETERS = ("parameters", "active_parameters", "mtp_parameters")
 # Of a step that follow from its layout and are good to see beside what was given.
@@ -78,6 +80,14 @@ class ExplainedStep(Step, ExplainedAnswer):
             head = "" if int(self.work.scenario.formats.fp8_head) else ", the output layer"
             core = "" if int(self.work.scenario.formats.fp8_attention) else ", attention"
             said.append(f"GEMMs run by recipe {recipe.word}; in 16 bits stay the router{head}{core}")
+        given, layout, t = self.work.scenario.layout, self.work.layout, self.work.transformer
+        if to_float(t.experts) > 0 and int(to_float(layout.load_balancing)) == NOT_GIVEN:
+            said.append(
+                "load_balancing is " + ("bias, which the router has" if to_float(t.router_bias) > 0 else "loss")
+            )
+        if Optimizer.MUON.where(layout.optimizer) and int(to_float(given.muon_sharding)) == NOT_GIVEN:
+            sharding = MuonSharding.at(int(to_float(layout.muon_sharding))).word
+            said.append(f"muon_sharding is {sharding}, as stacks have it with this zero and zero_implementation")
         return said
 
     def timeline(self) -> Timeline:
