@@ -37,6 +37,10 @@ CONFIGS = {
     "dots.llm1": hf("dots1", 4096, 62, 32, 152064, 32, 10944, first_k_dense_replace=1, moe_layer_freq=1,
                     topk_method="noaux_tc", use_sliding_window=False, **experts(1408, 128, 6, 2)),
     "solar-open-100b": hf("solar_open", 4096, 48, 64, 196608, 8, 10240, head_dim=128, **experts(1280, 128, 8, 1)),
+    "glm-4-32b": hf("glm4", 6144, 61, 48, 151552, 2, 23040, head_dim=128, attention_bias=False,
+                    partial_rotary_factor=0.5),
+    "apertus-8b": hf("apertus", 4096, 32, 32, 131072, 8, 21504, hidden_act="xielu", post_norm=False, qk_norm=True,
+                     attention_bias=False, mlp_bias=False, hidden_dropout=0.0),
     "glm-4.7-flash": hf("glm4_moe_lite", 2048, 47, 20, 154880, 20, 10240, q_lora_rank=768, kv_lora_rank=512,
                         qk_nope_head_dim=192, qk_rope_head_dim=64, v_head_dim=256, num_nextn_predict_layers=1,
                         mlp_layer_types=["dense"] + ["sparse"] * 46, **experts(1536, 64, 4, 1)),
@@ -61,6 +65,7 @@ def test_a_file_says_what_the_catalogue_has(name):
 
 @pytest.mark.parametrize(("name", "change", "message"), [
     ("seed-oss-36b", {"attention_out_bias": True}, "attention_out_bias: 'true' is not understood; only false"),
+    ("apertus-8b", {"post_norm": True}, "post_norm: 'true' is not understood; only false"),
     ("exaone-4.0-32b", {"sliding_window_pattern": "LLXG"}, "'LLXG' is not understood; L and G, one a layer"),
     ("exaone-4.0-32b", {"sliding_window_pattern": ""}, "'' is not understood"),
     ("glm-4.7-flash", {"mlp_layer_types": ["sparse"]}, "must list each of the 47 layers, dense or sparse"),

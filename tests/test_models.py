@@ -41,7 +41,7 @@ PUBLISHED = {
     "t5-small": 60506624, "t5-11b": 11307321344, "vit-b-16": 86567656, "vit-l-16": 304326632, "phi-2": 2779683840,
     "dbrx-132b": 131596523520, "olmo-2-7b": 7298617344, "qwen3-next-80b-a3b": 79674391296,
     "nemotron-3-super-120b-a12b": 120668687360, "jamba-v0.1": 51570323328, "minimax-text-01": 456089655296,
-    "falcon-h1-34b": 33642221312,
+    "falcon-h1-34b": 33642221312, "apertus-8b": 8053338176,
 }  # fmt: skip
 ACTIVE = {"mixtral-8x7b": 12.9e9, "deepseek-v2": 21e9, "deepseek-v3": 37e9, "qwen3-30b-a3b": 3.3e9, "kimi-k2": 32e9,
           "qwen3-235b-a22b": 22e9, "llama-4-scout": 17e9, "dbrx-132b": 36e9, "nemotron-3-super-120b-a12b": 12.77e9,

@@ -130,6 +130,8 @@ FAMILIES: dict[str, Family] = {
                             {"max_position_embeddings": 202752}),
     "solar_open": Family(_LLAMA, (parts.biases, parts.experts, parts.deepseek_layers, older.optional_qk_norm,
                                   parts.router_bias)),
+    "glm4": Family({**_LLAMA, "norms": 4}, (parts.qkv_bias,)),
+    "apertus": Family({**_QK, "gated": "off"}, (parts.biases, newer.apertus)),
     "ernie4_5": Family(_LLAMA, (newer.ernie,), tied=True),
     "ernie4_5_moe": Family(_LLAMA, (newer.ernie, parts.experts, newer.ernie_experts), tied=True),
     "mt5": Family({**_LLAMA, "gated": "off", "position": "none", "architecture": "encoder-decoder"}, (older.t5,),
@@ -168,7 +170,6 @@ NOT_MODELLED = {
     "longcat_flash": "two attentions and a dense network beside each mixture of experts, and experts that do nothing",
     "gemma3n": "embeddings of each layer, several residual streams, and networks of several widths",
     "gemma3n_text": "embeddings of each layer, several residual streams, and networks of several widths",
-    "apertus": "networks with an activation that has weights of its own (xIELU)",
     "minicpm_sala": "attention to blocks of keys beside lightning attention",
 }  # fmt: skip
 # What the text model of a larger one is, where its text_config does not say.

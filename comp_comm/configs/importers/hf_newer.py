@@ -51,6 +51,13 @@ def listed_layers(keys: Keys, f: Findings) -> None:
     expert_layers(f, [kind == _SPARSE for kind in kinds], place)
 
 
+def apertus(keys: Keys, f: Findings) -> None:
+    """Count the two numbers that the activation of every network has (xIELU); its norms must be before the blocks."""
+    f.set("extra_parameters", 2 * f.count("layers", 0))
+    keys.only("post_norm", False)
+    keys.only("qk_norm", True)
+
+
 def ernie(keys: Keys, f: Findings) -> None:
     """Set ERNIE 4.5's biases: one key for all linear layers."""
     f.set("bias", keys.truth("use_bias"), keys.place("use_bias"))
