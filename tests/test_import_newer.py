@@ -37,6 +37,11 @@ CONFIGS = {
     "dots.llm1": hf("dots1", 4096, 62, 32, 152064, 32, 10944, first_k_dense_replace=1, moe_layer_freq=1,
                     topk_method="noaux_tc", use_sliding_window=False, **experts(1408, 128, 6, 2)),
     "solar-open-100b": hf("solar_open", 4096, 48, 64, 196608, 8, 10240, head_dim=128, **experts(1280, 128, 8, 1)),
+    "ling-mini-2.0": hf("bailing_moe_v2", 2048, 20, 16, 157184, 4, 5120, head_dim=128, moe_intermediate_size=512,
+                        num_experts=256, num_experts_per_tok=8, num_shared_experts=1, first_k_dense_replace=1,
+                        n_group=8, topk_group=4, use_qkv_bias=False, use_bias=False, num_nextn_predict_layers=0,
+                        embedding_dropout=0.0, output_dropout=0.0, moe_router_enable_expert_bias=True,
+                        max_window_layers=20, mtp_loss_scaling_factor=0, norm_topk_prob=True),
     "glm-4-32b": hf("glm4", 6144, 61, 48, 151552, 2, 23040, head_dim=128, attention_bias=False,
                     partial_rotary_factor=0.5),
     "apertus-8b": hf("apertus", 4096, 32, 32, 131072, 8, 21504, hidden_act="xielu", post_norm=False, qk_norm=True,
@@ -65,6 +70,7 @@ def test_a_file_says_what_the_catalogue_has(name):
 
 @pytest.mark.parametrize(("name", "change", "message"), [
     ("seed-oss-36b", {"attention_out_bias": True}, "attention_out_bias: 'true' is not understood; only false"),
+    ("ling-mini-2.0", {"use_bias": True}, "use_bias: 'true' is not understood; only false"),
     ("apertus-8b", {"post_norm": True}, "post_norm: 'true' is not understood; only false"),
     ("exaone-4.0-32b", {"sliding_window_pattern": "LLXG"}, "'LLXG' is not understood; L and G, one a layer"),
     ("exaone-4.0-32b", {"sliding_window_pattern": ""}, "'' is not understood"),

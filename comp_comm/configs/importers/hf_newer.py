@@ -58,6 +58,14 @@ def apertus(keys: Keys, f: Findings) -> None:
     keys.only("qk_norm", True)
 
 
+def bailing(keys: Keys, f: Findings) -> None:
+    """Set Ling 2.0's bias of routers; no other bias is read."""
+    f.set("router_bias", keys.truth("moe_router_enable_expert_bias", default=True))
+    keys.only("use_bias", False)
+    keys.ignore(("mtp_loss_scaling_factor", "router_dtype", "score_function", "output_dropout", "rotary_dim",
+                 "max_window_layers", "num_nextn_predict_layers"))  # fmt: skip
+
+
 def ernie(keys: Keys, f: Findings) -> None:
     """Set ERNIE 4.5's biases: one key for all linear layers."""
     f.set("bias", keys.truth("use_bias"), keys.place("use_bias"))
