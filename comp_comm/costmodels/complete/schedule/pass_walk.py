@@ -21,6 +21,8 @@ from comp_comm.errors import ConfigError
 
 Numbers = NDArray[np.intp]
 F, B, W = range(len(KINDS))
+# Schedules under which some stage begins twice as many micro-batches as there are stages before it is steady.
+LONG_WARM_UP = (Schedule.INTERLEAVED, Schedule.DUALPIPE, Schedule.ZB_V, Schedule.ZB_H2)
 CIRCLE = "the passes of this schedule wait for each other: it needs more micro-batches"
 
 
@@ -152,7 +154,7 @@ def short_walk(passes: PassOrder, steps: int, repeats: int, settled: int, cycle:
     1000
     """
     each = passes.period * cycle
-    for begin, tail, window in _sizes(passes.period * -(-passes.stages // (2 * passes.period)), settled):
+    for begin, tail, window in _sizes(passes, settled):
         few = begin + (window + cycle) * passes.period + tail
         few += (steps - few) % each
         if few >= steps or passes.schedule is Schedule.GPIPE:  # which has no part that is steady
@@ -163,7 +165,7 @@ def short_walk(passes: PassOrder, steps: int, repeats: int, settled: int, cycle:
     return whole_walk(passes, steps, repeats), 0
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _steady_walk(passes: PassOrder, steps: int, begin: int, periods: int, window: int, repeats: int) -> Walk | None:
     """Return the walk of few micro-batches, None where so many periods are not steady from ``begin`` on."""
     works = _works(passes, steps)
@@ -171,10 +173,12 @@ def _steady_walk(passes: PassOrder, steps: int, begin: int, periods: int, window
     return None if steady is None else _walk(works, repeats, steady)
 
 
-def _sizes(unit: int, settled: int) -> Iterator[tuple[int, int, int]]:
+def _sizes(passes: PassOrder, settled: int) -> Iterator[tuple[int, int, int]]:
     """Yield where the steady part may begin, micro-batches after it, and periods that all depends on, the fewest
     first."""
-    for size in count(1):
+    unit = passes.period * -(-passes.stages // (2 * passes.period))
+    first = -(-2 * passes.stages // unit) if passes.schedule in LONG_WARM_UP else 1
+    for size in count(first):
         for tail in range(size + 1):
             for window in (2, 3):
                 yield (size + 4 * (2**settled - 1)) * unit, tail * unit, window
