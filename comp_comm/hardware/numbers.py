@@ -82,7 +82,10 @@ class FlashKernel:
     sees as many, and ``window_keys`` what a window's edges take beside; ``backward_windows`` is 0 where the backward
     pass computes what a window hides. ``ramp_blocks`` are blocks of 128 queries that wait for the longest. Efficiency
     grows with the head dimension to the power ``head_exponent`` below 128, and ``wide_exponent`` above; backward by its
-    own ones. It is divided by ``power_ratio`` from 128 on where a machine runs for hours.
+    own ones. Forward it follows ``softmax_dim`` instead where that is above 0: the head dimension whose products take as
+    long as the exponentials of the softmax. ``row_latency`` are the seconds that a row (a head's query of a token) takes
+    at least where keys and queries are rotated and written before. Efficiency is divided by ``power_ratio`` from 128 on
+    where a machine runs for hours.
     """
 
     efficiency: Numeric = np.nan
@@ -94,6 +97,8 @@ class FlashKernel:
     ramp_blocks: Numeric = 0.0
     head_exponent: Numeric = 0.5
     wide_exponent: Numeric = 0.0
+    softmax_dim: Numeric = 0.0
+    row_latency: Numeric = 0.0
     backward_efficiency: Numeric = np.nan
     backward_ramp_keys: Numeric = 0.0
     backward_head_exponent: Numeric = 0.5
