@@ -61,9 +61,9 @@ class AttentionKernel(Choice):
     - ``triton_1``: the Triton kernel beside FlashAttention 1 (its flash_attn_triton), as in llm-foundry.
     - ``cudnn_2024``, ``cudnn``: cuDNN 9.0 as of 2024, and as of 2025 on (9.10 and later).
     - ``triton``: the kernel of Triton's tutorial, which PyTorch's flex attention is near to.
-    - ``trtllm``: TensorRT-LLM's kernels for prefill, which have no backward pass. Its operation rotates queries and keys
-      and writes keys and values of heads to the cache, by a kernel of its own before (``prepares``; applyBiasRope-
-      UpdateKVCache of TensorRT-LLM); measured times have it in.
+    - ``trtllm``: TensorRT-LLM's kernels for prefill, which have no backward pass. Its operation rotates queries and
+      keys and writes keys and values of heads to the cache, in a kernel of its own before (``prepares``; TensorRT-LLM's
+      applyBiasRopeUpdateKVCache), so that there is no rotation beside it.
     - ``ck``: AMD's Composable Kernel and AITER.
     """
 

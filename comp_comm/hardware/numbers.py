@@ -73,7 +73,7 @@ class Tier:
 
 @dataclass(frozen=True)
 class FlashKernel:
-    """A fused attention kernel on a device (see `comp_comm.timing.kernels`); every number may be an array.
+    """A fused attention kernel on a device (see `comp_comm.timing.fused_attention`); every number may be an array.
 
     ``efficiency`` is the share of the 16-bit peak (also of a kernel in fp8, which may so exceed 1) that it reaches over
     long sequences at head dimension 128, forward, and ``backward_efficiency`` backward; ``latency`` its start,
@@ -82,10 +82,10 @@ class FlashKernel:
     sees as many, and ``window_keys`` what a window's edges take beside; ``backward_windows`` is 0 where the backward
     pass computes what a window hides. ``ramp_blocks`` are blocks of 128 queries that wait for the longest. Efficiency
     grows with the head dimension to the power ``head_exponent`` below 128, and ``wide_exponent`` above; backward by its
-    own ones. Forward it follows ``softmax_dim`` instead where that is above 0: the head dimension whose products take as
-    long as the exponentials of the softmax. ``row_latency`` are the seconds that a row (a head's query of a token) takes
-    at least where keys and queries are rotated and written before. Efficiency is divided by ``power_ratio`` from 128 on
-    where a machine runs for hours.
+    own ones. Forward it follows ``softmax_dim`` instead where that is above 0: the head dimension whose products take
+    as long as the exponentials of the softmax. ``row_latency`` are the seconds that a row (a head's query of a token)
+    takes at least where keys and queries are rotated and written before. Efficiency is divided by ``power_ratio`` from
+    128 on where a machine runs for hours.
     """
 
     efficiency: Numeric = np.nan
