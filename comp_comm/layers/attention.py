@@ -198,9 +198,7 @@ def gate_bytes(c: Context) -> Array:
     return to_float(c.formats.activation * c.tokens * (numbers + (numbers > 0) * c.heads * c.t.v_head_dim))
 
 
-def core(
-    c: Context, name: str, queries: Numeric, keys: Numeric, seen: Numeric, prepared: Numeric = 0.0
-) -> Attention:
+def core(c: Context, name: str, queries: Numeric, keys: Numeric, seen: Numeric, prepared: Numeric = 0.0) -> Attention:
     """Return scores, softmax and weighted sum over so many keys, of which a query sees ``seen`` on average."""
     asked = to_float(queries) / c.layout.cp
     return Attention(name, "2 b (a / tp) s^2 (d + d_v) / cp", 1.0, c.layout.micro_batch, c.heads, asked, keys, seen,
