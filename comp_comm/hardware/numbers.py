@@ -126,6 +126,8 @@ class Timing(DispatchTiming):
     the code of the recipe that the device's stacks use, ``fp8_transpose`` 1 where per-tensor recipes write operands in
     both orientations, ``amax_efficiency`` and ``cast_efficiency`` shares of HBM bandwidth at which quantising kernels
     read for the largest number, and cast, ``block_cast_efficiency`` that of casts with scales for 128 numbers.
+    ``fp8_block_wave`` are the tiles that GEMMs with such scales make at a time, by a library that chooses their width
+    to fill waves of them (0: as other GEMMs).
     ``grouped_ramp_rows`` are the tokens an expert at which its GEMMs reach half of their rate: half a tile, which
     padding takes of random loads.
 
@@ -156,6 +158,7 @@ class Timing(DispatchTiming):
     fp8_efficiency: Numeric = np.nan
     mxfp8_efficiency: Numeric = np.nan
     fp8_block_efficiency: Numeric = np.nan
+    fp8_block_wave: Numeric = 0.0
     nvfp4_efficiency: Numeric = np.nan
     nvfp4_ramp_k: Numeric = np.nan
     nvfp4_ramp_tiles: Numeric = np.nan

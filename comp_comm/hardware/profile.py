@@ -50,6 +50,7 @@ TIMING_KINDS = {
     "fp8_efficiency": "share",
     "mxfp8_efficiency": "share",
     "fp8_block_efficiency": "share",
+    "fp8_block_wave": "count",
     "nvfp4_efficiency": "share",
     "nvfp4_ramp_k": "count",
     "nvfp4_ramp_tiles": "count",
