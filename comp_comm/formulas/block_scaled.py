@@ -87,11 +87,11 @@ def block_scaled_flops(rows: Numeric, columns: Numeric, inner: Numeric, wave: Nu
     >>> float(block_scaled_flops(257, 1536, 1, 132)) / (2 * 128 * 40 * 132)
     1.15
     """
-    m, n = to_float(rows), to_float(columns)
+    m, n, together = to_float(rows), to_float(columns), to_float(wave)
     high = where(m <= FEW, FEW, ROWS)
     tall = where(to_float(whole) > 0, np.ceil(m / high), m / high)
     tall = where(tall > 0, tall, 1.0)
-    wide = chosen_columns(tall, n, wave)
-    waves = np.ceil(tall * np.ceil(n / wide) / wave)
+    wide = chosen_columns(tall, n, together)
+    waves = np.ceil(tall * np.ceil(n / wide) / together)
     scales = where(ROWS % wide == 0, 1.0, TWO_SCALES)
-    return (2 * wave * waves) * (high * wide * scales) * to_float(inner)
+    return (2 * together * waves) * (high * wide * scales) * to_float(inner)

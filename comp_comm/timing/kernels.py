@@ -182,8 +182,9 @@ class Kernels:
         """Return the seconds of products: FLOP, rows, columns and inner dimension, bytes moved if each is read once."""
         timing, (rows, columns, inner) = self.hardware.timing, shape
         run = run or self._plain
-        if self.quantising.block_wave is not None:
-            flops = self._in_waves(flops, shape, groups, run)
+        wave = self.quantising.block_wave
+        if wave is not None:
+            flops = self._in_waves(flops, shape, groups, where(run.quantised > 0, wave, 0.0))
         if self.cache is not None:
             moved = moved + groups * reread_bytes(rows, columns, inner, run.operand, self.cache)
         warm = timing.power_ratio if self.alone else 1.0  # in training ``sustained`` says it
@@ -192,15 +193,15 @@ class Kernels:
             run.ramp_k, run.ramp_tiles, timing.gemm_split_k, timing.gemm_wave, warm,
         )  # fmt: skip
 
-    def _in_waves(self, flops: Array, shape: tuple[Numeric, Numeric, Numeric], groups: Numeric, run: Run) -> Array:
+    @staticmethod
+    def _in_waves(flops: Array, shape: tuple[Numeric, Numeric, Numeric], groups: Numeric, wave: Array) -> Array:
         """Return the FLOP of a product whose operands have scales for blocks, in whole waves of the tiles chosen."""
         _, columns, inner = shape
         each = 2.0 * to_float(columns) * inner
         rows = to_float(flops) / where(each > 0, each, np.inf)
-        wave = to_float(self.quantising.block_wave)
-        there = (wave > 0) & (run.quantised > 0)
-        made = block_scaled_flops(rows, columns, inner, where(there, wave, 1.0), to_float(groups) <= 1)
-        return where(there & (each > 0), made, flops)
+        there = (wave > 0) & (each > 0)
+        made = block_scaled_flops(rows, columns, inner, where(there, wave, 1.0), 1.0 * (to_float(groups) <= 1))
+        return where(there, made, flops)
 
     @cached_property
     def fused(self) -> FusedAttention:
