@@ -200,7 +200,7 @@ class Kernels:
         each = 2.0 * to_float(columns) * inner
         rows = to_float(flops) / where(each > 0, each, np.inf)
         there = (wave > 0) & (each > 0)
-        made = block_scaled_flops(rows, columns, inner, where(there, wave, 1.0), 1.0 * (to_float(groups) <= 1))
+        made = block_scaled_flops(rows, columns, inner, where(there, wave, 1.0), to_float(to_float(groups) <= 1))
         return where(there, made, flops)
 
     @cached_property
