@@ -17,6 +17,7 @@ from comp_comm.calibration.least_squares import minimise
 from comp_comm.choices import Precision
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.dispatchers import SORTED
+from comp_comm.formulas.kernels import TILE
 from comp_comm.hardware.numbers import FlashKernel
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.operations.shapes import Attention, Gemm
@@ -272,7 +273,12 @@ EXPERTS = {"bfloat16": ("bf16", Recipe.NONE, "trtllm:cutlass", "gemm_efficiency"
 
 
 def experts(name, dtype):
-    """Return layers of experts with balanced loads: sorting as the product counts it, GEMMs, and activation."""
+    """Return layers of experts with balanced loads: sorting as the product counts it, GEMMs, and activation.
+
+    The database's layers have the weights that memory happens to hold (zeros mostly; its collect_moe loads none), which
+    do not warm a device as random numbers do. Loads are the same for all experts: each fills up its last tile alone.
+    A fit prefers numbers near the profile's, which are of other products.
+    """
     precision, recipe, library, efficiency = EXPERTS[dtype]
     rows = rows_of(f"moe_grouped_gemm_{name}")
     rows = picked(rows, (rows["backend"] == library) & (rows["dtype"] == dtype) & (rows["distribution"] == "balanced"))
@@ -289,12 +295,14 @@ def experts(name, dtype):
         for inner, columns in ((hidden, gates * width), (width, hidden)):
             op = Gemm("", "", 1, each, inner, columns, local, grouped=True)
             run = kernels.run(op)
-            moved = op.moved(run.operand, 2.0)
-            seconds = seconds + kernels.product(
-                op.flops * kernels.few_rows(op), (each, columns, inner), moved, local, run
-            )
+            moved, padded = op.moved(run.operand, 2.0), np.ceil(each / TILE) * TILE / each
+            seconds = seconds + kernels.product(op.flops * padded, (each, columns, inner), moved, local, run)
             seconds = seconds + run.quantised * kernels.quantising.seconds(rows["all"] * inner, orientations=1)
         return seconds + 2 * (1 + gates) * rows["all"] * width * kernels.per_streamed_byte
 
-    numbers = {efficiency: (0.7, 0.05, 1), "memory_efficiency": (0.7, 0.1, 1), "kernel_latency": (3e-6, 2e-7, 5e-5)}
-    return Table(device(name, precision), rows, predict, numbers, timing_put)
+    timing = device(name, precision).timing
+    numbers = {efficiency: (getattr(timing, efficiency), 0.05, 1),
+               "memory_efficiency": (timing.memory_efficiency, 0.1, 1),
+               "kernel_latency": (timing.kernel_latency, 2e-7, 5e-5)}  # fmt: skip
+    hardware = timing_put(device(name, precision), {"power_ratio": 1.0})
+    return Table(hardware, rows, predict, numbers, timing_put, usual=0.1)

@@ -123,20 +123,21 @@ def test_training_attention_fitted_on_a_third_predicts_the_rest():
     assert mean_and_p90(table.held_out(everything, everything, 0.33))[0] < 0.08
 
 
-@pytest.mark.parametrize(("device", "dtype", "most"), [
-    ("h100_sxm", "bfloat16", 0.08), ("h200_sxm", "bfloat16", 0.10), ("gb200", "bfloat16", 0.24),
-    ("b300_sxm", "fp8_block", 0.13),
+@pytest.mark.parametrize(("device", "dtype", "unfitted", "most"), [
+    ("h100_sxm", "bfloat16", 0.115, 0.11), ("h200_sxm", "bfloat16", 0.09, 0.13), ("gb200", "fp8_block", 0.125, 0.13),
+    ("b300_sxm", "fp8_block", 0.1, 0.11), ("gb300", "fp8_block", 0.125, 0.14), ("gb200", "bfloat16", 0.24, 0.26),
 ])  # fmt: skip
-def test_layers_of_experts(device, dtype, most):
-    """Sorting, grouped GEMMs and their activation, of 64 tokens an expert and more, balanced: two numbers a table.
+def test_layers_of_experts(device, dtype, unfitted, most):
+    """Sorting, grouped GEMMs and their activation, of 64 tokens an expert and more, balanced: as the profile has them,
+    and with three numbers fitted on a tenth. 15 % is aimed at.
 
-    Operands are constant, which makes GEMMs faster than random ones: their efficiency is fitted as well. Tokens are
-    sorted twice on one device; those of the GB200 look as if sorted four times (7 % then, the others 11 to 16 %).
+    16-bit layers on Blackwell miss it. Weights of zeros make large products there up to a quarter faster than random
+    ones, and sorting takes as long as on Hopper, whose memory has 0.42 of the bandwidth.
     """
     table = experts(device, dtype)
     many = table.rows["rows"] >= 64
-    errors = table.held_out(many, many, 0.3, seeds=(0, 1, 2, 3))
-    assert mean_and_p90(errors)[0] < most
+    assert np.abs(table.errors({}, many)).mean() < unfitted
+    assert mean_and_p90(table.held_out(many, many, 0.1, seeds=range(10)))[0] < most
 
 
 def test_a_kernel_without_its_ramp_is_far_off():
