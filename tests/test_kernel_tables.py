@@ -124,7 +124,7 @@ def test_training_attention_fitted_on_a_third_predicts_the_rest():
 
 
 @pytest.mark.parametrize(("device", "dtype", "unfitted", "most"), [
-    ("h100_sxm", "bfloat16", 0.115, 0.11), ("h200_sxm", "bfloat16", 0.09, 0.13), ("gb200", "fp8_block", 0.125, 0.13),
+    ("h100_sxm", "bfloat16", 0.115, 0.11), ("h200_sxm", "bfloat16", 0.09, 0.13), ("gb200", "fp8_block", 0.125, 0.15),
     ("b300_sxm", "fp8_block", 0.1, 0.11), ("gb300", "fp8_block", 0.125, 0.14), ("gb200", "bfloat16", 0.24, 0.26),
 ])  # fmt: skip
 def test_layers_of_experts(device, dtype, unfitted, most):
