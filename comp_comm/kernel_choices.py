@@ -51,7 +51,7 @@ class Recipe(Choice):
 
 
 class AttentionKernel(Choice):
-    """What computes attention, and whether it skips what a causal mask hides.
+    """What computes attention, whether it skips what a causal mask hides, and what it does beside.
 
     - ``flash_causal``: the fused kernel that training stacks use on the device, as its profile says
       (``timing.attention_kernel``); ``flash``: the same, but it computes everything.
@@ -61,25 +61,27 @@ class AttentionKernel(Choice):
     - ``triton_1``: the Triton kernel beside FlashAttention 1 (its flash_attn_triton), as in llm-foundry.
     - ``cudnn_2024``, ``cudnn``: cuDNN 9.0 as of 2024, and as of 2025 on (9.10 and later).
     - ``triton``: the kernel of Triton's tutorial, which PyTorch's flex attention is near to.
-    - ``trtllm``: TensorRT-LLM's kernels for prefill, which have no backward pass.
+    - ``trtllm``: TensorRT-LLM's kernels for prefill, which have no backward pass. Its operation rotates queries and
+      keys and writes keys and values of heads to the cache, in a kernel of its own before (``prepares``; TensorRT-LLM's
+      applyBiasRopeUpdateKVCache), so that there is no rotation beside it.
     - ``ck``: AMD's Composable Kernel and AITER.
     """
 
-    FLASH_CAUSAL = "flash_causal", 1, 1, 1
-    FLASH = "flash", 0, 1, 1
-    UNFUSED = "unfused", 0, 1, 1
-    FLASH_1 = "flash_1", 1, 0, 0
-    FLASH_2 = "flash_2", 1, 1, 0
-    FLASH_3 = "flash_3", 1, 1, 1
-    CUDNN_2024 = "cudnn_2024", 1, 1, 0
-    CUDNN = "cudnn", 1, 1, 1
-    TRITON = "triton", 1, 1, 1
-    TRTLLM = "trtllm", 1, 1, 1
-    CK = "ck", 1, 1, 1
-    TRITON_1 = "triton_1", 1, 0, 0
+    FLASH_CAUSAL = "flash_causal", 1, 1, 1, 0
+    FLASH = "flash", 0, 1, 1, 0
+    UNFUSED = "unfused", 0, 1, 1, 0
+    FLASH_1 = "flash_1", 1, 0, 0, 0
+    FLASH_2 = "flash_2", 1, 1, 0, 0
+    FLASH_3 = "flash_3", 1, 1, 1, 0
+    CUDNN_2024 = "cudnn_2024", 1, 1, 0, 0
+    CUDNN = "cudnn", 1, 1, 1, 0
+    TRITON = "triton", 1, 1, 1, 0
+    TRTLLM = "trtllm", 1, 1, 1, 1
+    CK = "ck", 1, 1, 1, 0
+    TRITON_1 = "triton_1", 1, 0, 0, 0
 
-    def __init__(self, word: str, skips: float, windows: float, sinks: float) -> None:
-        self.skips, self.windows, self.sinks = skips, windows, sinks
+    def __init__(self, word: str, skips: float, windows: float, sinks: float, prepares: float) -> None:
+        self.skips, self.windows, self.sinks, self.prepares = skips, windows, sinks, prepares
 
     @classmethod
     def skipping(cls, codes: ArrayLike) -> NDArray[np.bool_]:

@@ -25,6 +25,7 @@ class LatentAttention(SelfAttention):
     """
 
     gathers_itself: ClassVar[bool] = True
+    prepared: ClassVar[float] = 0.0  # the cache has the latent
     kernels: ClassVar[float] = 24.0  # three projections more, two norms, and what puts parts of heads together
 
     def operations(self, c: Context) -> Sequence[Operation]:
