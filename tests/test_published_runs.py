@@ -32,8 +32,10 @@ def step_of(run, **more):
 
 
 def as_in_2021(run):
-    """Return what the paper's scripts (Megatron-LM, examples/academic_paper_scripts/sc21) say: PyTorch's data parallelism
-    up to 18B, which reduces beside the backward pass, and sums in 16 bit that no GEMM adds to."""
+    """Return what the paper's scripts say (Megatron-LM, examples/academic_paper_scripts/sc21).
+
+    PyTorch's data parallelism up to 18B, which reduces beside the backward pass, and sums in 16 bit that no GEMM adds
+    to."""
     return {"overlap_dp": "on" if int(run["hidden"]) <= 6144 else "off", "gradient_accumulation_fusion": "off"}
 
 
