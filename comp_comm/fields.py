@@ -154,6 +154,8 @@ _LAYOUT = (
           "and head (the root of FSDP2), or embedding, and norm with head, which are kept (torchtitan)", "root"),
     word("zero_implementation", "layout", ZeroImplementation, "whose ZeRO shards the states, with what it keeps "
          "beside them", "megatron"),
+    word("gradient_accumulation_fusion", "layout", Switch, "GEMMs add the gradients of weights to their sum over "
+         "micro-batches; off: a kernel of its own does; if not given, off under ZeRO 1 of DeepSpeed alone", None),
     Field("bucket", "layout", "float", "elements of gradients (or weights) sent at once by data parallelism; a "
           "stage's whole, or under ZeRO 3 a layer's, if not given", low=1, high=1e12),
     word("recompute", "layout", choices.Recompute, "activations computed again in the backward pass: of whole layers, "

@@ -27,7 +27,7 @@ from comp_comm.group import Group
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, ExpertKernels
 from comp_comm.lazy import cached_property
 from comp_comm.optimizers import MuonSharding, MuonTensor, Optimizer
-from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
+from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation, fuses_accumulation
 from comp_comm.texts import NO_TEXT, Texts
 
 Spread: TypeAlias = tuple[tuple[Array, Array], ...]  # sizes and strides
@@ -82,6 +82,7 @@ class Layout:
     gradient_sync: Numeric = GradientSync.MICRO_BATCH
     fsdp_units: Numeric = FsdpUnits.ROOT
     zero_implementation: Numeric = ZeroImplementation.MEGATRON
+    gradient_accumulation_fusion: Numeric = NOT_GIVEN
     bucket: Numeric = UNKNOWN
     recompute: Numeric = Recompute.NONE
     recompute_layers: Numeric = UNKNOWN
@@ -271,6 +272,7 @@ def resolved_layout(given: Layout) -> Layout:
     interleaved = Schedule.ONE_F_ONE_B.where(given.schedule) & (to_float(given.vpp) > 1)
     schedule = where(interleaved, int(Schedule.INTERLEAVED), given.schedule)
     sends = to_codes(given.overlap_pp)
+    fused = fuses_accumulation(given.gradient_accumulation_fusion, given.zero, given.zero_implementation)
     return replace(
         given,
         dp=dp,
@@ -281,5 +283,6 @@ def resolved_layout(given: Layout) -> Layout:
         dp_shard=where(isnan(dp_shard), dp * given.cp, dp_shard),
         schedule=schedule,
         overlap_pp=np.where(sends == NOT_GIVEN, Schedule.INTERLEAVED.where(schedule), sends),
+        gradient_accumulation_fusion=fused,
         sp=where(to_float(given.tp) > 1, given.sp, 0.0),
     )

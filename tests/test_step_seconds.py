@@ -12,6 +12,7 @@ from state_dict import state_dict
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.complete.model import evaluate
+from comp_comm.errors import ConfigError
 from comp_comm.hardware.numbers import FlashKernel, Hardware, Timing
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.operations import Attention, Gemm
@@ -65,6 +66,26 @@ def test_gradients_are_added_up_while_other_stages_wait(vpp):
     found = explained(pp=4, vpp=vpp, dp=2, accumulation=8, zero=1, zero_implementation="deepspeed", vocab=0)
     added = operation(found, "gradients added up", "optimizer")["hbm_bytes"]
     assert added == pytest.approx(6 * found["parameters"] / 4 * 7 * (1 + 3 / (8 * vpp)), rel=1e-3)
+
+
+@pytest.mark.parametrize(("sums", "each", "added"), [("fp16", 6, 7), ("fp32", 10, 8)])
+def test_gradients_are_added_up_by_a_kernel_where_gemms_do_not(sums, each, added):
+    """A gradient of 2 bytes and the sum are read, and the sum is written; the first one in 16 bit is the sum."""
+    point = {"dp": 2, "accumulation": 8, "zero": 0, "vocab": 0, "precision": "fp16", "grad_precision": sums}
+    fused, found = (explained(**point, gradient_accumulation_fusion=word) for word in ("on", "off"))
+    moved = operation(found, "gradients added up", "optimizer")["hbm_bytes"]
+    assert moved == pytest.approx(each * found["parameters"] * added, rel=1e-9)
+    assert not any(op["operation"] == "gradients added up" for op in fused["operations"])
+    assert fused["step_s"] == explained(**point)["step_s"] < found["step_s"]
+
+
+@pytest.mark.parametrize(("point", "what"), [
+    ({"zero": 3, "gradient_accumulation_fusion": "off"}, "off goes with zero 0 or 1"),
+    ({"zero": 1, "zero_implementation": "deepspeed", "gradient_accumulation_fusion": "on"}, "DeepSpeed's optimizer"),
+])  # fmt: skip
+def test_what_adds_up_gradients_fits_zero(point, what):
+    with pytest.raises(ConfigError, match=what):
+        explained(dp=2, **point)
 
 
 def test_tied_weights_are_stepped_and_reduced_where_they_are():

@@ -22,6 +22,7 @@ FIELDS = tuple(dict.fromkeys((
     "fp8_activations", "expert_kernels", *DISPATCH, "recompute_early_stop", "offload_activations",
     "reshard_after_forward", "reshard_shards", "gradient_sync", "fsdp_units", "zero_implementation", "sequence_inputs",
     "optimizer", "muon_steps", "muon_sharding", "muon_tp", "cp_implementation", "load_balancing",
+    "gradient_accumulation_fusion",
     *_TRANSFORMER, "stack",
 )))  # fmt: skip
 # A field that means nothing without another one.
@@ -44,6 +45,7 @@ IGNORED_BY_LAYERS = (
     "memory_capacity", "framework_gib", "tokens", "loss_chunks", "fp8_param_gather",
     "recompute_early_stop", "offload_activations", "reshard_after_forward", "reshard_shards", "gradient_sync",
     "fsdp_units", "zero_implementation", "optimizer", "muon_steps", "muon_sharding", "muon_tp",
+    "gradient_accumulation_fusion",
 )  # fmt: skip
 # Fields that the kernels of layers, embedding and head do not depend on: where groups are, and what waits for them.
 IGNORED_BY_OPERATIONS = (
@@ -65,7 +67,7 @@ IGNORED_BY_STATES = (
 # Fields that the memory of a stage does not depend on.
 IGNORED_BY_FOOTPRINT = (
     "placement", "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "collective_algorithm", "tokens",
-    "scatter_gather", "interference", "muon_steps", "muon_tp", "load_balancing",
+    "scatter_gather", "interference", "muon_steps", "muon_tp", "load_balancing", "gradient_accumulation_fusion",
 )  # fmt: skip
 
 __all__ = ["DEFAULTS", "FIELDS", "IGNORED_BY_FOOTPRINT", "IGNORED_BY_LAYERS", "IGNORED_BY_OPERATIONS",

@@ -1,4 +1,4 @@
-"""Gradients of micro-batches added up by the optimizer itself, where GEMMs do not add to the sum as they are made."""
+"""Gradients of micro-batches added up by a kernel of its own, where GEMMs do not add to the sum as they are made."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from comp_comm.sharding import adds_up_apart
 
 def accumulation_seconds(work: Work, parameters: Array, per_byte: Array) -> Array:
     """Return the seconds of adding the gradients of one micro-batch of so many parameters to those before."""
-    apart = adds_up_apart(work.layout.zero, work.layout.zero_implementation)
-    if not somewhere(apart):
+    layout, formats = work.layout, work.scenario.formats
+    apart = 1 - to_float(layout.gradient_accumulation_fusion)
+    if not somewhere(apart > 0):
         return ZERO
-    formats = work.scenario.formats
-    moved = apart * parameters * accumulation_traffic(formats.weight, formats.main_grad)
+    casts = to_float(adds_up_apart(layout.zero, layout.zero_implementation))
+    moved = apart * parameters * accumulation_traffic(formats.weight, formats.main_grad, casts)
     return to_float(moved * per_byte)
 
 
