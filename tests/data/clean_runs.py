@@ -80,7 +80,6 @@ CORRECTED |= dict.fromkeys(("r0000", "r0001", "r0002", "r0003"), OVERLAPPED)
 UNFUSED = {
     "megatron_sc21": "no gradient accumulation fusion (2021; --fp16 alone in the paper's CONFIG.sh: summed in fp16)",
     "megatron_2020": "no gradient accumulation fusion (2020)",
-    "vtrain_multi": "no gradient accumulation fusion (DeepSpeed has no main_grad for GEMMs to add to)",
 }
 ROUNDED = "measured in TFLOP/s, as the tokens/s are rounded and disagree with them by 1.3 to 2.3 %"
 NEEDED = ("vocab", "heads", "micro_batch", "precision", "zero_stage", "recompute")
