@@ -177,10 +177,10 @@ class Layout:
         return to_float(self.pp) * self.vpp * Schedule.look_up("turns", self.schedule)
 
     @cached_property
-    def stage_steps(self) -> Array:
+    def stage_micro_batches(self) -> Array:
         """Micro-batches that a layer of a stage sees in a step: each of two copies sees half of them."""
-        steps = to_float(self.accumulation)
-        return steps / self.copies if somewhere(self.copies != 1) else steps
+        micro_batches = to_float(self.accumulation)
+        return micro_batches / self.copies if somewhere(self.copies != 1) else micro_batches
 
     @cached_property
     def boundaries(self) -> Array:

@@ -93,8 +93,10 @@ def _join_chunks(t: Joined, layers: int, batch: int, gpus: int) -> None:
     even = (layers % chunks == 0) | ((layers + 2) % chunks == 0)
     pinned = bool(t.question.allowed.get("vpp"))
     t.keep(even | (t["vpp"] == 1) | pinned, "interleaved chunks of unequal size: pin vpp to try them")
-    steps = batch // (_replicas(t, gpus) * t["micro_batch"])
-    t.keep((t["vpp"] == 1) | (steps % t["pp"] == 0), "interleaving needs a multiple of pp micro-batches a replica")
+    micro_batches = batch // (_replicas(t, gpus) * t["micro_batch"])
+    t.keep(
+        (t["vpp"] == 1) | (micro_batches % t["pp"] == 0), "interleaving needs a multiple of pp micro-batches a replica"
+    )
 
 
 def _join_experts(t: Joined, experts: int, gpus: int) -> None:

@@ -29,8 +29,8 @@ class StageSeconds:
         return self.pipeline.work
 
     @property
-    def _steps(self) -> Array:
-        return self.work.layout.stage_steps
+    def _micro_batches(self) -> Array:
+        return self.work.layout.stage_micro_batches
 
     def _total(self, seconds: Callable[[LayerTimes], Array]) -> Array:
         return self.pipeline.total_s(self.stage, seconds)
@@ -38,17 +38,17 @@ class StageSeconds:
     @cached_property
     def forward_s(self) -> Array:
         """Seconds of forward compute in a step."""
-        return self._steps * self._total(lambda times: times.compute.forward)
+        return self._micro_batches * self._total(lambda times: times.compute.forward)
 
     @cached_property
     def backward_s(self) -> Array:
         """Seconds of backward compute in a step."""
-        return self._steps * self._total(lambda times: times.compute.backward)
+        return self._micro_batches * self._total(lambda times: times.compute.backward)
 
     @cached_property
     def recompute_s(self) -> Array:
         """Seconds of recomputation of activations."""
-        return self._steps * self.pipeline.recomputed_s(self.stage, "compute")
+        return self._micro_batches * self.pipeline.recomputed_s(self.stage, "compute")
 
     @cached_property
     def waits(self) -> tuple[Array, Array]:
@@ -58,7 +58,7 @@ class StageSeconds:
             return ZERO, ZERO
         forward, backward = self._total(lambda times: times.waits[0]), self._total(lambda times: times.waits[1])
         again = self.pipeline.recomputed_s(self.stage, "host") if recomputes else ZERO
-        return self._steps * forward, self._steps * add_up((backward, again))
+        return self._micro_batches * forward, self._micro_batches * add_up((backward, again))
 
     def of_layers(self, group: str) -> CommSeconds:
         """Return what a group spends in the layers and at the ends."""
@@ -68,7 +68,7 @@ class StageSeconds:
                 spent = spent.plus(times.forward[group].times(count)).plus(times.backward[group].times(count))
         if self.pipeline.recomputes:
             spent = self.pipeline.recompute_comm(group, self.stage).plus(spent)
-        return spent.times(self._steps)
+        return spent.times(self._micro_batches)
 
     @cached_property
     def in_layers(self) -> dict[str, CommSeconds]:

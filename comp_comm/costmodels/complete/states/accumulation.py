@@ -25,6 +25,7 @@ def accumulations(work: Work) -> Array:
     The first gradient in 16 bits is not added to anything; a sum in more bits begins with zeros.
     """
     layout = work.layout
-    steps = to_float(layout.stage_steps)
-    filled = 1 + (to_float(layout.pp) - 1) / (to_float(layout.vpp) * steps)
-    return filled * where(work.scenario.formats.main_grad > work.scenario.formats.weight, steps, steps - 1)
+    micro_batches = to_float(layout.stage_micro_batches)
+    filled = 1 + (to_float(layout.pp) - 1) / (to_float(layout.vpp) * micro_batches)
+    own_format = work.scenario.formats.main_grad > work.scenario.formats.weight
+    return filled * where(own_format, micro_batches, micro_batches - 1)

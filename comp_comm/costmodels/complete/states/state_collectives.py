@@ -74,10 +74,10 @@ class StateCollective(NamedTuple):
     zero: tuple[int, ...]
     repeats: Array
 
-    def occasions(self, zero: Numeric, steps: Numeric) -> Array:
+    def occasions(self, zero: Numeric, micro_batches: Numeric) -> Array:
         """Return how many occasions a step of so many micro-batches has, at each point's ZeRO stage."""
         does = _among(zero, self.zero)
-        return to_float(does) * where(self.repeats > 0, steps, 1.0)
+        return to_float(does) * where(self.repeats > 0, micro_batches, 1.0)
 
 
 class Unit(NamedTuple):
@@ -243,6 +243,8 @@ def _bucketed(c: Context, parameters: Array) -> tuple[Array, Array]:
     return calls, parameters / calls
 
 
-def counted(states: Sequence[StateCollective], zero: Numeric, steps: Numeric) -> list[Collective]:
+def counted(states: Sequence[StateCollective], zero: Numeric, micro_batches: Numeric) -> list[Collective]:
     """Return the collectives with their calls in a step of so many micro-batches."""
-    return [replace(each.collective, count=each.collective.count * each.occasions(zero, steps)) for each in states]
+    return [
+        replace(each.collective, count=each.collective.count * each.occasions(zero, micro_batches)) for each in states
+    ]
