@@ -104,10 +104,12 @@ def make_plan(study: Study, free: str | None = None) -> Plan:
     axes = (*devices, *study.axes)
     plan = Plan(study, model, Grid(study.profiles, _modelled(study, model), axes, model), ())
     _check_fields(study, plan)
-    if not study.hardware_given and not model.own_hardware:
+    known = study.hardware_given or model.own_hardware
+    if not known:
         study.problem("hardware", NO_HARDWARE)
     plan = replace(plan, where=_conditions(study, plan))
-    if study.profiles and all(plan.grid.labels(name) for name in model.required):
+    # Without a device there is none of which a number could be missing, or that could lack a format.
+    if known and study.profiles and all(plan.grid.labels(name) for name in model.required):
         _check_fixed_rules(study, plan, free)
     study.problems.raise_if_any()
     return plan
