@@ -27,6 +27,7 @@ USUAL = ("hidden", "layers", "heads", "vocab", "seq_len", "gpus", "global_batch"
          "cp", "ep", "dp", "zero", "recompute", "sp", "precision", "flop_vs_bw", "network", "nvs", "tokens",
          "interference", "timing", "stack")  # fmt: skip
 OF_A_STUDY = ("model", "hardware", "cost_model", "batch_tokens")  # what --set takes beside fields
+SAID_BY_OTHERS = ("overrides", "set_a", "set_b", "price_per_gpu_hour", "watts", "batch_tokens")  # which value is wanted
 SHORTEST = 12  # with fewer fields than this, all of them are usual
 LONGEST = 36  # of choices in a flag's placeholder; more are listed after its meaning
 
@@ -38,6 +39,18 @@ class Grouped(click.Command):
         """Return the parameters, with ``--help-all`` where there is more to show."""
         shown = super().get_params(ctx)
         return [*shown, HELP_ALL] if self._hidden() else shown
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the arguments; refuse what was given as an empty text, as a variable of a shell that is not set."""
+        left = super().parse_args(ctx, args)
+        for each in self.params:
+            given = ctx.params.get(str(each.name))
+            texts = given if isinstance(given, tuple) else (given,)
+            if each.name not in (*FIELDS, *SAID_BY_OTHERS) and any(isinstance(t, str) and not t.strip() for t in texts):
+                option = isinstance(each, click.Option)
+                flag = "/".join(each.opts) if option else each.human_readable_name.strip("[].")
+                raise click.UsageError(f"{flag} is empty: give it a value, or leave it out", ctx)
+        return left
 
     def _hidden(self) -> list[click.Parameter]:
         fields = [each for each in self.params if isinstance(each, click.Option) and each.name in FIELDS]

@@ -101,7 +101,7 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
 
         studies = [written_as(study, asked["emit"]) for study in studies]
     design = make_design(studies)
-    asked["per"] = tuple(prices.split(asked["per"]))
+    asked["per"] = _per(asked["per"])
     asked["crossover"] = crossover_of(asked["crossover"]) if asked["crossover"] else None
     _check_one(design, asked)
     asked["machine"] = _machine(machines, overrides, design.cases[0])
@@ -128,6 +128,14 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
         if kept:
             kept.close()
     return code
+
+
+def _per(given: str | None) -> tuple[str, ...]:
+    """Return the fields that ``--per`` names. Raises ``ConfigError`` where it is given and names none."""
+    names = tuple(prices.split(given))
+    if given is not None and not names:
+        raise ConfigError(f"--per: '{given}' names no field of a layout (tp, say, or pp,zero)")
+    return names
 
 
 def _check_one(design: Design, asked: Asked) -> None:

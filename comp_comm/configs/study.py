@@ -59,6 +59,7 @@ class _Reader(Reader):
         self.fixed: dict[str, Value] = {}
         self.axes: list[Axis] = []
         self.notes: list[str] = []
+        self.model_failed = False
 
     def study(self) -> Study:
         data = self.document.data
