@@ -31,6 +31,7 @@ from comp_comm.searches.views import (
     per_record,
     roomy_record,
     roomy_ties,
+    settled,
     tied_record,
     ties_of_groups,
 )
@@ -244,7 +245,7 @@ def _meta(space: SearchSpace, state: SearchState, aim: Aim) -> Record:
         "headroom": aim.headroom,
         "fixed": {name: value for name, value in sorted(study.fixed.items()) if name in plan.model.fields},
         "searched": {**space.tried, **choices, **({"placement": list(space.placements)} if space.placements else {})},
-        "not_tried": not_tried(space),
+        "settled": settled(space), "not_tried": not_tried(space),
         "candidates": state.candidates, "feasible": state.feasible, "within_percent": within,
         "dropped": dict(sorted({**space.dropped, **state.reasons}.items())), "notes": notes(plan),
         "interrupted": state.interrupted,

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from comp_comm.choices import Placement
 from comp_comm.errors import ConfigError, nearest, one_of
+from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
 from comp_comm.searches.best import Tie
@@ -115,6 +116,19 @@ def roomy_record(room: float, behind: float | None, row: Record) -> Record:
 
 def _alone(row: Record) -> Record:
     return {name: value for name, value in row.items() if name not in ("ties", "also")}
+
+
+def settled(space: SearchSpace) -> dict[str, Value]:
+    """Return the choices that the search gave one value itself, since that is what stacks use or it can only help.
+
+    >>> from comp_comm.configs.study import study_from
+    >>> from comp_comm.searches.tried import make_space
+    >>> given = {"model": "mixtral-8x7b", "hardware": "h100-sxm", "set": {"global_batch": 8, "overlap_ep": "off"}}
+    >>> settled(make_space(study_from(given), 8))
+    {'ep_dispatch': 'deepep'}
+    """
+    return {name: values[0] for name, values in space.choices.items()
+            if len(values) == 1 and name not in space.study.fixed}  # fmt: skip
 
 
 def not_tried(space: SearchSpace) -> dict[str, Record]:
