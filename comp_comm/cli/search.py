@@ -21,6 +21,7 @@ from comp_comm.searches.design import Case, Design, make_design
 from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.searches.result import SearchAnswer, aim_of, answer, check_question, checked
 from comp_comm.searches.run import run_search
+from comp_comm.searches.runner_up import degree_fields
 from comp_comm.searches.tried import make_space
 from comp_comm.searches.views import check_per
 from comp_comm.sweeps.prices import Prices
@@ -63,7 +64,8 @@ EXAMPLES = (
 @click.option("--headroom", type=values.Share(), metavar="SHARE", help="Share of the memory left free (20% or 0.2): "
               "what devices report less and allocators waste. [default: 0.05; 0 for foundation_models]")  # fmt: skip
 @click.option("--explain", "explained", is_flag=True, help="Also explain the best, operation by operation.")
-@click.option("--compare", "compared", is_flag=True, help="Also put the best two side by side, term by term.")
+@click.option("--compare", "compared", is_flag=True, help="Also put the best and the best one of "
+              "other degrees side by side, term by term.")  # fmt: skip
 @prices.price_options
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it: step time against memory; over devices or a "
               "factor; or as a heat map over two factors.")  # fmt: skip
@@ -217,7 +219,7 @@ def _checkpoint(path: str, design: Design, asked: Asked) -> Checkpoint:
              "gpus": [case.gpus for case in design.cases], "objective": asked["objective"],
              "top": asked["top"], "headroom": asked["headroom"],
              "per": [*asked["per"], *(asked["crossover"].fields if asked["crossover"] else ())],
-             "form": STATE_FORM}  # fmt: skip
+             "compare": asked["compared"], "form": STATE_FORM}  # fmt: skip
     return Checkpoint(resolved(path), known)
 
 
@@ -227,11 +229,11 @@ def _searched(case: Case, cost: Prices, asked: Asked, share: Share, keeper: Keep
     space = make_space(case.study, case.gpus)
     per = asked["crossover"].fields if asked["crossover"] else asked["per"]
     check_per(space, per)
-    space = space.grouped(per)
+    space = space.grouped(tuple(dict.fromkeys((*per, *(degree_fields(space) if asked["compared"] else ())))))
     progress = options.Progress(space.points, asked["quiet"], label)
     with progress:
         state = run_search(space, aim, asked["top"], progress, share(space.points), keeper)
     progress.finish()
     if state.interrupted and not state.feasible:
         raise KeyboardInterrupt  # there is nothing to show
-    return answer(space, state, aim, cost)
+    return answer(space, state, aim, cost, per)

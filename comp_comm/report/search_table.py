@@ -123,7 +123,9 @@ def _write_best(out: IO[str], answer: Record, style: str) -> None:
 def _write_compared(out: IO[str], terms: Sequence[Record], sides: Record, style: str) -> None:
     """Write the terms in which the best two differ, the sides by their names, and why one is the faster."""
     best, second = (f"{side}: {sides[side]}" for side in "ab")
-    _title(out, f"The best ({best}) and the second ({second})", style)
+    said = (f"The best ({best}) and the best of other degrees ({second})" if sides["other_degrees"] else
+            f"The best ({best}) and the second ({second}): no layout of other degrees fits")  # fmt: skip
+    _title(out, said, style)
     table.write_line(out, sides["why"], style)
     out.write("\n")
     heads = {"a": sides["a"], "b": sides["b"]}

@@ -20,6 +20,7 @@ from comp_comm.searches.best import Place
 from comp_comm.searches.engine import Progress, point_of
 from comp_comm.searches.objectives import OBJECTIVES, Aim, Objective
 from comp_comm.searches.run import run_search
+from comp_comm.searches.runner_up import runner_up
 from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
 from comp_comm.searches.table import Row, about, rows_of
@@ -74,6 +75,7 @@ class SearchAnswer(TypedDict):
     reason: str | None
     best: BestRecord | None
     per: Record | None
+    runner_up: Row | None
     headrooms: list[Row]
     tied: Record | None
 
@@ -145,19 +147,29 @@ def checked(result: SearchAnswer) -> SearchAnswer:
     return result
 
 
-def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = FREE) -> SearchAnswer:
-    """Return what was seen as `search` does; where nothing fits there are no rows, and ``reason`` says why."""
+def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = FREE,
+           per: Sequence[str] | None = None) -> SearchAnswer:  # fmt: skip
+    """Return what was seen as `search` does; where nothing fits there are no rows, and ``reason`` says why.
+
+    ``per`` are those of the space's groups' fields whose best is told: all, if not given.
+    """
     best = state.best.ties
     misses = [tie for tie in state.unfit.ties if best and tie.score < best[0].score]
     record = _best(space, best[0].place) if best else None
     rooms = roomy_ties(state, aim.headroom, float(str(record["memory"]["capacity_bytes"]))) if record else []
     groups, tied = ties_of_groups(state), lean_ties(state, aim) if record and record["interval"] else []
-    rows = iter(rows_of(space, [*best, *misses, *(tie for _, tie in (*groups, *rooms)), *tied], prices))
-    shown, unfit, of_groups, roomy, lean = ([next(rows) for _ in some] for some in (best, misses, groups, rooms, tied))
+    second = [tie for tie in [runner_up(space, state)] if tie]
+    rows = iter(rows_of(space, [*best, *misses, *(tie for _, tie in (*groups, *rooms)), *tied, *second], prices))
+    shown, unfit, of_groups, roomy, lean, next_best = (
+        [next(rows) for _ in some] for some in (best, misses, groups, rooms, tied, second)
+    )
+    told = space.groups.fields if space.groups and per is None else per
     return {
         "meta": _meta(space, state, aim), "rows": shown, "near_misses": unfit, "front": front(state),
         "reason": None if state.feasible else why_nothing(space, state, aim), "best": record,
-        "per": per_record(space, state, aim, [number for number, _ in groups], of_groups) if state.each else None,
+        "per": per_record(space, state, aim, told, dict(zip((number for number, _ in groups), of_groups, strict=True)))
+        if told else None,
+        "runner_up": next_best[0] if next_best else None,
         "headrooms": [roomy_record(room, aim.objective.behind(tie.score, best[0].score), row) for (room, tie), row in
                       zip(rooms, roomy, strict=True)],
         "tied": tied_record(state, aim, tied, lean),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from comp_comm.choices import Placement
@@ -11,6 +11,7 @@ from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
 from comp_comm.searches.best import Tie
+from comp_comm.searches.each import Groups
 from comp_comm.searches.objectives import Aim
 from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
@@ -39,30 +40,44 @@ def ties_of_groups(state: SearchState) -> list[tuple[int, Tie]]:
             enumerate(zip(state.each.scores, state.each.places, strict=True)) if place is not None]  # fmt: skip
 
 
-def per_record(space: SearchSpace, state: SearchState, aim: Aim, numbers: Sequence[int], rows: Records) -> Record:
-    """Return the best for each value: how many layouts there are and fit, and by how much it is worse than the best."""
+def per_record(
+    space: SearchSpace, state: SearchState, aim: Aim, fields: Sequence[str], made: Mapping[int, Record]
+) -> Record:
+    """Return the best for each value: how many layouts there are and fit, and by how much it is worse than the best.
+
+    ``fields`` are of those that the space's groups are told apart by, ``made`` the rows of the groups' best by number.
+    """
     if space.groups is None or state.each is None:
         return {}
-    made = dict(zip(numbers, rows, strict=True))
     best, lines = state.best.ties[0].score if state.best.ties else 0.0, []
-    for number in sorted(range(len(space.groups.values)), key=lambda i: _sortable(space, i)):
-        counts = {"candidates": int(state.each.candidates[number]), "feasible": int(state.each.feasible[number])}
+    columns: Sequence[str] = list(next(iter(made.values()), ()))
+    for values, numbers in _alike(space.groups, fields):
+        counts = {"candidates": int(state.each.candidates[numbers].sum()),
+                  "feasible": int(state.each.feasible[numbers].sum())}  # fmt: skip
         if not counts["candidates"]:
             continue
-        values = dict(zip(space.groups.fields, space.groups.values[number], strict=True))
+        number = numbers[int(state.each.scores[numbers].argmin())]
         behind = aim.objective.behind(float(state.each.scores[number]), best) if number in made else None
-        others = made.get(number) or dict.fromkeys(rows[0] if rows else ())
-        rest = {name: value for name, value in others.items() if name not in ("ties", "also", *values)}
-        lines.append({**values, "behind_percent": behind, **counts, **rest})
-    return {"fields": list(space.groups.fields), "rows": lines}
+        others = made.get(number) or dict.fromkeys(columns)
+        known = dict(zip(fields, values, strict=True))
+        rest = {name: value for name, value in others.items() if name not in ("ties", "also", *known)}
+        lines.append({**known, "behind_percent": behind, **counts, **rest})
+    return {"fields": list(fields), "rows": lines}
 
 
-def _sortable(space: SearchSpace, number: int) -> tuple[tuple[int, float, str], ...]:
+def _alike(groups: Groups, fields: Sequence[str]) -> list[tuple[tuple[Value, ...], list[int]]]:
+    """Return the values of some fields in their order, each with the numbers of the groups that have them."""
+    places = [groups.fields.index(name) for name in fields]
+    found: dict[tuple[Value, ...], list[int]] = {}
+    for number, values in enumerate(groups.values):
+        found.setdefault(tuple(values[i] for i in places), []).append(number)
+    return sorted(found.items(), key=lambda item: _sortable(fields, item[0]))
+
+
+def _sortable(fields: Sequence[str], values: Sequence[Value]) -> tuple[tuple[int, float, str], ...]:
     """Return what puts groups in order: numbers by size, words in the order of the choice."""
-    if space.groups is None:
-        return ()
     key = []
-    for name, value in zip(space.groups.fields, space.groups.values[number], strict=True):
+    for name, value in zip(fields, values, strict=True):
         if isinstance(value, str):
             words = FIELDS[name].words or Placement.words()
             key.append((1, float(list(words).index(value)) if value in words else 0.0, value))
