@@ -10,6 +10,7 @@ from comp_comm.records import Record
 from comp_comm.report import machine, table
 from comp_comm.report.explain_table import write_explanation, write_memory
 from comp_comm.searches.design import FACTORS, WORK
+from comp_comm.searches.engine import NEAR_TIMES
 from comp_comm.searches.views import span
 
 DIVISORS = "Of degrees and batches that are not given, only values are tried that divide devices, heads, layers, batch"
@@ -62,8 +63,9 @@ def write_search(out: IO[str], answer: Record, style: str, columns: Sequence[str
             table.write_line(out, alike, style)
     _write_tied(out, answer, moving, style)
     if answer["near_misses"]:
-        _title(out, "Faster, but they do not fit", style)
-        table.write_records(out, answer["near_misses"], moving, style)
+        _title(out, f"Faster, but they do not fit: they need so many times (up to {NEAR_TIMES:g}) the memory there is",
+               style)  # fmt: skip
+        table.write_records(out, answer["near_misses"], ["memory_times", *moving], style)
     if per["rows"]:
         _title(out, f"The best for each {', '.join(per['fields'])}", style)
         names = [*per["fields"], "behind_percent", *(name for name in moving if name not in per["fields"])]

@@ -28,6 +28,7 @@ from comp_comm.searches.tried import make_space
 from comp_comm.searches.views import (
     check_per,
     lean_ties,
+    near_miss,
     not_tried,
     per_record,
     roomy_record,
@@ -61,7 +62,7 @@ class BestRecord(TypedDict):
 
     step_s: float
     parts: dict[str, float]
-    memory: Mapping[str, object]
+    memory: Record
     interval: Record | None
 
 
@@ -156,7 +157,7 @@ def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = FR
     best = state.best.ties
     misses = [tie for tie in state.unfit.ties if best and tie.score < best[0].score]
     record = _best(space, best[0].place) if best else None
-    rooms = roomy_ties(state, aim.headroom, float(str(record["memory"]["capacity_bytes"]))) if record else []
+    rooms = roomy_ties(state, aim.headroom, record["memory"]["capacity_bytes"]) if record else []
     groups, tied = ties_of_groups(state), lean_ties(state, aim) if record and record["interval"] else []
     second = [tie for tie in [runner_up(space, state)] if tie]
     rows = iter(rows_of(space, [*best, *misses, *(tie for _, tie in (*groups, *rooms)), *tied, *second], prices))
@@ -165,7 +166,8 @@ def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = FR
     )
     told = space.groups.fields if space.groups and per is None else per
     return {
-        "meta": _meta(space, state, aim), "rows": shown, "near_misses": unfit, "front": front(state),
+        "meta": _meta(space, state, aim), "rows": shown, "near_misses": [near_miss(record, aim, row) for row in unfit],
+        "front": front(state),
         "reason": None if state.feasible else why_nothing(space, state, aim), "best": record,
         "per": per_record(space, state, aim, told, dict(zip((number for number, _ in groups), of_groups, strict=True)))
         if told else None,
@@ -240,7 +242,7 @@ def _best(space: SearchSpace, place: Place) -> BestRecord:
     parts = {said: _number(model.columns[name].of(step)) for said, name in space_of.parts.items()}
     (profile,) = space.plan.grid.profiles
     span = interval_of(space.plan, step, profile)
-    return {"step_s": _number(step.step_s), "parts": parts, "memory": step.memory_record(), "interval": span}
+    return {"step_s": _number(step.step_s), "parts": parts, "memory": {**step.memory_record()}, "interval": span}
 
 
 def _meta(space: SearchSpace, state: SearchState, aim: Aim) -> Record:

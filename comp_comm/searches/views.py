@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from comp_comm.choices import Placement
 from comp_comm.errors import ConfigError, nearest, one_of
@@ -17,6 +18,7 @@ from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
 from comp_comm.searches.table import about
 from comp_comm.sweeps.interval import layouts_apart
+from comp_comm.units import GIB
 
 HEADROOMS = (0.05, 0.10, 0.20)
 LISTED = 16  # values that are told one by one
@@ -122,6 +124,18 @@ def tied_record(state: SearchState, aim: Aim, ties: Sequence[Tie], rows: Records
     lines = [{"behind_percent": aim.objective.behind(tie.score, best), **_alone(row)}
              for tie, row in zip(ties, rows, strict=True)]  # fmt: skip
     return {"percent": percent, "layouts": state.landscape.within(best, percent), "rows": lines}
+
+
+def near_miss(best: Mapping[str, Any] | None, aim: Aim, row: Record) -> Record:
+    """Return a faster layout that does not fit, with how many times the memory that may be filled it needs.
+
+    >>> from comp_comm.searches.objectives import OBJECTIVES
+    >>> best = {"memory": {"capacity_bytes": 80 * GIB}}
+    >>> near_miss(best, Aim(OBJECTIVES["step"], headroom=0.25), {"memory_gib": 90.0, "ties": 1})
+    {'memory_times': 1.5, 'memory_gib': 90.0, 'ties': 1}
+    """
+    usable = aim.usable * best["memory"]["capacity_bytes"] / GIB if best else 0.0
+    return {"memory_times": row["memory_gib"] / usable if usable else None, **row}
 
 
 def roomy_record(room: float, behind: float | None, row: Record) -> Record:
