@@ -19,7 +19,8 @@ from comp_comm.report import output
 from comp_comm.searches.crossover import crossover_of
 from comp_comm.searches.design import Case, Design, make_design
 from comp_comm.searches.objectives import OBJECTIVES
-from comp_comm.searches.result import SearchAnswer, aim_of, answer, check_question, checked
+from comp_comm.searches.question import aim_of, check_question
+from comp_comm.searches.result import SearchAnswer, answer, checked
 from comp_comm.searches.run import run_search
 from comp_comm.searches.runner_up import degree_fields
 from comp_comm.searches.tried import make_space

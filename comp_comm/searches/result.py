@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, TypedDict, cast
 import numpy as np
 
 from comp_comm.configs.study import Study
-from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
 from comp_comm.costmodels.layout_space import SearchableAnswer
-from comp_comm.errors import ConfigError, InfeasibleError, one_of
+from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, to_float
-from comp_comm.other_names import nearest_name
 from comp_comm.records import Record
 from comp_comm.searches.best import Place
 from comp_comm.searches.engine import Progress, point_of
-from comp_comm.searches.objectives import OBJECTIVES, Aim, Objective
+from comp_comm.searches.objectives import Aim
+from comp_comm.searches.question import aim_of, check_question
 from comp_comm.searches.run import run_search
 from comp_comm.searches.runner_up import runner_up
 from comp_comm.searches.space import SearchSpace
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 FLAT = (1, 2, 5, 10)
-MAX_TOP = 10_000
 
 
 class FrontPoint(TypedDict):
@@ -176,53 +174,6 @@ def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = FR
                       zip(rooms, roomy, strict=True)],
         "tied": tied_record(state, aim, tied, lean),
     }  # fmt: skip
-
-
-def aim_of(study: Study, objective: Objective, headroom: float | None) -> Aim:
-    """Return what a search of a study looks for. Raises ``ConfigError`` for a headroom that is no share of memory."""
-    if headroom is None:
-        space = phase_of(COST_MODELS.get(study.cost_model or DEFAULT_COST_MODEL, COST_MODELS[DEFAULT_COST_MODEL]),
-                         study.fixed.get("phase")).space  # fmt: skip
-        return Aim(objective, space.headroom if space else 0.0)
-    if not 0 <= headroom < 1:
-        raise ConfigError(
-            f"--headroom: must be a share of the memory from 0 up to less than 1 (20% or 0.2), not {headroom:g}"
-        )
-    return Aim(objective, headroom)
-
-
-def check_question(study: Study, name: str, top: int, prices: Prices = FREE) -> Objective:
-    """Return the objective of that name. Raises ``ConfigError`` where it, or ``top``, cannot be asked for."""
-    if not 1 <= top <= MAX_TOP:
-        raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
-    if name not in OBJECTIVES:
-        raise ConfigError(
-            f"--objective: there is no '{name}'{nearest_name(name, OBJECTIVES)} ({one_of(list(OBJECTIVES))})"
-        )
-    study.problems.raise_if_any()
-    if name in ("days", "gpu-hours") and "tokens" not in study.fixed:
-        raise ConfigError(f"--objective {name} needs 'tokens', those of the whole run")
-    needs = OBJECTIVES[name].needs
-    if needs and getattr(prices, needs.replace("price_", "")) is None:
-        raise ConfigError(f"--objective {name} needs --{needs.replace('_', '-')}: what a device "
-                          f"{'costs an hour' if name == 'cost' else 'draws'}")  # fmt: skip
-    _check_model(study, name)
-    return OBJECTIVES[name]
-
-
-def _check_model(study: Study, objective: str) -> None:
-    """Raise ``ConfigError`` where there is no search of a cost model, or none for an objective."""
-    name = study.cost_model or DEFAULT_COST_MODEL
-    if name not in COST_MODELS:
-        return  # told when the plan is made
-    model = phase_of(COST_MODELS[name], study.fixed.get("phase"))
-    if model.space is None:
-        able = " and ".join(each.name for each in COST_MODELS.values() if each.space)
-        raise ConfigError(f"a search knows the layouts of {able}, not those of {model.name}; "
-                          "list them in a study and rank them: compcomm sweep STUDY --top N")  # fmt: skip
-    if objective not in model.space.objectives:
-        raise ConfigError(f"--objective {objective}: layouts of {model.name} are searched by time "
-                          f"({one_of(model.space.objectives)})")  # fmt: skip
 
 
 def step_at(space: SearchSpace, place: Place) -> SearchableAnswer:
