@@ -3,10 +3,13 @@
 import json
 
 import pytest
+from face import explained, row_of, search_of
 
 from comp_comm.cli.main import run
 from comp_comm.configs.hardware_file import load_profile
+from comp_comm.costmodels.field_groups import NO_EFFECT
 from comp_comm.errors import ConfigError
+from comp_comm.fields import FIELDS
 
 POINT = ("--model", "llama-3-8b", "--gpus", "64", "--global-batch", "256")
 STEP = (*POINT, "--hardware", "h100-sxm")
@@ -119,3 +122,58 @@ def test_volume_names_the_device_that_was_given(compcomm):
     code, out, err = compcomm("volume", *POINT, "--set", "hardware=a100-sxm-80gb")
     assert (code, err) == (0, "")
     assert "on 64 a100-sxm-80gb" in out
+
+
+# -- choices without effect -----------------------------------------------------------------------------------------
+
+SMALL = {"gpus": 8, "global_batch": 64, "optimizer": "muon", "tp": 2, "cp": 2, "pp": 2, "zero": 1,
+         "memory_capacity": 100}  # fmt: skip
+WITH = {"scatter_gather": {"sp": "off"}, "cp_implementation": {"cp_comm": "all_gather"}}
+
+
+@pytest.mark.parametrize("name", NO_EFFECT)
+def test_a_choice_that_is_said_to_change_nothing_changes_nothing(name):
+    other, value = NO_EFFECT[name]
+
+    def numbers(word, least):
+        given = {**SMALL, **WITH.get(name, {}), other: least, name: word}
+        row = row_of({"hardware": "h100-sxm", "model": "llama-3-8b", "set": given})
+        return row["step_s"], row["memory_gib"]
+
+    for least, same in ((value, True), (value + 1, False)):
+        assert (len({numbers(word, least) for word in FIELDS[name].words}) == 1) is same
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    (("--optimizer", "muon", "--muon-tp", "blockwise"), "muon_tp (tp is 1)"),
+    (("--optimizer", "muon", "--muon-sharding", "gathered", "--zero", "0"), "muon_sharding (zero is 0)"),
+    (("--cp-implementation", "torch", "--cp-comm", "all_gather"), "cp_comm (cp is 1), cp_implementation (cp is 1)"),
+    (("--cp-implementation", "torch", "--cp", "1,2"), ""),
+    (("--optimizer", "muon", "--muon-tp", "blockwise", "--tp", "1,2,4"), ""),
+    (("--optimizer", "muon", "--muon-tp", "duplicated"), ""),  # what it is anyway
+    (("--muon-tp", "blockwise"), None),  # a field of another optimizer is refused
+])  # fmt: skip
+def test_a_choice_without_effect_is_said(more, said, compcomm):
+    code, _, err = compcomm("sweep", *STEP, "--memory-capacity", "3", *more)
+    assert code == (2 if said is None else 0)
+    assert ("without effect here" in err) is bool(said)
+    assert (said or "") in err
+
+
+def test_a_search_does_not_depend_on_the_order_of_a_list():
+    """Experts split by TP exchange tokens without EP, too, and a choice about it is none without an effect."""
+    given = {"hardware": "h100-sxm", "model": "mixtral-8x7b"}
+    one = {"global_batch": 64, "memory_capacity": 3, "tp": 2, "etp": 2, "ep": 1, "cp": 1, "pp": 1}
+    best = [search_of({**given, "set": one, "sweep": {"overlap_ep": words}}, 8)["rows"][0]["step_s"]
+            for words in (["off", "on"], ["on", "off"])]  # fmt: skip
+    assert best[0] == best[1]
+
+
+# -- layers that share blocks ---------------------------------------------------------------------------------------
+
+
+def test_no_more_blocks_are_shared_than_layers_share_them():
+    given = {"hardware": "h100-sxm", "model": "zamba2-2.7b"}
+    assert explained({**given, "set": {"shared_blocks": 9}})["feasible"] is not None
+    with pytest.raises(ConfigError, match=r"shared_blocks exceeds the layers that share them \(Z\)"):
+        explained({**given, "set": {"shared_blocks": 10}})

@@ -74,8 +74,10 @@ def _meta_of_all(design: Design, results: list[SearchAnswer]) -> Record:
     """Return the meta block of several searches: what they have in common, what moves, and that of each."""
     metas = [result["meta"] for result in results]
     moving = {name for axis in design.axes for name in axis.values}
+    devices = list(dict.fromkeys(name for meta in metas for name in meta["hardware"]))
     return {
         **metas[0],
+        "title": metas[0]["title"].replace(devices[0], ", ".join(devices)),
         "study_sha256": hashlib.sha256("".join(meta["study_sha256"] for meta in metas).encode()).hexdigest(),
         "hardware": {name: about for meta in metas for name, about in meta["hardware"].items()},
         "fixed": {name: value for name, value in metas[0]["fixed"].items() if name not in moving},

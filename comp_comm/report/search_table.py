@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO
 
+from comp_comm.costmodels import COST_MODELS
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report import machine, table
@@ -154,6 +155,9 @@ def _tried(meta: Record) -> list[str]:
     if any(name in FIELDS and FIELDS[name].kind == "int" and FIELDS[name].low > 0 and len(values) > 1
            for name, values in meta["searched"].items()):  # fmt: skip
         lines.append(DIVISORS)
+    counts = "count_attention"  # which of attention's FLOP are model FLOP
+    if counts in COST_MODELS[meta["cost_model"]].fields:
+        lines.append(f"mfu is of {meta['fixed'].get(counts, FIELDS[counts].default)} attention ({counts})")
     if meta["cost_model"] == "complete" and not {"stack", "grad_precision"} & {*meta["fixed"], *meta["searched"]}:
         lines.append(NO_STACK)
     return [*lines, *([f"Not tried, give a list to: {', '.join(left)}"] if left else [])]

@@ -62,6 +62,7 @@ class BestRecord(TypedDict):
     parts: dict[str, float]
     memory: Record
     interval: Record | None
+    notes: list[str]
 
 
 class SearchAnswer(TypedDict):
@@ -164,7 +165,8 @@ def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = FR
     )
     told = space.groups.fields if space.groups and per is None else per
     return {
-        "meta": _meta(space, state, aim), "rows": shown, "near_misses": [near_miss(record, aim, row) for row in unfit],
+        "meta": _meta(space, state, aim, record["notes"] if record else ()), "rows": shown,
+        "near_misses": [near_miss(record, aim, row) for row in unfit],
         "front": front(state),
         "reason": None if state.feasible else why_nothing(space, state, aim), "best": record,
         "per": per_record(space, state, aim, told, dict(zip((number for number, _ in groups), of_groups, strict=True)))
@@ -193,10 +195,12 @@ def _best(space: SearchSpace, place: Place) -> BestRecord:
     parts = {said: _number(model.columns[name].of(step)) for said, name in space_of.parts.items()}
     (profile,) = space.plan.grid.profiles
     span = interval_of(space.plan, step, profile)
-    return {"step_s": _number(step.step_s), "parts": parts, "memory": {**step.memory_record()}, "interval": span}
+    return {"step_s": _number(step.step_s), "parts": parts, "memory": {**step.memory_record()}, "interval": span,
+            "notes": step.notes()}  # fmt: skip
 
 
-def _meta(space: SearchSpace, state: SearchState, aim: Aim) -> Record:
+def _meta(space: SearchSpace, state: SearchState, aim: Aim, of_best: Sequence[str]) -> Record:
+    """Return what a search says of itself; ``of_best`` is what a reader should know of the best one's numbers."""
     plan, study = space.plan, space.study
     brought = {n: v for n, v in (study.model.fields if study.model else {}).items() if n in plan.model.fields}
     best = state.best.ties[0].score if state.feasible else np.nan
@@ -212,7 +216,7 @@ def _meta(space: SearchSpace, state: SearchState, aim: Aim) -> Record:
         "searched": {**space.tried, **choices, **({"placement": list(space.placements)} if space.placements else {})},
         "settled": settled(space), "not_tried": not_tried(space),
         "candidates": state.candidates, "feasible": state.feasible, "within_percent": within,
-        "dropped": dict(sorted({**space.dropped, **state.reasons}.items())), "notes": notes(plan),
+        "dropped": dict(sorted({**space.dropped, **state.reasons}.items())), "notes": [*notes(plan), *of_best],
         "interrupted": state.interrupted,
     }  # fmt: skip
 

@@ -335,10 +335,11 @@ class Step(SearchableAnswer):
         layout = self.work.layout
         tp, cp, pp, ep = (to_float(size) == 1 for size in (layout.tp, layout.cp, layout.pp, layout.ep))
         alone = layout.replicas == 1  # experts may have replicas all the same, which ZeRO does not shard
+        whole = ep & ((to_float(layout.etp) == 1) | (to_float(self.work.transformer.experts) == 0))
         silent = alone & (layout.expert_replicas <= 1) & (layout.copies <= 1)
         return {"sp": tp, "sequence_inputs": tp, "overlap_tp": tp, "cp_comm": cp, "cp_implementation": cp,
-                "overlap_pp": pp, "schedule": pp, "zero": alone, "overlap_dp": silent, "overlap_ep": ep,
-                "ep_dispatch": ep}  # fmt: skip
+                "overlap_pp": pp, "schedule": pp, "zero": alone, "overlap_dp": silent, "overlap_ep": whole,
+                "ep_dispatch": whole}  # fmt: skip
 
     def groups(self) -> list[tuple[str, Group]]:
         """Return every group that communicates, by what its collectives call it."""
