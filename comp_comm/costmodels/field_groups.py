@@ -28,7 +28,7 @@ NEEDS = {
     "moe_latent_hidden": "experts",
     **{field.name: "layer_pattern" for field in LAYER_FIELDS if field.name.startswith(("ssm_", "shared_", "kda_"))},
 }  # fmt: skip
-# Choices that have no effect where another field has this value; a study that sweeps that one may give them all the same.
+# Choices that have no effect where another field has this value; a study that sweeps that one may still give them.
 NO_EFFECT: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("sp", "sequence_inputs", "overlap_tp", "muon_tp"), ("tp", 1)),
     **dict.fromkeys(("cp_comm", "cp_implementation"), ("cp", 1)),
