@@ -24,8 +24,8 @@ OF_OPTION = {
 }  # fmt: skip
 # The flags that most questions need; the others are there with --help-all.
 USUAL = ("hidden", "layers", "heads", "vocab", "seq_len", "gpus", "global_batch", "micro_batch", "tp", "pp", "vpp",
-         "cp", "ep", "dp", "zero", "recompute", "sp", "precision", "flop_vs_bw", "network", "nvs", "tokens",
-         "interference", "timing", "stack")  # fmt: skip
+         "cp", "ep", "dp", "zero", "recompute", "sp", "precision", "flop_vs_bw", "network", "scale_out", "nvs",
+         "tokens", "interference", "timing", "stack")  # fmt: skip
 OF_A_STUDY = ("model", "hardware", "cost_model", "batch_tokens")  # what --set takes beside fields
 SAID_BY_OTHERS = ("overrides", "set_a", "set_b", "price_per_gpu_hour", "watts", "batch_tokens")  # which value is wanted
 SHORTEST = 12  # with fewer fields than this, all of them are usual

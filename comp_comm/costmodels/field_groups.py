@@ -13,7 +13,8 @@ MODEL = (
     "q_lora_rank", "kv_lora_rank", "rope_head_dim", "v_head_dim", *(field.name for field in LAYER_FIELDS),
 )  # fmt: skip
 DEGREES = ("gpus", "micro_batch", "tp", "pp", "pp_layout", "ep", "etp", "dp", "placement")
-HARDWARE = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "latency", "nvs")
+HARDWARE = ("flop_vs_bw", "flops", "network", "scale_up", "scale_out", "memory_bandwidth", "memory_capacity", "latency",
+            "nvs")  # fmt: skip
 KERNELS = ("kv_replication", "collective_algorithm", "attention_kernel", "kernels", "precision", "comm_precision",
            "count_attention", "sustained", "framework_gib", "phase", "recipe", "fp8_attention", "fp8_head")  # fmt: skip
 REQUIRED = ("hidden", "layers", "heads", "vocab", "seq_len")

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from comp_comm.configs.axes import Axis, AxisColumn
+from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, MODELS, Answer, CostModel, phase_of
 from comp_comm.costmodels.answer import Columns
-from comp_comm.costmodels.field_groups import NO_EFFECT
 from comp_comm.costmodels.model import NO_PARTS, Parts
 from comp_comm.errors import nearest, one_of
 from comp_comm.fields import FIELDS, Value
@@ -20,6 +19,7 @@ from comp_comm.formulas.arrays import Index, unwarned
 from comp_comm.hardware.numbers import Hardware, Timing
 from comp_comm.lazy import cached_property
 from comp_comm.sweeps.grid import EVOLUTION, HARDWARE, Grid
+from comp_comm.sweeps.idle import idle_notes
 from comp_comm.sweeps.sharing import SharedRows
 from comp_comm.sweeps.stacked import stack_notes, with_stack
 from comp_comm.sweeps.where import Condition, parse_condition
@@ -274,26 +274,13 @@ class PlanAsked:
         return np.unique(grid.memory_scaling(index, grid.scenario(index)[0].hardware.memory_capacity)).tolist()  # type: ignore[no-any-return]
 
 
-def _idle(plan: Plan) -> list[str]:
-    """Say which choices the study gives that change nothing anywhere in it, by the one value of another field."""
-    idle = []
-    for name, (other, value) in NO_EFFECT.items():
-        if name not in plan.study.origins or not {name, other} <= set(plan.model.fields):
-            continue
-        others = plan.grid.labels(other) or (plan.model.default(other),)
-        usual = all(each == plan.model.default(name) for each in plan.grid.words(name))
-        if not (usual or isinstance(others, AxisColumn)) and all(each == value for each in others):
-            idle.append(f"{name} ({other} is {value})")
-    return [f"without effect here: {', '.join(idle)}"] if idle else []
-
-
 def notes(plan: Plan) -> list[str]:
     """Return what a reader should know that is no error: settings without effect, derived values."""
     model, given = plan.study.model, plan.study.origins
     taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.fields and n != "seq_len"]
     own = [f"{', '.join(taken)} are the study's, not those of {model.name}"] if model and taken else []
     return [*plan.study.notes, *stack_notes(plan.study), *plan.model.notes(PlanAsked(plan)), *own,
-            *_idle(plan)]  # fmt: skip
+            *idle_notes(plan.grid, given)]  # fmt: skip
 
 
 __all__ = ["FEASIBLE", "REASON", "Plan", "make_plan", "notes"]
