@@ -169,6 +169,28 @@ def test_a_search_does_not_depend_on_the_order_of_a_list():
     assert best[0] == best[1]
 
 
+# -- a stack and what it does not go with -----------------------------------------------------------------------------
+
+
+def test_a_search_of_a_stack_leaves_out_what_muon_does_not_go_with(compcomm):
+    """Without a pipeline torchtitan shards weights (ZeRO 3), which Muon cannot have; in one it keeps them whole."""
+    small = ("--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--gpus", "16", "--global-batch", "32", "--cp", "1",
+             "--stack", "torchtitan", "--optimizer", "muon")  # fmt: skip
+    code, out, err = compcomm("search", *small, "--format", "json")
+    rows = json.loads(out)["rows"]
+    assert code == 0
+    assert {row["zero"] for row in rows} == {1}
+    assert min(row["pp"] for row in rows) > 1
+    assert "some layouts of stack torchtitan are left out: optimizer: muon goes with zero 0 or 1" in err
+    code, out, err = compcomm("search", *small, "--zero", "1", "--format", "json")
+    assert min(row["pp"] for row in json.loads(out)["rows"]) == 1
+    assert "left out" not in err
+    for call in (("explain", *small), ("search", *small, "--pp", "1")):
+        code, _, err = compcomm(*call)
+        assert code == 2
+        assert "zero is 3 (of stack torchtitan; --zero gives another)" in err
+
+
 # -- layers that share blocks ---------------------------------------------------------------------------------------
 
 

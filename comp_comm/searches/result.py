@@ -216,8 +216,8 @@ def _meta(space: SearchSpace, state: SearchState, aim: Aim, of_best: Sequence[st
         "searched": {**space.tried, **choices, **({"placement": list(space.placements)} if space.placements else {})},
         "settled": settled(space), "not_tried": not_tried(space),
         "candidates": state.candidates, "feasible": state.feasible, "within_percent": within,
-        "dropped": dict(sorted({**space.dropped, **state.reasons}.items())), "notes": [*notes(plan), *of_best],
-        "interrupted": state.interrupted,
+        "dropped": dict(sorted({**space.dropped, **state.reasons}.items())),
+        "notes": [*notes(plan), *space.clashes, *of_best], "interrupted": state.interrupted,
     }  # fmt: skip
 
 

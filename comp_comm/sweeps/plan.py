@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,10 +95,10 @@ class Plan:
         return SharedRows(self.grid)
 
 
-def make_plan(study: Study, free: str | None = None) -> Plan:
+def make_plan(study: Study, free: Collection[str] = ()) -> Plan:
     """Return the plan of a study. Raises ``ConfigError`` with every problem of the study and of the plan.
 
-    ``free`` is a field that is still to be chosen: the rules about it are not checked.
+    ``free`` are fields that are still to be chosen: the rules about them are not checked.
     """
     study = with_stack(study, model := _cost_model(study))
     devices = [Axis({HARDWARE: tuple(profile.name for profile in study.profiles)})] if study.hardware_axis else []
@@ -206,16 +206,22 @@ def _conditions(study: Study, plan: Plan) -> tuple[Condition, ...]:
     return tuple(conditions)
 
 
-def _check_fixed_rules(study: Study, plan: Plan, free: str | None) -> None:
+def _check_fixed_rules(study: Study, plan: Plan, free: Collection[str]) -> None:
     """A rule that fixed values break on their own is an error, not an infeasible point."""
     with unwarned():
         violations = plan.evaluate(tuple(slice(0, 1) for _ in plan.grid.axes)).violations
     for violation in violations:
         fixed = violation.wrong and violation.broken.ndim == 0 and bool(violation.broken)
-        if fixed and free not in violation.fields:
+        if fixed and not set(free) & set(violation.fields):
             known = [name for name in violation.fields if plan.grid.axis_of(name) is None and name in study.fixed]
-            values = ", ".join(f"{name} is {study.fixed[name]}" for name in known)
+            values = ", ".join(f"{name} is {study.fixed[name]}{_whose(study, name)}" for name in known)
             study.problem(known[0] if known else HARDWARE, violation.reason + (f": {values}" if len(known) > 1 else ""))
+
+
+def _whose(study: Study, name: str) -> str:
+    """Return who gives a field that the study does not give itself, and the flag that gives another value."""
+    stack = study.fixed.get("stack")
+    return f" (of stack {stack}; {FIELDS[name].flag} gives another)" if stack and name in study.stacked else ""
 
 
 @dataclass(frozen=True)
