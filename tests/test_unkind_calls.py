@@ -199,3 +199,11 @@ def test_no_more_blocks_are_shared_than_layers_share_them():
     assert explained({**given, "set": {"shared_blocks": 9}})["feasible"] is not None
     with pytest.raises(ConfigError, match=r"shared_blocks exceeds the layers that share them \(Z\)"):
         explained({**given, "set": {"shared_blocks": 10}})
+
+
+def test_a_search_for_a_framework_tries_the_context_parallelism_that_it_has(compcomm):
+    """PyTorch's: the default is that of Transformer Engine, which no file of torchtitan can say."""
+    code, out, err = compcomm("search", "--model", "llama-3.1-8b", "--hardware", "h100-sxm", "--gpus", "16",
+                              "--global-batch", "16", "--cp", "2", "--pp", "1", "--emit", "torchtitan")  # fmt: skip
+    assert code == 0, err
+    assert "context_parallel_degree = 2" in out
