@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from comp_comm.costmodels import MODELS
+from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field
 from comp_comm.fields import FIELDS
 from comp_comm.other_names import nearest_name
@@ -82,6 +83,13 @@ class Commands(click.Group):
     """A group of commands with such a help."""
 
     command_class = Grouped
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; fail with the nearest name for an unknown one."""
+        known = self.list_commands(ctx)
+        if cmd_name not in known:
+            raise click.UsageError(f"there is no '{cmd_name}' here{nearest(cmd_name, known)} ({one_of(known)})", ctx)
+        return super().get_command(ctx, cmd_name)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one example a line."""

@@ -208,12 +208,14 @@ class Progress:
         self.done += points
         now = time.monotonic()
         wait = 0.2 if self.terminal else 10.0
-        if self.quiet or now - self.start < 1.0 or (self.shown and now - self.last < wait):
+        whole = not self.shown and self.done >= self.points  # nobody waits any more
+        if self.quiet or whole or now - self.start < 1.0 or (self.shown and now - self.last < wait):
             return
         self.last, self.shown = now, True
         rate = self.done / (now - self.start)
         share, many = 100 * self.done / self.points, f"{self.done:,} of {self.points:,} points"
-        text = f"{self.label}{share:5.1f} %  {many}  {rate / 1e6:.1f} M/s"
+        speed = f"{rate / 1e6:.1f} M/s" if rate >= 1e6 else f"{rate / 1e3:.3g} K/s"
+        text = f"{self.label}{share:5.1f} %  {many}  {speed}"
         tell(f"\r{text}" if self.terminal else text, newline=not self.terminal)
 
     def finish(self) -> None:

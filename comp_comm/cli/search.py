@@ -103,6 +103,10 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
         from comp_comm.searches.emitted import written_as  # every importer and exporter is behind it
 
         studies = [written_as(study, asked["emit"]) for study in studies]
+    named = [profile.name for study in studies for profile in study.profiles]
+    again = next((name for name in named if named.count(name) > 1), None)
+    if again and len(machines) > 1:
+        raise ConfigError(f"--hardware: {', '.join(machines)} names {again} twice")
     design = make_design(studies)
     asked["per"] = _per(asked["per"])
     asked["crossover"] = crossover_of(asked["crossover"]) if asked["crossover"] else None
@@ -185,7 +189,7 @@ def _results(
             label = f"search {number + 1} of {len(design.cases)}: " if len(design.cases) > 1 else ""
             results.append(_searched(case, costs[case.place["hardware"]], asked, share, keeper, label))
         except ConfigError as error:
-            if len(costs) == 1:
+            if len(costs) == 1 or not case.place["hardware"]:  # what is wrong with a device names it
                 raise
             raise ConfigError(f"{case.place['hardware']}: {error}") from None
         except KeyboardInterrupt:

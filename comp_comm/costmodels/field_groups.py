@@ -31,7 +31,7 @@ NEEDS = {
 }  # fmt: skip
 # Choices that have no effect where another field has this value; a study that sweeps that one may still give them.
 NO_EFFECT: dict[str, tuple[str, int]] = {
-    **dict.fromkeys(("sp", "sequence_inputs", "overlap_tp", "muon_tp"), ("tp", 1)),
+    **dict.fromkeys(("sequence_inputs", "overlap_tp", "muon_tp"), ("tp", 1)),
     **dict.fromkeys(("cp_comm", "cp_implementation"), ("cp", 1)),
     **dict.fromkeys(("overlap_pp", "scatter_gather"), ("pp", 1)),
     "muon_sharding": ("zero", 0),

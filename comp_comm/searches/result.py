@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 FLAT = (1, 2, 5, 10)
+MANY_TIMES = 100  # the memory: told in three digits
 
 
 class FrontPoint(TypedDict):
@@ -232,14 +233,17 @@ def why_nothing(space: SearchSpace, state: SearchState, aim: Aim) -> str:
     """Return why nothing fits, with the nearest miss and what would have to change."""
     gpus = space.gpus
     if not state.candidates or state.leanest is None:
-        broken = "; ".join(sorted({**space.dropped, **state.reasons}))
+        # Rules that whole layouts broke come first: those that degrees broke are always some.
+        broken = "; ".join(dict.fromkeys([*sorted(state.reasons), *sorted(space.dropped)]))
         return f"no layout on {gpus:,} devices {about(space)[1].why_none}{': ' if broken else ''}{broken}"
     point, has = point_of(space, state.leanest), _number(step_at(space, state.leanest).memory_capacity) / GIB
     layout = ", ".join(f"{name} {value}" for name, value in point.items() if name != "placement" and value != 1)
     needs, has = state.least_bytes / GIB, has * aim.usable
     free = f" ({100 * aim.headroom:.4g} % of the memory is left free: --headroom)" if aim.headroom else ""
+    room, times = f"{has:.1f}" if has >= 1 else f"{has:.2g}", needs / has
+    more = f"{times:.2f}" if times < MANY_TIMES else f"{times:.3g}"
     return (f"none of {state.candidates:,} layouts on {gpus:,} devices fits: the nearest ({layout}) needs {needs:.1f} "
-            f"GiB of {has:.1f}{free}; it would take {needs / has:.2f} times the memory, or more devices")  # fmt: skip
+            f"GiB of {room}{free}; it would take {more} times the memory, or more devices")  # fmt: skip
 
 
 def side_by_side(places: Sequence[Mapping[str, Value]], results: Sequence[SearchAnswer]) -> list[Row]:

@@ -193,7 +193,8 @@ def _simplest(study: Study, about: LayoutSpace, settled: Collection[str]) -> Pla
 
 
 def _no_degrees(gpus: int, degrees: Degrees) -> str:
-    why = "; ".join(f"{reason} ({count:,} tried)" for reason, count in degrees.dropped.items())
+    # The last rule is the one that left nothing: what was dropped before it may have nothing to do with it.
+    why = "; ".join(f"{reason} ({count:,} tried)" for reason, count in reversed(degrees.dropped.items()))
     return f"no layout divides {gpus} devices, the batch and the model: {why}"
 
 

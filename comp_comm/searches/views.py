@@ -28,9 +28,11 @@ def check_per(space: SearchSpace, fields: Sequence[str]) -> None:
     """Raise ``ConfigError`` where the best for each value of a field cannot be told, or of too many."""
     tied = space.plan.grid.axes[-1].values if space.rows else space.table
     able = [*tied, *(name for name in space.choices if name not in tied)]
+    derived = about(space)[1].derived
     for name in fields:
         if name not in able:
-            raise ConfigError(f"--per: '{name}' is no field of the layouts that are tried{nearest(name, able)} "
+            hint = f": it follows from {', '.join(able[:3])}" if name in derived else nearest(name, able)
+            raise ConfigError(f"--per: '{name}' is no field of the layouts that are tried{hint} "
                               f"({one_of(able)})")  # fmt: skip
 
 
