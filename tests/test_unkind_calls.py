@@ -207,3 +207,51 @@ def test_a_search_for_a_framework_tries_the_context_parallelism_that_it_has(comp
                               "--global-batch", "16", "--cp", "2", "--pp", "1", "--emit", "torchtitan")  # fmt: skip
     assert code == 0, err
     assert "context_parallel_degree = 2" in out
+
+
+# -- what a newcomer met --------------------------------------------------------------------------------------------
+
+SMALL_SEARCH = ("search", "--model", "llama-3-8b", "--gpus", "8", "--global-batch", "16", "--hardware")
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    ((*SMALL_SEARCH, "h100", "--per", "dp"), "it follows from tp, cp, pp"),
+    ((*SMALL_SEARCH, "h100,h100-sxm"), "h100, h100-sxm names h100-sxm twice"),
+    ((*SMALL_SEARCH, "h100,nope"), "Error: --hardware: no hardware is called 'nope'"),
+    ((*SMALL_SEARCH, "h100", "--gpus", "8,16", "--crossover", "comm=300%"), "a share, at most 1, not 3"),
+    ((*SMALL_SEARCH, "h100", "--tp", "3"), "tp does not divide heads (1 tried)"),
+    (("sweep", *STEP, "--tp", "1,,2"), "--tp: '1,,2' has no value beside a comma"),
+    (("sweep", *STEP, "--tp", ","), "--tp: ',' has no value beside a comma"),
+    (("solve", *STEP, "--target", "mfu=200%", "--for", "network"), "mfu is a share, at most 100% \n"),
+    (("explain", "--model", "gpt2,gpt2-xl", "--hardware", "h100"), "is several models, and one is wanted"),
+    (("hardware", "shwo"), "there is no 'shwo' here; did you mean 'show'?"),
+    (("reproduce", "ampd"), "did you mean 'amped'?"),
+])  # fmt: skip
+def test_a_newcomer_is_told_what_is_meant(arguments, said, compcomm):
+    code, out, err = compcomm(*arguments)
+    assert (code, out) == (2, "")
+    assert said.strip() in err
+    assert "%%" not in err
+
+
+def test_the_rule_that_left_nothing_is_told_first(compcomm):
+    mixture = ("search", "--model", "mixtral-8x7b", "--hardware", "h100", "--gpus", "8", "--global-batch", "8")
+    _, _, err = compcomm(*mixture, "--ep", "3")
+    assert "the batch and the model: ep does not divide dp x cp x tp" in err
+    _, _, err = compcomm("search", "--model", "gpt2", "--hardware", "mi50", "--precision", "fp16", "--gpus", "8",
+                         "--global-batch", "8")  # fmt: skip
+    assert "keeps every rule: network.scale-out.bandwidth is blank" in err
+
+
+@pytest.mark.parametrize(("text", "said", "count"), [
+    ("network: {scale-up: 5}", "network.scale-up: must be a mapping", 1),
+    ("memory: {capacity: 0 GB}", "out of range: from 0.000931 GiB to 9.31e+08 GiB", 1),
+    ("memory:\n\tcapacity: 1 GB", "a tab: lines are indented by blanks", 1),
+])  # fmt: skip
+def test_what_is_wrong_with_a_profile_is_told_in_short(text, said, count, tmp_path, compcomm):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"extends: h100-sxm\n{text}\n")
+    code, _, err = compcomm("hardware", "show", path)
+    assert code == 2
+    assert said in err
+    assert len(errors(err)) == count

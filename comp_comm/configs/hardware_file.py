@@ -178,7 +178,8 @@ class _Reader(Reader):
         for name, tier in network.items():
             if name not in tiers:
                 tiers.append(name)
-            topology = tier.get("topology", topologies.get(name, "switch")) if isinstance(tier, dict) else None
+            given = tier if isinstance(tier, dict) else {}  # what is no mapping is told where its numbers are read
+            topology = given.get("topology", topologies.get(name, "switch"))
             if topology not in TOPOLOGIES:
                 self._problem(("network", name, "topology"), one_of(TOPOLOGIES))
                 topology = "switch"
