@@ -255,3 +255,25 @@ def test_what_is_wrong_with_a_profile_is_told_in_short(text, said, count, tmp_pa
     assert code == 2
     assert said in err
     assert len(errors(err)) == count
+
+
+# -- what a search says of itself -----------------------------------------------------------------------------------
+
+
+def test_a_search_lists_what_it_fixes_itself(compcomm):
+    """Of a mixture: how tokens are sent, and beside what; not under what was not tried."""
+    mixture = ("search", "--model", "mixtral-8x7b", "--hardware", "h100-sxm", "--gpus", "16", "--global-batch", "16",
+               "--seq-len", "4K", "--tp", "1,2", "--cp", "1", "--top", "1")  # fmt: skip
+    _, out, _ = compcomm(*mixture)
+    said = " ".join(out.split())
+    tried, left = said.split("Tried: ")[1].split("Not tried, give a list to: ")
+    assert "Fixed as stacks have it, unless given: ep_dispatch deepep, overlap_ep on" in tried
+    assert "overlap_ep" not in left.split("collective_algorithm")[0]
+    _, out, _ = compcomm(*mixture, "--overlap-ep", "off,on", "--ep-dispatch", "all_to_all")
+    assert "Fixed as stacks have it" not in out
+    assert "overlap_ep off, on" in " ".join(out.split())
+
+
+def test_a_search_over_devices_is_titled_by_all_of_them(compcomm):
+    _, out, _ = compcomm(*SMALL_SEARCH, "h100,b200", "--tp", "8", "--cp", "1")
+    assert out.splitlines()[0] == "Llama 3 8B on 8 h100-sxm, b200-sxm"
