@@ -229,6 +229,9 @@ _EVOLUTION = (
     _factor("flop_vs_bw", "FLOP/s relative to the network: compute is this much faster, the network unchanged"),
     _factor("flops", "factor on the FLOP/s of a device"),
     _factor("network", "factor on the bandwidth of every network tier"),
+    _factor("scale_up", "factor on the bandwidth of the innermost network tier (NVLink, say), beside network"),
+    _factor("scale_out", "factor on the bandwidth of the network tiers beyond the innermost (between nodes), beside "
+            "network"),
     _factor("memory_bandwidth", "factor on the HBM bandwidth"),
     _factor("memory_capacity", "factor on the HBM capacity"),
     _factor("latency", "factor on the latency of every hop of the network"),

@@ -18,6 +18,7 @@ from comp_comm.formulas.arrays import distinct, to_float
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.layout import Layout
 from comp_comm.stage_layout import ENDS
+from comp_comm.transformer import Transformer
 from comp_comm.violation import Mask
 
 TABLE = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch")
@@ -182,11 +183,12 @@ SPACE = LayoutSpace(
 )  # fmt: skip
 
 
-def idle_choices(layout: Layout) -> dict[str, Mask]:
+def idle_choices(layout: Layout, t: Transformer) -> dict[str, Mask]:
     """Return where each choice of a layout has no effect, by the field it is about."""
     tp, cp, pp, ep = (to_float(size) == 1 for size in (layout.tp, layout.cp, layout.pp, layout.ep))
     alone = layout.replicas == 1  # experts may have replicas all the same, which ZeRO does not shard
+    whole = ep & ((to_float(layout.etp) == 1) | (to_float(t.experts) == 0))
     silent = alone & (layout.expert_replicas <= 1) & (layout.copies <= 1)
     return {"sp": tp, "sequence_inputs": tp, "overlap_tp": tp, "cp_comm": cp, "cp_implementation": cp,
-            "overlap_pp": pp, "schedule": pp, "zero": alone, "overlap_dp": silent, "overlap_ep": ep,
-            "ep_dispatch": ep}  # fmt: skip
+            "overlap_pp": pp, "schedule": pp, "zero": alone, "overlap_dp": silent, "overlap_ep": whole,
+            "ep_dispatch": whole}  # fmt: skip

@@ -222,7 +222,7 @@ class Step(SearchableAnswer):
 
     def idle_choices(self) -> dict[str, Mask]:
         """Return where each choice of the layout has no effect, by the field it is about."""
-        return idle_choices(self.work.layout)
+        return idle_choices(self.work.layout, self.work.transformer)
 
     @property
     def shape_violations(self) -> tuple[Violation, ...]:
