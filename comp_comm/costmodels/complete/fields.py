@@ -49,12 +49,7 @@ IGNORED_BY_LAYERS = (
 )  # fmt: skip
 # Fields that the kernels of layers, embedding and head do not depend on: where groups are, and what waits for them.
 IGNORED_BY_OPERATIONS = (
-    *IGNORED_BY_LAYERS,
-    "placement",
-    "collective_algorithm",
-    "interference",
-    "overlap_tp",
-    "overlap_ep",
+    *IGNORED_BY_LAYERS, "placement", "collective_algorithm", "interference", "overlap_tp", "overlap_ep",
     "launch_blocking",
 )  # fmt: skip
 # Fields that the states of a stage's weights do not depend on, one micro-batch's worth of them.

@@ -13,7 +13,7 @@ OTHER_SCHEDULES = (Schedule.GPIPE, Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedul
 
 
 def micro_batches_in_flight(layout: Layout, place: Array) -> Array:
-    """Return how many micro-batches the stage at a place holds; GPipe holds all of them.
+    """Return how many micro-batches the stage at a place holds; GPipe holds all of them, where there is a pipeline.
 
     >>> float(micro_batches_in_flight(Layout(pp=4, accumulation=16), to_float(0.0)))
     4.0
@@ -23,7 +23,7 @@ def micro_batches_in_flight(layout: Layout, place: Array) -> Array:
 
     def of(schedule: Schedule) -> Array:
         if schedule is Schedule.GPIPE:
-            return micro_batches
+            return where(to_float(pp) > 1, micro_batches, 1.0)
         if schedule is Schedule.DUALPIPE:
             return dualpipe_in_flight(pp)
         return zero_bubble_in_flight(pp, micro_batches, 2.0 if schedule is Schedule.ZB_H2 else 1.0)
