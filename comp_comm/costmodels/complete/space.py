@@ -191,4 +191,5 @@ def idle_choices(layout: Layout, t: Transformer) -> dict[str, Mask]:
     silent = alone & (layout.expert_replicas <= 1) & (layout.copies <= 1)
     return {"sp": tp, "sequence_inputs": tp, "overlap_tp": tp, "cp_comm": cp, "cp_implementation": cp,
             "overlap_pp": pp, "schedule": pp, "zero": alone, "overlap_dp": silent, "overlap_ep": whole,
-            "ep_dispatch": whole}  # fmt: skip
+            # Without exchanges tokens are still sorted as the dispatcher has it.
+            "ep_dispatch": to_float(t.experts) == 0}  # fmt: skip
