@@ -105,8 +105,6 @@ def test_factory_says_which_attention_and_weights():
 
 
 @pytest.mark.parametrize(("text", "told"), [
-    ('{"model_name_or_path": "a/b", "per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}',
-     "it is arguments of Hugging Face's Trainer"),
     ('{"model": {"d_model": 64, "n_layers": 2, "max_sequence_length": 128}, "global_train_batch_size": 8}', "OLMo"),
     ('{"system": {"tensor_model_parallel_size": 2}, "model": {"num_layers": 2, "hidden_size": 64}}', "FlagScale"),
     ('{"train": {"micro_batch_size": 1}, "optimizer": {"lr": 1}, "model": {"tensor_model_parallel_size": 2}}',

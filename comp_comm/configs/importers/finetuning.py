@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from comp_comm.configs.importers.adapters import model_of, set_adapters
-from comp_comm.configs.importers.fsdp import sharded_stage
+from comp_comm.configs.importers.adapters import set_adapters
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
+from comp_comm.configs.importers.running import named_model, not_modelled, set_running, whole_weights
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.records import Record
 
@@ -37,8 +37,6 @@ FACTORY_IGNORED = """
     loraplus_lr_ratio pissa_init pissa_iter pissa_convert use_dft_loss use_asft_loss asft_alpha use_eaft_loss
     new_special_tokens_config init_special_tokens max_steps weight_decay adam_beta1 adam_beta2 max_grad_norm seed
 """
-ADAM = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw", "adam", "paged_adamw_32bit", "adamw_apex_fused")
-EIGHT_BIT = ("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "adamw_torch_8bit")
 
 
 def fits_axolotl(data: Record) -> int:
@@ -57,13 +55,13 @@ def import_axolotl(document: Document, given: Given = NOTHING, model: str = "") 
     """Return the study that a configuration of Axolotl describes. Raises ``ConfigError``."""
     f = Findings(document, given)
     top = Keys(f, document.data)
-    known = _model(top, f, "base_model", model)
-    _not_modelled(top, {"rl": "reinforcement learning", "qat": "quantisation while training",
+    known = named_model(top, f, ("base_model",), model)
+    not_modelled(top, {"rl": "reinforcement learning", "qat": "quantisation while training",
                         "gptq": "quantised weights",
                         "reward_model": "a reward model", "processor_type": "a model of more than text",
                         "unfrozen_parameters": "training some of the weights"})  # fmt: skip
     adapter = top.take("adapter")
-    _whole_weights(top, ("load_in_4bit", "load_in_8bit"), adapter == "qlora")
+    whole_weights(top, ("load_in_4bit", "load_in_8bit"), adapter == "qlora")
     if adapter in ("lora", "qlora"):
         targets = "all" if top.truth("lora_target_linear") else top.mapping.get("lora_target_modules")
         top.mapping = {**top.mapping, "lora_target_modules": targets}
@@ -86,7 +84,7 @@ def import_axolotl(document: Document, given: Given = NOTHING, model: str = "") 
     for name, key in (("cp", "context_parallel_size"), ("tp", "tensor_parallel_size"), ("dp_shard", "dp_shard_size")):
         top.set(name, key)
     _replicas(top, f)
-    _running(top, f, ("fsdp", "fsdp_config"))
+    set_running(top, f, ("fsdp", "fsdp_config"))
     _liger(top, f)
     for key in ("flash_attention", "sdp_attention", "attn_implementation"):
         top.take(key)
@@ -100,14 +98,14 @@ def import_factory(document: Document, given: Given = NOTHING, model: str = "") 
     """Return the study that a configuration of LLaMA-Factory describes. Raises ``ConfigError``."""
     f = Findings(document, given)
     top = Keys(f, document.data)
-    known = _model(top, f, "model_name_or_path", model)
+    known = named_model(top, f, ("model_name_or_path",), model)
     stage, kind = top.take("stage"), top.take("finetuning_type")
     if stage not in ("sft", "pt"):
         top.wrong(("stage",), f"{shown(stage)}: other training than on text (sft, pt) is not modelled")
-    _not_modelled(top, {"use_galore": "GaLore", "use_apollo": "APOLLO", "use_badam": "BAdam",
+    not_modelled(top, {"use_galore": "GaLore", "use_apollo": "APOLLO", "use_badam": "BAdam",
                         "use_llama_pro": "LLaMA Pro",
                         "mixture_of_depths": "tokens that skip layers", "use_adam_mini": "Adam-mini"})  # fmt: skip
-    _whole_weights(top, ("quantization_bit",), False)
+    whole_weights(top, ("quantization_bit",), False)
     if kind == "lora":
         set_adapters(top, f, ("lora_rank",), ("lora_target",))
         f.fields.setdefault("lora_rank", 8)
@@ -123,7 +121,7 @@ def import_factory(document: Document, given: Given = NOTHING, model: str = "") 
         f.set("optimizer", "muon")
     f.set("recompute", "none" if top.truth("disable_gradient_checkpointing") else "full")
     top.ignore(("gradient_checkpointing", "use_reentrant_gc", "gradient_checkpointing_kwargs"))
-    _running(top, f, ("fsdp", "fsdp_config"))
+    set_running(top, f, ("fsdp", "fsdp_config"))
     liger = top.truth("enable_liger_kernel")
     f.set("kernels", "fused" if liger else "eager")
     if top.take("flash_attn") in ("disabled", False):
@@ -150,32 +148,6 @@ def _replicas(top: Keys, f: Findings) -> None:
         f.fields.pop("dp_shard", None)
 
 
-def _model(top: Keys, f: Findings, key: str, instead: str) -> str:
-    source = str(top.take(key, default=""))
-    known = model_of(source) or instead
-    if not known:
-        top.wrong((key,), f"no model of the catalogue is {shown(source)}; give --model NAME, or "
-                  "--model FILE with its config.json")  # fmt: skip
-        f.problems.raise_if_any()
-    return known
-
-
-def _not_modelled(top: Keys, others: dict[str, str]) -> None:
-    for key, what in others.items():
-        if not is_off(top.take(key)):
-            top.wrong((key,), f"{what} is not modelled")
-            top.findings.problems.raise_if_any()
-
-
-def _whole_weights(top: Keys, names: tuple[str, ...], quantised: bool) -> None:
-    """Refuse weights of 4 or 8 bits under adapters."""
-    stored = [name for name in names if not is_off(top.take(name))]
-    if stored or quantised:
-        top.wrong(tuple(stored) or ("adapter",), "weights of 4 or 8 bits under adapters (QLoRA) are not modelled; give "
-                  "the file without them, as LoRA")  # fmt: skip
-        top.findings.problems.raise_if_any()
-
-
 def _dropout(top: Keys, f: Findings) -> None:
     if not is_off(top.take("lora_dropout")):
         f.note("lora_dropout: masks of its inputs are not counted")
@@ -185,50 +157,6 @@ def _batch(top: Keys, f: Findings) -> None:
     top.set("accumulation", "gradient_accumulation_steps")
     if "global_batch" in f.given:
         f.fields.pop("accumulation", None)
-
-
-def _running(top: Keys, f: Findings, fsdp: tuple[str, str]) -> None:
-    """Set format, recomputation, sharding and the optimizer."""
-    half = not is_off(top.take("bf16", default=True)), not is_off(top.take("fp16", "float16"))
-    f.set("precision", "bf16" if half[0] else "fp16" if half[1] else "fp32")
-    if not is_off(top.take("fp8")):
-        f.set("precision", "fp8")
-        f.set("recipe", "tensorwise")
-    top.ignore(("fp8_backend",))
-    top.off(("fp8_enable_fsdp_float8_all_gather",))
-    if "recompute" not in f.fields:
-        kept = top.take("gradient_checkpointing")
-        if "offload" in str(kept):
-            top.wrong(("gradient_checkpointing",), f"{shown(kept)}: activations in the host's memory are not modelled; "
-                      "write true")  # fmt: skip
-        f.set("recompute", "none" if is_off(kept) else "full")
-    top.off(("activation_offloading",), "activations in the host's memory as PyTorch has them")
-    compiled = not is_off(top.take("torch_compile"))
-    f.set("kernels", "compiled" if compiled else "eager")
-    config = top.take("deepspeed")
-    sharded = sharded_stage(top, f, *fsdp)
-    if config is not None:
-        stage = next(
-            (stage for stage in (3, 2, 1, 0) if f"z{stage}" in str(config) or f"zero{stage}" in str(config)), None
-        )
-        if stage is None:
-            f.missing(f"the ZeRO stage is in {shown(config)}, which is not read here; give --set zero=N", "zero")
-        else:
-            f.set("zero", stage)
-            f.note(f"zero {stage} is what the name {shown(config)} says: import that file, too")
-            if "offload" in str(config):
-                f.note(f"what {shown(config)} offloads is not counted: --set offload_optimizer=on counts the optimizer")
-    else:
-        f.set("zero", sharded)
-    name = str(top.take("optimizer", "optim", default="adamw_torch"))
-    if name == "muon":
-        f.set("optimizer", "muon")
-    elif name in EIGHT_BIT:
-        f.set("optimizer_precision", "fp8")
-    elif name not in ADAM:
-        top.wrong(("optimizer", "optim"), f"{shown(name)}: another optimizer is not modelled; only AdamW and muon")
-    if "gpus" not in f.fields:
-        f.note("the devices are not in the file: give --set gpus=N")
 
 
 def _liger(top: Keys, f: Findings) -> None:

@@ -51,8 +51,6 @@ TOOLS = (
          "--set (tp, pp, cp, ep, micro_batch, global_batch, seq_len)"),
     Tool("a configuration of LitGPT",
          _any(3, "model_name", "out_dir", "precision", "devices", "train", "tokenizer_dir"), _LAYOUT),
-    Tool("arguments of Hugging Face's Trainer", _any(2, "model_name_or_path", "per_device_train_batch_size",
-         "gradient_accumulation_steps", "output_dir", "num_train_epochs"), _LAYOUT),
     Tool("a NeMo or Megatron-Bridge configuration with classes of Python",
          lambda data: any(isinstance(value, dict) and ("_target_" in value or "__fn_or_cls__" in value)
                           for value in data.values()) or "_target_" in data,

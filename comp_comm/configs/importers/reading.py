@@ -23,6 +23,8 @@ from comp_comm.configs.importers import (
     toml_text,
     torchtitan,
     torchtune,
+    trainer,
+    trainer_script,
 )  # fmt: skip
 from comp_comm.configs.importers.imported import NOTHING, Given, Imported
 from comp_comm.configs.importers.named import named
@@ -60,6 +62,7 @@ MAPPINGS = (
     FileKind(torchtune.KIND, torchtune.fits, torchtune.import_torchtune),
     FileKind(finetuning.AXOLOTL, finetuning.fits_axolotl, finetuning.import_axolotl),
     FileKind(finetuning.FACTORY, finetuning.fits_factory, finetuning.import_factory),
+    FileKind(trainer.KIND, trainer.fits, trainer.import_trainer),
     FileKind(accelerate.KIND, accelerate.fits,
          lambda document, given, _: accelerate.import_accelerate(document, given)),
     FileKind(deepspeed.KIND, deepspeed.fits, lambda document, given, _: deepspeed.import_deepspeed(document, given)),
@@ -105,6 +108,8 @@ def import_text(text: str, file: str, given: Given = NOTHING, model: str = "") -
             return _of_mapping(document, file, given, model)
     if megatron.is_megatron(bare):
         return megatron.import_arguments(bare, file, given)
+    if trainer.SOUGHT.has(bare) and not PYTHON.search(text):
+        return trainer_script.import_script(bare, file, given, model)
     if PYTHON.search(text):
         raise ConfigError([Problem(_PROGRAM, file=file)])
     raise flaw or ConfigError([Problem(_none_of_these(), file=file)])
