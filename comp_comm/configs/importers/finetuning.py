@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 
 from comp_comm.configs.importers.adapters import set_adapters
@@ -27,7 +28,16 @@ AXOLOTL_IGNORED = """
     flash_attn_fuse_mlp flash_attn_fuse_qkv lora_qkv_kernel lora_o_kernel lora_mlp_kernel base_model_config
     base_model_ignore_patterns hub_model_id dataset_processes eval_table_size eval_max_new_tokens greater_is_better
     float32 bfloat16 noisy_embedding_alpha dataloader_prefetch_factor dataloader_num_workers dataloader_pin_memory
-    use_tensorboard flash_attn_cross_entropy flash_attn_rms_norm
+    use_tensorboard flash_attn_cross_entropy flash_attn_rms_norm pretraining_dataset streaming accelerator_config
+    streaming_multipack_buffer_size evaluation_strategy eval_strategy hf_use_auth_token eta_min torch_compile_mode
+    torch_compile_backend flex_attn_compile_kwargs use_swanlab use_eaft eaft_alpha eaft_k eaft_epsilon min_sample_len
+    lr_quadratic_warmup ddp_timeout ddp_bucket_cap_mb ddp_broadcast_buffers sample_packing_group_size dataloader_drop_last
+    sample_packing_bin_size sample_packing_sequentially shuffle_before_merging_datasets curriculum_sampling use_ray
+    dataset_num_proc neftune_noise_alpha logging_dir save_first_step include_tokens_per_second include_tkps hub_strategy
+    multipack_real_batches excess_length_strategy cls_model_config 
+    ray_run_name resources_per_worker profiler_steps profiler_steps_start gc_steps is_preprocess
+    model_revision lr_groups embedding_lr embedding_lr_scale loraplus_lr_ratio loraplus_lr_embedding
+    peft_use_rslora peft_init_lora_weights peft_autocast_adapter_dtype merge_lora lora_embedding_kernel
 """
 FACTORY_IGNORED = """
     trust_remote_code max_samples preprocessing_num_workers output_dir overwrite_output_dir do_train dataset template
@@ -36,6 +46,19 @@ FACTORY_IGNORED = """
     eval_dataset per_device_eval_batch_size eval_strategy eval_steps val_size dataset_dir ray_num_workers tokenized_path
     loraplus_lr_ratio pissa_init pissa_iter pissa_convert use_dft_loss use_asft_loss asft_alpha use_eaft_loss
     new_special_tokens_config init_special_tokens max_steps weight_decay adam_beta1 adam_beta2 max_grad_norm seed
+    image_max_pixels video_max_pixels image_min_pixels video_min_pixels save_total_limit save_strategy do_eval do_predict
+    evaluation_strategy eval_on_start warmup_steps adam_epsilon load_best_model_at_end logging_strategy
+    metric_for_best_model greater_is_better data_seed group_by_length remove_unused_columns buffer_size streaming
+    include_num_input_tokens_seen include_tokens_per_second push_to_hub hub_model_id tokenizer_name cache_dir
+    model_revision use_fast_tokenizer split_special_tokens mix_strategy interleave_probs
+    preprocessing_batch_size train_on_prompt mask_history ignore_pad_token_for_loss eval_num_beams tool_format
+    default_system enable_thinking compute_accuracy disable_shuffling neftune_noise_alpha lr_scheduler_kwargs
+    create_new_adapter adapter_folder low_cpu_mem_usage swanlab_project swanlab_run_name use_swanlab ddp_backend
+    ddp_find_unused_parameters dataloader_pin_memory dataloader_drop_last dataloader_persistent_workers tf32 log_level
+    dataloader_prefetch_factor ddp_bucket_cap_mb hf_hub_token ms_hub_token om_hub_token print_param_status
+    save_safetensors ray_run_name ray_storage_path resources_per_worker placement_strategy
+    use_rslora loraplus_lr_embedding infer_dtype infer_backend data_shared_file_system
+    min_lr_ratio label_smoothing_factor torch_empty_cache_steps logging_first_step full_determinism 
 """
 
 
@@ -54,7 +77,7 @@ def fits_factory(data: Record) -> int:
 def import_axolotl(document: Document, given: Given = NOTHING, model: str = "") -> Imported:
     """Return the study that a configuration of Axolotl describes. Raises ``ConfigError``."""
     f = Findings(document, given)
-    top = Keys(f, document.data)
+    top = Keys(f, {key: _grouped(value) for key, value in document.data.items()})
     known = named_model(top, f, ("base_model",), model)
     not_modelled(top, {"rl": "reinforcement learning", "qat": "quantisation while training",
                         "gptq": "quantised weights",
@@ -81,8 +104,12 @@ def import_axolotl(document: Document, given: Given = NOTHING, model: str = "") 
         f.missing("'sequence_len' is missing", "seq_len")
     top.set("micro_batch", "micro_batch_size")
     _batch(top, f)
-    for name, key in (("cp", "context_parallel_size"), ("tp", "tensor_parallel_size"), ("dp_shard", "dp_shard_size")):
+    for name, key in (("cp", "context_parallel_size"), ("tp", "tensor_parallel_size"), ("dp_shard", "dp_shard_size"),
+                      ("ep", "expert_parallel_size"), ("gpus", "ray_num_workers")):  # fmt: skip
         top.set(name, key)
+    _old_batch(top, f)
+    top.off(("use_kernels", "use_scattermoe", "use_sonicmoe"), "kernels of experts that are not PyTorch's")
+    top.only("experts_implementation", "grouped_mm")
     _replicas(top, f)
     set_running(top, f, ("fsdp", "fsdp_config"))
     _liger(top, f)
@@ -104,7 +131,11 @@ def import_factory(document: Document, given: Given = NOTHING, model: str = "") 
         top.wrong(("stage",), f"{shown(stage)}: other training than on text (sft, pt) is not modelled")
     not_modelled(top, {"use_galore": "GaLore", "use_apollo": "APOLLO", "use_badam": "BAdam",
                         "use_llama_pro": "LLaMA Pro",
-                        "mixture_of_depths": "tokens that skip layers", "use_adam_mini": "Adam-mini"})  # fmt: skip
+                        "mixture_of_depths": "tokens that skip layers", "use_adam_mini": "Adam-mini",
+                        "use_kt": "experts in the host's memory (KTransformers)", "use_v1_kernels": "other kernels",
+                        "use_unsloth": "Unsloth's kernels", "pref_loss": "training on preferences",
+                        "freeze_vision_tower": "a model of more than text", "media_dir": "a model of more than text",
+                        "tensor_model_parallel_size": "Megatron-LM as LLaMA-Factory starts it"})  # fmt: skip
     whole_weights(top, ("quantization_bit",), False)
     if kind == "lora":
         set_adapters(top, f, ("lora_rank",), ("lora_target",))
@@ -148,6 +179,20 @@ def _replicas(top: Keys, f: Findings) -> None:
         f.fields.pop("dp_shard", None)
 
 
+def _grouped(value: object) -> object:
+    """Return a number whose digits are in groups (500_000), as PyYAML reads it; another value as it is."""
+    text = str(value)
+    return int(text.replace("_", "")) if re.fullmatch(r"[1-9][0-9]{0,2}(?:_[0-9]{3}){1,4}", text) else value
+
+
+def _old_batch(top: Keys, f: Findings) -> None:
+    """Set how often gradients are added up by the sequences of a device in a step, as older files of Axolotl say it."""
+    batch = top.number("batch_size")
+    each = f.count("micro_batch", 0)
+    if batch is not None and each and not top.has("gradient_accumulation_steps"):
+        f.set("accumulation", max(int(batch) // each, 1), top.place("batch_size"))
+
+
 def _dropout(top: Keys, f: Findings) -> None:
     if not is_off(top.take("lora_dropout")):
         f.note("lora_dropout: masks of its inputs are not counted")
@@ -162,7 +207,8 @@ def _batch(top: Keys, f: Findings) -> None:
 def _liger(top: Keys, f: Findings) -> None:
     """Set fused kernels where Liger's are asked for."""
     plugins = top.take("plugins", default=[])
-    known = ("axolotl.integrations.liger.LigerPlugin",
+    known = ("axolotl.integrations.liger.LigerPlugin", "axolotl.integrations.swanlab.SwanLabPlugin",
+             "axolotl.integrations.expert_parallel.ExpertParallelPlugin", "axolotl.integrations.kernels.KernelsPlugin",
              "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin")  # fmt: skip
     strange = [str(each) for each in plugins if str(each) not in known] if isinstance(plugins, list) else [str(plugins)]
     if strange:

@@ -105,7 +105,7 @@ def _another_training(top: Keys, program: str) -> None:
         top.findings.wrong((*top.path, *where), message)
         top.findings.problems.raise_if_any()
     not_modelled(top, dict.fromkeys(SIGHTS, "a model of more than text"))
-    if str(top.take("task_type", default="causal_lm")).lower() not in ("causal_lm", "none"):
+    if str(top.take("task_type", default="causal_lm")).lower() not in ("causal_lm", "none", "sft", "pretrain", "pt"):
         top.wrong(("task_type",), "another task than that of the next token is not modelled")
 
 
@@ -138,7 +138,7 @@ def _batch(top: Keys, f: Findings, is_swift: bool) -> None:
 
 def _adapters(top: Keys, f: Findings, is_swift: bool) -> None:
     """Set LoRA's adapters, whose defaults each program has its own."""
-    kind = top.take("tuner_type", "train_type", "sft_type", default="lora" if is_swift else "full")
+    kind = top.take("tuner_type", "train_type", "sft_type", "train_mode", default="lora" if is_swift else "full")
     switches = [not is_off(top.take(name)) for name in ADAPTED if name in top.mapping]
     whole_weights(top, ("load_in_4bit", "load_in_8bit", "q_lora", "use_qlora", "quant_method", "quantization_bit",
                         "quant_bits", "use_4bit", "use_4bit_quantization", "use_8bit_quantization"), False)  # fmt: skip
@@ -146,8 +146,12 @@ def _adapters(top: Keys, f: Findings, is_swift: bool) -> None:
         whole_weights(top, ("bits",), False)
     top.ignore(name for name in top.mapping if name.startswith(("bnb_", "bnb_4bit", "quant_type", "double_quant")))
     top.only("tuner_backend", "peft")
+    if kind == "qlora":
+        whole_weights(top, ("train_mode",), True)
     if kind not in ("lora", "full"):
-        top.wrong(("tuner_type", "train_type", "sft_type"), f"{shown(kind)} is not modelled; only full and lora")
+        top.wrong(
+            ("tuner_type", "train_type", "sft_type", "train_mode"), f"{shown(kind)} is not modelled; only full and lora"
+        )
     lora = kind == "lora" or any(switches) or (not switches and top.has(*RANKS) and not is_swift)
     if not lora or (switches and not any(switches)):
         top.ignore((*RANKS, *TARGETS, "lora_dropout"))
