@@ -14,51 +14,54 @@ from comp_comm.records import Record
 AXOLOTL, FACTORY = "Axolotl configuration", "LLaMA-Factory configuration"
 # What changes no shape: data, learning, logs, tokens.
 AXOLOTL_IGNORED = """
-    output_dir datasets test_datasets learning_rate logging_steps lr_scheduler num_epochs warmup_ratio warmup_steps
-    saves_per_epoch evals_per_epoch val_set_size weight_decay lora_alpha dataset_prepared_path special_tokens tokens
-    resume_from_checkpoint lora_model_dir model_type chat_template tokenizer_type is_llama_derived_model
-    is_mistral_derived_model is_falcon_derived_model tf32 strict trust_remote_code remove_unused_columns eot_tokens
-    max_steps skip_prepare_dataset save_steps loss_watchdog_threshold loss_watchdog_patience seed torchdistx_path
-    ddp_find_unused_parameters push_dataset_to_hub adam_beta1 adam_beta2 adam_epsilon adam_eps max_grad_norm
-    train_on_inputs group_by_length save_total_limit early_stopping_patience lora_fan_in_fan_out save_strategy
-    eval_batch_size eval_steps eval_sample_packing debug tokenizer_use_fast tokenizer_legacy tokenizer_config
-    auto_resume_from_checkpoints device_map save_only_model cosine_min_lr_ratio cosine_constant_lr_ratio
-    save_safetensors eval_causal_lm_metrics do_causal_lm_eval resize_token_embeddings_to_32x
-    shuffle_merged_datasets gradient_checkpointing_kwargs pad_to_sequence_len local_rank xformers_attention s2_attention
-    flash_attn_fuse_mlp flash_attn_fuse_qkv lora_qkv_kernel lora_o_kernel lora_mlp_kernel base_model_config
-    base_model_ignore_patterns hub_model_id dataset_processes eval_table_size eval_max_new_tokens greater_is_better
-    float32 bfloat16 noisy_embedding_alpha dataloader_prefetch_factor dataloader_num_workers dataloader_pin_memory
-    use_tensorboard flash_attn_cross_entropy flash_attn_rms_norm pretraining_dataset streaming accelerator_config
+    output_dir datasets test_datasets learning_rate logging_steps lr_scheduler num_epochs warmup_ratio
+    warmup_steps saves_per_epoch evals_per_epoch val_set_size weight_decay lora_alpha dataset_prepared_path
+    special_tokens tokens resume_from_checkpoint lora_model_dir model_type chat_template tokenizer_type
+    is_llama_derived_model is_mistral_derived_model is_falcon_derived_model tf32 strict trust_remote_code
+    remove_unused_columns eot_tokens max_steps skip_prepare_dataset save_steps loss_watchdog_threshold
+    loss_watchdog_patience seed torchdistx_path ddp_find_unused_parameters push_dataset_to_hub adam_beta1
+    adam_beta2 adam_epsilon adam_eps max_grad_norm train_on_inputs group_by_length save_total_limit
+    early_stopping_patience lora_fan_in_fan_out save_strategy eval_batch_size eval_steps eval_sample_packing debug
+    tokenizer_use_fast tokenizer_legacy tokenizer_config auto_resume_from_checkpoints device_map save_only_model
+    cosine_min_lr_ratio cosine_constant_lr_ratio save_safetensors eval_causal_lm_metrics do_causal_lm_eval
+    resize_token_embeddings_to_32x shuffle_merged_datasets gradient_checkpointing_kwargs pad_to_sequence_len
+    local_rank xformers_attention s2_attention flash_attn_fuse_mlp flash_attn_fuse_qkv lora_qkv_kernel
+    lora_o_kernel lora_mlp_kernel base_model_config base_model_ignore_patterns hub_model_id dataset_processes
+    eval_table_size eval_max_new_tokens greater_is_better float32 bfloat16 noisy_embedding_alpha
+    dataloader_prefetch_factor dataloader_num_workers dataloader_pin_memory use_tensorboard
+    flash_attn_cross_entropy flash_attn_rms_norm pretraining_dataset streaming accelerator_config
     streaming_multipack_buffer_size evaluation_strategy eval_strategy hf_use_auth_token eta_min torch_compile_mode
-    torch_compile_backend flex_attn_compile_kwargs use_swanlab use_eaft eaft_alpha eaft_k eaft_epsilon min_sample_len
-    lr_quadratic_warmup ddp_timeout ddp_bucket_cap_mb ddp_broadcast_buffers sample_packing_group_size dataloader_drop_last
-    sample_packing_bin_size sample_packing_sequentially shuffle_before_merging_datasets curriculum_sampling use_ray
-    dataset_num_proc neftune_noise_alpha logging_dir save_first_step include_tokens_per_second include_tkps hub_strategy
-    multipack_real_batches excess_length_strategy cls_model_config 
-    ray_run_name resources_per_worker profiler_steps profiler_steps_start gc_steps is_preprocess
-    model_revision lr_groups embedding_lr embedding_lr_scale loraplus_lr_ratio loraplus_lr_embedding
-    peft_use_rslora peft_init_lora_weights peft_autocast_adapter_dtype merge_lora lora_embedding_kernel
+    torch_compile_backend flex_attn_compile_kwargs use_swanlab use_eaft eaft_alpha eaft_k eaft_epsilon
+    min_sample_len lr_quadratic_warmup ddp_timeout ddp_bucket_cap_mb ddp_broadcast_buffers
+    sample_packing_group_size dataloader_drop_last sample_packing_bin_size sample_packing_sequentially
+    shuffle_before_merging_datasets curriculum_sampling use_ray dataset_num_proc neftune_noise_alpha logging_dir
+    save_first_step include_tokens_per_second include_tkps hub_strategy multipack_real_batches
+    excess_length_strategy cls_model_config ray_run_name resources_per_worker profiler_steps profiler_steps_start
+    gc_steps is_preprocess model_revision lr_groups embedding_lr embedding_lr_scale loraplus_lr_ratio
+    loraplus_lr_embedding peft_use_rslora peft_init_lora_weights peft_autocast_adapter_dtype merge_lora
+    lora_embedding_kernel
 """
 FACTORY_IGNORED = """
-    trust_remote_code max_samples preprocessing_num_workers output_dir overwrite_output_dir do_train dataset template
-    report_to logging_steps save_steps plot_loss learning_rate num_train_epochs lr_scheduler_type warmup_ratio
-    dataloader_num_workers ddp_timeout save_only_model overwrite_cache resume_from_checkpoint run_name lora_alpha
-    eval_dataset per_device_eval_batch_size eval_strategy eval_steps val_size dataset_dir ray_num_workers tokenized_path
-    loraplus_lr_ratio pissa_init pissa_iter pissa_convert use_dft_loss use_asft_loss asft_alpha use_eaft_loss
-    new_special_tokens_config init_special_tokens max_steps weight_decay adam_beta1 adam_beta2 max_grad_norm seed
-    image_max_pixels video_max_pixels image_min_pixels video_min_pixels save_total_limit save_strategy do_eval do_predict
-    evaluation_strategy eval_on_start warmup_steps adam_epsilon load_best_model_at_end logging_strategy
-    metric_for_best_model greater_is_better data_seed group_by_length remove_unused_columns buffer_size streaming
-    include_num_input_tokens_seen include_tokens_per_second push_to_hub hub_model_id tokenizer_name cache_dir
-    model_revision use_fast_tokenizer split_special_tokens mix_strategy interleave_probs
-    preprocessing_batch_size train_on_prompt mask_history ignore_pad_token_for_loss eval_num_beams tool_format
-    default_system enable_thinking compute_accuracy disable_shuffling neftune_noise_alpha lr_scheduler_kwargs
-    create_new_adapter adapter_folder low_cpu_mem_usage swanlab_project swanlab_run_name use_swanlab ddp_backend
-    ddp_find_unused_parameters dataloader_pin_memory dataloader_drop_last dataloader_persistent_workers tf32 log_level
-    dataloader_prefetch_factor ddp_bucket_cap_mb hf_hub_token ms_hub_token om_hub_token print_param_status
-    save_safetensors ray_run_name ray_storage_path resources_per_worker placement_strategy
-    use_rslora loraplus_lr_embedding infer_dtype infer_backend data_shared_file_system
-    min_lr_ratio label_smoothing_factor torch_empty_cache_steps logging_first_step full_determinism 
+    trust_remote_code max_samples preprocessing_num_workers output_dir overwrite_output_dir do_train dataset
+    template report_to logging_steps save_steps plot_loss learning_rate num_train_epochs lr_scheduler_type
+    warmup_ratio dataloader_num_workers ddp_timeout save_only_model overwrite_cache resume_from_checkpoint
+    run_name lora_alpha eval_dataset per_device_eval_batch_size eval_strategy eval_steps val_size dataset_dir
+    ray_num_workers tokenized_path loraplus_lr_ratio pissa_init pissa_iter pissa_convert use_dft_loss
+    use_asft_loss asft_alpha use_eaft_loss new_special_tokens_config init_special_tokens max_steps weight_decay
+    adam_beta1 adam_beta2 max_grad_norm seed image_max_pixels video_max_pixels image_min_pixels video_min_pixels
+    save_total_limit save_strategy do_eval do_predict evaluation_strategy eval_on_start warmup_steps adam_epsilon
+    load_best_model_at_end logging_strategy metric_for_best_model greater_is_better data_seed group_by_length
+    remove_unused_columns buffer_size streaming include_num_input_tokens_seen include_tokens_per_second
+    push_to_hub hub_model_id tokenizer_name cache_dir model_revision use_fast_tokenizer split_special_tokens
+    mix_strategy interleave_probs preprocessing_batch_size train_on_prompt mask_history ignore_pad_token_for_loss
+    eval_num_beams tool_format default_system enable_thinking compute_accuracy disable_shuffling
+    neftune_noise_alpha lr_scheduler_kwargs create_new_adapter adapter_folder low_cpu_mem_usage swanlab_project
+    swanlab_run_name use_swanlab ddp_backend ddp_find_unused_parameters dataloader_pin_memory dataloader_drop_last
+    dataloader_persistent_workers tf32 log_level dataloader_prefetch_factor ddp_bucket_cap_mb hf_hub_token
+    ms_hub_token om_hub_token print_param_status save_safetensors ray_run_name ray_storage_path
+    resources_per_worker placement_strategy use_rslora loraplus_lr_embedding infer_dtype infer_backend
+    data_shared_file_system min_lr_ratio label_smoothing_factor torch_empty_cache_steps logging_first_step
+    full_determinism
 """
 
 

@@ -81,6 +81,7 @@ def find_launch(text: str, file: str, sought: Sought = MEGATRON) -> Launch:
     shell = Shell()
     try:
         shell.run(text)
+        _given_commands(shell, sought)
         starting = _started(shell, sought)
         bare = [command for command in shell.started if command.words[0].startswith("-")]
         if not starting and len(bare) == len(shell.started) and bare:
@@ -107,6 +108,16 @@ def _not_shell(what: str) -> str:
     shown = readable(what)
     return f"'{shown[:60]}' is not understood as part of a shell script" if shown else (
         "a bracket, a quote or a word is missing to be a shell script")  # fmt: skip
+
+
+def _given_commands(shell: Shell, sought: Sought) -> None:
+    """Go through the texts that programs are given as commands to start (``xpk workload create --command "..."``)."""
+    for command in list(shell.started):
+        for place, word in enumerate(command.words):
+            name, equals, value = word.partition("=")
+            text = value if equals else command.words[place + 1] if place + 1 < len(command.words) else ""
+            if name == "--command" and sought.has(text):
+                shell.within(text, [each for each in command.words if each != word and each != text], command.line)
 
 
 def _started(shell: Shell, sought: Sought) -> list[Command]:

@@ -37,10 +37,6 @@ def _sections(*names: str) -> Signs:
 
 
 TOOLS = (
-    Tool("a MaxText configuration", lambda data: any(str(key).startswith(("ici_", "dcn_", "base_num_", "base_emb_"))
-         for key in data) or _any(2, "per_device_batch_size", "max_target_length", "remat_policy", "model_name",
-                                  "base_config", "enable_checkpointing", "decoder_block")(data),
-         "MaxText's meshes are not read: give its model and layout in a study"),
     Tool("a FlagScale configuration", _sections("system", "model"),
          "its keys are arguments of Megatron-LM: import a list of them (--num-layers 32 --hidden-size 4096 ...)"),
     Tool("a configuration of OLMo", lambda data: "max_sequence_length" in _of(data, "model"),

@@ -18,8 +18,9 @@ from comp_comm.configs.importers import (
 from comp_comm.configs.importers.hf_parts import expert_layers
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.launch import Launch
+from comp_comm.configs.importers.model_dimensions import dimensions_of
 from comp_comm.configs.importers.primus_ignored import IGNORED, IGNORED_BEGINNINGS, MODELS, NOTED, OFF, OTHERS
-from comp_comm.configs.model_names import DIMENSIONS, catalogue_name
+from comp_comm.configs.model_names import catalogue_name
 from comp_comm.configs.strict_yaml import Document, Path, resolve_scalar
 from comp_comm.errors import nearest
 from comp_comm.fields import FIELDS, Value
@@ -149,7 +150,7 @@ def _titan(document: Document, mapping: Record, path: Path, model: str, title: s
 
 def _of_experts(file: str, model: str) -> Record:
     """Return what Primus's own file of a model with experts has of their layout: all send tokens all to all."""
-    if "experts" not in _dimensions(model):
+    if "experts" not in dimensions_of(model):
         return {}
     fused = not re.search(r"mixtral|grok", file.lower())
     on_eight = re.search(r"deepseek_v[23]|gpt_oss|llama4", file.lower())
@@ -187,7 +188,7 @@ def _read(keys: Keys, f: Findings, mapping: Record, model: str, path: Path) -> N
     megatron_refused.refuse(keys)
     f.problems.raise_if_any()
     given = set(f.fields)
-    base = _dimensions(model)
+    base = dimensions_of(model)
     f.fields = {**base, **f.fields}
     if keys.truth("--use-sink-attention") and "attention_sinks" not in base:
         f.set("attention_sinks", True)
@@ -255,15 +256,9 @@ def _features(f: Findings, mapping: Record, base: dict[str, Value], path: Path) 
         f.wrong((*path, "multi_latent_attention"), message)
 
 
-def _dimensions(model: str) -> dict[str, Value]:
-    """Return the dimensions of a model of the catalogue."""
-    data = catalogue.read("model", catalogue_name(model) or model).data
-    return {name: FIELDS[name].parse(value) for name, value in data.items() if name in DIMENSIONS}
-
-
 def _own(f: Findings, model: str) -> dict[str, Value]:
     """Return the fields that are not the model's own."""
-    base = _dimensions(model)
+    base = dimensions_of(model)
     return {
         name: value for name, value in f.fields.items() if name not in base or base[name] != value or name in f.given
     }

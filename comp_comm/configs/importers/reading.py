@@ -14,6 +14,7 @@ from comp_comm.configs.importers import (
     gpt_neox,
     hugging_face,
     llm_foundry,
+    maxtext,
     megatron,
     nanotron,
     native,
@@ -62,6 +63,7 @@ MAPPINGS = (
     FileKind(torchtune.KIND, torchtune.fits, torchtune.import_torchtune),
     FileKind(finetuning.AXOLOTL, finetuning.fits_axolotl, finetuning.import_axolotl),
     FileKind(finetuning.FACTORY, finetuning.fits_factory, finetuning.import_factory),
+    FileKind(maxtext.KIND, maxtext.fits, maxtext.import_maxtext),
     FileKind(trainer.KIND, trainer.fits, trainer.import_trainer),
     FileKind(accelerate.KIND, accelerate.fits,
          lambda document, given, _: accelerate.import_accelerate(document, given)),
@@ -108,6 +110,8 @@ def import_text(text: str, file: str, given: Given = NOTHING, model: str = "") -
             return _of_mapping(document, file, given, model)
     if megatron.is_megatron(bare):
         return megatron.import_arguments(bare, file, given)
+    if maxtext.SOUGHT.has(bare) and not PYTHON.search(text):
+        return maxtext.import_script(bare, file, given, model)
     if trainer.SOUGHT.has(bare) and not PYTHON.search(text):
         return trainer_script.import_script(bare, file, given, model)
     if PYTHON.search(text):

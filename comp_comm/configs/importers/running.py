@@ -20,7 +20,7 @@ STAGE = re.compile(r"(?:zero|z|stage|ds|zero[_-]?stage)[_-]?([0-3])(?![0-9])", r
 
 
 def named_model(top: Keys, f: Findings, keys: tuple[str, ...], instead: str) -> str:
-    """Return the model that a file names; ``instead``, which a user gives, stands in for it. Refuse where it is none."""
+    """Return the model that a file names, or ``instead``, which a user gives. Refuse a name that the catalogue has not."""
     source = str(top.take(*keys, default=""))
     if QUANTISED.search(source.rsplit("/", 1)[-1]):
         top.wrong(keys, f"{shown(source)} has weights of 4 or 8 bits, which are not modelled; give the file with the "
@@ -86,7 +86,7 @@ def set_running(top: Keys, f: Findings, fsdp: tuple[str, str]) -> None:
         f.note("the devices are not in the file: give --set gpus=N")
 
 
-def set_deepspeed(f: Findings, config: object, path: tuple[str, ...]) -> None:
+def set_deepspeed(f: Findings, config: object, path: Path) -> None:
     """Set what a configuration of DeepSpeed says: one within the file, or the stage that is in the name of another."""
     if isinstance(config, dict):
         inner = deepspeed.import_deepspeed(Document(config, f.document.file, _within(f.document, path)), f.given)
@@ -106,6 +106,6 @@ def set_deepspeed(f: Findings, config: object, path: tuple[str, ...]) -> None:
         f.note(f"what {shown(config)} offloads is not counted: --set offload_optimizer=on counts the optimizer")
 
 
-def _within(document: Document, path: tuple[str, ...]) -> dict[Path, int]:
+def _within(document: Document, path: Path) -> dict[Path, int]:
     """Return the lines of a part of a document, by paths within it."""
     return {place[len(path) :]: line for place, line in document.lines.items() if place[: len(path)] == path}
