@@ -106,7 +106,6 @@ def test_factory_says_which_attention_and_weights():
 
 @pytest.mark.parametrize(("text", "told"), [
     ('{"model": {"d_model": 64, "n_layers": 2, "max_sequence_length": 128}, "global_train_batch_size": 8}', "OLMo"),
-    ('{"system": {"tensor_model_parallel_size": 2}, "model": {"num_layers": 2, "hidden_size": 64}}', "FlagScale"),
     ('{"train": {"micro_batch_size": 1}, "optimizer": {"lr": 1}, "model": {"tensor_model_parallel_size": 2}}',
      "Megatron-Bridge recipe"),
     ("from nemo.collections import llm\n\n\ndef recipe():\n    return llm.a(num_nodes=2)\n", "a program of Python"),

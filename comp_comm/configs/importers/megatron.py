@@ -71,7 +71,7 @@ def import_arguments(text: str, file: str, given: Given = NOTHING) -> Imported:
     lines = lines_of(text)
     known: dict[Path, int] = {(flag,): lines[flag] for flag in data if flag in lines}
     f = Findings(Document(data, file, known), given)
-    return _import(f, launch, loose)
+    return import_found(f, launch, loose)
 
 
 def import_mapping(document: Document, given: Given = NOTHING) -> Imported:
@@ -85,7 +85,7 @@ def import_mapping(document: Document, given: Given = NOTHING) -> Imported:
     place = next((key for key, inner in data.items() if isinstance(inner, dict) and _has_arguments(inner)), None)
     inner = data if place is None else data[place]
     path: Path = () if place is None else (place,)
-    flags = {_flag(str(key)): _yaml_value(value) for key, value in inner.items()}
+    flags = {_flag(str(key)): yaml_value(value) for key, value in inner.items()}
     lines: dict[Path, int] = {
         (_flag(str(key)),): line for key in inner if (line := document.lines.get((*path, str(key))))
     }
@@ -93,14 +93,14 @@ def import_mapping(document: Document, given: Given = NOTHING) -> Imported:
     f = Findings(Document(kept, document.file, lines, document.duplicates), given)
     if str(data.get("MODE", "pretraining")) not in ("pretraining", "training"):
         f.wrong((), f"MODE is {shown(data['MODE'])}: another mode than pretraining is not modelled")
-    return _import(f, Launch([], "", []))
+    return import_found(f, Launch([], "", []))
 
 
 def _has_arguments(inner: Mapping[object, object]) -> bool:
     return any(ARGUMENT.match(str(key)) for key in inner)
 
 
-def _yaml_value(value: object) -> object:
+def yaml_value(value: object) -> object:
     """Return a value as the command line has it: false is a switch that is not given, ``[...]`` is several values."""
     if value is False or value is None:
         return None
@@ -111,7 +111,8 @@ def _yaml_value(value: object) -> object:
     return value
 
 
-def _import(f: Findings, launch: Launch, loose: Sequence[str] = ()) -> Imported:
+def import_found(f: Findings, launch: Launch, loose: Sequence[str] = ()) -> Imported:
+    """Return the study of arguments that are found, of the launch of a script or of none. Raises ``ConfigError``."""
     file = f.document.file
     keys = Keys(f, f.document.data)
     refused(keys, launch.program)
@@ -195,7 +196,7 @@ def _several(f: Findings, launch: Launch) -> None:
     elsewhere: dict[int, set[str]] = {}
     for line, arguments in launch.others:
         other, _ = parse_arguments(arguments)
-        flags = {flag for flag in {*own, *other} if own.get(flag) != other.get(flag) and not _is_ignored(flag)}
+        flags = {flag for flag in {*own, *other} if own.get(flag) != other.get(flag) and not is_ignored(flag)}
         if line == launch.line:
             for flag in flags:
                 differing.setdefault(flag, [own.get(flag)]).append(other.get(flag))
@@ -240,7 +241,7 @@ def _unresolved(keys: Keys, launch: Launch) -> None:
         parts = [part for part in (value if isinstance(value, list) else [value]) if isinstance(part, str)]
         marks = [name for part in parts for name in names_in(part)] or [
             name for part in parts for name in re.findall(r"^\$\{?(\w+)\}?$", part)]  # fmt: skip
-        if not marks or _is_ignored(flag) or flag in ("--deepspeed-config", "--tokenizer-name-or-path"):
+        if not marks or is_ignored(flag) or flag in ("--deepspeed-config", "--tokenizer-name-or-path"):
             continue
         field = FIELD_OF.get(flag)
         if field is None and isinstance(value, str) and flag in megatron_layout.SWITCHES:
@@ -266,20 +267,20 @@ def _unresolved(keys: Keys, launch: Launch) -> None:
 def without_lists(keys: Keys) -> None:
     """Name arguments with several values that take one."""
     for flag, value in list(keys.mapping.items()):
-        if isinstance(value, (list, dict)) and flag not in LISTS and not _is_ignored(flag):
+        if isinstance(value, (list, dict)) and flag not in LISTS and not is_ignored(flag):
             values = ", ".join(shown(part) for part in value) if isinstance(value, list) else "a mapping"
             keys.findings.wrong((flag,), f"takes one value, not {values}")
             keys.mapping = {name: kept for name, kept in keys.mapping.items() if name != flag}
 
 
-def _is_ignored(flag: str) -> bool:
+def is_ignored(flag: str) -> bool:
     name = flag.removeprefix("--")
     return name in IGNORED or name in NOTED or name.startswith(IGNORED_BEGINNINGS)
 
 
 def leave_out(keys: Keys, f: Findings) -> None:
     """Take arguments that change nothing of a step; those that change it by little are noted."""
-    left = [flag for flag in keys.mapping if _is_ignored(flag) and flag not in keys.used]
+    left = [flag for flag in keys.mapping if is_ignored(flag) and flag not in keys.used]
     noted = [flag for flag in left if flag.removeprefix("--") in NOTED and not is_off(keys.mapping[flag])]
     if noted:
         f.note(f"not modelled, and left out: {', '.join(noted)}")

@@ -37,8 +37,6 @@ def _sections(*names: str) -> Signs:
 
 
 TOOLS = (
-    Tool("a FlagScale configuration", _sections("system", "model"),
-         "its keys are arguments of Megatron-LM: import a list of them (--num-layers 32 --hidden-size 4096 ...)"),
     Tool("a configuration of OLMo", lambda data: "max_sequence_length" in _of(data, "model"),
          "import the config.json of its model, and give the layout with --set"),
     Tool("overrides of a Megatron-Bridge recipe", lambda data: _sections("train", "optimizer")(data)

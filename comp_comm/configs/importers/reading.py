@@ -11,11 +11,13 @@ from comp_comm.configs.importers import (
     accelerate,
     deepspeed,
     finetuning,
+    flagscale,
     gpt_neox,
     hugging_face,
     llm_foundry,
     maxtext,
     megatron,
+    megatron_swift,
     nanotron,
     native,
     nemo,
@@ -63,6 +65,8 @@ MAPPINGS = (
     FileKind(torchtune.KIND, torchtune.fits, torchtune.import_torchtune),
     FileKind(finetuning.AXOLOTL, finetuning.fits_axolotl, finetuning.import_axolotl),
     FileKind(finetuning.FACTORY, finetuning.fits_factory, finetuning.import_factory),
+    FileKind(flagscale.KIND, flagscale.fits,
+         lambda document, given, _: flagscale.import_flagscale(document, given), last_counts=True),
     FileKind(maxtext.KIND, maxtext.fits, maxtext.import_maxtext),
     FileKind(trainer.KIND, trainer.fits, trainer.import_trainer),
     FileKind(accelerate.KIND, accelerate.fits,
@@ -108,6 +112,8 @@ def import_text(text: str, file: str, given: Given = NOTHING, model: str = "") -
         document, flaw = _mapping(each, file)
         if document is not None:
             return _of_mapping(document, file, given, model)
+    if megatron_swift.is_swift(bare) and megatron_swift.SOUGHT.has(bare):
+        return megatron_swift.import_swift(bare, file, given, model)
     if megatron.is_megatron(bare):
         return megatron.import_arguments(bare, file, given)
     if maxtext.SOUGHT.has(bare) and not PYTHON.search(text):

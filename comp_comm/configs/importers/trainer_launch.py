@@ -21,7 +21,7 @@ def set_launch(launch: Launch, top: Keys, f: Findings, devices: Devices) -> None
     """Set what the launcher of a command says: devices, and with accelerate a number format and sharding."""
     words = [word.rsplit("/", 1)[-1] for word in launch.launcher]
     by_environment = words[:1] == ["swift"]  # ms-swift starts a process for NPROC_PER_NODE by itself
-    number = _of_environment(launch) if by_environment else devices.number
+    number = devices_of_environment(launch) if by_environment else devices.number
     if number is not None:
         f.set("gpus", number)
     if devices.note:
@@ -77,7 +77,7 @@ def flags_of(words: Sequence[str]) -> dict[str, str]:
     return flags
 
 
-def _of_environment(launch: Launch) -> int | None:
+def devices_of_environment(launch: Launch) -> int | None:
     """Return the devices that variables of the environment say to ms-swift: one process, unless they say more."""
     said: Mapping[str, str] = {**launch.values, **launch.environment}
     each, nodes = said.get("NPROC_PER_NODE", "1"), said.get("NNODES", "1")
