@@ -23,6 +23,7 @@ from comp_comm.configs.importers import (
     nemo,
     peft,
     primus,
+    recipes,
     toml_text,
     torchtitan,
     torchtune,
@@ -81,10 +82,6 @@ PREFIX = re.compile(
 )
 MOST_PREFIXES = 3
 PYTHON = re.compile(r"^(?:from[ \t]+[\w.]+[ \t]+import[ \t]|import[ \t]+[\w.]+[ \t]*(?:as[ \t]+\w+[ \t]*)?$)", re.M)
-_PROGRAM = (
-    "is a program of Python (a recipe of NeMo 2, Megatron-Bridge or torchtitan, say), which is not run: import the "
-    "config.json of its model, and give its layout with --set (gpus, tp, pp, cp, ep, micro_batch, seq_len and others)"
-)
 
 
 def text_of(content: bytes, file: str) -> str:
@@ -97,15 +94,18 @@ def text_of(content: bytes, file: str) -> str:
         raise ConfigError([Problem("is not text in UTF-8", file=file)]) from None
 
 
-def import_text(text: str, file: str, given: Given = NOTHING, model: str = "") -> Imported:
+def import_text(text: str, file: str, given: Given = NOTHING, model: str = "", recipe: str = "") -> Imported:
     """Return the study that a text means, whatever kind of file it is from.
 
-    ``given`` are fields the user gives beside it, ``model`` a model for files that have none. Raises ``ConfigError``
-    with everything that is not understood, and for a text of no kind that is known.
+    ``given`` are fields the user gives beside it, ``model`` a model for files that have none, ``recipe`` which of
+    several functions of a Python file is meant. Raises ``ConfigError`` with everything that is not understood, and for
+    a text of no kind that is known.
 
     >>> import_text('{"zero_optimization": {"stage": 3}}', "ds.json").fields["zero"]
     3
     """
+    if _is_python(text, file):
+        return recipes.import_python(text, file, given, model, recipe)
     bare = without_prefixes(text)
     flaw: ConfigError | None = None
     for each in dict.fromkeys((text, bare)):
@@ -116,13 +116,17 @@ def import_text(text: str, file: str, given: Given = NOTHING, model: str = "") -
         return megatron_swift.import_swift(bare, file, given, model)
     if megatron.is_megatron(bare):
         return megatron.import_arguments(bare, file, given)
-    if maxtext.SOUGHT.has(bare) and not PYTHON.search(text):
+    if maxtext.SOUGHT.has(bare):
         return maxtext.import_script(bare, file, given, model)
-    if trainer.SOUGHT.has(bare) and not PYTHON.search(text):
+    if trainer.SOUGHT.has(bare):
         return trainer_script.import_script(bare, file, given, model)
-    if PYTHON.search(text):
-        raise ConfigError([Problem(_PROGRAM, file=file)])
     raise flaw or ConfigError([Problem(_none_of_these(), file=file)])
+
+
+def _is_python(text: str, file: str) -> bool:
+    """Return whether a text is a Python file: by its name, or by what it imports where no shell would."""
+    return file.endswith(".py") or (PYTHON.search(text) is not None and not text.startswith("#!") and (
+        re.search(r"^(?:def|class|@)\b|^\w+(?:\.\w+)* = ", text, re.M) is not None))  # fmt: skip
 
 
 def _of_mapping(document: Document, file: str, given: Given, model: str) -> Imported:
