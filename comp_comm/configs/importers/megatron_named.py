@@ -17,6 +17,11 @@ OF_MODEL = (
     "--max-position-embeddings", "--tokenizer-type", "--tokenizer-model", "--model-type", "--params-dtype", "--spec",
     "--make-vocab-size-divisible-by", "--rotary-base", "--rotary-percent", "--norm-epsilon",
 )  # fmt: skip
+# Arguments that describe layers of a model beside attention: the catalogue's are counted, whatever they say.
+OF_LAYERS = (
+    "--hybrid-layer-pattern", "--hybrid-override-pattern", "--mamba-state-dim", "--mamba-head-dim",
+    "--mamba-num-groups", "--mamba-num-heads", "--mamba-chunk-size", "--mtp-hybrid-override-pattern",
+)  # fmt: skip
 
 
 def read_on_model(keys: Keys, f: Findings, model: str, launch: Launch | None = None) -> None:
@@ -39,6 +44,10 @@ def read_on_model(keys: Keys, f: Findings, model: str, launch: Launch | None = N
     megatron_sharding.instances(keys, f)
     set_chunks(keys, f)
     keys.ignore(OF_MODEL)
+    described = [flag for flag in OF_LAYERS if keys.has(flag)]
+    if described and dimensions_of(model).get("layer_pattern"):
+        f.note(f"{', '.join(described)}: the catalogue's {model} is counted all the same")
+        keys.ignore(described)
     megatron.leave_out(keys, f)
     keys.finish()
     f.problems.raise_if_any()

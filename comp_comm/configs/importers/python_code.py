@@ -103,6 +103,7 @@ class _Run:
     def __init__(self, code: Code, depth: int, names: Names | None = None) -> None:
         self.code, self.depth, self.names = code, depth, {} if names is None else names
         self.unsure, self.returned = 0, NotLiteral("nothing")  # type: int, Any
+        self.active: tuple[str, ...] = ()  # functions that are gone through: one that calls itself is not entered again
         if depth > DEEPEST:
             raise CodeLimitError(f"has functions within functions deeper than {DEEPEST}")
 
@@ -119,6 +120,7 @@ class _Run:
         names = _arguments(function, args, values, self)
         inner = _Run(self.code, self.depth + 1, names)
         inner.unsure = self.unsure
+        inner.active = (*self.active, function.name)
         try:
             inner.block(function.body)
         except _ReturnError as done:
@@ -244,7 +246,7 @@ class _Run:
             return done[0]
         called = self.value(node.func)
         name = called.name if isinstance(called, (Reference, Made)) else ast.unparse(node.func)
-        if name in self.code.functions:
+        if name in self.code.functions and name not in self.active:
             return self.called(self.code.functions[name], args, values)
         if name in BUILTINS and all(map(is_known, [*args, *values.values()])):
             return _built(name, args, values, node)

@@ -20,19 +20,20 @@ PARTS = ("train", "ddp", "mixed_precision", "comm_overlap", "optimizer")
 _TUNING: Record = {"--global-batch-size": 128, "--micro-batch-size": 1, "--seq-length": 2048}
 _PRETRAINING: Record = {
     "--global-batch-size": 32, "--micro-batch-size": 2, "--seq-length": 4096, "--overlap-grad-reduce": True,
-    "--overlap-param-gather": True, "--use-distributed-optimizer": True,
+    "--overlap-param-gather": True,
 }  # fmt: skip
 DEGREES: Record = {"--tensor-model-parallel-size": 1, "--pipeline-model-parallel-size": 1,
                    "--context-parallel-size": 1, "--expert-model-parallel-size": 1}  # fmt: skip
 BASES: dict[str, Record] = {
     "_pretrain_common": {**_PRETRAINING, **DEGREES}, "_sft_common": {**_TUNING, **DEGREES},
-    "_peft_common": {**_TUNING, **DEGREES}, "ConfigContainer": {**DEGREES, "--use-distributed-optimizer": True},
+    "_peft_common": {**_TUNING, **DEGREES}, "ConfigContainer": DEGREES,
 }  # fmt: skip
 # Functions that set nothing of a step's shape, or what is known: perf_recipes/_common.py.
 BENCHMARK = ("_benchmark_common", "_llama_benchmark_common")
 HARMLESS = ("hasattr", "getattr", "isinstance", "set_cuda_graph_modules", "apply_determinism_overrides", "print",
             "pretrain", "finetune", "_enable_overlap_param_gather_with_optimizer_step", "clear_cuda_graph_modules",
             "apply_flex_dispatcher_backend", "len", "set_full_iteration_cuda_graph")  # fmt: skip
+OTHERS = re.compile(r"flux|(?:^|[ _])wan(?:model|_)|diffusion")
 OF_TRAIN = ("train_iters", "eval_iters", "eval_interval", "manual_gc", "manual_gc_interval", "manual_gc_eval",
             "exit_signal_handler", "rampup_batch_size", "empty_unused_memory_level", "skip_train")  # fmt: skip
 OF_DATA = ("seq_length", "sequence_length")
@@ -59,6 +60,9 @@ def import_bridge(code: Code, name: str, made: Made, file: str, given: Given, mo
     """Return the study that a recipe of Megatron-Bridge means. Raises ``ConfigError``."""
     f = Findings(Document({}, file), given)
     flags = Flags(f)
+    if OTHERS.search(f"{made.last} {name} {_provider(made)}".lower()):
+        f.wrong((), f"'{name}' trains a model of images by diffusion, which is not modelled")
+        f.problems.raise_if_any()
     named = model or _model(made, name)
     if not named:
         f.wrong((), f"the model of '{name}' is not one of the catalogue{_said(made)}; give --model NAME")
@@ -76,6 +80,8 @@ def import_bridge(code: Code, name: str, made: Made, file: str, given: Given, mo
     if count and "gpus" not in f.given:
         f.set("gpus", int(count[1]))
         f.note(f"gpus {count[1]} is what the name of the recipe says")
+    if flags.flags.get("--expert-model-parallel-size", 1) != 1:
+        flags.flags.setdefault("--expert-tensor-parallel-size", 1)  # as its transformer_config.py has it, not TP
     flags.finish()
     _base(made, flags, f, named)
     f.problems.raise_if_any()
@@ -100,11 +106,15 @@ def _reference(value: Any) -> str:
 
 def _model(made: Made, name: str) -> str:
     """Return the catalogue's model of a recipe: by the checkpoint, the provider's class, or the recipes' names."""
-    held = made.values.get("model")
-    provider = held.last if isinstance(held, Made) and not held.is_implied else ""
-    if "vl_" in f"{made.last}_{name}" or "diffusion" in name:
+    if "vl_" in f"{made.last}_{name}":
         return ""
-    return model_of_names(_reference(held), provider, made.last, name)
+    return model_of_names(_reference(made.values.get("model")), _provider(made), made.last, name)
+
+
+def _provider(made: Made) -> str:
+    """Return the class of a model's provider, nothing where a bridge makes it."""
+    held = made.values.get("model")
+    return held.last if isinstance(held, Made) and not held.is_implied else ""
 
 
 def _parts(made: Made, flags: Flags) -> None:
@@ -126,6 +136,8 @@ def _parts(made: Made, flags: Flags) -> None:
         if ddp.values.get("use_megatron_fsdp") is True:
             flags.flags["--use-megatron-fsdp"] = True
             flags.set("data_parallel_sharding_strategy", ddp.values.get("data_parallel_sharding_strategy"), "ddp")
+    both = [made.find(part, "use_distributed_optimizer") for part in ("optimizer", "ddp")]
+    flags.flags["--use-distributed-optimizer"] = both != [False, False]  # where one has it, Megatron-Bridge sets both
     kind = made.find("optimizer", "optimizer")
     if isinstance(kind, str) and kind != "adam":
         flags.flags["--optimizer"] = kind
@@ -137,6 +149,8 @@ def _dispatcher(made: Made, code: Code, flags: Flags) -> None:
     called = [each for each, _ in code.unread_of(made)]
     if "apply_flex_dispatcher_backend" in called and backend in ("deepep", "hybridep"):
         kind = "flex"
+    if kind is None:
+        kind = "alltoall"  # of its bridges and providers of models with experts, but for those that set another
     if isinstance(kind, str):
         flags.flags["--moe-token-dispatcher-type"] = kind
         if kind == "flex" and isinstance(backend, str):
@@ -177,7 +191,6 @@ def _base(made: Made, flags: Flags, f: Findings, model: str) -> None:
     if missing:
         given = " ".join(f"--set {name}=N" for name in missing)
         f.wrong((), f"{', '.join(missing)}: as '{made.last}' of another file has them, which is not read; give {given}")
-    flags.flags.setdefault("--use-distributed-optimizer", True)
     for flag in ("--overlap-grad-reduce", "--overlap-param-gather"):
         flags.flags.setdefault(flag, "pretrain" in made.last)
     f.note(f"what '{made.last}' sets is in another file: what is not set here is as Megatron-Bridge's recipes begin")

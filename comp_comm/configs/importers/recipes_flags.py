@@ -45,6 +45,9 @@ _IGNORED = """
     moe_token_drop_policy moe_permute_padding_for_fp8 moe_shared_expert_gate barrier_with_L1_time tp_only_amax_red
     moe_enable_routing_replay high_priority_a2a_comm_stream moe_layer_recompute overlap_p2p_comm
     moe_paged_stash cuda_graph_use_single_mempool cuda_graph_retain_backward_graph
+    hf_model_revision dsa_kernel_backend apply_dsa_kernel_fusion moe_mlp_glu_interleave_size mtp_eval_in_bf16
+    moe_paged_stash_buffer_size_factor_cuda moe_paged_stash_buffer_size_factor_cpu moe_paged_stash_page_size
+    use_mamba_mem_eff_path dsa_indexer_use_sparse_loss dsa_indexer_loss_coeff
     inference_rng_tracker inference_sampling_seed ep_overlap_early_attn_memory_release mla_down_proj_fusion
 """
 IGNORED = frozenset(_IGNORED.split())
@@ -65,7 +68,7 @@ NEEDED = {"tp": "tensor_model_parallel_size", "pp": "pipeline_model_parallel_siz
           "micro_batch": "micro_batch_size", "global_batch": "global_batch_size", "seq_len": "seq_length"}  # fmt: skip
 PRECISIONS = (("nvfp4", "nvfp4", "nvfp4"), ("mxfp8|fp8_mx", "fp8", "mxfp8"), ("delayed|fp8_ds", "fp8", "delayed"),
               ("current|fp8_cs|tensorwise", "fp8", "tensorwise"), ("subchannel|blockwise|fp8_sc", "fp8", "blockwise"),
-              ("fp8", "fp8", "delayed"), ("fp16|16-mixed$", "fp16", ""), ("bf16", "bf16", ""),
+              ("fp8", "fp8", "delayed"), ("fp16|(?<!bf)16-mixed", "fp16", ""), ("bf16", "bf16", ""),
               ("fp32|^32", "fp32", ""))  # fmt: skip
 
 

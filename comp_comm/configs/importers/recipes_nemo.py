@@ -26,6 +26,7 @@ DEGREES = {
 SILENT: Record = {"--tensor-model-parallel-size": 1, "--pipeline-model-parallel-size": 1,
                   "--context-parallel-size": 1, "--expert-model-parallel-size": 1}  # fmt: skip
 TUNING: Record = {"--global-batch-size": 128, "--micro-batch-size": 1, "--seq-length": 2048}
+POSITIONS = ("model", "resume_path", "dir", "name", "num_nodes", "num_gpus_per_node")  # of default_finetune_recipe
 OF_STRATEGY = ("ddp", "progress_interval", "checkpointing", "parallel_save", "store_optimizer_states")
 OF_DDP = (
     "grad_reduce_in_fp32",
@@ -66,6 +67,7 @@ def import_nemo(code: Code, name: str, made: Made, file: str, given: Given, mode
     _adapters(made, f)
     if own and isinstance(made.find("trainer", "strategy"), Made) and not made.find("trainer", "strategy").is_implied:
         flags.flags = {**SILENT, **flags.flags}
+    flags.flags.setdefault("--moe-token-dispatcher-type", "alltoall")  # of NeMo's models with experts
     flags.finish()
     missing = missing_of(flags.flags, f, named)
     if missing:
@@ -108,8 +110,13 @@ def _model(made: Made) -> str:
 def _trainer(made: Made, flags: Flags, f: Findings) -> None:
     """Take the strategy, devices, and what overlaps by a callback."""
     trainer = made.values.get("trainer")
-    if not isinstance(trainer, Made):
+    if made.last == "default_finetune_recipe":
+        made.values |= {
+            name: value for name, value in zip(POSITIONS, made.args, strict=False) if name not in made.values
+        }
+    if not isinstance(trainer, Made) or trainer.is_implied:
         _devices(made.values.get("num_nodes"), made.values.get("num_gpus_per_node", 8), f, made)
+    if not isinstance(trainer, Made):
         return
     for key, name in DEGREES.items():
         if key in trainer.values:
@@ -126,6 +133,8 @@ def _trainer(made: Made, flags: Flags, f: Findings) -> None:
             for key in OVERLAPS:
                 if key in each.values:
                     flags.set(key, each.values[key], "MegatronCommOverlapCallback", each.line)
+    if trainer.is_implied and not {"num_nodes", "devices"} & trainer.values.keys():
+        return
     nodes = trainer.values.get("num_nodes", 1)
     _devices(nodes, trainer.values.get("devices", trainer.values.get("num_gpus_per_node", 8)), f, made)
 

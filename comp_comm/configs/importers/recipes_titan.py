@@ -17,13 +17,10 @@ from comp_comm.records import Record
 
 KIND = "torchtitan configuration in Python"
 SECTIONS = ("training", "parallelism", "compile", "optimizer")
-# Keys of TrainingConfig and ParallelismConfig that a TOML has by other names, or not at all.
-OWN_TRAINING = ("num_tokens_per_microbatch_per_dp_rank", "num_tokens_per_train_step", "max_context_length",
-                "disable_cuda_graphs", "steps", "max_norm")  # fmt: skip
-OWN_PARALLELISM = ("spmd_backend", "num_pp_microbatches", "enable_fsdp_symm_mem", "context_parallel_ptrr_mask_key")
 CHECKPOINTING = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC": "memory_budget", "NoAC": "none"}
 CONVERTERS = {"Float8LinearConverter": "float8", "Float8GroupedExpertsConverter": "float8", "MXFP8LinearConverter": "mx",
               "MXFP8GroupedExpertsConverter": "mx", "MXFP8Converter": "mx", "Float8GroupedMMConverter": "float8"}  # fmt: skip
+HARMLESS = ("decoder_vocab_size", "cast", "isinstance", "len")
 DEFAULTS = {"tokens": 16384, "context": 2048}  # of TrainingConfig
 
 
@@ -44,14 +41,14 @@ def import_titan(code: Code, name: str, made: Made, file: str, given: Given, mod
         told = data["model"].get("flavor", "?")
         guess = nearest(name, [" ".join(pair) for pair in torchtitan.MODELS])
         f.wrong((), f"no model of the catalogue is '{name}' with {shown(told)}{guess}; give --model NAME")
-    _tokens(data["training"], f)
+    _tokens(data, f)
     _checkpointing(made, data, f)
     _optimizer(made, data, f)
     _loss(made, f)
     f.problems.raise_if_any()
     own = {key: value for key, value in f.fields.items() if key not in given}
     imported = torchtitan.import_torchtitan(Document(data, file, lines), {**own, **given}, known)
-    others = [f"{each}() (line {line})" for each, line in code.unread_of(made)]
+    others = [f"{each}() (line {line})" for each, line in code.unread_of(made) if each not in HARMLESS]
     notes = [
         *imported.notes,
         *f.notes,
@@ -76,8 +73,16 @@ def _section(made: Made, section: str, f: Findings, lines: dict[Path, int]) -> R
     return found
 
 
-def _tokens(training: Record, f: Findings) -> None:
-    """Set sequences of tokens that a replica processes at once, as older files have them."""
+def _tokens(data: Record, f: Findings) -> None:
+    """Set sequences of tokens that a replica processes at once, and how many pass through a pipeline, as a TOML does."""
+    training, parallel, compiled = data["training"], data["parallelism"], data["compile"]
+    passes = parallel.pop("num_pp_microbatches", 1)
+    for key in ("spmd_backend", "enable_fsdp_symm_mem", "context_parallel_ptrr_mask_key"):
+        parallel.pop(key, None)
+    if parallel.pop("enable_sequence_parallel", True) is False:
+        f.set("sp", False)
+    if compiled.pop("enable_async_tensor_parallel", False):
+        parallel["enable_async_tensor_parallel"] = True
     length = training.pop("max_context_length", None)
     tokens = training.pop("num_tokens_per_microbatch_per_dp_rank", None)
     whole = training.pop("num_tokens_per_train_step", -1)
@@ -92,6 +97,9 @@ def _tokens(training: Record, f: Findings) -> None:
                 "sequences of different lengths are not modelled")  # fmt: skip
         return
     training["local_batch_size"] = tokens // length
+    if parallel.get("pipeline_parallel_degree", 1) != 1:
+        training["local_batch_size"] *= passes
+        parallel.setdefault("pipeline_parallel_microbatch_size", tokens // length)
     if whole != -1:
         training["global_batch_size"] = whole // length
 
