@@ -248,7 +248,9 @@ class _Run:
         name = called.name if isinstance(called, (Reference, Made)) else ast.unparse(node.func)
         if name in self.code.functions and name not in self.active:
             return self.called(self.code.functions[name], args, values)
-        if name in BUILTINS and all(map(is_known, [*args, *values.values()])):
+        if name == "isinstance" and len(args) == 2:
+            return _is_instance(args[0], args[1], node)
+        if name in BUILTINS:
             return _built(name, args, values, node)
         if name == "cast" and len(args) == 2:
             return args[1]
@@ -293,11 +295,22 @@ class _Run:
         return None
 
 
+TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict, "tuple": tuple}
 # Names of variables that hold a configuration, in a function that returns nothing.
 TOLD = ("recipe", "cfg", "config", "training_args", "args")
 
 
+def _is_instance(value: Any, kind: Any, node: ast.Call) -> Any:
+    """Return whether a literal is of a plain kind; an object that a class makes is of none of them."""
+    plain = TYPES.get(kind.name) if isinstance(kind, Reference) else None
+    if plain is None or isinstance(value, (NotLiteral, Reference)) or (isinstance(value, Made) and value.is_implied):
+        return not_literal(node)
+    return False if isinstance(value, Made) else isinstance(value, plain)
+
+
 def _built(name: str, args: list[Any], values: Names, node: ast.Call) -> Any:
+    if not all(map(is_known, [*args, *values.values()])):
+        return not_literal(node)
     try:
         return BUILTINS[name](*args, **values)
     except (TypeError, ValueError, OverflowError):

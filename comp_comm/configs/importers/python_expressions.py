@@ -80,13 +80,7 @@ def _evaluate(node: ast.expr, names: dict[str, Any], call: Caller) -> Any:
 
 def truth(value: Any) -> bool | None:
     """Return whether a value is taken as true, None where that is not known."""
-    if isinstance(value, NotLiteral):
-        return None
-    if isinstance(value, Made):
-        return None if value.is_implied else True
-    if isinstance(value, Reference):
-        return None
-    return bool(value)
+    return None if isinstance(value, (NotLiteral, Made, Reference)) else bool(value)
 
 
 def _attribute(value: Any, node: ast.Attribute) -> Any:
@@ -185,7 +179,8 @@ def _compared(node: ast.Compare, left: Any, right: Any) -> Any:
     kind = type(node.ops[0])
     if kind in (ast.Is, ast.IsNot) and (left is None or right is None):
         other = right if left is None else left
-        if isinstance(other, NotLiteral) or (isinstance(other, Made) and other.is_implied):
+        is_object = isinstance(other, Made) and not other.is_implied and other.last[:1].isupper()  # of a class
+        if isinstance(other, (NotLiteral, Reference)) or (isinstance(other, Made) and not is_object):
             return not_literal(node)
         return (other is None) == (kind is ast.Is)
     both_named = isinstance(left, Reference) and isinstance(right, Reference)

@@ -106,6 +106,8 @@ def import_text(text: str, file: str, given: Given = NOTHING, model: str = "", r
     """
     if _is_python(text, file):
         return recipes.import_python(text, file, given, model, recipe)
+    if recipe:
+        raise ConfigError([Problem("is no Python file: leave --recipe out", file=file)])
     bare = without_prefixes(text)
     flaw: ConfigError | None = None
     for each in dict.fromkeys((text, bare)):

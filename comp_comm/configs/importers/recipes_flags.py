@@ -96,8 +96,13 @@ class Flags:
         if name in OPPOSITES:
             value = value is False
         plain = plain_value(value)
+        if isinstance(plain, Made) and not plain.is_implied:
+            plain = NotLiteral(f"{plain.name}()", plain.line)
+        elif isinstance(plain, Made) and plain.values:
+            plain = NotLiteral(", ".join(f"{name}.{each}" for each in plain.values))
         if isinstance(plain, (NotLiteral, Made)):
             if isinstance(plain, NotLiteral) and not megatron.is_ignored(flag):
+                self.flags.pop(flag, None)
                 self.unknown[flag] = NotLiteral(f"{section}.{name} = {plain.text}", line)
             return
         self.unknown.pop(flag, None)
@@ -115,7 +120,7 @@ class Flags:
             name = {**megatron.FIELD_OF, **megatron.INSTEAD, **DIMENSION_FLAGS}.get(flag)
             if name is None:
                 told.append(f"{value.text} (line {value.line})")
-            elif name not in self.found.given and flag not in self.flags:
+            elif name not in self.found.given:
                 self.found.document.lines.setdefault((flag,), value.line)
                 self.found.wrong(
                     (flag,), f"{value.text} is not a literal, and Python is not run; give --set {name}=..."

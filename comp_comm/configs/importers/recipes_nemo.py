@@ -66,7 +66,7 @@ def import_nemo(code: Code, name: str, made: Made, file: str, given: Given, mode
     _precision(made, flags, f)
     _adapters(made, f)
     if own and isinstance(made.find("trainer", "strategy"), Made) and not made.find("trainer", "strategy").is_implied:
-        flags.flags = {**SILENT, **flags.flags}
+        flags.flags = {**{flag: one for flag, one in SILENT.items() if flag not in flags.unknown}, **flags.flags}
     flags.flags.setdefault("--moe-token-dispatcher-type", "alltoall")  # of NeMo's models with experts
     flags.finish()
     missing = missing_of(flags.flags, f, named)
