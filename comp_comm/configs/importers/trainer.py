@@ -37,8 +37,8 @@ OTHER_LOSS = re.compile(
 )
 ATTENTION = ("attn_implementation", "attn_impl", "flash_attn", "use_flash_attn", "use_flash_attention",
              "use_flash_attention_2", "use_flash_attn_2", "_attn_implementation")  # fmt: skip
-RANKS = ("lora_r", "lora_rank", "peft_lora_r")
-TARGETS = ("lora_target_modules", "target_modules", "lora_target", "lora_modules")
+RANKS = ("lora_r", "lora_rank", "peft_lora_r", "lora_dim")
+TARGETS = ("lora_target_modules", "target_modules", "lora_target", "lora_modules", "lora_module_name")
 ADAPTED = ("use_peft", "use_lora", "lora_enable", "use_peft_lora", "lora", "peft")
 LIGER = ("use_liger_kernel", "use_liger", "enable_liger_kernel", "use_liger_lm_head")
 
@@ -82,6 +82,7 @@ def import_trainer(document: Document, given: Given = NOTHING, model: str = "",
     if launch is not None:
         set_launch(launch, top, f, devices_of(launch))
     _recomputation(top, f, own or is_swift)
+    _stage(top, f)
     set_running(top, f, ("fsdp", "fsdp_config"))
     if launch is None and not top.has("deepspeed", "fsdp", "fsdp_config"):
         f.note("how states are sharded, and over how many devices, may be said where training is launched "
@@ -105,6 +106,7 @@ def _another_training(top: Keys, program: str) -> None:
         top.findings.wrong((*top.path, *where), message)
         top.findings.problems.raise_if_any()
     not_modelled(top, dict.fromkeys(SIGHTS, "a model of more than text"))
+    not_modelled(top, {"use_unsloth": "what Unsloth makes of a model (its kernels, activations in the host's memory)"})
     if str(top.take("task_type", default="causal_lm")).lower() not in ("causal_lm", "none", "sft", "pretrain", "pt"):
         top.wrong(("task_type",), "another task than that of the next token is not modelled")
 
@@ -199,6 +201,18 @@ def _formats(top: Keys, f: Findings, is_trl: bool, is_swift: bool) -> None:
         f.note("neither bf16 nor fp16 is in the file: 32 bits, as the Trainer has it; --set precision=bf16 for others")
 
 
+def _stage(top: Keys, f: Findings) -> None:
+    """Set the stage of programs that configure DeepSpeed themselves (DeepSpeed-Chat): a number beside a switch."""
+    for other in ("deepspeed_config", "ds_config", "deepspeed_config_file"):
+        if isinstance(top.take(other), str) and not isinstance(top.mapping.get("deepspeed"), (str, dict)):
+            top.mapping = {**top.mapping, "deepspeed": top.mapping[other]}
+    if top.set("zero", "zero_stage"):
+        top.mapping = {name: value for name, value in top.mapping.items() if name != "deepspeed"}
+        if f.count("zero", 0):
+            f.set("zero_implementation", "deepspeed")
+    top.off(("offload",), "weights in the host's memory")
+
+
 def _recomputation(top: Keys, f: Findings, is_on: bool) -> None:
     """Set recomputation where the file does not say it: TRL and ms-swift have it on, the Trainer off."""
     if top.has("activation_checkpointing", "use_gradient_checkpointing") and not top.has("gradient_checkpointing"):
@@ -235,7 +249,7 @@ def _parallel(top: Keys, f: Findings) -> None:
             f.note("sequences are split as Ulysses does, with heads swapped for tokens")
     top.set("tp", "deepspeed_autotp_size")
     top.off(("parallelism_config", "fp8"), "give its degrees with --set")
-    top.off(("optim_target_modules", "use_galore", "use_unsloth", "neftune", "freeze_parameters",
+    top.off(("optim_target_modules", "use_galore", "neftune", "only_optimize_lora", "freeze_parameters",
              "freeze_parameters_ratio", "trainable_parameters", "new_special_tokens", "activation_offloading",
              "use_cpu", "use_logits_to_keep"))  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from comp_comm.configs.importers.imported import Findings, Given, Imported
@@ -14,6 +15,7 @@ from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.records import Record
 
 MAKERS = ("TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig")
+QUANTISED = ("load_in_4bit", "load_in_8bit")
 OTHERS = ("DPOConfig", "GRPOConfig", "PPOConfig", "KTOConfig", "ORPOConfig", "RewardConfig", "RLOOConfig", "GKDConfig")
 
 
@@ -49,7 +51,7 @@ def import_trainer_code(code: Code, name: str, made: Made, file: str, given: Giv
     source = _model(code)
     if source:
         data["model_name_or_path"] = source
-    data |= _beside(code)
+    data = {**_beside(code), **data}
     if made.last == "SFTConfig":
         data.setdefault("packing", False)
     imported = import_trainer(Document(data, file, lines), given, model)
@@ -68,8 +70,10 @@ def _plain(value: Any) -> Any:
 def _model(code: Code) -> str:
     """Return the checkpoint that the program loads, nothing where it is not literal."""
     for made in code.made:
-        if made.last == "from_pretrained" and "Model" in made.name and made.args and isinstance(made.args[0], str):
-            return made.args[0]
+        named = [made.values.get(key) for key in ("model_name", "pretrained_model_name_or_path")]
+        held = next((each for each in (*made.args, *named) if isinstance(each, str)), "")
+        if _loads(made) and held:
+            return held
     for made in code.made:
         model = made.values.get("model", made.args[0] if made.args else None)
         if made.last in ("SFTTrainer", "Trainer") and isinstance(model, str):
@@ -77,19 +81,33 @@ def _model(code: Code) -> str:
     return ""
 
 
+def _loads(made: Made) -> bool:
+    """Return whether an object is a model that is loaded: not a tokenizer, nor a configuration."""
+    return made.last in ("from_pretrained", "from_config") and re.search(r"Model|LM", made.name) is not None
+
+
 def _beside(code: Code) -> Record:
     """Return what other objects of the program say: adapters, quantised weights, how attention is computed."""
     found: Record = {}
     for made in code.made:
-        if made.last == "LoraConfig":
-            found["use_peft"] = True
-            found |= {key: value for key, value in (("lora_r", made.values.get("r")),
-                      ("lora_target_modules", made.values.get("target_modules"))) if isinstance(value, (int, str, list))}  # fmt: skip
+        if made.last in ("LoraConfig", "get_peft_model"):
+            found |= _adapters(made)
         if made.last == "BitsAndBytesConfig":
-            found |= {key: True for key in ("load_in_4bit", "load_in_8bit") if made.values.get(key) is True}
-        if made.last == "from_pretrained" and "Model" in made.name:
-            way = made.values.get("attn_implementation")
+            found |= {key: True for key in QUANTISED if made.values.get(key) is True}
+        if _loads(made):
+            found |= {key: True for key in QUANTISED if made.values.get(key) is True}
+            found |= {"vision_model": made.name} if "Vision" in made.name else {}
+            found |= {"use_unsloth": True} if re.match(r"Fast\w*Model", made.name) else {}
+            way, length = made.values.get("attn_implementation"), made.values.get("max_seq_length")
             dtype = _plain(made.values.get("torch_dtype", made.values.get("dtype")))
             found |= {"attn_implementation": way} if isinstance(way, str) else {}
             found |= {"torch_dtype": dtype} if isinstance(dtype, str) else {}
+            found |= {"max_seq_length": length} if isinstance(length, int) else {}
     return found
+
+
+def _adapters(made: Made) -> Record:
+    """Return the rank and the layers of adapters, of PEFT's configuration or of Unsloth's function."""
+    given = (("lora_r", made.values.get("r")), ("lora_target_modules", made.values.get("target_modules")))
+    found = {key: value for key, value in given if isinstance(value, (int, str, list))}
+    return {"use_peft": True, **found} if found or made.last == "LoraConfig" else {}

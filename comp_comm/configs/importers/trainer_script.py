@@ -18,7 +18,7 @@ from comp_comm.records import Record
 
 # Fields that a user can give where a script leaves an argument to its caller.
 FIELDS = {"per_device_train_batch_size": "micro_batch", "gradient_accumulation_steps": "accumulation",
-          "deepspeed": "zero", "fsdp": "zero", "lora_r": "lora_rank", "lora_rank": "lora_rank", "bf16": "precision",
+          "deepspeed": "zero", "fsdp": "zero", "zero_stage": "zero", "deepspeed_config": "zero", "lora_r": "lora_rank", "lora_rank": "lora_rank", "bf16": "precision",
           "gradient_checkpointing": "recompute", **dict.fromkeys(LENGTHS, "seq_len")}  # fmt: skip
 SWITCHES = ("bf16", "fp16", "gradient_checkpointing")
 
