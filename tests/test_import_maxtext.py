@@ -9,7 +9,10 @@ from comp_comm.errors import ConfigError
 
 BASE = "model_name: llama3.1-70b\nper_device_batch_size: 2\nmax_target_length: 8192\n"
 MESH = "dcn_data_parallelism: 2\nici_fsdp_parallelism: 8\ndcn_fsdp_parallelism: 4\n"
-SIZES = "base_emb_dim: 1024\nbase_num_query_heads: 8\nbase_num_kv_heads: 4\nbase_mlp_dim: 4096\nbase_num_decoder_layers: 12\n"
+SIZES = (
+    "base_emb_dim: 1024\nbase_num_query_heads: 8\nbase_num_kv_heads: 4\nbase_mlp_dim: 4096\n"
+    "base_num_decoder_layers: 12\n"
+)
 
 
 def study(text, **given):
@@ -93,7 +96,8 @@ def test_a_model_s_file_is_a_model():
     found = study(f"{SIZES}vocab_size: 262_144\nhead_dim: 64\nlogits_via_embedding: true\nuse_qk_norm: true\n"
                   "mlp_activations: [gelu, linear]\ndecoder_block: qwen3\n", gpus=8)  # fmt: skip
     expected = {"hidden": 1024, "heads": 8, "kv_heads": 4, "ffn_hidden": 4096, "layers": 12, "vocab": 262144,
-                "head_dim": 64, "tied": "on", "qk_norm": "on", "gated": "on", "micro_batch": 12, "seq_len": 2048}  # fmt: skip
+                "head_dim": 64, "tied": "on", "qk_norm": "on", "gated": "on", "micro_batch": 12,
+                "seq_len": 2048}  # fmt: skip
     assert {name: found.fields.get(name) for name in expected} == expected
     assert any("max_target_length" in note for note in found.notes)
     assert any("per_device_batch_size" in note for note in found.notes)
@@ -101,7 +105,8 @@ def test_a_model_s_file_is_a_model():
                    "num_experts_per_tok: 2\nbase_moe_mlp_dim: 512\nshared_experts: 1\nfirst_num_dense_layers: 1\n"
                    "routed_bias: true\n", gpus=8).fields  # fmt: skip
     expected = {"kv_lora_rank": 512, "q_lora_rank": 64, "head_dim": 128, "rope_head_dim": 64, "experts": 8, "top_k": 2,
-                "moe_ffn_hidden": 512, "shared_experts": 1, "dense_layers": 1, "router_bias": "on", "kv_heads": None}  # fmt: skip
+                "moe_ffn_hidden": 512, "shared_experts": 1, "dense_layers": 1, "router_bias": "on",
+                "kv_heads": None}  # fmt: skip
     assert {name: latent.get(name) for name in expected} == expected
 
 

@@ -110,7 +110,8 @@ def test_scripts_that_start_training(text, expected):
 @pytest.mark.parametrize(("text", "told"), [
     (f"torchrun train.py {FLAGS} --gradient_accumulation_steps $STEPS", "--set accumulation="),
     (FLAGS.replace("meta-llama/Llama-2-7b-hf", "$MODEL"), "--model NAME"),
-    (f"accelerate launch trl/scripts/dpo.py {FLAGS}", "preferences"), (f"accelerate launch --config_file x.yaml a.py {FLAGS}", "zero"),
+    (f"accelerate launch trl/scripts/dpo.py {FLAGS}", "preferences"),
+    (f"accelerate launch --config_file x.yaml a.py {FLAGS}", "zero"),
     ("swift sft --model Qwen/Qwen2.5-7B --max_length 64 --per_device_train_batch_size 1", "16 sequences"),
 ])  # fmt: skip
 def test_scripts_that_leave_something_open_say_what_to_give(text, told):

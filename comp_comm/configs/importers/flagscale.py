@@ -17,13 +17,14 @@ KIND = "FlagScale YAML"
 SECTIONS = ("system", "model", "data")
 REFERENCE = re.compile(r"\$\{[^{}]*\}")
 # What FlagScale's runner passes on to no one, and what its own training has beside Megatron-LM.
-IGNORED = ("log_dir", "details_dir", "scripts_dir", "pids_dir", "no_shared_fs", "norm_init_weight", "rampup_save_interval",
-           "no_log_loss_scale_to_tensorboard", "special_tokens_file", "tokenizer_path",
+IGNORED = ("log_dir", "details_dir", "scripts_dir", "pids_dir", "no_shared_fs", "norm_init_weight",
+           "rampup_save_interval", "no_log_loss_scale_to_tensorboard", "special_tokens_file", "tokenizer_path",
            "use_partial_reduce_for_shared_embedding", "auto_skip_spiky_loss", "spiky_loss_threshold",
            "apply_sft_dataset_separated_loss_mask_if_existed", "data_parallel_size", "ckpt_convert_save",
            "ckpt_overwrite", "training_dataset_only", "before_start", "wandb_mode")  # fmt: skip
 OFF = {"enable_hetero": "devices of several kinds in one pipeline", "use_dualpipev": "DualPipeV",
-       "moe_fb_overlap": "forward passes beside backward passes of experts", "peft_type": "adapters of FlagScale"}  # fmt: skip
+       "moe_fb_overlap": "forward passes beside backward passes of experts",
+       "peft_type": "adapters of FlagScale"}  # fmt: skip
 
 
 def fits(data: Record) -> int:
@@ -42,7 +43,8 @@ def fits(data: Record) -> int:
 def import_flagscale(document: Document, given: Given = NOTHING) -> Imported:
     """Return the study that a training of FlagScale describes. Raises ``ConfigError``.
 
-    >>> sizes = {"num_layers": 4, "hidden_size": 256, "num_attention_heads": 4, "seq_length": 128, "micro_batch_size": 2}
+    >>> sizes = {"num_layers": 4, "hidden_size": 256, "num_attention_heads": 4, "seq_length": 128,
+    ...     "micro_batch_size": 2}
     >>> system = {"tensor_model_parallel_size": 2, "precision": {"bf16": True}}
     >>> data = {"system": system, "model": sizes, "data": {"tokenizer": {"vocab_size": 1000}}}
     >>> found = import_flagscale(Document(data, "7b.yaml")).fields
@@ -128,7 +130,8 @@ def _experiment(data: Record) -> str:
     named = [str(each["train"]) for each in defaults if isinstance(each, dict) and "train" in each] if isinstance(
         defaults, list) else []  # fmt: skip
     if not named:
-        return "is an experiment of FlagScale that trains nothing (it serves, compresses or generates), which is not modelled"
+        return "is an experiment of FlagScale that trains nothing (it serves or generates), which is not modelled"
     number = _devices(data)
-    return f"is an experiment of FlagScale: its model and layout are in train/{named[0]}.yaml beside it. Import that " + (
+    where = f"train/{named[0]}.yaml beside it"
+    return f"is an experiment of FlagScale: its model and layout are in {where}. Import that " + (
         f"file, with --set gpus={number}" if number else "file, with --set gpus=N")  # fmt: skip

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import PurePath
 
+from comp_comm.configs.importers.arguments import left_open
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.launch import Launch, Sought, find_launch
 from comp_comm.configs.importers.maxtext_keys import BEGINNINGS, IGNORED, OFF, OTHER_SENSES
@@ -92,6 +93,9 @@ def import_script(text: str, file: str, given: Given = NOTHING, model: str = "")
             data[name] = resolve_scalar(value.strip("'\""))
     lines = _lines(text, data)
     f = Findings(Document({}, file, lines), given)
+    left_open(launch.arguments, f)
+    for line, message in launch.problems:
+        f.wrong((), f"line {line}: {message}")
     kept: Record = {}
     for name, value in data.items():
         marks = names_in(value) if isinstance(value, str) else []
@@ -102,6 +106,7 @@ def import_script(text: str, file: str, given: Given = NOTHING, model: str = "")
                     + ("; give --model NAME" if name == "model_name" else ": set it there"))  # fmt: skip
     f.problems.raise_if_any()
     imported = import_maxtext(Document(kept, file, lines), given, model, launch)
+    imported = replace(imported, notes=(*imported.notes, *f.notes))
     if not launch.others:
         return imported
     others = ", ".join(str(line) for line in sorted({line for line, _ in launch.others})[:6])
@@ -180,8 +185,9 @@ def _experts(keys: Keys, f: Findings, has_experts: bool) -> None:
     factor = keys.number("capacity_factor", default=-1.0) or -1.0
     sparse = keys.truth("sparse_matmul", default=True)
     ring = keys.truth("use_ring_of_experts")
-    keys.ignore(("megablox", "num_moe_token_chunks", "ragged_buffer_factor", "shard_exp_on_fsdp", "use_2d_fsdp_sharding",
-                 "moe_fsdp_use_two_stage_all_gather", "num_moe_emb_chunks", "use_ragged_sort"))  # fmt: skip
+    keys.ignore(("megablox", "num_moe_token_chunks", "ragged_buffer_factor", "shard_exp_on_fsdp",
+                 "use_2d_fsdp_sharding", "moe_fsdp_use_two_stage_all_gather", "num_moe_emb_chunks",
+                 "use_ragged_sort"))  # fmt: skip
     if not has_experts:
         return
     if factor > 0 and not sparse:

@@ -13,17 +13,17 @@ _IGNORED = """
     temperature_tuning nope_layer_interval query_pre_attn_scalar scan_layers param_scan_axis monitor_goodput
     enable_goodput_recording sharding_tolerance num_epoch use_sft sft_train_on_completion_only add_bos add_eos
     use_truncation rope_max_timescale rope_min_timescale rope_type rope_factor beta_fast beta_slow rope_interleave
-    rope_truncate rope_attention_scaling rope_linear_scaling_factor rope_use_scale
-    original_max_position_embeddings max_position_embeddings local_rope_max_timescale local_rope_proportion
-    global_rope_max_timescale global_rope_proportion partial_rotary_factor inhomogeneous_layer_cycle_interval
-    use_chat_template chat_template gcs_metrics metrics_file record_internal_nn_metrics init_weights_seed
-    data_shuffle_seed skip_jax_distributed_system matmul_precision replicate_quant_scale quant_cfg_path
-    internal_compile jax_cache_dir enable_jax_profiler upload_all_profiler_results skip_first_n_steps_for_profiler
-    z_loss_multiplier logits_dot_precision compiled_trainstep_file load_parameters_path load_full_state_path
-    load_from_prefill_dir max_corpus_chars shardy vocab_tiling_ag_once remove_size_one_mesh_axis_from_type
-    compile_xla_flags use_vertex_tensorboard vertex_tensorboard_project vertex_tensorboard_region enable_nnx
-    pure_nnx pure_nnx_decoder default_prompt prompt debug use_custom_sort_vjp use_random_routing shard_mode
-    abort_on_nan_loss abort_on_inf_loss stack_trace_to_cloud override_model_config managed_mldiagnostics
+    rope_truncate rope_attention_scaling rope_linear_scaling_factor rope_use_scale original_max_position_embeddings
+    max_position_embeddings local_rope_max_timescale local_rope_proportion global_rope_max_timescale
+    global_rope_proportion partial_rotary_factor inhomogeneous_layer_cycle_interval use_chat_template chat_template
+    gcs_metrics metrics_file record_internal_nn_metrics init_weights_seed data_shuffle_seed
+    skip_jax_distributed_system matmul_precision replicate_quant_scale quant_cfg_path internal_compile jax_cache_dir
+    enable_jax_profiler upload_all_profiler_results skip_first_n_steps_for_profiler z_loss_multiplier
+    logits_dot_precision compiled_trainstep_file load_parameters_path load_full_state_path load_from_prefill_dir
+    max_corpus_chars shardy vocab_tiling_ag_once remove_size_one_mesh_axis_from_type compile_xla_flags
+    use_vertex_tensorboard vertex_tensorboard_project vertex_tensorboard_region enable_nnx pure_nnx pure_nnx_decoder
+    default_prompt prompt debug use_custom_sort_vjp use_random_routing shard_mode abort_on_nan_loss
+    abort_on_inf_loss stack_trace_to_cloud override_model_config managed_mldiagnostics
     managed_mldiagnostics_run_group train_data_columns eval_data_columns generate_padding_batch_train
     generate_padding_batch_eval dump_hlo save_config_to_gcs reshape_q use_splash_scheduler enable_data_shuffling
     num_evals custom_mesh colocated_python_data_input force_unroll constant_bound_config
@@ -41,16 +41,17 @@ _IGNORED = """
     pipeline_delay_activation_forwarding pipeline_fsdp_ag_once pipeline_fsdp_ag_per_repeat scan_pipeline_repeats
     use_mrope max_prefill_predict_length subslice_shape fsdp_shard_on_exp enable_single_replica_ckpt_restoring
     enable_gcp_goodput_metrics router_logits_soft_cap dense_fsdp_use_two_stage_all_gather use_pathways
-    save_quantized_params_path local_use_splash_scheduler local_use_max_logit_estimate steps_per_eval
-    mrope_section shuffle_buffer_size per_device_prefill autoregressive_decode_assert position_id_per_seconds
-    enable_wandb topk_for_loss log_metrics lr_schedule_type wsd_decay_steps_fraction
+    save_quantized_params_path local_use_splash_scheduler local_use_max_logit_estimate steps_per_eval mrope_section
+    shuffle_buffer_size per_device_prefill autoregressive_decode_assert position_id_per_seconds enable_wandb
+    topk_for_loss log_metrics lr_schedule_type wsd_decay_steps_fraction
 """
 IGNORED = frozenset(_IGNORED.split())
 # Beginnings of keys about data, checkpoints, tiles of kernels, profiles, and what serves a model.
 BEGINNINGS = (
     "checkpoint_", "save_checkpoint", "dataset_", "hf_", "grain_", "eval_", "profile", "sa_", "wi_tile", "wo_tile",
-    "adam_", "goodput", "local_checkpoint", "max_num_checkpoints", "wandb_", 
-    "prefill_", "local_sa_", "decode_", "inference_", "ragged_", "kv_quant", "mtc_", "tensorboard", "learning_rate_", "monitor_",
+    "adam_", "goodput", "local_checkpoint", "max_num_checkpoints", "wandb_",
+    "prefill_", "local_sa_", "decode_", "inference_", "ragged_", "kv_quant", "mtc_", "tensorboard",
+    "learning_rate_", "monitor_",
     "muon_beta", "muon_weight", "muon_consistent", "xla_", "jax_", "libtpu_",
 )  # fmt: skip
 # Off, or a refusal with what they are.

@@ -78,7 +78,7 @@ def _axis(keys: Keys, f: Findings, axis: str) -> tuple[int, int]:
 
 def _filled(mesh: dict[str, tuple[int, int]], keys: Keys, f: Findings, number: int,
             slices: int | None) -> dict[str, int] | None:  # fmt: skip
-    """Return the size of each axis, with what is left of the devices where the file says -1; None where it is not known."""
+    """Return the size of each axis, -1 being what is left of the devices; None where it is not known."""
     ici, dcn = ({axis: pair[side] for axis, pair in mesh.items()} for side in (0, 1))
     known_ici, known_dcn = (prod(size for size in part.values() if size > 0) for part in (ici, dcn))
     for side, part in (("ici", ici), ("dcn", dcn)):
@@ -152,8 +152,8 @@ def _batches(keys: Keys, f: Findings, degrees: dict[str, int]) -> None:
     size = (each or 0) * degrees["tp"] * degrees["cp"] * stages / passes
     if size < 1 or size != int(size):
         if not {"micro_batch", "global_batch"} & set(f.given):
-            keys.wrong(("per_device_batch_size",), f"{shown(each)} is {size:g} sequences of a replica at once, which is "
-                       "not a whole number")  # fmt: skip
+            keys.wrong(("per_device_batch_size",), f"{shown(each)} is {size:g} sequences of a replica at once, "
+                       "which is not a whole number")  # fmt: skip
         return
     f.set("micro_batch", int(size))
     if "global_batch" not in f.given:
@@ -172,8 +172,8 @@ def _pipeline(keys: Keys, f: Findings, stages: int) -> None:
     if repeats > 1:
         f.set("vpp", repeats)
         f.set("schedule", "interleaved")
-        f.note("the circular pipeline is counted as interleaved 1F1B, which has its bubble; it keeps the activations of "
-               "all micro-batches")  # fmt: skip
+        f.note("the circular pipeline is counted as interleaved 1F1B, which has its bubble; it keeps the activations "
+               "of all micro-batches")  # fmt: skip
     else:
         f.set("schedule", "gpipe")
     if not is_off(keys.take("pipeline_parallel_layers", default=0)) and keys.mapping["pipeline_parallel_layers"] != -1:

@@ -31,12 +31,14 @@ PLAIN = (
 )
 BIASES = {"gpt3": "on", "qwen2": "qkv"}
 # base.yml, where a file says nothing: (key, default, what global_parameter_scale doubles it by).
-SIZES = {"hidden": ("base_emb_dim", 2048, 1), "heads": ("base_num_query_heads", 16, 0), "kv_heads": ("base_num_kv_heads", 16, 0),
+SIZES = {"hidden": ("base_emb_dim", 2048, 1), "heads": ("base_num_query_heads", 16, 0),
+         "kv_heads": ("base_num_kv_heads", 16, 0),
          "ffn_hidden": ("base_mlp_dim", 7168, 0), "layers": ("base_num_decoder_layers", 16, 2)}  # fmt: skip
 OTHER_KEYS = ("head_dim", "vocab_size", "mlp_activations", "logits_via_embedding", "use_qk_norm", "attention_bias",
               "mlp_bias", "decoder_block", "attention_type", "num_experts", "num_experts_per_tok", "base_moe_mlp_dim",
               "shared_experts", "first_num_dense_layers", "routed_bias", "n_routing_groups", "topk_routing_group",
-              "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "sliding_window_size",
+              "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
+              "sliding_window_size",
               "use_post_attn_norm", "use_post_ffw_norm", "global_parameter_scale", "mtp_num_layers", "fused_qkv",
               "fused_mlp", "trainable_position_size", "interleave_moe_layer_step", "attention_sink", "use_indexer",
               "indexer_head_dim", "indexer_n_heads", "indexer_topk", "dropout_rate", "chunk_attn_window_size",

@@ -13,15 +13,15 @@ from comp_comm.configs.importers import (
     megatron_refused,
     megatron_sharding,
 )
+from comp_comm.configs.importers.arguments import flag_of, lines_of, parse_arguments
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.launch import ARGUMENT, Launch, find_launch
 from comp_comm.configs.importers.megatron_flags import IGNORED, IGNORED_BEGINNINGS, NOTED
 from comp_comm.configs.importers.megatron_programs import refused
-from comp_comm.configs.importers.shell_scope import HOLDS_FLAGS, MARK, UNDECIDED, names_in, readable
+from comp_comm.configs.importers.shell_scope import MARK, UNDECIDED, names_in, readable
 from comp_comm.configs.strict_yaml import Document, Path, resolve_scalar
 from comp_comm.errors import Problem
 from comp_comm.fields import FIELDS
-from comp_comm.records import Record
 
 KIND = "Megatron-LM arguments"
 FIELD_OF = {**megatron_model.NUMBERS, **megatron_layout.NUMBERS}
@@ -85,9 +85,9 @@ def import_mapping(document: Document, given: Given = NOTHING) -> Imported:
     place = next((key for key, inner in data.items() if isinstance(inner, dict) and _has_arguments(inner)), None)
     inner = data if place is None else data[place]
     path: Path = () if place is None else (place,)
-    flags = {_flag(str(key)): yaml_value(value) for key, value in inner.items()}
+    flags = {flag_of(str(key)): yaml_value(value) for key, value in inner.items()}
     lines: dict[Path, int] = {
-        (_flag(str(key)),): line for key in inner if (line := document.lines.get((*path, str(key))))
+        (flag_of(str(key)),): line for key in inner if (line := document.lines.get((*path, str(key))))
     }
     kept = {flag: value for flag, value in flags.items() if value is not None}
     f = Findings(Document(kept, document.file, lines, document.duplicates), given)
@@ -144,49 +144,6 @@ def _script(f: Findings, launch: Launch, loose: Sequence[str]) -> None:
         f.missing(f"{names} {depend} that the script does not decide, and may hold arguments")
     _several(f, launch)
     _say(f, launch, names_in(" ".join(word for word in launch.arguments if MARK.fullmatch(word))))
-
-
-def parse_arguments(words: Sequence[str]) -> tuple[Record, list[str]]:
-    """Return arguments by flag, as values (true for a switch), and variables that are left undecided between them.
-
-    Underscores in a flag are dashes; the last of two equal flags counts, as for Megatron-LM. A variable that is not
-    set leaves nothing, as for a shell, unless a flag needs it.
-
-    >>> parse_arguments(["--num_layers", "4", "--bf16", "--window-size", "128", "0", "--lr=1e-4"])[0]
-    {'--num-layers': 4, '--bf16': True, '--window-size': [128, 0], '--lr': 0.0001}
-    """
-    data: Record = {}
-    loose: list[str] = []
-    flag, values = "", []  # type: tuple[str, list[str]]
-
-    def end() -> None:
-        if flag:
-            plain = [_plain(value) for value in values]
-            data.pop(flag, None)
-            data[flag] = True if not plain else plain[0] if len(plain) == 1 else plain
-
-    for word in words:
-        if word.startswith("--") and len(word) > 2:
-            end()
-            name, equals, value = word.partition("=")
-            flag, values = _flag(name), [value] if equals else []
-        elif word.startswith(f"{UNDECIDED}{HOLDS_FLAGS}"):
-            loose += names_in(word)
-        elif flag and not (values and MARK.fullmatch(word)):
-            values.append(word)
-        elif word.startswith(UNDECIDED):
-            loose += names_in(word)
-    end()
-    return data, loose
-
-
-def _flag(name: str) -> str:
-    return name.rstrip(":").replace("_", "-")
-
-
-def _plain(word: str) -> object:
-    """Return a word as the value it stands for; Python reads 1_000 as a number."""
-    return resolve_scalar(word.replace("_", "") if re.fullmatch(r"[0-9]{1,3}(?:_[0-9]{3}){1,6}", word) else word)
 
 
 def _several(f: Findings, launch: Launch) -> None:
@@ -274,6 +231,7 @@ def without_lists(keys: Keys) -> None:
 
 
 def is_ignored(flag: str) -> bool:
+    """Return whether an argument changes nothing of a step, or so little that it is only noted."""
     name = flag.removeprefix("--")
     return name in IGNORED or name in NOTED or name.startswith(IGNORED_BEGINNINGS)
 
@@ -285,17 +243,3 @@ def leave_out(keys: Keys, f: Findings) -> None:
     if noted:
         f.note(f"not modelled, and left out: {', '.join(noted)}")
     keys.ignore(left)
-
-
-def lines_of(text: str) -> dict[str, int]:
-    """Return the line that each argument is on: the last that is no comment.
-
-    >>> lines_of("run --num-layers 2 \\\\\\n  --bf16 # --fp16")
-    {'--num-layers': 1, '--bf16': 2}
-    """
-    lines: dict[str, int] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        if "--" in line:
-            for match in re.finditer(r"--([A-Za-z][\w-]{0,80})", re.split(r"(?:^|\s)#", line, maxsplit=1)[0]):
-                lines[_flag(match[0])] = number
-    return lines

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from comp_comm.configs.importers import megatron
 from comp_comm.configs.importers.adapters import set_adapters
+from comp_comm.configs.importers.arguments import left_open, lines_of, parse_arguments
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.launch import Launch, Sought, find_launch
 from comp_comm.configs.importers.megatron_named import own_fields, read_on_model
@@ -35,7 +36,8 @@ _OWN = """
     check_model model_kwargs cached_val_dataset mlp_padding_free linear_decoupled_in_proj no_initialization
     add_non_thinking_prefix enable_dft_loss enable_channel_loss language_model_only template_mode padding_side
     train_dataloader_shuffle dataset_shuffle max_epochs use_chat_template sft_alpha optimizer_offload_fraction
-    perform_initialization group_by_length logprobs_chunk_size mcore_bridge apply_wd_to_qk_layernorm adapters model_name model_author
+    perform_initialization group_by_length logprobs_chunk_size mcore_bridge apply_wd_to_qk_layernorm adapters model_name
+    model_author
 """
 OWN = _OWN.split()
 
@@ -54,13 +56,14 @@ def is_swift(text: str) -> bool:
 def import_swift(text: str, file: str, given: Given = NOTHING, model: str = "") -> Imported:
     """Return the study that a script of Megatron-SWIFT describes. Raises ``ConfigError``."""
     launch = find_launch(text, file, SOUGHT)
-    flags, _ = megatron.parse_arguments(launch.arguments)
-    known = {flag: line for flag, line in megatron.lines_of(text).items() if flag in flags}
+    flags, _ = parse_arguments(launch.arguments)
+    known = {flag: line for flag, line in lines_of(text).items() if flag in flags}
     lines: dict[Path, int] = {(flag,): line for flag, line in known.items()}
     f = Findings(Document(flags, file, lines), given)
     for line, message in launch.problems:
         f.wrong((), f"line {line}: {message}")
-    _not_text(f, launch, text)
+    _not_text(f, launch)
+    left_open(launch.arguments, f)
     named = _model(f, flags, lines, model)
     kept = _kept(flags, f)
     keys = Keys(f, {**DEFAULTS, **kept})
@@ -82,12 +85,12 @@ def import_swift(text: str, file: str, given: Given = NOTHING, model: str = "") 
     return Imported(KIND, name, name, f"{file} ({KIND})", own_fields(f, named), tuple(f.notes), model=named)
 
 
-def _not_text(f: Findings, launch: Launch, text: str) -> None:
+def _not_text(f: Findings, launch: Launch) -> None:
     """Refuse training on preferences and rewards, and models of more than text."""
     words = [*launch.launcher, launch.program, *launch.arguments[:1]]
     if any(word.rsplit("/", 1)[-1].removesuffix(".py") == "rlhf" for word in words):
-        f.wrong((), "'megatron rlhf' trains on preferences, rewards or another model's answers: only training on text is "
-                "modelled")  # fmt: skip
+        f.wrong((), "'megatron rlhf' trains on preferences, rewards or another model's answers: only training on text "
+                "is modelled")  # fmt: skip
         f.problems.raise_if_any()
     named = {flag.removeprefix("--").replace("-", "_"): value for flag, value in f.document.data.items()}
     inner = Keys(Findings(Document(named, f.document.file), f.given), named)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from comp_comm.configs.importers.python_calls import bound, built, is_instance, loaded
 from comp_comm.configs.importers.python_expressions import BUILTINS, copied, evaluate, not_literal, truth
 from comp_comm.configs.importers.python_values import (
     DEEPEST,
@@ -15,7 +16,6 @@ from comp_comm.configs.importers.python_values import (
     Made,
     NotLiteral,
     Reference,
-    is_known,
 )
 from comp_comm.errors import ConfigError, Problem
 
@@ -33,6 +33,8 @@ WRAPPERS = (
 )
 COPIES = ("copy.deepcopy", "deepcopy", "copy.copy", "replace", "dataclasses.replace")
 Names = dict[str, Any]
+# Names of variables that hold a configuration, in a function that returns nothing.
+TOLD = ("recipe", "cfg", "config", "training_args", "args")
 
 
 @dataclass
@@ -117,7 +119,7 @@ class _Run:
 
     def called(self, function: ast.FunctionDef, args: Sequence[Any], values: Names) -> Any:
         """Return what a function returns."""
-        names = _arguments(function, args, values, self)
+        names = bound(function, args, values, self.value)
         inner = _Run(self.code, self.depth + 1, names)
         inner.unsure = self.unsure
         inner.active = (*self.active, function.name)
@@ -159,10 +161,18 @@ class _Run:
                 if node.value is not None:
                     self._assigned([node.target], node.value)
             case ast.AugAssign():
-                whole = ast.BinOp(_loaded(node.target), node.op, node.value)
+                whole = ast.BinOp(loaded(node.target), node.op, node.value)
                 self._assigned([node.target], ast.copy_location(whole, node))
             case ast.Expr():
                 self.value(node.value)
+            case ast.Return():
+                self._return(node)
+            case _:
+                self._block_of(node)
+
+    def _block_of(self, node: ast.stmt) -> None:
+        """Go through the statements within another."""
+        match node:
             case ast.If():
                 self._either(node)
             case ast.For() | ast.While():
@@ -171,8 +181,6 @@ class _Run:
                 self.block(node.body)
             case ast.Try():
                 self.block([*node.body, *node.orelse, *node.finalbody])
-            case ast.Return():
-                self._return(node)
 
     def _return(self, node: ast.Return) -> None:
         value = None if node.value is None else self.value(node.value)
@@ -249,9 +257,9 @@ class _Run:
         if name in self.code.functions and name not in self.active:
             return self.called(self.code.functions[name], args, values)
         if name == "isinstance" and len(args) == 2:
-            return _is_instance(args[0], args[1], node)
+            return is_instance(args[0], args[1], node)
         if name in BUILTINS:
-            return _built(name, args, values, node)
+            return built(name, args, values, node)
         if name == "cast" and len(args) == 2:
             return args[1]
         return self._made(name, called, args, values, node)
@@ -293,48 +301,3 @@ class _Run:
         if isinstance(held, str) and name in ("lower", "upper", "strip") and not args:
             return (getattr(held, name)(),)
         return None
-
-
-TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict, "tuple": tuple}
-# Names of variables that hold a configuration, in a function that returns nothing.
-TOLD = ("recipe", "cfg", "config", "training_args", "args")
-
-
-def _is_instance(value: Any, kind: Any, node: ast.Call) -> Any:
-    """Return whether a literal is of a plain kind; an object that a class makes is of none of them."""
-    plain = TYPES.get(kind.name) if isinstance(kind, Reference) else None
-    if plain is None or isinstance(value, (NotLiteral, Reference)) or (isinstance(value, Made) and value.is_implied):
-        return not_literal(node)
-    return False if isinstance(value, Made) else isinstance(value, plain)
-
-
-def _built(name: str, args: list[Any], values: Names, node: ast.Call) -> Any:
-    if not all(map(is_known, [*args, *values.values()])):
-        return not_literal(node)
-    try:
-        return BUILTINS[name](*args, **values)
-    except (TypeError, ValueError, OverflowError):
-        return not_literal(node)
-
-
-def _loaded(node: ast.expr) -> ast.expr:
-    """Return the target of an assignment as an expression that is read."""
-    return ast.parse(ast.unparse(node), mode="eval").body
-
-
-def _arguments(function: ast.FunctionDef, args: Sequence[Any], values: Names, run: _Run) -> Names:
-    """Return the names of a function's arguments, with what they are given, their defaults, or nothing known."""
-    listed = [*function.args.posonlyargs, *function.args.args]
-    names: Names = {}
-    for each in (*listed, *function.args.kwonlyargs):
-        names[each.arg] = NotLiteral(f"the argument {each.arg}", function.lineno)
-    for each, default in zip(reversed(listed), reversed(function.args.defaults), strict=False):
-        names[each.arg] = run.value(default)
-    for each, held in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
-        if held is not None:
-            names[each.arg] = run.value(held)
-    names |= {each.arg: value for each, value in zip(listed, args, strict=False)}
-    names |= {name: value for name, value in values.items() if name in names}
-    if function.args.kwarg is not None:
-        names[function.args.kwarg.arg] = {name: value for name, value in values.items() if name not in names}
-    return names

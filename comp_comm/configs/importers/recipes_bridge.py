@@ -170,7 +170,7 @@ def _unread(code: Code, made: Made, flags: Flags, f: Findings) -> None:
 def _adapters(made: Made, f: Findings) -> None:
     """Set LoRA's adapters, with the rank and the layers that Megatron-Bridge has by default."""
     peft = made.values.get("peft", Made("LoRA") if made.last == "_peft_common" else None)
-    if peft is None or "peft_scheme" in made.values and made.values["peft_scheme"] is None:
+    if peft is None or made.values.get("peft_scheme", "") is None:
         return
     scheme = peft if isinstance(peft, str) else peft.args[0] if isinstance(peft, Made) and peft.args else "lora"
     if not isinstance(scheme, str) or scheme.lower() != "lora" or not isinstance(peft, (str, Made)):

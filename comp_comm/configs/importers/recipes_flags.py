@@ -19,36 +19,37 @@ from comp_comm.records import Record
 DTYPES = {"float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "uint8": "fp8"}
 # Attributes that change nothing of a step's shape, or that the model has already.
 _IGNORED = """
-    transformer_impl pipeline_dtype load_weights should_pad_vocab cuda_graph_warmup_steps fine_grained_activation_offloading
-    offload_modules moe_router_force_load_balancing moe_router_fusion moe_grouped_gemm bias_activation_fusion
-    moe_router_padding_for_fp8 use_te_rng_tracker apply_rope_fusion gradient_accumulation_fusion persist_layer_norm
-    calculate_per_token_loss moe_router_dtype masked_softmax_fusion disable_parameter_transpose_cache init_method_std
-    attention_softmax_in_fp32 apply_query_key_layer_scaling activation_func mtp_use_repeated_layer keep_mtp_spec_in_bf16
-    mtp_loss_scaling_factor moe_aux_loss_coeff moe_router_score_function moe_router_load_balancing_type
-    bias_dropout_fusion distribute_saved_activations deallocate_pipeline_outputs batch_p2p_comm params_dtype
-    autocast_dtype fp16_lm_cross_entropy parallel_output make_vocab_size_divisible_by rotary_base rotary_percent
-    seq_len_interpolation_factor layernorm_epsilon use_cpu_initialization perform_initialization vocab_size
-    max_position_embeddings moe_router_pre_softmax moe_router_enable_expert_bias moe_router_bias_update_rate
-    moe_router_topk_scaling_factor moe_z_loss_coeff add_bias_linear gated_linear_unit normalization qk_layernorm
-    share_embeddings_and_output_weights position_embedding_type scale_factor rope_scaling layernorm_zero_centered_gamma
-    window_attn_skip_freq softmax_type is_hybrid_model bf16 fp16 cross_entropy_fusion moe_apply_probs_on_input
+    transformer_impl pipeline_dtype load_weights should_pad_vocab cuda_graph_warmup_steps
+    fine_grained_activation_offloading offload_modules moe_router_force_load_balancing moe_router_fusion
+    moe_grouped_gemm bias_activation_fusion moe_router_padding_for_fp8 use_te_rng_tracker apply_rope_fusion
+    gradient_accumulation_fusion persist_layer_norm calculate_per_token_loss moe_router_dtype masked_softmax_fusion
+    disable_parameter_transpose_cache init_method_std attention_softmax_in_fp32 apply_query_key_layer_scaling
+    activation_func mtp_use_repeated_layer keep_mtp_spec_in_bf16 mtp_loss_scaling_factor moe_aux_loss_coeff
+    moe_router_score_function moe_router_load_balancing_type bias_dropout_fusion distribute_saved_activations
+    deallocate_pipeline_outputs batch_p2p_comm params_dtype autocast_dtype fp16_lm_cross_entropy parallel_output
+    make_vocab_size_divisible_by rotary_base rotary_percent seq_len_interpolation_factor layernorm_epsilon
+    use_cpu_initialization perform_initialization vocab_size max_position_embeddings moe_router_pre_softmax
+    moe_router_enable_expert_bias moe_router_bias_update_rate moe_router_topk_scaling_factor moe_z_loss_coeff
+    add_bias_linear gated_linear_unit normalization qk_layernorm share_embeddings_and_output_weights
+    position_embedding_type scale_factor rope_scaling layernorm_zero_centered_gamma window_attn_skip_freq
+    softmax_type is_hybrid_model bf16 fp16 cross_entropy_fusion moe_apply_probs_on_input
     use_transformer_engine_op_fuser use_transformer_engine_full_layer_spec attention_output_gate add_qkv_bias
     tokenizer generation_config gradient_as_bucket_view ckpt_async_save ckpt_parallel_load ckpt_parallel_save
     ckpt_parallel_save_optim ckpt_load_optimizer ckpt_save_optimizer ckpt_load_strictness progress_interval
     save_ckpt_format restore_config ckpt_assume_constant_structure lazy_init setup_optimizers replace_progress_bar
-    check_for_nan_in_grad check_for_large_grads average_in_collective align_param_gather pad_buckets_for_high_nccl_busbw
-    keep_fp8_transpose_cache fsdp_double_buffer nccl_ub use_sharp preserve_fp32_weights suggested_communication_unit_size
-    reset_position_ids reset_attention_mask eod_mask_loss variable_seq_lengths microbatch_group_size_per_vp_stage
-    pretrained_checkpoint hf_model_id qk_clip moe_pad_expert_input_to_capacity moe_expert_rank_capacity_factor
-    overlap_cpu_optimizer_d2h_h2d name first_last_layers_bf16
-    num_layers_at_start_in_bf16 num_layers_at_end_in_bf16
-    moe_token_drop_policy moe_permute_padding_for_fp8 moe_shared_expert_gate barrier_with_L1_time tp_only_amax_red
-    moe_enable_routing_replay high_priority_a2a_comm_stream moe_layer_recompute overlap_p2p_comm
-    moe_paged_stash cuda_graph_use_single_mempool cuda_graph_retain_backward_graph
-    hf_model_revision dsa_kernel_backend apply_dsa_kernel_fusion moe_mlp_glu_interleave_size mtp_eval_in_bf16
-    moe_paged_stash_buffer_size_factor_cuda moe_paged_stash_buffer_size_factor_cpu moe_paged_stash_page_size
-    use_mamba_mem_eff_path dsa_indexer_use_sparse_loss dsa_indexer_loss_coeff
-    inference_rng_tracker inference_sampling_seed ep_overlap_early_attn_memory_release mla_down_proj_fusion
+    check_for_nan_in_grad check_for_large_grads average_in_collective align_param_gather
+    pad_buckets_for_high_nccl_busbw keep_fp8_transpose_cache fsdp_double_buffer nccl_ub use_sharp
+    preserve_fp32_weights suggested_communication_unit_size reset_position_ids reset_attention_mask eod_mask_loss
+    variable_seq_lengths microbatch_group_size_per_vp_stage pretrained_checkpoint hf_model_id qk_clip
+    moe_pad_expert_input_to_capacity moe_expert_rank_capacity_factor overlap_cpu_optimizer_d2h_h2d name
+    first_last_layers_bf16 num_layers_at_start_in_bf16 num_layers_at_end_in_bf16 moe_token_drop_policy
+    moe_permute_padding_for_fp8 moe_shared_expert_gate barrier_with_L1_time tp_only_amax_red
+    moe_enable_routing_replay high_priority_a2a_comm_stream moe_layer_recompute overlap_p2p_comm moe_paged_stash
+    cuda_graph_use_single_mempool cuda_graph_retain_backward_graph hf_model_revision dsa_kernel_backend
+    apply_dsa_kernel_fusion moe_mlp_glu_interleave_size mtp_eval_in_bf16 moe_paged_stash_buffer_size_factor_cuda
+    moe_paged_stash_buffer_size_factor_cpu moe_paged_stash_page_size use_mamba_mem_eff_path
+    dsa_indexer_use_sparse_loss dsa_indexer_loss_coeff inference_rng_tracker inference_sampling_seed
+    ep_overlap_early_attn_memory_release mla_down_proj_fusion
 """
 IGNORED = frozenset(_IGNORED.split())
 # Attributes by other names than Megatron-LM's arguments have.

@@ -128,15 +128,20 @@ def _trainer(made: Made, flags: Flags, f: Findings) -> None:
         flags.take(ddp, "ddp", OF_DDP)
         if isinstance(ddp, Made) and ddp.values.get("grad_reduce_in_fp32") is False:
             flags.flags["--grad-reduce-in-bf16"] = True
+    _overlaps(trainer, flags)
+    if trainer.is_implied and not {"num_nodes", "devices"} & trainer.values.keys():
+        return
+    nodes = trainer.values.get("num_nodes", 1)
+    _devices(nodes, trainer.values.get("devices", trainer.values.get("num_gpus_per_node", 8)), f, made)
+
+
+def _overlaps(trainer: Made, flags: Flags) -> None:
+    """Take what a callback lets run beside compute."""
     for each in trainer.values.get("callbacks") or []:
         if isinstance(each, Made) and each.last == "MegatronCommOverlapCallback":
             for key in OVERLAPS:
                 if key in each.values:
                     flags.set(key, each.values[key], "MegatronCommOverlapCallback", each.line)
-    if trainer.is_implied and not {"num_nodes", "devices"} & trainer.values.keys():
-        return
-    nodes = trainer.values.get("num_nodes", 1)
-    _devices(nodes, trainer.values.get("devices", trainer.values.get("num_gpus_per_node", 8)), f, made)
 
 
 def _devices(nodes: Any, each: Any, f: Findings, made: Made) -> None:

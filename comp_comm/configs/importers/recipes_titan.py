@@ -18,8 +18,9 @@ from comp_comm.records import Record
 KIND = "torchtitan configuration in Python"
 SECTIONS = ("training", "parallelism", "compile", "optimizer")
 CHECKPOINTING = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC": "memory_budget", "NoAC": "none"}
-CONVERTERS = {"Float8LinearConverter": "float8", "Float8GroupedExpertsConverter": "float8", "MXFP8LinearConverter": "mx",
-              "MXFP8GroupedExpertsConverter": "mx", "MXFP8Converter": "mx", "Float8GroupedMMConverter": "float8"}  # fmt: skip
+CONVERTERS = {"Float8LinearConverter": "float8", "Float8GroupedExpertsConverter": "float8",
+              "MXFP8LinearConverter": "mx", "MXFP8GroupedExpertsConverter": "mx", "MXFP8Converter": "mx",
+              "Float8GroupedMMConverter": "float8"}  # fmt: skip
 HARMLESS = ("decoder_vocab_size", "cast", "isinstance", "len")
 DEFAULTS = {"tokens": 16384, "context": 2048}  # of TrainingConfig
 
@@ -74,7 +75,7 @@ def _section(made: Made, section: str, f: Findings, lines: dict[Path, int]) -> R
 
 
 def _tokens(data: Record, f: Findings) -> None:
-    """Set sequences of tokens that a replica processes at once, and how many pass through a pipeline, as a TOML does."""
+    """Set the sequences that a replica processes at once, and how many pass through a pipeline, as a TOML does."""
     training, parallel, compiled = data["training"], data["parallelism"], data["compile"]
     passes = parallel.pop("num_pp_microbatches", 1)
     for key in ("spmd_backend", "enable_fsdp_symm_mem", "context_parallel_ptrr_mask_key"):
@@ -139,8 +140,8 @@ def _known(spec: Any, name: str) -> str:
     for (family, size), known in torchtitan.MODELS.items():
         if plain.startswith(f"{family}_") and flavor.lower() == size:
             return known
-    family = re.match(r"[a-z]+(?:_?[a-z])*\d*(?:_\d(?!\d*[bm]))?", plain)
-    return model_of_names(f"{family[0]}_{flavor}" if family else "", *([] if flavor else [plain]))
+    found = re.match(r"[a-z]+(?:_?[a-z])*\d*(?:_\d(?!\d*[bm]))?", plain)
+    return model_of_names(f"{found[0]}_{flavor}" if found else "", *([] if flavor else [plain]))
 
 
 def _checkpointing(made: Made, data: Record, f: Findings) -> None:

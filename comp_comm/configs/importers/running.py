@@ -20,7 +20,7 @@ STAGE = re.compile(r"(?:zero|z|stage|ds|zero[_-]?stage)[_-]?([0-3])(?![0-9])", r
 
 
 def named_model(top: Keys, f: Findings, keys: tuple[str, ...], instead: str) -> str:
-    """Return the model that a file names, or ``instead``, which a user gives. Refuse a name that the catalogue has not."""
+    """Return the model that a file names, or ``instead``, which a user gives; refuse a name that is not known."""
     source = str(top.take(*keys, default=""))
     if QUANTISED.search(source.rsplit("/", 1)[-1]):
         top.wrong(keys, f"{shown(source)} has weights of 4 or 8 bits, which are not modelled; give the file with the "

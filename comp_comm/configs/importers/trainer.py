@@ -86,7 +86,7 @@ def import_trainer(document: Document, given: Given = NOTHING, model: str = "",
     set_running(top, f, ("fsdp", "fsdp_config"))
     if launch is None and not top.has("deepspeed", "fsdp", "fsdp_config"):
         f.note("how states are sharded, and over how many devices, may be said where training is launched "
-               "(accelerate's configuration, a DeepSpeed JSON): zero 0 is counted; --set zero=3 gives another")  # fmt: skip
+               "(accelerate's configuration, DeepSpeed's JSON): zero 0 is counted; --set zero=3 is more")  # fmt: skip
     _kernels(top, f)
     _parallel(top, f)
     _rest(top, f)
@@ -132,8 +132,8 @@ def _batch(top: Keys, f: Findings, is_swift: bool) -> None:
         f.note("auto_find_batch_size: the batch is made smaller until it fits, which is not counted")
     top.set("accumulation", "gradient_accumulation_steps")
     if is_swift and "accumulation" not in f.fields and "global_batch" not in f.fields:
-        f.missing("gradient_accumulation_steps is not in the file: ms-swift makes it so that a step has 16 sequences or "
-                  "more; give --set global_batch=N", "accumulation")  # fmt: skip
+        f.missing("gradient_accumulation_steps is not in the file: ms-swift makes it so that a step has 16 sequences "
+                  "or more; give --set global_batch=N", "accumulation")  # fmt: skip
     if "global_batch" in f.given:
         f.fields.pop("accumulation", None)
 
@@ -216,8 +216,8 @@ def _stage(top: Keys, f: Findings) -> None:
 def _recomputation(top: Keys, f: Findings, is_on: bool) -> None:
     """Set recomputation where the file does not say it: TRL and ms-swift have it on, the Trainer off."""
     if top.has("activation_checkpointing", "use_gradient_checkpointing") and not top.has("gradient_checkpointing"):
-        top.mapping = {**top.mapping,
-                       "gradient_checkpointing": top.take("activation_checkpointing", "use_gradient_checkpointing")}  # fmt: skip
+        other = top.take("activation_checkpointing", "use_gradient_checkpointing")
+        top.mapping = {**top.mapping, "gradient_checkpointing": other}
     if top.has("gradient_checkpointing") or "recompute" in f.given or "recompute" in f.fields:
         return
     top.mapping = {**top.mapping, "gradient_checkpointing": is_on}

@@ -41,8 +41,8 @@ def import_trainer_code(code: Code, name: str, made: Made, file: str, given: Giv
             lines[(key,)] = made.lines.get(key, made.line)
         elif key not in IGNORED and not key.startswith(BEGINNINGS) and FIELDS.get(key) not in given:
             if key in FIELDS:
-                f.wrong((), f"{key} = {plain.text} (line {made.lines.get(key, made.line)}) is not a literal, and Python "
-                        f"is not run; give --set {FIELDS[key]}=...")  # fmt: skip
+                f.wrong((), f"{key} = {plain.text} (line {made.lines.get(key, made.line)}) is not a literal, and "
+                        f"Python is not run; give --set {FIELDS[key]}=...")  # fmt: skip
             else:
                 told.append(key)
     if told:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from comp_comm.configs.importers import finetuning
+from comp_comm.configs.importers.arguments import left_open, lines_of, parse_arguments
 from comp_comm.configs.importers.devices import devices_of
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported
 from comp_comm.configs.importers.launch import Launch, Sought, find_launch
-from comp_comm.configs.importers.megatron import lines_of, parse_arguments
 from comp_comm.configs.importers.shell_scope import UNDECIDED, names_in, readable
 from comp_comm.configs.importers.trainer import LENGTHS, NAMES, SOUGHT, import_trainer
 from comp_comm.configs.importers.trainer_keys import BEGINNINGS, IGNORED, MATTERS
@@ -18,7 +18,8 @@ from comp_comm.records import Record
 
 # Fields that a user can give where a script leaves an argument to its caller.
 FIELDS = {"per_device_train_batch_size": "micro_batch", "gradient_accumulation_steps": "accumulation",
-          "deepspeed": "zero", "fsdp": "zero", "zero_stage": "zero", "deepspeed_config": "zero", "lora_r": "lora_rank", "lora_rank": "lora_rank", "bf16": "precision",
+          "deepspeed": "zero", "fsdp": "zero", "zero_stage": "zero", "deepspeed_config": "zero",
+          "lora_r": "lora_rank", "lora_rank": "lora_rank", "bf16": "precision",
           "gradient_checkpointing": "recompute", **dict.fromkeys(LENGTHS, "seq_len")}  # fmt: skip
 SWITCHES = ("bf16", "fp16", "gradient_checkpointing")
 
@@ -33,14 +34,13 @@ def import_script(text: str, file: str, given: Given = NOTHING, model: str = "",
     ('llama-2-7b', 8, 2, 2048)
     """
     launch = find_launch(text, file, sought)
-    flags, loose = parse_arguments(launch.arguments)
+    flags, _ = parse_arguments(launch.arguments)
     data: Record = {flag.lstrip("-").replace("-", "_"): value for flag, value in flags.items()}
     lines: dict[Path, int] = {(flag.lstrip("-").replace("-", "_"),): line for flag, line in lines_of(text).items()}
     f = Findings(Document({}, file, lines), given)
     for line, message in launch.problems:
         f.problems.add(Problem(message, file=file, line=line))
-    if loose:
-        f.missing(f"'${loose[0]}' depends on a condition that the script does not decide, and may hold arguments")
+    left_open(launch.arguments, f)
     kept = _resolved(data, f, model)
     f.problems.raise_if_any()
     if finetuning.fits_factory(kept):
@@ -50,7 +50,7 @@ def import_script(text: str, file: str, given: Given = NOTHING, model: str = "",
             imported = replace(imported, fields={**imported.fields, "gpus": number})
     else:
         imported = import_trainer(Document(kept, file, lines), given, model, launch)
-    return replace(imported, notes=(*imported.notes, *_about(launch)))
+    return replace(imported, notes=(*imported.notes, *f.notes, *_about(launch)))
 
 
 def _resolved(data: Record, f: Findings, model: str) -> Record:
