@@ -75,7 +75,7 @@ def left_open(words: Sequence[str], f: Findings) -> None:
     undecided = [name for word in alone if word.startswith(UNDECIDED) for name in names_in(word)]
     empty = [name for word in alone if not word.startswith(UNDECIDED) for name in names_in(word)]
     if undecided:
-        f.wrong((), f"'${undecided[0]}' depends on a condition that the script does not decide, and may hold arguments: "
-                "import the arguments it runs with alone")  # fmt: skip
+        f.wrong((), f"'${undecided[0]}' depends on a condition that the script does not decide, and may hold "
+                "arguments: import the arguments it runs with alone")  # fmt: skip
     if empty:
         f.note(f"not set in the script, and taken as nothing: {', '.join(f'${name}' for name in dict.fromkeys(empty))}")

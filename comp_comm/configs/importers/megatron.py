@@ -12,6 +12,7 @@ from comp_comm.configs.importers import (
     megatron_model,
     megatron_refused,
     megatron_sharding,
+    mindspeed,
 )
 from comp_comm.configs.importers.arguments import flag_of, lines_of, parse_arguments
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
@@ -116,9 +117,11 @@ def import_found(f: Findings, launch: Launch, loose: Sequence[str] = ()) -> Impo
     file = f.document.file
     keys = Keys(f, f.document.data)
     refused(keys, launch.program)
+    mindspeed.translate(keys, f)
     megatron_refused.refuse(keys)
     f.problems.raise_if_any()  # what is not modelled is the reason; details of it are not understood, either
     _script(f, launch, loose)
+    _without_positions(keys)
     _unresolved(keys, launch)
     without_lists(keys)
     megatron_model.read(keys, f, launch.program, megatron_hybrid.length(keys))
@@ -188,6 +191,13 @@ def _is_name(name: str) -> bool:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_SHOWN]) + (f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else "")
+
+
+def _without_positions(keys: Keys) -> None:
+    """Leave out how many positions there are where none has parameters: rotary ones have no longest."""
+    kind = keys.mapping.get("--position-embedding-type")
+    if keys.has("--use-rotary-position-embeddings") or kind in ("rope", "yarn", "none", "mrope", "alibi"):
+        keys.mapping = {name: value for name, value in keys.mapping.items() if name != "--max-position-embeddings"}
 
 
 def _unresolved(keys: Keys, launch: Launch) -> None:

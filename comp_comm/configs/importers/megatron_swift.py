@@ -66,8 +66,8 @@ def import_swift(text: str, file: str, given: Given = NOTHING, model: str = "") 
     left_open(launch.arguments, f)
     named = _model(f, flags, lines, model)
     kept = _kept(flags, f)
-    keys = Keys(f, {**DEFAULTS, **kept})
-    silent = [flag for flag in DEFAULTS if flag not in kept]
+    silent = {flag: value for flag, value in DEFAULTS.items() if flag not in flags}
+    keys = Keys(f, {**silent, **kept})
     if silent:
         f.note(f"not in the file, and as Megatron-SWIFT has them: {', '.join(silent)}")
     keys.set("seq_len", "--max-length", "--packing-length")
