@@ -84,7 +84,7 @@ def test_an_experiment_of_flagscale_says_where_its_model_is():
 @pytest.mark.parametrize(("more", "expected"), [
     ("", {"gpus": 8, "tp": 4, "sp": "on", "micro_batch": 1, "global_batch": 16, "recompute": "selective", "zero": 1,
           "precision": "bf16", "lora_rank": None}),  # its own defaults: 16 sequences, selective, distributed
-    ("--recompute_granularity none --global_batch_size 64", {"recompute": "none", "global_batch": 64}),
+    ("--recompute_granularity none --global_batch_size 64", {"recompute": None, "global_batch": 64}),
     ("--tuner_type lora --lora_rank 16 --target_modules linear_qkv linear_proj",
      {"lora_rank": 16, "lora_targets": "qkv_proj+o_proj"}),
     ("--tuner_type lora", {"lora_rank": 8, "lora_targets": "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj"}),
