@@ -173,8 +173,11 @@ def test_parts_of_a_recipe_of_megatron_bridge(line, expected):
 
 
 def test_what_another_file_sets_is_asked_for():
-    other = BRIDGE.replace("_pretrain_common()", "llama31_70b_pretrain_config()").replace("cfg.model.seq", "cfg.x.seq")
+    other = BRIDGE.replace("_pretrain_common()", "llama31_70b_pretrain_config()").replace(
+        "cfg.model.seq_length", "cfg.x.y"
+    )
     assert "--set cp=N --set seq_len=N" in refused(other)
+    assert "--set sp=on" in refused(other.replace("cfg.model.sequence_parallel", "cfg.x.z"), cp=2, seq_len=4096)
     found = study(other, cp=2, seq_len=4096)
     assert (found.fields["cp"], found.fields["seq_len"]) == (2, 4096)
     assert any("another file" in note for note in found.notes)

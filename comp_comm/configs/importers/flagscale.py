@@ -68,7 +68,7 @@ def import_flagscale(document: Document, given: Given = NOTHING) -> Imported:
     number = _devices(document.data)
     if number and "gpus" not in given:
         inner.set("gpus", number)
-    imported = megatron.import_found(inner, Launch([], "", []))
+    imported = megatron.import_found(inner, Launch([], _program(document.data), []))
     name = PurePath(document.file).stem
     return replace(imported, kind=KIND, name=name, source=f"{document.file} ({KIND})",
                    notes=tuple(dict.fromkeys((*f.notes, *imported.notes))))  # fmt: skip
@@ -116,6 +116,13 @@ def _runner(data: Record) -> Record:
     experiment = data.get("experiment")
     runner = experiment.get("runner") if isinstance(experiment, dict) else None
     return runner if isinstance(runner, dict) else {}
+
+
+def _program(data: Record) -> str:
+    """Return the program that an experiment starts, nothing where the file has none."""
+    experiment = data.get("experiment")
+    task = experiment.get("task") if isinstance(experiment, dict) else None
+    return str(task.get("entrypoint") or "") if isinstance(task, dict) else ""
 
 
 def _devices(data: Record) -> int | None:

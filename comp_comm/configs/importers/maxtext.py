@@ -75,6 +75,8 @@ def import_maxtext(
     _formats(keys, f)
     devices, slices = _devices(launch, keys)
     read_layout(keys, f, devices, slices)
+    if str(keys.mapping.get("weight_dtype", "float32")) == "float32" and f.count("zero", 0) == 3:
+        f.set("master_weights", "shards")  # and cast to the products' format when they are gathered
     read_recomputation(keys, f, has_experts)
     _experts(keys, f, has_experts)
     _rest(keys, f)
@@ -159,9 +161,7 @@ def _formats(keys: Keys, f: Findings) -> None:
         f.set("precision", QUANTISED[name][0])
         f.set("recipe", QUANTISED[name][1])
     weights = keys.choice(("weight_dtype",), FORMATS, "float32")
-    if weights == "fp32" and plain != "fp32":
-        f.set("master_weights", "shards")
-    elif weights in ("bf16", "fp16"):
+    if weights in ("bf16", "fp16"):
         f.note("weight_dtype: weights in 16 bits are trained without copies in 32, which are counted all the same")
     gradients = keys.choice(("grad_dtype",), FORMATS, "float32")
     if gradients is not None:

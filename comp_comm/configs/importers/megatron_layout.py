@@ -205,6 +205,7 @@ def devices(f: Findings, launch: Launch) -> None:
     if "gpus" in f.given:
         return
     found = f.count("gpus", 0)  # a file that is no script may have said it already
+    f.fields.pop("gpus", None)
     number, note = (found, "") if found else devices_of(launch)
     if number:
         set_devices(f, number, note)

@@ -10,7 +10,7 @@ from comp_comm.configs.importers.imported import Findings, Given, Imported, Keys
 from comp_comm.configs.importers.megatron_named import own_fields, read_on_model
 from comp_comm.configs.importers.python_code import Code
 from comp_comm.configs.importers.python_values import Made, NotLiteral
-from comp_comm.configs.importers.recipes_flags import Flags, missing_of, model_of_names, set_precision
+from comp_comm.configs.importers.recipes_flags import Flags, asked, missing_of, model_of_names, set_precision
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.records import Record
 
@@ -187,9 +187,9 @@ def _base(made: Made, flags: Flags, f: Findings, model: str) -> None:
     """Name what a recipe takes from one of another file, and does not set itself."""
     if made.last in BASES:
         return
-    missing = missing_of(flags.flags, f, model)
+    missing = missing_of(flags, f, model)
     if missing:
-        given = " ".join(f"--set {name}=N" for name in missing)
+        given = asked(missing)
         f.wrong((), f"{', '.join(missing)}: as '{made.last}' of another file has them, which is not read; give {given}")
     for flag in ("--overlap-grad-reduce", "--overlap-param-gather"):
         flags.flags.setdefault(flag, "pretrain" in made.last)

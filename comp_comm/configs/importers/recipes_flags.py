@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +80,7 @@ class Flags:
     found: Findings
     flags: Record = field(default_factory=dict)
     unknown: dict[str, NotLiteral] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
 
     def take(self, made: Any, section: str, ignored: Sequence[str] = ()) -> None:
         """Take all attributes of an object: numbers and words are arguments, what is not literal is kept by name."""
@@ -94,6 +95,7 @@ class Flags:
         flag = NAMES.get(name, OPPOSITES.get(name, f"--{name.replace('_', '-')}"))
         if not flag:
             return
+        self.seen.add(flag)
         if name in OPPOSITES:
             value = value is False
         plain = plain_value(value)
@@ -202,10 +204,23 @@ def model_of_names(*names: object) -> str:
     return ""
 
 
-def missing_of(flags: Mapping[str, object], f: Findings, model: str) -> list[str]:
-    """Return the fields that a recipe has to have and that nothing in the file says."""
-    needed = dict(NEEDED)
+def missing_of(held: Flags, f: Findings, model: str) -> list[str]:
+    """Return the fields that a recipe has to have and that nothing in the file says: another file does."""
+    flags, needed = held.flags, dict(NEEDED)
+    if (
+        f.given.get("tp") or flags.get("--tensor-model-parallel-size", 1)
+    ) != 1 and "--sequence-parallel" not in held.seen:
+        needed["sp"] = "sequence_parallel"
     if dimensions_of(model).get("experts"):
         needed["ep"] = "expert_model_parallel_size"
     return [name for name, key in needed.items()
             if f"--{key.replace('_', '-')}" not in flags and name not in f.fields and name not in f.named]  # fmt: skip
+
+
+def asked(names: Sequence[str]) -> str:
+    """Return how a user gives fields.
+
+    >>> asked(["tp", "sp"])
+    '--set tp=N --set sp=on'
+    """
+    return " ".join(f"--set {name}={'on' if name == 'sp' else 'N'}" for name in names)

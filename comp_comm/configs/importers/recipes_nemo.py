@@ -10,7 +10,7 @@ from comp_comm.configs.importers.imported import Findings, Given, Imported, Keys
 from comp_comm.configs.importers.megatron_named import own_fields, read_on_model
 from comp_comm.configs.importers.python_code import Code
 from comp_comm.configs.importers.python_values import Made, NotLiteral, Reference
-from comp_comm.configs.importers.recipes_flags import Flags, missing_of, model_of_names, set_precision
+from comp_comm.configs.importers.recipes_flags import Flags, asked, missing_of, model_of_names, set_precision
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.records import Record
 
@@ -69,10 +69,12 @@ def import_nemo(code: Code, name: str, made: Made, file: str, given: Given, mode
         flags.flags = {**{flag: one for flag, one in SILENT.items() if flag not in flags.unknown}, **flags.flags}
     flags.flags.setdefault("--moe-token-dispatcher-type", "alltoall")  # of NeMo's models with experts
     flags.finish()
-    missing = missing_of(flags.flags, f, named)
+    missing = [name for name in missing_of(flags, f, named) if name != "sp" or not _has_strategy(made)]
     if missing:
-        needed = " ".join(f"--set {each}=N" for each in missing)
-        f.wrong((), f"{', '.join(missing)}: not in the file, but as '{made.name}' has them; give {needed}")
+        trainer = made.values.get("trainer")
+        other = trainer.name if isinstance(trainer, Made) and not trainer.is_implied else made.name
+        f.wrong((), f"{', '.join(missing)}: as '{other}' of another file has them, which is not read; give "
+                f"{asked(missing)}")  # fmt: skip
     f.problems.raise_if_any()
     f.document.data.update(flags.flags)
     others = [
@@ -82,6 +84,12 @@ def import_nemo(code: Code, name: str, made: Made, file: str, given: Given, mode
         f.note(f"what these set is in another file, and not known: {', '.join(dict.fromkeys(others))}")
     read_on_model(Keys(f, flags.flags), f, named)
     return Imported(KIND, name, name, f"{file} ({KIND} {name})", own_fields(f, named), tuple(f.notes), model=named)
+
+
+def _has_strategy(made: Made) -> bool:
+    """Return whether the file itself makes the strategy, or the recipe's base is known."""
+    strategy = made.find("trainer", "strategy")
+    return made.last == "default_finetune_recipe" or (isinstance(strategy, Made) and not strategy.is_implied)
 
 
 def _said(made: Made) -> str:
@@ -138,6 +146,8 @@ def _trainer(made: Made, flags: Flags, f: Findings) -> None:
 def _overlaps(trainer: Made, flags: Flags) -> None:
     """Take what a callback lets run beside compute."""
     for each in trainer.values.get("callbacks") or []:
+        if isinstance(each, Made) and each.last == "DeepEPCallback":
+            flags.flags |= {"--moe-token-dispatcher-type": "flex", "--moe-enable-deepep": True}
         if isinstance(each, Made) and each.last == "MegatronCommOverlapCallback":
             for key in OVERLAPS:
                 if key in each.values:

@@ -84,6 +84,8 @@ def import_trainer(document: Document, given: Given = NOTHING, model: str = "",
     _recomputation(top, f, own or is_swift)
     _stage(top, f)
     set_running(top, f, ("fsdp", "fsdp_config"))
+    if f.count("zero", 0) == 3 and f.fields.get("zero_implementation") != "deepspeed":
+        f.set("master_weights", "shards")  # accelerate's FSDP has its shards in 32 bits
     if launch is None and not top.has("deepspeed", "fsdp", "fsdp_config"):
         f.note("how states are sharded, and over how many devices, may be said where training is launched "
                "(accelerate's configuration, DeepSpeed's JSON): zero 0 is counted; --set zero=3 is more")  # fmt: skip
@@ -188,9 +190,9 @@ def _formats(top: Keys, f: Findings, is_trl: bool, is_swift: bool) -> None:
         elif half and not top.has("deepspeed", "fsdp", "fsdp_config"):
             f.note("torch_dtype: weights in 16 bits, where no DeepSpeed and no FSDP make them 32, are trained without "
                    "copies in 32, which are counted all the same")  # fmt: skip
-        elif not half:
-            f.note("weights are held in 32 bits and cast to 16 for each product, unless DeepSpeed or FSDP cast them: "
-                   "--set master_weights=shards counts them so")  # fmt: skip
+        elif not half and not top.has("deepspeed", "fsdp", "fsdp_config"):
+            f.note("weights are held in 32 bits and cast to 16 for each product: counted as weights of 16 with copies "
+                   "in 32")  # fmt: skip
     elif half:
         top.mapping = {**top.mapping, half: True, **({"bf16": False} if half == "fp16" else {})}
         f.note(f"neither bf16 nor fp16 is in the file: {half}, as the weights are (torch_dtype)")
