@@ -34,6 +34,8 @@ def refused(text, **given):
      {"gpus": 16, "tp": 4, "sp": "on", "micro_batch": 8}),
     ("dcn_data_parallelism: 1\nici_fsdp_parallelism: 4\nici_context_parallelism: 2\ncontext_parallel_strategy: ring\n",
      {"gpus": 8, "cp": 2, "cp_comm": "p2p", "micro_batch": 4}),
+    # weights are shared over the devices that split sequences, too
+    ("dcn_data_parallelism: 2\nici_fsdp_parallelism: 4\nici_context_parallelism: 2\n", {"gpus": 16, "dp_shard": 8}),
     ("dcn_data_parallelism: 8\nici_fsdp_parallelism: 1\n", {"gpus": 8, "zero": 0, "dp_shard": None}),
     ("dcn_data_parallelism: 8\nici_fsdp_parallelism: 1\nshard_optimizer_over_data: true\n", {"zero": 1}),
     (f"{MESH}gradient_accumulation_steps: 4\n", {"accumulation": 4, "micro_batch": 2}),
@@ -88,6 +90,8 @@ def test_dimensions_are_multiplied_as_the_scale_is_dealt_out():
     plain, scaled = study(text).fields, study(f"{text}global_parameter_scale: 32\n").fields
     # 32 = 2^5: once round (heads, width, hidden, layers), then heads and width, then hidden once more
     assert [scaled[name] // plain[name] for name in ("heads", "ffn_hidden", "hidden", "layers")] == [4, 4, 4, 2]
+    half = study(f"{text}global_parameter_scale: 16\n").fields
+    assert [half[name] // plain[name] for name in ("heads", "ffn_hidden", "hidden", "layers")] == [4, 4, 2, 2]
     assert [plain[name] for name in ("hidden", "heads", "kv_heads", "ffn_hidden", "layers", "vocab")] == [
         2048, 16, 16, 7168, 16, 32000]  # fmt: skip
 

@@ -206,6 +206,9 @@ def test_a_recipe_of_nemo():
     assert fast.fields["tp"] == 8
     assert "--set tp=" in refused(NEMO.replace("if fast:", "if fast():"))  # a condition that nothing decides
     assert study(NEMO.replace("if fast:", "if fast():"), tp=2).fields["tp"] == 2
+    plugin = NEMO.replace("bf16_mixed()", "run.Config(nl.MegatronMixedPrecision, precision='bf16-mixed')")
+    assert study(plugin).fields["precision"] == "bf16"
+    assert study(plugin.replace("bf16-mixed", "16-mixed")).fields["precision"] == "fp16"
     tuned = NEMO.replace("    return recipe", "    recipe.peft = run.Config(LoRA, dim=16)\n    return recipe")
     assert study(tuned).fields["lora_rank"] == 16
 
@@ -221,6 +224,9 @@ def test_a_configuration_of_torchtitan():
     assert {name: found.fields.get(name) for name in expected} == expected
     more = study(TITAN, "llama3_70b_fp8").fields
     assert (more["precision"], more["kernels"], more["tp"]) == ("fp8", "compiled", 8)
+    piped = TITAN.replace("tensor_parallel_degree=8", "pipeline_parallel_degree=2, num_pp_microbatches=4")
+    staged = study(piped, "llama3_70b").fields
+    assert (staged["pp"], staged["micro_batch"], staged["accumulation"]) == (2, 2, 4)
     assert "no multiple" in refused(TITAN.replace("2 * 8192", "10000"), "llama3_70b")
     assert "is not a literal" in refused(TITAN.replace("degree=8", "degree=n()"), "llama3_70b")
     assert "only AdamW" in refused(TITAN.replace("default_adamw", "default_lion"), "llama3_70b")
@@ -234,6 +240,10 @@ def test_training_arguments_of_a_program():
     assert {name: found.fields.get(name) for name in expected} == expected
     assert "--set seq_len=N" in refused(TRAINER)
     assert "--set micro_batch=" in refused(TRAINER.replace("batch_size=4", "batch_size=n"), seq_len=64)
+    stored = TRAINER.replace("LENGTH = 4096", "bits = BitsAndBytesConfig(load_in_4bit=True)")
+    assert "QLoRA" in refused(stored, seq_len=64)
+    fast = TRAINER.replace("AutoModelForCausalLM.from_pretrained(", "FastLanguageModel.from_pretrained(")
+    assert "Unsloth" in refused(fast, seq_len=64)
     assert "preferences" in refused(TRAINER.replace("args = TrainingArguments", "args = DPOConfig"), seq_len=64)
 
 

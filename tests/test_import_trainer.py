@@ -93,6 +93,8 @@ def test_a_program_s_own_arguments_are_told():
      {"gpus": 4, "accumulation": 16, "zero": 0}),
     (f"accelerate launch --num_processes 4 --mixed_precision fp16 --use_deepspeed --deepspeed_config_file s/stage3.conf"
      f" run.py {FLAGS.replace('--bf16 True', '')}", {"gpus": 4, "zero": 3, "precision": "fp16"}),
+    (f"python launcher.py --num_nodes 4 -- accelerate launch --num_processes 8 --use_fsdp run.py {FLAGS}",
+     {"gpus": None, "zero": 3}),  # how many devices the outer program starts it on is not known
     (f"accelerate launch --config_file configs/fsdp.yaml run.py {FLAGS}", {"gpus": None, "zero": 3}),
     ("NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B-Instruct --max_length 2048 --gradient_accumulation_steps 4",
      {"gpus": 4, "lora_rank": 8, "lora_targets": "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj",
