@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -37,6 +38,8 @@ def _sections(*names: str) -> Signs:
 
 
 TOOLS = (
+    Tool("a configuration of Levanter", lambda data: {"type", "num_layers"} <= _of(data, "model").keys(),
+         "import the config.json of its model, and give the layout with --set"),
     Tool("a configuration of OLMo", lambda data: "max_sequence_length" in _of(data, "model"),
          "import the config.json of its model, and give the layout with --set"),
     Tool("overrides of a Megatron-Bridge recipe", lambda data: _sections("train", "optimizer")(data)
@@ -60,6 +63,33 @@ TOOLS = (
          "import the config.json beside it"),
     Tool("an index of weights", _has("weight_map"), "import the config.json beside it"),
 )  # fmt: skip
+
+
+# Programs that scripts start and whose arguments are not read: what tells them, and what helps.
+PROGRAMS = (
+    (
+        re.compile(r"\bverl\.trainer\b|\bverl/trainer/"),
+        "verl",
+        "training by rewards is not modelled; of its finetuning, " + _LAYOUT,
+    ),
+    (re.compile(r"\bcolossalai\s+run\b"), "Colossal-AI", _LAYOUT),
+    (
+        re.compile(r"\bopenrlhf\.cli\b"),
+        "OpenRLHF",
+        "training by rewards is not modelled; of its finetuning, " + _LAYOUT,
+    ),
+    (re.compile(r"\bolmo_core\b|src/scripts/train/\w+\.py"), "OLMo-core", _LAYOUT),
+)
+
+
+def named_program(text: str) -> str:
+    """Return a sentence on what a script starts that is not read, nothing where it is not told.
+
+    >>> named_program("python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo").split(":")[0]
+    'it starts verl, whose arguments are not read'
+    """
+    found = next(((name, remedy) for pattern, name, remedy in PROGRAMS if pattern.search(text)), None)
+    return "" if found is None else f"it starts {found[0]}, whose arguments are not read: {found[1]}"
 
 
 def named(data: Mapping[str, object]) -> str:

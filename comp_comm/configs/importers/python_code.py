@@ -140,7 +140,9 @@ class _Run:
     def _step(self) -> None:
         self.code.steps += 1
         if self.code.steps > MOST_STEPS:
-            raise CodeLimitError(f"does more than {MOST_STEPS:,} things")
+            raise CodeLimitError(
+                f"has more than {MOST_STEPS:,} expressions to go through: import the file of one recipe alone"
+            )
 
     def block(self, statements: Sequence[ast.stmt]) -> None:
         """Go through statements."""

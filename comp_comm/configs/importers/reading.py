@@ -31,7 +31,7 @@ from comp_comm.configs.importers import (
     trainer_script,
 )  # fmt: skip
 from comp_comm.configs.importers.imported import NOTHING, Given, Imported
-from comp_comm.configs.importers.named import named
+from comp_comm.configs.importers.named import named, named_program
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import ConfigError, Problem
 from comp_comm.records import Record
@@ -122,6 +122,8 @@ def import_text(text: str, file: str, given: Given = NOTHING, model: str = "", r
         return maxtext.import_script(bare, file, given, model)
     if trainer.SOUGHT.has(bare):
         return trainer_script.import_script(bare, file, given, model)
+    if told := named_program(bare):
+        raise ConfigError([Problem(told, file=file)])
     raise flaw or ConfigError([Problem(_none_of_these(), file=file)])
 
 
