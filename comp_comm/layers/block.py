@@ -75,7 +75,6 @@ class Block(ABC):
     residual: ClassVar[bool] = True
     kernels: ClassVar[float] = 4.0  # that the host launches in a forward pass
     graph: ClassVar[str] = "others"  # which part of a layer it is for CUDA graphs
-    gathers_itself: ClassVar[bool] = False  # under sequence parallelism, in place of the layer's gather of its input
     quantises_input: ClassVar[bool] = True  # GEMMs alone read its input, in their format
     synchronises: ClassVar[bool] = False  # whether the host must know a result of the device before it goes on
 
@@ -111,6 +110,10 @@ class Block(ABC):
     def splits(self, c: Context) -> Numeric:
         """Return how many of the layer's gathers and reductions over TP the block needs: 1, or none."""
         return 1.0
+
+    def gathers_itself(self, c: Context) -> Numeric:
+        """Return for how many of those the layer need not gather: the block gathers something else, or has it."""
+        return 0.0
 
     def rules(self, c: Context) -> Sequence[Violation]:
         """Return what model and layout must keep together for the block; points that have no such layer are passed."""

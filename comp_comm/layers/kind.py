@@ -232,7 +232,7 @@ class LayerKind:
             return []
         times: Numeric = sum((block.splits(c) for block in self.blocks), to_float(0.0))
         message = c.tokens * c.t.hidden * c.formats.comm
-        own = to_float(sum(block.gathers_itself for block in self.blocks)) * many
+        own = to_float(sum((block.gathers_itself(c) for block in self.blocks), to_float(0.0))) * many
         calls = gathered_and_reduced(c, "layer", message, (times - to_float(c.t.parallel_blocks)) * many, own)
         return [*calls, *partial_gradients(c, self.shared_weights(c), many)]
 

@@ -61,6 +61,12 @@ class Context:
         return where(kept, self.tokens, self.split_tokens) if somewhere(kept) else self.split_tokens
 
     @cached_property
+    def split_inputs(self) -> Array:
+        """1 where sequence parallelism splits the inputs of TP's GEMMs, and gathers them again backward."""
+        again = SequenceInputs.AGAIN.where(self.layout.sequence_inputs)
+        return to_float(Switch.ON.where(self.layout.sp) & (to_float(self.layout.tp) > 1) & again)
+
+    @cached_property
     def operand_kept(self) -> Array:
         """Bytes of a number that a GEMM keeps of its input for the backward pass.
 
