@@ -50,6 +50,9 @@ _TRANSFORMER = (
     _size("ffn_hidden", "width of the feed-forward network; 4 x hidden if not given", 2**26),
     word("gated", "transformer", Switch, "gated feed-forward network (SwiGLU, GeGLU): three matrices, not two",
           "off"),
+    word("activation_function", "transformer", choices.ActivationFunction, "nonlinearity of feed-forward networks: "
+         "gelu (or SiLU) keeps its input, relu its output alone; gelu_new is GPT-2's, which eager kernels write out",
+         "gelu"),
     word("norm", "transformer", choices.Norm, "normalisation: layernorm has a bias beside its weight", "layernorm"),
     _size("norms", "norms of a layer (those of queries and keys apart); cross-attention adds half as many", 16, low=0,
           default=2),
@@ -213,6 +216,9 @@ _LAYOUT = (
               "first, then DP") for name, group in INSIDE.items()),
     word("kernels", "layout", kernels.ElementwiseKernels,
           "element-wise kernels: fused, one by one (eager), or compiled", "fused"),
+    word("norm_kernel", "layout", kernels.NormKernel, "how an RMSNorm is made: one kernel, or one operation at a time, "
+         "with its weights applied in 16 bit (eager) or 32 (eager_fp32); if not given it is as fast as 'kernels' says, "
+         "and keeps what one kernel does", None),
     word("cross_entropy", "layout", kernels.CrossEntropy, "how the loss is made of logits: fused kernel, compiled, in "
           "chunks of the tokens, as Megatron-LM does unfused or fused_native, fused with LLM Foundry's metrics "
           "(fused_metrics), or as PyTorch does (eager); as 'kernels' if not given", None),

@@ -83,7 +83,8 @@ class SelfAttention(Block):
     def shared_weights(self, c: Context) -> SharedWeights:
         """Return the bias of the output projection, and norms of heads."""
         bias, each = biased(c, "output"), to_float(QkNorm.ON.where(c.t.qk_norm))
-        return SharedWeights(to_float(bias * c.t.hidden + 2 * each * c.t.head_dim), bias + 2 * each)
+        held = to_float(bias * c.t.hidden)
+        return SharedWeights(to_float(held + 2 * each * c.t.head_dim), bias + 2 * each, held, bias)
 
     def tensors(self, c: Context) -> Array:
         """Return the projections, of Q, K and V each by itself, with biases; norms of queries and keys; and sinks."""
@@ -98,7 +99,8 @@ class SelfAttention(Block):
         """
         seq = to_float(c.t.seq_len)
         keys = minimum(c.t.window, seq) if self.windowed else seq
-        before = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, 1.0)
+        beside = 1.0 + c.norm_beside / c.formats.activation
+        before = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, beside)
         kept = projected(c) + gathered_kept(c, c.tokens) + before + gate_bytes(c)
         return [Kept("attention", kept), Kept("core_attn", score_bytes(c, keys))]
 

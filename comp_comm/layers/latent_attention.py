@@ -107,7 +107,7 @@ class LatentAttention(SelfAttention):
         part of both, and gathers it again; or all of both where it keeps what it gathered.
         """
         numbers = to_float(c.t.q_lora_rank) + c.t.kv_lora_rank
-        sizes = (c.formats.activation + c.operand_kept) * numbers + c.formats.activation * to_float(c.t.rope_head_dim)
+        sizes = (c.formats.activation + c.operand_kept + c.norm_beside) * numbers + c.formats.activation * to_float(c.t.rope_head_dim)
         latents = to_float(c.kept_input_tokens * sizes)
         _, scores = super().kept(c)
         return [Kept("attention", projected(c) + gathered_kept(c, c.tokens) + latents + gate_bytes(c)), scores]
