@@ -119,7 +119,9 @@ class Experts(Block):
 
     def shared_weights(self, c: Context) -> SharedWeights:
         """Return the router where it sees a part of the tokens, and the projections to experts' latent and back."""
-        latent, bias = to_float(c.t.moe_latent_hidden), to_float(c.t.router_bias)
+        latent = to_float(c.t.moe_latent_hidden)
+        # A router's bias where no other layer has one balances the experts: it has no gradient.
+        bias = to_float(c.t.router_bias) * biased(c, "ffn")
         sees_part = 1.0 - split_as_others(c)
         router = sees_part * (to_float(c.t.hidden) + bias) * c.t.experts
         return SharedWeights(to_float(router + 2 * c.t.hidden * latent), sees_part * (1.0 + bias) + 2.0 * (latent > 0))
