@@ -42,8 +42,9 @@ class LatentAttention(SelfAttention):
         return [
             *(down if any_of(compressed) else []),
             Gemm("Q up-projection", "2 T r_q a (d + d_r) / tp", 1.0, c.tokens, q_inputs, q_width),
-            Gemm("KV down-projection", "2 T_s H (r_kv + d_r)", 1.0, c.kept_input_tokens, h,
-                 kv_rank + c.t.rope_head_dim),
+            Gemm(
+                "KV down-projection", "2 T_s H (r_kv + d_r)", 1.0, c.kept_input_tokens, h, kv_rank + c.t.rope_head_dim
+            ),
             Gemm("KV up-projection", "2 T r_kv a (d + d_v) / tp", 1.0, c.tokens, kv_rank, kv_width),
             *rotary(c),
             self.core(c),
@@ -107,7 +108,9 @@ class LatentAttention(SelfAttention):
         part of both, and gathers it again; or all of both where it keeps what it gathered.
         """
         numbers = to_float(c.t.q_lora_rank) + c.t.kv_lora_rank
-        sizes = (c.formats.activation + c.operand_kept + c.norm_beside) * numbers + c.formats.activation * to_float(c.t.rope_head_dim)
+        sizes = (c.formats.activation + c.operand_kept + c.norm_beside) * numbers + c.formats.activation * to_float(
+            c.t.rope_head_dim
+        )
         latents = to_float(c.kept_input_tokens * sizes)
         _, scores = super().kept(c)
         return [Kept("attention", projected(c) + gathered_kept(c, c.tokens) + latents + gate_bytes(c)), scores]
