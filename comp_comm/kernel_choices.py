@@ -163,6 +163,24 @@ class NormKernel(Choice):
         self.forward, self.backward, self.beside = forward, backward, beside
 
 
+class QkvKept(Choice):
+    """What of queries, keys and values is kept: each by itself, or also the product that they are parts of.
+
+    - ``parts``: rotated queries and keys, and values.
+    - ``joined``: queries and keys are joined of a part that is rotated and one that is not, which leaves attention's
+      output in an order of its own; its copy is kept as well (Phi, StableLM in transformers).
+    - ``whole``: that, and one projection makes all three: values stay a view of what it makes, which is kept beside
+      rotated queries and keys (GPT-NeoX, Phi-3 in transformers, by PyTorch's autograd).
+    """
+
+    PARTS = "parts", 0, 0
+    JOINED = "joined", 1, 0
+    WHOLE = "whole", 1, 1
+
+    def __init__(self, word: str, output: float, product: float) -> None:
+        self.output, self.product = output, product
+
+
 class CudaGraph(Choice):
     """What a CUDA graph launches at once: the share of its kernels that the host still launches one by one, of
     attention, of an expert layer's router with the preparation of its dispatch, of the dispatch, and of all others.

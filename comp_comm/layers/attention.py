@@ -10,7 +10,7 @@ import numpy as np
 
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, minimum, somewhere, to_codes, to_float, where
-from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, Recipe
+from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, QkvKept, Recipe
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, SharedWeights, biased
 from comp_comm.layers.context_parallel import exchanges, gathered_kept
 from comp_comm.layers.module import Module
@@ -101,7 +101,7 @@ class SelfAttention(Block):
         keys = minimum(c.t.window, seq) if self.windowed else seq
         beside = 1.0 + c.norm_beside / c.formats.activation
         before = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, beside)
-        kept = projected(c) + gathered_kept(c, c.tokens) + before + gate_bytes(c)
+        kept = projected(c) + gathered_kept(c, c.tokens) + before + gate_bytes(c) + _kept_whole(c)
         return [Kept("attention", kept), Kept("core_attn", score_bytes(c, keys))]
 
     def modules(self, c: Context) -> Sequence[Module]:
@@ -237,6 +237,14 @@ def projected(c: Context) -> Array:
     in_bits = apart & (to_float(c.formats.fp8_attention) > 0)
     copy = apart * c.operand_kept * c.tokens * c.heads * c.t.v_head_dim
     return where(in_bits, c.operand_kept * c.tokens * each, kept + copy)
+
+
+def _kept_whole(c: Context) -> Array:
+    """Return the bytes kept beside of the product that Q, K and V are parts of, and of attention's output in order."""
+    output, product = (QkvKept.look_up(name, c.layout.qkv_kept) for name in ("output", "product"))
+    if not any_of(output):
+        return to_float(0.0)
+    return product * normalised(c) + output * c.formats.activation * c.tokens * c.heads * c.t.v_head_dim
 
 
 def normalised(c: Context) -> Array:

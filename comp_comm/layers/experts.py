@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from comp_comm.dispatchers import SORTED, Dispatcher, PermuteFusion
+from comp_comm.dispatchers import SORTED, Dispatcher, PermuteFusion, RoutedWeights
 from comp_comm.formulas.arrays import (
     Array,
     Numeric,
@@ -138,7 +138,7 @@ class Experts(Block):
         """
         width, inside = to_float(c.t.moe_ffn_hidden) / c.layout.etp, expert_hidden(c)
         once = Dispatcher.look_up("once", c.layout.ep_dispatch)
-        tokens = ((1 - once) * c.formats.activation + c.operand_kept) * inside
+        tokens = ((1 - once) * _weighted_size(c) + c.operand_kept) * inside
         experts = expert_tokens(c) * ((kept_inputs(c) + kept_outputs(c)) * width + tokens)
         if any_of(c.t.moe_latent_hidden):  # the input of the projection back
             experts = experts + c.operand_kept * c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
@@ -196,6 +196,12 @@ def _latent(c: Context) -> list[Operation]:
     inside, h = at_least_one(latent), c.t.hidden
     return [Gemm("experts' latent", "2 T_s H L", times, c.split_tokens, h, inside),
             Gemm("experts' latent back", "2 T_s L H", times, c.split_tokens, inside, h)]  # fmt: skip
+
+
+def _weighted_size(c: Context) -> Array:
+    """Return the bytes of a number of what is weighted."""
+    given = RoutedWeights.look_up("size", c.layout.routed_weights)
+    return where(given > 0, given, c.formats.activation)
 
 
 def _has_shared(c: Context) -> Array:

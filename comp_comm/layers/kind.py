@@ -124,6 +124,7 @@ class LayerKind:
         inputs = self._residuals - Switch.ON.where(c.t.parallel_blocks)
         around = c.split_tokens * c.t.hidden * (self._norms(c) * size + self._residuals * MASK * drop)
         around = around + inputs * self._input_size(c) * c.kept_input_tokens * c.t.hidden
+        around = around - self._ungathered(c) * self._input_size(c) * c.t.hidden
         around = around + self._norms(c) * c.norm_beside * c.split_tokens * c.t.hidden
         kept = [Kept("layernorm", to_float(around)), *(kept for block in self.blocks for kept in block.kept(c))]
         return [*kept, Kept("adapters", self._of_adapters(c))] if c.frozen else kept
@@ -202,6 +203,14 @@ class LayerKind:
         """Return the bytes of a number that is kept of a block's input, of all blocks in the mean."""
         inside = sum(block.residual and block.quantises_input for block in self.blocks) / self._residuals
         return inside * c.operand_kept + (1.0 - inside) * c.formats.activation
+
+    def _ungathered(self, c: Context) -> Array:
+        """Return the tokens that are not kept of inputs because their block gathers none: experts read their part."""
+        beside = c.kept_input_tokens - c.split_tokens
+        if not any_of(beside):
+            return to_float(0.0)
+        alone = (block.residual * (to_float(block.splits(c)) == 0) for block in self.blocks)
+        return to_float(beside * sum(alone, to_float(0.0)))
 
     def _sum_bytes(self, c: Context) -> Array:
         """Return the bytes of an element that residual sums move forward."""
