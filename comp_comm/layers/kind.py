@@ -221,8 +221,8 @@ class LayerKind:
         """Return the bytes of an element that a norm moves, forward and backward, without what kernels cost more."""
         fused = to_float(c.formats.activation * NORM_PASSES)
         given = to_codes(c.layout.norm_kernel)
-        as_kernels = where(ElementwiseKernels.EAGER.where(c.layout.kernels), int(NormKernel.EAGER), 0)
-        kernel = where(given == NOT_GIVEN, as_kernels, given).astype(np.intp)
+        as_kernels = ElementwiseKernels.EAGER.where(c.layout.kernels) * int(NormKernel.EAGER)
+        kernel = np.where(given == NOT_GIVEN, as_kernels, given)
         apart = Norm.RMSNORM.where(c.t.norm) & ~NormKernel.FUSED.where(kernel)
         if not somewhere(apart):
             return fused, 1.5 * fused
