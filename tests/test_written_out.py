@@ -60,7 +60,8 @@ def test_what_a_norm_keeps(kernel, beside):
 
 
 def test_norms_that_are_made_again_free_what_they_keep():
-    kept, less = (memory_of(study(norm_kernel="eager", recompute=name))["activations"] for name in ("none", "layernorm"))
+    kept, less = (memory_of(study(norm_kernel="eager", recompute=name))["activations"]
+                  for name in ("none", "layernorm"))  # fmt: skip
     assert kept - less == 3 * T * 2 * H * (2 + 4)  # the layer at work has all
 
 
