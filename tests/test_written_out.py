@@ -59,6 +59,12 @@ def test_what_a_norm_keeps(kernel, beside):
     assert heads == beside * T * (2 * H + 2 * H)
 
 
+def test_norms_of_latents_are_written_out_too():
+    latent = {"head_dim": 64, "rope_head_dim": 32, "v_head_dim": 64, "q_lora_rank": 256, "kv_lora_rank": 128}
+    beside = of_a_layer(**latent, norm_kernel="eager") - of_a_layer(**latent)
+    assert beside == 4 * T * (2 * H + 256 + 128)
+
+
 def test_norms_that_are_made_again_free_what_they_keep():
     kept, less = (memory_of(study(norm_kernel="eager", recompute=name))["activations"]
                   for name in ("none", "layernorm"))  # fmt: skip
@@ -134,3 +140,12 @@ def test_a_tied_embedding_is_one_unit_with_the_head():
     assert apart["weight all-gather"][0] == 2 * 4 + 2 + 1
     assert tied["weight all-gather"][0] == 2 * 4 + 1  # kept from its first use to its last
     assert apart["weight all-gather"][1] - tied["weight all-gather"][1] == 2 * 2 * 1024 * H
+
+
+def test_a_tied_embedding_is_there_while_layers_go_backward():
+    """As FSDP2's root is: 16-bit weights, and their gradients of 16 bits until the embedding's are made."""
+    given = {"zero": 3, "dp": 8, "vocab": 1024, "vocab_multiple": 1, "master_weights": "shards", "accumulation": 2}
+    held = {(tied, units): memory_of(study(**given, tied=tied, fsdp_units=units))["buffers"]
+            for tied in ("on", "off") for units in ("root", "ends")}  # fmt: skip
+    assert held["on", "ends"] == held["on", "root"]
+    assert held["off", "root"] - held["off", "ends"] == (2 + 2) * (2 * 1024 * H + H)
