@@ -101,7 +101,9 @@ def sent(model: str, fields: dict[str, Any]) -> Sent:
         tokens = torch.zeros(at("micro_batch", 1), fields["seq_len"], dtype=torch.long)
         for _ in range(at("accumulation", 1)):
             local(made(tokens, positions=None, attention_masks=None)).float().sum().backward()
-    return dict(counted.sent)
+    # Experts that lie on all devices share a group with the data: what is exchanged there is theirs.
+    return {("ep" if kind == "all_to_all" else group, kind, devices): numbers
+            for (group, kind, devices), numbers in counted.sent.items()}  # fmt: skip
 
 
 def main() -> int:
