@@ -51,7 +51,7 @@ class Recipe(Choice):
 
 
 class AttentionKernel(Choice):
-    """What computes attention, and whether it skips what a causal mask hides.
+    """What computes attention, whether it skips what a causal mask hides, and what it does beside.
 
     - ``flash_causal``: the fused kernel that training stacks use on the device, as its profile says
       (``timing.attention_kernel``); ``flash``: the same, but it computes everything.
@@ -61,25 +61,27 @@ class AttentionKernel(Choice):
     - ``triton_1``: the Triton kernel beside FlashAttention 1 (its flash_attn_triton), as in llm-foundry.
     - ``cudnn_2024``, ``cudnn``: cuDNN 9.0 as of 2024, and as of 2025 on (9.10 and later).
     - ``triton``: the kernel of Triton's tutorial, which PyTorch's flex attention is near to.
-    - ``trtllm``: TensorRT-LLM's kernels for prefill, which have no backward pass.
+    - ``trtllm``: TensorRT-LLM's kernels for prefill, which have no backward pass. Its operation rotates queries and
+      keys and writes keys and values of heads to the cache, in a kernel of its own before (``prepares``; TensorRT-LLM's
+      applyBiasRopeUpdateKVCache), so that there is no rotation beside it.
     - ``ck``: AMD's Composable Kernel and AITER.
     """
 
-    FLASH_CAUSAL = "flash_causal", 1, 1, 1
-    FLASH = "flash", 0, 1, 1
-    UNFUSED = "unfused", 0, 1, 1
-    FLASH_1 = "flash_1", 1, 0, 0
-    FLASH_2 = "flash_2", 1, 1, 0
-    FLASH_3 = "flash_3", 1, 1, 1
-    CUDNN_2024 = "cudnn_2024", 1, 1, 0
-    CUDNN = "cudnn", 1, 1, 1
-    TRITON = "triton", 1, 1, 1
-    TRTLLM = "trtllm", 1, 1, 1
-    CK = "ck", 1, 1, 1
-    TRITON_1 = "triton_1", 1, 0, 0
+    FLASH_CAUSAL = "flash_causal", 1, 1, 1, 0
+    FLASH = "flash", 0, 1, 1, 0
+    UNFUSED = "unfused", 0, 1, 1, 0
+    FLASH_1 = "flash_1", 1, 0, 0, 0
+    FLASH_2 = "flash_2", 1, 1, 0, 0
+    FLASH_3 = "flash_3", 1, 1, 1, 0
+    CUDNN_2024 = "cudnn_2024", 1, 1, 0, 0
+    CUDNN = "cudnn", 1, 1, 1, 0
+    TRITON = "triton", 1, 1, 1, 0
+    TRTLLM = "trtllm", 1, 1, 1, 1
+    CK = "ck", 1, 1, 1, 0
+    TRITON_1 = "triton_1", 1, 0, 0, 0
 
-    def __init__(self, word: str, skips: float, windows: float, sinks: float) -> None:
-        self.skips, self.windows, self.sinks = skips, windows, sinks
+    def __init__(self, word: str, skips: float, windows: float, sinks: float, prepares: float) -> None:
+        self.skips, self.windows, self.sinks, self.prepares = skips, windows, sinks, prepares
 
     @classmethod
     def skipping(cls, codes: ArrayLike) -> NDArray[np.bool_]:
@@ -138,6 +140,45 @@ class ElementwiseKernels(Choice):
 
     def __init__(self, word: str, cost: float, loss: CrossEntropy, gate_kept: float) -> None:
         self.cost, self.loss, self.gate_kept = cost, loss, gate_kept
+
+
+class NormKernel(Choice):
+    """How an RMSNorm is made: the bytes of a number that it moves, forward and backward, and keeps beside its input.
+
+    - ``fused``: one kernel; its input and a number a token are kept.
+    - ``eager``: one operation at a time, weights applied in 16 bit (Llama's in transformers, torchtitan's of 2024):
+      cast, square, mean, product with the root, cast back, product with the weights. A copy of the input in 32 bit is
+      kept, and what is multiplied with the weights.
+    - ``eager_fp32``: the same, weights applied in 32 bit (Gemma's and OLMo 2's in transformers, PyTorch's own where it
+      has no kernel for it): that is kept in 32 bit, too.
+
+    What is moved was counted by us, what is kept as PyTorch's autograd has it.
+    """
+
+    FUSED = "fused", 4.0, 6.0, 0.0
+    EAGER = "eager", 36.0, 88.0, 4.0
+    EAGER_FP32 = "eager_fp32", 40.0, 100.0, 6.0
+
+    def __init__(self, word: str, forward: float, backward: float, beside: float) -> None:
+        self.forward, self.backward, self.beside = forward, backward, beside
+
+
+class QkvKept(Choice):
+    """What of queries, keys and values is kept: each by itself, or also the product that they are parts of.
+
+    - ``parts``: rotated queries and keys, and values.
+    - ``joined``: queries and keys are joined of a part that is rotated and one that is not, which leaves attention's
+      output in an order of its own; its copy is kept as well (Phi, StableLM in transformers).
+    - ``whole``: that, and one projection makes all three: values stay a view of what it makes, which is kept beside
+      rotated queries and keys (GPT-NeoX, Phi-3 in transformers, by PyTorch's autograd).
+    """
+
+    PARTS = "parts", 0, 0
+    JOINED = "joined", 1, 0
+    WHOLE = "whole", 1, 1
+
+    def __init__(self, word: str, output: float, product: float) -> None:
+        self.output, self.product = output, product
 
 
 class CudaGraph(Choice):

@@ -21,13 +21,24 @@ from comp_comm.choices import (
     Switch,
     TensorOverlap,
 )
-from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
-from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum, somewhere, to_codes, to_float, where
+from comp_comm.dispatchers import Dispatcher, PermuteFusion, RoutedWeights, Routing
+from comp_comm.formulas.arrays import (
+    Array,
+    Numeric,
+    everywhere,
+    isnan,
+    maximum,
+    minimum,
+    somewhere,
+    to_codes,
+    to_float,
+    where,
+)
 from comp_comm.group import Group
-from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, ExpertKernels
+from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, ExpertKernels, QkvKept
 from comp_comm.lazy import cached_property
 from comp_comm.optimizers import MuonTensor, Optimizer, usual_sharding
-from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
+from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation, fuses_accumulation
 from comp_comm.texts import NO_TEXT, Texts
 
 Spread: TypeAlias = tuple[tuple[Array, Array], ...]  # sizes and strides
@@ -82,6 +93,7 @@ class Layout:
     gradient_sync: Numeric = GradientSync.MICRO_BATCH
     fsdp_units: Numeric = FsdpUnits.ROOT
     zero_implementation: Numeric = ZeroImplementation.MEGATRON
+    gradient_accumulation_fusion: Numeric = NOT_GIVEN
     bucket: Numeric = UNKNOWN
     recompute: Numeric = Recompute.NONE
     recompute_layers: Numeric = UNKNOWN
@@ -105,10 +117,13 @@ class Layout:
     routing: Numeric = Routing.BALANCED
     imbalance: Numeric = UNKNOWN
     load_balancing: Numeric = NOT_GIVEN
+    routed_weights: Numeric = RoutedWeights.COMPUTE
     permute_fusion: Numeric = PermuteFusion.ON
     collective_algorithm: Numeric = CollectiveAlgorithm.BEST
     attention_kernel: Numeric = AttentionKernel.FLASH_CAUSAL
     kernels: Numeric = ElementwiseKernels.FUSED
+    norm_kernel: Numeric = NOT_GIVEN
+    qkv_kept: Numeric = QkvKept.PARTS
     cross_entropy: Numeric = NOT_GIVEN
     loss_chunks: Numeric = 8
     cuda_graph: Numeric = CudaGraph.NONE
@@ -176,10 +191,10 @@ class Layout:
         return to_float(self.pp) * self.vpp * Schedule.look_up("turns", self.schedule)
 
     @cached_property
-    def stage_steps(self) -> Array:
+    def stage_micro_batches(self) -> Array:
         """Micro-batches that a layer of a stage sees in a step: each of two copies sees half of them."""
-        steps = to_float(self.accumulation)
-        return steps / self.copies if somewhere(self.copies != 1) else steps
+        micro_batches = to_float(self.accumulation)
+        return micro_batches / self.copies if somewhere(self.copies != 1) else micro_batches
 
     @cached_property
     def boundaries(self) -> Array:
@@ -205,8 +220,12 @@ class Layout:
 
     @property
     def expert_shards(self) -> Array:
-        """Devices that the states of experts are sharded over: no more than hold the same experts."""
-        return minimum(self.dp_shard, self.expert_replicas)
+        """Devices that the states of experts are sharded over: those that hold the same experts, of one replica.
+
+        With fewer shards than replicas (HSDP) experts are sharded within each of these, too: torchtitan's ``efsdp`` are
+        the devices of ``dp_shard`` over ``ep``, Megatron-LM divides ``expt_dp`` by its optimizer's instances.
+        """
+        return maximum(self.expert_replicas * (to_float(self.dp_shard) / self.replicas), 1.0)
 
     def spread(self, groups: tuple[str, ...], count: Numeric, skip: Numeric = 1.0) -> Spread:
         """Return where ``count`` devices of some groups are that lie ``skip`` apart: a size and stride for each group.
@@ -271,6 +290,7 @@ def resolved_layout(given: Layout) -> Layout:
     interleaved = Schedule.ONE_F_ONE_B.where(given.schedule) & (to_float(given.vpp) > 1)
     schedule = where(interleaved, int(Schedule.INTERLEAVED), given.schedule)
     sends = to_codes(given.overlap_pp)
+    fused = fuses_accumulation(given.gradient_accumulation_fusion, given.zero, given.zero_implementation)
     return replace(
         given,
         dp=dp,
@@ -282,6 +302,7 @@ def resolved_layout(given: Layout) -> Layout:
         schedule=schedule,
         overlap_pp=np.where(sends == NOT_GIVEN, Schedule.INTERLEAVED.where(schedule), sends),
         muon_sharding=_muon_sharding(given),
+        gradient_accumulation_fusion=fused,
         sp=where(to_float(given.tp) > 1, given.sp, 0.0),
     )
 

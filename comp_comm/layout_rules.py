@@ -8,7 +8,13 @@ from comp_comm.choices import MasterWeights, Recompute, Schedule, SequenceInputs
 from comp_comm.formulas.arrays import Array, somewhere, to_float
 from comp_comm.layout import Layout
 from comp_comm.optimizers import MuonSharding, Optimizer
-from comp_comm.sharding import GradientSync, ZeroImplementation, implementation_rules, sharding_rules
+from comp_comm.sharding import (
+    GradientSync,
+    ZeroImplementation,
+    accumulation_rules,
+    implementation_rules,
+    sharding_rules,
+)
 from comp_comm.violation import Mask, Violation, rule
 
 
@@ -54,6 +60,7 @@ def layout_rules(given: Layout, layout: Layout) -> list[Violation]:
               & (to_float(layout.tp) > 1), "sequence_inputs: kept needs sp: on", "sequence_inputs", "sp"),
         *_optimizer_rules(layout),
         *implementation_rules(layout.zero, MasterWeights.COPY.where(layout.master_weights), layout.zero_implementation),
+        *accumulation_rules(layout.gradient_accumulation_fusion, layout.zero, layout.zero_implementation),
         rule(~np.isnan(to_float(given.recompute_layers)) & ~Recompute.FULL.where(layout.recompute),
               "recompute_layers goes with recompute: full", "recompute_layers", "recompute"),
         rule(Switch.ON.where(layout.recompute_early_stop) & ~Recompute.FULL.where(layout.recompute),

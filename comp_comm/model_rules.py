@@ -79,6 +79,8 @@ def _pattern_rules(given: Transformer, t: Transformer) -> list[Violation]:
               "modelled beside layer_pattern", "layer_pattern", "kv_lora_rank"),
         rule(has("HZ") & (to_float(t.kv_lora_rank) > 0), "latent attention in layers H and Z is not modelled",
               "layer_pattern", "kv_lora_rank"),
+        rule(has("Z") & (to_float(t.shared_blocks) > count_of(t.layer_pattern, "Z")), "shared_blocks exceeds the "
+             "layers that share them (Z), of which each takes one", "shared_blocks", "layer_pattern"),
         *(rule(stated(name) & nowhere("Z"), f"{name} is of layers that share a block (Z), which layer_pattern does not "
                 "have", name, "layer_pattern") for name in ("shared_blocks", "shared_rank", "shared_attention_rank")),
         rule(listed & ~KdaGates.LOW_RANK.where(t.kda_gates) & nowhere("K"), "kda_gates is of Kimi Delta Attention (K), "

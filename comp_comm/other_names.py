@@ -39,6 +39,9 @@ ELSEWHERE = {
     "model": "model_name model_config arch config",
     "price_per_gpu_hour": "price cost dollars gpu_price price_per_hour cost_per_hour cost_per_gpu_hour",
     "watts": "power gpu_power tdp",
+    "scale_up": "nvlink nvlink_bandwidth intra_node intra_node_bandwidth scale_up_bandwidth xgmi",
+    "scale_out": "inter_node inter_node_bandwidth internode internode_bandwidth infiniband ib ethernet nic "
+                 "scale_out_bandwidth",
     "step": "speed time fastest step_time",
     "step_s": "step seconds step_time",
     "tokens_per_s": "throughput",

@@ -6,7 +6,7 @@ import numpy as np
 
 from comp_comm.choice import Choice
 from comp_comm.choices import Switch
-from comp_comm.formulas.arrays import Numeric, somewhere, to_float
+from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float, where
 from comp_comm.violation import Mask, Violation, rule
 
 
@@ -57,6 +57,28 @@ def adds_up_apart(zero: Numeric, implementation: Numeric) -> Mask:
     [True, False]
     """
     return np.asarray(ZeroImplementation.DEEPSPEED.where(implementation) & (to_float(zero) == 1))
+
+
+def fuses_accumulation(given: Numeric, zero: Numeric, implementation: Numeric) -> Array:
+    """Return 1 where GEMMs add gradients to their sum: as given (-1: not), else where no optimizer adds them up.
+
+    >>> fuses_accumulation([-1, -1, 0], 1, [0, 1, 0]).tolist()
+    [1.0, 0.0, 0.0]
+    """
+    said = to_float(given)
+    return where(said < 0, to_float(~adds_up_apart(zero, implementation)), said)
+
+
+def accumulation_rules(fused: Numeric, zero: Numeric, implementation: Numeric) -> list[Violation]:
+    """Return the rules about what adds gradients of micro-batches up; ``fused`` is 1 where GEMMs do."""
+    fuses = to_float(fused) > 0
+    return [
+        rule(fuses & adds_up_apart(zero, implementation), "gradient_accumulation_fusion: on goes with "
+              "zero_implementation: megatron: DeepSpeed's optimizer of zero 1 adds gradients up itself",
+              "gradient_accumulation_fusion", "zero_implementation"),
+        rule(~fuses & (to_float(zero) > 1), "gradient_accumulation_fusion: off goes with zero 0 or 1, which sum whole "
+              "gradients", "gradient_accumulation_fusion", "zero"),
+    ]  # fmt: skip
 
 
 def implementation_rules(zero: Numeric, copies: Mask, implementation: Numeric) -> list[Violation]:

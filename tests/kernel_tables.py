@@ -17,10 +17,12 @@ from comp_comm.calibration.least_squares import minimise
 from comp_comm.choices import Precision
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.dispatchers import SORTED
+from comp_comm.formulas.kernels import TILE
 from comp_comm.hardware.numbers import FlashKernel
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.operations.shapes import Attention, Gemm
-from comp_comm.timing.kernels import Kernels, Passes
+from comp_comm.timing.kernels import Kernels
+from comp_comm.timing.passes import Passes
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "silicon"
 DEVICES = {
@@ -66,6 +68,7 @@ class Table:
     predict: object
     numbers: dict
     put: object
+    usual: float = 0.0  # by how much a fit prefers numbers near where it starts: an error for each factor of e
 
     @property
     def seconds(self):
@@ -91,9 +94,11 @@ class Table:
                 return np.stack(
                     [predicted(np.asarray(each)) for each in zip(*map(np.ravel, np.broadcast_arrays(*x)), strict=True)]
                 )
-            return self.predict(self.put(self.hardware, dict(zip(names, plain(x), strict=True))), rows)
+            seconds = self.predict(self.put(self.hardware, dict(zip(names, plain(x), strict=True))), rows)
+            return np.concatenate([seconds, np.exp(self.usual * (np.asarray(x) - logged(start)))])
 
-        solution = minimise(predicted, self.seconds[mask], logged(start), logged(low), logged(high))  # fmt: skip
+        measured = np.concatenate([self.seconds[mask], np.ones(len(names))])
+        solution = minimise(predicted, measured, logged(start), logged(low), logged(high))
         return dict(zip(names, plain(solution.x), strict=True))
 
     def errors(self, numbers, mask):
@@ -161,8 +166,38 @@ def attention_put(hardware, numbers):
     return replace(hardware, attention=(kernel,) * len(AttentionKernel))
 
 
-def attention(rows, name, numbers, kernel=None):
-    """Return a table of attention of one kernel; a window of 0 is none, and ``pass`` what is timed."""
+# TensorRT-LLM's kernels in 16 bits and in fp8: the share of the peak of products that nothing slows, in either;
+# exponentials a second, and what else the two have in common; a window's edges are those of blocks, which differ.
+TRTLLM = {"products": (0.7, 0.05, 2), "products_8": (1.1, 0.05, 4), "exponentials": (3e12, 2e11, 5e13),
+          "latency": (1.5e-5, 2e-7, 5e-4), "row_latency": (2e-10, 1e-13, 1e-8), "ramp_keys": (200, 1, 5e3),
+          "window_keys": (150, 1, 2e3), "window_keys_8": (150, 1, 2e3), "ramp_blocks": (80, 0.1, 2e3)}  # fmt: skip
+
+
+def trtllm_numbers(hardware, numbers):
+    """Return the numbers of the kernels in 16 bits and in fp8 that a profile has, from those of a fit."""
+    own = {name: value for name, value in numbers.items() if name not in ("products", "exponentials")}
+    shared = {name: value for name, value in own.items() if not name.endswith("_8") and name != "window_keys"}
+    found = []
+    for end in ("", "_8"):
+        products = numbers[f"products{end}"]
+        dim = products * hardware.attention_peak_flops / (4 * numbers["exponentials"])
+        found.append({**shared, "window_keys": numbers[f"window_keys{end}"], "softmax_dim": dim,
+                      "efficiency": products / np.hypot(1, dim / 128), "memory_efficiency": 10.0})  # fmt: skip
+    return found
+
+
+def trtllm_put(hardware, numbers):
+    if not numbers:
+        return hardware
+    kernels = [(FlashKernel(**each),) * len(AttentionKernel) for each in trtllm_numbers(hardware, numbers)]
+    return replace(hardware, attention=kernels[0], fp8_attention=kernels[1])
+
+
+def attention(rows, name, numbers, kernel=None, code=AttentionKernel.CUDNN, put=attention_put):
+    """Return a table of attention of one kernel; a window of 0 is none, and ``pass`` what is timed.
+
+    Rows whose ``eight`` is 1 are in fp8. Heads of one dimension are ``prepared`` in the time of kernels that do so.
+    """
     count = len(rows["time_s"])
     seq, heads = rows["seq_len"], rows["heads"]
     window = np.where(rows.get("window", np.zeros(count)) > 0, rows.get("window", np.zeros(count)), seq)
@@ -172,26 +207,26 @@ def attention(rows, name, numbers, kernel=None):
     rows.setdefault("key_dim", rows.get("head_dim_qk", rows.get("head_dim")))
     rows.setdefault("value_dim", rows.get("head_dim_v", rows.get("head_dim")))
     rows.setdefault("passes", np.full(count, "fwd"))
+    rows.setdefault("eight", np.zeros(count))
 
     def predict(hardware, rows):
         seq, kept, causal = rows["seq_len"], rows["kept"], rows["causal"] > 0
         seen = np.where(causal, np.where(kept < seq, kept - kept**2 / (2 * seq), seq / 2), kept)
         op = Attention("", "", 1, rows["batch"], rows["heads"], seq, kept, seen, rows["key_dim"], rows["value_dim"],
-                       rows["kv_heads"])  # fmt: skip
+                       rows["kv_heads"], prepared=1.0 * (rows["key_dim"] == rows["value_dim"]))  # fmt: skip
         whole = np.where(causal, seq / 2, seq)
-        passes, plain = (Kernels(hardware, alone=True).attention(each, int(AttentionKernel.CUDNN))
-                         for each in (replace(op, unwindowed=whole), op))  # fmt: skip
+        kernels = Kernels(hardware, alone=True, fp8_attention=rows["eight"].astype(int))
+        passes, plain = (kernels.attention(each, int(code)) for each in (replace(op, unwindowed=whole), op))
         passes = Passes(*(np.where(kept < seq, one, other) for one, other in zip(passes, plain, strict=True)))
         which = rows["passes"]
         return np.where(which == "fwd", passes.forward,
                         np.where(which == "bwd", passes.backward, passes.forward + passes.backward))  # fmt: skip
 
     hardware = device(name, "bf16")
-    used = {"bfloat16": hardware.attention[AttentionKernel.TRTLLM],
-            "fp8": hardware.fp8_attention[AttentionKernel.TRTLLM],
-            "cudnn": hardware.attention[AttentionKernel.CUDNN]}.get(kernel, kernel)  # fmt: skip
-    used = used or FlashKernel(0.5, backward_efficiency=0.5)
-    return Table(attention_put(replace(hardware, attention=(used,)), {}), rows, predict, numbers, attention_put)
+    if code == AttentionKernel.CUDNN:
+        used = hardware.attention[code] if kernel == "cudnn" else FlashKernel(0.5, backward_efficiency=0.5)
+        hardware = attention_put(replace(hardware, attention=(used,)), {})
+    return Table(hardware, rows, predict, numbers, put)
 
 
 def joined(tables):
@@ -213,6 +248,17 @@ def forward_kernels(name, dtype, library="trtllm:torch_flow", latent="trtllm:def
     return joined(tables)
 
 
+def both_formats(name):
+    """Return a table of TensorRT-LLM's forward kernels on a device, in 16 bits and in fp8 together.
+
+    A tenth of it has one or two kernels with a window of either: a number that they hardly tell stays near its start,
+    which is the same for all devices.
+    """
+    tables = [forward_kernels(name, dtype) for dtype in ("bfloat16", "fp8")]
+    rows = joined([{**rows, "eight": np.full(len(rows["time_s"]), float(which))} for which, rows in enumerate(tables)])
+    return replace(attention(rows, name, TRTLLM, code=AttentionKernel.TRTLLM, put=trtllm_put), usual=0.1)
+
+
 def training_kernels(name, passes, dtype="bfloat16"):
     """Return cuDNN's kernels of one pass, without those that are deterministic."""
     rows = rows_of(f"attention_train_{name}")
@@ -227,7 +273,12 @@ EXPERTS = {"bfloat16": ("bf16", Recipe.NONE, "trtllm:cutlass", "gemm_efficiency"
 
 
 def experts(name, dtype):
-    """Return layers of experts with balanced loads: sorting as the product counts it, GEMMs, and activation."""
+    """Return layers of experts with balanced loads: sorting as the product counts it, GEMMs, and activation.
+
+    The database's layers have the weights that memory happens to hold (zeros mostly; its collect_moe loads none), which
+    do not warm a device as random numbers do. Loads are the same for all experts: each fills up its last tile alone.
+    A fit prefers numbers near the profile's, which are of other products.
+    """
     precision, recipe, library, efficiency = EXPERTS[dtype]
     rows = rows_of(f"moe_grouped_gemm_{name}")
     rows = picked(rows, (rows["backend"] == library) & (rows["dtype"] == dtype) & (rows["distribution"] == "balanced"))
@@ -244,12 +295,14 @@ def experts(name, dtype):
         for inner, columns in ((hidden, gates * width), (width, hidden)):
             op = Gemm("", "", 1, each, inner, columns, local, grouped=True)
             run = kernels.run(op)
-            moved = op.moved(run.operand, 2.0)
-            seconds = seconds + kernels.product(
-                op.flops * kernels.few_rows(op), (each, columns, inner), moved, local, run
-            )
+            moved, padded = op.moved(run.operand, 2.0), np.ceil(each / TILE) * TILE / each
+            seconds = seconds + kernels.product(op.flops * padded, (each, columns, inner), moved, local, run)
             seconds = seconds + run.quantised * kernels.quantising.seconds(rows["all"] * inner, orientations=1)
         return seconds + 2 * (1 + gates) * rows["all"] * width * kernels.per_streamed_byte
 
-    numbers = {efficiency: (0.7, 0.05, 1), "memory_efficiency": (0.7, 0.1, 1), "kernel_latency": (3e-6, 2e-7, 5e-5)}
-    return Table(device(name, precision), rows, predict, numbers, timing_put)
+    timing = device(name, precision).timing
+    numbers = {efficiency: (getattr(timing, efficiency), 0.05, 1),
+               "memory_efficiency": (timing.memory_efficiency, 0.1, 1),
+               "kernel_latency": (timing.kernel_latency, 2e-7, 5e-5)}  # fmt: skip
+    hardware = timing_put(device(name, precision), {"power_ratio": 1.0})
+    return Table(hardware, rows, predict, numbers, timing_put, usual=0.1)

@@ -9,7 +9,9 @@ import types
 import numpy as np
 import pytest
 
+from comp_comm.calibration.applies import applies_to
 from comp_comm.calibration.measuring import backends
+from comp_comm.calibration.parameters import KERNELS, collective_parameters, kernel_parameters
 from comp_comm.calibration.readers import read_log
 from comp_comm.calibration.samples import make_samples
 from comp_comm.configs.hardware_file import load_profile
@@ -56,6 +58,22 @@ def test_calibrate_writes_a_profile_that_predicts(compcomm, gemms, tmp_path):
     code, out, _ = compcomm("calibrate", "--check", gemms, "--hardware", profile, "--format", "json")
     assert (code, json.loads(out)["rows"][0]["mean_abs_error"] < 0.04) == (0, True)
     assert "fitted" not in json.loads(out)["meta"]
+    applies = {key: number["applies_to"] for key, number in answer["meta"]["fitted"].items()}
+    assert applies["timing.gemm_efficiency"] == "GEMMs in bf16: share of the peak, large ones"
+    code, out, _ = compcomm("calibrate", gemms, "--extends", "h100-sxm")
+    assert "applies to" in out
+    assert all(said.split(":")[0] in out for said in applies.values())
+
+
+def test_every_number_that_can_be_fitted_says_of_what_it_is():
+    """And two of them that are of the same kernels say different things."""
+    for name in ("h100-sxm", "mi210", "perlmutter"):
+        profile = load_profile(name)
+        numbers = [*collective_parameters(profile, True, True)]
+        for operator in ("gemm", "attention", "elementwise"):
+            numbers += [*kernel_parameters(profile, operator), *KERNELS[operator]]
+        keys = {number.key for number in numbers}
+        assert len({applies_to(key, profile, "bf16") for key in keys}) == len(keys)
 
 
 @pytest.mark.slow

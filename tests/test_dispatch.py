@@ -22,7 +22,7 @@ from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.layout import Layout
 from comp_comm.operations.shapes import Elementwise, TokenExchange
 from comp_comm.timing.dispatch import exchange_seconds
-from comp_comm.timing.kernels import Passes
+from comp_comm.timing.passes import Passes
 from comp_comm.timing.paths import path_of
 
 MODEL = {

@@ -48,7 +48,7 @@ from comp_comm.sweeps.interval import known_intervals, layouts_apart
 from comp_comm.sweeps.point import explain, explained
 from comp_comm.sweeps.prices import Prices
 from comp_comm.sweeps.solve import ask, solve
-from comp_comm.timing import kernels
+from comp_comm.timing import fused_attention, kernels
 from comp_comm.validation import table as runs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -359,7 +359,7 @@ def test_constants_in_words():
         ElementwiseKernels.table("cost").tolist(),
     )
     said = [f"{score[0]:g} bytes a score forward and {score[1]:g} backward",
-            f"Backward the FLOP are {kernels.BACKWARD_FLOPS:g} times as many",
+            f"Backward the FLOP are {fused_attention.BACKWARD_FLOPS:g} times as many",
             f"{kernels.UNALIGNED:g} times as long where {kernels.ALIGNED:g} does not divide",
             f"times {cost[0]:g} (`kernels: fused`), {cost[1]:g} (`eager`) or {cost[2]:g} (`compiled`)",
             *(f"| `{way.word}` | {way.moved:g} | {way.kept:g} |" for way in CrossEntropy),

@@ -37,9 +37,11 @@ CHOICES = {
     "cross_entropy": (None,), "attention_kernel": ("flash_causal", "flash_causal", "unfused"),
     "dp_shard": (None, None, 2),
     "bucket": (None, 1e8), "recompute_layers": (None, 2), "offload_activations": (None, None, 1),
+    "gradient_accumulation_fusion": (None,),
 }  # fmt: skip
 USUAL = {
-    "megatron": {"kernels": ("fused",), "cross_entropy": (None, "fused", "fused_native", "unfused")},
+    "megatron": {"kernels": ("fused",), "cross_entropy": (None, "fused", "fused_native", "unfused"),
+                 "gradient_accumulation_fusion": (None, "on", "off")},
     "torchtitan": {
         "kernels": ("compiled",), "cross_entropy": (None, "eager"),
         "cp_implementation": ("torch",), "overlap_tp": ("off", "async"), "zero": (1, 3, 3),
@@ -50,7 +52,7 @@ USUAL = {
     },
     "nemo": {"kernels": ("fused",), "cross_entropy": (None, "unfused"), "zero": (0, 1, 3),
              "offload_optimizer": ("off",), "schedule": ("1f1b",), "bucket": (None,), "dp_shard": (None,),
-             "cp_comm": ("p2p",)},
+             "cp_comm": ("p2p",), "gradient_accumulation_fusion": (None, "on", "off")},
     "deepspeed": {
         "recompute": ("none",), "offload_activations": (None,), "precision": ("bf16", "fp16", "fp32"),
         "optimizer_precision": ("fp32",),
@@ -119,6 +121,17 @@ def read_again(kind, text, study, compcomm, tmp_path):
 @pytest.mark.parametrize("kind", EXPORTERS)
 def test_what_is_written_is_read_as_the_same_layout(kind, compcomm, tmp_path):
     round_trips(kind, LAYOUTS, compcomm, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["megatron", "nemo"])
+def test_gradients_that_gemms_do_not_add_up_are_written(kind, compcomm, tmp_path):
+    point = {"gpus": 8, "tp": 2, "pp": 1, "dp": 4, "cp": 1, "micro_batch": 1, "global_batch": 64, "zero": 1}
+    study = {"title": "sums", "hardware": HARDWARE, "model": "llama-3-8b", "set": point}
+    apart = {**study, "set": {**point, "gradient_accumulation_fusion": "off"}}
+    text = emitted(kind, study_from(apart), apart["set"], HARDWARE)
+    again = row_of(read_again(kind, text, apart, compcomm, tmp_path))["step_s"]
+    assert again == pytest.approx(row_of(apart)["step_s"], rel=1e-12)
+    assert again > 1.001 * row_of(study)["step_s"]
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ FLAGS = {
     "--num-experts 8 --moe-layer-freq '([0,1]*3)'": {**MIXTURE, "moe_every": 2},
     "--num-experts 8 --expert-interval 3": {**MIXTURE, "moe_every": 3},
     "--num-experts 8 --deepspeed --topk 1": {  # of before Transformer Engine
-        "experts": 8, "top_k": 1, "moe_every": 2, "attention_kernel": "unfused"},
+        "experts": 8, "top_k": 1, "moe_every": 2, "attention_kernel": "unfused", "gradient_accumulation_fusion": "off"},
     "--window-size 64,0": {"window": 64},
     "--window-size '(64,0)' --window-attn-skip-freq 3": {"window": 64, "global_every": 3},
     "--mtp-num-layers 2": {"mtp_layers": 2},
@@ -132,6 +132,7 @@ FLAGS = {
     "--no-position-embedding": {"position": "none"},
     "--sequence-parallel --use-distributed-optimizer --overlap-grad-reduce": {
         "sp": "on", "zero": 1, "overlap_dp": "on"},
+    "--no-gradient-accumulation-fusion": {"gradient_accumulation_fusion": "off"},
     "--recompute-granularity full --recompute-method block --recompute-num-layers 2": {
         "recompute": "full", "recompute_layers": 2},
     "--recompute-granularity full --recompute-method uniform --recompute-num-layers 2": {"recompute": "full"},

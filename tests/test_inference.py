@@ -33,6 +33,14 @@ def test_prefill_is_the_forward_pass_of_training():
     assert serve()["prefill_flops"] == trained["model_flops"] / trained["global_batch"] / 3
 
 
+@pytest.mark.parametrize(("kernel", "beside"), [("cudnn", True), ("trtllm", False)])
+def test_a_kernel_that_rotates_queries_leaves_no_rotation_beside(kernel, beside):
+    """Two numbers of 2 bytes of 32 + 8 heads a token at .8 of the bandwidth, in each of 32 layers."""
+    rotary, none = (serve(attention_kernel=kernel, position=position)["ttft_s"] for position in ("rope", "none"))
+    moved = 32 * PROMPT * 2 * 2 * (32 + 8) * 128
+    assert rotary - none == pytest.approx(moved / (0.8 * 3350e9) if beside else 0, abs=1e-9)
+
+
 def test_cache_bytes():
     row = serve(micro_batch=4, tp=2)
     assert row["kv_cache_bytes_per_token"] == 2 * 32 * 8 * 128 * 2

@@ -85,6 +85,16 @@ def test_from_how_many_devices_on(asked):
     assert share[line["after"]] < 0.3 < share[line["at"]]
 
 
+def test_a_network_between_nodes_that_is_faster(asked):
+    """Communication that can be seen becomes less; compute stays."""
+    found, _ = asked("--scale-out")
+    rows = {row["scale_out"]: row for row in found["rows"]}
+    assert list(rows) == [1, 2, 4]
+    assert rows[1]["step_s"] > rows[2]["step_s"] > rows[4]["step_s"]
+    assert len({row["forward_s"] for row in rows.values()}) == 1
+    assert rows[1]["exposed_comm_s"] > rows[2]["exposed_comm_s"]
+
+
 def test_why_it_is_the_best(asked):
     """The sentence's parts are the difference, but for what is too small to be told."""
     found, _ = asked("--compare")

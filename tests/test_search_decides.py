@@ -121,8 +121,39 @@ def test_the_decision_in_one_call(compcomm):
     assert answer["meta"]["fixed"]["global_batch"] == 64
     assert answer["explain"]["step_s"] == pytest.approx(answer["rows"][0]["step_s"], rel=1e-12)
     terms = {row["term"]: row for row in answer["compare"]}
-    assert [terms["step_s"][side] for side in "ab"] == pytest.approx([row["step_s"] for row in answer["rows"][:2]])
+    sides = [answer["rows"][0]["step_s"], answer["runner_up"]["step_s"]]
+    assert [terms["step_s"][side] for side in "ab"] == pytest.approx(sides)
     assert [line["tp"] for line in answer["per"]["rows"]] == sorted({line["tp"] for line in answer["per"]["rows"]})
+
+
+DEGREES = ("tp", "cp", "pp", "ep", "dp")
+
+
+@pytest.mark.parametrize("more", [
+    (), ("--per", "tp"), ("--objective", "memory"), ("--per", "zero,pp"), ("--pp", "8", "--cp", "1", "--tp", "2,4"),
+])  # fmt: skip
+def test_the_best_is_compared_with_the_next_of_other_degrees(more, compcomm):
+    """It is found among all layouts, whatever is shown: here it is looked for in a list of all by hand."""
+    shell = (*SHELL, "--global-batch", "64", *more)
+    found = json.loads(compcomm(*shell, "--compare", "--top", "1", "--format", "json")[1])
+    listed = json.loads(compcomm(*shell, "--top", "5000", "--format", "json")[1])
+    best, *others = listed["rows"]
+    column = "memory_gib" if "memory" in more else "step_s"
+    second = next(row for row in others if any(row[name] != best[name] for name in DEGREES))
+    if "8" in more:
+        assert others.index(second) > 1  # before it are rows that differ in chunks of a stage and the like
+    assert found["runner_up"][column] == second[column]
+    assert any(found["runner_up"][name] != best[name] for name in DEGREES)
+    assert found["compared"]["other_degrees"] is True
+    assert found["per"] == listed["per"]
+
+
+def test_without_other_degrees_the_second_is_compared(compcomm):
+    pinned = ("--global-batch", "64", "--tp", "4", "--cp", "1", "--pp", "4", "--ep", "1")
+    code, out, _ = compcomm(*SHELL, *pinned, "--compare")
+    assert code == 0
+    assert "and the second (b: " in out
+    assert "no layout of other degrees fits" in out
 
 
 @pytest.mark.parametrize(("more", "said"), [

@@ -71,18 +71,19 @@ def test_several_strategies_together_have_the_best_of_each():
 
 
 def test_every_row_is_the_point_it_names_and_near_misses_are_faster():
-    found = search(study_from({**FREE, "sweep": {"strategy": ["1d", "2d"]}}), 512)
+    few = {**FREE["set"], "gpus": 64}  # with more of them memory does not matter
+    found = search(study_from({**FREE, "set": few, "sweep": {"strategy": ["1d", "2d"]}}), 64)
     names = ("strategy", "tp1", "tp2", "pp", "dp", "micro_batch", "nv_tp1", "nv_tp2", "nv_dp", "nv_pp")
     for row in (*found["rows"], *found["near_misses"]):
         point = {name: row[name] for name in names}
         if row["strategy"] == "2d":
             point["summa_panels"] = row["summa_panels"]
-        roomy = study_from({**FREE, "set": {**FREE["set"], **point, "memory_capacity": 100}})
+        roomy = study_from({**FREE, "set": {**few, **point, "memory_capacity": 100}})
         alone = sweep(roomy, columns=["step_s", "memory_gib"]).columns
         assert (alone["step_s"][0], alone["memory_gib"][0]) == (row["step_s"], row["memory_gib"])
     assert found["near_misses"]
     assert all(miss["step_s"] < found["rows"][0]["step_s"] for miss in found["near_misses"])
-    assert all(miss["memory_gib"] * 2**30 > 80e9 for miss in found["near_misses"])
+    assert all(2 * 80e9 >= miss["memory_gib"] * 2**30 > 80e9 for miss in found["near_misses"])
 
 
 def test_a_design_space_of_the_paper(capsys):

@@ -12,7 +12,8 @@ from state_dict import state_dict
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.complete.model import evaluate
-from comp_comm.hardware.numbers import Hardware, Timing
+from comp_comm.errors import ConfigError
+from comp_comm.hardware.numbers import FlashKernel, Hardware, Timing
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.operations import Attention, Gemm
 from comp_comm.sweeps import sweep
@@ -65,6 +66,26 @@ def test_gradients_are_added_up_while_other_stages_wait(vpp):
     found = explained(pp=4, vpp=vpp, dp=2, accumulation=8, zero=1, zero_implementation="deepspeed", vocab=0)
     added = operation(found, "gradients added up", "optimizer")["hbm_bytes"]
     assert added == pytest.approx(6 * found["parameters"] / 4 * 7 * (1 + 3 / (8 * vpp)), rel=1e-3)
+
+
+@pytest.mark.parametrize(("sums", "each", "added"), [("fp16", 6, 7), ("fp32", 10, 8)])
+def test_gradients_are_added_up_by_a_kernel_where_gemms_do_not(sums, each, added):
+    """A gradient of 2 bytes and the sum are read, and the sum is written; the first one in 16 bit is the sum."""
+    point = {"dp": 2, "accumulation": 8, "zero": 0, "vocab": 0, "precision": "fp16", "grad_precision": sums}
+    fused, found = (explained(**point, gradient_accumulation_fusion=word) for word in ("on", "off"))
+    moved = operation(found, "gradients added up", "optimizer")["hbm_bytes"]
+    assert moved == pytest.approx(each * found["parameters"] * added, rel=1e-9)
+    assert not any(op["operation"] == "gradients added up" for op in fused["operations"])
+    assert fused["step_s"] == explained(**point)["step_s"] < found["step_s"]
+
+
+@pytest.mark.parametrize(("point", "what"), [
+    ({"zero": 3, "gradient_accumulation_fusion": "off"}, "off goes with zero 0 or 1"),
+    ({"zero": 1, "zero_implementation": "deepspeed", "gradient_accumulation_fusion": "on"}, "DeepSpeed's optimizer"),
+])  # fmt: skip
+def test_what_adds_up_gradients_fits_zero(point, what):
+    with pytest.raises(ConfigError, match=what):
+        explained(dp=2, **point)
 
 
 def test_tied_weights_are_stepped_and_reduced_where_they_are():
@@ -202,6 +223,32 @@ def test_flash_attention_backward_takes_3_1_times_forward(kernel):
     op = Attention("", "", 1, 1, 1, 1000, 1000, 500, 128, 128)
     passes = kernels.attention(op, int(AttentionKernel.of(kernel)))
     assert float(passes.backward / passes.forward) == pytest.approx(2.5 / 0.8)
+
+
+@pytest.mark.parametrize(("kernel", "before"), [("cudnn", 0.0), ("trtllm", 5e-4)])
+def test_a_kernel_that_rotates_takes_its_stream_of_rows_beside(kernel, before):
+    """2 heads, 1 of keys, 1000 tokens, d 100: 4 bytes of 400 numbers a token at 4 GB/s, beside 2000 rows of 0.2 us."""
+    numbers = FlashKernel(efficiency=1.0, latency=0.0, memory_efficiency=1.0, row_latency=2e-7)
+    hardware = Hardware(1, 1, 5e9, (), Timing(stream_efficiency=0.8), 1e30, attention=(numbers,) * len(AttentionKernel))
+    op = Attention("", "", 1, 1, 2, 1000, 1000, 500, 100, 100, 1)
+    code = int(AttentionKernel.of(kernel))
+    plain, ready = (Kernels(hardware, alone=True, serving=True).attention(each, code).forward
+                    for each in (op, replace(op, prepared=1)))  # fmt: skip
+    assert float(ready - plain) == pytest.approx(np.hypot(4 * 400 * 1000 / 4e9, 2000 * 2e-7) if before else 0)
+
+
+def test_exponentials_bound_narrow_heads():
+    """As many scores a second as units of exponentials make, however narrow heads are; products where they are wide."""
+    numbers = FlashKernel(efficiency=0.5, latency=0.0, memory_efficiency=1.0, softmax_dim=128.0)
+    hardware = Hardware(1, 1, 1e30, (), Timing(), 1e15, attention=(numbers,) * len(AttentionKernel))
+
+    def seconds(dim):
+        op = Attention("", "", 1, 1, 1, 1000, 1000, 500, dim, dim)
+        return float(Kernels(hardware, alone=True, serving=True).attention(op, int(AttentionKernel.CUDNN)).forward)
+
+    assert seconds(128) == pytest.approx(4 * 128 * 5e5 / 0.5e15)
+    assert seconds(1) == pytest.approx(seconds(128) / 2**0.5, rel=1e-3)
+    assert seconds(12800) == pytest.approx(seconds(128) * 100 / 2**0.5, rel=1e-3)
 
 
 @pytest.mark.parametrize(("batch", "tokens", "seconds"), [(1, 16384, 0.0810), (4, 4096, 0.0207)])

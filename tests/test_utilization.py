@@ -71,3 +71,17 @@ def test_no_note_where_a_table_has_both_counts(compcomm, tmp_path):
                      "sweep: {count_attention: [full, causal]}\n")  # fmt: skip
     _, _, err = compcomm("sweep", study, "--format", "csv")
     assert "mfu counts" not in err
+
+
+@pytest.mark.parametrize("count", ["full", "causal"])
+def test_a_search_says_the_same_of_its_best(count, compcomm):
+    """What its MFU counts, always; and where the best one's is above 70 %, what explain says of that step."""
+    flags = ("--model", "llama-3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch", "8", "--seq-len",
+             "64K", "--pp", "1", "--tp", "1", "--cp", "8", "--count-attention", count)  # fmt: skip
+    _, out, err = compcomm("search", *flags, "--top", "1")
+    assert f"mfu is of {count} attention (count_attention)" in out
+    high = [line for line in err.splitlines() if "above 70 %" in line]
+    assert bool(high) is (count == "full")
+    best = ("--micro-batch", "1", "--zero", "2", "--sp", "off")
+    _, _, explained_err = compcomm("explain", *flags, *best)
+    assert [line for line in explained_err.splitlines() if "above 70 %" in line] == high

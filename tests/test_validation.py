@@ -119,6 +119,10 @@ def test_columns_are_read_by_the_table_of_readings():
      "parallel_blocks", "on"),
     ({"model_name": "GPT-175B (MegaScale)", "gated_mlp": "0"}, "overlap_tp", "on"),
     ({"model_name": "GPT-175B (Megatron-LM)", "gated_mlp": "0"}, "overlap_tp", None),
+    # NeMo's rows say that they have it, which is the default
+    ({"software_other": "torch 2.0.1; no gradient accumulation fusion (DeepSpeed)"}, "gradient_accumulation_fusion",
+     "off"),
+    ({"software_other": "async amax; gradient accumulation fusion"}, "gradient_accumulation_fusion", None),
     # torch 2.1 has early stop, 1.13 has not, whatever it does not compile
     ({"recompute_modules": "full block", "software_other": "torch 1.13.1 cu117; no torch.compile"},
      "recompute_early_stop", None),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import erf
 
 import numpy as np
 import pytest
 
 from comp_comm.validation import refit
 from comp_comm.validation.constants import CONSTANTS, attributes, with_values
-from comp_comm.validation.layouts import LayoutSet, apart_interval, layout_sets
+from comp_comm.validation.layouts import LayoutSet, apart_interval, layout_sets, repeat_noise
 from comp_comm.validation.predict import predict, predict_points
 from comp_comm.validation.refit import Refit
 from comp_comm.validation.table import read_runs
@@ -68,6 +69,22 @@ def test_the_order_and_the_cost_of_a_choice():
     assert one.cost == pytest.approx(0.1)
     assert one.apart.size == 6
     assert one.apart.max() == pytest.approx(np.log(1.2) - np.log(1.3 / 1.3))
+
+
+@pytest.mark.parametrize("gap", [0.01, 0.05, 0.2])
+def test_the_order_that_noise_leaves_of_two_layouts(gap):
+    """Two measurements a gap apart swap where their noise, of twice the variance, is more: 2 Phi(z) - 1 is kept."""
+    pair = np.exp(np.array([0.0, gap]))
+    one = LayoutSet("a", "b", "c", 8, pair, pair)
+    assert one.attainable(0.03) == pytest.approx(erf(gap / 0.03 / 2), abs=0.05)
+
+
+def test_noise_is_what_runs_of_one_configuration_differ_by():
+    (once,) = chosen("megatron_sc21", many=1)
+    seen = [replace(once, measured_s=seconds) for seconds in (1.0, np.exp(0.02), np.exp(0.04))]
+    other = replace(once, point=replace(once.point, fields={**once.point.fields, "micro_batch": 1}), measured_s=9.0)
+    assert repeat_noise([*seen, other]) == pytest.approx(0.02)
+    assert np.isnan(repeat_noise([once, other]))
 
 
 @pytest.mark.slow

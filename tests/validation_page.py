@@ -82,9 +82,10 @@ def constants_table(chosen: dict[str, dict[str, float]]) -> str:
 def layouts_table(found: Validation) -> str:
     """Return how layouts of one model are put in order."""
     rows = [[row["group"], row["model"], row["device"], f"{row['devices']}", f"{row['layouts']}",
-             f"{row['slowest']:.2f}", f"{row['spearman']:.2f}", percent(row["cost"])]
+             f"{row['slowest']:.2f}", f"{row['spearman']:.2f}", f"{row['attainable']:.2f}", percent(row["cost"])]
             for row in layout_records(found.predictions)]  # fmt: skip
-    head = ("runs", "model", "device", "devices", "layouts", "slowest over fastest", "Spearman", "cost of the choice")
+    head = ("runs", "model", "device", "devices", "layouts", "slowest over fastest", "Spearman", "without any error",
+            "cost of the choice")  # fmt: skip
     return table(head, rows, 3)
 
 

@@ -80,10 +80,12 @@ KERNELS = {
 
 
 # Of the fused kernel that a profile says its device's stacks use.
+# Its ``head_exponent`` is fitted, or the profile's ``softmax_dim`` where it has one.
 FUSED = (
     ("efficiency", 0.02, 2.0, 0.6), ("memory_efficiency", 0.02, 50.0, 0.5), ("latency", 0.2 * US, 500 * US, 8 * US),
     ("ramp_blocks", 0.1, 5000, 100), ("ramp_keys", 0.5, 5000, 150), ("head_exponent", 0.01, 2.0, 0.6),
 )  # fmt: skip
+SOFTMAX = ("softmax_dim", 1.0, 2000.0, 64.0)
 
 
 def used_kernel(profile: Profile) -> str | None:
@@ -107,9 +109,9 @@ def kernel_parameters(profile: Profile, operator: str) -> tuple[Parameter, ...]:
     [2, 4]
     """
     if operator == "attention" and used_kernel(profile):
-        return tuple(
-            Parameter(f"attention.{used_kernel(profile)}.{name}", low, high, start) for name, low, high, start in FUSED
-        )
+        kernel = f"attention.{used_kernel(profile)}"
+        numbers = (*FUSED[:-1], SOFTMAX) if profile.value(f"{kernel}.softmax_dim", 0.0) > 0 else FUSED
+        return tuple(Parameter(f"{kernel}.{name}", low, high, start) for name, low, high, start in numbers)
     told = np.isfinite(profile.value("timing.norm_kernels"))
     return tuple(p for p in KERNELS[operator] if told or p.key not in ROWS)
 

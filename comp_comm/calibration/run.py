@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from comp_comm.calibration.applies import applies_to
 from comp_comm.calibration.check import error_rows, errors_by_size, predictions, relative_errors
 from comp_comm.calibration.fit import FOLDS, Fit, fit_profile, held_out, split
 from comp_comm.calibration.measurements import OPERATORS, Log, operator_of
@@ -48,7 +49,8 @@ class Calibration:
         if self.fit is not None:
             about["fitted"] = {
                 key: {"value": float(f"{number.value:.6g}"), "unit": _unit(self.fit.profile, key),
-                      "within_factor": round(number.within, 4) if np.isfinite(number.within) else None}
+                      "within_factor": round(number.within, 4) if np.isfinite(number.within) else None,
+                      "applies_to": applies_to(key, self.fit.profile, self.precision)}
                 for key, number in self.fit.values.items()
             }  # fmt: skip
             about["left"] = dict(self.fit.left)
@@ -175,7 +177,7 @@ def _calibration(
 
 
 def number_rows(calibration: Calibration) -> Records:
-    """Return the fitted numbers for people: what it was, what it is, and how well it is known."""
+    """Return the fitted numbers for people: what it was, what it is, how well it is known, and of what it is."""
     if calibration.fit is None:
         return []
     rows = []
@@ -183,7 +185,8 @@ def number_rows(calibration: Calibration) -> Records:
         kind = calibration.fit.profile.numbers[key].kind
         before = calibration.profile.value(key)
         rows.append({"number": key, "before": _shown(before, kind), "fitted": _shown(number.value, kind),
-                     "within": f"x{number.within:.2f}" if np.isfinite(number.within) else None})  # fmt: skip
+                     "within": f"x{number.within:.2f}" if np.isfinite(number.within) else None,
+                     "applies to": applies_to(key, calibration.fit.profile, calibration.precision)})  # fmt: skip
     return rows
 
 

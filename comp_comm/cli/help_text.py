@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from comp_comm.costmodels import MODELS
+from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field
 from comp_comm.fields import FIELDS
 from comp_comm.other_names import nearest_name
@@ -24,9 +25,10 @@ OF_OPTION = {
 }  # fmt: skip
 # The flags that most questions need; the others are there with --help-all.
 USUAL = ("hidden", "layers", "heads", "vocab", "seq_len", "gpus", "global_batch", "micro_batch", "tp", "pp", "vpp",
-         "cp", "ep", "dp", "zero", "recompute", "sp", "precision", "flop_vs_bw", "network", "nvs", "tokens",
-         "interference", "timing", "stack")  # fmt: skip
+         "cp", "ep", "dp", "zero", "recompute", "sp", "precision", "flop_vs_bw", "network", "scale_out", "nvs",
+         "tokens", "interference", "timing", "stack")  # fmt: skip
 OF_A_STUDY = ("model", "hardware", "cost_model", "batch_tokens")  # what --set takes beside fields
+SAID_BY_OTHERS = ("overrides", "set_a", "set_b", "price_per_gpu_hour", "watts", "batch_tokens")  # which value is wanted
 SHORTEST = 12  # with fewer fields than this, all of them are usual
 LONGEST = 36  # of choices in a flag's placeholder; more are listed after its meaning
 
@@ -38,6 +40,18 @@ class Grouped(click.Command):
         """Return the parameters, with ``--help-all`` where there is more to show."""
         shown = super().get_params(ctx)
         return [*shown, HELP_ALL] if self._hidden() else shown
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the arguments; refuse what was given as an empty text, as a variable of a shell that is not set."""
+        left = super().parse_args(ctx, args)
+        for each in self.params:
+            given = ctx.params.get(str(each.name))
+            texts = given if isinstance(given, tuple) else (given,)
+            if each.name not in (*FIELDS, *SAID_BY_OTHERS) and any(isinstance(t, str) and not t.strip() for t in texts):
+                option = isinstance(each, click.Option)
+                flag = "/".join(each.opts) if option else each.human_readable_name.strip("[].")
+                raise click.UsageError(f"{flag} is empty: give it a value, or leave it out", ctx)
+        return left
 
     def _hidden(self) -> list[click.Parameter]:
         fields = [each for each in self.params if isinstance(each, click.Option) and each.name in FIELDS]
@@ -69,6 +83,13 @@ class Commands(click.Group):
     """A group of commands with such a help."""
 
     command_class = Grouped
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; fail with the nearest name for an unknown one."""
+        known = self.list_commands(ctx)
+        if cmd_name not in known:
+            raise click.UsageError(f"there is no '{cmd_name}' here{nearest(cmd_name, known)} ({one_of(known)})", ctx)
+        return super().get_command(ctx, cmd_name)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one example a line."""

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,8 +16,10 @@ import click
 from comp_comm.cli import completion, help_text, values
 from comp_comm.cli.speech import QUIET, tell
 from comp_comm.configs import catalogue
+from comp_comm.configs.overrides import override_key
 from comp_comm.configs.strict_yaml import load_value
 from comp_comm.configs.study import Study, load_study, study_from
+from comp_comm.configs.study_title import plain_title
 from comp_comm.costmodels import MODELS
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
@@ -113,10 +116,21 @@ def point_study(given: Record, hardware: str | None = None) -> Study:
     if not study and not (*overrides, *given_flags(**given), *said):
         raise click.UsageError("nothing is asked: give a STUDY ('compcomm studies' lists them), or flags such as "
                                "--model llama-3-8b --hardware h100 --gpus 64", click.get_current_context())  # fmt: skip
-    if hardware and not said and not study and not any(text.startswith("hardware=") for text in overrides):
-        said = [f"--hardware={hardware}"]
     flags = (*overrides, *given_flags(**given), *said)
-    return load_study(study, flags) if study else study_from({}, overrides=flags)
+    if study or not hardware or said or any(override_key(text) == "hardware" for text in overrides):
+        return load_study(study, flags) if study else study_from({}, overrides=flags)
+    return on_any(study_from({}, overrides=(*flags, f"--hardware={hardware}")))
+
+
+def on_any(study: Study) -> Study:
+    """Return a study whose device nobody gave, without its name, and with a note of what is taken from it."""
+    if not study.profiles:
+        return study
+    domain = study.profiles[0].value(f"network.{study.profiles[0].tiers[0]}.domain")
+    said = (f"no hardware is given: bytes inside and across domains are of domains of {domain:g} devices, as those of "
+            f"{study.profiles[0].name} (--hardware)")  # fmt: skip
+    title = plain_title(study.model, (), study.fixed)
+    return replace(study, title=title, hardware_assumed=True, notes=(*study.notes, said))
 
 
 def given_flags(**values: object) -> list[str]:
@@ -194,12 +208,14 @@ class Progress:
         self.done += points
         now = time.monotonic()
         wait = 0.2 if self.terminal else 10.0
-        if self.quiet or now - self.start < 1.0 or (self.shown and now - self.last < wait):
+        whole = not self.shown and self.done >= self.points  # nobody waits any more
+        if self.quiet or whole or now - self.start < 1.0 or (self.shown and now - self.last < wait):
             return
         self.last, self.shown = now, True
         rate = self.done / (now - self.start)
         share, many = 100 * self.done / self.points, f"{self.done:,} of {self.points:,} points"
-        text = f"{self.label}{share:5.1f} %  {many}  {rate / 1e6:.1f} M/s"
+        speed = f"{rate / 1e6:.1f} M/s" if rate >= 1e6 else f"{rate / 1e3:.3g} K/s"
+        text = f"{self.label}{share:5.1f} %  {many}  {speed}"
         tell(f"\r{text}" if self.terminal else text, newline=not self.terminal)
 
     def finish(self) -> None:

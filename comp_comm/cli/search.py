@@ -19,8 +19,10 @@ from comp_comm.report import output
 from comp_comm.searches.crossover import crossover_of
 from comp_comm.searches.design import Case, Design, make_design
 from comp_comm.searches.objectives import OBJECTIVES
-from comp_comm.searches.result import SearchAnswer, aim_of, answer, check_question, checked
+from comp_comm.searches.question import aim_of, check_question
+from comp_comm.searches.result import SearchAnswer, answer, checked
 from comp_comm.searches.run import run_search
+from comp_comm.searches.runner_up import degree_fields
 from comp_comm.searches.tried import make_space
 from comp_comm.searches.views import check_per
 from comp_comm.sweeps.prices import Prices
@@ -63,7 +65,8 @@ EXAMPLES = (
 @click.option("--headroom", type=values.Share(), metavar="SHARE", help="Share of the memory left free (20% or 0.2): "
               "what devices report less and allocators waste. [default: 0.05; 0 for foundation_models]")  # fmt: skip
 @click.option("--explain", "explained", is_flag=True, help="Also explain the best, operation by operation.")
-@click.option("--compare", "compared", is_flag=True, help="Also put the best two side by side, term by term.")
+@click.option("--compare", "compared", is_flag=True, help="Also put the best and the best one of "
+              "other degrees side by side, term by term.")  # fmt: skip
 @prices.price_options
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it: step time against memory; over devices or a "
               "factor; or as a heat map over two factors.")  # fmt: skip
@@ -100,8 +103,12 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
         from comp_comm.searches.emitted import written_as  # every importer and exporter is behind it
 
         studies = [written_as(study, asked["emit"]) for study in studies]
+    named = [profile.name for study in studies for profile in study.profiles]
+    again = next((name for name in named if named.count(name) > 1), None)
+    if again and len(machines) > 1:
+        raise ConfigError(f"--hardware: {', '.join(machines)} names {again} twice")
     design = make_design(studies)
-    asked["per"] = tuple(prices.split(asked["per"]))
+    asked["per"] = _per(asked["per"])
     asked["crossover"] = crossover_of(asked["crossover"]) if asked["crossover"] else None
     _check_one(design, asked)
     asked["machine"] = _machine(machines, overrides, design.cases[0])
@@ -128,6 +135,14 @@ def command(path: str | None, form: str | None, **given: Any) -> int:
         if kept:
             kept.close()
     return code
+
+
+def _per(given: str | None) -> tuple[str, ...]:
+    """Return the fields that ``--per`` names. Raises ``ConfigError`` where it is given and names none."""
+    names = tuple(prices.split(given))
+    if given is not None and not names:
+        raise ConfigError(f"--per: '{given}' names no field of a layout (tp, say, or pp,zero)")
+    return names
 
 
 def _check_one(design: Design, asked: Asked) -> None:
@@ -174,7 +189,7 @@ def _results(
             label = f"search {number + 1} of {len(design.cases)}: " if len(design.cases) > 1 else ""
             results.append(_searched(case, costs[case.place["hardware"]], asked, share, keeper, label))
         except ConfigError as error:
-            if len(costs) == 1:
+            if len(costs) == 1 or not case.place["hardware"]:  # what is wrong with a device names it
                 raise
             raise ConfigError(f"{case.place['hardware']}: {error}") from None
         except KeyboardInterrupt:
@@ -209,7 +224,7 @@ def _checkpoint(path: str, design: Design, asked: Asked) -> Checkpoint:
              "gpus": [case.gpus for case in design.cases], "objective": asked["objective"],
              "top": asked["top"], "headroom": asked["headroom"],
              "per": [*asked["per"], *(asked["crossover"].fields if asked["crossover"] else ())],
-             "form": STATE_FORM}  # fmt: skip
+             "compare": asked["compared"], "form": STATE_FORM}  # fmt: skip
     return Checkpoint(resolved(path), known)
 
 
@@ -219,11 +234,11 @@ def _searched(case: Case, cost: Prices, asked: Asked, share: Share, keeper: Keep
     space = make_space(case.study, case.gpus)
     per = asked["crossover"].fields if asked["crossover"] else asked["per"]
     check_per(space, per)
-    space = space.grouped(per)
+    space = space.grouped(tuple(dict.fromkeys((*per, *(degree_fields(space) if asked["compared"] else ())))))
     progress = options.Progress(space.points, asked["quiet"], label)
     with progress:
         state = run_search(space, aim, asked["top"], progress, share(space.points), keeper)
     progress.finish()
     if state.interrupted and not state.feasible:
         raise KeyboardInterrupt  # there is nothing to show
-    return answer(space, state, aim, cost)
+    return answer(space, state, aim, cost, per)

@@ -49,7 +49,7 @@ def write_search(
 
 
 def _looked_at(case: Case, result: SearchAnswer, asked: Asked) -> Record:
-    """Return the best explained, and the best two side by side, where they are asked for."""
+    """Return the best explained, and it beside the best of other degrees, where they are asked for."""
     if not (asked["explained"] or asked["compared"]):
         return {}
     from comp_comm.searches.emitted import study_of_row
@@ -58,12 +58,15 @@ def _looked_at(case: Case, result: SearchAnswer, asked: Asked) -> Record:
     if asked["explained"]:
         more["explain"] = explain(study_of_row(case.study, result["rows"][0], asked["machine"]))
     if asked["compared"]:
-        if len(result["rows"]) < 2:
-            raise ConfigError("--compare is about the best two, and this found one (--top)")
-        left, right = (study_of_row(case.study, row, asked["machine"]) for row in result["rows"][:2])
+        best, *next_ones = result["rows"]
+        other = result["runner_up"] or next(iter(next_ones), None)
+        if other is None:
+            raise ConfigError("--compare is about two layouts, and this found one (--top)")
+        left, right = (study_of_row(case.study, row, asked["machine"]) for row in (best, other))
         more["compare"], changed = compare(left, right), differing(left, right)
         names = sides(left, right, changed)
-        more["compared"] = {"a": names[0], "b": names[1], "differs": changed, "why": why(more["compare"], names)}
+        more["compared"] = {"a": names[0], "b": names[1], "differs": changed, "why": why(more["compare"], names),
+                            "other_degrees": result["runner_up"] is not None}  # fmt: skip
     return more
 
 
@@ -71,8 +74,10 @@ def _meta_of_all(design: Design, results: list[SearchAnswer]) -> Record:
     """Return the meta block of several searches: what they have in common, what moves, and that of each."""
     metas = [result["meta"] for result in results]
     moving = {name for axis in design.axes for name in axis.values}
+    devices = list(dict.fromkeys(name for meta in metas for name in meta["hardware"]))
     return {
         **metas[0],
+        "title": metas[0]["title"].replace(devices[0], ", ".join(devices)),
         "study_sha256": hashlib.sha256("".join(meta["study_sha256"] for meta in metas).encode()).hexdigest(),
         "hardware": {name: about for meta in metas for name, about in meta["hardware"].items()},
         "fixed": {name: value for name, value in metas[0]["fixed"].items() if name not in moving},

@@ -50,7 +50,8 @@ def command(target: str, wanted: str, between: tuple[float, float] | None, path:
         share = number.strip().endswith("%")
         goal = options.parse_number(number.strip().removesuffix("%")) / (100 if share else 1)
     if goal >= 2 and column.strip().endswith(("mfu", "hfu", "_fraction")):
-        raise ConfigError(f"--target: {column.strip()} is a share, at most 1: write {number.strip()}%")
+        hint = "" if share else f": write {number.strip()}%"
+        raise ConfigError(f"--target: {column.strip()} is a share, at most {'100%' if share else '1'}{hint}")
     question = ask(column.strip(), goal, wanted, between)
     if given.get(question.field) is not None:
         raise ConfigError(f"{FIELDS[question.field].flag} is what is solved for; leave it out")

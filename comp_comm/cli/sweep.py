@@ -86,9 +86,8 @@ def command(path: str | None, form: str | None, quiet: bool, **given: Any) -> in
 
 
 def _check_flags(given: Record, form: str) -> None:
-    for flag in ("by", "columns", "plot"):
-        if given[flag] == "":
-            raise ConfigError(f"--{flag} is empty")
+    if given["columns"] and not _split(given["columns"]):
+        raise ConfigError(f"--columns: '{given['columns']}' names no column ('compcomm columns' lists them)")
     if given["top"] is None and (given["by"] or given["ascending"]):
         raise ConfigError("--by and --ascending go with --top N")
     if given["elapsed"] and form != "json":

@@ -23,18 +23,13 @@ SHOWN = ("group", "message", "collective", "devices", "calls", "message_bytes", 
                "compcomm volume demystifying --set zero=[1,3] --plot volume.png")  # fmt: skip
 @options.point_options
 @click.option("--log", metavar="FILE", help="A summary of DeepSpeed's comms_logger, shown beside what is predicted.")
-@click.option(
-    "--steps",
-    type=click.IntRange(max=10**12),
-    default=1,
-    show_default=True,
-    help="With --log: the steps that it counts.",
-)
+@click.option("--steps", type=click.IntRange(max=10**12), metavar="N", help="With --log: the steps that it counts. "
+              "[default: 1]")  # fmt: skip
 @options.plot_option("it, over the axes if there are any,")
 @options.quiet_option
 @options.format_options
 def command(
-    path: str | None, form: str | None, log: str | None, steps: int, picture: str | None, **given: object
+    path: str | None, form: str | None, log: str | None, steps: int | None, picture: str | None, **given: object
 ) -> int:
     """Bytes that a device sends in a training step: by group, message and size.
 
@@ -43,7 +38,12 @@ def command(
     """
     form = options.prepare(form, path)
     options.check_picture(picture, form)
+    if steps is not None and steps < 1:
+        raise ConfigError(f"--steps must be at least 1, not {steps}")
+    if steps is not None and log is None:
+        raise ConfigError("--steps is of a --log, and none is given")
     study = options.point_study(given, ANY_HARDWARE)
+    options.note(study.notes)
     if study.axes or study.hardware_axis:
         if log:
             raise ConfigError("--log goes with one point; the study has axes")
@@ -60,7 +60,7 @@ def command(
         meta = moved["meta"]
         most = max((row["devices"] for row in moved["messages"]), default=1)
         devices = int({**meta["fixed"], **meta.get("derived", {})}.get("gpus") or most)
-        moved["measured"] = beside_measured(moved["messages"], _read(log, devices), steps)
+        moved["measured"] = beside_measured(moved["messages"], _read(log, devices), steps or 1)
 
     def write_one(out: IO[str]) -> None:
         _write(out, moved, form)

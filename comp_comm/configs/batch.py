@@ -19,10 +19,14 @@ TWO_AXES = "several batches in tokens and several seq_len are batches of every p
 
 @dataclass
 class BatchReader:
-    """Reads a batch in tokens as one in sequences; what is wrong with it is noted in ``problems``."""
+    """Reads a batch in tokens as one in sequences; what is wrong with it is noted in ``problems``.
+
+    ``model_failed`` says that the model that may have had a length could not be read, which is told already.
+    """
 
     document: Document
     problems: Problems
+    model_failed: bool = False
 
     def read(self, fixed: Mapping[str, Value], axes: Sequence[Axis]) -> tuple[Value | None, list[Axis]]:
         """Return the batch in sequences where it is one number, and the axes, with the batch where it moves along one.
@@ -33,7 +37,7 @@ class BatchReader:
         along = next((axis for axis in axes if LENGTH in axis.values), None)
         lengths = tuple(along.values[LENGTH]) if along else tuple(fixed[name] for name in (LENGTH,) if name in fixed)
         if not wanted or not lengths:
-            return self._nothing("" if lengths else NO_LENGTH, axes)
+            return self._nothing("" if lengths or self.model_failed else NO_LENGTH, axes)
         if along and len(wanted) > 1:
             return self._nothing(TWO_AXES, axes)
         batches = [self._sequences(int(tokens), int(length)) for tokens in wanted for length in lengths]

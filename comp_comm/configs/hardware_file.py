@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_numbers import SWITCHES, parse_number
 from comp_comm.configs.reader import Reader
 from comp_comm.configs.strict_yaml import Document, Path
+from comp_comm.configs.tier_names import wrong_tiers
 from comp_comm.errors import ConfigError, Problems, nearest, one_of
 from comp_comm.hardware.profile import (
     ATTENTION_KINDS,
@@ -108,6 +110,7 @@ class _Reader(Reader):
         numbers |= self._block("memory", MEMORY_KINDS)
         for tier in self._mapping(("network",)):
             numbers |= self._block(f"network.{tier}", TIER_KINDS, skip=("topology",))
+        self._check_new_tiers(tiers, parent.tiers if parent else (), numbers)
         numbers |= self._block("timing", TIMING_KINDS)
         numbers |= self._kernels()
         presets, titles = self._presets(parent)
@@ -175,7 +178,8 @@ class _Reader(Reader):
         for name, tier in network.items():
             if name not in tiers:
                 tiers.append(name)
-            topology = tier.get("topology", topologies.get(name, "switch")) if isinstance(tier, dict) else None
+            given = tier if isinstance(tier, dict) else {}  # what is no mapping is told where its numbers are read
+            topology = given.get("topology", topologies.get(name, "switch"))
             if topology not in TOPOLOGIES:
                 self._problem(("network", name, "topology"), one_of(TOPOLOGIES))
                 topology = "switch"
@@ -183,6 +187,12 @@ class _Reader(Reader):
         if not tiers:
             self._problem(("network",), "no network tier is given (innermost first)")
         return tuple(tiers), topologies
+
+    def _check_new_tiers(self, tiers: Sequence[str], known: Sequence[str], numbers: dict[str, Number]) -> None:
+        """Note tiers that no group can reach, or that have the name of another one, misspelt."""
+        domains = {tier: number.value for tier in tiers if (number := numbers.get(f"network.{tier}.domain"))}
+        for name, message in wrong_tiers(tiers, [tier for tier in tiers if tier not in known], domains).items():
+            self._problem(("network", name), message)
 
     def _block(self, dotted: str, kinds: dict[str, str], skip: tuple[str, ...] = ()) -> dict[str, Number]:
         path: Path = tuple(dotted.split("."))

@@ -6,7 +6,7 @@ from typing import Any
 
 from comp_comm.hardware.profile import NAMED_KERNELS
 from comp_comm.kernel_choices import AttentionKernel, Recipe
-from comp_comm.units import UNITS, format_quantity, parse_quantity
+from comp_comm.units import DISPLAY, UNITS, parse_quantity
 
 # Numbers that are words in a file, and what each of its words means.
 SWITCHES: dict[str, dict[str, int]] = {
@@ -51,7 +51,9 @@ def parse_number(raw: Any, name: str, kind: str) -> float | None:
     if kind == "share" and not low <= value <= high:
         raise ValueError(f"is a share: must be above 0 and at most 1, not {raw}")
     if not low <= value <= high:
-        ends = [format_quantity(end, kind) if kind in UNITS else f"{end:g}" for end in (low, high)]
+        unit = DISPLAY[kind] if kind in UNITS else ""
+        size = float(UNITS[kind][unit]) if unit else 1.0
+        ends = [f"{end / size:.3g} {unit}".strip() for end in (low, high)]
         raise ValueError(f"'{raw}' is out of range: from {ends[0]} to {ends[1]}")
     if name in WHOLE_NUMBERS and (value != int(value) or value < 1):
         raise ValueError(f"must be a whole number of at least 1, not {raw}")

@@ -54,5 +54,8 @@ def resolve(reference: str, beside: str = "") -> str:
     if "/" in reference or Path(reference).suffix in suffixes or Path(reference).is_dir():
         return reference
     known = catalogue.names("model")
+    if "," in reference:
+        raise ConfigError(f"'{reference}' is several models, and one is wanted (compcomm compare --set model=A --set-b "
+                          "model=B puts two side by side)")  # fmt: skip
     guess = nearest(reference, known) or nearest(reference, aliases())
     raise ConfigError(f"no model is called '{reference}'{guess} ({one_of(known)}, or a path)")

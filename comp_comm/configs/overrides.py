@@ -43,12 +43,14 @@ def read_overrides(overrides: Sequence[str]) -> dict[str, Document]:
         label = given if given.startswith("--") else f"--set {name}"
         if name in documents:
             raise ConfigError(f"{label}: {name} is given twice")
-        documents[name] = load_value(_listed(name, value), label, name)
+        documents[name] = load_value(_listed(name, value, label), label, name)
     return documents
 
 
-def _listed(name: str, value: str) -> str:
+def _listed(name: str, value: str, label: str = "") -> str:
     """Return an override's text, a field's values with commas between them as the list they are.
+
+    Raises ``ConfigError`` where there is nothing between two commas.
 
     >>> _listed("gpus", "64,128"), _listed("gpus", "[64, 128]"), _listed("hardware", "a,b.yaml"), _listed("tp", "1,024")
     ('[64,128]', '[64, 128]', 'a,b.yaml', '1,024')
@@ -56,4 +58,6 @@ def _listed(name: str, value: str) -> str:
     thousands = any(re.fullmatch(r"\s*0\d+", part) for part in value.split(","))  # 1,024 is one number to its writer
     if name not in LISTS or "," not in value or value.lstrip().startswith(("[", "{")) or thousands:
         return value
+    if not all(part.strip() for part in value.removesuffix(",").split(",")):
+        raise ConfigError(f"{label}: '{value}' has no value beside a comma: write several as 2,4,8")
     return f"[{value}]"

@@ -104,7 +104,8 @@ def load(text: str | bytes, file: str, foreign: bool = False) -> Document:
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = f"not valid YAML: {error.problem or error.context}"
+        tab = mark is not None and "cannot start any token" in str(error.problem) and _letter(text, mark) == "\t"
+        what = f"not valid YAML: {'a tab: lines are indented by blanks' if tab else error.problem or error.context}"
         raise ConfigError([Problem(what, file=file, line=mark.line + 1 if mark else None)]) from None
     except (yaml.YAMLError, UnicodeError, ValueError):
         what = "not valid YAML: not text, or a character YAML does not allow"
@@ -113,6 +114,12 @@ def load(text: str | bytes, file: str, foreign: bool = False) -> Document:
         what = "is empty" if builder.root is None else "must be a mapping of keys to values"
         raise ConfigError([Problem(what, file=file)])
     return Document(builder.root, file, builder.lines, tuple(builder.duplicates))
+
+
+def _letter(text: str | bytes, mark: yaml.Mark) -> str:
+    """Return the letter that a mark is at, none where there is no such line."""
+    lines = (text if isinstance(text, str) else text.decode("utf-8", "replace")).splitlines()
+    return lines[mark.line][mark.column : mark.column + 1] if mark.line < len(lines) else ""
 
 
 @lru_cache(maxsize=128)

@@ -59,6 +59,7 @@ class _Reader(Reader):
         self.fixed: dict[str, Value] = {}
         self.axes: list[Axis] = []
         self.notes: list[str] = []
+        self.model_failed = False
 
     def study(self) -> Study:
         data = self.document.data
@@ -67,6 +68,7 @@ class _Reader(Reader):
         self._known((), {name: value for name, value in data.items() if name not in FIELDS}, KEYS)
         profiles, many = self._profiles()
         model = self._model()
+        self.model_failed = model is None and ("model" in self.document.data or "model" in self.overrides)
         if model:
             self.fixed |= model.fields
         self._fixed()
@@ -87,7 +89,7 @@ class _Reader(Reader):
             hardware_axis=many,
             hardware_given=self.hardware_given,
             model=model,
-            model_failed=model is None and ("model" in data or "model" in self.overrides),
+            model_failed=self.model_failed,
             fixed=self.fixed,
             axes=tuple(self.axes),
             where=self._where(),
@@ -219,7 +221,8 @@ class _Reader(Reader):
                 )
             self._forget(BATCH)
             self.origins[BATCH] = (document, (TOKENS,))
-            value, self.axes = BatchReader(document, self.problems).read(self.fixed, self.axes)
+            reader = BatchReader(document, self.problems, self.model_failed)
+            value, self.axes = reader.read(self.fixed, self.axes)
             self.fixed |= {} if value is None else {BATCH: value}
             return
         given = self.overrides[BATCH].data[BATCH] if BATCH in self.overrides else None

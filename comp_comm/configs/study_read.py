@@ -24,6 +24,8 @@ BRINGS = "; --model NAME gives what a model is ('compcomm models list')"
 class Study:
     """A study as read. ``fixed`` and ``axes`` hold parsed values; ``origins`` says where each field was given.
 
+    ``hardware_assumed`` says that a command took a device that nobody gave.
+
     ``stacked`` are fields that are fixed because its stack, or the file that a search is written as, says so, with all
     values that a search tries. ``problems`` is what was wrong so far: planning adds to it and raises everything
     together. ``notes`` are what a reader should know of how it was read: which device a short name was taken for, what
@@ -35,6 +37,7 @@ class Study:
     profiles: tuple[Profile, ...]
     hardware_axis: bool
     hardware_given: bool
+    hardware_assumed: bool = field(default=False, kw_only=True)
     model: Model | None
     model_failed: bool
     fixed: dict[str, Value]

@@ -23,10 +23,6 @@ class ExplainedAnswer(SearchableAnswer):
     def record(self) -> StepRecord:
         """Return everything about the step."""
 
-    def notes(self) -> list[str]:
-        """Return what a reader should know of the numbers."""
-        return []
-
     @abstractmethod
     def timeline(self) -> Timeline:
         """Return what every stage does when. Raises ``ConfigError`` for a schedule whose passes are not known."""

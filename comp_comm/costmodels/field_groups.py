@@ -13,7 +13,8 @@ MODEL = (
     "q_lora_rank", "kv_lora_rank", "rope_head_dim", "v_head_dim", *(field.name for field in LAYER_FIELDS),
 )  # fmt: skip
 DEGREES = ("gpus", "micro_batch", "tp", "pp", "pp_layout", "ep", "etp", "dp", "placement")
-HARDWARE = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "latency", "nvs")
+HARDWARE = ("flop_vs_bw", "flops", "network", "scale_up", "scale_out", "memory_bandwidth", "memory_capacity", "latency",
+            "nvs")  # fmt: skip
 KERNELS = ("kv_replication", "collective_algorithm", "attention_kernel", "kernels", "precision", "comm_precision",
            "count_attention", "sustained", "framework_gib", "phase", "recipe", "fp8_attention", "fp8_head")  # fmt: skip
 REQUIRED = ("hidden", "layers", "heads", "vocab", "seq_len")
@@ -27,4 +28,11 @@ NEEDS = {
     "index_heads": "kv_lora_rank", "index_dim": "index_heads", "index_topk": "index_heads",
     "moe_latent_hidden": "experts",
     **{field.name: "layer_pattern" for field in LAYER_FIELDS if field.name.startswith(("ssm_", "shared_", "kda_"))},
+}  # fmt: skip
+# Choices that have no effect where another field has this value; a study that sweeps that one may still give them.
+NO_EFFECT: dict[str, tuple[str, int]] = {
+    **dict.fromkeys(("sequence_inputs", "overlap_tp", "muon_tp"), ("tp", 1)),
+    **dict.fromkeys(("cp_comm", "cp_implementation"), ("cp", 1)),
+    **dict.fromkeys(("overlap_pp", "scatter_gather"), ("pp", 1)),
+    "muon_sharding": ("zero", 0),
 }  # fmt: skip

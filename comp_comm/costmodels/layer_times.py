@@ -33,7 +33,7 @@ from comp_comm.formulas.host import BACKWARD_LAUNCHES, host_wait_seconds
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Collective, SequenceGather, TokenExchange
-from comp_comm.timing.kernels import Passes
+from comp_comm.timing.passes import Passes
 from comp_comm.violation import Mask
 
 # Of an exchange that may run beside compute: the rest waits for kernels to begin, and for the slowest device. Fitted on

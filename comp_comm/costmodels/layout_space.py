@@ -74,6 +74,10 @@ class SearchableAnswer(Answer):
     def memory_record(self) -> Mapping[str, object]:
         """Return the bytes of the stage that needs most at one point, by part, in all, and what the device has."""
 
+    def notes(self) -> list[str]:
+        """Return what a reader should know of the numbers of one point."""
+        return []
+
     @property
     def may_lack(self) -> bool:
         """Whether something of the hardware may be missing for some point, wherever its groups are placed."""

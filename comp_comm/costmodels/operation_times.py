@@ -9,7 +9,7 @@ from comp_comm.costmodels.timed import TimedOperation, sum_passes
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Attention, Gemm
-from comp_comm.timing.kernels import Passes
+from comp_comm.timing.passes import Passes
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,9 @@ from comp_comm.lazy import cached_property
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation, TokenExchange
 from comp_comm.timing.dispatch import SentBytes, exchange_seconds, sent_bytes
-from comp_comm.timing.kernels import Kernels, Passes
+from comp_comm.timing.kernels import Kernels
 from comp_comm.timing.network import collective_seconds
+from comp_comm.timing.passes import Passes
 from comp_comm.timing.paths import NetworkPath, path_of
 from comp_comm.violation import Mask
 

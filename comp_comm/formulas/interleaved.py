@@ -24,7 +24,7 @@ class Chunks(NamedTuple):
 
 
 def interleaved_seconds(
-    pp: Numeric, vpp: Numeric, steps: Numeric, forward: Chunks, backward: Chunks, lag: Numeric = 0.0
+    pp: Numeric, vpp: Numeric, micro_batches: Numeric, forward: Chunks, backward: Chunks, lag: Numeric = 0.0
 ) -> Array:
     r"""Return how long a step of interleaved 1F1B takes, where chunks between the first and the last are alike.
 
@@ -44,7 +44,7 @@ def interleaved_seconds(
 
     Parameters
     ----------
-    pp, vpp, steps : array_like
+    pp, vpp, micro_batches : array_like
         p stages of v chunks (2 at least), m micro-batches, a multiple of p.
     forward, backward : Chunks of array_like
         F and B, with gradients of weights, and with the send that follows where a stage waits for it.
@@ -71,7 +71,7 @@ def interleaved_seconds(
     >>> float(interleaved_seconds(8, 2, 32, Chunks(1.0, 1.0, 1.5), Chunks(2.0, 2.0, 3.0))) - 32 * (2 * 3.0 + 1.5)
     21.0
     """
-    p, v, m, wait = (to_float(number) for number in (pp, vpp, steps, lag))
+    p, v, m, wait = (to_float(number) for number in (pp, vpp, micro_batches, lag))
     both, last = to_float(forward.inner) + backward.inner, to_float(forward.last) + backward.last
     hop, more = both + 2 * wait, (forward.more, backward.more)
     at_last = m * ((v - 1) * both + last) + (p - 1) * hop
@@ -127,7 +127,7 @@ def interleaved_is_known(pp: Numeric, forward: Chunks, backward: Chunks, lag: Nu
 
 
 def more_chunks_seconds(
-    pp: Numeric, more: Numeric, steps: Numeric, forward: Chunks, backward: Chunks, lag: Numeric = 0.0
+    pp: Numeric, more: Numeric, micro_batches: Numeric, forward: Chunks, backward: Chunks, lag: Numeric = 0.0
 ) -> tuple[Array, NDArray[np.bool_]]:
     r"""Return how much longer a step takes with so many more chunks of a stage, all like those between, and where.
 
@@ -137,7 +137,7 @@ def more_chunks_seconds(
 
     Parameters
     ----------
-    pp, steps, forward, backward, lag : array_like
+    pp, micro_batches, forward, backward, lag : array_like
         See `interleaved_seconds`.
     more : array_like
         :math:`\Delta v`, chunks of a stage beyond two.
@@ -161,7 +161,7 @@ def more_chunks_seconds(
     [288.0, True]
     """
     f, b, wait = (to_float(number) for number in (forward.inner, backward.inner, lag))
-    seconds = to_float(more) * (to_float(steps) * (f + b) + 2 * to_float(pp) * wait)
+    seconds = to_float(more) * (to_float(micro_batches) * (f + b) + 2 * to_float(pp) * wait)
     return to_float(seconds), _each_chunk_adds_as_much(f, b, wait)
 
 

@@ -59,18 +59,21 @@ def state_bytes(parameters: Numeric, shards: Numeric, zero: Numeric, weight: Num
     return StateBytes(of(weight, 3), of(gradient, 2), of(optimizer, 1))
 
 
-def accumulation_traffic(weight: Numeric, gradient: Numeric) -> Array:
+def accumulation_traffic(weight: Numeric, gradient: Numeric, casts: Numeric = 0.0) -> Array:
     r"""Return the bytes moved for a parameter where the gradient of a micro-batch is added to the sum by itself.
 
-    .. math:: V = \begin{cases} p_w + 2 p_g & p_g \le p_w \\ p_w + 4 p_g & p_g > p_w \end{cases}
+    .. math:: V = \begin{cases} p_w + 2 p_g & p_g \le p_w \text{ or not cast first} \\ p_w + 4 p_g & p_g > p_w
+        \text{ and cast first} \end{cases}
 
-    In one format the two are read and the sum is written. A sum in more bits is of a gradient that is cast first: read
-    and written, and then added as before.
+    The two are read and the sum is written, whatever their formats (Megatron-LM). DeepSpeed casts a gradient first that
+    has fewer bits than the sum: read and written, and then added as before.
 
     Parameters
     ----------
     weight, gradient : array_like
         Bytes of a gradient as it is made, which has the format of its weight, and as it is summed.
+    casts : array_like
+        1 where a gradient is cast to the format of the sum by itself, 0 (default) where the addition does it.
 
     Returns
     -------
@@ -83,14 +86,16 @@ def accumulation_traffic(weight: Numeric, gradient: Numeric) -> Array:
        BLOOM's trials [2]_ took 5.0 and 5.4 % longer with that optimizer than with sums in 16 bit (195B, TP 4, PP 12,
        micro-batch 2).
     .. [2] BigScience, "Prequel" (train/tr11-176B-ml/chronicles-prequel.md), 2022.
+    .. [3] Megatron-LM, `main_grad.add_(grad)` of megatron/model/distributed.py, what GEMMs do since 83b1e42f30
+       (February 2022, sums in 32 bit) and 07916bf245 (September 2022, in 16).
 
     Examples
     --------
-    >>> accumulation_traffic(2, [2, 4]).tolist()
-    [6.0, 18.0]
+    >>> accumulation_traffic(2, [2, 4]).tolist(), accumulation_traffic(2, [2, 4], casts=1).tolist()
+    ([6.0, 10.0], [6.0, 18.0])
     """
     made, summed = to_float(weight), to_float(gradient)
-    return made + np.where(summed > made, 4.0, 2.0) * summed
+    return made + np.where((summed > made) & (to_float(casts) > 0), 4.0, 2.0) * summed
 
 
 def optimizer_traffic(gradient: Numeric, master: Numeric, moment: Numeric, weight: Numeric) -> Array:

@@ -7,7 +7,7 @@ import numpy as np
 from comp_comm.formulas.arrays import Array, Numeric, minimum, to_float, where
 
 
-def in_flight(pp: Numeric, vpp: Numeric, stage: Numeric, steps: Numeric) -> Array:
+def in_flight(pp: Numeric, vpp: Numeric, stage: Numeric, micro_batches: Numeric) -> Array:
     r"""Return how many micro-batches' activations a stage holds at most under 1F1B, interleaved or not.
 
     .. math:: \min\left(m, \frac{2 (p - i - 1) + (v - 1) p + 1}{v}\right) \;(v > 1), \qquad \min(m, p - i) \;(v = 1)
@@ -16,7 +16,7 @@ def in_flight(pp: Numeric, vpp: Numeric, stage: Numeric, steps: Numeric) -> Arra
 
     Parameters
     ----------
-    pp, vpp, stage, steps : array_like
+    pp, vpp, stage, micro_batches : array_like
         p stages of v chunks, the stage's place i from 0, and m micro-batches.
 
     Returns
@@ -35,7 +35,7 @@ def in_flight(pp: Numeric, vpp: Numeric, stage: Numeric, steps: Numeric) -> Arra
     """
     behind = to_float(pp) - stage - 1
     plain, interleaved = behind + 1, (2 * behind + (to_float(vpp) - 1) * to_float(pp) + 1) / vpp
-    return minimum(steps, where(to_float(vpp) > 1, interleaved, plain))
+    return minimum(micro_batches, where(to_float(vpp) > 1, interleaved, plain))
 
 
 def chunk_boundaries(layers: Numeric, chunks: Numeric, place: Numeric, ends: bool = False) -> Array:

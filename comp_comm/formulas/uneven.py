@@ -24,7 +24,7 @@ class _Place(NamedTuple):
 
 
 def uneven_bubble_seconds(
-    forward: Sequence[Numeric], backward: Sequence[Numeric], stages: Sequence[Numeric], steps: Numeric
+    forward: Sequence[Numeric], backward: Sequence[Numeric], stages: Sequence[Numeric], micro_batches: Numeric
 ) -> Array:
     r"""Return how long the slowest stage waits in a step of 1F1B, whatever each stage takes.
 
@@ -46,7 +46,7 @@ def uneven_bubble_seconds(
         follows it, of the stages of each run of stages that are alike, in order.
     stages : sequence of array_like
         How many stages are in each run, perhaps none; p in all.
-    steps : array_like
+    micro_batches : array_like
         m micro-batches.
 
     Returns
@@ -73,16 +73,16 @@ def uneven_bubble_seconds(
     for f, b, count in zip(map(to_float, forward), map(to_float, backward), map(to_float, stages), strict=True):
         there, both = None if everywhere(count > 0) else count > 0, f + b
         slowest = _slower(slowest[0], f, there), _slower(slowest[1], b, there)
-        for inside in _looked_at(count, pp - first, to_float(steps)):
+        for inside in _looked_at(count, pp - first, to_float(micro_batches)):
             through, left = before + inside * both, pp - first - inside
             down, up = (through + left * each for each in slowest)
             places.append(_Place(through, down, up, left, both, there))
         before, first = before + count * both, first + count
-    return _longest(places, to_float(steps))
+    return _longest(places, to_float(micro_batches))
 
 
 def gpipe_bubble_seconds(
-    forward: Sequence[Numeric], backward: Sequence[Numeric], stages: Sequence[Numeric], steps: Numeric
+    forward: Sequence[Numeric], backward: Sequence[Numeric], stages: Sequence[Numeric], micro_batches: Numeric
 ) -> Array:
     r"""Return how long the slowest stage waits in a step of GPipe, whatever each stage takes.
 
@@ -92,7 +92,7 @@ def gpipe_bubble_seconds(
 
     Parameters
     ----------
-    forward, backward, stages, steps : sequence of array_like
+    forward, backward, stages, micro_batches : sequence of array_like
         See `uneven_bubble_seconds`.
 
     Returns
@@ -114,10 +114,10 @@ def gpipe_bubble_seconds(
         there, both = count > 0, each + other
         total = total + count * both
         f, b, pace = _slower(f, each, there), _slower(b, other, there), _slower(pace, both, there)
-    return total - pace + (to_float(steps) - 1) * (f + b - pace)
+    return total - pace + (to_float(micro_batches) - 1) * (f + b - pace)
 
 
-def _looked_at(count: Array, left: Array, steps: Array) -> list[Array]:
+def _looked_at(count: Array, left: Array, micro_batches: Array) -> list[Array]:
     """Return which stages of a run of so many, counted from 1, the longest path may turn at: the first and the last.
 
     With fewer micro-batches than stages also the first that has passes in turn, of the ``left`` from the run on.
@@ -125,15 +125,15 @@ def _looked_at(count: Array, left: Array, steps: Array) -> list[Array]:
     one = to_float(1.0)
     if not somewhere(count > 1):
         return [one]
-    few = steps < left
-    return [one, np.clip(left - steps + 1, 1.0, maximum(count, 1.0)), count] if somewhere(few) else [one, count]
+    few = micro_batches < left
+    return [one, np.clip(left - micro_batches + 1, 1.0, maximum(count, 1.0)), count] if somewhere(few) else [one, count]
 
 
 def _slower(seconds: Array, others: Array, there: NDArray[np.bool_] | None) -> Array:
     return maximum(seconds, others if there is None else where(there, others, seconds))
 
 
-def _longest(places: Sequence[_Place], steps: Array) -> Array:
+def _longest(places: Sequence[_Place], micro_batches: Array) -> Array:
     """Return by how much the longest path is longer than all micro-batches at the slowest stage."""
     pace = to_float(0.0)
     for place in places:
@@ -141,8 +141,8 @@ def _longest(places: Sequence[_Place], steps: Array) -> Array:
     down = up = bubble = to_float(-np.inf)
     for place in reversed(places):
         down, up = _slower(down, place.down, place.there), _slower(up, place.up, place.there)
-        waits = down + up - place.through - (place.left + 1) * place.both - steps * (pace - place.both)
-        early = place.left >= steps  # it never has a forward and a backward pass in turn
+        waits = down + up - place.through - (place.left + 1) * place.both - micro_batches * (pace - place.both)
+        early = place.left >= micro_batches  # it never has a forward and a backward pass in turn
         there = ~early if place.there is None else place.there & ~early
         bubble = _slower(bubble, waits, None if everywhere(there) else there)
     return bubble

@@ -10,7 +10,7 @@ from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, to_float
 
 
 def zero_bubble_seconds(
-    pp: Numeric, steps: Numeric, forward: Numeric, backward: Numeric, for_weights: Numeric
+    pp: Numeric, micro_batches: Numeric, forward: Numeric, backward: Numeric, for_weights: Numeric
 ) -> Array:
     r"""Return how long a stage waits in a step under the zero-bubble schedule ZB-H1.
 
@@ -20,7 +20,7 @@ def zero_bubble_seconds(
 
     Parameters
     ----------
-    pp, steps : array_like
+    pp, micro_batches : array_like
         p equal stages, m micro-batches.
     forward, backward, for_weights : array_like
         F, B and W of a stage, seconds; B at least as long as F and as W.
@@ -40,7 +40,7 @@ def zero_bubble_seconds(
     7.0
     """
     filled = minimum(to_float(forward), for_weights)
-    return to_float((to_float(pp) - 1) * (to_float(forward) + backward) - (minimum(steps, pp) - 1) * filled)
+    return to_float((to_float(pp) - 1) * (to_float(forward) + backward) - (minimum(micro_batches, pp) - 1) * filled)
 
 
 def zb_h2_seconds(pp: Numeric, forward: Numeric, backward: Numeric, for_weights: Numeric) -> Array:
@@ -146,7 +146,7 @@ def dualpipe_seconds(pp: Numeric, forward: Numeric, backward: Numeric, for_weigh
     return maximum(to_float(pp) / 2 - 1, 0.0) * maximum(waits, 0.0)
 
 
-def zero_bubble_in_flight(pp: Numeric, steps: Numeric, ahead: Numeric = 1.0) -> Array:
+def zero_bubble_in_flight(pp: Numeric, micro_batches: Numeric, ahead: Numeric = 1.0) -> Array:
     r"""Return how many micro-batches' activations a stage holds at most under ZB-H1 and ZB-V, or ahead of ZB-H2.
 
     .. math:: \min(m, a (p - 1) + 1)
@@ -155,7 +155,7 @@ def zero_bubble_in_flight(pp: Numeric, steps: Numeric, ahead: Numeric = 1.0) -> 
 
     Parameters
     ----------
-    pp, steps : array_like
+    pp, micro_batches : array_like
         p stages, m micro-batches.
     ahead : array_like
         a: 1 for ZB-H1 and ZB-V, 2 for ZB-H2.
@@ -175,7 +175,7 @@ def zero_bubble_in_flight(pp: Numeric, steps: Numeric, ahead: Numeric = 1.0) -> 
     >>> float(zero_bubble_in_flight(8, 64)), float(zero_bubble_in_flight(8, 64, 2))
     (8.0, 15.0)
     """
-    return minimum(steps, to_float(ahead) * (to_float(pp) - 1) + 1)
+    return minimum(micro_batches, to_float(ahead) * (to_float(pp) - 1) + 1)
 
 
 def dualpipe_in_flight(pp: Numeric) -> Array:

@@ -73,7 +73,7 @@ class Tier:
 
 @dataclass(frozen=True)
 class FlashKernel:
-    """A fused attention kernel on a device (see `comp_comm.timing.kernels`); every number may be an array.
+    """A fused attention kernel on a device (see `comp_comm.timing.fused_attention`); every number may be an array.
 
     ``efficiency`` is the share of the 16-bit peak (also of a kernel in fp8, which may so exceed 1) that it reaches over
     long sequences at head dimension 128, forward, and ``backward_efficiency`` backward; ``latency`` its start,
@@ -82,7 +82,10 @@ class FlashKernel:
     sees as many, and ``window_keys`` what a window's edges take beside; ``backward_windows`` is 0 where the backward
     pass computes what a window hides. ``ramp_blocks`` are blocks of 128 queries that wait for the longest. Efficiency
     grows with the head dimension to the power ``head_exponent`` below 128, and ``wide_exponent`` above; backward by its
-    own ones. It is divided by ``power_ratio`` from 128 on where a machine runs for hours.
+    own ones. Forward it follows ``softmax_dim`` instead where that is above 0: the head dimension whose products take
+    as long as the exponentials of the softmax. ``row_latency`` are the seconds that a row (a head's query of a token)
+    takes at least where keys and queries are rotated and written before. Efficiency is divided by ``power_ratio`` from
+    128 on where a machine runs for hours.
     """
 
     efficiency: Numeric = np.nan
@@ -94,6 +97,8 @@ class FlashKernel:
     ramp_blocks: Numeric = 0.0
     head_exponent: Numeric = 0.5
     wide_exponent: Numeric = 0.0
+    softmax_dim: Numeric = 0.0
+    row_latency: Numeric = 0.0
     backward_efficiency: Numeric = np.nan
     backward_ramp_keys: Numeric = 0.0
     backward_head_exponent: Numeric = 0.5
@@ -121,6 +126,8 @@ class Timing(DispatchTiming):
     the code of the recipe that the device's stacks use, ``fp8_transpose`` 1 where per-tensor recipes write operands in
     both orientations, ``amax_efficiency`` and ``cast_efficiency`` shares of HBM bandwidth at which quantising kernels
     read for the largest number, and cast, ``block_cast_efficiency`` that of casts with scales for 128 numbers.
+    ``fp8_block_wave`` are the tiles that GEMMs with such scales make at a time, by a library that chooses their width
+    to fill waves of them (0: as other GEMMs).
     ``grouped_ramp_rows`` are the tokens an expert at which its GEMMs reach half of their rate: half a tile, which
     padding takes of random loads.
 
@@ -151,6 +158,7 @@ class Timing(DispatchTiming):
     fp8_efficiency: Numeric = np.nan
     mxfp8_efficiency: Numeric = np.nan
     fp8_block_efficiency: Numeric = np.nan
+    fp8_block_wave: Numeric = 0.0
     nvfp4_efficiency: Numeric = np.nan
     nvfp4_ramp_k: Numeric = np.nan
     nvfp4_ramp_tiles: Numeric = np.nan

@@ -50,6 +50,7 @@ TIMING_KINDS = {
     "fp8_efficiency": "share",
     "mxfp8_efficiency": "share",
     "fp8_block_efficiency": "share",
+    "fp8_block_wave": "count",
     "nvfp4_efficiency": "share",
     "nvfp4_ramp_k": "count",
     "nvfp4_ramp_tiles": "count",
@@ -86,7 +87,8 @@ TIMING_KINDS = {
 ATTENTION_KINDS = {
     "efficiency": "ratio", "latency": "seconds", "memory_efficiency": "ratio", "ramp_keys": "count",
     "window_keys": "count", "backward_windows": "count", "ramp_blocks": "count", "head_exponent": "exponent",
-    "wide_exponent": "exponent", "backward_efficiency": "ratio", "backward_ramp_keys": "count",
+    "wide_exponent": "exponent", "softmax_dim": "count", "row_latency": "seconds",
+    "backward_efficiency": "ratio", "backward_ramp_keys": "count",
     "backward_head_exponent": "exponent", "backward_wide_exponent": "exponent", "power_ratio": "ratio",
 }  # fmt: skip
 # Kernels that a profile may have numbers of, and what they are called in fp8.

@@ -10,7 +10,7 @@ import numpy as np
 
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, minimum, somewhere, to_codes, to_float, where
-from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, Recipe
+from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, QkvKept, Recipe
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, SharedWeights, biased
 from comp_comm.layers.context_parallel import exchanges, gathered_kept
 from comp_comm.layers.module import Module
@@ -29,6 +29,7 @@ class SelfAttention(Block):
     """Self-attention of as many heads of keys and values as the model has, over a window or over everything."""
 
     windowed: bool = False
+    prepared: ClassVar[float] = 1.0  # heads are made ready by those kernels that do so
     kernels: ClassVar[float] = 10.0  # two projections, rotation of two, attention, and their copies and views
     graph: ClassVar[str] = "attention"
 
@@ -38,7 +39,7 @@ class SelfAttention(Block):
         qkv = c.heads * c.key_dim + kv + gate_numbers(c)
         return [
             Gemm("QKV projection", "2 T H (a d + kv (d + d_v)) / tp", 1.0, c.tokens, h, qkv),
-            *rotary(c),
+            *rotary(c, self.prepared),
             self.core(c),
             *gated(c),
             Gemm("attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
@@ -53,11 +54,11 @@ class SelfAttention(Block):
     def _of_sequences(self, c: Context, seq: Array) -> Attention:
         everything = where(c.t.causal, seq / 2, seq)
         if not self.windowed:
-            return core(c, "attention", seq, seq, everything)
+            return core(c, "attention", seq, seq, everything, self.prepared)
         window = minimum(c.t.window, seq)
         # The first `window` queries of a causal sequence see fewer: w - w^2 / (2 s) of them on average.
         seen = where(c.t.causal, window - window**2 / (2 * seq), window)
-        return replace(core(c, "window attention", seq, window, seen), unwindowed=everything)
+        return replace(core(c, "window attention", seq, window, seen, self.prepared), unwindowed=everything)
 
     def launches(self, c: Context) -> Array:
         """Return the kernels launched: unfused, products, mask, softmax, dropout and copies are one each."""
@@ -82,7 +83,8 @@ class SelfAttention(Block):
     def shared_weights(self, c: Context) -> SharedWeights:
         """Return the bias of the output projection, and norms of heads."""
         bias, each = biased(c, "output"), to_float(QkNorm.ON.where(c.t.qk_norm))
-        return SharedWeights(to_float(bias * c.t.hidden + 2 * each * c.t.head_dim), bias + 2 * each)
+        held = to_float(bias * c.t.hidden)
+        return SharedWeights(to_float(held + 2 * each * c.t.head_dim), bias + 2 * each, held, bias)
 
     def tensors(self, c: Context) -> Array:
         """Return the projections, of Q, K and V each by itself, with biases; norms of queries and keys; and sinks."""
@@ -97,8 +99,9 @@ class SelfAttention(Block):
         """
         seq = to_float(c.t.seq_len)
         keys = minimum(c.t.window, seq) if self.windowed else seq
-        before = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, 1.0)
-        kept = projected(c) + gathered_kept(c, c.tokens) + before + gate_bytes(c)
+        beside = 1.0 + c.norm_beside / c.formats.activation
+        before = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, beside)
+        kept = projected(c) + gathered_kept(c, c.tokens) + before + gate_bytes(c) + _kept_whole(c)
         return [Kept("attention", kept), Kept("core_attn", score_bytes(c, keys))]
 
     def modules(self, c: Context) -> Sequence[Module]:
@@ -154,9 +157,13 @@ class CrossAttention(Block):
         return [core_module(self.kept(c), self.core(c), self.collectives(c))]
 
 
-def rotary(c: Context) -> Sequence[Operation]:
-    """Return the rotation of queries and keys, read and written once, where positions are rotary."""
+def rotary(c: Context, prepared: float = 0.0) -> Sequence[Operation]:
+    """Return the rotation of queries and keys, read and written once, where positions are rotary.
+
+    Where it is ``prepared`` by the kernel of attention, as some do, it is in that kernel's time.
+    """
     rotates = to_float(Position.ROPE.where(c.t.position))
+    rotates = rotates * (1 - prepared * AttentionKernel.look_up("prepares", c.layout.attention_kernel))
     if not any_of(rotates):
         return []
     elements = c.tokens * (c.heads * c.key_dim + c.kv_heads * c.key_dim)
@@ -193,11 +200,11 @@ def gate_bytes(c: Context) -> Array:
     return to_float(c.formats.activation * c.tokens * (numbers + (numbers > 0) * c.heads * c.t.v_head_dim))
 
 
-def core(c: Context, name: str, queries: Numeric, keys: Numeric, seen: Numeric) -> Attention:
+def core(c: Context, name: str, queries: Numeric, keys: Numeric, seen: Numeric, prepared: Numeric = 0.0) -> Attention:
     """Return scores, softmax and weighted sum over so many keys, of which a query sees ``seen`` on average."""
     asked = to_float(queries) / c.layout.cp
     return Attention(name, "2 b (a / tp) s^2 (d + d_v) / cp", 1.0, c.layout.micro_batch, c.heads, asked, keys, seen,
-                     c.key_dim, c.t.v_head_dim, c.kv_heads)  # fmt: skip
+                     c.key_dim, c.t.v_head_dim, c.kv_heads, prepared=prepared)  # fmt: skip
 
 
 def core_module(kept: Sequence[Kept], core: Attention, exchanged: Sequence[Collective]) -> Module:
@@ -230,6 +237,14 @@ def projected(c: Context) -> Array:
     in_bits = apart & (to_float(c.formats.fp8_attention) > 0)
     copy = apart * c.operand_kept * c.tokens * c.heads * c.t.v_head_dim
     return where(in_bits, c.operand_kept * c.tokens * each, kept + copy)
+
+
+def _kept_whole(c: Context) -> Array:
+    """Return the bytes kept beside of the product that Q, K and V are parts of, and of attention's output in order."""
+    output, product = (QkvKept.look_up(name, c.layout.qkv_kept) for name in ("output", "product"))
+    if not any_of(output):
+        return to_float(0.0)
+    return product * normalised(c) + output * c.formats.activation * c.tokens * c.heads * c.t.v_head_dim
 
 
 def normalised(c: Context) -> Array:

@@ -46,7 +46,7 @@ class SharedAttention(SelfAttention):
             Elementwise("shared block norms", "6 T_s H elements", 1.0, moved, 1.5 * moved, c.kernel_cost),
             Gemm("shared QKV projection", "2 T (2 H) (a + 2 kv) d / tp", 1.0, c.tokens, 2 * h, qkv),
             *(adapters if any_of(rank) else []),
-            *rotary(c),
+            *rotary(c, self.prepared),
             self.core(c),
             Gemm("shared attention output", "2 T (a d / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
         ]

@@ -79,7 +79,8 @@ class Attention(Operation):
     ``queries`` tokens of a sequence ask here (its share under context parallelism), ``keys`` are there in all, and
     each query sees ``seen`` of them on average; dimensions are those of a head. ``key_heads`` are the heads of keys
     and values on this device, as many as those of queries unless given. Where they are those of a window, a query
-    would see ``unwindowed`` keys on average without one.
+    would see ``unwindowed`` keys on average without one. ``prepared`` is 1 where queries and keys of whole heads are
+    made ready before: rotated, and keys and values written to where the kernel reads them (not the latent of MLA).
     """
 
     sequences: Numeric
@@ -91,6 +92,7 @@ class Attention(Operation):
     value_dim: Numeric
     key_heads: Numeric | None = None
     unwindowed: Numeric | None = None
+    prepared: Numeric = 0.0
 
     @property
     def scores(self) -> Array:
@@ -114,6 +116,17 @@ class Attention(Operation):
         dims = to_float(self.key_dim) + self.value_dim
         rows = to_float(self.heads) * self.queries + to_float(key_heads) * self.keys
         return activation * dims * (self.sequences * rows)
+
+    @property
+    def rows(self) -> Array:
+        """Queries of all heads."""
+        return to_float(self.sequences) * self.heads * self.queries
+
+    def moved_before(self, read: Numeric, written: Numeric) -> Array:
+        """Return the bytes that making queries, keys and values ready moves: each number is read and written once."""
+        key_heads = self.heads if self.key_heads is None else self.key_heads
+        numbers = to_float(self.heads) * self.key_dim + key_heads * (to_float(self.key_dim) + self.value_dim)
+        return (to_float(read) + written) * (to_float(self.sequences) * self.queries) * numbers
 
 
 @dataclass(frozen=True)

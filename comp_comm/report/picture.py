@@ -44,7 +44,8 @@ SYMBOLS = {"hidden": "H", "seq_len": "SL", "micro_batch": "B", "tp": "TP", "dp":
 WORDS = {"hidden": "hidden dimension, H", "seq_len": "sequence length, SL (tokens)", "micro_batch": "micro-batch, B",
          "tp": "tensor-parallel degree, TP", "dp": "data-parallel degree, DP",
          "flop_vs_bw": "FLOP/s scaling relative to the network", "flops": "factor on FLOP/s",
-         "network": "factor on network bandwidth", "memory_bandwidth": "factor on memory bandwidth",
+         "network": "factor on network bandwidth", "scale_up": "factor on bandwidth of the innermost tier",
+         "scale_out": "factor on bandwidth beyond the innermost tier", "memory_bandwidth": "factor on memory bandwidth",
          "memory_capacity": "factor on memory capacity", "latency": "factor on network latency",
          "nvs": "devices of the innermost domain"}  # fmt: skip
 WIDE = 100  # a span this wide is shown on a log scale

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO
 
+from comp_comm.costmodels import COST_MODELS
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report import machine, table
 from comp_comm.report.explain_table import write_explanation, write_memory
 from comp_comm.searches.design import FACTORS, WORK
+from comp_comm.searches.engine import NEAR_TIMES
 from comp_comm.searches.views import span
 
 DIVISORS = "Of degrees and batches that are not given, only values are tried that divide devices, heads, layers, batch"
@@ -62,8 +64,9 @@ def write_search(out: IO[str], answer: Record, style: str, columns: Sequence[str
             table.write_line(out, alike, style)
     _write_tied(out, answer, moving, style)
     if answer["near_misses"]:
-        _title(out, "Faster, but they do not fit", style)
-        table.write_records(out, answer["near_misses"], moving, style)
+        _title(out, f"Faster, but they do not fit: they need so many times (up to {NEAR_TIMES:g}) the memory there is",
+               style)  # fmt: skip
+        table.write_records(out, answer["near_misses"], ["memory_times", *moving], style)
     if per["rows"]:
         _title(out, f"The best for each {', '.join(per['fields'])}", style)
         names = [*per["fields"], "behind_percent", *(name for name in moving if name not in per["fields"])]
@@ -123,7 +126,9 @@ def _write_best(out: IO[str], answer: Record, style: str) -> None:
 def _write_compared(out: IO[str], terms: Sequence[Record], sides: Record, style: str) -> None:
     """Write the terms in which the best two differ, the sides by their names, and why one is the faster."""
     best, second = (f"{side}: {sides[side]}" for side in "ab")
-    _title(out, f"The best ({best}) and the second ({second})", style)
+    said = (f"The best ({best}) and the best of other degrees ({second})" if sides["other_degrees"] else
+            f"The best ({best}) and the second ({second}): no layout of other degrees fits")  # fmt: skip
+    _title(out, said, style)
     table.write_line(out, sides["why"], style)
     out.write("\n")
     heads = {"a": sides["a"], "b": sides["b"]}
@@ -141,12 +146,18 @@ def _tried(meta: Record) -> list[str]:
     """Return what was tried, and what was not, in words."""
     tried = [f"{name} {span(values)}" for name, values in meta["searched"].items() if len(values) > 1]
     pinned = [f"{name} {values[0]}" for name, values in meta["searched"].items() if len(values) == 1]
+    settled = [f"{name} {value}" for name, value in meta["settled"].items()]
     left = [f"{name} {about['value'] or 'not given'}" for name, about in meta["not_tried"].items()
-            if name not in meta["searched"]]  # fmt: skip
-    lines = [f"Tried: {'; '.join(tried)}" + (f". Fixed: {', '.join(pinned)}" if pinned else "")]
+            if name not in {*meta["searched"], *meta["settled"]}]  # fmt: skip
+    fixed = f". Fixed: {', '.join(pinned)}" if pinned else ""
+    usual = f". Fixed as stacks have it, unless given: {', '.join(settled)}" if settled else ""
+    lines = [f"Tried: {'; '.join(tried)}{fixed}{usual}"]
     if any(name in FIELDS and FIELDS[name].kind == "int" and FIELDS[name].low > 0 and len(values) > 1
            for name, values in meta["searched"].items()):  # fmt: skip
         lines.append(DIVISORS)
+    counts = "count_attention"  # which of attention's FLOP are model FLOP
+    if counts in COST_MODELS[meta["cost_model"]].fields:
+        lines.append(f"mfu is of {meta['fixed'].get(counts, FIELDS[counts].default)} attention ({counts})")
     if meta["cost_model"] == "complete" and not {"stack", "grad_precision"} & {*meta["fixed"], *meta["searched"]}:
         lines.append(NO_STACK)
     return [*lines, *([f"Not tried, give a list to: {', '.join(left)}"] if left else [])]

@@ -131,7 +131,7 @@ def setup_line(meta: Record, same: Record | None = None, show: Callable[[object]
     show = show or _short
     given = {**_by_default(meta), **meta.get("derived", {}), **meta.get("fixed", {}), **(same or {})}
     brought = meta.get("model_fields", {})
-    devices = ", ".join(meta.get("hardware", {}))
+    devices = ", ".join(meta.get("hardware", {})) or ("devices" if "hardware_assumed" in meta else "")
     if "gpus" in given:
         devices = f"{given['gpus']} {devices}" if len(meta.get("hardware", {})) < 2 else f"{given['gpus']} of {devices}"
     said = [" on ".join(text for text in (meta.get("model") or "", devices) if text)]

@@ -82,15 +82,17 @@ class RowBlock:
 
 
 class RowMemory(NamedTuple):
-    """Of every point of a block the bytes that it needs, whether it is a layout, and whether it fits."""
+    """Of every point of a block the bytes that it needs, whether it is a layout, and whether it fits, or nearly."""
 
     needed: Array
     layouts: Mask
     fits: Mask
+    near: Mask
 
     def of_rows(self, rows: NDArray[np.intp]) -> RowMemory:
         """Return those of some rows."""
-        return RowMemory(self.needed.take(rows, -1), self.layouts.take(rows, -1), self.fits.take(rows, -1))
+        needed, layouts, fits, near = self
+        return RowMemory(needed.take(rows, -1), layouts.take(rows, -1), fits.take(rows, -1), near.take(rows, -1))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class Bounds:
     """Scores that no layout of a block is better than, for every row and the choices that they depend on.
 
     Where nothing is known of them (``least`` is None), every row of which something is wanted has to be looked at.
-    ``misses`` says whether better ones that do not fit are wanted.
+    ``misses`` says whether better ones that nearly fit are wanted.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Bounds:
         """Return which choices of which rows may have something to tell beside what was ``seen``."""
         limits = np.where(self._leanest < np.inf, _limits(seen, self._leanest), -np.inf)
         if self.misses:
-            unfit = (self.memory.layouts & ~self.memory.fits).any(axis=self.others, keepdims=True)
+            unfit = self.memory.near.any(axis=self.others, keepdims=True)
             most = min(min(state.unfit.threshold, state.landscape.best) for state in seen)
             limits = np.maximum(limits, np.where(unfit, most, -np.inf))
         limits = limits if self.block.unplaced else limits.take(self.block.of, axis=-1)

@@ -6,6 +6,7 @@ COLUMNS = {
     "ties": ("", "layouts that no number tells apart from this one, itself among them"),
     "also": ("", "in what those layouts differ"),
     "behind_percent": ("%", "how much worse than the best of all, by the objective"),
+    "memory_times": ("", "memory that a faster layout needs, over what may be filled"),
     "headroom_percent": ("%", "share of the memory that is left free"),
     "candidates": ("", "different layouts that keep every rule"),
     "feasible": ("", "how many of them fit"),

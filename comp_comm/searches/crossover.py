@@ -17,6 +17,7 @@ from comp_comm.sweeps.where import Condition, parse_condition
 
 FORM = "--crossover: COLUMN=VALUE (visible_comm_fraction=30%) or KIND:KIND, each conditions on fields of a layout " \
        "joined by commas (zero==3,tp==1:tp>1)"  # fmt: skip
+SHARES = ("mfu", "hfu", "_fraction")  # how columns end that are shares
 Kind = tuple[Condition, ...]
 
 
@@ -74,6 +75,8 @@ def crossover_of(text: str) -> Crossover:
     column = OBJECTIVES[column].column if column in OBJECTIVES and not OBJECTIVES[column].needs else column
     if len(kinds) > 2 or not equals or not abs(value) < float("inf"):
         raise ConfigError(f"{FORM}, not '{text}'")
+    if value >= 2 and column.endswith(SHARES):
+        raise ConfigError(f"--crossover: {column} is a share, at most 1, not {value:g}: write 30% or 0.3")
     return Crossover(text, column, value)
 
 

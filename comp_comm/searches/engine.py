@@ -23,7 +23,7 @@ from comp_comm.sweeps.blocks import extent
 
 BLOCK_POINTS = 2**19
 PROBED = 2**9  # rows that are ranked to learn which of the others may be better
-NEAR_MISSES = 3
+NEAR_MISSES, NEAR_TIMES = 3, 2.0  # so many are told, of those that need at most so many times the memory
 Point = dict[str, Value]
 Progress = Callable[[int], bool]
 Mask = NDArray[np.bool_]
@@ -79,10 +79,11 @@ def _search_rows(state: SearchState, aim: Aim, space: SearchSpace, block: Placed
         state.candidates += count
         if count:
             needed, valid = degrees.broadcast(answer.memory_bytes), degrees.broadcast(layouts)
-            fits = (needed <= aim.usable * answer.memory_capacity) & layouts
+            room = aim.usable * answer.memory_capacity
+            fits = (needed <= room) & layouts
             state.feasible += degrees.layouts(fits)
             _note_least(state, needed, valid, degrees.place)
-            memory = RowMemory(needed, valid, fits)
+            memory = RowMemory(needed, valid, fits, (needed <= NEAR_TIMES * room) & layouts & ~fits)
             if state.each:
                 placed = memory.of_rows(block.of)
                 block.placed.grouped(space).count(state.each, placed.layouts, placed.fits)
@@ -136,7 +137,7 @@ def _bounds(state: SearchState, aim: Aim, space: SearchSpace, block: PlacedBlock
 
 def _rank(state: SearchState, seen: Sequence[SearchState], aim: Aim, space: SearchSpace, block: RowBlock,
           memory: RowMemory, known: SearchableAnswer | None = None) -> None:  # fmt: skip
-    """Add the points of a block to the best, to the better ones that do not fit, and to the landscape.
+    """Add the points of a block to the best, to the better ones that nearly fit, and to the landscape.
 
     ``known`` is the answer at these points, where it is there. What takes long to time, and has nothing to tell beside
     what was ``seen``, is left out.
@@ -146,7 +147,7 @@ def _rank(state: SearchState, seen: Sequence[SearchState], aim: Aim, space: Sear
     needed, fits, timed = memory.needed.reshape(-1), memory.fits.reshape(-1), aim.objective.timed
     # Few points of all are good enough to look at closely.
     good = np.flatnonzero((scores <= max(state.best.threshold, state.unfit.threshold)) & scored)
-    unfit = [(state.unfit, ~fits[good] & memory.layouts.reshape(-1)[good])] if timed else []
+    unfit = [(state.unfit, memory.near.reshape(-1)[good])] if timed else []
     for best, chosen in ((state.best, fits[good]), *unfit):
         points = good[chosen]
         if points.size:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, TypedDict, cast
 import numpy as np
 
 from comp_comm.configs.study import Study
-from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
 from comp_comm.costmodels.layout_space import SearchableAnswer
-from comp_comm.errors import ConfigError, InfeasibleError, one_of
+from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, to_float
-from comp_comm.other_names import nearest_name
 from comp_comm.records import Record
 from comp_comm.searches.best import Place
 from comp_comm.searches.engine import Progress, point_of
-from comp_comm.searches.objectives import OBJECTIVES, Aim, Objective
+from comp_comm.searches.objectives import Aim
+from comp_comm.searches.question import aim_of, check_question
 from comp_comm.searches.run import run_search
+from comp_comm.searches.runner_up import runner_up
 from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
 from comp_comm.searches.table import Row, about, rows_of
@@ -27,10 +27,12 @@ from comp_comm.searches.tried import make_space
 from comp_comm.searches.views import (
     check_per,
     lean_ties,
+    near_miss,
     not_tried,
     per_record,
     roomy_record,
     roomy_ties,
+    settled,
     tied_record,
     ties_of_groups,
 )
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 FLAT = (1, 2, 5, 10)
-MAX_TOP = 10_000
+MANY_TIMES = 100  # the memory: told in three digits
 
 
 class FrontPoint(TypedDict):
@@ -59,8 +61,9 @@ class BestRecord(TypedDict):
 
     step_s: float
     parts: dict[str, float]
-    memory: Mapping[str, object]
+    memory: Record
     interval: Record | None
+    notes: list[str]
 
 
 class SearchAnswer(TypedDict):
@@ -73,6 +76,7 @@ class SearchAnswer(TypedDict):
     reason: str | None
     best: BestRecord | None
     per: Record | None
+    runner_up: Row | None
     headrooms: list[Row]
     tied: Record | None
 
@@ -144,70 +148,35 @@ def checked(result: SearchAnswer) -> SearchAnswer:
     return result
 
 
-def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = FREE) -> SearchAnswer:
-    """Return what was seen as `search` does; where nothing fits there are no rows, and ``reason`` says why."""
+def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = FREE,
+           per: Sequence[str] | None = None) -> SearchAnswer:  # fmt: skip
+    """Return what was seen as `search` does; where nothing fits there are no rows, and ``reason`` says why.
+
+    ``per`` are those of the space's groups' fields whose best is told: all, if not given.
+    """
     best = state.best.ties
     misses = [tie for tie in state.unfit.ties if best and tie.score < best[0].score]
     record = _best(space, best[0].place) if best else None
-    rooms = roomy_ties(state, aim.headroom, float(str(record["memory"]["capacity_bytes"]))) if record else []
+    rooms = roomy_ties(state, aim.headroom, record["memory"]["capacity_bytes"]) if record else []
     groups, tied = ties_of_groups(state), lean_ties(state, aim) if record and record["interval"] else []
-    rows = iter(rows_of(space, [*best, *misses, *(tie for _, tie in (*groups, *rooms)), *tied], prices))
-    shown, unfit, of_groups, roomy, lean = ([next(rows) for _ in some] for some in (best, misses, groups, rooms, tied))
+    second = [tie for tie in [runner_up(space, state)] if tie]
+    rows = iter(rows_of(space, [*best, *misses, *(tie for _, tie in (*groups, *rooms)), *tied, *second], prices))
+    shown, unfit, of_groups, roomy, lean, next_best = (
+        [next(rows) for _ in some] for some in (best, misses, groups, rooms, tied, second)
+    )
+    told = space.groups.fields if space.groups and per is None else per
     return {
-        "meta": _meta(space, state, aim), "rows": shown, "near_misses": unfit, "front": front(state),
+        "meta": _meta(space, state, aim, record["notes"] if record else ()), "rows": shown,
+        "near_misses": [near_miss(record, aim, row) for row in unfit],
+        "front": front(state),
         "reason": None if state.feasible else why_nothing(space, state, aim), "best": record,
-        "per": per_record(space, state, aim, [number for number, _ in groups], of_groups) if state.each else None,
+        "per": per_record(space, state, aim, told, dict(zip((number for number, _ in groups), of_groups, strict=True)))
+        if told else None,
+        "runner_up": next_best[0] if next_best else None,
         "headrooms": [roomy_record(room, aim.objective.behind(tie.score, best[0].score), row) for (room, tie), row in
                       zip(rooms, roomy, strict=True)],
         "tied": tied_record(state, aim, tied, lean),
     }  # fmt: skip
-
-
-def aim_of(study: Study, objective: Objective, headroom: float | None) -> Aim:
-    """Return what a search of a study looks for. Raises ``ConfigError`` for a headroom that is no share of memory."""
-    if headroom is None:
-        space = phase_of(COST_MODELS.get(study.cost_model or DEFAULT_COST_MODEL, COST_MODELS[DEFAULT_COST_MODEL]),
-                         study.fixed.get("phase")).space  # fmt: skip
-        return Aim(objective, space.headroom if space else 0.0)
-    if not 0 <= headroom < 1:
-        raise ConfigError(
-            f"--headroom: must be a share of the memory from 0 up to less than 1 (20% or 0.2), not {headroom:g}"
-        )
-    return Aim(objective, headroom)
-
-
-def check_question(study: Study, name: str, top: int, prices: Prices = FREE) -> Objective:
-    """Return the objective of that name. Raises ``ConfigError`` where it, or ``top``, cannot be asked for."""
-    if not 1 <= top <= MAX_TOP:
-        raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
-    if name not in OBJECTIVES:
-        raise ConfigError(
-            f"--objective: there is no '{name}'{nearest_name(name, OBJECTIVES)} ({one_of(list(OBJECTIVES))})"
-        )
-    study.problems.raise_if_any()
-    if name in ("days", "gpu-hours") and "tokens" not in study.fixed:
-        raise ConfigError(f"--objective {name} needs 'tokens', those of the whole run")
-    needs = OBJECTIVES[name].needs
-    if needs and getattr(prices, needs.replace("price_", "")) is None:
-        raise ConfigError(f"--objective {name} needs --{needs.replace('_', '-')}: what a device "
-                          f"{'costs an hour' if name == 'cost' else 'draws'}")  # fmt: skip
-    _check_model(study, name)
-    return OBJECTIVES[name]
-
-
-def _check_model(study: Study, objective: str) -> None:
-    """Raise ``ConfigError`` where there is no search of a cost model, or none for an objective."""
-    name = study.cost_model or DEFAULT_COST_MODEL
-    if name not in COST_MODELS:
-        return  # told when the plan is made
-    model = phase_of(COST_MODELS[name], study.fixed.get("phase"))
-    if model.space is None:
-        able = " and ".join(each.name for each in COST_MODELS.values() if each.space)
-        raise ConfigError(f"a search knows the layouts of {able}, not those of {model.name}; "
-                          "list them in a study and rank them: compcomm sweep STUDY --top N")  # fmt: skip
-    if objective not in model.space.objectives:
-        raise ConfigError(f"--objective {objective}: layouts of {model.name} are searched by time "
-                          f"({one_of(model.space.objectives)})")  # fmt: skip
 
 
 def step_at(space: SearchSpace, place: Place) -> SearchableAnswer:
@@ -227,10 +196,12 @@ def _best(space: SearchSpace, place: Place) -> BestRecord:
     parts = {said: _number(model.columns[name].of(step)) for said, name in space_of.parts.items()}
     (profile,) = space.plan.grid.profiles
     span = interval_of(space.plan, step, profile)
-    return {"step_s": _number(step.step_s), "parts": parts, "memory": step.memory_record(), "interval": span}
+    return {"step_s": _number(step.step_s), "parts": parts, "memory": {**step.memory_record()}, "interval": span,
+            "notes": step.notes()}  # fmt: skip
 
 
-def _meta(space: SearchSpace, state: SearchState, aim: Aim) -> Record:
+def _meta(space: SearchSpace, state: SearchState, aim: Aim, of_best: Sequence[str]) -> Record:
+    """Return what a search says of itself; ``of_best`` is what a reader should know of the best one's numbers."""
     plan, study = space.plan, space.study
     brought = {n: v for n, v in (study.model.fields if study.model else {}).items() if n in plan.model.fields}
     best = state.best.ties[0].score if state.feasible else np.nan
@@ -244,10 +215,10 @@ def _meta(space: SearchSpace, state: SearchState, aim: Aim) -> Record:
         "headroom": aim.headroom,
         "fixed": {name: value for name, value in sorted(study.fixed.items()) if name in plan.model.fields},
         "searched": {**space.tried, **choices, **({"placement": list(space.placements)} if space.placements else {})},
-        "not_tried": not_tried(space),
+        "settled": settled(space), "not_tried": not_tried(space),
         "candidates": state.candidates, "feasible": state.feasible, "within_percent": within,
-        "dropped": dict(sorted({**space.dropped, **state.reasons}.items())), "notes": notes(plan),
-        "interrupted": state.interrupted,
+        "dropped": dict(sorted({**space.dropped, **state.reasons}.items())),
+        "notes": [*notes(plan), *space.clashes, *of_best], "interrupted": state.interrupted,
     }  # fmt: skip
 
 
@@ -262,14 +233,17 @@ def why_nothing(space: SearchSpace, state: SearchState, aim: Aim) -> str:
     """Return why nothing fits, with the nearest miss and what would have to change."""
     gpus = space.gpus
     if not state.candidates or state.leanest is None:
-        broken = "; ".join(sorted({**space.dropped, **state.reasons}))
+        # Rules that whole layouts broke come first: those that degrees broke are always some.
+        broken = "; ".join(dict.fromkeys([*sorted(state.reasons), *sorted(space.dropped)]))
         return f"no layout on {gpus:,} devices {about(space)[1].why_none}{': ' if broken else ''}{broken}"
     point, has = point_of(space, state.leanest), _number(step_at(space, state.leanest).memory_capacity) / GIB
     layout = ", ".join(f"{name} {value}" for name, value in point.items() if name != "placement" and value != 1)
     needs, has = state.least_bytes / GIB, has * aim.usable
     free = f" ({100 * aim.headroom:.4g} % of the memory is left free: --headroom)" if aim.headroom else ""
+    room, times = f"{has:.1f}" if has >= 1 else f"{has:.2g}", needs / has
+    more = f"{times:.2f}" if times < MANY_TIMES else f"{times:.3g}"
     return (f"none of {state.candidates:,} layouts on {gpus:,} devices fits: the nearest ({layout}) needs {needs:.1f} "
-            f"GiB of {has:.1f}{free}; it would take {needs / has:.2f} times the memory, or more devices")  # fmt: skip
+            f"GiB of {room}{free}; it would take {more} times the memory, or more devices")  # fmt: skip
 
 
 def side_by_side(places: Sequence[Mapping[str, Value]], results: Sequence[SearchAnswer]) -> list[Row]:

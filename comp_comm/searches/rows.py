@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -34,11 +34,15 @@ def _column(degrees: Degrees, name: str, rows: NDArray[np.int32], straight: bool
 
 @dataclass
 class LawfulRows:
-    """Rows that keep every rule, which values of each choice go with them, and whether more is to be looked at."""
+    """Rows that keep every rule, which values of each choice go with them, and whether more is to be looked at.
+
+    ``broken`` are the rules by which rows are lost, each with the fields that it is about.
+    """
 
     rows: Mask
     values: list[Mask]
     ruled: bool = False
+    broken: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def add(self, broken: Mask, part: slice) -> int:
         """Take away what breaks a rule, on a part of the rows; return how many rows are lost by it."""
@@ -86,6 +90,7 @@ def lawful_rows(plan: Plan, dropped: dict[str, int]) -> LawfulRows:
             )
             if lost:
                 dropped[rule.reason] = dropped.get(rule.reason, 0) + lost
+                lawful.broken[rule.reason] = rule.fields
     return lawful
 
 

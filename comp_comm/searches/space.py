@@ -34,6 +34,7 @@ class SearchSpace:
     same as one before: ``counts`` says how many layouts each row is. ``parts`` are rows that have the same choices:
     where each begins, and which part of every axis of choices has an effect. ``ruled`` says whether some choices break
     a rule on some rows. ``dropped`` counts rows by the rule that removed them. ``groups``: those whose best is told.
+    ``clashes`` say which layouts of the study's stack cannot be, by what the study gives.
     """
 
     study: Study
@@ -47,6 +48,7 @@ class SearchSpace:
     choices: dict[str, tuple[Value, ...]]
     dropped: dict[str, int]
     groups: Groups | None = None
+    clashes: tuple[str, ...] = ()
 
     def grouped(self, fields: Sequence[str]) -> SearchSpace:
         """Return the space with its points told apart by the values of some fields."""

@@ -13,7 +13,7 @@ from comp_comm.searches.landscape import Landscape
 
 @dataclass
 class SearchState:
-    """What a search has seen so far: its best points, faster ones that do not fit, and how many there are of each kind.
+    """What a search has seen so far: its best points, faster ones that nearly fit, and how many there are of each kind.
 
     ``landscape`` is what is kept of every feasible layout, for a front and for how flat the top is. ``reasons`` counts
     the table's rows by the rule they broke; ``least_bytes`` is the least memory of any layout. ``blocks`` of the space

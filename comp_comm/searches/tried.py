@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -47,7 +47,8 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
     given = {name: tuple(values) for axis in study.axes for name, values in axis.values.items()}
     choosable = _choosable(about)
     _check(study, about, set(given) - {*about.table, *choosable, "placement", "gpus"})
-    plan = _simplest(study, about)
+    settled = row_givens(study, free)
+    plan = _simplest(study, about, {each.field for each in settled})
     listed = {name: given.get(name) or study.stacked.get(name) or _fixed(study, name)
               for name in (*about.table, *choosable, "placement")}  # fmt: skip
     hardware = plan.grid.scenario(())[0].hardware
@@ -60,7 +61,7 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
         raise ConfigError(_no_degrees(gpus, degrees))
     wanted = {name: listed[name] or tried for name, tried in
               {**dict.fromkeys(choosable, ()), **_tried(about, plan.grid.fixed)}.items()}  # fmt: skip
-    degrees = join_choices(degrees, row_givens(study, free), plan.grid.fixed, wanted, model)
+    degrees = join_choices(degrees, settled, plan.grid.fixed, wanted, model)
     choices = _choices(about, plan, {name: values for name, values in wanted.items() if name not in degrees.columns})
     placements = tuple(dict.fromkeys(map(str, listed["placement"] or Placement.words()))) if about.placed else ()
     moving = {*about.table, "dp", *degrees.columns, *choices}
@@ -102,11 +103,18 @@ def _placed(study: Study, gpus: int, plan: Plan, degrees: Degrees, placements: t
     lawful = all_rows(first) if _layout_space(study).lawful else lawful_rows(first, dropped)
     parts = parts_of(first, lawful)
     hardware = plan.grid.hardware(tuple(slice(0, 1) for _ in plan.grid.axes))[0]
+    settled = {*degrees.columns} - {*_layout_space(study).table}
+    clashes = tuple(
+        f"some layouts of stack {study.fixed.get('stack')} are left out: {reason} ("
+        f"{', '.join(FIELDS[name].flag for name in fields if name in settled)} gives what the stack does not)"
+        for reason, fields in lawful.broken.items() if settled & {*fields} and {*fields} & {*study.origins} - settled
+    )  # fmt: skip
     classes = placement_classes(degrees.columns, gpus, placements, hardware) if placements else None
     rows = placed_rows(degrees, parts, classes) if classes else unplaced_rows(degrees, parts, plan.grid.axes[-1])
     plan = replace(plan, grid=replace(plan.grid, axes=(*plan.grid.axes[:-1], rows.axis)))
     used = tuple((begin, choice) for begin, (_, choice) in zip(rows.begins, parts, strict=True))
-    return SearchSpace(study, gpus, plan, degrees.columns, classes, rows.counts, used, lawful.ruled, choices, dropped)
+    return SearchSpace(study, gpus, plan, degrees.columns, classes, rows.counts, used, lawful.ruled, choices, dropped,
+                       clashes=clashes)  # fmt: skip
 
 
 def _joined(tables: Sequence[Degrees], cases: Sequence[Mapping[str, Value]]) -> Degrees:
@@ -173,16 +181,20 @@ def _check(study: Study, about: LayoutSpace, others: set[str]) -> None:
         study.missing("global_batch")
 
 
-def _simplest(study: Study, about: LayoutSpace) -> Plan:
-    """Return the plan of one simple layout of the study: what is wrong with the model or the hardware is said here."""
+def _simplest(study: Study, about: LayoutSpace, settled: Collection[str]) -> Plan:
+    """Return the plan of one simple layout of the study: what is wrong with the model or the hardware is said here.
+
+    Rules about fields that are ``settled`` row by row are not: other layouts may keep them.
+    """
     fixed = {name: value for name, value in study.fixed.items() if name not in (*about.table, "gpus", *about.of_others)}
     alone = {name: values[0] for name, values in _tried(about, study.fixed).items() if len(values) == 1}
     return make_plan(replace(study, axes=(), profiles=study.profiles[:1], hardware_axis=False,
-                             fixed={**alone, **fixed, **about.alone}))  # fmt: skip
+                             fixed={**alone, **fixed, **about.alone}), settled)  # fmt: skip
 
 
 def _no_degrees(gpus: int, degrees: Degrees) -> str:
-    why = "; ".join(f"{reason} ({count:,} tried)" for reason, count in degrees.dropped.items())
+    # The last rule is the one that left nothing: what was dropped before it may have nothing to do with it.
+    why = "; ".join(f"{reason} ({count:,} tried)" for reason, count in reversed(degrees.dropped.items()))
     return f"no layout divides {gpus} devices, the batch and the model: {why}"
 
 

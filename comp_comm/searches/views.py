@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from comp_comm.choices import Placement
 from comp_comm.errors import ConfigError, nearest, one_of
+from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
 from comp_comm.searches.best import Tie
+from comp_comm.searches.each import Groups
 from comp_comm.searches.objectives import Aim
 from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
 from comp_comm.searches.table import about
 from comp_comm.sweeps.interval import layouts_apart
+from comp_comm.units import GIB
 
 HEADROOMS = (0.05, 0.10, 0.20)
 LISTED = 16  # values that are told one by one
@@ -24,9 +28,11 @@ def check_per(space: SearchSpace, fields: Sequence[str]) -> None:
     """Raise ``ConfigError`` where the best for each value of a field cannot be told, or of too many."""
     tied = space.plan.grid.axes[-1].values if space.rows else space.table
     able = [*tied, *(name for name in space.choices if name not in tied)]
+    derived = about(space)[1].derived
     for name in fields:
         if name not in able:
-            raise ConfigError(f"--per: '{name}' is no field of the layouts that are tried{nearest(name, able)} "
+            hint = f": it follows from {', '.join(able[:3])}" if name in derived else nearest(name, able)
+            raise ConfigError(f"--per: '{name}' is no field of the layouts that are tried{hint} "
                               f"({one_of(able)})")  # fmt: skip
 
 
@@ -38,30 +44,44 @@ def ties_of_groups(state: SearchState) -> list[tuple[int, Tie]]:
             enumerate(zip(state.each.scores, state.each.places, strict=True)) if place is not None]  # fmt: skip
 
 
-def per_record(space: SearchSpace, state: SearchState, aim: Aim, numbers: Sequence[int], rows: Records) -> Record:
-    """Return the best for each value: how many layouts there are and fit, and by how much it is worse than the best."""
+def per_record(
+    space: SearchSpace, state: SearchState, aim: Aim, fields: Sequence[str], made: Mapping[int, Record]
+) -> Record:
+    """Return the best for each value: how many layouts there are and fit, and by how much it is worse than the best.
+
+    ``fields`` are of those that the space's groups are told apart by, ``made`` the rows of the groups' best by number.
+    """
     if space.groups is None or state.each is None:
         return {}
-    made = dict(zip(numbers, rows, strict=True))
     best, lines = state.best.ties[0].score if state.best.ties else 0.0, []
-    for number in sorted(range(len(space.groups.values)), key=lambda i: _sortable(space, i)):
-        counts = {"candidates": int(state.each.candidates[number]), "feasible": int(state.each.feasible[number])}
+    columns: Sequence[str] = list(next(iter(made.values()), ()))
+    for values, numbers in _alike(space.groups, fields):
+        counts = {"candidates": int(state.each.candidates[numbers].sum()),
+                  "feasible": int(state.each.feasible[numbers].sum())}  # fmt: skip
         if not counts["candidates"]:
             continue
-        values = dict(zip(space.groups.fields, space.groups.values[number], strict=True))
+        number = numbers[int(state.each.scores[numbers].argmin())]
         behind = aim.objective.behind(float(state.each.scores[number]), best) if number in made else None
-        others = made.get(number) or dict.fromkeys(rows[0] if rows else ())
-        rest = {name: value for name, value in others.items() if name not in ("ties", "also", *values)}
-        lines.append({**values, "behind_percent": behind, **counts, **rest})
-    return {"fields": list(space.groups.fields), "rows": lines}
+        others = made.get(number) or dict.fromkeys(columns)
+        known = dict(zip(fields, values, strict=True))
+        rest = {name: value for name, value in others.items() if name not in ("ties", "also", *known)}
+        lines.append({**known, "behind_percent": behind, **counts, **rest})
+    return {"fields": list(fields), "rows": lines}
 
 
-def _sortable(space: SearchSpace, number: int) -> tuple[tuple[int, float, str], ...]:
+def _alike(groups: Groups, fields: Sequence[str]) -> list[tuple[tuple[Value, ...], list[int]]]:
+    """Return the values of some fields in their order, each with the numbers of the groups that have them."""
+    places = [groups.fields.index(name) for name in fields]
+    found: dict[tuple[Value, ...], list[int]] = {}
+    for number, values in enumerate(groups.values):
+        found.setdefault(tuple(values[i] for i in places), []).append(number)
+    return sorted(found.items(), key=lambda item: _sortable(fields, item[0]))
+
+
+def _sortable(fields: Sequence[str], values: Sequence[Value]) -> tuple[tuple[int, float, str], ...]:
     """Return what puts groups in order: numbers by size, words in the order of the choice."""
-    if space.groups is None:
-        return ()
     key = []
-    for name, value in zip(space.groups.fields, space.groups.values[number], strict=True):
+    for name, value in zip(fields, values, strict=True):
         if isinstance(value, str):
             words = FIELDS[name].words or Placement.words()
             key.append((1, float(list(words).index(value)) if value in words else 0.0, value))
@@ -108,6 +128,18 @@ def tied_record(state: SearchState, aim: Aim, ties: Sequence[Tie], rows: Records
     return {"percent": percent, "layouts": state.landscape.within(best, percent), "rows": lines}
 
 
+def near_miss(best: Mapping[str, Any] | None, aim: Aim, row: Record) -> Record:
+    """Return a faster layout that does not fit, with how many times the memory that may be filled it needs.
+
+    >>> from comp_comm.searches.objectives import OBJECTIVES
+    >>> best = {"memory": {"capacity_bytes": 80 * GIB}}
+    >>> near_miss(best, Aim(OBJECTIVES["step"], headroom=0.25), {"memory_gib": 90.0, "ties": 1})
+    {'memory_times': 1.5, 'memory_gib': 90.0, 'ties': 1}
+    """
+    usable = aim.usable * best["memory"]["capacity_bytes"] / GIB if best else 0.0
+    return {"memory_times": row["memory_gib"] / usable if usable else None, **row}
+
+
 def roomy_record(room: float, behind: float | None, row: Record) -> Record:
     """Return the best with so much of the memory left free."""
     return {"headroom_percent": 100 * room, "behind_percent": behind, **_alone(row)}
@@ -115,6 +147,19 @@ def roomy_record(room: float, behind: float | None, row: Record) -> Record:
 
 def _alone(row: Record) -> Record:
     return {name: value for name, value in row.items() if name not in ("ties", "also")}
+
+
+def settled(space: SearchSpace) -> dict[str, Value]:
+    """Return the choices that the search gave one value itself, since that is what stacks use or it can only help.
+
+    >>> from comp_comm.configs.study import study_from
+    >>> from comp_comm.searches.tried import make_space
+    >>> given = {"model": "mixtral-8x7b", "hardware": "h100-sxm", "set": {"global_batch": 8, "overlap_ep": "off"}}
+    >>> settled(make_space(study_from(given), 8))
+    {'ep_dispatch': 'deepep'}
+    """
+    return {name: values[0] for name, values in space.choices.items()
+            if len(values) == 1 and name not in space.study.fixed}  # fmt: skip
 
 
 def not_tried(space: SearchSpace) -> dict[str, Record]:

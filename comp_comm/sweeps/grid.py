@@ -18,7 +18,7 @@ from comp_comm.formats import FORMATS, RECIPE, Quantised, format_rules, make_for
 from comp_comm.formulas.arrays import AnyArray, Array, Index, WholeArray, take, to_float
 from comp_comm.formulas.scaling import next_divisor, required_tp
 from comp_comm.formulas.transformer import core_parameters
-from comp_comm.hardware.evolution import domain_rules, evolve
+from comp_comm.hardware.evolution import evolution_rules, evolve
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import BASE_TIMING, Profile
 from comp_comm.layout import Layout
@@ -31,7 +31,8 @@ from comp_comm.transformer import GemmCount, Transformer
 from comp_comm.units import GIB
 from comp_comm.violation import Violation, broken_rules
 
-EVOLUTION = ("flop_vs_bw", "flops", "network", "memory_bandwidth", "memory_capacity", "latency")
+EVOLUTION = ("flop_vs_bw", "flops", "network", "scale_up", "scale_out", "memory_bandwidth", "memory_capacity",
+             "latency")  # fmt: skip
 HARDWARE = "hardware"
 _MACHINE = frozenset((HARDWARE, "precision", "timing", "nvs", *EVOLUTION))  # what hardware depends on
 # The base model of Eq 10 (Megatron-LM BERT 3.9B) ran on V100 with 32 GiB.
@@ -155,7 +156,7 @@ class Grid:
         code = self.machines.code(*(np.asarray(self.values(name, index), np.intp) for name in told))
         factors: Record = {name: self.values(name, index) for name in EVOLUTION if name in self.names}
         today, domain = self.machines.pick(code), self.values("nvs", index)
-        broken = (*self.machines.violations(code), *domain_rules(today, domain))
+        broken = (*self.machines.violations(code), *evolution_rules(today, domain, factors.get("scale_out", 1)))
         return evolve(today, domain=domain, **factors), broken
 
     def scenario(self, index: Index) -> tuple[Scenario, tuple[Violation, ...]]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
-from comp_comm.hardware.evolution import domain_rules, evolve
+from comp_comm.hardware.evolution import evolution_rules, evolve
 from comp_comm.hardware.numbers import FlashKernel, Hardware, Tier, Timing
 from comp_comm.hardware.profile import BLANK, Profile
 from comp_comm.records import Record
@@ -102,8 +102,8 @@ def still_hardware(
     """Return the one machine of a table, evolved, and the rules broken: made once for all grids that do not move it."""
     code, size = np.asarray(0, np.intp), still_number(domain)
     (today,) = machines.rows
-    broken = (*machines.violations(code), *domain_rules(today, size))
     scaled: Record = {name: still_number(factor) for name, factor in factors}
+    broken = (*machines.violations(code), *evolution_rules(today, size, scaled.get("scale_out", 1)))
     return evolve(today, domain=size, **scaled), broken
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from comp_comm.formulas.arrays import Index, unwarned
 from comp_comm.hardware.numbers import Hardware, Timing
 from comp_comm.lazy import cached_property
 from comp_comm.sweeps.grid import EVOLUTION, HARDWARE, Grid
+from comp_comm.sweeps.idle import idle_notes
 from comp_comm.sweeps.sharing import SharedRows
 from comp_comm.sweeps.stacked import stack_notes, with_stack
 from comp_comm.sweeps.where import Condition, parse_condition
@@ -94,20 +95,22 @@ class Plan:
         return SharedRows(self.grid)
 
 
-def make_plan(study: Study, free: str | None = None) -> Plan:
+def make_plan(study: Study, free: Collection[str] = ()) -> Plan:
     """Return the plan of a study. Raises ``ConfigError`` with every problem of the study and of the plan.
 
-    ``free`` is a field that is still to be chosen: the rules about it are not checked.
+    ``free`` are fields that are still to be chosen: the rules about them are not checked.
     """
     study = with_stack(study, model := _cost_model(study))
     devices = [Axis({HARDWARE: tuple(profile.name for profile in study.profiles)})] if study.hardware_axis else []
     axes = (*devices, *study.axes)
     plan = Plan(study, model, Grid(study.profiles, _modelled(study, model), axes, model), ())
     _check_fields(study, plan)
-    if not study.hardware_given and not model.own_hardware:
+    known = study.hardware_given or model.own_hardware
+    if not known:
         study.problem("hardware", NO_HARDWARE)
     plan = replace(plan, where=_conditions(study, plan))
-    if study.profiles and all(plan.grid.labels(name) for name in model.required):
+    # Without a device there is none of which a number could be missing, or that could lack a format.
+    if known and study.profiles and all(plan.grid.labels(name) for name in model.required):
         _check_fixed_rules(study, plan, free)
     study.problems.raise_if_any()
     return plan
@@ -203,16 +206,22 @@ def _conditions(study: Study, plan: Plan) -> tuple[Condition, ...]:
     return tuple(conditions)
 
 
-def _check_fixed_rules(study: Study, plan: Plan, free: str | None) -> None:
+def _check_fixed_rules(study: Study, plan: Plan, free: Collection[str]) -> None:
     """A rule that fixed values break on their own is an error, not an infeasible point."""
     with unwarned():
         violations = plan.evaluate(tuple(slice(0, 1) for _ in plan.grid.axes)).violations
     for violation in violations:
         fixed = violation.wrong and violation.broken.ndim == 0 and bool(violation.broken)
-        if fixed and free not in violation.fields:
+        if fixed and not set(free) & set(violation.fields):
             known = [name for name in violation.fields if plan.grid.axis_of(name) is None and name in study.fixed]
-            values = ", ".join(f"{name} is {study.fixed[name]}" for name in known)
+            values = ", ".join(f"{name} is {study.fixed[name]}{_whose(study, name)}" for name in known)
             study.problem(known[0] if known else HARDWARE, violation.reason + (f": {values}" if len(known) > 1 else ""))
+
+
+def _whose(study: Study, name: str) -> str:
+    """Return who gives a field that the study does not give itself, and the flag that gives another value."""
+    stack = study.fixed.get("stack")
+    return f" (of stack {stack}; {FIELDS[name].flag} gives another)" if stack and name in study.stacked else ""
 
 
 @dataclass(frozen=True)
@@ -276,7 +285,8 @@ def notes(plan: Plan) -> list[str]:
     model, given = plan.study.model, plan.study.origins
     taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.fields and n != "seq_len"]
     own = [f"{', '.join(taken)} are the study's, not those of {model.name}"] if model and taken else []
-    return [*plan.study.notes, *stack_notes(plan.study), *plan.model.notes(PlanAsked(plan)), *own]
+    return [*plan.study.notes, *stack_notes(plan.study), *plan.model.notes(PlanAsked(plan)), *own,
+            *idle_notes(plan.grid, given)]  # fmt: skip
 
 
 __all__ = ["FEASIBLE", "REASON", "Plan", "make_plan", "notes"]

@@ -269,12 +269,14 @@ def meta(plan: Plan) -> Record:
     free = "timing" in plan.model.fields and "timing" not in stated and "timing" not in moving
     if free and len(set(presets.values())) == 1:
         stated["timing"] = next(iter(presets.values())) or BASE_TIMING
+    devices = {profile.name: {"title": profile.title, "sha256": profile.sha256} for profile in grid.profiles}
     return {
         **identity(),
         "title": study.title,
         "cost_model": plan.model.name,
         "study_sha256": study.sha256(),
-        "hardware": {profile.name: {"title": profile.title, "sha256": profile.sha256} for profile in grid.profiles},
+        "hardware": {} if study.hardware_assumed else devices,
+        **({"hardware_assumed": devices} if study.hardware_assumed else {}),
         "model": study.model.name if study.model else None,
         **({"model_fields": _brought(plan)} if study.model else {}),
         "fixed": dict(sorted(stated.items())),

@@ -97,7 +97,7 @@ def solve(study: Study, question: InverseQuestion) -> tuple[Records, Record]:
     """
     study = _without(study, question.field)
     study.fixed[question.field] = 1
-    plan = make_plan(study, free=question.field)
+    plan = make_plan(study, free=(question.field,))
     _check_question(plan, question)
     if plan.grid.derives_tp and question.field in ("hidden", "tp"):
         raise ConfigError(f"'tp: required' follows from hidden; give tp a value to solve for {question.field}")

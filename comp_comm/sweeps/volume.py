@@ -14,7 +14,6 @@ import numpy as np
 
 from comp_comm.configs.study import Study
 from comp_comm.costmodels.records import BYTES, GROUPS, MessageRecord
-from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.engine import row_blocks
 from comp_comm.sweeps.plan import FEASIBLE, REASON, make_plan
@@ -107,8 +106,6 @@ def beside_measured(messages: Sequence[MessageRecord], measured: Sequence[Record
 
     ``measured`` are rows of ``collective``, ``message_bytes`` and ``calls`` over ``steps`` steps.
     """
-    if steps < 1:
-        raise ConfigError(f"--steps must be at least 1, not {steps}")
     rows = []
     for kind in dict.fromkeys([*(row["collective"] for row in measured), *(row["collective"] for row in messages)]):
         seen = [row for row in measured if row["collective"] == kind]

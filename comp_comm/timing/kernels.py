@@ -12,21 +12,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import Switch
-from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum, somewhere, to_codes, to_float, where
-from comp_comm.formulas.kernels import TILE, fused_attention_seconds, gemm_seconds, reread_bytes, stream_seconds
-from comp_comm.hardware.numbers import FlashKernel, Hardware, chosen_kernel, generic_kernel
+from comp_comm.formulas.arrays import Array, Numeric, isnan, somewhere, to_codes, to_float, where
+from comp_comm.formulas.block_scaled import block_scaled_flops
+from comp_comm.formulas.kernels import gemm_seconds, reread_bytes, stream_seconds
+from comp_comm.hardware.numbers import Hardware
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.lazy import cached_property
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
+from comp_comm.timing.fused_attention import HALF, FusedAttention
+from comp_comm.timing.passes import Passes
 from comp_comm.timing.quantising import Quantising
 
-BACKWARD_FLOPS = 2.5  # of flash attention over its forward FLOP: it makes the scores again
-FLASH_HEAD_DIM = 128.0  # the head dimension the efficiency is stated at
-WIDEST = (
-    1.25  # times that: wider heads were measured forward only; backward they are taken to run as these (192 and 128)
-)
 # Bytes of one score, unfused, forward and backward, beside those that the products read and write: softmax in and out,
 # dropout in and out with its mask; gradients of both, from what the softmax made.
 SCORE_BYTES = (9.0, 11.0)
@@ -38,7 +35,6 @@ ALIGNED, UNALIGNED = 8.0, 13.5
 # Gradients of experts' weights in fewer than 16 bits take this much longer: MXFP8 on B200 .51 of its peak forward, .41
 # here (pytorch/ao); blockwise on H100 far longer still (.62, .23).
 GROUPED_WEIGHTS = 1.25
-HALF = 2.0  # bytes of a number in 16 bits
 
 
 class Run(NamedTuple):
@@ -52,14 +48,6 @@ class Run(NamedTuple):
     quantised: Array
     ramp_k: Numeric
     ramp_tiles: Numeric
-
-
-class Passes(NamedTuple):
-    """Seconds of an operation's forward pass, of its backward pass, and of the part of that for weights alone."""
-
-    forward: Array
-    backward: Array
-    for_weights: Array
 
 
 @dataclass(frozen=True)
@@ -109,7 +97,7 @@ class Kernels:
 
     def per_attention_flop(self, code: Numeric) -> Array:
         """Return the seconds of one FLOP in fused attention over a long sequence."""
-        return 1 / (to_float(self.hardware.attention_peak_flops) * self.flash_kernel(code).efficiency)
+        return 1 / (to_float(self.hardware.attention_peak_flops) * self.fused.kernel(code).efficiency)
 
     @cached_property
     def per_byte(self) -> Array:
@@ -195,6 +183,9 @@ class Kernels:
         """Return the seconds of products: FLOP, rows, columns and inner dimension, bytes moved if each is read once."""
         timing, (rows, columns, inner) = self.hardware.timing, shape
         run = run or self._plain
+        wave = self.quantising.block_wave
+        if wave is not None:
+            flops = self._in_waves(flops, shape, groups, where(run.quantised > 0, wave, 0.0))
         if self.cache is not None:
             moved = moved + groups * reread_bytes(rows, columns, inner, run.operand, self.cache)
         warm = timing.power_ratio if self.alone else 1.0  # in training ``sustained`` says it
@@ -202,6 +193,21 @@ class Kernels:
             flops, inner, moved, run.per_flop, self.per_byte, timing.kernel_latency,
             run.ramp_k, run.ramp_tiles, timing.gemm_split_k, timing.gemm_wave, warm,
         )  # fmt: skip
+
+    @staticmethod
+    def _in_waves(flops: Array, shape: tuple[Numeric, Numeric, Numeric], groups: Numeric, wave: Array) -> Array:
+        """Return the FLOP of a product whose operands have scales for blocks, in whole waves of the tiles chosen."""
+        _, columns, inner = shape
+        each = 2.0 * to_float(columns) * inner
+        rows = to_float(flops) / where(each > 0, each, np.inf)
+        there = (wave > 0) & (each > 0)
+        made = block_scaled_flops(rows, columns, inner, where(there, wave, 1.0), to_float(to_float(groups) <= 1))
+        return where(there, made, flops)
+
+    @cached_property
+    def fused(self) -> FusedAttention:
+        """How attention in one kernel runs."""
+        return FusedAttention(self.hardware, self.activation, self.fp8_attention, self.alone, self.serving)
 
     def attention(self, op: Attention, kernel: Numeric) -> Passes:
         """Return the seconds of attention; ``kernel`` is a code: flash over what a mask leaves, over all, unfused.
@@ -218,60 +224,11 @@ class Kernels:
         code, unfused = to_codes(kernel), AttentionKernel.UNFUSED.where(kernel)
         fused = ~unfused
         if not somewhere(unfused):
-            return self._flash(op, code)
+            return self.fused.passes(op, code)
         if not somewhere(fused):
             return self._unfused(op)
-        pairs = zip(self._flash(op, code), self._unfused(op), strict=True)
+        pairs = zip(self.fused.passes(op, code), self._unfused(op), strict=True)
         return Passes(*(where(fused, flash, plain) for flash, plain in pairs))
-
-    def flash_kernel(self, code: Numeric | NDArray[np.intp]) -> FlashKernel:
-        """Return the fused kernel of each code, in fp8 where attention is."""
-        codes, eight = to_codes(code), Switch.ON.where(self.fp8_attention)
-        if not self.hardware.attention:
-            return generic_kernel(self.hardware.timing)
-        if not somewhere(eight):
-            return chosen_kernel(self.hardware.attention, codes)
-        by_fp8 = chosen_kernel(self.hardware.fp8_attention, codes)
-        if everywhere(eight):
-            return by_fp8
-        return chosen_kernel((chosen_kernel(self.hardware.attention, codes), by_fp8), eight.astype(np.intp))
-
-    def _flash(self, op: Attention, code: Numeric | NDArray[np.intp]) -> Passes:
-        """Fused attention: longer sequences and larger heads come nearer to its peak rate.
-
-        t = t_0 + (C (1 + (k_0 + k_w) / s) + F C_b) u + V v, with s the keys that a query sees, k_0 of a start and k_w
-        of a window's edges; backward 2.5 times that, at its own rate (see `FlashKernel` and
-        `comp_comm.formulas.kernels.fused_attention_seconds`).
-        """
-        kernel = self.flash_kernel(code)
-        skipping = AttentionKernel.skipping(code)
-        flops = op.seen_flops if everywhere(skipping) else where(skipping, op.seen_flops, op.flops)
-        dims = to_float(op.key_dim) + op.value_dim
-        width = dims / (2 * FLASH_HEAD_DIM)
-        per_byte = 1 / (to_float(self.hardware.memory_bandwidth) * kernel.memory_efficiency)
-        longest = 2.0 * TILE * minimum(2 * to_float(op.seen), op.keys) * dims
-        moved = op.moved(where(Switch.ON.where(self.fp8_attention), self.activation / HALF, self.activation))
-        seen = where(to_float(op.seen) > 0, op.seen, np.inf)
-        power = to_float(1.0) if self.alone else where(width >= 1, kernel.power_ratio, 1.0)
-
-        def seconds(done: Array, efficiency: Numeric, below: Numeric, above: Numeric, wide: Array) -> Array:
-            rate = to_float(self.hardware.attention_peak_flops) * efficiency / power
-            per_flop = where(wide < 1, wide ** -to_float(below), wide ** -to_float(above)) / rate
-            return fused_attention_seconds(done, longest, moved, per_flop, per_byte, kernel.latency, kernel.ramp_blocks)
-
-        edges: Numeric = 0.0 if op.unwindowed is None else kernel.window_keys
-        forward = seconds(flops * (1 + (to_float(kernel.ramp_keys) + edges) / seen), kernel.efficiency,
-                          kernel.head_exponent, kernel.wide_exponent, width)  # fmt: skip
-        if self.serving:
-            return Passes(forward, to_float(0.0), to_float(0.0))
-        extra = to_float(kernel.backward_ramp_keys) + edges
-        if op.unwindowed is not None:
-            extra = extra + (1 - to_float(kernel.backward_windows)) * (to_float(op.unwindowed) - op.seen)
-        backward = BACKWARD_FLOPS * seconds(
-            flops * (1 + extra / seen), kernel.backward_efficiency, kernel.backward_head_exponent,
-            kernel.backward_wide_exponent, minimum(width, WIDEST),
-        )  # fmt: skip
-        return Passes(forward, backward, to_float(0.0))
 
     def _unfused(self, op: Attention) -> Passes:
         """Batched GEMMs with softmax and dropout between: the scores go through memory.

@@ -40,12 +40,23 @@ class Quantising:
         return by_code(self.recipe, lambda code: to_float(efficiencies[Recipe.at(code)]))
 
     @cached_property
+    def block_wave(self) -> Array | None:
+        """Tiles that run at a time of products with scales for blocks, 0 where they are as others; None if all are."""
+        wave = to_float(self.hardware.timing.fp8_block_wave)
+        if not somewhere(wave > 0):
+            return None
+        blockwise = Recipe.BLOCKWISE.where(self.recipe)
+        return where(blockwise, wave, 0.0) if somewhere(blockwise) else None
+
+    @cached_property
     def ramps(self) -> tuple[Array, Array]:
         """Steps in K that starting and ending a tile take, and tiles below which a product takes no less time."""
         timing, fp4 = self.hardware.timing, Recipe.NVFP4.where(self.recipe)
         k, tiles = to_float(timing.gemm_ramp_k), to_float(timing.gemm_ramp_tiles)
         faster = where(self.mask, to_float(self.hardware.peak_flops) / self.hardware.attention_peak_flops, 1.0)
         k, tiles = k * faster, tiles * faster
+        if self.block_wave is not None:
+            tiles = where(self.block_wave > 0, 0.0, tiles)  # whole waves of tiles say what is idle
         if not somewhere(fp4):
             return k, tiles
         own_k, own = to_float(timing.nvfp4_ramp_k), to_float(timing.nvfp4_ramp_tiles)

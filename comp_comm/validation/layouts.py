@@ -17,11 +17,13 @@ from comp_comm.formulas.arrays import Array
 from comp_comm.records import Records
 from comp_comm.validation.held_out import GROUP_POWER, SHARE, Interval, weighted_quantiles
 from comp_comm.validation.predict import Prediction
+from comp_comm.validation.summary import arch_of
 
 SAME = ("group", "model_name", "gpu", "n_gpus", "global_batch", "seq_len", "precision", "release", "layers", "hidden",
         "heads", "software_other")  # fmt: skip
 LAYOUT = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "recompute", "zero_stage", "sequence_parallel")
 RANKED = 3  # layouts of a set that an order is told of
+DRAWS = 1000  # of measurements made once more
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,16 @@ class LayoutSet:
     @property
     def spearman(self) -> float:
         """The correlation of the two orders; equal seconds have the mean of their places."""
-        return float(np.corrcoef(_places(self.measured), _places(self.predicted))[0, 1])
+        return _correlation(self.measured, self.predicted)
+
+    def attainable(self, noise: float) -> float:
+        """Return the correlation that a model without any error would have, in the mean.
+
+        Of what was measured with itself measured once more, ``noise`` being the standard deviation of the logarithm of
+        a measurement's seconds. The same draws are taken each time.
+        """
+        drawn = np.random.default_rng(0).normal(0.0, noise, (DRAWS, self.measured.size))
+        return float(np.mean([_correlation(self.measured, each) for each in self.measured * np.exp(drawn)]))
 
     @property
     def cost(self) -> float:
@@ -54,6 +65,10 @@ class LayoutSet:
         errors = np.log(self.predicted / self.measured)
         first, second = np.triu_indices(errors.size, 1)
         return np.asarray(np.abs(errors[first] - errors[second]))
+
+
+def _correlation(first: Array, second: Array) -> float:
+    return float(np.corrcoef(_places(first), _places(second))[0, 1])
 
 
 def _places(values: Array) -> Array:
@@ -77,12 +92,29 @@ def _set(layouts: list[list[Prediction]]) -> LayoutSet:
     return LayoutSet(run["group"], run["model_name"], run["gpu"], int(float(run["n_gpus"])), measured, predicted)
 
 
+def repeat_noise(predictions: Sequence[Prediction], arch: str = "dense") -> float:
+    """Return the standard deviation of the logarithm of seconds of runs that nothing known tells apart.
+
+    Those of a group that are predicted from the same fields on the same machine, of any release; about the mean of each
+    configuration, pooled over them. NaN where none ran twice.
+    """
+    repeats: dict[tuple[object, ...], list[float]] = {}
+    for one in predictions:
+        if one.counted and one.point and one.measured_s and arch_of(one) == arch:
+            fields = tuple(sorted((name, str(value)) for name, value in one.point.fields.items()))
+            repeats.setdefault((one.run["group"], one.point.machine, fields), []).append(float(np.log(one.measured_s)))
+    several = [np.asarray(each) for each in repeats.values() if len(each) > 1]
+    squares = sum(float(((each - each.mean()) ** 2).sum()) for each in several)
+    return float(np.sqrt(squares / sum(each.size - 1 for each in several))) if several else float("nan")
+
+
 def layout_records(predictions: Sequence[Prediction]) -> Records:
-    """Return a record a set of `RANKED` layouts and more."""
+    """Return a record a set of `RANKED` layouts and more; ``attainable`` is with the noise of repeated runs."""
+    noise = repeat_noise(predictions)
     return [
         {"group": one.group, "model": one.model, "device": one.device, "devices": one.devices,
          "layouts": one.measured.size, "slowest": float(one.measured.max() / one.measured.min()),
-         "spearman": one.spearman, "cost": one.cost}
+         "spearman": one.spearman, "attainable": one.attainable(noise), "cost": one.cost}
         for one in layout_sets(predictions, RANKED)
     ]  # fmt: skip
 

@@ -71,6 +71,8 @@ READINGS = (
     Reading("optimizer_kind", "zero_implementation", ((r"deepspeed", "deepspeed"), (r"", NOTHING))),
     Reading("fsdp", "zero_implementation", ((r"^zero-[123]|bf16_optimizer", "deepspeed"), (r"", NOTHING))),
     Reading("optimizer_kind", "optimizer_precision", ((r"bf16 moments", "bf16"), (r"", NOTHING))),
+    Reading("software_other", "gradient_accumulation_fusion", ((r"no gradient accumulation fusion", "off"),
+                                                               (r"", NOTHING))),
     # Recomputation: modules and policies go before the three words of the layout.
     Reading("recompute_modules", "recompute", ((r"per-op", "per_op"), (rf"^{MODULES}(\+{MODULES})*$", _lower),
                                                (r"^none", "none"), (r"^full", "full"), (r"", NOTHING))),

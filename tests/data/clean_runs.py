@@ -72,6 +72,15 @@ CORRECTED |= {
         ("r1023", "the repository's train_configs/llama3_8b.toml has at that commit (1760ff2: mode full)"),
     )
 }
+# Data parallelism of torch, which reduces gradients beside the backward pass.
+OVERLAPPED = ({"dp_overlap": "yes"}, "dp_overlap: run_table_1.sh of Megatron-LM's academic_paper_scripts/sc21 has "
+              "DDP=torch up to 18B; 'no' was inferred")  # fmt: skip
+CORRECTED |= dict.fromkeys(("r0000", "r0001", "r0002", "r0003"), OVERLAPPED)
+# What adds up the gradients of micro-batches. Megatron-LM's GEMMs do since 2022 (83b1e42f30: sums in 32 bit).
+UNFUSED = {
+    "megatron_sc21": "no gradient accumulation fusion (2021; --fp16 alone in the paper's CONFIG.sh: summed in fp16)",
+    "megatron_2020": "no gradient accumulation fusion (2020)",
+}
 ROUNDED = "measured in TFLOP/s, as the tokens/s are rounded and disagree with them by 1.3 to 2.3 %"
 NEEDED = ("vocab", "heads", "micro_batch", "precision", "zero_stage", "recompute")
 
@@ -92,6 +101,8 @@ def cleaned(row: dict[str, str]) -> dict[str, str]:
     kept = {name: text for name, text in row.items() if name not in DROPPED_COLUMNS}
     usual = MEGATRON if "(Megatron-LM)" in row["model_name"] else LOSSES.get(row["group"], "")
     kept["ce_fusion"] = kept["ce_fusion"] or usual
+    others = (kept["software_other"], UNFUSED.get(row["group"], ""))
+    kept["software_other"] = "; ".join(each for each in others if each)
     changes, why = ONEFLOW if "(OneFlow)" in row["model_name"] else CORRECTED.get(row["run_id"], ({}, ""))
     kept.update(changes)
     if row["run_id"] in ("r0227", "r0231", "r0232"):

@@ -59,6 +59,8 @@ WORLD = {
     "flop_vs_bw": (1, 2, 4),
     "flops": (0.5, 1, 3),
     "network": (0.5, 1, 4),
+    "scale_up": (0.5, 1, 2),
+    "scale_out": (1, 2, 8),
     "memory_bandwidth": (1, 2),
     "memory_capacity": (1, 1000),
     "latency": (0.1, 1, 10),

@@ -172,6 +172,7 @@ def _sharding(point: Exported) -> Flags:
     zero, shard = point.number("zero", 0), point.values.get("dp_shard")
     instances = point.replicas // int(shard) if shard else 1
     return {
+        "--no-gradient-accumulation-fusion": point.word("gradient_accumulation_fusion") == "off",
         "--use-distributed-optimizer": zero == 1, "--use-megatron-fsdp": zero > 1,
         "--data-parallel-sharding-strategy": STRATEGIES.get(zero),
         "--ckpt-format": "fsdp_dtensor" if zero > 1 else None,  # the only one that arguments.py lets its FSDP have

@@ -97,6 +97,7 @@ def _layout(point: Exported) -> Flags:
         "transformer_engine": point.word("precision") == "fp8", "fp8": point.word("precision") == "fp8",
         "fp8_params": True if point.on("fp8_param_gather") else None,
         "cross_entropy_loss_fusion": fused, "cross_entropy_loss_fusion_impl": implementation,
+        "gradient_accumulation_fusion": point.word("gradient_accumulation_fusion") != "off",
         "use_flash_attention": point.word("attention_kernel") != "unfused", **(keys if zero == 3 else {}),
     }  # fmt: skip
 

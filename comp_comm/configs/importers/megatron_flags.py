@@ -89,7 +89,7 @@ _RUNNING = """
     record-memory-history memory-snapshot-path profile use-pytorch-profiler use-nsys-profiler
     pytorch-profiler-collect-shapes pytorch-profiler-collect-callstack pytorch-profiler-collect-chakra record-shapes
     nvtx-ranges result-rejected-tracker-filename rerun-mode error-injection-rate error-injection-type
-    gradient-accumulation-fusion no-gradient-accumulation-fusion no-async-tensor-model-parallel-allreduce
+    no-async-tensor-model-parallel-allreduce
     async-tensor-model-parallel-allreduce use-contiguous-buffers-in-local-ddp no-contiguous-buffers-in-local-ddp
     use-contiguous-buffers-in-ddp init-model-with-meta-device
     tp-comm-bootstrap-backend tp-comm-overlap-cfg disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad

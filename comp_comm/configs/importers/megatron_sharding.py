@@ -75,6 +75,10 @@ def _deepspeed(keys: Keys, f: Findings, files: Mapping[str, str]) -> None:
         f.note("DeepSpeed's optimizer for bf16 shards its states at stage 0, too: zero is 1")
     if used and f.count("zero", 0) > 0:
         f.set("zero_implementation", "deepspeed")
+    keys.ignore(("--gradient-accumulation-fusion",))  # as is the default, and DeepSpeed has no sum that GEMMs add to
+    unfused = keys.truth("--no-gradient-accumulation-fusion") or used
+    if unfused and f.count("zero", 0) < (1 if used else 2):
+        f.set("gradient_accumulation_fusion", False)
 
 
 def _written(f: Findings, text: str) -> None:

@@ -16,7 +16,7 @@ _MODEL = """
     use_scaled_init_method apply_query_key_layer_scaling layernorm_epsilon do_layer_norm_weight_decay pre_process
     post_process persist_layer_norm gradient_as_bucket_view openai_gelu normalize_attention_scores rotary_percentage
     rotary_base rotary_interleaved seq_len_interpolation_factor apply_rope_fusion
-    grad_div_ar_fusion gradient_accumulation_fusion bias_activation_fusion bias_gelu_fusion bias_dropout_add_fusion
+    grad_div_ar_fusion bias_activation_fusion bias_gelu_fusion bias_dropout_add_fusion
     masked_softmax_fusion bias_dropout_fusion native_amp_init_scale native_amp_growth_interval hysteresis
     fp16_lm_cross_entropy grad_allreduce_chunk_size_mb seed
     use_cpu_initialization onnx_safe apex_transformer_log_level sync_batch_comm batch_p2p_comm nsys_profile

@@ -45,6 +45,8 @@ def read(keys: Keys, f: Findings, precision: str) -> None:
         f.set("attention_kernel", "unfused")
     set_loss(keys, f, "cross_entropy_loss_fusion", "cross_entropy_loss_fusion_impl", "cross_entropy_fusion_impl")
     _sharding(keys, f, precision)
+    if not keys.truth("gradient_accumulation_fusion", default=True) and f.count("zero", 0) < 2:
+        f.set("gradient_accumulation_fusion", False)
     _fp8(keys, f)
     if keys.truth("megatron_amp_O2", default=True) is False and FORMATS.get(precision) != "fp32":
         f.note("megatron_amp_O2 is off: weights held in 32 bit alone are counted as those in 16 bit with copies in 32")

@@ -120,12 +120,12 @@ class StepComm:
     @property
     def of_sends(self) -> CommSeconds:
         """Seconds of sends between stages in a step."""
-        return self.slowest.sends.times(self.work.layout.stage_steps) if self.sends else NO_COMM
+        return self.slowest.sends.times(self.work.layout.stage_micro_batches) if self.sends else NO_COMM
 
     @cached_property
     def sends_visible_s(self) -> Array:
         """Seconds in a step that sends between stages take from the slowest one."""
-        return self.work.layout.stage_steps * self.slowest.sends.visible if self.sends else ZERO
+        return self.work.layout.stage_micro_batches * self.slowest.sends.visible if self.sends else ZERO
 
     # -- all of it ----------------------------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class StepComm:
         if self.replicated:
             spent["dp"] = self.of_states
         if somewhere(self.pipeline.host.asked):
-            spent["host"] = self.pipeline.of_host(self.slowest.stage).times(self.work.layout.stage_steps)
+            spent["host"] = self.pipeline.of_host(self.slowest.stage).times(self.work.layout.stage_micro_batches)
         for call in (*self.once, *self.gradient_norm):
             group = call.collective.parallelism
             seconds = CommSeconds(call.seconds * call.collective.count, ZERO, ZERO)
@@ -154,9 +154,9 @@ class StepComm:
     def counted(self) -> list[CountedCollective]:
         """Every collective with its calls in a step."""
         layout, stage = self.work.layout, self.slowest.stage
-        states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.stage_steps))
+        states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.stage_micro_batches))
         return [*of_layers(self.pipeline, stage),
-                *of_sends([*self.sends, *self.pipeline.host.transfers(stage)], layout.stage_steps),
+                *of_sends([*self.sends, *self.pipeline.host.transfers(stage)], layout.stage_micro_batches),
                 *of_step([*states, *self.muon, *self.between_copies, *self.once, *self.gradient_norm])]  # fmt: skip
 
     @cached_property

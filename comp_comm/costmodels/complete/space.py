@@ -18,6 +18,7 @@ from comp_comm.formulas.arrays import distinct, to_float
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.layout import Layout
 from comp_comm.stage_layout import ENDS
+from comp_comm.transformer import Transformer
 from comp_comm.violation import Mask
 
 TABLE = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch")
@@ -93,8 +94,10 @@ def _join_chunks(t: Joined, layers: int, batch: int, gpus: int) -> None:
     even = (layers % chunks == 0) | ((layers + 2) % chunks == 0)
     pinned = bool(t.question.allowed.get("vpp"))
     t.keep(even | (t["vpp"] == 1) | pinned, "interleaved chunks of unequal size: pin vpp to try them")
-    steps = batch // (_replicas(t, gpus) * t["micro_batch"])
-    t.keep((t["vpp"] == 1) | (steps % t["pp"] == 0), "interleaving needs a multiple of pp micro-batches a replica")
+    micro_batches = batch // (_replicas(t, gpus) * t["micro_batch"])
+    t.keep(
+        (t["vpp"] == 1) | (micro_batches % t["pp"] == 0), "interleaving needs a multiple of pp micro-batches a replica"
+    )
 
 
 def _join_experts(t: Joined, experts: int, gpus: int) -> None:
@@ -158,9 +161,8 @@ SPACE = LayoutSpace(
     of_latent_mixtures={"recompute": ("none", "mla_up_proj+layernorm+moe_act", "full")},
     choices=("overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "schedule", "cp_comm", "cp_implementation",
              "kv_replication", "offload_optimizer", "master_weights", "reshard_after_forward", "gradient_sync",
-             "fsdp_units",
-             "zero_implementation", "sequence_inputs", "kernels", "cross_entropy", "attention_kernel", "cuda_graph",
-             "launch_blocking", "collective_algorithm"),
+             "fsdp_units", "zero_implementation", "gradient_accumulation_fusion", "sequence_inputs", "kernels",
+             "cross_entropy", "attention_kernel", "cuda_graph", "launch_blocking", "collective_algorithm"),
     alone={"gpus": 1, "tp": 1, "cp": 1, "pp": 1, "vpp": 1, "ep": 1, "micro_batch": 1, "dp": 1},
     derived=dict.fromkeys(("dp", "accumulation"), "pin tp, cp, pp or micro_batch instead"),
     layout=("gpus", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "micro_batch", "accumulation", "zero", "sp",
@@ -181,11 +183,13 @@ SPACE = LayoutSpace(
 )  # fmt: skip
 
 
-def idle_choices(layout: Layout) -> dict[str, Mask]:
+def idle_choices(layout: Layout, t: Transformer) -> dict[str, Mask]:
     """Return where each choice of a layout has no effect, by the field it is about."""
     tp, cp, pp, ep = (to_float(size) == 1 for size in (layout.tp, layout.cp, layout.pp, layout.ep))
     alone = layout.replicas == 1  # experts may have replicas all the same, which ZeRO does not shard
+    whole = ep & ((to_float(layout.etp) == 1) | (to_float(t.experts) == 0))
     silent = alone & (layout.expert_replicas <= 1) & (layout.copies <= 1)
     return {"sp": tp, "sequence_inputs": tp, "overlap_tp": tp, "cp_comm": cp, "cp_implementation": cp,
-            "overlap_pp": pp, "schedule": pp, "zero": alone, "overlap_dp": silent, "overlap_ep": ep,
-            "ep_dispatch": ep}  # fmt: skip
+            "overlap_pp": pp, "schedule": pp, "zero": alone, "overlap_dp": silent, "overlap_ep": whole,
+            # Without exchanges tokens are still sorted as the dispatcher has it.
+            "ep_dispatch": to_float(t.experts) == 0}  # fmt: skip

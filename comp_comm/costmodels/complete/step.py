@@ -121,7 +121,7 @@ class Step(SearchableAnswer):
         quantise, layout = self.states.most.seconds.quantise, self.work.layout
         if quantise is ZERO:
             return ZERO
-        return quantise * where(to_float(layout.zero) >= 3, layout.stage_steps, 1.0)
+        return quantise * where(to_float(layout.zero) >= 3, layout.stage_micro_batches, 1.0)
 
     @cached_property
     def bubble_s(self) -> Array:
@@ -166,7 +166,7 @@ class Step(SearchableAnswer):
     @cached_property
     def _but_states_s(self) -> Array:
         """Seconds of passes and of what is sent, but for the bubble and for states."""
-        passes = self.work.layout.stage_steps * self.pipeline.pace_s
+        passes = self.work.layout.stage_micro_batches * self.pipeline.pace_s
         gathered = self.states.most.seconds.over_tp
         return add_up((passes, self.sent.sends_visible_s, self.sent.once_s, gathered, self.sent.gradient_norm_s))
 
@@ -179,9 +179,9 @@ class Step(SearchableAnswer):
         """Return the seconds that a step takes at least: by passes alone, or with all but the walks of the bubble."""
         layout = self.work.layout
         if bound is Bound.AVERAGE:
-            return to_float(layout.stage_steps / to_float(layout.pp) * self.pipeline.model_passes_s)
+            return to_float(layout.stage_micro_batches / to_float(layout.pp) * self.pipeline.model_passes_s)
         if bound is Bound.SLOWEST:
-            return to_float(layout.stage_steps * self.pipeline.pace_s)
+            return to_float(layout.stage_micro_batches * self.pipeline.pace_s)
         return self._with(self.bubble.least)
 
     @property
@@ -222,7 +222,7 @@ class Step(SearchableAnswer):
 
     def idle_choices(self) -> dict[str, Mask]:
         """Return where each choice of the layout has no effect, by the field it is about."""
-        return idle_choices(self.work.layout)
+        return idle_choices(self.work.layout, self.work.transformer)
 
     @property
     def shape_violations(self) -> tuple[Violation, ...]:

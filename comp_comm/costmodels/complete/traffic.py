@@ -43,12 +43,12 @@ NO_TRAFFIC = Traffic(ZERO, ZERO, ZERO, ZERO)
 
 def of_layers(pipeline: Pipeline, stage: Stage) -> list[CountedCollective]:
     """Return the collectives of the layers and ends of a stage."""
-    steps, costs, none = pipeline.layout.stage_steps, pipeline.costs, to_float(0.0)
+    micro_batches, costs, none = pipeline.layout.stage_micro_batches, pipeline.costs, to_float(0.0)
     again: dict[tuple[str, str], Array] = {}
     for kind, times, count in pipeline.recomputed_at_any_point(stage):
         for call in times.calls:
             key = kind.name, call.collective.name
-            again[key] = again.get(key, none) + steps * count * to_float(call.collective.count)
+            again[key] = again.get(key, none) + micro_batches * count * to_float(call.collective.count)
     layers = [(kind.name, costs.layers[kind], count)
               for kind, count in zip(pipeline.work.pattern.kinds, stage.layers, strict=True)]  # fmt: skip
     ends = (("embedding", costs.embedding, stage.embedding), ("head", costs.head, stage.head))
@@ -56,18 +56,21 @@ def of_layers(pipeline: Pipeline, stage: Stage) -> list[CountedCollective]:
     for name, times, count in (*layers, *ends):
         for call in times.calls:
             forward, backward = to_float(call.collective.count), to_float(call.collective.backward_count)
-            counted.append(CountedCollective(name, call, steps * count * forward, steps * count * backward,
-                                             again.get((name, call.collective.name), none), none))  # fmt: skip
+            recompute = again.get((name, call.collective.name), none)
+            each = micro_batches * count
+            counted.append(CountedCollective(name, call, each * forward, each * backward, recompute, none))
     return counted
 
 
-def of_sends(calls: Sequence[TimedCollective], steps: Numeric) -> list[CountedCollective]:
+def of_sends(calls: Sequence[TimedCollective], micro_batches: Numeric) -> list[CountedCollective]:
     """Return the sends between stages in a step of so many micro-batches."""
     counted = []
     for call in calls:
         forward, backward = to_float(call.collective.count), to_float(call.collective.backward_count)
         counted.append(
-            CountedCollective("stage", call, steps * forward, steps * backward, to_float(0.0), to_float(0.0))
+            CountedCollective(
+                "stage", call, micro_batches * forward, micro_batches * backward, to_float(0.0), to_float(0.0)
+            )
         )
     return counted
 

@@ -6,8 +6,8 @@ from comp_comm.field import Value
 
 FIELDS = (
     "hidden", "seq_len", "layers", "heads", "gpus", "micro_batch", "global_batch", "pp", "dp", "strategy", "tp1", "tp2",
-    "summa_panels", "nvs", "nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "flop_vs_bw", "flops", "network", "memory_bandwidth",
-    "memory_capacity", "latency", "formulas", "tokens",
+    "summa_panels", "nvs", "nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "flop_vs_bw", "flops", "network", "scale_up",
+    "scale_out", "memory_bandwidth", "memory_capacity", "latency", "formulas", "tokens",
 )  # fmt: skip
 REQUIRED = ("hidden", "layers", "heads", "seq_len", "global_batch")
 DEFAULTS: dict[str, Value] = {"micro_batch": 1}

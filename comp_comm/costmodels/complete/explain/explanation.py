@@ -192,9 +192,9 @@ def operations(step: Step) -> list[OperationRecord]:
 
 
 def _phases(step: Step, part: StagePart, timed: TimedOperation) -> Iterator[OperationRecord]:
-    op, passes, steps = timed.op, timed.passes, step.work.layout.stage_steps
-    again = steps * part.again.get(op.name, to_float(0.0))
-    count = steps * part.layer_count * op.count
+    op, passes, micro_batches = timed.op, timed.passes, step.work.layout.stage_micro_batches
+    again = micro_batches * part.again.get(op.name, to_float(0.0))
+    count = micro_batches * part.layer_count * op.count
     forward, backward = _done(step, op)
     yield _record(op, part, "forward", count, passes.forward, forward)
     yield _record(op, part, "recompute", again, passes.forward, forward)

@@ -65,9 +65,9 @@ def timeline(step: Step) -> Timeline:
     passes. Where stages begin the next step while others are in this one, the last stage ends later than a step takes.
     """
     layout = step.work.layout
-    stages, chunks, steps = (int(float(number)) for number in (layout.pp, layout.vpp, layout.accumulation))
+    stages, chunks, micro_batches = (int(float(number)) for number in (layout.pp, layout.vpp, layout.accumulation))
     schedule = Schedule.at(int(layout.schedule)) if stages > 1 else Schedule.ONE_F_ONE_B
-    passes = int(2 * float(layout.model_chunks) * steps)
+    passes = int(2 * float(layout.model_chunks) * micro_batches)
     if passes > MOST_PASSES:
         raise ConfigError(f"a trace of {passes:,} passes is too long to look at; at most {MOST_PASSES:,}: a smaller "
                           "global_batch shows the same")  # fmt: skip
@@ -81,10 +81,10 @@ def timeline(step: Step) -> Timeline:
         len(listed),
     )
     order = PassOrder(schedule, stages, chunks)
-    done = timed(order, steps, step.bubble.chunk_seconds(order))
+    done = timed(order, micro_batches, step.bubble.chunk_seconds(order))
     walked = max(each.end for each in done)
-    pipelined = float(layout.stage_steps * step.pipeline.pace_s + step.bubble_s + step.sent.sends_visible_s)
-    alone = float(layout.stage_steps * step.bubble.pace_s + step.bubble_s)
+    pipelined = float(layout.stage_micro_batches * step.pipeline.pace_s + step.bubble_s + step.sent.sends_visible_s)
+    alone = float(layout.stage_micro_batches * step.bubble.pace_s + step.bubble_s)
     stretch = pipelined / (alone if schedule in IN_A_ROW else walked)
     slices = [piece for each in done for piece in _slices(each, times, stretch)]
     ends = {each.stage: each.end * stretch for each in done}

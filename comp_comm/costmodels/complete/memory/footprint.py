@@ -184,7 +184,7 @@ class StageMemory:
         sizes = fsdp_buffers(self.work, whole, largest_layer, beside, head)
         loss, backward, end = (replicated * size for size in sizes)
         backward = backward + self._unpacked
-        alone = MasterWeights.SHARDS.where(layout.master_weights) & (layout.stage_steps <= 1)
+        alone = MasterWeights.SHARDS.where(layout.master_weights) & (layout.stage_micro_batches <= 1)
         missing = where(alone, self._states.of_zero(3).gradients, 0.0) if somewhere(alone) else zero
         before = self._activations + maximum(loss + self._logits, backward) - missing
         return end > before, loss, backward, end, missing

@@ -13,20 +13,20 @@ OTHER_SCHEDULES = (Schedule.GPIPE, Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedul
 
 
 def micro_batches_in_flight(layout: Layout, place: Array) -> Array:
-    """Return how many micro-batches the stage at a place holds; GPipe holds all of them.
+    """Return how many micro-batches the stage at a place holds; GPipe holds all of them, where there is a pipeline.
 
     >>> float(micro_batches_in_flight(Layout(pp=4, accumulation=16), to_float(0.0)))
     4.0
     """
-    pp, steps = layout.pp, to_float(layout.accumulation)
-    held = maximum(in_flight(pp, layout.vpp, place, steps), 0.0)
+    pp, micro_batches = layout.pp, to_float(layout.accumulation)
+    held = maximum(in_flight(pp, layout.vpp, place, micro_batches), 0.0)
 
     def of(schedule: Schedule) -> Array:
         if schedule is Schedule.GPIPE:
-            return steps
+            return where(to_float(pp) > 1, micro_batches, 1.0)
         if schedule is Schedule.DUALPIPE:
             return dualpipe_in_flight(pp)
-        return zero_bubble_in_flight(pp, steps, 2.0 if schedule is Schedule.ZB_H2 else 1.0)
+        return zero_bubble_in_flight(pp, micro_batches, 2.0 if schedule is Schedule.ZB_H2 else 1.0)
 
     for schedule in OTHER_SCHEDULES:
         there = schedule.where(layout.schedule)

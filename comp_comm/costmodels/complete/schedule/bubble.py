@@ -94,15 +94,15 @@ class Bubble:
         forward, backward = (self._ends(passes) for passes in (self._busy[0], self._busy[1]))
         took = interleaved_seconds(layout.pp, layout.vpp, layout.accumulation, forward, backward, self._lag)
         known = interleaved_is_known(layout.pp, forward, backward, self._lag)
-        return took - layout.stage_steps * self.pace_s, self._alike_between, known & self._alike_between
+        return took - layout.stage_micro_batches * self.pace_s, self._alike_between, known & self._alike_between
 
     def _split(self, schedule: Schedule) -> tuple[Array, Mask, Mask]:
         """Return the waits where all chunks are alike, under a schedule that splits the backward pass."""
-        pp, steps = self.layout.pp, self.layout.accumulation
+        pp, micro_batches = self.layout.pp, self.layout.accumulation
         forward, both, weights = (each[0] for each in (*self._busy, self._weights))
         passes = forward, both - weights, weights
         if schedule is Schedule.ZERO_BUBBLE:
-            waits = zero_bubble_seconds(pp, steps, *passes)
+            waits = zero_bubble_seconds(pp, micro_batches, *passes)
         elif schedule is Schedule.DUALPIPE:
             waits = dualpipe_seconds(pp, *passes)
         else:
@@ -203,12 +203,14 @@ class Bubble:
     @property
     def _walkable(self) -> Mask:
         """Where a layout is one that the schedule has an order of passes for: rules tell of the others."""
-        layout, steps = self.layout, to_float(self.layout.accumulation)
+        layout, micro_batches = self.layout, to_float(self.layout.accumulation)
         pp, schedule = to_float(layout.pp), layout.schedule
         full = np.where(Schedule.ZB_H2.where(schedule) | Schedule.ZB_V.where(schedule), 2 * pp - 1, 1.0)
         both = Schedule.DUALPIPE.where(schedule)
         divisor = np.where(both, 2.0, np.where(Schedule.INTERLEAVED.where(schedule), pp, 1.0))
-        right = (steps >= np.where(both, 2 * pp, full)) & (steps % divisor == 0) & (~both | (pp % 2 == 0))
+        right = (
+            (micro_batches >= np.where(both, 2 * pp, full)) & (micro_batches % divisor == 0) & (~both | (pp % 2 == 0))
+        )
         right = right & (sum(self._chunks[1], ZERO) == layout.model_chunks)
         right = right & ((to_float(layout.vpp) > 1) == Schedule.INTERLEAVED.where(schedule))
         for each in (*self._busy[0], *self._busy[1], self._lag):
@@ -220,17 +222,19 @@ class Bubble:
         layout = self.layout
         few, more_s = self._left_out
         codes = [to_float(each) for each in (layout.schedule, layout.pp, few, layout.accumulation)]
-        busy, row = layout.stage_steps * self.pace_s - more_s, self.pipeline.work.stages.row
+        busy, row = layout.stage_micro_batches * self.pace_s - more_s, self.pipeline.work.stages.row
         seconds = (waits, busy, row, self._lag, *codes, *self._busy[0], *self._busy[1], *self._weights)
         shape = np.broadcast_shapes(*(each.shape for each in seconds))
         made = np.array(np.broadcast_to(waits, shape)).reshape(-1)
         left = np.flatnonzero(np.broadcast_to(~self._known, shape) & _somewhere_along(wanted, shape))
-        *orders, steps = (np.broadcast_to(_taken(each, shape, left), left.shape).astype(np.intp) for each in codes)
+        *orders, micro_batches = (
+            np.broadcast_to(_taken(each, shape, left), left.shape).astype(np.intp) for each in codes
+        )
         for schedule, pp, vpp in sorted(set(zip(*(each.tolist() for each in orders), strict=True))):
             there = np.flatnonzero((orders[0] == schedule) & (orders[1] == pp) & (orders[2] == vpp))
             for some in (there[start : start + TOGETHER] for start in range(0, there.size, TOGETHER)):
                 points, passes = left[some], PassOrder(Schedule.at(schedule), pp, vpp)
-                took = step_seconds(passes, steps[some], self.chunk_seconds(passes, shape, points))
+                took = step_seconds(passes, micro_batches[some], self.chunk_seconds(passes, shape, points))
                 made[points] = np.maximum(took - _taken(busy, shape, points), 0.0)  # not less by rounding
         return made.reshape(shape)
 

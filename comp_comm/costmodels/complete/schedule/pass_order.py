@@ -28,8 +28,8 @@ Work = tuple[Pass, ...]
 KINDS = "FBW"  # in arrays of passes a kind is its place here
 
 
-def order(schedule: Schedule, stages: int, chunks: int, steps: int, stage: int) -> list[Work]:
-    """Return what a stage does, in order; ``chunks`` of the model are on each stage, ``steps`` is of micro-batches.
+def order(schedule: Schedule, stages: int, chunks: int, micro_batches: int, stage: int) -> list[Work]:
+    """Return what a stage does in a step of so many ``micro_batches``, in order; it has ``chunks`` of the model.
 
     References: D. Narayanan et al., arXiv:2104.04473, figures 3 and 4; P. Qi et al., arXiv:2401.10241, figures 2, 3
     and section 6; DeepSeek-AI, arXiv:2412.19437, figure 5, and its published code (github.com/deepseek-ai/DualPipe).
@@ -44,15 +44,15 @@ def order(schedule: Schedule, stages: int, chunks: int, steps: int, stage: int) 
     ['F0', 'F1', 'F2B1W1', 'F3B0W0', 'B3W3', 'B2', 'W2']
     """
     if schedule is Schedule.GPIPE:
-        return [(Pass(kind, j, stage),) for kind in "FB" for j in range(steps)]
+        return [(Pass(kind, j, stage),) for kind in "FB" for j in range(micro_batches)]
     if schedule in ARRAYS:
-        listed = ARRAYS[schedule](stages, chunks, steps, stage).tolist()
+        listed = ARRAYS[schedule](stages, chunks, micro_batches, stage).tolist()
         return [tuple(Pass(KINDS[kind], j, chunk) for kind, j, chunk in work if kind >= 0) for work in listed]
     if schedule is Schedule.ZB_V:
-        return _v_shaped(stages, steps, stage)
+        return _v_shaped(stages, micro_batches, stage)
     two = schedule is Schedule.ZB_H2
-    ahead = min(steps, 2 * (stages - stage) - 1 if two else stages - stage)
-    return _split(steps, stage, ahead, (2 if two else 1) * stage)
+    ahead = min(micro_batches, 2 * (stages - stage) - 1 if two else stages - stage)
+    return _split(micro_batches, stage, ahead, (2 if two else 1) * stage)
 
 
 def ends_of(schedule: Schedule, stages: int, chunks: int) -> tuple[set[int], set[int]]:
@@ -66,15 +66,15 @@ def ends_of(schedule: Schedule, stages: int, chunks: int) -> tuple[set[int], set
     return {0}, {(2 if schedule is Schedule.ZB_V else chunks) * stages - 1}
 
 
-def order_array(schedule: Schedule, stages: int, chunks: int, steps: int, stage: int) -> NDArray[np.intp]:
+def order_array(schedule: Schedule, stages: int, chunks: int, micro_batches: int, stage: int) -> NDArray[np.intp]:
     """Return ``order`` as an array: kind, micro-batch and chunk (last axis) of the passes of every work, -1 for none.
 
     >>> order_array(Schedule.ONE_F_ONE_B, 2, 1, 2, 1).tolist()
     [[[0, 0, 1]], [[1, 0, 1]], [[0, 1, 1]], [[1, 1, 1]]]
     """
     if schedule in ARRAYS:
-        return ARRAYS[schedule](stages, chunks, steps, stage)
-    works = order(schedule, stages, chunks, steps, stage)
+        return ARRAYS[schedule](stages, chunks, micro_batches, stage)
+    works = order(schedule, stages, chunks, micro_batches, stage)
     width = max(map(len, works))
     none = [(-1, -1, -1)]
     return np.asarray([
@@ -82,9 +82,9 @@ def order_array(schedule: Schedule, stages: int, chunks: int, steps: int, stage:
     ])  # fmt: skip
 
 
-def _one_forward_one_backward(stages: int, chunks: int, steps: int, stage: int) -> NDArray[np.intp]:
+def _one_forward_one_backward(stages: int, chunks: int, micro_batches: int, stage: int) -> NDArray[np.intp]:
     """Return kind, micro-batch and chunk of every pass: millions in a search of models whose layers do not divide."""
-    total = steps * chunks
+    total = micro_batches * chunks
     rounds, place = np.divmod(np.arange(total), stages * chunks)
     turn, number = np.divmod(place, stages)
     micro_batch = rounds * stages + number
@@ -98,32 +98,32 @@ def _one_forward_one_backward(stages: int, chunks: int, steps: int, stage: int) 
     return np.concatenate([forward[:ahead], steady, backward[total - ahead :]])[:, None]
 
 
-def _split(steps: int, stage: int, ahead: int, late: int) -> list[Work]:
+def _split(micro_batches: int, stage: int, ahead: int, late: int) -> list[Work]:
     """Return so many forward passes ahead, gradients of weights late by so many micro-batches."""
     passes, begun, done = [Pass("F", j, stage) for j in range(ahead)], ahead, 0
-    for j in range(steps):
+    for j in range(micro_batches):
         passes.append(Pass("B", j, stage))
         if j - done >= late:
             passes.append(Pass("W", done, stage))
             done += 1
-        if begun < steps:
+        if begun < micro_batches:
             passes.append(Pass("F", begun, stage))
             begun += 1
-    return [(each,) for each in (*passes, *(Pass("W", j, stage) for j in range(done, steps)))]
+    return [(each,) for each in (*passes, *(Pass("W", j, stage) for j in range(done, micro_batches)))]
 
 
-def _v_shaped(stages: int, steps: int, stage: int) -> list[Work]:
+def _v_shaped(stages: int, micro_batches: int, stage: int) -> list[Work]:
     """Return ZB-V's passes: without a bubble where F, B and W take equally long."""
     down, up, late = stage, 2 * stages - 1 - stage, stages - stage
     begin = [("F", down)] * (2 * late - 1) + [("F", up), ("F", down)] * stage
     passes_of = [[(kind, chunk) for kind in "FBW"] for chunk in (up, down)]
-    steady = max(steps - 2 * stages + stage + 1, 0)
+    steady = max(micro_batches - 2 * stages + stage + 1, 0)
     listed = begin + passes_of[0] * late + (passes_of[1] + passes_of[0]) * steady
     ahead = sum(each == ("F", up) for each in listed)
-    listed += ([("B", down), ("W", down)] + passes_of[0]) * (steps - ahead)
+    listed += ([("B", down), ("W", down)] + passes_of[0]) * (micro_batches - ahead)
     listed += [("B", down), ("B", up)] * stage + [("B", down), ("W", down)] * late
     for chunk in (up, down):
-        listed += [("W", chunk)] * (steps - sum(each == ("W", chunk) for each in listed))
+        listed += [("W", chunk)] * (micro_batches - sum(each == ("W", chunk) for each in listed))
     count: Counter[tuple[str, int]] = Counter()
     passes: list[Work] = []
     for each in listed:
@@ -132,13 +132,13 @@ def _v_shaped(stages: int, steps: int, stage: int) -> list[Work]:
     return passes
 
 
-def _bidirectional(stages: int, chunks: int, steps: int, stage: int) -> NDArray[np.intp]:
+def _bidirectional(stages: int, chunks: int, micro_batches: int, stage: int) -> NDArray[np.intp]:
     """Return kind, micro-batch and chunk of every pass of every work of DualPipe, -1 for none.
 
     Of two copies of the model (directions 0 and 1) the one begins at the first stage, the other at the last one. A
     direction's passes of a kind come in the order of its micro-batches, which are every second one.
     """
-    listed = _directions(stages, steps, stage)
+    listed = _directions(stages, micro_batches, stage)
     kind, direction = np.moveaxis(np.asarray([work + [NO_PASS] * (3 - len(work)) for work in listed]), -1, 0)
     code, number = (2 * kind + direction).reshape(-1), np.empty(kind.size, np.intp)
     for each in range(2 * len(KINDS)):
@@ -165,7 +165,7 @@ def _weights(direction: int) -> Directed:
     return [(2, direction)]
 
 
-def _directions(stages: int, steps: int, stage: int) -> list[Directed]:
+def _directions(stages: int, micro_batches: int, stage: int) -> list[Directed]:
     """Return the kind and the direction of the passes of every work of DualPipe.
 
     ``first`` is the direction whose beginning is nearer to the stage.
@@ -176,7 +176,7 @@ def _directions(stages: int, steps: int, stage: int) -> list[Directed]:
     works = [_forward(first)] * (2 * inner) + [_forward(first), _forward(second)] * (place + 1)
     works += [_backward(second, whole=False), _weights(second), _forward(second)] * inner
     there, back = _forward(first) + _backward(second), _forward(second) + _backward(first)
-    works += [there, back] * (steps // 2 - stages + place + 1) + [_backward(second), back] * inner
+    works += [there, back] * (micro_batches // 2 - stages + place + 1) + [_backward(second), back] * inner
     late: deque[int] = deque()
     for number in range(2 * (place + 1)):
         direction = first if number % 2 else second

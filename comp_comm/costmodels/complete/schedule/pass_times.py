@@ -59,23 +59,23 @@ class Timed(NamedTuple):
     end: float
 
 
-def timed(passes: PassOrder, steps: int, seconds: ChunkSeconds) -> list[Timed]:
+def timed(passes: PassOrder, micro_batches: int, seconds: ChunkSeconds) -> list[Timed]:
     """Return when each pass of a step of so many micro-batches runs, at one point, stage by stage.
 
     >>> two = ChunkSeconds({"F": np.asarray([[1.0], [1.0]]), "B": np.asarray([[2.0], [2.0]])})
     >>> max(each.end for each in timed(PassOrder(Schedule.GPIPE, 2, 1), 2, two))
     9.0
     """
-    walk = whole_walk(passes, steps)
+    walk = whole_walk(passes, micro_batches)
     took = _took(walk, seconds)
     ends = _ends(walk, took, seconds.lag)[: walk.size, 0]
     starts = ends - np.concatenate([took[level.took, 0] for level in walk.levels])
     return [Timed(stage, work, float(starts[node]), float(ends[node]))
-            for stage, (works, nodes) in enumerate(zip(passes.works(steps), walk.places, strict=True))
+            for stage, (works, nodes) in enumerate(zip(passes.works(micro_batches), walk.places, strict=True))
             for work, node in zip(works, nodes.tolist(), strict=True)]  # fmt: skip
 
 
-def step_seconds(passes: PassOrder, steps: Numbers, seconds: ChunkSeconds) -> Array:
+def step_seconds(passes: PassOrder, micro_batches: Numbers, seconds: ChunkSeconds) -> Array:
     r"""Return how long a step takes at each point, all of which have the same order of passes.
 
     .. math:: e_n = \max(e_{n'},\; e_k + \ell \;\forall k) + t_n
@@ -89,7 +89,7 @@ def step_seconds(passes: PassOrder, steps: Numbers, seconds: ChunkSeconds) -> Ar
     ----------
     passes : PassOrder
         Which passes, in which order.
-    steps : array_like of int
+    micro_batches : array_like of int
         Micro-batches at each point.
     seconds : ChunkSeconds
         How long each pass takes.
@@ -112,10 +112,10 @@ def step_seconds(passes: PassOrder, steps: Numbers, seconds: ChunkSeconds) -> Ar
     >>> step_seconds(PassOrder(Schedule.ONE_F_ONE_B, 8, 1), np.array([1000, 1000]), alike).tolist()
     [3021.0, 2014.0]
     """
-    steps, made = np.broadcast_to(steps, seconds.size), np.zeros(seconds.size)
+    micro_batches, made = np.broadcast_to(micro_batches, seconds.size), np.zeros(seconds.size)
     left, settled = np.arange(seconds.size), 0
     while left.size:  # those that are not steady soon are walked through for longer
-        some, many, known = seconds.at(left), steps[left], np.zeros(left.size, np.bool_)
+        some, many, known = seconds.at(left), micro_batches[left], np.zeros(left.size, np.bool_)
         cycles = _cycles(passes, many, some, settled) if settled else np.ones(left.size, np.intp)
         for walk, places, cycle, left_out in _walks(passes, many, settled, cycles):
             made[left[places]], known[places] = _step(walk, some.at(places), cycle, left_out)
@@ -124,14 +124,14 @@ def step_seconds(passes: PassOrder, steps: Numbers, seconds: ChunkSeconds) -> Ar
 
 
 def _walks(
-    passes: PassOrder, steps: Numbers, settled: int, cycles: Numbers
+    passes: PassOrder, micro_batches: Numbers, settled: int, cycles: Numbers
 ) -> Iterator[tuple[Walk, Numbers, int, Numbers]]:
     """Yield walks, the points that each is for, their periods of a cycle, and how many cycles are left out there."""
     repeats = STEPS_IN_A_ROW if passes.schedule in IN_A_ROW else 1
     points: dict[tuple[Walk, int], list[Numbers]] = {}
-    left_out = np.zeros(steps.size, np.intp)
-    for many, cycle in sorted(set(zip(steps.tolist(), cycles.tolist(), strict=True))):
-        places = np.flatnonzero((steps == many) & (cycles == cycle))
+    left_out = np.zeros(micro_batches.size, np.intp)
+    for many, cycle in sorted(set(zip(micro_batches.tolist(), cycles.tolist(), strict=True))):
+        places = np.flatnonzero((micro_batches == many) & (cycles == cycle))
         walk, left_out[places] = short_walk(passes, many, repeats, settled, cycle)
         points.setdefault((walk, cycle), []).append(places)
     for (walk, cycle), parts in points.items():
@@ -140,14 +140,14 @@ def _walks(
             yield walk, some, cycle, left_out[some]
 
 
-def _cycles(passes: PassOrder, steps: Numbers, seconds: ChunkSeconds, settled: int) -> Numbers:
+def _cycles(passes: PassOrder, micro_batches: Numbers, seconds: ChunkSeconds, settled: int) -> Numbers:
     """Return after how many periods all passes of the steady part are as much later, at each point.
 
     Where they are so after none, it is as many as there are stages, which is the most that are looked at.
     """
     most = passes.stages
-    cycles = np.full(steps.size, most)
-    for walk, places, _, _ in _walks(passes, steps, settled, cycles):
+    cycles = np.full(micro_batches.size, most)
+    for walk, places, _, _ in _walks(passes, micro_batches, settled, cycles):
         if walk.window:
             some = seconds.at(places)
             ends = _ends(walk, _took(walk, some), some.lag)

@@ -21,6 +21,8 @@ from comp_comm.errors import ConfigError
 
 Numbers = NDArray[np.intp]
 F, B, W = range(len(KINDS))
+# Schedules under which some stage begins twice as many micro-batches as there are stages before it is steady.
+LONG_WARM_UP = (Schedule.INTERLEAVED, Schedule.DUALPIPE, Schedule.ZB_V, Schedule.ZB_H2)
 CIRCLE = "the passes of this schedule wait for each other: it needs more micro-batches"
 
 
@@ -89,9 +91,9 @@ class PassOrder(NamedTuple):
         """Chunks that a micro-batch goes through."""
         return self.stages * (2 if self.schedule is Schedule.ZB_V else self.chunks)
 
-    def works(self, steps: int) -> list[list[Work]]:
+    def works(self, micro_batches: int) -> list[list[Work]]:
         """Return what every stage does with so many micro-batches, in order."""
-        return [order(self.schedule, self.stages, self.chunks, steps, stage) for stage in range(self.stages)]
+        return [order(self.schedule, self.stages, self.chunks, micro_batches, stage) for stage in range(self.stages)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +131,7 @@ NEVER_STEADY = _Steady(np.zeros(0, np.intp), 0, 0, 0)
 
 
 @lru_cache(maxsize=64)
-def whole_walk(passes: PassOrder, steps: int, repeats: int = 1) -> Walk:
+def whole_walk(passes: PassOrder, micro_batches: int, repeats: int = 1) -> Walk:
     """Return the walk through all passes of a step of so many micro-batches, or of several steps one after the other.
 
     Raises ``ConfigError`` where passes wait for each other in a circle: there are too few micro-batches.
@@ -137,10 +139,10 @@ def whole_walk(passes: PassOrder, steps: int, repeats: int = 1) -> Walk:
     >>> whole_walk(PassOrder(Schedule.ONE_F_ONE_B, 4, 1), 8).size
     64
     """
-    return _walk(_works(passes, steps), repeats, NEVER_STEADY)
+    return _walk(_works(passes, micro_batches), repeats, NEVER_STEADY)
 
 
-def short_walk(passes: PassOrder, steps: int, repeats: int, settled: int, cycle: int = 1) -> tuple[Walk, int]:
+def short_walk(passes: PassOrder, micro_batches: int, repeats: int, settled: int, cycle: int = 1) -> tuple[Walk, int]:
     """Return a walk that leaves cycles of so many periods of the steady part out, and how many; the whole one where
     there are none to leave out.
 
@@ -152,38 +154,42 @@ def short_walk(passes: PassOrder, steps: int, repeats: int, settled: int, cycle:
     1000
     """
     each = passes.period * cycle
-    for begin, tail, window in _sizes(passes.period * -(-passes.stages // (2 * passes.period)), settled):
+    for begin, tail, window in _sizes(passes, settled):
         few = begin + (window + cycle) * passes.period + tail
-        few += (steps - few) % each
-        if few >= steps or passes.schedule is Schedule.GPIPE:  # which has no part that is steady
+        few += (micro_batches - few) % each
+        if few >= micro_batches or passes.schedule is Schedule.GPIPE:  # which has no part that is steady
             break
         walk = _steady_walk(passes, few, begin, window + cycle, window, repeats)
         if walk is not None:
-            return walk, (steps - few) // each
-    return whole_walk(passes, steps, repeats), 0
+            return walk, (micro_batches - few) // each
+    return whole_walk(passes, micro_batches, repeats), 0
 
 
-@lru_cache(maxsize=256)
-def _steady_walk(passes: PassOrder, steps: int, begin: int, periods: int, window: int, repeats: int) -> Walk | None:
+@lru_cache(maxsize=1024)
+def _steady_walk(
+    passes: PassOrder, micro_batches: int, begin: int, periods: int, window: int, repeats: int
+) -> Walk | None:
     """Return the walk of few micro-batches, None where so many periods are not steady from ``begin`` on."""
-    works = _works(passes, steps)
+    works = _works(passes, micro_batches)
     steady = _steady(passes, works, begin, periods, window)
     return None if steady is None else _walk(works, repeats, steady)
 
 
-def _sizes(unit: int, settled: int) -> Iterator[tuple[int, int, int]]:
+def _sizes(passes: PassOrder, settled: int) -> Iterator[tuple[int, int, int]]:
     """Yield where the steady part may begin, micro-batches after it, and periods that all depends on, the fewest
     first."""
-    for size in count(1):
+    unit = passes.period * -(-passes.stages // (2 * passes.period))
+    first = -(-2 * passes.stages // unit) if passes.schedule in LONG_WARM_UP else 1
+    for size in count(first):
         for tail in range(size + 1):
             for window in (2, 3):
                 yield (size + 4 * (2**settled - 1)) * unit, tail * unit, window
 
 
-def _works(passes: PassOrder, steps: int) -> _Works:
+def _works(passes: PassOrder, micro_batches: int) -> _Works:
     """Return what all stages do, and what that needs."""
     schedule, stages, chunks = passes
-    listed = [order_array(schedule, stages, chunks, steps, stage) for stage in range(stages)]
+    listed = [order_array(schedule, stages, chunks, micro_batches, stage) for stage in range(stages)]
     width = max(each.shape[1] for each in listed)
     padded = [np.pad(each, ((0, 0), (0, width - each.shape[1]), (0, 0)), constant_values=-1) for each in listed]
     together = np.concatenate(padded)

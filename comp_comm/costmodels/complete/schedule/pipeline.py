@@ -15,6 +15,7 @@ from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import (
+    ZERO,
     Array,
     add_up,
     by_code,
@@ -78,6 +79,10 @@ class Pipeline:
         layers = list(zip(self.layers, stage.layers, strict=True))
         return [*layers, (self.costs.embedding, stage.embedding), (self.costs.head, stage.head)]
 
+    def total_s(self, stage: Stage, seconds: Callable[[LayerTimes], Array]) -> Array:
+        """Return seconds of a layer or an end, added up over those of a stage, or a chunk."""
+        return add_up(count * each for times, count in self.parts(stage) if (each := seconds(times)) is not ZERO)
+
     def recomputed_s(self, stage: Stage, seconds: str) -> Array:
         """Return the seconds of a stage's recomputation: a name of ``RECOMPUTED``."""
 
@@ -110,7 +115,7 @@ class Pipeline:
 
     def passes_s(self, stage: Stage) -> Array:
         """Return the seconds of both passes of one micro-batch through a stage, recomputation in them."""
-        both = add_up(count * times.passes_s for times, count in self.parts(stage))
+        both = self.total_s(stage, lambda times: times.passes_s)
         if self.recomputes:
             both = both + self.recomputed_s(stage, "forward_s")
         return both + self.of_host(stage).exposed if somewhere(self.host.asked) else both
@@ -133,7 +138,8 @@ class Pipeline:
 
     def of_host(self, stage: Stage) -> CommSeconds:
         """Return the seconds of the link to the host for one micro-batch, beside the compute of a stage."""
-        forward, backward = (add_up(count * times.compute[i] for times, count in self.parts(stage)) for i in range(2))
+        forward = self.total_s(stage, lambda times: times.compute.forward)
+        backward = self.total_s(stage, lambda times: times.compute.backward)
         return self.host.spent(stage, forward, backward + self.recomputed_s(stage, "compute"))
 
     @cached_property
@@ -172,7 +178,7 @@ class Pipeline:
 
     def forward_s(self, stage: Stage) -> Array:
         """Return the seconds of the forward pass of one micro-batch through a stage, or a chunk."""
-        return add_up(count * times.forward_s for times, count in self.parts(stage))
+        return self.total_s(stage, lambda times: times.forward_s)
 
     def weights_s(self, stage: Stage) -> Array:
         """Return the seconds of the gradients of the weights of a stage's layers, or a chunk's, waits in them."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
+from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.records import GROUPS
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, overlapped
 from comp_comm.costmodels.work import Work
@@ -28,23 +29,26 @@ class StageSeconds:
         return self.pipeline.work
 
     @property
-    def _steps(self) -> Array:
-        return self.work.layout.stage_steps
+    def _micro_batches(self) -> Array:
+        return self.work.layout.stage_micro_batches
+
+    def _total(self, seconds: Callable[[LayerTimes], Array]) -> Array:
+        return self.pipeline.total_s(self.stage, seconds)
 
     @cached_property
     def forward_s(self) -> Array:
         """Seconds of forward compute in a step."""
-        return self._steps * add_up(count * times.compute.forward for times, count in self.pipeline.parts(self.stage))
+        return self._micro_batches * self._total(lambda times: times.compute.forward)
 
     @cached_property
     def backward_s(self) -> Array:
         """Seconds of backward compute in a step."""
-        return self._steps * add_up(count * times.compute.backward for times, count in self.pipeline.parts(self.stage))
+        return self._micro_batches * self._total(lambda times: times.compute.backward)
 
     @cached_property
     def recompute_s(self) -> Array:
         """Seconds of recomputation of activations."""
-        return self._steps * self.pipeline.recomputed_s(self.stage, "compute")
+        return self._micro_batches * self.pipeline.recomputed_s(self.stage, "compute")
 
     @cached_property
     def waits(self) -> tuple[Array, Array]:
@@ -52,10 +56,9 @@ class StageSeconds:
         recomputes = self.pipeline.recomputes  # what is recomputed may wait where the passes do not
         if not recomputes and all(times.waits[0] is ZERO for times, _ in self.pipeline.parts(self.stage)):
             return ZERO, ZERO
-        forward, backward = (add_up(count * times.waits[number] for times, count in self.pipeline.parts(self.stage))
-                             for number in range(2))  # fmt: skip
+        forward, backward = self._total(lambda times: times.waits[0]), self._total(lambda times: times.waits[1])
         again = self.pipeline.recomputed_s(self.stage, "host") if recomputes else ZERO
-        return self._steps * forward, self._steps * add_up((backward, again))
+        return self._micro_batches * forward, self._micro_batches * add_up((backward, again))
 
     def of_layers(self, group: str) -> CommSeconds:
         """Return what a group spends in the layers and at the ends."""
@@ -65,7 +68,7 @@ class StageSeconds:
                 spent = spent.plus(times.forward[group].times(count)).plus(times.backward[group].times(count))
         if self.pipeline.recomputes:
             spent = self.pipeline.recompute_comm(group, self.stage).plus(spent)
-        return spent.times(self._steps)
+        return spent.times(self._micro_batches)
 
     @cached_property
     def in_layers(self) -> dict[str, CommSeconds]:
@@ -76,17 +79,18 @@ class StageSeconds:
     @cached_property
     def _hidden_in_layers(self) -> Array:
         """Seconds of compute that already hide communication of the layers, for one micro-batch."""
-        parts = self.pipeline.parts(self.stage)
-        if all(times.hidden_s is ZERO for times, _ in parts):
-            return ZERO
-        again = self.pipeline.recomputed_s(self.stage, "hidden") if self.pipeline.recomputes else ZERO
-        return add_up((*(count * times.hidden_s for times, count in parts if times.hidden_s is not ZERO), again))
+        hidden = self._total(lambda times: times.hidden_s)
+        if hidden is ZERO or not self.pipeline.recomputes:
+            return hidden
+        return add_up((hidden, self.pipeline.recomputed_s(self.stage, "hidden")))
 
     @cached_property
     def _passes(self) -> tuple[Array, Array]:
         """Seconds of compute and of waiting for the host of one micro-batch, forward and backward."""
-        parts = self.pipeline.parts(self.stage)
-        forward, backward = (add_up(count * times.busy[number] for times, count in parts) for number in range(2))
+        forward, backward = (
+            self._total(lambda times: times.busy.forward),
+            self._total(lambda times: times.busy.backward),
+        )
         again = self.pipeline.recomputed_s(self.stage, "busy") if self.pipeline.recomputes else ZERO
         return forward, add_up((backward, again))
 

@@ -1,4 +1,4 @@
-"""Gradients of micro-batches added up by the optimizer itself, where GEMMs do not add to the sum as they are made."""
+"""Gradients of micro-batches added up by a kernel of its own, where GEMMs do not add to the sum as they are made."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from comp_comm.sharding import adds_up_apart
 
 def accumulation_seconds(work: Work, parameters: Array, per_byte: Array) -> Array:
     """Return the seconds of adding the gradients of one micro-batch of so many parameters to those before."""
-    apart = adds_up_apart(work.layout.zero, work.layout.zero_implementation)
-    if not somewhere(apart):
+    layout, formats = work.layout, work.scenario.formats
+    apart = 1 - to_float(layout.gradient_accumulation_fusion)
+    if not somewhere(apart > 0):
         return ZERO
-    formats = work.scenario.formats
-    moved = apart * parameters * accumulation_traffic(formats.weight, formats.main_grad)
+    casts = to_float(adds_up_apart(layout.zero, layout.zero_implementation))
+    moved = apart * parameters * accumulation_traffic(formats.weight, formats.main_grad, casts)
     return to_float(moved * per_byte)
 
 
@@ -24,6 +25,7 @@ def accumulations(work: Work) -> Array:
     The first gradient in 16 bits is not added to anything; a sum in more bits begins with zeros.
     """
     layout = work.layout
-    steps = to_float(layout.stage_steps)
-    filled = 1 + (to_float(layout.pp) - 1) / (to_float(layout.vpp) * steps)
-    return filled * where(work.scenario.formats.main_grad > work.scenario.formats.weight, steps, steps - 1)
+    micro_batches = to_float(layout.stage_micro_batches)
+    filled = 1 + (to_float(layout.pp) - 1) / (to_float(layout.vpp) * micro_batches)
+    own_format = work.scenario.formats.main_grad > work.scenario.formats.weight
+    return filled * where(own_format, micro_batches, micro_batches - 1)

@@ -139,7 +139,7 @@ class MuonStage:
         if not somewhere(cut):
             return []
         every = ZeroImplementation.DEEPSPEED.where(layout.zero_implementation) & (to_float(layout.zero) == 2)
-        times = where(every, layout.stage_steps, 1.0)
+        times = where(every, layout.stage_micro_batches, 1.0)
         sent = []
         for experts, replicas in ((False, dense_replicas(layout)), (True, expert_replicas(layout))):
             of = [each for each in self.dealt if each.matrix.experts is experts]

@@ -20,10 +20,11 @@ def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) ->
     the compute of one micro-batch forward and backward.
     """
     layout = work.layout
-    overlaps, zero, steps = Switch.ON.where(layout.overlap_dp), to_float(layout.zero), layout.stage_steps
+    overlaps, zero = Switch.ON.where(layout.overlap_dp), to_float(layout.zero)
+    micro_batches = layout.stage_micro_batches
     reduced = costs.repeated
     if somewhere(zero >= 2):
-        reduced = reduced * where(zero >= 2, steps, 1.0)
+        reduced = reduced * where(zero >= 2, micro_batches, 1.0)
     reduced = add_up((reduced, costs.once))
     total = reduced + costs.gathered
     alone = CommSeconds(costs.over_dp, ZERO, ZERO)
@@ -33,7 +34,7 @@ def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) ->
     if somewhere(zero >= 2):
         backward = window
         window = by_code(zero, lambda code: (
-            backward if code < 2 else steps * (backward if code == 2 else forward + backward)
+            backward if code < 2 else micro_batches * (backward if code == 2 else forward + backward)
         ))  # fmt: skip
     hidden = minimum(reduced, window) + minimum(costs.gathered, forward)
     return alone.plus(overlapped(total, (1 - CONTENTION) * hidden, overlaps))

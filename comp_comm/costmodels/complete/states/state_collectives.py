@@ -25,6 +25,7 @@ from comp_comm.formulas.arrays import (
 )
 from comp_comm.group import Group
 from comp_comm.layers.block import HeldParameters
+from comp_comm.layout import Layout
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
 from comp_comm.sharding import FsdpUnits, GradientSync, adds_up_apart
@@ -74,10 +75,10 @@ class StateCollective(NamedTuple):
     zero: tuple[int, ...]
     repeats: Array
 
-    def occasions(self, zero: Numeric, steps: Numeric) -> Array:
+    def occasions(self, zero: Numeric, micro_batches: Numeric) -> Array:
         """Return how many occasions a step of so many micro-batches has, at each point's ZeRO stage."""
         does = _among(zero, self.zero)
-        return to_float(does) * where(self.repeats > 0, steps, 1.0)
+        return to_float(does) * where(self.repeats > 0, micro_batches, 1.0)
 
 
 class Unit(NamedTuple):
@@ -109,7 +110,10 @@ def state_collectives(c: Context, held: StageParameters) -> list[StateCollective
                                                         micro-batch
     ==== ============================================== =====================================================
 
-    A unit is a layer, or what is beside the layers. (*) DeepSpeed's optimizer that sums in 32 bit all-reduces them
+    A unit is a layer, or what is beside the layers. Experts are sent apart where they are not on the devices that all
+    else is on (torchtitan wraps them by their own mesh, Megatron-LM has buffers of their own for them, both with
+    expert parallelism alone). An embedding that is also the head is one unit with the final norm, which torchtitan
+    does not shard again (`apply_fsdp_to_decoder`). (*) DeepSpeed's optimizer that sums in 32 bit all-reduces them
     (`PipelineEngine._bf16_reduce_grads`). With fewer shards than replicas (HSDP) the shards' gradients are all-reduced
     over the others, too: once, or under ZeRO 3 when they are scattered. A pipeline of PyTorch's (gradients reduced
     after the last micro-batch) gathers once more than it has micro-batches, as a forward pass finds what the backward
@@ -118,18 +122,36 @@ def state_collectives(c: Context, held: StageParameters) -> list[StateCollective
     layout = c.layout
     gathered, weight = (to_float(size) for size in (c.formats.gathered, c.formats.weight))
     pairs, trains = list(zip(held.counts, held.layers, strict=True)), to_float(not held.frozen)
-    units = [Unit(count, layer.dense, gathered, layer.trained.dense, packed=layer.packed) for count, layer in pairs]
+    beside = experts_beside(layout) if c.t.has_experts else to_float(0.0)
+    units = [_layer_unit(count, layer, gathered, beside) for count, layer in pairs]
     one, ends_apart = to_float(1.0), to_float(FsdpUnits.ENDS.where(layout.fsdp_units))
     ends = held.ends - ends_apart * held.head
     units.append(Unit(one, ends, weight, trains * ends))
     if any_of(ends_apart):
         units.append(Unit(ends_apart * (held.head > 0), held.head, weight, trains * held.head, to_float(0.0)))
-    collectives = _Sending(c, "", dense_replicas(layout)).of(held.trained.dense, units)
-    if c.t.has_experts:
-        units = [Unit(count, layer.experts, gathered, layer.trained.experts, packed=layer.expert_packed)
+    trained = held.trained
+    together = trained.dense + beside * trained.experts if any_of(beside) else trained.dense
+    collectives = _Sending(c, "", dense_replicas(layout)).of(together, units)
+    apart = 1.0 - beside
+    if c.t.has_experts and any_of(apart):
+        units = [Unit(count * apart, layer.experts, gathered, layer.trained.experts, packed=layer.expert_packed)
                  for count, layer in pairs]  # fmt: skip
-        collectives += _Sending(c, "expert ", expert_replicas(layout)).of(held.trained.experts, units)
+        collectives += _Sending(c, "expert ", expert_replicas(layout)).of(apart * trained.experts, units)
     return collectives
+
+
+def experts_beside(layout: Layout) -> Array:
+    """Return 1 where experts are on the devices that all else is on: no expert parallelism, and split over TP alike."""
+    return to_float((to_float(layout.ep) == 1) & (to_float(layout.etp) == layout.tp))
+
+
+def _layer_unit(count: Array, layer: HeldParameters, gathered: Array, beside: Array) -> Unit:
+    """Return the unit of a layer, with its experts where these are beside all else."""
+    if not any_of(beside * layer.experts):
+        return Unit(count, layer.dense, gathered, layer.trained.dense, packed=layer.packed)
+    parameters = layer.dense + beside * layer.experts
+    trained = layer.trained.dense + beside * layer.trained.experts
+    return Unit(count, parameters, gathered, trained, packed=layer.packed + beside * layer.expert_packed)
 
 
 class _Sending:
@@ -248,6 +270,8 @@ def _bucketed(c: Context, parameters: Array) -> tuple[Array, Array]:
     return calls, parameters / calls
 
 
-def counted(states: Sequence[StateCollective], zero: Numeric, steps: Numeric) -> list[Collective]:
+def counted(states: Sequence[StateCollective], zero: Numeric, micro_batches: Numeric) -> list[Collective]:
     """Return the collectives with their calls in a step of so many micro-batches."""
-    return [replace(each.collective, count=each.collective.count * each.occasions(zero, steps)) for each in states]
+    return [
+        replace(each.collective, count=each.collective.count * each.occasions(zero, micro_batches)) for each in states
+    ]

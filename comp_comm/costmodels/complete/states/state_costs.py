@@ -232,38 +232,49 @@ class StageStateSeconds:
     @cached_property
     def seconds(self) -> StateSeconds:
         """The seconds of a step's collectives of states, and of its optimizer."""
-        layout, interference = self.states.work.layout, self.states.work.scenario.interference
-        held = self.states.held.trained
-        timed = [(each, self.network.seconds(each.collective)) for each in self.states.collectives]
-        slowed = where(Switch.ON.where(layout.overlap_dp), interference, 1.0)
-        zero = to_float(layout.zero)
-
-        def sent(code: int, kind: str, repeats: int | None = None) -> Array:
-            """Return the seconds of a kind: all, or those of every micro-batch (1), or of a step (0)."""
-            parts = ((each.collective.count if repeats is None else each.collective.count * (each.repeats == repeats))
-                     * seconds for each, seconds in timed
-                     if code in each.zero and each.collective.kind == kind)  # fmt: skip
-            return slowed * add_up(parts)
-
-        def repeated(code: int) -> Array:
-            if code < BY_LAYER[0]:
-                return sent(code, "reduce_scatter" if code else "all_reduce")
-            return add_up((sent(code, "all_gather", 1), sent(code, "reduce_scatter", 1), sent(code, "all_reduce", 1)))
-
-        def once(code: int) -> Array:
-            if code < BY_LAYER[0]:
-                return sent(code, "all_reduce") if code else ZERO
-            return add_up((sent(code, "reduce_scatter", 0), sent(code, "all_reduce", 0)))
-
+        held, zero = self.states.held.trained, to_float(self.states.work.layout.zero)
         return StateSeconds(
-            by_code(zero, repeated),
-            by_code(zero, lambda code: sent(code, "all_gather", None if code in SHARDED else 0) if code else ZERO),
-            by_code(zero, once),
+            by_code(zero, self._repeated),
+            by_code(zero, self._gathered),
+            by_code(zero, self._once),
             add_up((self.states.norm_s, self.states.adam_s, self.states.muon.seconds(self.states.kernels))),
             self.states.quantise_s,
             accumulation_seconds(self.states.work, held.dense + held.experts, self.states.kernels.per_streamed_byte),
             *(self._of_muon(group) for group in ("tp", "dp")),
         )
+
+    @cached_property
+    def _timed(self) -> list[tuple[StateCollective, Array]]:
+        """The collectives of gradients and weights, with the seconds of one call alone on the network."""
+        return [(each, self.network.seconds(each.collective)) for each in self.states.collectives]
+
+    @cached_property
+    def _slowed(self) -> Array:
+        """By how much they take longer where they run beside compute."""
+        scenario = self.states.work.scenario
+        return where(Switch.ON.where(self.states.work.layout.overlap_dp), scenario.interference, 1.0)
+
+    def _sent(self, code: int, kind: str, repeats: int | None = None) -> Array:
+        """Return the seconds of a kind under a stage of ZeRO: all, or those of every micro-batch (1), or of a step
+        (0)."""
+        calls = [(call, seconds) for call, seconds in self._timed
+                 if code in call.zero and call.collective.kind == kind]  # fmt: skip
+        counts = (call.collective.count if repeats is None else call.collective.count * (call.repeats == repeats)
+                  for call, _ in calls)  # fmt: skip
+        return self._slowed * add_up(count * seconds for count, (_, seconds) in zip(counts, calls, strict=True))
+
+    def _repeated(self, code: int) -> Array:
+        if code < BY_LAYER[0]:
+            return self._sent(code, "reduce_scatter" if code else "all_reduce")
+        return add_up(self._sent(code, kind, 1) for kind in ("all_gather", "reduce_scatter", "all_reduce"))
+
+    def _gathered(self, code: int) -> Array:
+        return self._sent(code, "all_gather", None if code in SHARDED else 0) if code else ZERO
+
+    def _once(self, code: int) -> Array:
+        if code < BY_LAYER[0]:
+            return self._sent(code, "all_reduce") if code else ZERO
+        return add_up(self._sent(code, kind, 0) for kind in ("reduce_scatter", "all_reduce"))
 
     def _of_muon(self, group: str) -> Array:
         """Return the seconds of what Muon gathers over a group."""
