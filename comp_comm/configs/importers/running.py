@@ -47,7 +47,7 @@ def whole_weights(top: Keys, names: tuple[str, ...], quantised: bool) -> None:
     stored = [name for name in names if not is_off(top.take(name))]
     if stored or quantised:
         top.wrong(tuple(stored) or ("adapter",), "frozen weights of few bits other than NF4 (QLoRA's) are not "
-                  "modelled; give the file without them, as LoRA, and --frozen-precision nf4 where they are")  # fmt: skip
+                  "modelled; give the file without them, and --frozen-precision nf4 where they are")  # fmt: skip
         top.findings.problems.raise_if_any()
 
 
