@@ -6,6 +6,7 @@ Benchmarks run once, as tests, unless they are asked for (``--benchmark-only`` o
 from __future__ import annotations
 
 import gc
+import signal
 
 import pytest
 from hypothesis import settings
@@ -13,6 +14,9 @@ from hypothesis import settings
 from comp_comm.cli.main import run
 
 collect_ignore = ["reference"]  # a program in PyTorch, which is no library of tests
+
+# A shell ignores Ctrl-C in what it runs in the background, and so would the commands that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("few", max_examples=20, deadline=None)
 settings.register_profile("many", max_examples=200, deadline=None)
