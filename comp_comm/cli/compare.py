@@ -15,8 +15,8 @@ from comp_comm.report import output
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.report.stacks import Stacks, memory_stacks, step_stacks
 from comp_comm.report.table import write_line, write_records
+from comp_comm.sweeps.differences import differing, sides, why
 from comp_comm.sweeps.point import ComparedTerm, compared, point_of, verdict
-from comp_comm.sweeps.sides import differing, sides, why
 
 
 @click.command(cls=help_text.Grouped, epilog="Examples: compcomm compare llama-step --set-b tp=4 | "

@@ -97,7 +97,7 @@ def _draw(picture: str | None, names: Sequence[str], rows: Records, meta: Record
 def _several(study: Study, each: dict[object, Prices], path: str | None, form: str, picture: str | None) -> int:
     from comp_comm.report.points import point_name
     from comp_comm.report.table import setup_line
-    from comp_comm.sweeps.several import explain_over
+    from comp_comm.sweeps.explain_over import explain_over
 
     rows, meta = explain_over(study, each)
     options.note(meta["notes"])

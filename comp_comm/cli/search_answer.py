@@ -11,8 +11,8 @@ from comp_comm.records import Record
 from comp_comm.searches.crossover import crossings
 from comp_comm.searches.design import Case, Design
 from comp_comm.searches.result import SearchAnswer, side_by_side
+from comp_comm.sweeps.differences import differing, sides, why
 from comp_comm.sweeps.point import compare, explain
-from comp_comm.sweeps.sides import differing, sides, why
 
 Asked = Record
 

@@ -22,6 +22,11 @@ class Tie(NamedTuple):
     layouts: int
     places: tuple[Place, ...]
 
+    @classmethod
+    def single(cls, score: float, place: Place) -> Tie:
+        """Return that of one point, of which it is not known how many others have its numbers."""
+        return cls((float(score),), 1, (place,))
+
     @property
     def score(self) -> float:
         """The smaller the better."""
@@ -40,13 +45,10 @@ class Tie(NamedTuple):
 
 @dataclass
 class BestPoints:
-    """The best points so far, smallest score first, and of equal scores the one that needs least memory.
+    """The best points so far, smallest score first, and of equal scores the one that needs least memory."""
 
-    ``bar`` is a score that must not be exceeded while there are few: what others found elsewhere.
-    """
-
-    count: int
-    bar: float = np.inf
+    count: int  # so many ties are kept
+    cutoff: float = np.inf  # a score that must not be exceeded while there are fewer: what is known from elsewhere
     ties: list[Tie] = field(default_factory=list)
 
     @property
@@ -54,7 +56,7 @@ class BestPoints:
         """The score that a point must not exceed: none is good enough where none is asked for."""
         if not self.count:
             return -np.inf
-        return self.ties[-1].score if len(self.ties) == self.count else self.bar
+        return self.ties[-1].score if len(self.ties) == self.count else self.cutoff
 
     def add(self, numbers: Array, layouts: NDArray[np.integer], points: NDArray[np.intp],
             place: Callable[[int], Place]) -> None:  # fmt: skip

@@ -10,8 +10,8 @@ from comp_comm.costmodels.model import CostModel
 from comp_comm.formulas.arrays import Array, Mask, to_float
 
 
-class _AsIf:
-    """An answer as if steps took so long."""
+class _WithStep:
+    """An answer with other seconds of a step: columns made of it are as if a step took so long."""
 
     def __init__(self, answer: SearchableAnswer, step_s: Array) -> None:
         self._answer, self.step_s = answer, step_s
@@ -41,7 +41,7 @@ class Objective:
             return value
         return 1 / value if self.column == RATE else -value
 
-    def least(self, model: CostModel, answer: SearchableAnswer, bound: Bound) -> Array | None:
+    def lower_bound(self, model: CostModel, answer: SearchableAnswer, bound: Bound) -> Array | None:
         """Return a score that no layout is better than, by the least its step can take; None where nothing is known."""
         seconds = answer.least_step_s(bound) if self.timed else None
         return None if seconds is None else self._of_seconds(model, answer, seconds)
@@ -51,7 +51,7 @@ class Objective:
         return self._of_seconds(model, answer, answer.step_where(wanted))
 
     def _of_seconds(self, model: CostModel, answer: SearchableAnswer, step_s: Array) -> Array:
-        return self.score(model, cast(SearchableAnswer, _AsIf(answer, step_s)))
+        return self.score(model, cast(SearchableAnswer, _WithStep(answer, step_s)))
 
     def behind(self, score: float, best: float) -> float | None:
         """Return by how many percent a score is worse than the best; None where that is no share of anything.

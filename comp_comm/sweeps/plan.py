@@ -19,7 +19,7 @@ from comp_comm.formulas.arrays import Index, unwarned
 from comp_comm.hardware.numbers import Hardware, Timing
 from comp_comm.lazy import cached_property
 from comp_comm.sweeps.grid import EVOLUTION, HARDWARE, Grid
-from comp_comm.sweeps.idle import idle_notes
+from comp_comm.sweeps.no_effect import idle_notes
 from comp_comm.sweeps.sharing import SharedRows
 from comp_comm.sweeps.stacked import stack_notes, with_stack
 from comp_comm.sweeps.where import Condition, parse_condition

@@ -1,4 +1,14 @@
-"""What a search tries: the space of a study, of one number of devices or of several cases together."""
+"""The space of a study: which layouts its search tries, on one number of devices, or of several cases together.
+
+What a study gives decides what is tried: a field of the layout with one value is pinned, one with a list takes these
+values, one that is not given takes those of the cost model's `LayoutSpace`, and a stack gives the values of its
+framework. The path is
+
+1. the fields that are open, and those that the stack settles (`_free`, `with_stack`, `row_givens`);
+2. the table of degrees (`LayoutSpace.degrees`), joined with what follows from degrees (`join_choices`);
+3. the choices that go with any row, each an axis (`_choices`);
+4. the rows that keep every rule, with every placement (`valid_rows`).
+"""
 
 from __future__ import annotations
 
@@ -18,8 +28,8 @@ from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import to_float
 from comp_comm.searches.placements import placement_classes
 from comp_comm.searches.row_choices import join_choices
-from comp_comm.searches.rows import all_rows, axis_of, lawful_rows, parts_of, placed_rows, unplaced_rows
 from comp_comm.searches.space import SearchSpace
+from comp_comm.searches.valid_rows import all_rows, axis_of, placed_rows, subspaces, unplaced_rows, valid_rows
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import Plan, make_plan
 from comp_comm.sweeps.stacked import row_givens, with_stack
@@ -100,21 +110,20 @@ def _placed(study: Study, gpus: int, plan: Plan, degrees: Degrees, placements: t
         return SearchSpace(study, gpus, plan, degrees.columns, None, np.zeros(0, np.uint8), (), False, choices, dropped)
     one_place = {**fixed, "placement": placements[0]} if placements else fixed
     first = replace(plan, grid=replace(plan.grid, fixed=one_place))
-    lawful = all_rows(first) if _layout_space(study).lawful else lawful_rows(first, dropped)
-    parts = parts_of(first, lawful)
+    valid = all_rows(first) if _layout_space(study).lawful else valid_rows(first, dropped)
+    parts = subspaces(first, valid)
     hardware = plan.grid.hardware(tuple(slice(0, 1) for _ in plan.grid.axes))[0]
     settled = {*degrees.columns} - {*_layout_space(study).table}
     clashes = tuple(
         f"some layouts of stack {study.fixed.get('stack')} are left out: {reason} ("
         f"{', '.join(FIELDS[name].flag for name in fields if name in settled)} gives what the stack does not)"
-        for reason, fields in lawful.broken.items() if settled & {*fields} and {*fields} & {*study.origins} - settled
+        for reason, fields in valid.broken.items() if settled & {*fields} and {*fields} & {*study.origins} - settled
     )  # fmt: skip
     classes = placement_classes(degrees.columns, gpus, placements, hardware) if placements else None
     rows = placed_rows(degrees, parts, classes) if classes else unplaced_rows(degrees, parts, plan.grid.axes[-1])
     plan = replace(plan, grid=replace(plan.grid, axes=(*plan.grid.axes[:-1], rows.axis)))
-    used = tuple((begin, choice) for begin, (_, choice) in zip(rows.begins, parts, strict=True))
-    return SearchSpace(study, gpus, plan, degrees.columns, classes, rows.counts, used, lawful.ruled, choices, dropped,
-                       clashes=clashes)  # fmt: skip
+    return SearchSpace(study, gpus, plan, degrees.columns, classes, rows.counts, rows.segments, valid.rules_left,
+                       choices, dropped, clashes=clashes)  # fmt: skip
 
 
 def _joined(tables: Sequence[Degrees], cases: Sequence[Mapping[str, Value]]) -> Degrees:

@@ -1,4 +1,4 @@
-"""Layouts of a search as rows, all of them evaluated as one table."""
+"""Layouts of a search as rows of its answer: their fields and results, all of them evaluated as one table."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, to_float, unwarned
 from comp_comm.records import Record
 from comp_comm.searches.best import Tie
-from comp_comm.searches.engine import Point, point_of
-from comp_comm.searches.space import SearchSpace
+from comp_comm.searches.space import Point, SearchSpace
 from comp_comm.sweeps.prices import Prices, priced
 
 Row = Record
@@ -40,7 +39,7 @@ def rows_of(space: SearchSpace, ties: Sequence[Tie], prices: Prices) -> list[Row
     """Return the rows of some ties: their layouts, results, and in what those that nothing tells apart differ."""
     if not ties:
         return []
-    points = [point_of(space, tie.place) for tie in ties]
+    points = [space.point(tie.place) for tie in ties]
     plan, (model, space_of) = space.plan, about(space)
     step, run = steps_at(space, points), plan.grid.fixed.get("tokens")
 
@@ -70,8 +69,10 @@ def _also(space: SearchSpace, tie: Tie) -> str | None:
     """Return in what the layouts of a tie differ, in words; None where there is one."""
     values: dict[str, list[Value]] = {}
     for place in tie.places:
-        for name, value in point_of(space, place).items():
-            values.setdefault(name, []).extend(space.alike(place[-1]) if name == "placement" else (value,))
+        for name, value in space.point(place).items():
+            values.setdefault(name, []).extend(
+                space.equivalent_placements(place[-1]) if name == "placement" else (value,)
+            )
     several = {name: list(dict.fromkeys(known)) for name, known in values.items()}
     told = [f"{name} {' or '.join(map(str, known))}" for name, known in several.items() if len(known) > 1]
     return "; ".join(told) or None
