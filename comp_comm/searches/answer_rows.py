@@ -40,7 +40,7 @@ def rows_of(space: SearchSpace, ties: Sequence[Tie], prices: Prices) -> list[Row
     if not ties:
         return []
     points = [space.point(tie.place) for tie in ties]
-    plan, (model, space_of) = space.plan, about(space)
+    plan, (model, layouts) = space.plan, about(space)
     step, run = steps_at(space, points), plan.grid.fixed.get("tokens")
 
     def of(column: Array) -> list[float]:
@@ -48,21 +48,21 @@ def rows_of(space: SearchSpace, ties: Sequence[Tie], prices: Prices) -> list[Row
         return numbers
 
     with unwarned():
-        derived = {name: of(made(step)) for name, made in model.derived.items() if name in space_of.layout}
-        names = (*space_of.results, *(RUN if run is not None else ()))
+        derived = {name: of(made(step)) for name, made in model.derived.items() if name in layouts.layout_columns}
+        names = (*layouts.result_columns, *(RUN if run is not None else ()))
         results = {name: of(model.columns[name].of(step)) for name in names}
     rows = []
     for number, (tie, point) in enumerate(zip(ties, points, strict=True)):
         numbers = {name: int(values[number]) for name, values in derived.items()}
-        layout = _ordered({"global_batch": plan.grid.fixed["global_batch"], **numbers, **point}, space_of)
+        layout = _ordered({"global_batch": plan.grid.fixed["global_batch"], **numbers, **point}, layouts)
         row = layout | {name: values[number] for name, values in results.items()}
         row |= {"ties": tie.layouts, "also": _also(space, tie)}
         rows.append(row | priced(prices, row, run))
     return rows
 
 
-def _ordered(known: Mapping[str, Value], space: LayoutSpace) -> Row:
-    return {name: known[name] for name in (*space.layout, *known) if name in known}
+def _ordered(known: Mapping[str, Value], layouts: LayoutSpace) -> Row:
+    return {name: known[name] for name in (*layouts.layout_columns, *known) if name in known}
 
 
 def _also(space: SearchSpace, tie: Tie) -> str | None:

@@ -2,12 +2,13 @@
 
 What a study gives decides what is tried: a field of the layout with one value is pinned, one with a list takes these
 values, one that is not given takes those of the cost model's `LayoutSpace`, and a stack gives the values of its
-framework. The path is
+framework. `joint_space` goes from the study to
 
-1. the fields that are open, and those that the stack settles (`_free`, `with_stack`, `row_givens`);
-2. the table of degrees (`LayoutSpace.degrees`), joined with what follows from degrees (`join_choices`);
+1. what is wrong with it, model or hardware: told of the simplest layout (`_simplest`);
+2. the table of degrees (`LayoutSpace.degrees`), joined with the choices that a stack makes by the degrees
+   (`join_choices`);
 3. the choices that go with any row, each an axis (`_choices`);
-4. the rows that keep every rule, with every placement (`valid_rows`).
+4. the rows that keep every rule, with every placement (`_with_rows`, by `valid_rows`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from comp_comm.choices import Placement
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, CostModel, phase_of
-from comp_comm.costmodels.layout_space import Degrees, LayoutQuestion, LayoutSpace, Tried, rows_of
+from comp_comm.costmodels.layout_space import ChoiceValues, Degrees, LayoutQuestion, LayoutSpace, rows_of
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
@@ -29,12 +30,21 @@ from comp_comm.formulas.arrays import to_float
 from comp_comm.searches.placements import placement_classes
 from comp_comm.searches.row_choices import join_choices
 from comp_comm.searches.space import SearchSpace
-from comp_comm.searches.valid_rows import all_rows, axis_of, placed_rows, subspaces, unplaced_rows, valid_rows
+from comp_comm.searches.valid_rows import (
+    ValidRows,
+    all_rows,
+    axis_of,
+    placed_rows,
+    subspaces,
+    unplaced_rows,
+    valid_rows,
+)
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import Plan, make_plan
 from comp_comm.sweeps.stacked import row_givens, with_stack
 
 GPUS = "gpus"
+PLACEMENT = "placement"
 
 
 def make_space(study: Study, gpus: int) -> SearchSpace:
@@ -51,114 +61,21 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
 
     All devices that the study names are tried with every layout; the best of each are told apart by `grouped`.
     """
-    about, model = _layout_space(study), _model_of(study)
-    free = _free(study, about)
+    layouts, model = _layout_space(study), _model_of(study)
+    free = _free(study, layouts)
     study = with_stack(study, model, free)
-    given = {name: tuple(values) for axis in study.axes for name, values in axis.values.items()}
-    choosable = _choosable(about)
-    _check(study, about, set(given) - {*about.table, *choosable, "placement", "gpus"})
-    settled = row_givens(study, free)
-    plan = _simplest(study, about, {each.field for each in settled})
-    listed = {name: given.get(name) or study.stacked.get(name) or _fixed(study, name)
-              for name in (*about.table, *choosable, "placement")}  # fmt: skip
-    hardware = plan.grid.scenario(())[0].hardware
-    domain = float(to_float(hardware.tiers[0].domain))
-    tables = [about.degrees(LayoutQuestion({**plan.grid.fixed, **case}, int(case[GPUS]), listed,
-                                           float(case.get("nvs", domain)))) for case in cases]  # fmt: skip
-    degrees = tables[0] if len(cases) == 1 else _joined(tables, cases)
-    gpus = int(cases[0][GPUS])
-    if degrees.dropped and not rows_of(degrees.columns):
-        raise ConfigError(_no_degrees(gpus, degrees))
-    wanted = {name: listed[name] or tried for name, tried in
-              {**dict.fromkeys(choosable, ()), **_tried(about, plan.grid.fixed)}.items()}  # fmt: skip
-    degrees = join_choices(degrees, settled, plan.grid.fixed, wanted, model)
-    choices = _choices(about, plan, {name: values for name, values in wanted.items() if name not in degrees.columns})
-    placements = tuple(dict.fromkeys(map(str, listed["placement"] or Placement.words()))) if about.placed else ()
-    moving = {*about.table, "dp", *degrees.columns, *choices}
-    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in moving}
-    fixed |= cases[0]
-    fixed |= {name: study.fixed[name] for name in about.of_others if name in study.fixed}
-    fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
-    axes = [Axis({name: values}) for name, values in choices.items() if len(values) > 1]
-    if len(study.profiles) > 1:
-        axes.append(Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}))
-    grid = replace(plan.grid, profiles=study.profiles, fixed=fixed, axes=(*axes, axis_of(degrees)))
-    plan = replace(plan, grid=grid, study=replace(plan.study, stacked=study.stacked))
-    return _placed(study, gpus, plan, degrees, placements, choices)
-
-
-def _choosable(about: LayoutSpace) -> tuple[str, ...]:
-    """Return the fields that a search can try values of, whatever the degrees are."""
-    return tuple(dict.fromkeys((*about.open, *about.of_mixtures, *about.choices, *about.recipes)))
-
-
-def _choices(about: LayoutSpace, plan: Plan, wanted: Mapping[str, tuple[Value, ...]]) -> dict[str, tuple[Value, ...]]:
-    """Return the choices that are tried with any degrees: those wanted, and those that can only help."""
-    choices = {name: values for name, values in wanted.items() if values}
-    choices |= {name: values for name, values in _helpful(about, plan, choices).items() if name not in plan.grid.fixed}
-    if about.worthwhile is None:
-        return choices
-    kernels = {name: plan.grid.words(name) for name in about.choices if FIELDS[name].choice and name not in choices}
-    return {name: values for name, values in about.worthwhile({**kernels, **choices}).items() if name in choices}
-
-
-def _placed(study: Study, gpus: int, plan: Plan, degrees: Degrees, placements: tuple[str, ...],
-            choices: dict[str, tuple[Value, ...]]) -> SearchSpace:  # fmt: skip
-    """Return the space of rows that keep every rule, with every placement."""
-    dropped, fixed = dict(degrees.dropped), plan.grid.fixed
-    if not rows_of(degrees.columns):
-        return SearchSpace(study, gpus, plan, degrees.columns, None, np.zeros(0, np.uint8), (), False, choices, dropped)
-    one_place = {**fixed, "placement": placements[0]} if placements else fixed
-    first = replace(plan, grid=replace(plan.grid, fixed=one_place))
-    valid = all_rows(first) if _layout_space(study).lawful else valid_rows(first, dropped)
-    parts = subspaces(first, valid)
-    hardware = plan.grid.hardware(tuple(slice(0, 1) for _ in plan.grid.axes))[0]
-    settled = {*degrees.columns} - {*_layout_space(study).table}
-    clashes = tuple(
-        f"some layouts of stack {study.fixed.get('stack')} are left out: {reason} ("
-        f"{', '.join(FIELDS[name].flag for name in fields if name in settled)} gives what the stack does not)"
-        for reason, fields in valid.broken.items() if settled & {*fields} and {*fields} & {*study.origins} - settled
-    )  # fmt: skip
-    classes = placement_classes(degrees.columns, gpus, placements, hardware) if placements else None
-    rows = placed_rows(degrees, parts, classes) if classes else unplaced_rows(degrees, parts, plan.grid.axes[-1])
-    plan = replace(plan, grid=replace(plan.grid, axes=(*plan.grid.axes[:-1], rows.axis)))
-    return SearchSpace(study, gpus, plan, degrees.columns, classes, rows.counts, rows.segments, valid.rules_left,
-                       choices, dropped, clashes=clashes)  # fmt: skip
-
-
-def _joined(tables: Sequence[Degrees], cases: Sequence[Mapping[str, Value]]) -> Degrees:
-    """Return tables of degrees as one, each row with what is of its case."""
-    sizes = [rows_of(table.columns) for table in tables]
-    columns = {name: np.concatenate([table.columns[name] for table in tables]) for name in tables[0].columns}
-    columns |= {name: np.repeat([int(case[name]) for case in cases], sizes) for name in cases[0]}
-    dropped: dict[str, int] = {}
-    for table in tables:
-        for reason, count in table.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + count
-    return Degrees(columns, dropped, tables[0].words)
-
-
-def _tried(about: LayoutSpace, fixed: Mapping[str, Value]) -> dict[str, tuple[Value, ...]]:
-    """Return the choices that are tried of a model, unless its study says otherwise."""
-    mixture = about.of_mixtures if fixed.get("experts") else {}
-    latent = about.of_latent_mixtures if fixed.get("experts") and fixed.get("kv_lora_rank") else {}
-    return {**about.open, **mixture, **latent}
-
-
-def _free(study: Study, about: LayoutSpace) -> tuple[str, ...]:
-    """Return the fields of a layout that a search tries, unless a stack gives them one value."""
-    return tuple(
-        name
-        for name in (*about.table, *_choosable(about))
-        if name not in study.fixed or len(study.stacked.get(name, ())) > 1
-    )
-
-
-def _helpful(about: LayoutSpace, plan: Plan, choices: Mapping[str, tuple[Value, ...]]) -> Tried:
-    """Return the choices of software that can only help, by the formats of a plan and its dispatchers of tokens."""
-    if about.helpful is None:
-        return {}
-    return about.helpful(plan.grid.scenario(())[0], choices.get("ep_dispatch", plan.grid.words("ep_dispatch")))
+    _check(study, layouts)
+    by_row = row_givens(study, free)
+    plan = _simplest(study, layouts, {each.field for each in by_row})
+    listed = _listed(study, layouts)
+    degrees = _degrees(layouts, plan, listed, cases)
+    defaults = {**dict.fromkeys(_choice_fields(layouts), ()), **_searched(layouts, plan.grid.fixed)}
+    values = {name: listed[name] or of for name, of in defaults.items()}
+    degrees = join_choices(degrees, by_row, plan.grid.fixed, values, model)
+    choices = _choices(layouts, plan, {name: of for name, of in values.items() if name not in degrees.columns})
+    placements = tuple(dict.fromkeys(map(str, listed[PLACEMENT] or Placement.words()))) if layouts.placed else ()
+    plan = _over(study, plan, degrees, choices, cases[0])
+    return _with_rows(study, int(cases[0][GPUS]), plan, degrees, placements, choices)
 
 
 def _layout_space(study: Study) -> LayoutSpace:
@@ -175,37 +92,158 @@ def _model_of(study: Study) -> CostModel:
     return phase_of(model, study.fixed.get("phase"))
 
 
-def _check(study: Study, about: LayoutSpace, others: set[str]) -> None:
+# -- what is tried ----------------------------------------------------------------------------------------------------
+
+
+def _choice_fields(layouts: LayoutSpace) -> tuple[str, ...]:
+    """Return the fields that a search can try values of, whatever the degrees are."""
+    return tuple(dict.fromkeys((*layouts.searched, *layouts.searched_with_experts, *layouts.searched_if_listed,
+                                *layouts.formats_if_listed)))  # fmt: skip
+
+
+def _free(study: Study, layouts: LayoutSpace) -> tuple[str, ...]:
+    """Return the fields of a layout that a search tries, unless a stack gives them one value."""
+    return tuple(
+        name
+        for name in (*layouts.coupled, *_choice_fields(layouts))
+        if name not in study.fixed or len(study.stacked.get(name, ())) > 1
+    )
+
+
+def _listed(study: Study, layouts: LayoutSpace) -> dict[str, tuple[Value, ...]]:
+    """Return the values that a study, or its stack, gives of each field of a layout; none where it gives none."""
+    given: ChoiceValues = {name: tuple(values) for axis in study.axes for name, values in axis.values.items()}
+    fixed = {name: (value,) for name, value in study.fixed.items()}
+    return {name: given.get(name) or study.stacked.get(name) or fixed.get(name) or ()
+            for name in (*layouts.coupled, *_choice_fields(layouts), PLACEMENT)}  # fmt: skip
+
+
+def _searched(layouts: LayoutSpace, fixed: Mapping[str, Value]) -> dict[str, tuple[Value, ...]]:
+    """Return the choices that are tried of a model, unless its study says otherwise."""
+    experts = bool(fixed.get("experts"))
+    of_experts = layouts.searched_with_experts if experts else {}
+    of_mla = layouts.searched_with_experts_and_mla if experts and fixed.get("kv_lora_rank") else {}
+    return {**layouts.searched, **of_experts, **of_mla}
+
+
+def _choices(layouts: LayoutSpace, plan: Plan, values: ChoiceValues) -> dict[str, tuple[Value, ...]]:
+    """Return the choices that are tried with any degrees: those with ``values``, and those that dominate others."""
+    choices = {name: of for name, of in values.items() if of}
+    choices |= {name: of for name, of in _dominant(layouts, plan, choices).items() if name not in plan.grid.fixed}
+    if layouts.without_dominated is None:
+        return choices
+    others = {name: plan.grid.words(name) for name in layouts.searched_if_listed
+              if FIELDS[name].choice and name not in choices}  # fmt: skip
+    return {name: of for name, of in layouts.without_dominated({**others, **choices}).items() if name in choices}
+
+
+def _dominant(layouts: LayoutSpace, plan: Plan, choices: ChoiceValues) -> ChoiceValues:
+    """Return the choices of software that can only help, by the formats of a plan and its dispatchers of tokens."""
+    if layouts.dominant is None:
+        return {}
+    return layouts.dominant(plan.grid.scenario(())[0], choices.get("ep_dispatch", plan.grid.words("ep_dispatch")))
+
+
+# -- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+def _check(study: Study, layouts: LayoutSpace) -> None:
     """Note what a study asks for that is no part of a layout, or follows from others; and a batch that is missing."""
-    for name in sorted(others):
+    listed = {name: values for axis in study.axes for name, values in axis.values.items()}
+    for name in sorted(listed.keys() - {*layouts.coupled, *_choice_fields(layouts), PLACEMENT, GPUS}):
         study.problem(name, f"{name} is no part of a layout to search; give it one value")
-    for name, instead in about.derived.items():
+    for name, instead in layouts.derived.items():
         if name in study.origins:
             study.problem(name, f"{name} follows from the others in a search; {instead}")
-    listed = {name: values for axis in study.axes for name, values in axis.values.items()}
-    for name, (other, word) in about.needs_word.items():
+    for name, (other, word) in layouts.needs_word.items():
         if name in study.origins and word not in (*listed.get(other, ()), study.fixed.get(other)):
             study.problem(name, f"{name} is for {other} {word}")
     if "global_batch" not in study.fixed:
         study.missing("global_batch")
 
 
-def _simplest(study: Study, about: LayoutSpace, settled: Collection[str]) -> Plan:
+def _simplest(study: Study, layouts: LayoutSpace, by_row: Collection[str]) -> Plan:
     """Return the plan of one simple layout of the study: what is wrong with the model or the hardware is said here.
 
-    Rules about fields that are ``settled`` row by row are not: other layouts may keep them.
+    Rules about fields that are settled row by row are not: other layouts may keep them.
     """
-    fixed = {name: value for name, value in study.fixed.items() if name not in (*about.table, "gpus", *about.of_others)}
-    alone = {name: values[0] for name, values in _tried(about, study.fixed).items() if len(values) == 1}
+    left_out = (*layouts.coupled, GPUS, *layouts.not_in_simplest)
+    fixed = {name: value for name, value in study.fixed.items() if name not in left_out}
+    single = {name: of[0] for name, of in _searched(layouts, study.fixed).items() if len(of) == 1}
     return make_plan(replace(study, axes=(), profiles=study.profiles[:1], hardware_axis=False,
-                             fixed={**alone, **fixed, **about.alone}), settled)  # fmt: skip
+                             fixed={**single, **fixed, **layouts.simplest}), by_row)  # fmt: skip
 
 
-def _no_degrees(gpus: int, degrees: Degrees) -> str:
-    # The last rule is the one that left nothing: what was dropped before it may have nothing to do with it.
-    why = "; ".join(f"{reason} ({count:,} tried)" for reason, count in reversed(degrees.dropped.items()))
-    return f"no layout divides {gpus} devices, the batch and the model: {why}"
+# -- the table of degrees ---------------------------------------------------------------------------------------------
 
 
-def _fixed(study: Study, name: str) -> tuple[Value, ...]:
-    return (study.fixed[name],) if name in study.fixed else ()
+def _degrees(layouts: LayoutSpace, plan: Plan, listed: ChoiceValues, cases: Sequence[Mapping[str, Value]]) -> Degrees:
+    """Return the degrees of all cases as one table. Raises ``ConfigError`` where there are none."""
+    domain = float(to_float(plan.grid.scenario(())[0].hardware.tiers[0].domain))
+    tables = [layouts.degrees(LayoutQuestion({**plan.grid.fixed, **case}, int(case[GPUS]), listed,
+                                             float(case.get("nvs", domain)))) for case in cases]  # fmt: skip
+    degrees = tables[0] if len(cases) == 1 else _joined(tables, cases)
+    if degrees.dropped and not rows_of(degrees.columns):
+        # The last rule is the one that left nothing: what was dropped before it may have nothing to do with it.
+        why = "; ".join(f"{reason} ({count:,} tried)" for reason, count in reversed(degrees.dropped.items()))
+        raise ConfigError(f"no layout divides {int(cases[0][GPUS])} devices, the batch and the model: {why}")
+    return degrees
+
+
+def _joined(tables: Sequence[Degrees], cases: Sequence[Mapping[str, Value]]) -> Degrees:
+    """Return tables of degrees as one, each row with what is of its case."""
+    sizes = [rows_of(table.columns) for table in tables]
+    columns = {name: np.concatenate([table.columns[name] for table in tables]) for name in tables[0].columns}
+    columns |= {name: np.repeat([int(case[name]) for case in cases], sizes) for name in cases[0]}
+    dropped: dict[str, int] = {}
+    for table in tables:
+        for reason, count in table.dropped.items():
+            dropped[reason] = dropped.get(reason, 0) + count
+    return Degrees(columns, dropped, tables[0].words)
+
+
+# -- the space --------------------------------------------------------------------------------------------------------
+
+
+def _over(study: Study, plan: Plan, degrees: Degrees, choices: ChoiceValues, case: Mapping[str, Value]) -> Plan:
+    """Return a plan over all choices and all rows of degrees, the simplest layout's fields replaced."""
+    layouts = _layout_space(study)
+    moving = {*layouts.coupled, "dp", *degrees.columns, *choices}
+    fixed = {name: value for name, value in plan.grid.fixed.items() if name not in moving}
+    fixed |= case
+    fixed |= {name: study.fixed[name] for name in layouts.not_in_simplest if name in study.fixed}
+    fixed |= {name: values[0] for name, values in choices.items() if len(values) == 1}
+    axes = [Axis({name: values}) for name, values in choices.items() if len(values) > 1]
+    if len(study.profiles) > 1:
+        axes.append(Axis({HARDWARE: tuple(profile.name for profile in study.profiles)}))
+    grid = replace(plan.grid, profiles=study.profiles, fixed=fixed, axes=(*axes, axis_of(degrees)))
+    return replace(plan, grid=grid, study=replace(plan.study, stacked=study.stacked))
+
+
+def _with_rows(study: Study, gpus: int, plan: Plan, degrees: Degrees, placements: tuple[str, ...],
+               choices: dict[str, tuple[Value, ...]]) -> SearchSpace:  # fmt: skip
+    """Return the space of a plan: its rows that keep every rule, with every placement."""
+    dropped, fixed = dict(degrees.dropped), plan.grid.fixed
+    if not rows_of(degrees.columns):
+        return SearchSpace(study, gpus, plan, degrees.columns, None, np.zeros(0, np.uint8), (), False, choices, dropped)
+    # Rules are evaluated at the first placement: few depend on it, and `block_search` evaluates these.
+    one_place = replace(plan.grid, fixed={**fixed, PLACEMENT: placements[0]} if placements else fixed)
+    first = replace(plan, grid=one_place)
+    valid = all_rows(first) if _layout_space(study).every_row_valid else valid_rows(first, dropped)
+    parts = subspaces(first, valid)
+    hardware = plan.grid.hardware(tuple(slice(0, 1) for _ in plan.grid.axes))[0]
+    classes = placement_classes(degrees.columns, gpus, placements, hardware) if placements else None
+    rows = placed_rows(degrees, parts, classes) if classes else unplaced_rows(degrees, parts, plan.grid.axes[-1])
+    plan = replace(plan, grid=replace(plan.grid, axes=(*plan.grid.axes[:-1], rows.axis)))
+    return SearchSpace(study, gpus, plan, degrees.columns, classes, rows.counts, rows.segments, valid.rules_left,
+                       choices, dropped, clashes=_clashes(study, degrees, valid))  # fmt: skip
+
+
+def _clashes(study: Study, degrees: Degrees, valid: ValidRows) -> tuple[str, ...]:
+    """Return which layouts of a study's stack no layout can be, given what the study says itself."""
+    by_row = {*degrees.columns} - {*_layout_space(study).coupled}
+    return tuple(
+        f"some layouts of stack {study.fixed.get('stack')} are left out: {reason} ("
+        f"{', '.join(FIELDS[name].flag for name in fields if name in by_row)} gives what the stack does not)"
+        for reason, fields in valid.broken.items() if by_row & {*fields} and {*fields} & {*study.origins} - by_row
+    )  # fmt: skip

@@ -29,10 +29,11 @@ def chosen_by_search(space: SearchSpace) -> dict[str, Value]:
 
 def not_tried(space: SearchSpace) -> dict[str, Record]:
     """Return the choices of a layout of which one value was tried, that value, and the others there are."""
-    model, space_of = about(space)
+    model, layouts = about(space)
     left: dict[str, Record] = {}
-    recipes = (name for name in space_of.recipes if name in space.choices)
-    for name in (*space_of.open, *space_of.choices, *recipes, *(("placement",) if space.placements else ())):
+    choices = (*layouts.searched, *layouts.searched_if_listed)
+    formats = (name for name in layouts.formats_if_listed if name in space.choices)
+    for name in (*choices, *formats, *(("placement",) if space.placements else ())):
         if name in space.table:
             continue
         choice = FIELDS[name].choice

@@ -196,8 +196,8 @@ def _number(of: Array) -> float:
 
 def _best(space: SearchSpace, place: Place) -> BestRecord:
     """Return the parts of a layout's step and memory."""
-    step, (model, space_of) = step_at(space, place), about(space)
-    parts = {said: _number(model.columns[name].of(step)) for said, name in space_of.parts.items()}
+    step, (model, layouts) = step_at(space, place), about(space)
+    parts = {said: _number(model.columns[name].of(step)) for said, name in layouts.time_columns.items()}
     (profile,) = space.plan.grid.profiles
     span = interval_of(space.plan, step, profile)
     return {"step_s": _number(step.step_s), "parts": parts, "memory": {**step.memory_record()}, "interval": span,
@@ -238,7 +238,7 @@ def why_nothing(space: SearchSpace, state: SearchState, aim: Aim) -> str:
     if not state.candidates or state.least_memory_place is None:
         # Rules that whole layouts broke come first: those that degrees broke are always some.
         broken = "; ".join(dict.fromkeys([*sorted(state.reasons), *sorted(space.dropped)]))
-        return f"no layout on {gpus:,} devices {about(space)[1].why_none}{': ' if broken else ''}{broken}"
+        return f"no layout on {gpus:,} devices {about(space)[1].words_of_rules}{': ' if broken else ''}{broken}"
     place = state.least_memory_place
     point, has = space.point(place), _number(step_at(space, place).memory_capacity) / GIB
     layout = ", ".join(f"{name} {value}" for name, value in point.items() if name != "placement" and value != 1)
