@@ -21,7 +21,7 @@ Row = Record
 RUN = ("days", "gpu_hours")  # columns of a whole run, where its tokens are known
 
 
-def about(space: SearchSpace) -> tuple[CostModel, LayoutSpace]:
+def model_and_layouts(space: SearchSpace) -> tuple[CostModel, LayoutSpace]:
     """Return the cost model of a search, and what it says about its layouts."""
     model = space.plan.model
     if model.space is None:
@@ -40,7 +40,7 @@ def rows_of(space: SearchSpace, ties: Sequence[Tie], prices: Prices) -> list[Row
     if not ties:
         return []
     points = [space.point(tie.place) for tie in ties]
-    plan, (model, layouts) = space.plan, about(space)
+    plan, (model, layouts) = space.plan, model_and_layouts(space)
     step, run = steps_at(space, points), plan.grid.fixed.get("tokens")
 
     def of(column: Array) -> list[float]:

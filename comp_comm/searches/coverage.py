@@ -8,7 +8,7 @@ from itertools import pairwise
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
-from comp_comm.searches.answer_rows import about
+from comp_comm.searches.answer_rows import model_and_layouts
 from comp_comm.searches.space import SearchSpace
 
 LISTED = 16  # values that are told one by one
@@ -29,7 +29,7 @@ def chosen_by_search(space: SearchSpace) -> dict[str, Value]:
 
 def not_tried(space: SearchSpace) -> dict[str, Record]:
     """Return the choices of a layout of which one value was tried, that value, and the others there are."""
-    model, layouts = about(space)
+    model, layouts = model_and_layouts(space)
     left: dict[str, Record] = {}
     choices = (*layouts.searched, *layouts.searched_if_listed)
     formats = (name for name in layouts.formats_if_listed if name in space.choices)

@@ -9,7 +9,7 @@ from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
-from comp_comm.searches.answer_rows import about
+from comp_comm.searches.answer_rows import model_and_layouts
 from comp_comm.searches.best import Tie
 from comp_comm.searches.groups import Grouping
 from comp_comm.searches.objectives import Aim
@@ -21,7 +21,7 @@ def check_per(space: SearchSpace, fields: Sequence[str]) -> None:
     """Raise ``ConfigError`` where the best for each value of a field cannot be told, or of too many."""
     coupled = space.plan.grid.axes[-1].values if space.rows else space.table
     able = [*coupled, *(name for name in space.choices if name not in coupled)]
-    derived = about(space)[1].derived
+    derived = model_and_layouts(space)[1].derived
     for name in fields:
         if name not in able:
             hint = f": it follows from {', '.join(able[:3])}" if name in derived else nearest(name, able)

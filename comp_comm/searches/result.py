@@ -18,7 +18,7 @@ from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.records import Record
 from comp_comm.searches.alternatives import headroom_record, headroom_ties, near_miss, pareto_ties, tied_record
-from comp_comm.searches.answer_rows import Row, about, rows_of
+from comp_comm.searches.answer_rows import Row, model_and_layouts, rows_of
 from comp_comm.searches.best import Place, Tie
 from comp_comm.searches.block_search import Progress
 from comp_comm.searches.build_space import make_space
@@ -32,7 +32,7 @@ from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
 from comp_comm.sweeps.plan import notes
 from comp_comm.sweeps.point import interval_of
-from comp_comm.sweeps.prices import FREE, Prices
+from comp_comm.sweeps.prices import NO_PRICES, Prices
 from comp_comm.sweeps.result import as_study, identity
 from comp_comm.units import GIB
 
@@ -80,7 +80,7 @@ def search(
     gpus: int,
     objective: str = "step",
     top: int = 10,
-    prices: Prices = FREE,
+    prices: Prices = NO_PRICES,
     progress: Progress | None = None,
     executor: Executor | None = None,
     headroom: float | None = None,
@@ -142,7 +142,7 @@ def checked(result: SearchAnswer) -> SearchAnswer:
     return result
 
 
-def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = FREE,
+def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = NO_PRICES,
            per: Sequence[str] | None = None) -> SearchAnswer:  # fmt: skip
     """Return what was found as `search` does; where nothing fits there are no rows, and ``reason`` says why.
 
@@ -196,7 +196,7 @@ def _number(of: Array) -> float:
 
 def _best(space: SearchSpace, place: Place) -> BestRecord:
     """Return the parts of a layout's step and memory."""
-    step, (model, layouts) = step_at(space, place), about(space)
+    step, (model, layouts) = step_at(space, place), model_and_layouts(space)
     parts = {said: _number(model.columns[name].of(step)) for said, name in layouts.time_columns.items()}
     (profile,) = space.plan.grid.profiles
     span = interval_of(space.plan, step, profile)
@@ -238,7 +238,8 @@ def why_nothing(space: SearchSpace, state: SearchState, aim: Aim) -> str:
     if not state.candidates or state.least_memory_place is None:
         # Rules that whole layouts broke come first: those that degrees broke are always some.
         broken = "; ".join(dict.fromkeys([*sorted(state.reasons), *sorted(space.dropped)]))
-        return f"no layout on {gpus:,} devices {about(space)[1].words_of_rules}{': ' if broken else ''}{broken}"
+        _, layouts = model_and_layouts(space)
+        return f"no layout on {gpus:,} devices {layouts.words_of_rules}{': ' if broken else ''}{broken}"
     place = state.least_memory_place
     point, has = space.point(place), _number(step_at(space, place).memory_capacity) / GIB
     layout = ", ".join(f"{name} {value}" for name, value in point.items() if name != "placement" and value != 1)

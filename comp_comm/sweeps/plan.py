@@ -19,7 +19,7 @@ from comp_comm.formulas.arrays import Index, unwarned
 from comp_comm.hardware.numbers import Hardware, Timing
 from comp_comm.lazy import cached_property
 from comp_comm.sweeps.grid import EVOLUTION, HARDWARE, Grid
-from comp_comm.sweeps.no_effect import idle_notes
+from comp_comm.sweeps.no_effect import no_effect_notes
 from comp_comm.sweeps.sharing import SharedRows
 from comp_comm.sweeps.stacked import stack_notes, with_stack
 from comp_comm.sweeps.where import Condition, parse_condition
@@ -286,7 +286,7 @@ def notes(plan: Plan) -> list[str]:
     taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.fields and n != "seq_len"]
     own = [f"{', '.join(taken)} are the study's, not those of {model.name}"] if model and taken else []
     return [*plan.study.notes, *stack_notes(plan.study), *plan.model.notes(PlanAsked(plan)), *own,
-            *idle_notes(plan.grid, given)]  # fmt: skip
+            *no_effect_notes(plan.grid, given)]  # fmt: skip
 
 
 __all__ = ["FEASIBLE", "REASON", "Plan", "make_plan", "notes"]
