@@ -74,5 +74,5 @@ def _also(space: SearchSpace, tie: Tie) -> str | None:
                 space.equivalent_placements(place[-1]) if name == "placement" else (value,)
             )
     several = {name: list(dict.fromkeys(known)) for name, known in values.items()}
-    told = [f"{name} {' or '.join(map(str, known))}" for name, known in several.items() if len(known) > 1]
-    return "; ".join(told) or None
+    differing = [f"{name} {' or '.join(map(str, known))}" for name, known in several.items() if len(known) > 1]
+    return "; ".join(differing) or None

@@ -16,11 +16,11 @@ Place = tuple[int, ...]  # where on each axis of the plan
 
 
 class Tie(NamedTuple):
-    """Points that no number tells apart: their numbers, the score first; how many layouts; and where the first are."""
+    """Points that no number tells apart. Mostly they differ in the order of groups, where the network is the same."""
 
-    numbers: tuple[float, ...]
-    layouts: int
-    places: tuple[Place, ...]
+    numbers: tuple[float, ...]  # what tells them from others: the score first, then memory
+    layouts: int  # how many they are
+    places: tuple[Place, ...]  # where the first of them are, not more than `MOST_NAMED`
 
     @classmethod
     def single(cls, score: float, place: Place) -> Tie:
@@ -80,19 +80,23 @@ class BestPoints:
         )  # fmt: skip
 
     def _few(self, scores: Array, good: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return those of many points that may be among the best: as many scores that differ as are wanted."""
-        most = 4 * self.count
-        while most < good.size:
-            edge = np.partition(scores[good], most - 1)[most - 1]
+        """Return those of many points that may be among the best: so many that as many scores differ as are wanted.
+
+        To sort all of them takes longer than to take some of the least, until these have enough scores that differ.
+        """
+        size = 4 * self.count
+        while size < good.size:
+            edge = np.partition(scores[good], size - 1)[size - 1]
             kept: NDArray[np.intp] = good[scores[good] <= edge]
             if distinct(scores[kept]).size >= self.count:
                 return np.asarray(kept)
-            most *= 8
+            size *= 8
         return good
 
     def put(self, ties: Iterable[Tie]) -> None:
         """Add ties; the best of all remain."""
-        known = {tie.numbers: tie for tie in self.ties}
+        by_numbers = {tie.numbers: tie for tie in self.ties}
         for tie in ties:
-            known[tie.numbers] = known[tie.numbers].with_(tie) if tie.numbers in known else tie
-        self.ties = sorted(known.values())[: self.count]
+            other = by_numbers.get(tie.numbers)
+            by_numbers[tie.numbers] = other.with_(tie) if other else tie
+        self.ties = sorted(by_numbers.values())[: self.count]

@@ -114,14 +114,14 @@ class BlockSearch:
             if not left.unplaced:
                 answer = self._evaluate(left.placed)
             bounds = self._bounds(left, memory, answer, bound)
-            rows, few = bounds.rows(self.incumbents), PROBED
-            while bounds.known and bound is Bound.AVERAGE and rows.size > 4 * few:
+            rows, probed = bounds.rows(self.incumbents), PROBED
+            while bounds.known and bound is Bound.AVERAGE and rows.size > 4 * probed:
                 # What is timed for the probe is timed again below: the state sees all in the order of their places.
-                promising = bounds.promising(rows, few)
+                promising = bounds.promising(rows, probed)
                 self._rank(probe, left.placed.of_rows(promising), memory.of_rows(left.of[promising]))
-                rows, few = bounds.rows(self.incumbents), 4 * few
+                rows, probed = bounds.rows(self.incumbents), 4 * probed
             if not bounds.known and left.unplaced and 2 * rows.size >= left.placed.rows.size:
-                self._rank(self.state, left.placed, memory, answer)  # it is there: no need to evaluate some rows again
+                self._rank(self.state, left.placed, memory, answer)  # mostly all are left: use what is there
                 return
             left = left.of_rows(rows)
             if not bounds.known or rows.size < PROBED:
@@ -136,10 +136,10 @@ class BlockSearch:
         return Bounds(self.space, block, memory, lower, near_misses)
 
     def _rank(
-        self, into: SearchState, block: RowBlock, memory: RowMemory, known: SearchableAnswer | None = None
+        self, into: SearchState, block: RowBlock, memory: RowMemory, answer: SearchableAnswer | None = None
     ) -> None:
-        """Add the points of a block to a state. ``known`` is the answer at these points, where it is there."""
-        answer = known or self._evaluate(block)
+        """Add the points of a block to a state. ``answer`` is that at these points, where it is known already."""
+        answer = answer or self._evaluate(block)
         scores, scored = self._scores(block, memory, answer)
         needed, fits, timed = memory.needed.reshape(-1), memory.fits.reshape(-1), self.aim.objective.timed
         # Few points of all are good enough to look at closely.

@@ -57,8 +57,8 @@ def make_grouping(grid: Grid, fields: Sequence[str], fixed: dict[str, Value]) ->
         stride *= len(digits[-1])
     values = []
     for picked in itertools.product(*reversed(digits)):
-        known = {name: value for name, value in picked if name is not None and value is not None}
-        values += [tuple({**fixed, **known, **row}[name] for name in fields) for row in row_values]
+        moved = {name: value for name, value in picked if name is not None and value is not None}
+        values += [tuple({**fixed, **moved, **row}[name] for name in fields) for row in row_values]
     return Grouping(tuple(fields), tuple(values), rows, tuple(choices))
 
 

@@ -57,10 +57,10 @@ def per_record(
             continue
         number = numbers[int(state.groups.scores[numbers].argmin())]
         behind = aim.objective.behind(float(state.groups.scores[number]), best) if number in made else None
-        others = made.get(number) or dict.fromkeys(columns)
-        known = dict(zip(fields, values, strict=True))
-        rest = {name: value for name, value in others.items() if name not in ("ties", "also", *known)}
-        lines.append({**known, "behind_percent": behind, **counts, **rest})
+        row = made.get(number) or dict.fromkeys(columns)
+        group = dict(zip(fields, values, strict=True))
+        results = {name: value for name, value in row.items() if name not in ("ties", "also", *group)}
+        lines.append({**group, "behind_percent": behind, **counts, **results})
     return {"fields": list(fields), "rows": lines}
 
 

@@ -80,12 +80,12 @@ class SearchSpace:
         """Return the space with its points in groups by the values of some fields, none where no fields are named."""
         if not fields or not self.rows:
             return self
-        known = {
+        fixed = {
             HARDWARE: self.plan.grid.profiles[0].name,
             **self.plan.grid.fixed,
             **{name: values[0] for name, values in self.choices.items()},
         }
-        return replace(self, grouping=make_grouping(self.plan.grid, fields, known))
+        return replace(self, grouping=make_grouping(self.plan.grid, fields, fixed))
 
     @property
     def tried(self) -> dict[str, list[Value]]:

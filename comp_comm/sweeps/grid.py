@@ -110,8 +110,8 @@ class Grid:
             shape = [1] * len(self.axes)
             shape[axis] = len(labels)
             # Codes of devices are rows of the machine table, whatever order the points are in.
-            known = tuple(profile.name for profile in self.profiles) if name == HARDWARE else labels
-            arrays[name] = (word_codes(labels, known) if self._worded(name) else to_float(labels)).reshape(shape)
+            words = tuple(profile.name for profile in self.profiles) if name == HARDWARE else labels
+            arrays[name] = (word_codes(labels, words) if self._worded(name) else to_float(labels)).reshape(shape)
         return arrays
 
     @cached_property
@@ -152,8 +152,8 @@ class Grid:
         if _MACHINE.isdisjoint(self.moving):
             given = tuple((name, self.fixed[name]) for name in EVOLUTION if name in self.fixed)
             return fixed_hardware(self.machines, self._fixed_value("nvs"), given)
-        told = (HARDWARE, "precision", "timing")
-        code = self.machines.code(*(np.asarray(self.values(name, index), np.intp) for name in told))
+        chosen = (HARDWARE, "precision", "timing")
+        code = self.machines.code(*(np.asarray(self.values(name, index), np.intp) for name in chosen))
         factors: Record = {name: self.values(name, index) for name in EVOLUTION if name in self.names}
         today, domain = self.machines.pick(code), self.values("nvs", index)
         broken = (*self.machines.violations(code), *evolution_rules(today, domain, factors.get("scale_out", 1)))
@@ -250,8 +250,8 @@ class Grid:
         parameters = self.values("parameters", index)
         parameters = np.where(np.isnan(parameters), core_parameters(layers, hidden), parameters)
         scaling = self.memory_scaling(index, memory_capacity)
-        said = "memory.capacity is blank in the hardware profile, and tp needs it"
-        blank = Violation(np.isnan(scaling), said, ("tp",))
+        reason = "memory.capacity is blank in the hardware profile, and tp needs it"
+        blank = Violation(np.isnan(scaling), reason, ("tp",))
         degree = required_tp(parameters, scaling)
         tp = to_float(next_divisor(hidden, np.maximum(degree, 1)))
         too_large = Violation(np.isnan(tp) & ~np.isnan(degree), "the required tp exceeds hidden", ("hidden",))

@@ -86,9 +86,11 @@ class Plan:
         return self._evaluated((), NO_PARTS, hardware)
 
     def _evaluated(self, index: Index, parts: Parts, other: Hardware | None = None) -> Answer:
-        asked, violations = self.grid.scenario(index)
+        scenario, violations = self.grid.scenario(index)
         with unwarned():
-            return self.model.evaluate(replace(asked, hardware=other or asked.hardware, violations=violations), parts)
+            return self.model.evaluate(
+                replace(scenario, hardware=other or scenario.hardware, violations=violations), parts
+            )
 
     @cached_property
     def _shared(self) -> SharedRows:
@@ -105,12 +107,12 @@ def make_plan(study: Study, free: Collection[str] = ()) -> Plan:
     axes = (*devices, *study.axes)
     plan = Plan(study, model, Grid(study.profiles, _modelled(study, model), axes, model), ())
     _check_fields(study, plan)
-    known = study.hardware_given or model.own_hardware
-    if not known:
+    has_device = study.hardware_given or model.own_hardware
+    if not has_device:
         study.problem("hardware", NO_HARDWARE)
     plan = replace(plan, where=_conditions(study, plan))
     # Without a device there is none of which a number could be missing, or that could lack a format.
-    if known and study.profiles and all(plan.grid.labels(name) for name in model.required):
+    if has_device and study.profiles and all(plan.grid.labels(name) for name in model.required):
         _check_fixed_rules(study, plan, free)
     study.problems.raise_if_any()
     return plan

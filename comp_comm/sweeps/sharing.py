@@ -65,7 +65,7 @@ class Gather:
 class MadePart(NamedTuple):
     """A part that was made of shared rows."""
 
-    others: tuple[object, ...]  # what of the other axes it was made for
+    made_for: tuple[object, ...]  # which part of the other axes
     part: Any
 
 
@@ -93,43 +93,44 @@ class SharedRows:
     def _view(self, name: str, part: SharedPart, index: Index, table: tuple[int, DistinctRows]) -> tuple[object, Pick]:
         """Return a part made of shared rows, and what gathers its numbers for the points of a block.
 
-        An axis that the part does not depend on is left whole when it is made, and is of length 1 then.
+        The part is made for the same part of every other axis that it depends on. Along the others its arrays have
+        length 1, whatever part of them the block has: so that one part is right for many blocks, it is made for all.
         """
         axis, rows = table
         matters = [i != axis and self._matters(part, i) for i in range(len(index))]
-        others = tuple(each if told else WHOLE for each, told in zip(index, matters, strict=True))
-        rest = tuple(WHOLE if told or i == axis else index[i] for i, told in enumerate(matters))
+        made_for = tuple(each if matter else WHOLE for each, matter in zip(index, matters, strict=True))
+        cut = tuple(WHOLE if matter or i == axis else index[i] for i, matter in enumerate(matters))
         if part.by_block or rows.first.size > MOST_ROWS:
             used, row = distinct_codes(rows.row[index[axis]], rows.first.size)
-            return self._make(part, others, axis, rows.first[used]), Gather(axis, row, rest).pick
-        # Few enough for all choices at once: then every block takes its part of them.
-        choices = prod(len(each) for each, told in zip(self.grid.axes, matters, strict=True) if told)
-        if rows.first.size * choices <= SHARED_POINTS:
-            others, rest = (WHOLE,) * len(index), tuple(WHOLE if i == axis else each for i, each in enumerate(index))
-        made = self._kept(name, part, others, axis, rows.first)
-        return made, Gather(axis, rows.row[index[axis]], rest).pick
+            return self._make(part, made_for, axis, rows.first[used]), Gather(axis, row, cut).pick
+        # Few enough for all values of the other axes at once: then every block takes its part of them.
+        others = prod(len(each) for each, matter in zip(self.grid.axes, matters, strict=True) if matter)
+        if rows.first.size * others <= SHARED_POINTS:
+            made_for, cut = (WHOLE,) * len(index), tuple(WHOLE if i == axis else each for i, each in enumerate(index))
+        made = self._kept(name, part, made_for, axis, rows.first)
+        return made, Gather(axis, rows.row[index[axis]], cut).pick
 
     def _matters(self, part: SharedPart, axis: int) -> bool:
         """Return whether a part depends on any field of an axis."""
         return not set(self.grid.axes[axis].values) <= set(part.ignores)
 
-    def _kept(self, name: str, part: SharedPart, others: Index, axis: int, first: NDArray[np.intp]) -> object:
+    def _kept(self, name: str, part: SharedPart, made_for: Index, axis: int, first: NDArray[np.intp]) -> object:
         """Return a part made of distinct rows, for a part of the other axes: the last one made, if it was that."""
-        key = tuple((each.start, each.stop) if isinstance(each, slice) else id(each) for each in others)
+        key = tuple((each.start, each.stop) if isinstance(each, slice) else id(each) for each in made_for)
         made = self._made.get(name)
-        if made is None or made.others != key:
-            made = self._made[name] = MadePart(key, self._make(part, others, axis, first))
+        if made is None or made.made_for != key:
+            made = self._made[name] = MadePart(key, self._make(part, made_for, axis, first))
         return made.part
 
-    def _make(self, part: SharedPart, others: Index, axis: int, first: NDArray[np.intp]) -> object:
+    def _make(self, part: SharedPart, made_for: Index, axis: int, first: NDArray[np.intp]) -> object:
         """Return a part made of some rows, for a part of the other axes; it may see other parts, as they share them."""
         columns: Record = {
             field: values.part(first) if isinstance(values, AxisColumn) else tuple(values[i] for i in first)
             for field, values in self.grid.axes[axis].values.items()
         }
         axes = (*self.grid.axes[:axis], Axis(columns), *self.grid.axes[axis + 1 :])
-        index = tuple(first if i == axis else each for i, each in enumerate(others))
-        return part.make(replace(self.grid, axes=axes).scenario(others)[0], self.parts(index))
+        index = tuple(first if i == axis else each for i, each in enumerate(made_for))
+        return part.make(replace(self.grid, axes=axes).scenario(made_for)[0], self.parts(index))
 
     def _table(self, part: SharedPart) -> tuple[int, DistinctRows] | None:
         """Return the longest axis, and those of its rows that differ in what matters, where they are few."""
