@@ -1,4 +1,4 @@
-"""What a search makes smallest."""
+"""What a search optimises: objectives by name, and the score by which layouts are ranked."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class _WithStep:
 
 @dataclass(frozen=True)
 class Objective:
-    """An objective by its column, and whether the largest is the best; ``timed`` where what is better is faster.
+    """What is optimised: a column of the cost model, as a score that is smaller where a layout is better.
 
-    ``needs`` is what has to be known of a device. On so many of one device, what costs least is what is fastest.
+    Cost and energy are those of a token, by the rate: on so many of one device, what is cheapest is what is fastest.
     """
 
     name: str
     column: str
     meaning: str
-    largest: bool = False
-    timed: bool = True
-    needs: str = ""
+    largest: bool = False  # whether the largest of the column is the best
+    timed: bool = True  # whether what is faster is better: then bounds of the step are bounds of the score
+    needs: str = ""  # what has to be known of a device
 
     def score(self, model: CostModel, answer: SearchableAnswer) -> Array:
         """Return a number that is smaller where a layout is better; of a rate, the seconds of one unit."""
