@@ -89,6 +89,27 @@ class QkNorm(Choice):
     WHOLE = "whole"
 
 
+class ActivationFunction(Choice):
+    """The nonlinearity of feed-forward networks, by what it keeps of its input where it has a kernel of its own.
+
+    That is its input (``input_kept``); nothing for a rectifier, whose output says enough. ``parts`` are numbers kept
+    beside where it is written out in operations that run one by one, ``forward`` and ``backward`` the numbers that
+    these move.
+
+    - ``gelu``: one kernel; SiLU is as much, and a squared rectifier, which keeps the rectifier's output.
+    - ``relu``: one kernel, of which the output is kept (OPT, T5).
+    - ``gelu_new``: GELU by a hyperbolic tangent, written out in transformers (GPT-2's, GPT-J's): cube, scale, sum,
+      scale, tanh, sum, scale, product, of which tanh, 1 + tanh and x / 2 are kept beside x.
+    """
+
+    GELU = "gelu", 1, 0, 0, 0
+    RELU = "relu", 0, 0, 0, 0
+    GELU_NEW = "gelu_new", 1, 3, 17, 28
+
+    def __init__(self, word: str, input_kept: float, parts: float, forward: float, backward: float) -> None:
+        self.input_kept, self.parts, self.forward, self.backward = input_kept, parts, forward, backward
+
+
 class AttentionGate(Choice):
     """A gate on attention's output: none, one for each number of a head, or one for each head."""
 

@@ -68,6 +68,19 @@ class LoadBalancing(Choice):
     BIAS = "bias"
 
 
+class RoutedWeights(Choice):
+    """The format in which copies of a token are weighted after their experts: that of compute, or 32 bits (torchtitan).
+
+    ``size`` are the bytes of a number that is kept for it; that of compute where 0.
+    """
+
+    COMPUTE = "compute", 0.0
+    FP32 = "fp32", 4.0
+
+    def __init__(self, word: str, size: float) -> None:
+        self.size = size
+
+
 class PermuteFusion(Choice):
     """Whether tokens are sorted by expert in one kernel or in several: bytes of a token's number and expert that move
     beyond those of the fused kernels (`SORTED`).

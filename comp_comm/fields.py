@@ -50,6 +50,9 @@ _TRANSFORMER = (
     _size("ffn_hidden", "width of the feed-forward network; 4 x hidden if not given", 2**26),
     word("gated", "transformer", Switch, "gated feed-forward network (SwiGLU, GeGLU): three matrices, not two",
           "off"),
+    word("activation_function", "transformer", choices.ActivationFunction, "nonlinearity of feed-forward networks: "
+         "gelu (or SiLU) keeps its input, relu its output alone; gelu_new is GPT-2's, which eager kernels write out",
+         "gelu"),
     word("norm", "transformer", choices.Norm, "normalisation: layernorm has a bias beside its weight", "layernorm"),
     _size("norms", "norms of a layer (those of queries and keys apart); cross-attention adds half as many", 16, low=0,
           default=2),
@@ -198,6 +201,8 @@ _LAYOUT = (
     word("load_balancing", "layout", dispatchers.LoadBalancing, "what keeps experts evenly loaded: a loss (tokens of "
          "experts are summed over TP and CP), or a bias of the router (once a step over all devices of a stage); if "
          "not given, a bias where the router has one, else a loss", None),
+    word("routed_weights", "layout", dispatchers.RoutedWeights, "format in which what experts made of a token is "
+         "weighted by the router, and kept: that of compute, or 32 bits (torchtitan)", "compute"),
     word("permute_fusion", "layout", dispatchers.PermuteFusion, "sort tokens by expert in one kernel", "on"),
     word("collective_algorithm", "layout", choices.CollectiveAlgorithm, "algorithm of all-reduces; best: the fastest "
           "of those the network has", "best"),
@@ -213,6 +218,12 @@ _LAYOUT = (
               "first, then DP") for name, group in INSIDE.items()),
     word("kernels", "layout", kernels.ElementwiseKernels,
           "element-wise kernels: fused, one by one (eager), or compiled", "fused"),
+    word("norm_kernel", "layout", kernels.NormKernel, "how an RMSNorm is made: one kernel, or one operation at a time, "
+         "with its weights applied in 16 bit (eager) or 32 (eager_fp32); if not given it is as fast as 'kernels' says, "
+         "and keeps what one kernel does", None),
+    word("qkv_kept", "layout", kernels.QkvKept, "what is kept of rotated queries, keys and values: these; also a copy "
+         "of attention's output (queries joined of two parts: Phi, StableLM in transformers); or that and the product "
+         "that all three are parts of (GPT-NeoX, Phi-3)", "parts"),
     word("cross_entropy", "layout", kernels.CrossEntropy, "how the loss is made of logits: fused kernel, compiled, in "
           "chunks of the tokens, as Megatron-LM does unfused or fused_native, fused with LLM Foundry's metrics "
           "(fused_metrics), or as PyTorch does (eager); as 'kernels' if not given", None),

@@ -142,6 +142,45 @@ class ElementwiseKernels(Choice):
         self.cost, self.loss, self.gate_kept = cost, loss, gate_kept
 
 
+class NormKernel(Choice):
+    """How an RMSNorm is made: the bytes of a number that it moves, forward and backward, and keeps beside its input.
+
+    - ``fused``: one kernel; its input and a number a token are kept.
+    - ``eager``: one operation at a time, weights applied in 16 bit (Llama's in transformers, torchtitan's of 2024):
+      cast, square, mean, product with the root, cast back, product with the weights. A copy of the input in 32 bit is
+      kept, and what is multiplied with the weights.
+    - ``eager_fp32``: the same, weights applied in 32 bit (Gemma's and OLMo 2's in transformers, PyTorch's own where it
+      has no kernel for it): that is kept in 32 bit, too.
+
+    What is moved was counted by us, what is kept as PyTorch's autograd has it.
+    """
+
+    FUSED = "fused", 4.0, 6.0, 0.0
+    EAGER = "eager", 36.0, 88.0, 4.0
+    EAGER_FP32 = "eager_fp32", 40.0, 100.0, 6.0
+
+    def __init__(self, word: str, forward: float, backward: float, beside: float) -> None:
+        self.forward, self.backward, self.beside = forward, backward, beside
+
+
+class QkvKept(Choice):
+    """What of queries, keys and values is kept: each by itself, or also the product that they are parts of.
+
+    - ``parts``: rotated queries and keys, and values.
+    - ``joined``: queries and keys are joined of a part that is rotated and one that is not, which leaves attention's
+      output in an order of its own; its copy is kept as well (Phi, StableLM in transformers).
+    - ``whole``: that, and one projection makes all three: values stay a view of what it makes, which is kept beside
+      rotated queries and keys (GPT-NeoX, Phi-3 in transformers, by PyTorch's autograd).
+    """
+
+    PARTS = "parts", 0, 0
+    JOINED = "joined", 1, 0
+    WHOLE = "whole", 1, 1
+
+    def __init__(self, word: str, output: float, product: float) -> None:
+        self.output, self.product = output, product
+
+
 class CudaGraph(Choice):
     """What a CUDA graph launches at once: the share of its kernels that the host still launches one by one, of
     attention, of an expert layer's router with the preparation of its dispatch, of the dispatch, and of all others.

@@ -21,10 +21,21 @@ from comp_comm.choices import (
     Switch,
     TensorOverlap,
 )
-from comp_comm.dispatchers import Dispatcher, PermuteFusion, Routing
-from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, minimum, somewhere, to_codes, to_float, where
+from comp_comm.dispatchers import Dispatcher, PermuteFusion, RoutedWeights, Routing
+from comp_comm.formulas.arrays import (
+    Array,
+    Numeric,
+    everywhere,
+    isnan,
+    maximum,
+    minimum,
+    somewhere,
+    to_codes,
+    to_float,
+    where,
+)
 from comp_comm.group import Group
-from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, ExpertKernels
+from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, ExpertKernels, QkvKept
 from comp_comm.lazy import cached_property
 from comp_comm.optimizers import MuonSharding, MuonTensor, Optimizer
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation, fuses_accumulation
@@ -106,10 +117,13 @@ class Layout:
     routing: Numeric = Routing.BALANCED
     imbalance: Numeric = UNKNOWN
     load_balancing: Numeric = NOT_GIVEN
+    routed_weights: Numeric = RoutedWeights.COMPUTE
     permute_fusion: Numeric = PermuteFusion.ON
     collective_algorithm: Numeric = CollectiveAlgorithm.BEST
     attention_kernel: Numeric = AttentionKernel.FLASH_CAUSAL
     kernels: Numeric = ElementwiseKernels.FUSED
+    norm_kernel: Numeric = NOT_GIVEN
+    qkv_kept: Numeric = QkvKept.PARTS
     cross_entropy: Numeric = NOT_GIVEN
     loss_chunks: Numeric = 8
     cuda_graph: Numeric = CudaGraph.NONE
@@ -206,8 +220,12 @@ class Layout:
 
     @property
     def expert_shards(self) -> Array:
-        """Devices that the states of experts are sharded over: no more than hold the same experts."""
-        return minimum(self.dp_shard, self.expert_replicas)
+        """Devices that the states of experts are sharded over: those that hold the same experts, of one replica.
+
+        With fewer shards than replicas (HSDP) experts are sharded within each of these, too: torchtitan's ``efsdp`` are
+        the devices of ``dp_shard`` over ``ep``, Megatron-LM divides ``expt_dp`` by its optimizer's instances.
+        """
+        return maximum(self.expert_replicas * (to_float(self.dp_shard) / self.replicas), 1.0)
 
     def spread(self, groups: tuple[str, ...], count: Numeric, skip: Numeric = 1.0) -> Spread:
         """Return where ``count`` devices of some groups are that lie ``skip`` apart: a size and stride for each group.

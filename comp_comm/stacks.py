@@ -115,6 +115,7 @@ _TORCHTITAN = (
     _always("schedule", "parallelism.pipeline_parallel_schedule: 1F1B", "1f1b"),
     _always("pp_layout", "first and last stage are counted with a layer less", "torchtitan"),
     _of_experts("ep_dispatch", "expert_parallel_comm_backend: standard", "all_to_all"),
+    _of_experts("routed_weights", "token_dispatcher.py: routed_output.to(torch.float32) * scores", "fp32"),
     _of_experts("overlap_ep", "only in a schedule that is not modelled (DualPipeV)", "off"),
 )  # fmt: skip
 _DEEPSPEED = (

@@ -10,7 +10,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import Architecture, AttentionGate, Bias, CountedGemms, KdaGates, Norm, Position, QkNorm, Switch
+from comp_comm.choices import (
+    ActivationFunction,
+    Architecture,
+    AttentionGate,
+    Bias,
+    CountedGemms,
+    KdaGates,
+    Norm,
+    Position,
+    QkNorm,
+    Switch,
+)
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_float, where
 from comp_comm.layer_pattern import count_of, layers_of
 from comp_comm.lazy import cached_property
@@ -37,6 +48,7 @@ class Transformer:
     head_dim: Numeric = UNKNOWN
     ffn_hidden: Numeric = UNKNOWN
     gated: Numeric = Switch.OFF
+    activation_function: Numeric = ActivationFunction.GELU
     norm: Numeric = Norm.LAYERNORM
     norms: Numeric = 2
     parallel_blocks: Numeric = Switch.OFF

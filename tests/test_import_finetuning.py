@@ -105,10 +105,7 @@ def test_factory_says_which_attention_and_weights():
 
 
 @pytest.mark.parametrize(("text", "told"), [
-    ('{"model_name_or_path": "a/b", "per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}',
-     "it is arguments of Hugging Face's Trainer"),
     ('{"model": {"d_model": 64, "n_layers": 2, "max_sequence_length": 128}, "global_train_batch_size": 8}', "OLMo"),
-    ('{"system": {"tensor_model_parallel_size": 2}, "model": {"num_layers": 2, "hidden_size": 64}}', "FlagScale"),
     ('{"train": {"micro_batch_size": 1}, "optimizer": {"lr": 1}, "model": {"tensor_model_parallel_size": 2}}',
      "Megatron-Bridge recipe"),
     ("from nemo.collections import llm\n\n\ndef recipe():\n    return llm.a(num_nodes=2)\n", "a program of Python"),
@@ -155,3 +152,26 @@ def test_torchtune_has_its_devices_from_replicas_and_shards(mesh, gpus, dp_shard
     assert (found.get("gpus"), found.get("dp_shard")) == (gpus, dp_shard)
     with pytest.raises(ConfigError, match="--set dp_shard=N"):
         study(recipe, {"data_parallel_shard_dim": -1, "data_parallel_replicate_dim": 2})
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("python3 -m verl.trainer.main_ppo data.train_batch_size=64", "verl"),
+    ("colossalai run --nproc_per_node 8 train.py --plugin 3d --tp 4", "Colossal-AI"),
+    ('{"model": {"type": "gpt2", "hidden_dim": 64, "num_layers": 2}, "trainer": {"mp": "p=f32"}}', "Levanter"),
+])  # fmt: skip
+def test_scripts_and_files_that_are_not_read_are_told_by_whose_they_are(text, told):
+    with pytest.raises(ConfigError, match=told) as caught:
+        import_text(text, "run.sh")
+    assert "config.json" in str(caught.value)
+
+
+def test_a_model_that_is_given_stands_in_for_the_one_a_file_names():
+    tuned = {"model": {"_component_": "torchtune.models.some.some_7b"}, "tokenizer": {"max_seq_len": 512},
+             "batch_size": 2, "optimizer": {"_component_": "torch.optim.AdamW"}, "dtype": "bf16"}  # fmt: skip
+    with pytest.raises(ConfigError, match="give --model NAME"):
+        import_text(json.dumps(tuned), "some.yaml")
+    for data in (tuned, {**AXOLOTL, "base_model": "a/b"}, {**FACTORY, "model_name_or_path": "meta-llama/Llama-3.2-1B"}):
+        assert import_text(json.dumps(data), "some.yaml", {}, "llama-3.1-8b").model == "llama-3.1-8b"
+    stored = {**AXOLOTL, "base_model": "NousResearch/Llama-3.2-1B-bnb-4bit"}
+    with pytest.raises(ConfigError, match="weights of 4 or 8 bits"):
+        import_text(json.dumps(stored), "some.yaml")

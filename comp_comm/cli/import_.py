@@ -28,23 +28,28 @@ from comp_comm.report import output
               shell_complete=completion.names("hardware"))  # fmt: skip
 @click.option("--model", metavar="NAME|FILE", help="Model of the study, for a file that has none.",
               shell_complete=completion.names("model"))  # fmt: skip
+@click.option("--recipe", default="", metavar="NAME",
+              help="Which of several recipes of a Python file: the function that makes it.")  # fmt: skip
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE",
               help="Give a field that the file leaves open, or another value. May be repeated.")  # fmt: skip
 @click.option("-o", "--output", "path", metavar="FILE", help="Write the study to FILE, whole or not at all.")
-def command(file: str, hardware: str | None, model: str | None, overrides: tuple[str, ...], path: str | None) -> int:
+def command(
+    file: str, hardware: str | None, model: str | None, recipe: str, overrides: tuple[str, ...], path: str | None
+) -> int:
     """Make a study of a file you hold.
 
-    FILE (- for standard input) is a Hugging Face config.json, a launch script of Megatron-LM or its arguments, a
-    DeepSpeed JSON, a torchtitan TOML, an adapter_config.json of PEFT, or a YAML of NeMo, nanotron, LLM Foundry,
-    GPT-NeoX, Primus, Axolotl, LLaMA-Factory, torchtune or accelerate, told by what it holds. A launch script is read,
-    never run. What is not understood is named, all of it, and nothing is written; what is approximated is said, and is
-    a comment of the study.
+    FILE (- for standard input) is a Hugging Face config.json; a launch script of Megatron-LM (or its arguments),
+    MaxText, ms-swift or a program on Hugging Face's Trainer; a DeepSpeed JSON, a torchtitan TOML, an
+    adapter_config.json of PEFT; a YAML of NeMo, nanotron, LLM Foundry, GPT-NeoX, Primus, FlagScale, MaxText, Axolotl,
+    LLaMA-Factory, torchtune, accelerate or of TrainingArguments; or a recipe in Python of Megatron-Bridge, NeMo 2 or
+    torchtitan. It is told by what it holds. A script or a program is read, never run. What is not understood is named,
+    all of it, and nothing is written; what is approximated is said, and is a comment of the study.
     """
     catalogue.FILES_READ.clear()
     output.check_writable(path)
     given = _given(overrides)
     content, shown = catalogue.content("model", file if file == catalogue.STDIN else _as_path(file))
-    imported = import_text(text_of(content, shown), shown, given, model or "")
+    imported = import_text(text_of(content, shown), shown, given, model or "", recipe)
     imported = _completed(imported, given, hardware, model)
     options.note(imported.notes)
     text = study_text(imported)

@@ -10,7 +10,7 @@ import numpy as np
 
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, minimum, somewhere, to_codes, to_float, where
-from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, Recipe
+from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, QkvKept, Recipe
 from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, SharedWeights, biased
 from comp_comm.layers.context_parallel import exchanges, gathered_kept
 from comp_comm.layers.module import Module
@@ -83,7 +83,8 @@ class SelfAttention(Block):
     def shared_weights(self, c: Context) -> SharedWeights:
         """Return the bias of the output projection, and norms of heads."""
         bias, each = biased(c, "output"), to_float(QkNorm.ON.where(c.t.qk_norm))
-        return SharedWeights(to_float(bias * c.t.hidden + 2 * each * c.t.head_dim), bias + 2 * each)
+        held = to_float(bias * c.t.hidden)
+        return SharedWeights(to_float(held + 2 * each * c.t.head_dim), bias + 2 * each, held, bias)
 
     def tensors(self, c: Context) -> Array:
         """Return the projections, of Q, K and V each by itself, with biases; norms of queries and keys; and sinks."""
@@ -98,8 +99,9 @@ class SelfAttention(Block):
         """
         seq = to_float(c.t.seq_len)
         keys = minimum(c.t.window, seq) if self.windowed else seq
-        before = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, 1.0)
-        kept = projected(c) + gathered_kept(c, c.tokens) + before + gate_bytes(c)
+        beside = 1.0 + c.norm_beside / c.formats.activation
+        before = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, beside)
+        kept = projected(c) + gathered_kept(c, c.tokens) + before + gate_bytes(c) + _kept_whole(c)
         return [Kept("attention", kept), Kept("core_attn", score_bytes(c, keys))]
 
     def modules(self, c: Context) -> Sequence[Module]:
@@ -235,6 +237,14 @@ def projected(c: Context) -> Array:
     in_bits = apart & (to_float(c.formats.fp8_attention) > 0)
     copy = apart * c.operand_kept * c.tokens * c.heads * c.t.v_head_dim
     return where(in_bits, c.operand_kept * c.tokens * each, kept + copy)
+
+
+def _kept_whole(c: Context) -> Array:
+    """Return the bytes kept beside of the product that Q, K and V are parts of, and of attention's output in order."""
+    output, product = (QkvKept.look_up(name, c.layout.qkv_kept) for name in ("output", "product"))
+    if not any_of(output):
+        return to_float(0.0)
+    return product * normalised(c) + output * c.formats.activation * c.tokens * c.heads * c.t.v_head_dim
 
 
 def normalised(c: Context) -> Array:

@@ -10,11 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from comp_comm.choices import Bias
-from comp_comm.formulas.arrays import Array, Numeric, maximum, to_float
+from comp_comm.choices import ActivationFunction, Bias
+from comp_comm.formulas.arrays import Array, Numeric, maximum, to_float, where
 from comp_comm.kernel_choices import CudaGraph, ElementwiseKernels
 from comp_comm.layers.module import Module
-from comp_comm.operations.context import Context
+from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation
 from comp_comm.violation import Violation
 
@@ -40,11 +40,15 @@ class HeldParameters(NamedTuple):
 class SharedWeights(NamedTuple):
     """Parameters that every device of TP has alike, which see a part of the tokens there, and their tensors.
 
-    Under sequence parallelism each device makes a part of their gradients.
+    Under sequence parallelism each device makes a part of their gradients. Of them ``biases`` are parameters that are
+    added to what TP sums, one tensor for so many; their gradients are whole where the sums' gradients are gathered
+    first (DTensor).
     """
 
     parameters: Array = to_float(0.0)
     tensors: Array = to_float(0.0)
+    biases: Array = to_float(0.0)
+    bias_tensors: Array = to_float(0.0)
 
 
 class Kept(NamedTuple):
@@ -75,7 +79,6 @@ class Block(ABC):
     residual: ClassVar[bool] = True
     kernels: ClassVar[float] = 4.0  # that the host launches in a forward pass
     graph: ClassVar[str] = "others"  # which part of a layer it is for CUDA graphs
-    gathers_itself: ClassVar[bool] = False  # under sequence parallelism, in place of the layer's gather of its input
     quantises_input: ClassVar[bool] = True  # GEMMs alone read its input, in their format
     synchronises: ClassVar[bool] = False  # whether the host must know a result of the device before it goes on
 
@@ -112,6 +115,10 @@ class Block(ABC):
         """Return how many of the layer's gathers and reductions over TP the block needs: 1, or none."""
         return 1.0
 
+    def gathers_itself(self, c: Context) -> Numeric:
+        """Return for how many of those the layer need not gather: the block gathers something else, or has it."""
+        return 0.0
+
     def rules(self, c: Context) -> Sequence[Violation]:
         """Return what model and layout must keep together for the block; points that have no such layer are passed."""
         return []
@@ -138,14 +145,36 @@ def biased(c: Context, part: str) -> Array:
 
 
 def activation(c: Context, name: str, elements: Array, count: Numeric = 1.0) -> Elementwise:
-    """Return the nonlinearity of a feed-forward network: it reads one or two inputs, and writes one."""
-    moved = c.formats.activation * (1.0 + c.gates) * elements
-    return Elementwise(name, "(2, gated 3) T F / tp elements", count, moved, 1.5 * moved, c.kernel_cost)
+    """Return the nonlinearity of a feed-forward network: it reads one or two inputs, and writes one.
+
+    Written out, it is the operations of its function, and the product with the gate.
+    """
+    size = c.formats.activation * elements
+    moved, formula = (1.0 + c.gates) * size, "(2, gated 3) T F / tp elements"
+    parts = written_out(c)
+    if not any_of(parts):
+        return Elementwise(name, formula, count, moved, 1.5 * moved, c.kernel_cost)
+    apart = ActivationFunction.look_up("forward", c.t.activation_function) + 3.0 * (c.gates - 1.0)
+    back = ActivationFunction.look_up("backward", c.t.activation_function) + 5.0 * (c.gates - 1.0)
+    forward, backward = (where(parts > 0, size * numbers / ElementwiseKernels.EAGER.cost, once)
+                         for numbers, once in ((apart, moved), (back, 1.5 * moved)))  # fmt: skip
+    return Elementwise(name, f"{formula}, written out more", count, forward, backward, c.kernel_cost)
+
+
+def written_out(c: Context) -> Array:
+    """Return the numbers that a nonlinearity keeps beside its input where it is written out: kernels run one by one."""
+    eager = ElementwiseKernels.EAGER.where(c.layout.kernels)
+    return eager * ActivationFunction.look_up("parts", c.t.activation_function)
 
 
 def kept_inputs(c: Context) -> Array:
-    """Return the bytes a feed-forward network keeps of each number of its width for its nonlinearity: one or two."""
-    return to_float(c.gates * c.formats.nonlinear_kept)
+    """Return the bytes a feed-forward network keeps of each number of its width for its nonlinearity: one or two.
+
+    A rectifier needs none: its output is kept. One in a kernel with the product keeps the two inputs of that kernel.
+    """
+    alone = (c.gates == 1) | ElementwiseKernels.EAGER.where(c.layout.kernels)
+    unread = alone * (1.0 - ActivationFunction.look_up("input_kept", c.t.activation_function))
+    return to_float((c.gates - unread) * c.formats.nonlinear_kept + written_out(c) * c.formats.activation)
 
 
 def kept_outputs(c: Context) -> Array:

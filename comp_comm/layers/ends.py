@@ -28,8 +28,9 @@ class EndParameters(NamedTuple):
         return first * self.embedding + last * (self.head + self.final_norm) + copied
 
     def kept_of_stage(self, stage: Stage, tied: Numeric) -> Array:
-        """Return the parameters of final norm and head, where they are not the embedding's."""
-        return stage.head * (self.head + self.final_norm) * (1 - to_float(tied))
+        """Return the parameters of final norm and head, with the embedding where that is the head, too."""
+        whole = stage.head * stage.embedding * to_float(tied) * (self.embedding + self.final_norm)
+        return stage.head * (self.head + self.final_norm) * (1 - to_float(tied)) + whole
 
 
 def embedding_operations(c: Context) -> list[Operation]:
@@ -88,7 +89,8 @@ def head_kept(c: Context, vocab: Array) -> Array:
     chunks = where(CrossEntropy.CHUNKED.where(loss), layout.loss_chunks, 1.0)
     logits = c.tokens * vocab / layout.tp
     tokens = c.split_tokens + c.kept_input_tokens
-    inputs = to_float(c.formats.activation) * tokens * c.t.hidden * (to_float(c.t.vocab) > 0)
+    of_norm = c.norm_beside * c.split_tokens
+    inputs = (to_float(c.formats.activation) * tokens + of_norm) * c.t.hidden * (to_float(c.t.vocab) > 0)
     kept = (CrossEntropy.look_up("kept", loss) * logits + inputs) * (1 + to_float(c.t.mtp_layers))
     beside = CrossEntropy.look_up("beside", loss)
     return kept + beside / chunks * logits if somewhere(beside) else kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from comp_comm.choices import SequenceInputs, Switch
 from comp_comm.dispatchers import Dispatcher, LoadBalancing, Routing
 from comp_comm.formulas.arrays import Array, by_code, everywhere, isnan, minimum, somewhere, to_float, where
 from comp_comm.formulas.dispatch import distinct_places, expected_imbalance
@@ -32,6 +33,23 @@ def load(c: Context) -> Array:
     return where(to_float(layout.ep) > 1, uneven, 1.0) if somewhere(uneven != 1) else to_float(1.0)
 
 
+def split_as_others(c: Context) -> Array:
+    """Return 1 where a mixture is split over TP as other networks are, with their gather of its input.
+
+    So torchtitan has it without expert parallelism: every device routes all tokens through its part of every expert.
+    Megatron-LM routes each device's own tokens, and gathers them for experts that are split.
+    """
+    layout = c.layout
+    kept = SequenceInputs.KEPT.where(layout.sequence_inputs) & Switch.ON.where(layout.sp) & (to_float(layout.tp) > 1)
+    return to_float(kept & (to_float(layout.ep) == 1) & (to_float(layout.etp) == layout.tp))
+
+
+def routed_tokens(c: Context) -> Array:
+    """Return the tokens that a device's router sees."""
+    all_of_them = split_as_others(c)
+    return where(all_of_them > 0, c.tokens, c.split_tokens) if any_of(all_of_them) else c.split_tokens
+
+
 def local_experts(c: Context) -> Array:
     """Return the experts of a device."""
     return at_least_one(c.t.experts) / c.layout.ep
@@ -51,7 +69,7 @@ def top_k(c: Context) -> Array:
 def token_collectives(c: Context) -> list[Collective]:
     """Return the exchange of tokens with their experts, with their counts or a map of where each goes, and a split
     expert's gathers (ETP)."""
-    return [*_counted(c), *_routing_map(c), *exchanges(c), *_gathered(c)]
+    return [*_counted(c), *_routing_map(c), *exchanges(c), *_gathered(c), *_weighted(c)]
 
 
 def _counted(c: Context) -> list[Collective]:
@@ -124,10 +142,20 @@ def copies(c: Context, way: Dispatcher) -> Array:
     return top_k(c) * c.t.capacity_factor
 
 
+def _weighted(c: Context) -> list[Collective]:
+    """Return the sum of the gradients of the router's weights, of which each device makes a part."""
+    partial = split_as_others(c)
+    if not any_of(partial):
+        return []
+    message = c.tokens * top_k(c) * c.formats.activation
+    return [Collective("router weights' gradient all-reduce", "b T k", 0.0 * partial, "all_reduce", "tp", message,
+                       partial, c.tp_group)]  # fmt: skip
+
+
 def _gathered(c: Context) -> list[Collective]:
     """Return the gathers inside a split expert (ETP): without EP each token once, before it is copied for experts."""
     layout = c.layout
-    split = to_float(to_float(layout.etp) > 1)
+    split = to_float(to_float(layout.etp) > 1) * (1.0 - split_as_others(c))
     if not any_of(split):
         return []
     sent = by_code(np.asarray(layout.ep_dispatch), lambda code: copies(c, Dispatcher.at(code)))

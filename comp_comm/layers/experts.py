@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from comp_comm.dispatchers import SORTED, Dispatcher, PermuteFusion
+from comp_comm.dispatchers import SORTED, Dispatcher, PermuteFusion, RoutedWeights
 from comp_comm.formulas.arrays import (
     Array,
     Numeric,
@@ -34,6 +34,8 @@ from comp_comm.layers.expert_tokens import (
     expert_tokens,
     load,
     local_experts,
+    routed_tokens,
+    split_as_others,
     token_collectives,
     top_k,
 )
@@ -64,11 +66,11 @@ class Experts(Block):
         local = local_experts(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         each = taken / maximum(local, 1.0)
-        sent = _sorted_bytes(c) * c.split_tokens * top_k(c) * load(c) * inside
-        shared = self.splits(c)
+        sent = _sorted_bytes(c) * routed_tokens(c) * top_k(c) * load(c) * inside
+        shared = _has_shared(c)
         casts = where(ExpertKernels.SEPARATE.where(c.layout.expert_kernels), maximum(local, 1.0), 1.0)
         return [
-            Gemm("router", "2 T_s H E", 1.0, c.split_tokens, h, at_least_one(c.t.experts), sixteen_bit=1),
+            Gemm("router", "2 T_s H E", 1.0, routed_tokens(c), h, at_least_one(c.t.experts), sixteen_bit=1),
             *_latent(c),
             Elementwise("permute tokens", "8 B (all-to-all 16 B; not fused 24 B more) T_s k H", 1.0, sent, sent),
             Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, inside, c.gates * width, local, c.gates, grouped=True,
@@ -84,14 +86,18 @@ class Experts(Block):
         router, dispatch, others = (CudaGraph.look_up(part, c.layout.cuda_graph) for part in
                                     ("router", "dispatch", "others"))  # fmt: skip
         each = ExpertKernels.look_up("launches", c.layout.expert_kernels)
-        products = KERNELS_OF_EXPERTS + each * local_experts(c) + KERNELS_OF_SHARED * self.splits(c)
+        products = KERNELS_OF_EXPERTS + each * local_experts(c) + KERNELS_OF_SHARED * _has_shared(c)
         few = 1 + QUANTISING * to_float(to_codes(c.formats.recipe) != int(Recipe.NONE))
         sent = Dispatcher.look_up("launches", c.layout.ep_dispatch)
         return KERNELS_OF_ROUTER * router + sent * dispatch + products * few * others
 
     def splits(self, c: Context) -> Numeric:
-        """Return 1 where shared experts are split over TP; the others are not."""
-        return to_float(to_float(c.t.shared_ffn_hidden) > 0)
+        """Return 1 where shared experts are split over TP, and 1 more where the others are as well."""
+        return _has_shared(c) + split_as_others(c)
+
+    def gathers_itself(self, c: Context) -> Numeric:
+        """Return 1 where shared experts read what was gathered for the others."""
+        return _has_shared(c) * split_as_others(c)
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the exchange of tokens with their experts, with their counts or a map of where each goes, and a split
@@ -112,10 +118,13 @@ class Experts(Block):
         return HeldParameters(held, (to_float(c.t.experts) / c.layout.ep) * each)
 
     def shared_weights(self, c: Context) -> SharedWeights:
-        """Return the router, and the projections to a latent of experts and back."""
-        latent, bias = to_float(c.t.moe_latent_hidden), to_float(c.t.router_bias)
-        router = (to_float(c.t.hidden) + bias) * c.t.experts
-        return SharedWeights(to_float(router + 2 * c.t.hidden * latent), 1.0 + bias + 2.0 * (latent > 0))
+        """Return the router where it sees a part of the tokens, and the projections to experts' latent and back."""
+        latent = to_float(c.t.moe_latent_hidden)
+        # A router's bias where no other layer has one balances the experts: it has no gradient.
+        bias = to_float(c.t.router_bias) * biased(c, "ffn")
+        sees_part = 1.0 - split_as_others(c)
+        router = sees_part * (to_float(c.t.hidden) + bias) * c.t.experts
+        return SharedWeights(to_float(router + 2 * c.t.hidden * latent), sees_part * (1.0 + bias) + 2.0 * (latent > 0))
 
     def tensors(self, c: Context) -> Array:
         """Return router, matrices of all experts together, and those of shared experts, with biases."""
@@ -129,7 +138,7 @@ class Experts(Block):
         """
         width, inside = to_float(c.t.moe_ffn_hidden) / c.layout.etp, expert_hidden(c)
         once = Dispatcher.look_up("once", c.layout.ep_dispatch)
-        tokens = ((1 - once) * c.formats.activation + c.operand_kept) * inside
+        tokens = ((1 - once) * _weighted_size(c) + c.operand_kept) * inside
         experts = expert_tokens(c) * ((kept_inputs(c) + kept_outputs(c)) * width + tokens)
         if any_of(c.t.moe_latent_hidden):  # the input of the projection back
             experts = experts + c.operand_kept * c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
@@ -141,12 +150,12 @@ class Experts(Block):
         The nonlinearity is recomputed of what it kept, and frees the input of the matrix down (with kernels one by one
         also the gate after its nonlinearity).
         """
-        shared = self.splits(c)
+        shared = _has_shared(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         outputs = to_float(expert_tokens(c) * kept_outputs(c) * width)
         names = dict.fromkeys((operation.name for operation in self.operations(c)), 1.0)
         calls = {collective.name: collective.count for collective in self.collectives(c)}
-        modules = [Module("moe", add_up(each.size for each in self.kept(c)), names, calls, shared),
+        modules = [Module("moe", add_up(each.size for each in self.kept(c)), names, calls, self.splits(c)),
                    Module("moe_act", outputs, {"experts activation": 1.0}, within="moe")]  # fmt: skip
         if any_of(shared):
             again = dict.fromkeys(network_names("shared expert"), 1.0)
@@ -187,6 +196,16 @@ def _latent(c: Context) -> list[Operation]:
     inside, h = at_least_one(latent), c.t.hidden
     return [Gemm("experts' latent", "2 T_s H L", times, c.split_tokens, h, inside),
             Gemm("experts' latent back", "2 T_s L H", times, c.split_tokens, inside, h)]  # fmt: skip
+
+
+def _weighted_size(c: Context) -> Array:
+    """Return the bytes of a number of what is weighted."""
+    given = RoutedWeights.look_up("size", c.layout.routed_weights)
+    return where(given > 0, given, c.formats.activation)
+
+
+def _has_shared(c: Context) -> Array:
+    return to_float(to_float(c.t.shared_ffn_hidden) > 0)
 
 
 def _shared_width(c: Context) -> Array:

@@ -37,7 +37,8 @@ class FeedForward(Block):
     def shared_weights(self, c: Context) -> SharedWeights:
         """Return the bias of the matrix down, which is added after the reduction."""
         bias = biased(c, "ffn")
-        return SharedWeights(to_float(bias * c.t.hidden), bias)
+        held = to_float(bias * c.t.hidden)
+        return SharedWeights(held, bias, held, bias)
 
     def tensors(self, c: Context) -> Array:
         """Return the matrices and their biases."""

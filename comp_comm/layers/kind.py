@@ -9,9 +9,9 @@ import numpy as np
 
 from comp_comm.choices import Norm, Switch
 from comp_comm.errors import ConfigError
-from comp_comm.formulas.arrays import Array, Numeric, add_up, maximum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, add_up, maximum, somewhere, to_codes, to_float, where
 from comp_comm.formulas.host import CHECKPOINT_LAUNCHES
-from comp_comm.kernel_choices import CudaGraph, ElementwiseKernels
+from comp_comm.kernel_choices import CudaGraph, ElementwiseKernels, NormKernel
 from comp_comm.layers.adapters import (
     adapter_collectives,
     adapter_kept,
@@ -25,6 +25,7 @@ from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, Sha
 from comp_comm.layers.module import Module
 from comp_comm.layers.per_operator import saved_outputs
 from comp_comm.layers.tensor_parallel import ALL_REDUCE, GATHER, SCATTER, gathered_and_reduced, partial_gradients
+from comp_comm.layout import NOT_GIVEN
 from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Elementwise, Operation
@@ -33,9 +34,6 @@ from comp_comm.violation import Violation
 # Elements of H a token moves: a norm reads and writes; a residual sum with dropout reads two and writes one, of both
 # blocks' outputs at once where they are side by side.
 NORM_PASSES, SUM_PASSES, PARALLEL_SUM_PASSES = 2.0, 3.0, 2.0
-# Bytes of an element that an RMSNorm moves forward and backward where PyTorch makes it one operation at a time
-# (torchtitan, norms.py): cast, square, mean, product with the root, cast back, product with the weights; and gradients.
-EAGER_NORM = (36.0, 88.0)
 NORMS_AND_SUMS = "norms, residuals, dropout"
 PER_OPERATOR = "per_op"  # the module of torchtitan's policy
 
@@ -106,7 +104,9 @@ class LayerKind:
         parts = [block.shared_weights(c) for block in self.blocks]
         tensors = self._norms(c) * Norm.look_up("weights", c.t.norm)
         parameters = add_up((tensors * to_float(c.t.hidden), *(part.parameters for part in parts)))
-        return SharedWeights(parameters, add_up((tensors, *(part.tensors for part in parts))))
+        biases, of_biases = (add_up(sizes) for sizes in zip(*((part.biases, part.bias_tensors) for part in parts),
+                                                            strict=True))  # fmt: skip
+        return SharedWeights(parameters, add_up((tensors, *(part.tensors for part in parts))), biases, of_biases)
 
     def tensors(self, c: Context) -> Array:
         """Return how many tensors the parameters of one layer are, as PyTorch's modules have them."""
@@ -124,6 +124,8 @@ class LayerKind:
         inputs = self._residuals - Switch.ON.where(c.t.parallel_blocks)
         around = c.split_tokens * c.t.hidden * (self._norms(c) * size + self._residuals * MASK * drop)
         around = around + inputs * self._input_size(c) * c.kept_input_tokens * c.t.hidden
+        around = around - self._ungathered(c) * self._input_size(c) * c.t.hidden
+        around = around + self._norms(c) * c.norm_beside * c.split_tokens * c.t.hidden
         kept = [Kept("layernorm", to_float(around)), *(kept for block in self.blocks for kept in block.kept(c))]
         return [*kept, Kept("adapters", self._of_adapters(c))] if c.frozen else kept
 
@@ -137,7 +139,8 @@ class LayerKind:
         before = np.minimum(self._norms(c), inputs)
         norm, _ = self._norm_bytes(c)
         passes = before * norm / maximum(self._norms(c) * norm + self._sum_bytes(c), 1.0)
-        freed = to_float(self._input_size(c) * c.kept_input_tokens * c.t.hidden * before)
+        beside = c.norm_beside * c.split_tokens
+        freed = to_float((self._input_size(c) * c.kept_input_tokens + beside) * c.t.hidden * before)
         norms = Module("layernorm", freed, {NORMS_AND_SUMS: passes}, launches=before * _checkpoint(c))
         return [[norms], *([self._in_layer(c, block, module) for module in block.modules(c)] for block in self.blocks)]
 
@@ -201,6 +204,14 @@ class LayerKind:
         inside = sum(block.residual and block.quantises_input for block in self.blocks) / self._residuals
         return inside * c.operand_kept + (1.0 - inside) * c.formats.activation
 
+    def _ungathered(self, c: Context) -> Array:
+        """Return the tokens that are not kept of inputs because their block gathers none: experts read their part."""
+        beside = c.kept_input_tokens - c.split_tokens
+        if not any_of(beside):
+            return to_float(0.0)
+        alone = (block.residual * (to_float(block.splits(c)) == 0) for block in self.blocks)
+        return to_float(beside * sum(alone, to_float(0.0)))
+
     def _sum_bytes(self, c: Context) -> Array:
         """Return the bytes of an element that residual sums move forward."""
         passes = where(Switch.ON.where(c.t.parallel_blocks), PARALLEL_SUM_PASSES, SUM_PASSES)
@@ -209,10 +220,13 @@ class LayerKind:
     def _norm_bytes(self, c: Context) -> tuple[Array, Array]:
         """Return the bytes of an element that a norm moves, forward and backward, without what kernels cost more."""
         fused = to_float(c.formats.activation * NORM_PASSES)
-        apart = Norm.RMSNORM.where(c.t.norm) & ElementwiseKernels.EAGER.where(c.layout.kernels)
+        given = to_codes(c.layout.norm_kernel)
+        as_kernels = ElementwiseKernels.EAGER.where(c.layout.kernels) * int(NormKernel.EAGER)
+        kernel = np.where(given == NOT_GIVEN, as_kernels, given)
+        apart = Norm.RMSNORM.where(c.t.norm) & ~NormKernel.FUSED.where(kernel)
         if not somewhere(apart):
             return fused, 1.5 * fused
-        forward, backward = (each / ElementwiseKernels.EAGER.cost for each in EAGER_NORM)
+        forward, backward = (NormKernel.look_up(way, kernel) / c.kernel_cost for way in ("forward", "backward"))
         return where(apart, forward, fused), where(apart, backward, 1.5 * fused)
 
     def _norms_and_sums(self, c: Context) -> Operation:
@@ -232,7 +246,7 @@ class LayerKind:
             return []
         times: Numeric = sum((block.splits(c) for block in self.blocks), to_float(0.0))
         message = c.tokens * c.t.hidden * c.formats.comm
-        own = to_float(sum(block.gathers_itself for block in self.blocks)) * many
+        own = to_float(sum((block.gathers_itself(c) for block in self.blocks), to_float(0.0))) * many
         calls = gathered_and_reduced(c, "layer", message, (times - to_float(c.t.parallel_blocks)) * many, own)
         return [*calls, *partial_gradients(c, self.shared_weights(c), many)]
 

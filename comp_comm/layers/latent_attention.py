@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from comp_comm.formulas.arrays import Array, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, to_float, where
 from comp_comm.layers.attention import SelfAttention, gate_bytes, gate_numbers, gated, projected, rotary
 from comp_comm.layers.block import Block, Cache, HeldParameters, Kept, SharedWeights, at_least_one
 from comp_comm.layers.context_parallel import gathered_kept
@@ -21,10 +21,11 @@ LATENT_GATHER = "latent all-gather"
 class LatentAttention(SelfAttention):
     """Self-attention whose keys and values, and mostly queries too, are projected down on every TP device, up by head.
 
-    Where queries are not compressed (``q_lora_rank`` 0) they are projected at once.
+    Where queries are not compressed (``q_lora_rank`` 0) they are projected at once. Under sequence parallelism each
+    device projects its own tokens down, and the latents are gathered (Megatron-LM); or inputs are gathered and kept as
+    those of other attention, and every device projects all tokens down (torchtitan, `deepseek_v3`).
     """
 
-    gathers_itself: ClassVar[bool] = True
     prepared: ClassVar[float] = 0.0  # the cache has the latent
     kernels: ClassVar[float] = 24.0  # three projections more, two norms, and what puts parts of heads together
 
@@ -32,15 +33,18 @@ class LatentAttention(SelfAttention):
         """Return projections down and up, rotation, scores with softmax and weighted sum, and the output projection."""
         h, q_rank, kv_rank = c.t.hidden, to_float(c.t.q_lora_rank), at_least_one(c.t.kv_lora_rank)
         gates = _all_gates(c)
-        gate = [Gemm("attention gate projection", "2 T_s H a", 1.0, c.split_tokens, h, gates)]
+        gate = [Gemm("attention gate projection", "2 T_s H a", 1.0, c.kept_input_tokens, h, gates)]
         compressed = to_float(q_rank > 0)
         q_width, kv_width = c.heads * c.key_dim, c.heads * (to_float(c.t.head_dim) + c.t.v_head_dim)
         q_inputs = where(q_rank > 0, q_rank, h)
-        down = [Gemm("Q down-projection", "2 T_s H r_q", compressed, c.split_tokens, h, at_least_one(q_rank))]
+        down = [Gemm("Q down-projection", "2 T_s H r_q", compressed, c.kept_input_tokens, h,
+                     at_least_one(q_rank))]  # fmt: skip
         return [
             *(down if any_of(compressed) else []),
             Gemm("Q up-projection", "2 T r_q a (d + d_r) / tp", 1.0, c.tokens, q_inputs, q_width),
-            Gemm("KV down-projection", "2 T_s H (r_kv + d_r)", 1.0, c.split_tokens, h, kv_rank + c.t.rope_head_dim),
+            Gemm(
+                "KV down-projection", "2 T_s H (r_kv + d_r)", 1.0, c.kept_input_tokens, h, kv_rank + c.t.rope_head_dim
+            ),
             Gemm("KV up-projection", "2 T r_kv a (d + d_v) / tp", 1.0, c.tokens, kv_rank, kv_width),
             *rotary(c),
             self.core(c),
@@ -57,7 +61,7 @@ class LatentAttention(SelfAttention):
         and a gate of each head.
         """
         exchanged = super().collectives(c)
-        split = to_float(c.layout.sp) * (to_float(c.layout.tp) > 1)
+        split = c.split_inputs
         if not any_of(split):
             return exchanged
         queries = where(to_float(c.t.q_lora_rank) > 0, c.t.q_lora_rank, c.t.hidden)
@@ -70,6 +74,10 @@ class LatentAttention(SelfAttention):
             Collective("latent gradient reduce-scatter", formula, none, "reduce_scatter", "tp", message, split,
                        c.tp_group),
         ]  # fmt: skip
+
+    def gathers_itself(self, c: Context) -> Numeric:
+        """Return 1 where latents are gathered in place of the input."""
+        return c.split_inputs
 
     def parameters(self, c: Context) -> HeldParameters:
         """Return the projections down, with the norms of what they compress to, and up, the output's, and sinks."""
@@ -97,11 +105,13 @@ class LatentAttention(SelfAttention):
 
         What comes of the projections down is the input of a norm (of keys with the rotary part, which is of the same
         tensor), and what comes of that the input of the projections up. Under sequence parallelism a device keeps its
-        part of both, and gathers it again.
+        part of both, and gathers it again; or all of both where it keeps what it gathered.
         """
         numbers = to_float(c.t.q_lora_rank) + c.t.kv_lora_rank
-        sizes = (c.formats.activation + c.operand_kept) * numbers + c.formats.activation * to_float(c.t.rope_head_dim)
-        latents = to_float(c.split_tokens * sizes)
+        sizes = (c.formats.activation + c.operand_kept + c.norm_beside) * numbers + c.formats.activation * to_float(
+            c.t.rope_head_dim
+        )
+        latents = to_float(c.kept_input_tokens * sizes)
         _, scores = super().kept(c)
         return [Kept("attention", projected(c) + gathered_kept(c, c.tokens) + latents + gate_bytes(c)), scores]
 
@@ -114,8 +124,7 @@ class LatentAttention(SelfAttention):
         dims = c.heads * c.key_dim + c.kv_heads * (c.key_dim + c.t.v_head_dim)
         names = ("Q up-projection", "KV up-projection", *(operation.name for operation in rotary(c)))
         freed = to_float(c.formats.activation * c.tokens * dims)
-        gathered = to_float(c.layout.sp) * (to_float(c.layout.tp) > 1)
-        again = {LATENT_GATHER: gathered} if any_of(gathered) else {}
+        again = {LATENT_GATHER: c.split_inputs} if any_of(c.split_inputs) else {}
         return [*super().modules(c), Module("mla_up_proj", freed, dict.fromkeys(names, 1.0), again)]
 
     def cache(self, c: Context, length: Array) -> Cache:

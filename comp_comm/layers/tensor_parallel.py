@@ -45,14 +45,15 @@ PARTIAL = "partial gradients all-reduce"
 def partial_gradients(c: Context, shared: SharedWeights, many: Array) -> list[Collective]:
     """Return the all-reduces of gradients that each device has made of its part of the sequence, a tensor each.
 
-    So DTensor does, after every backward pass, in the format of compute; Megatron-LM once a step
-    (`comp_comm.costmodels.complete.step_collectives`).
+    So DTensor does, after every backward pass, in the format of compute, but for biases, which it adds to whole sums;
+    Megatron-LM once a step (`comp_comm.costmodels.complete.step_collectives`).
     """
     kept = many * c.layout.sp * SequenceInputs.KEPT.where(c.layout.sequence_inputs)
     if not any_of(kept):
         return []
-    calls = to_float(kept * shared.tensors)
-    size = shared.parameters / np.maximum(shared.tensors, 1.0) * c.formats.weight
+    tensors = shared.tensors - shared.bias_tensors
+    calls = to_float(kept * tensors)
+    size = (shared.parameters - shared.biases) / np.maximum(tensors, 1.0) * c.formats.weight
     return [Collective(PARTIAL, "p P of norms", 0.0 * calls, "all_reduce", "tp", size, calls, c.tp_group)]
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import Architecture, MasterWeights, SequenceInputs, Switch
+from comp_comm.choices import Architecture, MasterWeights, Norm, SequenceInputs, Switch
 from comp_comm.dispatchers import LoadBalancing
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, maximum, somewhere, to_codes, to_float, where
 from comp_comm.group import Group
-from comp_comm.kernel_choices import ElementwiseKernels, Recipe
+from comp_comm.kernel_choices import ElementwiseKernels, NormKernel, Recipe
 from comp_comm.layout import NOT_GIVEN, Layout
 from comp_comm.lazy import cached_property
 from comp_comm.transformer import Transformer
@@ -59,6 +59,12 @@ class Context:
         """Tokens that are kept of what TP's GEMMs have for input: all where what was gathered is kept."""
         kept = SequenceInputs.KEPT.where(self.layout.sequence_inputs)
         return where(kept, self.tokens, self.split_tokens) if somewhere(kept) else self.split_tokens
+
+    @cached_property
+    def split_inputs(self) -> Array:
+        """1 where sequence parallelism splits the inputs of TP's GEMMs, and gathers them again backward."""
+        again = SequenceInputs.AGAIN.where(self.layout.sequence_inputs)
+        return to_float(Switch.ON.where(self.layout.sp) & (to_float(self.layout.tp) > 1) & again)
 
     @cached_property
     def operand_kept(self) -> Array:
@@ -117,6 +123,15 @@ class Context:
     def kernel_cost(self) -> Array:
         """Factor on element-wise traffic of how the kernels are made."""
         return ElementwiseKernels.look_up("cost", self.layout.kernels)
+
+    @cached_property
+    def norm_beside(self) -> Array:
+        """Bytes of a number that a norm keeps beside its input."""
+        given = to_codes(self.layout.norm_kernel)
+        apart = (given != NOT_GIVEN) & Norm.RMSNORM.where(self.t.norm)
+        if not somewhere(apart):
+            return to_float(0.0)
+        return where(apart, NormKernel.look_up("beside", np.maximum(given, 0)), 0.0)
 
     @cached_property
     def frozen(self) -> bool:

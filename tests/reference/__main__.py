@@ -5,8 +5,8 @@
 
 Cases are those of `tests/data`, or of the tables in another folder (``--cases``): a model of the catalogue and
 compcomm's fields of a layout, which are here what a program in PyTorch does. Only what it counts is written: numbers
-of the tables are not read. Rows that plain PyTorch cannot make (torchtitan's experts, transformers' own norms,
-Megatron-core, pipelines) are left out, and said on standard error.
+of the tables are not read. Rows that plain PyTorch cannot make (torchtitan's experts and latents, Megatron-core,
+pipelines) are left out, and said on standard error.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ except ModuleNotFoundError:
     raise SystemExit(f"Error: {MissingExtraError('making reference data again', 'reference')}") from None
 
 from meters import flops
-from modules import NotMadeError, loss_of, shape_of, without_data
+from modules import loss_of, without_data
+from shapes import NotMadeError, shape_of
 from steps import Step, parsed
 
 DATA = Path(__file__).parent.parent / "data"
 Row = dict[str, str]
 # What libraries have of their own, which is not written out here.
-OWN = {"norms, 4 bytes": "the library's own norm", "GELU by hand": "the library's own GELU"}
+OWN = {"dropout on a CPU": "dropout"}
 
 
 def model_row(rows: list[Row]) -> Iterator[Row]:
@@ -73,7 +74,7 @@ def bytes_row(rows: list[Row]) -> Iterator[Row]:
     beside = row["beside"].split("; ")
     for kind in OWN.keys() & set(beside):
         raise NotMadeError(OWN[kind])
-    step = Step(load_model(row["model"]).fields, parsed(row["fields"]), fused_norms="norms, 6 bytes" not in beside)
+    step = Step(load_model(row["model"]).fields, parsed(row["fields"]))
     counted = {}
     if row["kept_layer"]:
         # The table of rotations, which all layers share, is the first one's.

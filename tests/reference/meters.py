@@ -30,11 +30,12 @@ class Kept(saved_tensors_hooks):
     """Bytes that autograd keeps for the backward pass, each storage once, ``but`` for parameters and inputs."""
 
     def __init__(self, but: list[torch.Tensor]):
-        super().__init__(self._noted, lambda tensor: tensor)
+        super().__init__(self.note, lambda tensor: tensor)
         self.storages: dict[int, Any] = {}
         self.but = [local(tensor.detach()).untyped_storage() for tensor in but]
 
-    def _noted(self, tensor: torch.Tensor) -> torch.Tensor:
+    def note(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Count a tensor among what is kept, and return it."""
         storage = local(tensor.detach()).untyped_storage()
         self.storages[storage._cdata] = storage  # held, so that no other one gets its number
         return tensor

@@ -7,86 +7,16 @@ but the published dimensions, so that what is counted here does not follow from 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import math
 from typing import Any
 
 import torch
 from fused import FusedNorm, FusedSwiGLU
+from shapes import Shape
 from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
-from torch.utils.checkpoint import checkpoint
-
-ABOUT = ("name", "title", "year", "source", "aliases", "notes", "published_parameters", "parameters", "seq_len",
-         "architecture", "window", "global_every", "router_groups", "router_group_topk", "mtp_layers")  # fmt: skip
-
-
-class NotMadeError(Exception):
-    """Something that is not written out here."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The dimensions of a decoder, by the catalogue's names and with its defaults; how it is computed beside.
-
-    ``eager``: a gate is two operations; ``scores``: those of attention are a matrix.
-    """
-
-    hidden: int
-    layers: int
-    heads: int
-    vocab: int
-    kv_heads: int = 0
-    head_dim: int = 0
-    ffn_hidden: int = 0
-    gated: bool = False
-    norm: str = "layernorm"
-    norms: int = 2
-    bias: bool | str = True
-    position: str = "learned"
-    max_positions: int = 0
-    tied: bool = False
-    qk_norm: bool | str = False
-    parallel_blocks: bool = False
-    dropout: bool = False
-    experts: int = 0
-    top_k: int = 1
-    moe_ffn_hidden: int = 0
-    moe_every: int = 1
-    dense_layers: int = 0
-    shared_experts: int = 0
-    shared_ffn_hidden: int = 0
-    router_bias: bool = False
-    q_lora_rank: int = 0
-    kv_lora_rank: int = 0
-    rope_head_dim: int = 0
-    v_head_dim: int = 0
-    eager: bool = True
-    fused_norms: bool = True
-    scores: bool = False
-    recompute: bool = False
-
-    @property
-    def head(self) -> int:
-        return self.head_dim or self.hidden // self.heads
-
-    @property
-    def keys(self) -> int:
-        return self.kv_heads or self.heads
-
-    def biased(self, *places: str) -> bool:
-        return self.bias is True or self.bias in places
-
-
-def shape_of(model: dict[str, Any], **changed: Any) -> Shape:
-    """Return the dimensions of a model of the catalogue. Raises ``NotMadeError`` where it has parts of other kinds."""
-    if model.get("architecture", "decoder") != "decoder":
-        raise NotMadeError(f"architecture {model['architecture']}")
-    switches = {"on": True, "off": False}
-    given = {name: switches.get(value, value) for name, value in {**model, **changed}.items() if name not in ABOUT}
-    if unknown := given.keys() - {field.name for field in fields(Shape)}:
-        raise NotMadeError(f"{', '.join(sorted(unknown))}")
-    return Shape(**given)
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 
 class FusedRMSNorm(nn.RMSNorm):
@@ -96,9 +26,20 @@ class FusedRMSNorm(nn.RMSNorm):
         return FusedNorm.apply(x, self.weight)
 
 
+class EagerRMSNorm(nn.RMSNorm):
+    """A norm as transformers writes out Llama's: its weights are applied in 16 bit."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = x.float()
+        return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).type_as(x)
+
+
+NORMS = {"fused": FusedRMSNorm, "eager": EagerRMSNorm, "eager_fp32": nn.RMSNorm}  # which has no kernel on a CPU
+
+
 def norm_of(p: Shape, size: int) -> nn.Module:
     if p.norm == "rmsnorm":
-        return (FusedRMSNorm if p.fused_norms else nn.RMSNorm)(size, eps=1e-5)
+        return NORMS[p.norm_kernel](size, eps=1e-5)
     return nn.LayerNorm(size, bias=p.norm == "layernorm")
 
 
@@ -134,9 +75,13 @@ class Attention(nn.Module):
         super().__init__()
         self.p = p
         wide, narrow = p.heads * p.head, p.keys * p.head
-        self.q = nn.Linear(p.hidden, wide, p.biased("qkv", "attention"))
-        self.k = nn.Linear(p.hidden, narrow, p.biased("qkv", "attention"))
-        self.v = nn.Linear(p.hidden, narrow, p.biased("qkv", "attention"))
+        self.widths = [wide, narrow, narrow]
+        if p.recompute == "per_op":  # as torchtitan has it, whose policy counts one product
+            self.qkv = nn.Linear(p.hidden, sum(self.widths), p.biased("qkv", "attention"))
+        else:
+            self.q = nn.Linear(p.hidden, wide, p.biased("qkv", "attention"))
+            self.k = nn.Linear(p.hidden, narrow, p.biased("qkv", "attention"))
+            self.v = nn.Linear(p.hidden, narrow, p.biased("qkv", "attention"))
         self.out = nn.Linear(wide, p.hidden, p.biased("attention", "not_qkv"))
         if p.qk_norm:
             each = p.qk_norm is True
@@ -144,7 +89,8 @@ class Attention(nn.Module):
             self.k_norm = norm_of(p, p.head if each else narrow)
 
     def forward(self, x: torch.Tensor, turns: torch.Tensor | None) -> torch.Tensor:
-        q, k, v = self.q(x), self.k(x), self.v(x)
+        whole = self.p.recompute == "per_op"
+        q, k, v = self.qkv(x).split(self.widths, -1) if whole else (self.q(x), self.k(x), self.v(x))
         if self.p.qk_norm == "whole":
             q, k = self.q_norm(q), self.k_norm(k)
         q, k, v = (y.unflatten(-1, (-1, self.p.head)) for y in (q, k, v))
@@ -180,6 +126,15 @@ class LatentAttention(nn.Module):
         return self.out(attended(p, torch.cat([straight, rotated(turned, turns)], -1), torch.cat([k, shared], -1), v))
 
 
+def nonlinear(p: Shape, x: torch.Tensor) -> torch.Tensor:
+    """Return the nonlinearity of a network without a gate; GPT-2's as transformers writes it out."""
+    if p.activation_function == "relu":
+        return functional.relu(x)
+    if p.activation_function == "gelu_new" and p.eager:
+        return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
+    return functional.gelu(x)
+
+
 def gate(p: Shape, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     return functional.silu(first) * second if p.eager else FusedSwiGLU.apply(first, second)
 
@@ -196,7 +151,7 @@ class FeedForward(nn.Module):
             self.gate = nn.Linear(p.hidden, width, p.biased("ffn", "not_qkv"))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down(gate(self.p, self.gate(x), self.up(x)) if self.p.gated else functional.gelu(self.up(x)))
+        return self.down(gate(self.p, self.gate(x), self.up(x)) if self.p.gated else nonlinear(self.p, self.up(x)))
 
 
 class Experts(nn.Module):
@@ -214,6 +169,8 @@ class Experts(nn.Module):
             self.gate = nn.Parameter(torch.empty(p.experts, p.hidden, width))
         if shared := p.shared_ffn_hidden or p.shared_experts * width:
             self.shared = FeedForward(p, shared)
+            if p.extra == "gates of shared experts":
+                self.shared_gate = nn.Linear(p.hidden, 1, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         p, flat = self.p, x.flatten(0, 1)
@@ -221,10 +178,13 @@ class Experts(nn.Module):
         order = chosen.flatten().argsort(stable=True)  # whatever was chosen: each expert has an equal part of the order
         sent = flat[order // p.top_k].view(p.experts, -1, p.hidden)
         up = sent @ self.up
-        made = (gate(p, sent @ self.gate, up) if p.gated else functional.gelu(up)) @ self.down
+        made = (gate(p, sent @ self.gate, up) if p.gated else nonlinear(p, up)) @ self.down
         back = torch.empty_like(order).scatter_(0, order, torch.arange(order.numel(), device=x.device))
         mixed = (made.flatten(0, 1)[back].view(-1, p.top_k, p.hidden) * weights.type_as(x)[..., None]).sum(1)
-        return mixed.view_as(x) + (self.shared(x) if hasattr(self, "shared") else 0)
+        if not hasattr(self, "shared"):
+            return mixed.view_as(x)
+        shared = self.shared(x)
+        return mixed.view_as(x) + (torch.sigmoid(self.shared_gate(x)) * shared if p.extra else shared)
 
 
 class Layer(nn.Module):
@@ -252,6 +212,26 @@ class Layer(nn.Module):
         return x + after[1](self.network(self.network_norm(x)))
 
 
+KEPT_BY_POLICY: list[Any] = []  # of each layer that ran, what no hook of autograd sees
+
+
+def every_second_product() -> tuple[Any, Any]:
+    """Return what keeps attention's output and every second matrix product of a layer, as torchtitan's policy does."""
+    products = {True: 0, False: 0}
+
+    def policy(ctx: Any, func: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        if func is torch.ops.aten.mm.default:
+            products[ctx.is_recompute] += 1
+            kept = products[ctx.is_recompute] % 2 == 1
+        else:
+            kept = "scaled_dot_product" in func.name()
+        return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    contexts = create_selective_checkpoint_contexts(policy)
+    KEPT_BY_POLICY.append(contexts[0].storage)
+    return contexts
+
+
 class Decoder(nn.Module):
     """A model for causal language modelling, from tokens to logits."""
 
@@ -263,7 +243,9 @@ class Decoder(nn.Module):
             self.positions = nn.Embedding(p.max_positions, p.hidden)
         self.layers = nn.ModuleList(Layer(p, index) for index in range(p.layers))
         self.norm = norm_of(p, p.hidden)
-        self.head = nn.Linear(p.hidden, p.vocab, bias=False)
+        self.head = nn.Linear(p.hidden, p.vocab, bias=p.extra == "bias of the head")
+        if p.extra == "norm of the embedding":
+            self.embedding_norm = norm_of(p, p.hidden)
         if p.tied:
             self.head.weight = self.embedding.weight
 
@@ -271,9 +253,12 @@ class Decoder(nn.Module):
         x = self.embedding(tokens)
         if self.p.position == "learned":
             x = x + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        if hasattr(self, "embedding_norm"):
+            x = self.embedding_norm(x)
         turns = turns_of(self.p.rope_head_dim or self.p.head, tokens) if self.p.position == "rope" else None
+        how = {"per_op": {"context_fn": every_second_product}, "full": {}}.get(self.p.recompute)
         for layer in self.layers:
-            x = checkpoint(layer, x, turns, use_reentrant=False) if self.p.recompute else layer(x, turns)
+            x = layer(x, turns) if how is None else checkpoint(layer, x, turns, use_reentrant=False, **how)
         return self.head(self.norm(x))
 
 

@@ -18,7 +18,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed._tools.fake_collectives  # gives collectives outputs on fake tensors
 from meters import Collectives, Kept, local
-from modules import Decoder, NotMadeError, loss_of, shape_of, without_data
+from modules import KEPT_BY_POLICY, Decoder, loss_of, without_data
+from shapes import NotMadeError, shape_of
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
@@ -34,18 +35,20 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._pytree import tree_leaves
 
 WORLD = 64  # devices that are said to be there
 # Every field of a case that is known, with its default.
 LAYOUT = {"tp": 1, "dp": 1, "dp_shard": 0, "zero": 0, "sp": "on", "micro_batch": 1, "accumulation": 1,
           "gradient_sync": "each", "fsdp_units": "layers", "reshard_after_forward": "on", "grad_precision": "bf16",
-          "seq_len": 0, "layers": 0, "kernels": "fused", "recompute": "off", "cross_entropy": "eager",
+          "seq_len": 0, "layers": 0, "kernels": "fused", "norm_kernel": "fused", "recompute": "off",
+          "cross_entropy": "eager",
           "master_weights": "shards", "sequence_inputs": "kept", "vocab_multiple": 1}  # fmt: skip
 # What some of them have to be: PyTorch has no other.
 ONLY = {"cross_entropy": "eager", "master_weights": "shards", "sequence_inputs": "kept", "vocab_multiple": 1}
-KINDS = {"kernels": ("fused", "eager"), "recompute": ("off", "full"), "zero": (0, 3),
-         "gradient_sync": ("each", "last"), "fsdp_units": ("layers", "ends"),
-         "grad_precision": ("bf16", "fp32")}  # fmt: skip
+KINDS = {"kernels": ("fused", "eager"), "norm_kernel": ("fused", "eager", "eager_fp32"),
+         "recompute": ("off", "full", "per_op"), "zero": (0, 3), "gradient_sync": ("each", "last"),
+         "fsdp_units": ("layers", "ends"), "grad_precision": ("bf16", "fp32")}  # fmt: skip
 
 
 def parsed(fields: str) -> dict[str, Any]:
@@ -83,11 +86,11 @@ def mesh_of(replicas: int, shards: int, tp: int) -> DeviceMesh:
 class Step:
     """A model on its layout, over a fake process group, on fake tensors while it is entered."""
 
-    def __init__(self, model: dict[str, Any], fields: dict[str, Any], fused_norms: bool = True, loss: bool = True):
+    def __init__(self, model: dict[str, Any], fields: dict[str, Any], loss: bool = True):
         self.fields, self.loss = fields, loss
         changed = {"layers": fields["layers"]} if fields["layers"] else {}
-        self.shape = shape_of({**model, **changed}, eager=fields["kernels"] == "eager", fused_norms=fused_norms,
-                              recompute=fields["recompute"] == "full")  # fmt: skip
+        self.shape = shape_of({**model, **changed}, eager=fields["kernels"] == "eager",
+                              norm_kernel=fields["norm_kernel"], recompute=fields["recompute"])  # fmt: skip
 
     def with_layers(self, layers: int) -> Step:
         """Return the same with another number of layers, which may be none."""
@@ -148,11 +151,15 @@ class Step:
 
     def kept(self) -> int:
         """Return the bytes that are kept of a forward pass, loss and all."""
+        KEPT_BY_POLICY.clear()
         with self.made():
             kept = Kept([*self.model.parameters(), *self.model.buffers(), self.tokens, self.targets])
             with kept, loss_parallel() if self.fields["tp"] > 1 else nullcontext():
                 loss = loss_of(self.model(self.tokens), self.targets)
             del loss
+            for each in (getattr(leaf, "val", leaf) for leaf in tree_leaves(KEPT_BY_POLICY)):
+                if isinstance(each, torch.Tensor):
+                    kept.note(each)
         return kept.bytes
 
     def states(self) -> tuple[int, int]:

@@ -53,6 +53,9 @@ def import_accelerate(document: Document, given: Given = NOTHING) -> Imported:
     if compiled is not None:
         f.set("kernels", "eager" if is_off(compiled.take("dynamo_backend")) else "compiled")
         compiled.ignore(tuple(compiled.mapping))
+    older = keys.take("dynamo_backend")
+    if older is not None and compiled is None:
+        f.set("kernels", "eager" if is_off(older) else "compiled")
     keys.ignore((*IGNORED, "num_machines"))
     keys.off(("mpirun_config", "ipex_config"), "training on CPUs")
     keys.finish()
@@ -141,7 +144,7 @@ def _deepspeed(keys: Keys, f: Findings) -> None:
     keys.ignore(("deepspeed_multinode_launcher", "deepspeed_hostfile", "gradient_clipping", "zero3_init_flag",
                  "zero3_save_16bit_model", "deepspeed_exclusion_filter", "deepspeed_inclusion_filter",
                  "offload_optimizer_nvme_path", "offload_param_nvme_path",
-                 "deepspeed_moe_layer_cls_names"))  # fmt: skip
+                 "deepspeed_moe_layer_cls_names", "seq_parallel_communication_data_type"))  # fmt: skip
     keys.finish()
 
 

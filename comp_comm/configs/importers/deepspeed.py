@@ -22,7 +22,7 @@ IGNORED = (
     "memory_breakdown", "seed", "dataloader_drop_last", "zero_force_ds_cpu_optimizer", "graph_harvesting",
     "checkpoint_tag_validation", "use_node_local_storage", "load_universal_checkpoint", "timers", "profile",
     "use_data_before_expert_parallelism", "torch_profiler", "prof", "nebula",
-    "disable_allgather", "elastic_checkpoint",
+    "disable_allgather", "elastic_checkpoint", "_comment", "comment", "cuda_visible_devices",
 )  # fmt: skip
 IGNORED_ZERO = (
     "contiguous_gradients", "sub_group_size", "stage3_max_live_parameters", "stage3_max_reuse_distance",
@@ -84,6 +84,7 @@ def import_deepspeed(document: Document, given: Given = NOTHING) -> Imported:
         f.fields.pop("accumulation", None)  # follows from the others
     zero_of(keys, f)
     formats_of(keys, f)
+    _autocast(keys, f)
     _recompute(keys, f)
     optimizer_of(keys, f)
     for name in OFF:
@@ -204,6 +205,18 @@ def formats_of(keys: Keys, f: Findings) -> None:
     for name, value, place in pairs:
         if value is not None:
             f.set(name, FORMATS.get(str(value).lower(), value), place)
+
+
+def _autocast(keys: Keys, f: Findings) -> None:
+    """Set the number format of PyTorch's autocast, which DeepSpeed may be asked to run under."""
+    inner = keys.mapping_of("torch_autocast")
+    if inner is None:
+        return
+    on, dtype = inner.truth("enabled"), str(inner.take("dtype", default="bfloat16"))
+    inner.ignore(("lower_precision_safe_modules",))
+    inner.finish()
+    if on:
+        f.set("precision", FORMATS.get(dtype.removeprefix("torch."), dtype), inner.place("dtype"))
 
 
 def _recompute(keys: Keys, f: Findings) -> None:

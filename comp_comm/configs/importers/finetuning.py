@@ -2,43 +2,67 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 
-from comp_comm.configs.importers.adapters import model_of, set_adapters
-from comp_comm.configs.importers.fsdp import sharded_stage
+from comp_comm.configs.importers.adapters import set_adapters
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
+from comp_comm.configs.importers.running import named_model, not_modelled, set_running, whole_weights
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.records import Record
 
 AXOLOTL, FACTORY = "Axolotl configuration", "LLaMA-Factory configuration"
 # What changes no shape: data, learning, logs, tokens.
 AXOLOTL_IGNORED = """
-    output_dir datasets test_datasets learning_rate logging_steps lr_scheduler num_epochs warmup_ratio warmup_steps
-    saves_per_epoch evals_per_epoch val_set_size weight_decay lora_alpha dataset_prepared_path special_tokens tokens
-    resume_from_checkpoint lora_model_dir model_type chat_template tokenizer_type is_llama_derived_model
-    is_mistral_derived_model is_falcon_derived_model tf32 strict trust_remote_code remove_unused_columns eot_tokens
-    max_steps skip_prepare_dataset save_steps loss_watchdog_threshold loss_watchdog_patience seed torchdistx_path
-    ddp_find_unused_parameters push_dataset_to_hub adam_beta1 adam_beta2 adam_epsilon adam_eps max_grad_norm
-    train_on_inputs group_by_length save_total_limit early_stopping_patience lora_fan_in_fan_out save_strategy
-    eval_batch_size eval_steps eval_sample_packing debug tokenizer_use_fast tokenizer_legacy tokenizer_config
-    auto_resume_from_checkpoints device_map save_only_model cosine_min_lr_ratio cosine_constant_lr_ratio
-    save_safetensors eval_causal_lm_metrics do_causal_lm_eval resize_token_embeddings_to_32x
-    shuffle_merged_datasets gradient_checkpointing_kwargs pad_to_sequence_len local_rank xformers_attention s2_attention
-    flash_attn_fuse_mlp flash_attn_fuse_qkv lora_qkv_kernel lora_o_kernel lora_mlp_kernel base_model_config
-    base_model_ignore_patterns hub_model_id dataset_processes eval_table_size eval_max_new_tokens greater_is_better
-    float32 bfloat16 noisy_embedding_alpha dataloader_prefetch_factor dataloader_num_workers dataloader_pin_memory
-    use_tensorboard flash_attn_cross_entropy flash_attn_rms_norm
+    output_dir datasets test_datasets learning_rate logging_steps lr_scheduler num_epochs warmup_ratio
+    warmup_steps saves_per_epoch evals_per_epoch val_set_size weight_decay lora_alpha dataset_prepared_path
+    special_tokens tokens resume_from_checkpoint lora_model_dir model_type chat_template tokenizer_type
+    is_llama_derived_model is_mistral_derived_model is_falcon_derived_model tf32 strict trust_remote_code
+    remove_unused_columns eot_tokens max_steps skip_prepare_dataset save_steps loss_watchdog_threshold
+    loss_watchdog_patience seed torchdistx_path ddp_find_unused_parameters push_dataset_to_hub adam_beta1
+    adam_beta2 adam_epsilon adam_eps max_grad_norm train_on_inputs group_by_length save_total_limit
+    early_stopping_patience lora_fan_in_fan_out save_strategy eval_batch_size eval_steps eval_sample_packing debug
+    tokenizer_use_fast tokenizer_legacy tokenizer_config auto_resume_from_checkpoints device_map save_only_model
+    cosine_min_lr_ratio cosine_constant_lr_ratio save_safetensors eval_causal_lm_metrics do_causal_lm_eval
+    resize_token_embeddings_to_32x shuffle_merged_datasets gradient_checkpointing_kwargs pad_to_sequence_len
+    local_rank xformers_attention s2_attention flash_attn_fuse_mlp flash_attn_fuse_qkv lora_qkv_kernel
+    lora_o_kernel lora_mlp_kernel base_model_config base_model_ignore_patterns hub_model_id dataset_processes
+    eval_table_size eval_max_new_tokens greater_is_better float32 bfloat16 noisy_embedding_alpha
+    dataloader_prefetch_factor dataloader_num_workers dataloader_pin_memory use_tensorboard
+    flash_attn_cross_entropy flash_attn_rms_norm pretraining_dataset streaming accelerator_config
+    streaming_multipack_buffer_size evaluation_strategy eval_strategy hf_use_auth_token eta_min torch_compile_mode
+    torch_compile_backend flex_attn_compile_kwargs use_swanlab use_eaft eaft_alpha eaft_k eaft_epsilon
+    min_sample_len lr_quadratic_warmup ddp_timeout ddp_bucket_cap_mb ddp_broadcast_buffers
+    sample_packing_group_size dataloader_drop_last sample_packing_bin_size sample_packing_sequentially
+    shuffle_before_merging_datasets curriculum_sampling use_ray dataset_num_proc neftune_noise_alpha logging_dir
+    save_first_step include_tokens_per_second include_tkps hub_strategy multipack_real_batches
+    excess_length_strategy cls_model_config ray_run_name resources_per_worker profiler_steps profiler_steps_start
+    gc_steps is_preprocess model_revision lr_groups embedding_lr embedding_lr_scale loraplus_lr_ratio
+    loraplus_lr_embedding peft_use_rslora peft_init_lora_weights peft_autocast_adapter_dtype merge_lora
+    lora_embedding_kernel
 """
 FACTORY_IGNORED = """
-    trust_remote_code max_samples preprocessing_num_workers output_dir overwrite_output_dir do_train dataset template
-    report_to logging_steps save_steps plot_loss learning_rate num_train_epochs lr_scheduler_type warmup_ratio
-    dataloader_num_workers ddp_timeout save_only_model overwrite_cache resume_from_checkpoint run_name lora_alpha
-    eval_dataset per_device_eval_batch_size eval_strategy eval_steps val_size dataset_dir ray_num_workers tokenized_path
-    loraplus_lr_ratio pissa_init pissa_iter pissa_convert use_dft_loss use_asft_loss asft_alpha use_eaft_loss
-    new_special_tokens_config init_special_tokens max_steps weight_decay adam_beta1 adam_beta2 max_grad_norm seed
+    trust_remote_code max_samples preprocessing_num_workers output_dir overwrite_output_dir do_train dataset
+    template report_to logging_steps save_steps plot_loss learning_rate num_train_epochs lr_scheduler_type
+    warmup_ratio dataloader_num_workers ddp_timeout save_only_model overwrite_cache resume_from_checkpoint
+    run_name lora_alpha eval_dataset per_device_eval_batch_size eval_strategy eval_steps val_size dataset_dir
+    ray_num_workers tokenized_path loraplus_lr_ratio pissa_init pissa_iter pissa_convert use_dft_loss
+    use_asft_loss asft_alpha use_eaft_loss new_special_tokens_config init_special_tokens max_steps weight_decay
+    adam_beta1 adam_beta2 max_grad_norm seed image_max_pixels video_max_pixels image_min_pixels video_min_pixels
+    save_total_limit save_strategy do_eval do_predict evaluation_strategy eval_on_start warmup_steps adam_epsilon
+    load_best_model_at_end logging_strategy metric_for_best_model greater_is_better data_seed group_by_length
+    remove_unused_columns buffer_size streaming include_num_input_tokens_seen include_tokens_per_second
+    push_to_hub hub_model_id tokenizer_name cache_dir model_revision use_fast_tokenizer split_special_tokens
+    mix_strategy interleave_probs preprocessing_batch_size train_on_prompt mask_history ignore_pad_token_for_loss
+    eval_num_beams tool_format default_system enable_thinking compute_accuracy disable_shuffling
+    neftune_noise_alpha lr_scheduler_kwargs create_new_adapter adapter_folder low_cpu_mem_usage swanlab_project
+    swanlab_run_name use_swanlab ddp_backend ddp_find_unused_parameters dataloader_pin_memory dataloader_drop_last
+    dataloader_persistent_workers tf32 log_level dataloader_prefetch_factor ddp_bucket_cap_mb hf_hub_token
+    ms_hub_token om_hub_token print_param_status save_safetensors ray_run_name ray_storage_path
+    resources_per_worker placement_strategy use_rslora loraplus_lr_embedding infer_dtype infer_backend
+    data_shared_file_system min_lr_ratio label_smoothing_factor torch_empty_cache_steps logging_first_step
+    full_determinism
 """
-ADAM = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw", "adam", "paged_adamw_32bit", "adamw_apex_fused")
-EIGHT_BIT = ("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "adamw_torch_8bit")
 
 
 def fits_axolotl(data: Record) -> int:
@@ -56,14 +80,14 @@ def fits_factory(data: Record) -> int:
 def import_axolotl(document: Document, given: Given = NOTHING, model: str = "") -> Imported:
     """Return the study that a configuration of Axolotl describes. Raises ``ConfigError``."""
     f = Findings(document, given)
-    top = Keys(f, document.data)
-    known = _model(top, f, "base_model", model)
-    _not_modelled(top, {"rl": "reinforcement learning", "qat": "quantisation while training",
+    top = Keys(f, {key: _grouped(value) for key, value in document.data.items()})
+    known = named_model(top, f, ("base_model",), model)
+    not_modelled(top, {"rl": "reinforcement learning", "qat": "quantisation while training",
                         "gptq": "quantised weights",
                         "reward_model": "a reward model", "processor_type": "a model of more than text",
                         "unfrozen_parameters": "training some of the weights"})  # fmt: skip
     adapter = top.take("adapter")
-    _whole_weights(top, ("load_in_4bit", "load_in_8bit"), adapter == "qlora")
+    whole_weights(top, ("load_in_4bit", "load_in_8bit"), adapter == "qlora")
     if adapter in ("lora", "qlora"):
         targets = "all" if top.truth("lora_target_linear") else top.mapping.get("lora_target_modules")
         top.mapping = {**top.mapping, "lora_target_modules": targets}
@@ -83,10 +107,14 @@ def import_axolotl(document: Document, given: Given = NOTHING, model: str = "") 
         f.missing("'sequence_len' is missing", "seq_len")
     top.set("micro_batch", "micro_batch_size")
     _batch(top, f)
-    for name, key in (("cp", "context_parallel_size"), ("tp", "tensor_parallel_size"), ("dp_shard", "dp_shard_size")):
+    for name, key in (("cp", "context_parallel_size"), ("tp", "tensor_parallel_size"), ("dp_shard", "dp_shard_size"),
+                      ("ep", "expert_parallel_size"), ("gpus", "ray_num_workers")):  # fmt: skip
         top.set(name, key)
+    _old_batch(top, f)
+    top.off(("use_kernels", "use_scattermoe", "use_sonicmoe"), "kernels of experts that are not PyTorch's")
+    top.only("experts_implementation", "grouped_mm")
     _replicas(top, f)
-    _running(top, f, ("fsdp", "fsdp_config"))
+    set_running(top, f, ("fsdp", "fsdp_config"))
     _liger(top, f)
     for key in ("flash_attention", "sdp_attention", "attn_implementation"):
         top.take(key)
@@ -100,14 +128,18 @@ def import_factory(document: Document, given: Given = NOTHING, model: str = "") 
     """Return the study that a configuration of LLaMA-Factory describes. Raises ``ConfigError``."""
     f = Findings(document, given)
     top = Keys(f, document.data)
-    known = _model(top, f, "model_name_or_path", model)
+    known = named_model(top, f, ("model_name_or_path",), model)
     stage, kind = top.take("stage"), top.take("finetuning_type")
     if stage not in ("sft", "pt"):
         top.wrong(("stage",), f"{shown(stage)}: other training than on text (sft, pt) is not modelled")
-    _not_modelled(top, {"use_galore": "GaLore", "use_apollo": "APOLLO", "use_badam": "BAdam",
+    not_modelled(top, {"use_galore": "GaLore", "use_apollo": "APOLLO", "use_badam": "BAdam",
                         "use_llama_pro": "LLaMA Pro",
-                        "mixture_of_depths": "tokens that skip layers", "use_adam_mini": "Adam-mini"})  # fmt: skip
-    _whole_weights(top, ("quantization_bit",), False)
+                        "mixture_of_depths": "tokens that skip layers", "use_adam_mini": "Adam-mini",
+                        "use_kt": "experts in the host's memory (KTransformers)", "use_v1_kernels": "other kernels",
+                        "use_unsloth": "Unsloth's kernels", "pref_loss": "training on preferences",
+                        "freeze_vision_tower": "a model of more than text", "media_dir": "a model of more than text",
+                        "tensor_model_parallel_size": "Megatron-LM as LLaMA-Factory starts it"})  # fmt: skip
+    whole_weights(top, ("quantization_bit",), False)
     if kind == "lora":
         set_adapters(top, f, ("lora_rank",), ("lora_target",))
         f.fields.setdefault("lora_rank", 8)
@@ -123,7 +155,7 @@ def import_factory(document: Document, given: Given = NOTHING, model: str = "") 
         f.set("optimizer", "muon")
     f.set("recompute", "none" if top.truth("disable_gradient_checkpointing") else "full")
     top.ignore(("gradient_checkpointing", "use_reentrant_gc", "gradient_checkpointing_kwargs"))
-    _running(top, f, ("fsdp", "fsdp_config"))
+    set_running(top, f, ("fsdp", "fsdp_config"))
     liger = top.truth("enable_liger_kernel")
     f.set("kernels", "fused" if liger else "eager")
     if top.take("flash_attn") in ("disabled", False):
@@ -150,30 +182,18 @@ def _replicas(top: Keys, f: Findings) -> None:
         f.fields.pop("dp_shard", None)
 
 
-def _model(top: Keys, f: Findings, key: str, instead: str) -> str:
-    source = str(top.take(key, default=""))
-    known = model_of(source) or instead
-    if not known:
-        top.wrong((key,), f"no model of the catalogue is {shown(source)}; give --model NAME, or "
-                  "--model FILE with its config.json")  # fmt: skip
-        f.problems.raise_if_any()
-    return known
+def _grouped(value: object) -> object:
+    """Return a number whose digits are in groups (500_000), as PyYAML reads it; another value as it is."""
+    text = str(value)
+    return int(text.replace("_", "")) if re.fullmatch(r"[1-9][0-9]{0,2}(?:_[0-9]{3}){1,4}", text) else value
 
 
-def _not_modelled(top: Keys, others: dict[str, str]) -> None:
-    for key, what in others.items():
-        if not is_off(top.take(key)):
-            top.wrong((key,), f"{what} is not modelled")
-            top.findings.problems.raise_if_any()
-
-
-def _whole_weights(top: Keys, names: tuple[str, ...], quantised: bool) -> None:
-    """Refuse weights of 4 or 8 bits under adapters."""
-    stored = [name for name in names if not is_off(top.take(name))]
-    if stored or quantised:
-        top.wrong(tuple(stored) or ("adapter",), "weights of 4 or 8 bits under adapters (QLoRA) are not modelled; give "
-                  "the file without them, as LoRA")  # fmt: skip
-        top.findings.problems.raise_if_any()
+def _old_batch(top: Keys, f: Findings) -> None:
+    """Set how often gradients are added up by the sequences of a device in a step, as older files of Axolotl say it."""
+    batch = top.number("batch_size")
+    each = f.count("micro_batch", 0)
+    if batch is not None and each and not top.has("gradient_accumulation_steps"):
+        f.set("accumulation", max(int(batch) // each, 1), top.place("batch_size"))
 
 
 def _dropout(top: Keys, f: Findings) -> None:
@@ -187,54 +207,11 @@ def _batch(top: Keys, f: Findings) -> None:
         f.fields.pop("accumulation", None)
 
 
-def _running(top: Keys, f: Findings, fsdp: tuple[str, str]) -> None:
-    """Set format, recomputation, sharding and the optimizer."""
-    half = not is_off(top.take("bf16", default=True)), not is_off(top.take("fp16", "float16"))
-    f.set("precision", "bf16" if half[0] else "fp16" if half[1] else "fp32")
-    if not is_off(top.take("fp8")):
-        f.set("precision", "fp8")
-        f.set("recipe", "tensorwise")
-    top.ignore(("fp8_backend",))
-    top.off(("fp8_enable_fsdp_float8_all_gather",))
-    if "recompute" not in f.fields:
-        kept = top.take("gradient_checkpointing")
-        if "offload" in str(kept):
-            top.wrong(("gradient_checkpointing",), f"{shown(kept)}: activations in the host's memory are not modelled; "
-                      "write true")  # fmt: skip
-        f.set("recompute", "none" if is_off(kept) else "full")
-    top.off(("activation_offloading",), "activations in the host's memory as PyTorch has them")
-    compiled = not is_off(top.take("torch_compile"))
-    f.set("kernels", "compiled" if compiled else "eager")
-    config = top.take("deepspeed")
-    sharded = sharded_stage(top, f, *fsdp)
-    if config is not None:
-        stage = next(
-            (stage for stage in (3, 2, 1, 0) if f"z{stage}" in str(config) or f"zero{stage}" in str(config)), None
-        )
-        if stage is None:
-            f.missing(f"the ZeRO stage is in {shown(config)}, which is not read here; give --set zero=N", "zero")
-        else:
-            f.set("zero", stage)
-            f.note(f"zero {stage} is what the name {shown(config)} says: import that file, too")
-            if "offload" in str(config):
-                f.note(f"what {shown(config)} offloads is not counted: --set offload_optimizer=on counts the optimizer")
-    else:
-        f.set("zero", sharded)
-    name = str(top.take("optimizer", "optim", default="adamw_torch"))
-    if name == "muon":
-        f.set("optimizer", "muon")
-    elif name in EIGHT_BIT:
-        f.set("optimizer_precision", "fp8")
-    elif name not in ADAM:
-        top.wrong(("optimizer", "optim"), f"{shown(name)}: another optimizer is not modelled; only AdamW and muon")
-    if "gpus" not in f.fields:
-        f.note("the devices are not in the file: give --set gpus=N")
-
-
 def _liger(top: Keys, f: Findings) -> None:
     """Set fused kernels where Liger's are asked for."""
     plugins = top.take("plugins", default=[])
-    known = ("axolotl.integrations.liger.LigerPlugin",
+    known = ("axolotl.integrations.liger.LigerPlugin", "axolotl.integrations.swanlab.SwanLabPlugin",
+             "axolotl.integrations.expert_parallel.ExpertParallelPlugin", "axolotl.integrations.kernels.KernelsPlugin",
              "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin")  # fmt: skip
     strange = [str(each) for each in plugins if str(each) not in known] if isinstance(plugins, list) else [str(plugins)]
     if strange:

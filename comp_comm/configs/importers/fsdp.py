@@ -24,7 +24,15 @@ def sharded_stage(top: Keys, f: Findings, listed: str, configured: str) -> int:
     raw, more = top.take(listed), top.take(configured)
     version = top.take("fsdp_version")
     top.ignore(("fsdp_transformer_layer_cls_to_wrap",))
-    words = [str(word) for word in (raw if isinstance(raw, list) else str(raw or "").split())]
+    if raw is True:  # since transformers 5: FSDP as its configuration says, else whole
+        raw = "full_shard"
+    words = [str(word) for word in (raw if isinstance(raw, list) else "" if is_off(raw) else str(raw).split())]
+    words = [part for word in words for part in word.split()]
+    if words == ["fsdp2"]:  # of ms-swift: a configuration that it has itself
+        words = ["full_shard"]
+    if isinstance(more, str) and words:
+        f.note(f"{configured} is {shown(more)}, another file, which is not read: what it recomputes is not known")
+        more = None
     strange = [word for word in words if word not in WORDS]
     if strange:
         top.wrong((listed,), f"{', '.join(strange)}: not understood ({one_of(list(WORDS))})")

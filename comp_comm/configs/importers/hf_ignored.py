@@ -11,7 +11,7 @@ _TOKENS = """
     bos_token eos_token eos_for_classification image_seq_length spatial_merge_size
 """
 _ARITHMETIC = """
-    hidden_act hidden_activation activation_function activation dense_act_fn ffn_act_fn initializer_range
+    activation dense_act_fn ffn_act_fn initializer_range
     initializer_factor init_std initializer_cutoff_factor embedding_initializer_range rms_norm_eps layer_norm_eps
     layer_norm_epsilon norm_eps norm_epsilon layernorm_epsilon eps layer_norm_rms_epsilon rope_theta rope_base
     rotary_emb_base rotary_pct rotary_dim partial_rotary_factor rope_pct rope_local_base_freq rotary_emb_fraction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from comp_comm.configs.importers.hf_parts import expert_layers
+from comp_comm.configs.importers.hf_parts import KEPT_OTHERWISE, expert_layers
 from comp_comm.configs.importers.imported import Findings, Keys, shown
 
 MOST = 100_000  # layers that a pattern is read for
@@ -186,6 +186,8 @@ def t5(keys: Keys, f: Findings) -> None:
     f.set("extra_parameters", 2 * (buckets or 0) * f.count("heads", 0), keys.place("relative_attention_num_buckets"))
     kind = str(keys.take("feed_forward_proj", default="relu"))
     f.set("gated", kind.startswith("gated"))
+    if written := KEPT_OTHERWISE.get(kind.removeprefix("gated-").replace("gelu", "gelu_new")):
+        f.set("activation_function", written, keys.place("feed_forward_proj"))
     f.fields.pop("max_positions", None)
     keys.ignore(("is_gated_act", "is_encoder_decoder", "scale_decoder_outputs"))
 

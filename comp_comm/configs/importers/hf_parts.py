@@ -199,6 +199,19 @@ def router_bias(keys: Keys, f: Findings) -> None:
         f.set("router_bias", True)
 
 
+# Nonlinearities that keep something else than their input, by transformers' words.
+KEPT_OTHERWISE = {"relu": "relu", "gelu_new": "gelu_new"}
+FUNCTIONS = ("hidden_act", "hidden_activation", "activation_function")
+
+
+def nonlinearity(keys: Keys, f: Findings) -> None:
+    """Set the nonlinearity of feed-forward networks where it keeps something else than its input."""
+    written = KEPT_OTHERWISE.get(str(keys.take(*FUNCTIONS, default="")))
+    if written and "activation_function" not in f.fields:
+        f.set("activation_function", written, keys.place(*FUNCTIONS))
+    keys.ignore(FUNCTIONS)
+
+
 def output_bias(keys: Keys, f: Findings) -> None:
     """Count a bias of the output layer: a number for each entry of the vocabulary."""
     f.set("extra_parameters", f.fields.get("vocab", 0))

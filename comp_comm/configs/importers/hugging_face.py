@@ -15,7 +15,7 @@ from comp_comm.configs.importers.hf_ignored import (
     SWITCHES,
     is_token,
 )  # fmt: skip
-from comp_comm.configs.importers.hf_parts import UNDERSTOOD
+from comp_comm.configs.importers.hf_parts import UNDERSTOOD, nonlinearity
 from comp_comm.configs.importers.hf_patterns import with_layers
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, shown
 from comp_comm.configs.strict_yaml import Document, Path
@@ -174,6 +174,7 @@ def _read(keys: Keys, f: Findings, family: Family, assumed: set[str]) -> None:
     for name in OFF:
         if name not in keys.used:
             keys.only(name, False, {}, None)
+    nonlinearity(keys, f)
     _always(keys, family)
 
 

@@ -1,4 +1,7 @@
-"""The command of a script that starts training: what launches it, the program, its arguments."""
+"""The command of a script that starts training: what launches it, the program, its arguments.
+
+Whose training it is, a `Sought` says: the arguments that tell its command from others.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,28 @@ NO_VALUE = ("--standalone",)
 
 
 @dataclass(frozen=True)
+class Sought:
+    """What the command is known by that starts training: an argument, matched at its beginning, and whose it is."""
+
+    argument: re.Pattern[str]
+    owner: str
+    example: str = "a list of its arguments alone"
+
+    def has(self, text: str) -> bool:
+        """Return whether such an argument is anywhere in a text."""
+        return self.argument.search(text) is not None
+
+    def is_one(self, word: str) -> bool:
+        """Return whether a word is such an argument."""
+        return self.argument.match(word) is not None
+
+
+MEGATRON = Sought(ARGUMENT, "Megatron-LM")
+
+
+@dataclass(frozen=True)
 class Launch:
-    """How a script starts Megatron-LM, and what it says beside that.
+    """How a script starts training, and what it says beside that.
 
     ``launcher`` are the words before the program, those of outer commands first; ``others`` the arguments of further
     commands of the same kind, with their lines; ``unused`` variables that hold arguments which no command is given.
@@ -50,30 +73,31 @@ class Launch:
     problems: list[tuple[int, str]] = field(default_factory=list)
 
 
-def find_launch(text: str, file: str) -> Launch:
-    """Return the command of a script that has Megatron-LM's arguments; of a bare list, the arguments.
+def find_launch(text: str, file: str, sought: Sought = MEGATRON) -> Launch:
+    """Return the command of a script that has the arguments that are sought; of a bare list, the arguments.
 
     Raises ``ConfigError`` where the script starts none, or makes more of itself than is read.
     """
     shell = Shell()
     try:
         shell.run(text)
-        starting = _started(shell)
+        _given_commands(shell, sought)
+        starting = _started(shell, sought)
         bare = [command for command in shell.started if command.words[0].startswith("-")]
         if not starting and len(bare) == len(shell.started) and bare:
             return _with(shell, [], "", [word for command in bare for word in command.words], bare[0].line)
         if not starting:
             shell.run_rest()
-            starting = _started(shell)
+            starting = _started(shell, sought)
     except ShellLimitError as error:
         raise ConfigError([Problem(f"{error}: it is not gone through to its end", file=file)]) from None
     except RecursionError:
         raise ConfigError([Problem("is nested too deeply to be read as a script", file=file)]) from None
-    if not starting and not shell.flaws and (held := _held_alone(shell)):
+    if not starting and not shell.flaws and (held := _held_alone(shell, sought)):
         return _with(shell, [], "", held, 1)
     if not starting:
-        raise ConfigError([*(_flaw(line, what, file) for line, what in shell.flaws), _no_launch(shell, file)])
-    return _chosen(shell, starting)
+        raise ConfigError([*(_flaw(line, what, file) for line, what in shell.flaws), _no_launch(shell, file, sought)])
+    return _chosen(shell, starting, sought)
 
 
 def _flaw(line: int, what: str, file: str) -> Problem:
@@ -86,20 +110,30 @@ def _not_shell(what: str) -> str:
         "a bracket, a quote or a word is missing to be a shell script")  # fmt: skip
 
 
-def _started(shell: Shell) -> list[Command]:
-    """Return the commands with arguments of Megatron-LM, but for those that only print or hand on a text."""
+def _given_commands(shell: Shell, sought: Sought) -> None:
+    """Go through the texts that programs are given as commands to start (``xpk workload create --command "..."``)."""
+    for command in list(shell.started):
+        for place, word in enumerate(command.words):
+            name, equals, value = word.partition("=")
+            text = value if equals else command.words[place + 1] if place + 1 < len(command.words) else ""
+            if name == "--command" and sought.has(text):
+                shell.within(text, [each for each in command.words if each != word and each != text], command.line)
+
+
+def _started(shell: Shell, sought: Sought) -> list[Command]:
+    """Return the commands with such arguments, but for those that only print or hand on a text."""
     return [command for command in shell.started
-            if any(map(ARGUMENT.match, command.words)) and not command.words[0].startswith("-")
+            if any(map(sought.is_one, command.words)) and not command.words[0].startswith("-")
             and command.words[0].rsplit("/", 1)[-1] not in (*PRINTERS, *RUNNERS)]  # fmt: skip
 
 
-def _held_alone(shell: Shell) -> list[str]:
+def _held_alone(shell: Shell, sought: Sought) -> list[str]:
     """Return the arguments that variables hold of a file that other scripts read: none where two describe a model.
 
     Those that another variable has taken in already, and those of what starts the program, are left out.
     """
     held = {name: _split(items(value)) for name, value in shell.values.items()}
-    models = [words for words in held.values() if any(map(_is_flag, words))]
+    models = [words for words in held.values() if any(map(sought.is_one, words))]
     if len(models) != 1:
         return []
     words = list(models[0])
@@ -110,28 +144,26 @@ def _held_alone(shell: Shell) -> list[str]:
     return words
 
 
-def _no_launch(shell: Shell, file: str) -> Problem:
+def _no_launch(shell: Shell, file: str, sought: Sought) -> Problem:
     """Return that no command starts training, and where the arguments are instead."""
-    holding = [f"${name}" for name, value in shell.values.items() if any(map(_is_flag, _split(items(value))))]
+    holding = [f"${name}" for name, value in shell.values.items() if any(map(sought.is_one, _split(items(value))))]
     where = f"; {', '.join(holding[:6])} hold{'s' * (len(holding) == 1)} arguments that no command is given" * bool(
         holding
     )
-    remedy = ": import the script that starts training, or a list of its arguments alone"
-    return Problem(f"no command of the script is given arguments of Megatron-LM{where}{remedy}", file=file)
+    remedy = f": import the script that starts training, or {sought.example}"
+    return Problem(f"no command of the script is given arguments of {sought.owner}{where}{remedy}", file=file)
 
 
 def _split(words: Sequence[str]) -> list[str]:
     return [part for word in words for part in word.split()]
 
 
-def _is_flag(word: str) -> bool:
-    return word.startswith("--") and ARGUMENT.match(word) is not None
-
-
-def _chosen(shell: Shell, starting: Sequence[Command]) -> Launch:
+def _chosen(shell: Shell, starting: Sequence[Command], sought: Sought) -> Launch:
     """Return the command that is imported: of several the one with the most arguments, the first of those."""
-    cut = [(command, *_cut(list(command.words))) for command in starting]
-    best = max(cut, key=lambda each: (each[0].sure, sum(word.startswith("--") for word in each[3])))
+    cut = [(command, *_cut(list(command.words), sought)) for command in starting]
+    best = max(
+        cut, key=lambda each: (each[0].sure, sum(word.startswith("--") or sought.is_one(word) for word in each[3]))
+    )
     command, launcher, program, arguments = best
     others = [(each[0].line, each[3]) for each in cut if each is not best and each[2] == program]
     return _with(shell, [*command.launcher, *launcher], program, arguments, command.line, command.environment, others)
@@ -168,13 +200,13 @@ def _name(word: str) -> str:
     return word.partition("=")[0].replace("_", "-")
 
 
-def _cut(words: list[str]) -> tuple[list[str], str, list[str]]:
+def _cut(words: list[str], sought: Sought = MEGATRON) -> tuple[list[str], str, list[str]]:
     """Cut a command into what launches the program, the program, and its arguments.
 
     >>> _cut("torchrun --nnodes 2 pretrain_gpt.py --num-layers 2".split())
     (['torchrun', '--nnodes', '2'], 'pretrain_gpt.py', ['--num-layers', '2'])
     """
-    first = next((i for i, word in enumerate(words) if ARGUMENT.match(word)), len(words))
+    first = next((i for i, word in enumerate(words) if sought.is_one(word)), len(words))
     scripts = [i for i in range(first) if words[i].endswith(".py")]
     modules = [i + 1 for i in range(first - 1) if words[i] == "-m" and "torch.distributed" not in words[i + 1]]
     if scripts or modules:

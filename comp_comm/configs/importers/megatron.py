@@ -12,16 +12,17 @@ from comp_comm.configs.importers import (
     megatron_model,
     megatron_refused,
     megatron_sharding,
+    mindspeed,
 )
+from comp_comm.configs.importers.arguments import flag_of, lines_of, parse_arguments
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.launch import ARGUMENT, Launch, find_launch
 from comp_comm.configs.importers.megatron_flags import IGNORED, IGNORED_BEGINNINGS, NOTED
 from comp_comm.configs.importers.megatron_programs import refused
-from comp_comm.configs.importers.shell_scope import HOLDS_FLAGS, MARK, UNDECIDED, names_in, readable
+from comp_comm.configs.importers.shell_scope import MARK, UNDECIDED, names_in, readable
 from comp_comm.configs.strict_yaml import Document, Path, resolve_scalar
 from comp_comm.errors import Problem
 from comp_comm.fields import FIELDS
-from comp_comm.records import Record
 
 KIND = "Megatron-LM arguments"
 FIELD_OF = {**megatron_model.NUMBERS, **megatron_layout.NUMBERS}
@@ -71,7 +72,7 @@ def import_arguments(text: str, file: str, given: Given = NOTHING) -> Imported:
     lines = lines_of(text)
     known: dict[Path, int] = {(flag,): lines[flag] for flag in data if flag in lines}
     f = Findings(Document(data, file, known), given)
-    return _import(f, launch, loose)
+    return import_found(f, launch, loose)
 
 
 def import_mapping(document: Document, given: Given = NOTHING) -> Imported:
@@ -85,22 +86,22 @@ def import_mapping(document: Document, given: Given = NOTHING) -> Imported:
     place = next((key for key, inner in data.items() if isinstance(inner, dict) and _has_arguments(inner)), None)
     inner = data if place is None else data[place]
     path: Path = () if place is None else (place,)
-    flags = {_flag(str(key)): _yaml_value(value) for key, value in inner.items()}
+    flags = {flag_of(str(key)): yaml_value(value) for key, value in inner.items()}
     lines: dict[Path, int] = {
-        (_flag(str(key)),): line for key in inner if (line := document.lines.get((*path, str(key))))
+        (flag_of(str(key)),): line for key in inner if (line := document.lines.get((*path, str(key))))
     }
     kept = {flag: value for flag, value in flags.items() if value is not None}
     f = Findings(Document(kept, document.file, lines, document.duplicates), given)
     if str(data.get("MODE", "pretraining")) not in ("pretraining", "training"):
         f.wrong((), f"MODE is {shown(data['MODE'])}: another mode than pretraining is not modelled")
-    return _import(f, Launch([], "", []))
+    return import_found(f, Launch([], "", []))
 
 
 def _has_arguments(inner: Mapping[object, object]) -> bool:
     return any(ARGUMENT.match(str(key)) for key in inner)
 
 
-def _yaml_value(value: object) -> object:
+def yaml_value(value: object) -> object:
     """Return a value as the command line has it: false is a switch that is not given, ``[...]`` is several values."""
     if value is False or value is None:
         return None
@@ -111,13 +112,16 @@ def _yaml_value(value: object) -> object:
     return value
 
 
-def _import(f: Findings, launch: Launch, loose: Sequence[str] = ()) -> Imported:
+def import_found(f: Findings, launch: Launch, loose: Sequence[str] = ()) -> Imported:
+    """Return the study of arguments that are found, of the launch of a script or of none. Raises ``ConfigError``."""
     file = f.document.file
     keys = Keys(f, f.document.data)
     refused(keys, launch.program)
+    mindspeed.translate(keys, f)
     megatron_refused.refuse(keys)
     f.problems.raise_if_any()  # what is not modelled is the reason; details of it are not understood, either
     _script(f, launch, loose)
+    _without_positions(keys)
     _unresolved(keys, launch)
     without_lists(keys)
     megatron_model.read(keys, f, launch.program, megatron_hybrid.length(keys))
@@ -145,49 +149,6 @@ def _script(f: Findings, launch: Launch, loose: Sequence[str]) -> None:
     _say(f, launch, names_in(" ".join(word for word in launch.arguments if MARK.fullmatch(word))))
 
 
-def parse_arguments(words: Sequence[str]) -> tuple[Record, list[str]]:
-    """Return arguments by flag, as values (true for a switch), and variables that are left undecided between them.
-
-    Underscores in a flag are dashes; the last of two equal flags counts, as for Megatron-LM. A variable that is not
-    set leaves nothing, as for a shell, unless a flag needs it.
-
-    >>> parse_arguments(["--num_layers", "4", "--bf16", "--window-size", "128", "0", "--lr=1e-4"])[0]
-    {'--num-layers': 4, '--bf16': True, '--window-size': [128, 0], '--lr': 0.0001}
-    """
-    data: Record = {}
-    loose: list[str] = []
-    flag, values = "", []  # type: tuple[str, list[str]]
-
-    def end() -> None:
-        if flag:
-            plain = [_plain(value) for value in values]
-            data.pop(flag, None)
-            data[flag] = True if not plain else plain[0] if len(plain) == 1 else plain
-
-    for word in words:
-        if word.startswith("--") and len(word) > 2:
-            end()
-            name, equals, value = word.partition("=")
-            flag, values = _flag(name), [value] if equals else []
-        elif word.startswith(f"{UNDECIDED}{HOLDS_FLAGS}"):
-            loose += names_in(word)
-        elif flag and not (values and MARK.fullmatch(word)):
-            values.append(word)
-        elif word.startswith(UNDECIDED):
-            loose += names_in(word)
-    end()
-    return data, loose
-
-
-def _flag(name: str) -> str:
-    return name.rstrip(":").replace("_", "-")
-
-
-def _plain(word: str) -> object:
-    """Return a word as the value it stands for; Python reads 1_000 as a number."""
-    return resolve_scalar(word.replace("_", "") if re.fullmatch(r"[0-9]{1,3}(?:_[0-9]{3}){1,6}", word) else word)
-
-
 def _several(f: Findings, launch: Launch) -> None:
     """Say which of several commands is imported; one that a loop repeats with other values is asked for them."""
     own, _ = parse_arguments(launch.arguments)
@@ -195,7 +156,7 @@ def _several(f: Findings, launch: Launch) -> None:
     elsewhere: dict[int, set[str]] = {}
     for line, arguments in launch.others:
         other, _ = parse_arguments(arguments)
-        flags = {flag for flag in {*own, *other} if own.get(flag) != other.get(flag) and not _is_ignored(flag)}
+        flags = {flag for flag in {*own, *other} if own.get(flag) != other.get(flag) and not is_ignored(flag)}
         if line == launch.line:
             for flag in flags:
                 differing.setdefault(flag, [own.get(flag)]).append(other.get(flag))
@@ -232,6 +193,13 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_SHOWN]) + (f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else "")
 
 
+def _without_positions(keys: Keys) -> None:
+    """Leave out how many positions there are where none has parameters: rotary ones have no longest."""
+    kind = keys.mapping.get("--position-embedding-type")
+    if keys.has("--use-rotary-position-embeddings") or kind in ("rope", "yarn", "none", "mrope", "alibi"):
+        keys.mapping = {name: value for name, value in keys.mapping.items() if name != "--max-position-embeddings"}
+
+
 def _unresolved(keys: Keys, launch: Launch) -> None:
     """Take values that the script leaves to its caller; those of arguments that matter are named."""
     read = ", ".join(shown(readable(name)) for name in launch.sourced[:2])
@@ -240,7 +208,7 @@ def _unresolved(keys: Keys, launch: Launch) -> None:
         parts = [part for part in (value if isinstance(value, list) else [value]) if isinstance(part, str)]
         marks = [name for part in parts for name in names_in(part)] or [
             name for part in parts for name in re.findall(r"^\$\{?(\w+)\}?$", part)]  # fmt: skip
-        if not marks or _is_ignored(flag) or flag in ("--deepspeed-config", "--tokenizer-name-or-path"):
+        if not marks or is_ignored(flag) or flag in ("--deepspeed-config", "--tokenizer-name-or-path"):
             continue
         field = FIELD_OF.get(flag)
         if field is None and isinstance(value, str) and flag in megatron_layout.SWITCHES:
@@ -266,35 +234,22 @@ def _unresolved(keys: Keys, launch: Launch) -> None:
 def without_lists(keys: Keys) -> None:
     """Name arguments with several values that take one."""
     for flag, value in list(keys.mapping.items()):
-        if isinstance(value, (list, dict)) and flag not in LISTS and not _is_ignored(flag):
+        if isinstance(value, (list, dict)) and flag not in LISTS and not is_ignored(flag):
             values = ", ".join(shown(part) for part in value) if isinstance(value, list) else "a mapping"
             keys.findings.wrong((flag,), f"takes one value, not {values}")
             keys.mapping = {name: kept for name, kept in keys.mapping.items() if name != flag}
 
 
-def _is_ignored(flag: str) -> bool:
+def is_ignored(flag: str) -> bool:
+    """Return whether an argument changes nothing of a step, or so little that it is only noted."""
     name = flag.removeprefix("--")
     return name in IGNORED or name in NOTED or name.startswith(IGNORED_BEGINNINGS)
 
 
 def leave_out(keys: Keys, f: Findings) -> None:
     """Take arguments that change nothing of a step; those that change it by little are noted."""
-    left = [flag for flag in keys.mapping if _is_ignored(flag) and flag not in keys.used]
+    left = [flag for flag in keys.mapping if is_ignored(flag) and flag not in keys.used]
     noted = [flag for flag in left if flag.removeprefix("--") in NOTED and not is_off(keys.mapping[flag])]
     if noted:
         f.note(f"not modelled, and left out: {', '.join(noted)}")
     keys.ignore(left)
-
-
-def lines_of(text: str) -> dict[str, int]:
-    """Return the line that each argument is on: the last that is no comment.
-
-    >>> lines_of("run --num-layers 2 \\\\\\n  --bf16 # --fp16")
-    {'--num-layers': 1, '--bf16': 2}
-    """
-    lines: dict[str, int] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        if "--" in line:
-            for match in re.finditer(r"--([A-Za-z][\w-]{0,80})", re.split(r"(?:^|\s)#", line, maxsplit=1)[0]):
-                lines[_flag(match[0])] = number
-    return lines

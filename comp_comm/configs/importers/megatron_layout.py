@@ -204,7 +204,9 @@ def devices(f: Findings, launch: Launch) -> None:
     """Set the number of devices from how the program is launched, or from what a scheduler is asked for."""
     if "gpus" in f.given:
         return
-    number, note = devices_of(launch)
+    found = f.count("gpus", 0)  # a file that is no script may have said it already
+    f.fields.pop("gpus", None)
+    number, note = (found, "") if found else devices_of(launch)
     if number:
         set_devices(f, number, note)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -37,12 +38,8 @@ def _sections(*names: str) -> Signs:
 
 
 TOOLS = (
-    Tool("a MaxText configuration", lambda data: any(str(key).startswith(("ici_", "dcn_", "base_num_", "base_emb_"))
-         for key in data) or _any(2, "per_device_batch_size", "max_target_length", "remat_policy", "model_name",
-                                  "base_config", "enable_checkpointing", "decoder_block")(data),
-         "MaxText's meshes are not read: give its model and layout in a study"),
-    Tool("a FlagScale configuration", _sections("system", "model"),
-         "its keys are arguments of Megatron-LM: import a list of them (--num-layers 32 --hidden-size 4096 ...)"),
+    Tool("a configuration of Levanter", lambda data: {"type", "num_layers"} <= _of(data, "model").keys(),
+         "import the config.json of its model, and give the layout with --set"),
     Tool("a configuration of OLMo", lambda data: "max_sequence_length" in _of(data, "model"),
          "import the config.json of its model, and give the layout with --set"),
     Tool("overrides of a Megatron-Bridge recipe", lambda data: _sections("train", "optimizer")(data)
@@ -51,8 +48,6 @@ TOOLS = (
          "--set (tp, pp, cp, ep, micro_batch, global_batch, seq_len)"),
     Tool("a configuration of LitGPT",
          _any(3, "model_name", "out_dir", "precision", "devices", "train", "tokenizer_dir"), _LAYOUT),
-    Tool("arguments of Hugging Face's Trainer", _any(2, "model_name_or_path", "per_device_train_batch_size",
-         "gradient_accumulation_steps", "output_dir", "num_train_epochs"), _LAYOUT),
     Tool("a NeMo or Megatron-Bridge configuration with classes of Python",
          lambda data: any(isinstance(value, dict) and ("_target_" in value or "__fn_or_cls__" in value)
                           for value in data.values()) or "_target_" in data,
@@ -68,6 +63,33 @@ TOOLS = (
          "import the config.json beside it"),
     Tool("an index of weights", _has("weight_map"), "import the config.json beside it"),
 )  # fmt: skip
+
+
+# Programs that scripts start and whose arguments are not read: what tells them, and what helps.
+PROGRAMS = (
+    (
+        re.compile(r"\bverl\.trainer\b|\bverl/trainer/"),
+        "verl",
+        "training by rewards is not modelled; of its finetuning, " + _LAYOUT,
+    ),
+    (re.compile(r"\bcolossalai\s+run\b"), "Colossal-AI", _LAYOUT),
+    (
+        re.compile(r"\bopenrlhf\.cli\b"),
+        "OpenRLHF",
+        "training by rewards is not modelled; of its finetuning, " + _LAYOUT,
+    ),
+    (re.compile(r"\bolmo_core\b|src/scripts/train/\w+\.py"), "OLMo-core", _LAYOUT),
+)
+
+
+def named_program(text: str) -> str:
+    """Return a sentence on what a script starts that is not read, nothing where it is not told.
+
+    >>> named_program("python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo").split(":")[0]
+    'it starts verl, whose arguments are not read'
+    """
+    found = next(((name, remedy) for pattern, name, remedy in PROGRAMS if pattern.search(text)), None)
+    return "" if found is None else f"it starts {found[0]}, whose arguments are not read: {found[1]}"
 
 
 def named(data: Mapping[str, object]) -> str:

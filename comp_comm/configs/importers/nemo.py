@@ -33,7 +33,8 @@ def fits(data: Record) -> int:
     model = data.get("model")
     flagscale = isinstance(data.get("system"), dict)  # arguments of Megatron-LM in sections of other names
     bridge = isinstance(data.get("train"), dict) and isinstance(data.get("optimizer"), dict)  # Megatron-Bridge
-    if not isinstance(model, dict) or flagscale or bridge or not any(key in model for key in SHAPE):
+    levanter = isinstance(model, dict) and "type" in model and "num_layers" in model and "hidden_size" not in model
+    if not isinstance(model, dict) or levanter or flagscale or bridge or not any(key in model for key in SHAPE):
         return 0
     return 2 + ("num_layers" in model or "tensor_model_parallel_size" in model) + isinstance(data.get("trainer"), dict)
 

@@ -10,19 +10,19 @@ from comp_comm.configs import catalogue
 from comp_comm.configs.importers import (
     megatron,
     megatron_layout,
-    megatron_model,
     megatron_refused,
     megatron_sharding,
     torchtitan,
 )
-from comp_comm.configs.importers.hf_parts import expert_layers
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.launch import Launch
+from comp_comm.configs.importers.megatron_named import own_fields, read_shape, set_chunks
+from comp_comm.configs.importers.model_dimensions import dimensions_of
 from comp_comm.configs.importers.primus_ignored import IGNORED, IGNORED_BEGINNINGS, MODELS, NOTED, OFF, OTHERS
-from comp_comm.configs.model_names import DIMENSIONS, catalogue_name
+from comp_comm.configs.model_names import catalogue_name
 from comp_comm.configs.strict_yaml import Document, Path, resolve_scalar
 from comp_comm.errors import nearest
-from comp_comm.fields import FIELDS, Value
+from comp_comm.fields import Value
 from comp_comm.records import Record
 
 KIND = "Primus YAML"
@@ -46,9 +46,6 @@ OPPOSITES = {
     "bias_swiglu_fusion": "--no-bias-swiglu-fusion", "apply_rope_fusion": "--no-rope-fusion",
     "torch_fsdp2_reshard_after_forward": "--torch-fsdp2-no-reshard-after-forward",
 }  # fmt: skip
-DIMENSION_FLAGS = {"--num-experts": "experts"} | {
-    flag: name for flag, name in megatron_model.NUMBERS.items() if name not in ("seq_len", "max_positions")
-}
 
 
 def fits(data: Record) -> int:
@@ -89,7 +86,7 @@ def import_primus(document: Document, given: Given = NOTHING, model: str = "") -
         return _titan(document, mapping, overrides.path, named, title, given, f)
     flags = {**_of_experts(str(_resolved(raw.get("model", ""), f)), named), **_flags(mapping)}
     _read(Keys(f, flags, ()), f, mapping, named, overrides.path)
-    own = _own(f, named)
+    own = own_fields(f, named)
     return Imported(
         KIND, PurePath(document.file).stem, title, f"{document.file} ({KIND})", own, tuple(f.notes), model=named
     )
@@ -149,7 +146,7 @@ def _titan(document: Document, mapping: Record, path: Path, model: str, title: s
 
 def _of_experts(file: str, model: str) -> Record:
     """Return what Primus's own file of a model with experts has of their layout: all send tokens all to all."""
-    if "experts" not in _dimensions(model):
+    if "experts" not in dimensions_of(model):
         return {}
     fused = not re.search(r"mixtral|grok", file.lower())
     on_eight = re.search(r"deepseek_v[23]|gpt_oss|llama4", file.lower())
@@ -186,8 +183,7 @@ def _read(keys: Keys, f: Findings, mapping: Record, model: str, path: Path) -> N
         keys.take("--" + key.replace("_", "-"))
     megatron_refused.refuse(keys)
     f.problems.raise_if_any()
-    given = set(f.fields)
-    base = _dimensions(model)
+    base = dimensions_of(model)
     f.fields = {**base, **f.fields}
     if keys.truth("--use-sink-attention") and "attention_sinks" not in base:
         f.set("attention_sinks", True)
@@ -195,7 +191,7 @@ def _read(keys: Keys, f: Findings, mapping: Record, model: str, path: Path) -> N
     _features(f, mapping, base, path)
     megatron.without_lists(keys)
     keys.set("seq_len", "--seq-length")
-    _shape(keys, f, given)
+    read_shape(keys, f)
     precision = f.fields.get("precision")
     megatron_layout.read(keys, f, {})
     if precision == "fp8":
@@ -203,38 +199,14 @@ def _read(keys: Keys, f: Findings, mapping: Record, model: str, path: Path) -> N
     megatron_layout.devices(f, Launch([], "", []))
     megatron_sharding.instances(keys, f)
     keys.ignore(("--max-position-embeddings", "--tokenizer-type", "--tokenizer-model", "--model-type", "--params-dtype",
-                 "--virtual-pipeline-model-parallel-size", "--spec"))  # fmt: skip
-    if keys.has("--virtual-pipeline-model-parallel-size") and f.count("pp") > 1:
-        f.set("vpp", keys.mapping["--virtual-pipeline-model-parallel-size"])
+                 "--spec"))  # fmt: skip
+    set_chunks(keys, f)
     noted = [key for key in NOTED if not is_off(mapping.get(key))]
     if noted:
         f.note(f"not modelled, and left out: {', '.join(noted)}")
     megatron.leave_out(keys, f)
     keys.finish()
     f.problems.raise_if_any()
-
-
-def _shape(keys: Keys, f: Findings, given: set[str]) -> None:
-    """Set dimensions of the model that are overridden; those that a model has already change nothing."""
-    for flag, name in DIMENSION_FLAGS.items():
-        if keys.has(flag):
-            keys.set(name, flag)
-    if keys.truth("--multi-latent-attention") and "kv_lora_rank" not in f.fields:
-        keys.wrong(("--multi-latent-attention",), "the model has no latent attention; give --model NAME")
-    if str(keys.take("--position-embedding-type", default="rope")) not in ("rope", "yarn", "none", "mrope"):
-        keys.wrong(("--position-embedding-type",), "another position embedding than the model's is not understood")
-    rates = [keys.number(flag) for flag in ("--attention-dropout", "--hidden-dropout")]
-    if any(rate is not None for rate in rates):
-        f.set("dropout", any(rate for rate in rates if rate))
-    frequency = keys.take("--moe-layer-freq")
-    if frequency is not None and "experts" in f.fields:
-        which = megatron_model.pattern(frequency, f.count("layers", 0))
-        if which is None or len(which) != f.count("layers", 0):
-            keys.wrong(("--moe-layer-freq",), f"{shown(frequency)} is not understood; 0 or 1 for each of the layers")
-            return
-        for name in ("dense_layers", "moe_every"):
-            f.fields.pop(name, None)
-        expert_layers(f, which, ("--moe-layer-freq",))
 
 
 def _features(f: Findings, mapping: Record, base: dict[str, Value], path: Path) -> None:
@@ -253,17 +225,3 @@ def _features(f: Findings, mapping: Record, base: dict[str, Value], path: Path) 
             "the catalogue's model has latent attention: another attention on it is not modelled; give --model NAME"
         )
         f.wrong((*path, "multi_latent_attention"), message)
-
-
-def _dimensions(model: str) -> dict[str, Value]:
-    """Return the dimensions of a model of the catalogue."""
-    data = catalogue.read("model", catalogue_name(model) or model).data
-    return {name: FIELDS[name].parse(value) for name, value in data.items() if name in DIMENSIONS}
-
-
-def _own(f: Findings, model: str) -> dict[str, Value]:
-    """Return the fields that are not the model's own."""
-    base = _dimensions(model)
-    return {
-        name: value for name, value in f.fields.items() if name not in base or base[name] != value or name in f.given
-    }

@@ -11,21 +11,27 @@ from comp_comm.configs.importers import (
     accelerate,
     deepspeed,
     finetuning,
+    flagscale,
     gpt_neox,
     hugging_face,
     llm_foundry,
+    maxtext,
     megatron,
+    megatron_swift,
     nanotron,
     native,
     nemo,
     peft,
     primus,
+    recipes,
     toml_text,
     torchtitan,
     torchtune,
+    trainer,
+    trainer_script,
 )  # fmt: skip
 from comp_comm.configs.importers.imported import NOTHING, Given, Imported
-from comp_comm.configs.importers.named import named
+from comp_comm.configs.importers.named import named, named_program
 from comp_comm.configs.strict_yaml import Document
 from comp_comm.errors import ConfigError, Problem
 from comp_comm.records import Record
@@ -60,6 +66,10 @@ MAPPINGS = (
     FileKind(torchtune.KIND, torchtune.fits, torchtune.import_torchtune),
     FileKind(finetuning.AXOLOTL, finetuning.fits_axolotl, finetuning.import_axolotl),
     FileKind(finetuning.FACTORY, finetuning.fits_factory, finetuning.import_factory),
+    FileKind(flagscale.KIND, flagscale.fits,
+         lambda document, given, _: flagscale.import_flagscale(document, given), last_counts=True),
+    FileKind(maxtext.KIND, maxtext.fits, maxtext.import_maxtext),
+    FileKind(trainer.KIND, trainer.fits, trainer.import_trainer),
     FileKind(accelerate.KIND, accelerate.fits,
          lambda document, given, _: accelerate.import_accelerate(document, given)),
     FileKind(deepspeed.KIND, deepspeed.fits, lambda document, given, _: deepspeed.import_deepspeed(document, given)),
@@ -72,10 +82,6 @@ PREFIX = re.compile(
 )
 MOST_PREFIXES = 3
 PYTHON = re.compile(r"^(?:from[ \t]+[\w.]+[ \t]+import[ \t]|import[ \t]+[\w.]+[ \t]*(?:as[ \t]+\w+[ \t]*)?$)", re.M)
-_PROGRAM = (
-    "is a program of Python (a recipe of NeMo 2, Megatron-Bridge or torchtitan, say), which is not run: import the "
-    "config.json of its model, and give its layout with --set (gpus, tp, pp, cp, ep, micro_batch, seq_len and others)"
-)
 
 
 def text_of(content: bytes, file: str) -> str:
@@ -88,26 +94,43 @@ def text_of(content: bytes, file: str) -> str:
         raise ConfigError([Problem("is not text in UTF-8", file=file)]) from None
 
 
-def import_text(text: str, file: str, given: Given = NOTHING, model: str = "") -> Imported:
+def import_text(text: str, file: str, given: Given = NOTHING, model: str = "", recipe: str = "") -> Imported:
     """Return the study that a text means, whatever kind of file it is from.
 
-    ``given`` are fields the user gives beside it, ``model`` a model for files that have none. Raises ``ConfigError``
-    with everything that is not understood, and for a text of no kind that is known.
+    ``given`` are fields the user gives beside it, ``model`` a model for files that have none, ``recipe`` which of
+    several functions of a Python file is meant. Raises ``ConfigError`` with everything that is not understood, and for
+    a text of no kind that is known.
 
     >>> import_text('{"zero_optimization": {"stage": 3}}', "ds.json").fields["zero"]
     3
     """
+    if _is_python(text, file):
+        return recipes.import_python(text, file, given, model, recipe)
+    if recipe:
+        raise ConfigError([Problem("is no Python file: leave --recipe out", file=file)])
     bare = without_prefixes(text)
     flaw: ConfigError | None = None
     for each in dict.fromkeys((text, bare)):
         document, flaw = _mapping(each, file)
         if document is not None:
             return _of_mapping(document, file, given, model)
+    if megatron_swift.is_swift(bare) and megatron_swift.SOUGHT.has(bare):
+        return megatron_swift.import_swift(bare, file, given, model)
     if megatron.is_megatron(bare):
         return megatron.import_arguments(bare, file, given)
-    if PYTHON.search(text):
-        raise ConfigError([Problem(_PROGRAM, file=file)])
+    if maxtext.SOUGHT.has(bare):
+        return maxtext.import_script(bare, file, given, model)
+    if trainer.SOUGHT.has(bare):
+        return trainer_script.import_script(bare, file, given, model)
+    if told := named_program(bare):
+        raise ConfigError([Problem(told, file=file)])
     raise flaw or ConfigError([Problem(_none_of_these(), file=file)])
+
+
+def _is_python(text: str, file: str) -> bool:
+    """Return whether a text is a Python file: by its name, or by what it imports where no shell would."""
+    return file.endswith(".py") or (PYTHON.search(text) is not None and not text.startswith("#!") and (
+        re.search(r"^(?:def|class|@)\b|^\w+(?:\.\w+)* = ", text, re.M) is not None))  # fmt: skip
 
 
 def _of_mapping(document: Document, file: str, given: Given, model: str) -> Imported:

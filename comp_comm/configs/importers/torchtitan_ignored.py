@@ -21,7 +21,7 @@ _SECTIONS = {
         mode""",
     "memory_estimation": "enabled disable_fake_mode enable",
     "experimental": "custom_import custom_args_module",
-    "validation": """enable dataset dataset_path local_batch_size seq_len freq steps dataloader num_samples""",
+    "validation": """enable enabled dataset dataset_path local_batch_size seq_len freq steps dataloader num_samples""",
     "debug": "seed deterministic deterministic_warn_only moe_force_load_balance print_config save_config_file",
 }
 SECTIONS = {name: frozenset(keys.split()) for name, keys in _SECTIONS.items()}
@@ -32,7 +32,7 @@ _TRAINING = """
 _FLOAT8 = """
     precompute_float8_dynamic_scale_for_fsdp force_recompute_fp8_weight_in_bwd filter_fqns emulate scaling_type_input
     scaling_type_weight scaling_type_grad_output use_fp8_dim1_cast_triton_kernel mxfp8_dim1_cast_kernel_choice fqns
-    moe_fqns_prototype
+    moe_fqns_prototype moe_fqns
 """
 TRAINING, FLOAT8 = (frozenset(names.split()) for names in (_TRAINING, _FLOAT8))
 MODEL = ("hf_assets_path", "tokenizer_path", "print_after_conversion", "tokenizer_type")

@@ -47,7 +47,7 @@ def import_torchtune(document: Document, given: Given = NOTHING, model: str = ""
         if top.take(key) is not None:
             top.wrong((key,), f"{what} is not modelled")
             f.problems.raise_if_any()
-    known = _model(top, f) or model
+    known = _model(top, f, model)
     tokenizer = top.mapping_of("tokenizer") or Keys(f, {})
     if not tokenizer.set("seq_len", "max_seq_len"):
         f.missing(
@@ -65,8 +65,8 @@ def import_torchtune(document: Document, given: Given = NOTHING, model: str = ""
     return Imported(KIND, name, name, f"{document.file} ({KIND})", f.fields, tuple(f.notes), model=known or "")
 
 
-def _model(top: Keys, f: Findings) -> str | None:
-    """Return the catalogue's name of the model; set its adapters."""
+def _model(top: Keys, f: Findings, instead: str = "") -> str | None:
+    """Return the catalogue's name of the model, or ``instead``; set its adapters."""
     keys = top.mapping_of("model") or Keys(f, {})
     component = str(keys.take(COMPONENT, default=""))
     name = component.rsplit(".", 1)[-1]
@@ -78,7 +78,7 @@ def _model(top: Keys, f: Findings) -> str | None:
         keys.wrong((COMPONENT,), f"{shown(component)}: DoRA is not modelled; its lora_ model is")
     if kind:
         _adapters(keys, f)
-    known = model_of(name.removeprefix(kind[0]) if kind else name)
+    known = instead or model_of(name.removeprefix(kind[0]) if kind else name)
     if known is None:
         keys.wrong((COMPONENT,), f"no model of the catalogue is {shown(component)}; give --model NAME")
     return known

@@ -25,7 +25,8 @@ def fsdp_buffers(work: Work, parameters: Array, largest_layer: Array, ends: Arra
     """Return what is gathered of a stage with so many parameters, the largest layer's, those of its ends and its head.
 
     Going backward, a layer and the next one are whole, and its gradients, which are copied to be scattered. What is
-    beside the layers is a unit that ends with the first layer's backward pass (FSDP2's root), or is done before.
+    beside the layers is a unit that ends with the first layer's backward pass (FSDP2's root, and an embedding that is
+    the head, too), or is done before.
     Weights that are not sharded again after a forward pass, or over fewer devices, are there all the time.
     """
     f, layout = work.scenario.formats, work.layout
@@ -38,7 +39,7 @@ def fsdp_buffers(work: Work, parameters: Array, largest_layer: Array, ends: Arra
     shards = where(isnan(between), np.inf, between)
     held = weight * parameters * where(Switch.OFF.where(layout.reshard_after_forward), 1.0, 1.0 / shards)
     layer = largest_layer * (2 * weight + unscattered + grad)
-    root = where(ends_apart, 0.0, ends)
+    root = where(ends_apart & (to_float(work.transformer.tied) == 0), 0.0, ends)
     late = where(ends_apart, maximum(ends - head, head), ends) * (weight + unscattered + grad)
     return FsdpBuffers(
         held + where(ends_apart, head, 0.0) * weight,

@@ -25,6 +25,7 @@ from comp_comm.formulas.arrays import (
 )
 from comp_comm.group import Group
 from comp_comm.layers.block import HeldParameters
+from comp_comm.layout import Layout
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
 from comp_comm.sharding import FsdpUnits, GradientSync, adds_up_apart
@@ -107,7 +108,10 @@ def state_collectives(c: Context, held: StageParameters) -> list[StateCollective
                                                         micro-batch
     ==== ============================================== =====================================================
 
-    A unit is a layer, or what is beside the layers. (*) DeepSpeed's optimizer that sums in 32 bit all-reduces them
+    A unit is a layer, or what is beside the layers. Experts are sent apart where they are not on the devices that all
+    else is on (torchtitan wraps them by their own mesh, Megatron-LM has buffers of their own for them, both with
+    expert parallelism alone). An embedding that is also the head is one unit with the final norm, which torchtitan
+    does not shard again (`apply_fsdp_to_decoder`). (*) DeepSpeed's optimizer that sums in 32 bit all-reduces them
     (`PipelineEngine._bf16_reduce_grads`). With fewer shards than replicas (HSDP) the shards' gradients are all-reduced
     over the others, too: once, or under ZeRO 3 when they are scattered. A pipeline of PyTorch's (gradients reduced
     after the last micro-batch) gathers once more than it has micro-batches, as a forward pass finds what the backward
@@ -116,17 +120,35 @@ def state_collectives(c: Context, held: StageParameters) -> list[StateCollective
     layout = c.layout
     gathered, weight = (to_float(size) for size in (c.formats.gathered, c.formats.weight))
     pairs, trains = list(zip(held.counts, held.layers, strict=True)), to_float(not held.frozen)
-    units = [Unit(count, layer.dense, gathered, layer.trained.dense) for count, layer in pairs]
+    beside = experts_beside(layout) if c.t.has_experts else to_float(0.0)
+    units = [_layer_unit(count, layer, gathered, beside) for count, layer in pairs]
     one, ends_apart = to_float(1.0), to_float(FsdpUnits.ENDS.where(layout.fsdp_units))
     ends = held.ends - ends_apart * held.head
     units.append(Unit(one, ends, weight, trains * ends))
     if any_of(ends_apart):
         units.append(Unit(ends_apart * (held.head > 0), held.head, weight, trains * held.head, to_float(0.0)))
-    collectives = _Sending(c, "", dense_replicas(layout)).of(held.trained.dense, units)
-    if c.t.has_experts:
-        units = [Unit(count, layer.experts, gathered, layer.trained.experts) for count, layer in pairs]
-        collectives += _Sending(c, "expert ", expert_replicas(layout)).of(held.trained.experts, units)
+    trained = held.trained
+    together = trained.dense + beside * trained.experts if any_of(beside) else trained.dense
+    collectives = _Sending(c, "", dense_replicas(layout)).of(together, units)
+    apart = 1.0 - beside
+    if c.t.has_experts and any_of(apart):
+        units = [Unit(count * apart, layer.experts, gathered, layer.trained.experts) for count, layer in pairs]
+        collectives += _Sending(c, "expert ", expert_replicas(layout)).of(apart * trained.experts, units)
     return collectives
+
+
+def experts_beside(layout: Layout) -> Array:
+    """Return 1 where experts are on the devices that all else is on: no expert parallelism, and split over TP alike."""
+    return to_float((to_float(layout.ep) == 1) & (to_float(layout.etp) == layout.tp))
+
+
+def _layer_unit(count: Array, layer: HeldParameters, gathered: Array, beside: Array) -> Unit:
+    """Return the unit of a layer, with its experts where these are beside all else."""
+    if not any_of(beside * layer.experts):
+        return Unit(count, layer.dense, gathered, layer.trained.dense)
+    parameters = layer.dense + beside * layer.experts
+    trained = parameters if layer.adapters is None else layer.trained.dense + beside * layer.trained.experts
+    return Unit(count, parameters, gathered, trained)
 
 
 class _Sending:
