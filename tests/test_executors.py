@@ -199,17 +199,21 @@ def test_near_optimal_layouts_are_counted_part_by_part():
 
 def test_a_pareto_front_is_what_no_other_beats_part_by_part():
     chance = np.random.default_rng(2)
-    scores, memory = chance.integers(100, 300, 5000) / 100, chance.integers(1, 50, 5000) / 1.0
-    whole = ParetoFront()
+    memory = chance.integers(1, 200, 5000) / 1.0
+    scores = np.round(100 / memory, 1) + chance.integers(0, 30, 5000) / 10  # less memory, more time: a long front
+    whole, at_once = ParetoFront(), ParetoFront()  # of fronts of parts; of parts
     for part in np.array_split(np.arange(5000), 13):
         one = ParetoFront()
         one.add(scores[part], memory[part], lambda i, part=part: (int(part[i]),))
         whole.merge(one)
+        at_once.add(scores[part], memory[part], lambda i, part=part: (int(part[i]),))
+    assert at_once.places == whole.places
+    assert len(whole.places) > 30
     points = set(zip(scores, memory, strict=True))
     front = {(s, m) for s, m in points if not any(a <= s and b <= m and (a, b) != (s, m) for a, b in points)}
     assert set(zip(whole.scores, whole.memory, strict=True)) == front
     assert [(scores[i], memory[i]) for (i,) in whole.places] == list(zip(whole.scores, whole.memory, strict=True))
-    for room in (0.0, 1.0, 7.5, 100.0):
+    for room in (0.0, 1.0, 7.5, 100.0, 500.0):
         assert whole.best_score(np.array([room]))[0] == scores[memory <= room].min(initial=np.inf)
 
 

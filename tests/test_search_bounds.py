@@ -99,6 +99,18 @@ def test_those_that_tie_with_the_best_are_all_timed(monkeypatch):
         assert json.loads(answered(study, 16, top=1))["tied"] == json.loads(found)["tied"]
 
 
+def test_many_of_the_best_are_all_found(monkeypatch):
+    """More than are nearly as good: then it is how many are wanted that says how good a layout must be."""
+    monkeypatch.setattr(block_search, "PROBED", 2**4)
+    study = {"hardware": "h100-sxm", "model": "llama-3-8b", "set": {"global_batch": 32, "seq_len": 2048}}
+    found = json.loads(answered(study, 16, top=2000))
+    worst = found["rows"][-1]["step_s"]
+    assert len(found["rows"]) == 2000
+    assert worst > 1.2 * found["rows"][0]["step_s"]
+    monkeypatch.setattr(Objective, "lower_bound", lambda *_: None)
+    assert json.loads(answered(study, 16, top=2000)) == found
+
+
 def test_most_layouts_are_not_timed(monkeypatch):
     timed = []
     rank = BlockSearch._rank
