@@ -30,7 +30,7 @@ from comp_comm.searches.run import run_search
 from comp_comm.searches.runner_up import runner_up
 from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
-from comp_comm.sweeps.plan import notes
+from comp_comm.sweeps.plan_notes import notes
 from comp_comm.sweeps.point import interval_of
 from comp_comm.sweeps.prices import NO_PRICES, Prices
 from comp_comm.sweeps.result import as_study, identity
@@ -63,16 +63,16 @@ class BestRecord(TypedDict):
 class SearchAnswer(TypedDict):
     """What a search answers: no rows, but a ``reason``, where nothing fits."""
 
-    meta: Record
-    rows: list[Row]
-    near_misses: list[Row]
-    front: list[FrontPoint]
-    reason: str | None
-    best: BestRecord | None
-    per: Record | None
-    runner_up: Row | None
-    headrooms: list[Row]
-    tied: Record | None
+    meta: Record  # what was searched, how many layouts there are and fit, how many are nearly as good
+    rows: list[Row]  # the best layouts, best first
+    near_misses: list[Row]  # better ones that need a little more memory than there is
+    front: list[FrontPoint]  # the Pareto front of score against memory
+    reason: str | None  # why nothing fits
+    best: BestRecord | None  # where the time and the memory of the best go
+    per: Record | None  # the best for each value of the fields that were asked for
+    runner_up: Row | None  # the best of other degrees than the best, where groups tell degrees apart
+    headrooms: list[Row]  # the best with more of the memory left free
+    tied: Record | None  # what measured runs could not tell from the best, and no other beats in time and memory
 
 
 def search(

@@ -4,6 +4,7 @@ Read in the order of a sweep (`docs/architecture.md` has it in prose):
 
 =================================== ===================================================================
 ``plan``, ``stacked``, ``where``    a study, checked: a `Plan` with its cost model, columns, conditions
+``plan_notes``, ``no_effect``       what a reader of its answers should know
 ``grid``, ``nouns``, ``machines``   its axes as arrays, and the scenario of any part of them
 ``blocks``                          how a grid is cut
 ``sharing``                         what many rows of a table have in common, evaluated once

@@ -11,7 +11,8 @@ from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.engine import row_blocks
 from comp_comm.sweeps.grid import HARDWARE
-from comp_comm.sweeps.plan import FEASIBLE, REASON, Plan, make_plan, notes
+from comp_comm.sweeps.plan import FEASIBLE, REASON, Plan, make_plan
+from comp_comm.sweeps.plan_notes import notes
 from comp_comm.sweeps.point import check_explains
 from comp_comm.sweeps.prices import NO_PRICES, Prices, priced
 from comp_comm.sweeps.result import meta, records

@@ -41,15 +41,12 @@ BASE_MEMORY = 32 * 2**30
 
 @dataclass(frozen=True)
 class Grid:
-    """Fixed values and axes of a study, over a list of hardware profiles.
+    """Fixed values and axes of a study, over a list of hardware profiles."""
 
-    ``axes`` are in the order of the rows, slowest first; an axis named ``hardware`` runs over ``profiles``.
-    """
-
-    profiles: tuple[Profile, ...]
+    profiles: tuple[Profile, ...]  # an axis named ``hardware`` runs over them
     fixed: dict[str, Value]
-    axes: tuple[Axis, ...]
-    model: CostModel
+    axes: tuple[Axis, ...]  # in the order of the rows, slowest first; fields of one axis move together
+    model: CostModel  # whose fields are looked up, with its defaults
 
     @cached_property
     def shape(self) -> tuple[int, ...]:

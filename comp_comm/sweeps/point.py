@@ -19,7 +19,8 @@ from comp_comm.hardware.evolution import evolve
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.interval import step_interval
-from comp_comm.sweeps.plan import Plan, make_plan, notes
+from comp_comm.sweeps.plan import Plan, make_plan
+from comp_comm.sweeps.plan_notes import notes
 from comp_comm.sweeps.prices import NO_PRICES, Prices, priced
 from comp_comm.sweeps.result import as_study, meta
 from comp_comm.units import GIB
