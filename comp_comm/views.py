@@ -1,7 +1,7 @@
-"""Views of objects whose arrays are cut, or picked, when they are asked for.
+"""Lazy views of objects: their arrays are cut, or gathered, when they are asked for.
 
-An answer has many arrays, of which a column needs two: so an answer's block is a view of the answer, and what many
-points share is seen by each of them through a view.
+An answer has many arrays, of which a column needs two. So a tile of an answer is a view of it (`Answer.at`), which cuts
+those two; and a part that many points share is a view (`sweeps.sharing`), which gathers what is asked of it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ def view_of(value: Viewed, pick: Pick) -> Viewed:
     return cast(Viewed, made)
 
 
-def later(make: Callable[[], tuple[object, Pick]]) -> object:
-    """Return a view of an object that is made, with how it is seen, when something of it is asked for.
+def lazy_view(make: Callable[[], tuple[object, Pick]]) -> object:
+    """Return a view of an object that does not exist yet: ``make`` returns it, and the ``pick`` of its arrays.
+
+    It is called when something of the view is asked for, and once.
 
     >>> from types import SimpleNamespace
-    >>> view = later(lambda: (SimpleNamespace(array=np.arange(4)), lambda array: array[2:]))
+    >>> view = lazy_view(lambda: (SimpleNamespace(array=np.arange(4)), lambda array: array[2:]))
     >>> view.array
     array([2, 3])
     """
@@ -49,16 +51,16 @@ def later(make: Callable[[], tuple[object, Pick]]) -> object:
 
 
 class _View:
-    """A view of an object: its attributes, each seen when it is asked for."""
+    """A view of an object: each attribute is picked when it is asked for, and kept."""
 
     def __init__(self, make: Callable[[], tuple[object, Pick]]) -> None:
         self._make = make
 
     def __getattr__(self, name: str) -> object:
-        if name == "_seen":
-            self._seen = self._make()
-            return self._seen
-        viewed, pick = self._seen
+        if name == "_viewed":
+            self._viewed = self._make()
+            return self._viewed
+        viewed, pick = self._viewed
         value = getattr(viewed, name)
         if callable(value):
             raise TypeError(f"a view of {type(viewed).__name__} has no methods; ask the object for {name}")

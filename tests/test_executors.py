@@ -21,9 +21,9 @@ from waiting import PATIENCE, children, rest_of, runs, said, until
 from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.errors import CompcommError, ConfigError, MissingExtraError
-from comp_comm.searches import engine as search_engine
-from comp_comm.searches import search
-from comp_comm.searches.landscape import Landscape
+from comp_comm.searches import partition, search
+from comp_comm.searches.near_optimal import NearOptimal
+from comp_comm.searches.pareto_front import ParetoFront
 from comp_comm.sweeps import engine, executors, make_plan, parallel, ranking, sweep
 from comp_comm.sweeps.result import stream_rows
 
@@ -57,7 +57,7 @@ def two(request, monkeypatch):
         return
     monkeypatch.setattr(engine, "TILE_POINTS", 3000)
     monkeypatch.setattr(ranking, "BOX_POINTS", 3000)
-    monkeypatch.setattr(search_engine, "BLOCK_POINTS", 2**12)
+    monkeypatch.setattr(partition, "BLOCK_POINTS", 2**12)
     with ThreadPoolExecutor(2) as pool:
         yield pool
 
@@ -154,7 +154,7 @@ def test_the_python_interface_takes_any_executor(monkeypatch, study, two):
     given = study_from({**TABLED, "set": {**TABLED["set"], "global_batch": 8}})
     assert search(given, 8, top=30, executor=two) == search(given, 8, top=30)
     with monkeypatch.context() as patch:
-        patch.setattr(search_engine, "BLOCK_POINTS", 2**7)
+        patch.setattr(partition, "BLOCK_POINTS", 2**7)
         assert search(given, 8, top=30, executor=ThreadPoolExecutor(3)) == search(given, 8, top=30)
 
 
@@ -185,20 +185,36 @@ def test_equal_values_are_told_apart_by_their_rows(monkeypatch):
         assert ranked.best.flat.tolist() == expected.tolist()
 
 
-def test_a_landscape_knows_the_front_and_how_flat_the_top_is():
-    chance = np.random.default_rng(2)
-    scores, memory = chance.integers(100, 300, 5000) / 100, chance.integers(1, 50, 5000) / 1.0
-    whole = Landscape()
+def test_near_optimal_layouts_are_counted_part_by_part():
+    scores = np.random.default_rng(2).integers(100, 300, 5000) / 100
+    counts = np.random.default_rng(3).integers(1, 4, 5000)
+    whole = NearOptimal()
     for part in np.array_split(np.arange(5000), 13):
-        one = Landscape()
-        one.add(scores[part], memory[part], np.ones(part.size, np.uint8), lambda i, part=part: (int(part[i]),))
+        one = NearOptimal()
+        one.add(scores[part], counts[part])
         whole.merge(one)
     for percent in (0, 1, 5, 10):
-        assert whole.within(scores.min(), percent) == (scores <= scores.min() * (1 + percent / 100) + 1e-12).sum()
+        assert whole.within(scores.min(), percent) == counts[scores <= scores.min() * (1 + percent / 100) + 1e-12].sum()
+
+
+def test_a_pareto_front_is_what_no_other_beats_part_by_part():
+    chance = np.random.default_rng(2)
+    memory = chance.integers(1, 200, 5000) / 1.0
+    scores = np.round(100 / memory, 1) + chance.integers(0, 30, 5000) / 10  # less memory, more time: a long front
+    whole, at_once = ParetoFront(), ParetoFront()  # of fronts of parts; of parts
+    for part in np.array_split(np.arange(5000), 13):
+        one = ParetoFront()
+        one.add(scores[part], memory[part], lambda i, part=part: (int(part[i]),))
+        whole.merge(one)
+        at_once.add(scores[part], memory[part], lambda i, part=part: (int(part[i]),))
+    assert at_once.places == whole.places
+    assert len(whole.places) > 30
     points = set(zip(scores, memory, strict=True))
     front = {(s, m) for s, m in points if not any(a <= s and b <= m and (a, b) != (s, m) for a, b in points)}
     assert set(zip(whole.scores, whole.memory, strict=True)) == front
     assert [(scores[i], memory[i]) for (i,) in whole.places] == list(zip(whole.scores, whole.memory, strict=True))
+    for room in (0.0, 1.0, 7.5, 100.0, 500.0):
+        assert whole.best_score(np.array([room]))[0] == scores[memory <= room].min(initial=np.inf)
 
 
 # -- in order, a few at a time ----------------------------------------------------------------------------------------

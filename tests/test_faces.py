@@ -23,10 +23,10 @@ from comp_comm.report.stacks import memory_stacks, step_stacks
 from comp_comm.report.stacks_plot import draw_stacks
 from comp_comm.report.terminal_plot import write_plot
 from comp_comm.report.views import plot_view
+from comp_comm.sweeps.explain_over import explain_over
 from comp_comm.sweeps.plan import make_plan
 from comp_comm.sweeps.point import explain
 from comp_comm.sweeps.result import swept
-from comp_comm.sweeps.several import explain_over
 
 STEP = ("--model", "llama-3-8b", "--hardware", "h100-sxm", "--gpus", "64", "--global-batch", "256")
 

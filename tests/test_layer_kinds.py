@@ -19,7 +19,8 @@ from comp_comm.configs.model_file import load_model
 from comp_comm.configs.study import study_from
 from comp_comm.errors import CompcommError, ConfigError
 from comp_comm.layer_pattern import parse_layer_pattern
-from comp_comm.sweeps.plan import make_plan, notes
+from comp_comm.sweeps.plan import make_plan
+from comp_comm.sweeps.plan_notes import notes
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data" / "layer_flops.csv").open(encoding="utf-8")))
 TOKENS = 512

@@ -16,9 +16,9 @@ from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.layout_space import divisors
 from comp_comm.errors import CompcommError, ConfigError, InfeasibleError
-from comp_comm.searches import engine, make_space, result, run_search, search
+from comp_comm.searches import make_space, partition, result, run_search, search
 from comp_comm.searches.objectives import OBJECTIVES, Aim
-from comp_comm.searches.placements import first_names
+from comp_comm.searches.placements import first_of_orders
 from comp_comm.sweeps.blocks import extent
 from comp_comm.sweeps.plan import make_plan
 
@@ -128,7 +128,7 @@ def test_what_layouts_share_is_what_each_has_alone(name):
     space = make_space(study_from({"hardware": hardware, "set": model, "sweep": axes}), 16)
     chance = random.Random(name)
     assert space.rows > 100
-    for begin, end, choices in space.spans():
+    for begin, end, choices in space.segments:
         index = (*choices, slice(begin, end))
         shared = space.plan.evaluate(index)
         alone = space.plan.evaluate_alone(index)
@@ -172,7 +172,7 @@ def test_what_a_search_says_of_its_best_is_so(seed):
         if space.points > 50_000:
             continue
         found = run_search(space, aim, 3)
-        named = [(tie, place) for tie in (*found.best.ties, *found.unfit.ties) for place in tie.places]
+        named = [(tie, place) for tie in (*found.best.ties, *found.near_misses.ties) for place in tie.places]
         assert len({place for _, place in named}) == len(named)
         for tie, place in named:
             step, asked = result.step_at(space, place), (given, gpus, place)
@@ -182,7 +182,7 @@ def test_what_a_search_says_of_its_best_is_so(seed):
             assert not any(rule.broken for rule in step.shape_violations), asked
             assert (tie in found.best.ties) == (step.memory_bytes <= aim.usable * step.hardware.memory_capacity), asked
             looked_at += 1
-        assert all(tie.layouts >= len(tie.places) > 0 for tie in (*found.best.ties, *found.unfit.ties))
+        assert all(tie.layouts >= len(tie.places) > 0 for tie in (*found.best.ties, *found.near_misses.ties))
     assert looked_at > 20
 
 
@@ -261,7 +261,7 @@ def test_objectives_order_rows(objective, column, sign):
 def test_a_placement_counts_once_for_what_it_places():
     for many in range(16):
         orders = {tuple(n for n in Placement.words()[i].split("-") if many >> GROUPS.index(n) & 1) for i in range(24)}
-        assert first_names(Placement.words())[:, many].sum() == len(orders)
+        assert first_of_orders(Placement.words())[:, many].sum() == len(orders)
 
 
 @pytest.mark.parametrize("number", [1, 2, 12, 97, 360, 4096, 65536 * 3])
@@ -286,7 +286,7 @@ def test_nothing_fits_says_the_nearest_miss():
 
 
 def test_interrupted_keeps_what_was_found(monkeypatch):
-    monkeypatch.setattr(engine, "BLOCK_POINTS", 2**13)
+    monkeypatch.setattr(partition, "BLOCK_POINTS", 2**13)
     given = {**BASE, "set": {**BASE["set"], "cp": 1}}
     found = search(study_from(given), 128, progress=lambda points: True)
     assert found["meta"]["interrupted"]

@@ -13,9 +13,10 @@ from comp_comm.configs.study import study_from
 from comp_comm.costmodels.layout_space import Bound
 from comp_comm.errors import CompcommError
 from comp_comm.formulas.arrays import unwarned
-from comp_comm.searches import engine, search
+from comp_comm.searches import block_search, partition, search
+from comp_comm.searches.block_search import BlockSearch
+from comp_comm.searches.build_space import make_space
 from comp_comm.searches.objectives import OBJECTIVES, Objective
-from comp_comm.searches.tried import make_space
 
 DENSE = {"layers": 6, "hidden": 512, "heads": 8, "kv_heads": 2, "vocab": 32000, "seq_len": 1024}
 MOE = {**DENSE, "experts": 8, "top_k": 2, "moe_ffn_hidden": 512, "dense_layers": 1, "mtp_layers": 1}
@@ -39,7 +40,7 @@ def drawn(chance):
 def every_step(study, gpus):
     """Return the steps of every layout of a search."""
     space = make_space(study_from(study), gpus)
-    for begin, end, choices in space.spans():
+    for begin, end, choices in space.segments:
         yield space.plan.evaluate((*choices, np.arange(begin, end)))
 
 
@@ -74,8 +75,8 @@ def answered(study, gpus, **asked):
 def test_the_answer_is_that_of_timing_every_layout(count, monkeypatch):
     """Whatever is asked for: with few rows a block, and few that are tried first, so that bounds are made much of."""
     chance, told = random.Random(-count), 0
-    monkeypatch.setattr(engine, "BLOCK_POINTS", 2**13)
-    monkeypatch.setattr(engine, "PROBED", 2**4)
+    monkeypatch.setattr(partition, "BLOCK_POINTS", 2**13)
+    monkeypatch.setattr(block_search, "PROBED", 2**4)
     for _ in range(count):
         study, gpus = drawn(chance)
         asked = {"objective": chance.choice(("step", "step", "mfu", "tokens_per_s", "comm")),
@@ -83,7 +84,7 @@ def test_the_answer_is_that_of_timing_every_layout(count, monkeypatch):
                  "headroom": chance.choice((None, 0.5))}  # fmt: skip
         found = answered(study, gpus, **asked)
         with monkeypatch.context() as patch:
-            patch.setattr(Objective, "least", lambda *_: None)
+            patch.setattr(Objective, "lower_bound", lambda *_: None)
             assert answered(study, gpus, **asked) == found, (study, gpus, asked)
         told += found.startswith("{")
     assert told > count / 3
@@ -94,19 +95,31 @@ def test_those_that_tie_with_the_best_are_all_timed(monkeypatch):
     study = {"hardware": "h100-sxm", "model": "llama-3-8b", "set": {"global_batch": 32, "seq_len": 2048}}
     found = answered(study, 16, top=1)
     with monkeypatch.context() as patch:
-        patch.setattr(Objective, "least", lambda *_: None)
+        patch.setattr(Objective, "lower_bound", lambda *_: None)
         assert json.loads(answered(study, 16, top=1))["tied"] == json.loads(found)["tied"]
+
+
+def test_many_of_the_best_are_all_found(monkeypatch):
+    """More than are nearly as good: then it is how many are wanted that says how good a layout must be."""
+    monkeypatch.setattr(block_search, "PROBED", 2**4)
+    study = {"hardware": "h100-sxm", "model": "llama-3-8b", "set": {"global_batch": 32, "seq_len": 2048}}
+    found = json.loads(answered(study, 16, top=2000))
+    worst = found["rows"][-1]["step_s"]
+    assert len(found["rows"]) == 2000
+    assert worst > 1.2 * found["rows"][0]["step_s"]
+    monkeypatch.setattr(Objective, "lower_bound", lambda *_: None)
+    assert json.loads(answered(study, 16, top=2000)) == found
 
 
 def test_most_layouts_are_not_timed(monkeypatch):
     timed = []
-    rank = engine._rank
+    rank = BlockSearch._rank
 
-    def ranked(state, seen, aim, space, block, *more):
+    def ranked(self, into, block, *more):
         timed.append(np.prod(block.shape))
-        rank(state, seen, aim, space, block, *more)
+        rank(self, into, block, *more)
 
-    monkeypatch.setattr(engine, "_rank", ranked)
+    monkeypatch.setattr(BlockSearch, "_rank", ranked)
     study = study_from({"hardware": "a100-sxm-80gb", "model": "gpt3-175b", "set": {"global_batch": 256}})
     found = search(study, 64)
     assert found["meta"]["candidates"] > 100_000
@@ -118,7 +131,7 @@ def test_a_bound_is_a_score_of_each_objective():
     step = next(iter(every_step({"hardware": "h100-sxm", "set": {**DENSE, "global_batch": 16, "tokens": 1e9}}, 4)))
     model = make_space(study_from({"hardware": "h100-sxm", "set": {**DENSE, "global_batch": 16}}), 4).plan.model
     for name, objective in OBJECTIVES.items():
-        least = objective.least(model, step, Bound.SLOWEST)
+        least = objective.lower_bound(model, step, Bound.SLOWEST)
         if not objective.timed:
             assert least is None
             continue

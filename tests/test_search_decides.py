@@ -12,7 +12,7 @@ from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
 from comp_comm.searches import search
-from comp_comm.searches.tried import make_space
+from comp_comm.searches.build_space import make_space
 from comp_comm.sweeps.plan import make_plan
 from comp_comm.sweeps.prices import Prices
 
@@ -56,7 +56,7 @@ def test_a_class_of_placements_is_all_that_cost_the_same(hardware, gpus):
     chance = np.random.default_rng(3)
     plan, several = space.plan, 0
     for row in chance.choice(space.rows, 25, replace=False).tolist():
-        names = space.alike(row)
+        names = space.equivalent_placements(row)
         assert len(names) == space.counts[row]
         point = {name: values[row] for name, values in plan.grid.axes[-1].values.items()}
         fixed = {**plan.grid.fixed, **point, "zero": 2, "sp": "on", "recompute": "none"}

@@ -13,7 +13,7 @@ from comp_comm.sweeps import case_study as _case_study
 from comp_comm.sweeps import point
 from comp_comm.sweeps import volume as _volume
 from comp_comm.sweeps.plan import FEASIBLE, REASON, make_plan
-from comp_comm.sweeps.prices import FREE, Prices
+from comp_comm.sweeps.prices import NO_PRICES, Prices
 from comp_comm.sweeps.result import swept
 from comp_comm.sweeps.solve import ask
 from comp_comm.sweeps.solve import solve as _solve
@@ -67,7 +67,9 @@ def sweep(
     return SweepTable(result, columns or [name for name in shown if name not in hidden])
 
 
-def explain(study: StudyLike = "", overrides: Sequence[str] = (), prices: Prices = FREE, **fields: Any) -> PointAnswer:
+def explain(
+    study: StudyLike = "", overrides: Sequence[str] = (), prices: Prices = NO_PRICES, **fields: Any
+) -> PointAnswer:
     """Explain one training step, operation by operation: seconds, FLOP, memory, communication, what binds.
 
     Parameters
@@ -132,7 +134,7 @@ def compare(first: StudyLike, second: StudyLike | None = None, **fields: Any) ->
 
 
 def search(
-    study: StudyLike, gpus: int, objective: str = "step", top: int = 10, prices: Prices = FREE,
+    study: StudyLike, gpus: int, objective: str = "step", top: int = 10, prices: Prices = NO_PRICES,
     executor: Executor | None = None, overrides: Sequence[str] = (), headroom: float | None = None,
     per: Sequence[str] = (), **fields: Any,
 ) -> PointAnswer:  # fmt: skip

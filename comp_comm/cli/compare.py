@@ -15,8 +15,8 @@ from comp_comm.report import output
 from comp_comm.report.answer import basic_meta, write_answer
 from comp_comm.report.stacks import Stacks, memory_stacks, step_stacks
 from comp_comm.report.table import write_line, write_records
+from comp_comm.sweeps.differences import differing_fields, side_names, why_faster
 from comp_comm.sweeps.point import ComparedTerm, compared, point_of, verdict
-from comp_comm.sweeps.sides import differing, sides, why
 
 
 @click.command(cls=help_text.Grouped, epilog="Examples: compcomm compare llama-step --set-b tp=4 | "
@@ -51,9 +51,9 @@ def command(a: str | None, b: str | None, overrides: tuple[str, ...], path: str 
         raise click.UsageError("B is missing: another study, or --set-b KEY=VALUE", click.get_current_context())
     left, right = _study(a, overrides, given["set_a"]), _study(b or a, overrides, given["set_b"])
     steps = [point_of(study)[1] for study in (left, right)]
-    rows, changed = compared(*steps), differing(left, right)
-    names = sides(left, right, changed)
-    reason = why(rows, names)
+    rows, changed = compared(*steps), differing_fields(left, right)
+    names = side_names(left, right, changed)
+    reason = why_faster(rows, names)
     broken = [verdict(step).reason for step in steps]
     warnings = [f"{name} is not feasible: {why_not}" for name, why_not in zip(names, broken, strict=True) if why_not]
     meta = basic_meta("compare", a=_about(left, broken[0]), b=_about(right, broken[1]), differs=changed, why=reason,

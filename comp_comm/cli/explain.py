@@ -14,7 +14,7 @@ from comp_comm.records import Record, Records
 from comp_comm.report import output
 from comp_comm.report.answer import write_answer
 from comp_comm.sweeps.point import explain
-from comp_comm.sweeps.prices import FREE, Prices
+from comp_comm.sweeps.prices import NO_PRICES, Prices
 
 
 @click.command(cls=help_text.Grouped,
@@ -51,7 +51,7 @@ def command(path: str | None, form: str | None, picture: str | None, roofline: s
     if form in ("csv", "jsonl") and any(rates):
         raise ConfigError(f"--format {form} of one step gives its operations, which have no price: take --format json, "
                           "or leave --price-per-gpu-hour and --watts out")  # fmt: skip
-    explanation = explain(study, each.get(study.profiles[0].name, FREE) if study.profiles else FREE)
+    explanation = explain(study, each.get(study.profiles[0].name, NO_PRICES) if study.profiles else NO_PRICES)
     options.note(explanation["meta"]["notes"])
     if not explanation["feasible"]:
         options.note([explanation["reason"]])
@@ -97,7 +97,7 @@ def _draw(picture: str | None, names: Sequence[str], rows: Records, meta: Record
 def _several(study: Study, each: dict[object, Prices], path: str | None, form: str, picture: str | None) -> int:
     from comp_comm.report.points import point_name
     from comp_comm.report.table import setup_line
-    from comp_comm.sweeps.several import explain_over
+    from comp_comm.sweeps.explain_over import explain_over
 
     rows, meta = explain_over(study, each)
     options.note(meta["notes"])

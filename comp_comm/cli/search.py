@@ -16,15 +16,15 @@ from comp_comm.durable import resolved
 from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.records import Record
 from comp_comm.report import output
+from comp_comm.searches.build_space import make_space
 from comp_comm.searches.crossover import crossover_of
 from comp_comm.searches.design import Case, Design, make_design
 from comp_comm.searches.objectives import OBJECTIVES
+from comp_comm.searches.per_value import check_per
 from comp_comm.searches.question import aim_of, check_question
 from comp_comm.searches.result import SearchAnswer, answer, checked
 from comp_comm.searches.run import run_search
 from comp_comm.searches.runner_up import degree_fields
-from comp_comm.searches.tried import make_space
-from comp_comm.searches.views import check_per
 from comp_comm.sweeps.prices import Prices
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 OBJECTIVE_HELP = "; ".join(f"{name}: {aim.meaning}" for name, aim in OBJECTIVES.items())
 
-STATE_FORM = 2  # of what a search that is gone on with has kept
+STATE_FORM = 3  # of what a search that is gone on with has kept
 Asked = Record
 Share: TypeAlias = "Callable[[int], Executor | None]"  # the workers for so many points
 ASKED = ("objective", "top", "headroom", "per", "explained", "compared", "picture", "quiet", "jobs",

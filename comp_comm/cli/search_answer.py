@@ -11,8 +11,8 @@ from comp_comm.records import Record
 from comp_comm.searches.crossover import crossings
 from comp_comm.searches.design import Case, Design
 from comp_comm.searches.result import SearchAnswer, side_by_side
+from comp_comm.sweeps.differences import differing_fields, side_names, why_faster
 from comp_comm.sweeps.point import compare, explain
-from comp_comm.sweeps.sides import differing, sides, why
 
 Asked = Record
 
@@ -63,9 +63,9 @@ def _looked_at(case: Case, result: SearchAnswer, asked: Asked) -> Record:
         if other is None:
             raise ConfigError("--compare is about two layouts, and this found one (--top)")
         left, right = (study_of_row(case.study, row, asked["machine"]) for row in (best, other))
-        more["compare"], changed = compare(left, right), differing(left, right)
-        names = sides(left, right, changed)
-        more["compared"] = {"a": names[0], "b": names[1], "differs": changed, "why": why(more["compare"], names),
+        more["compare"], changed = compare(left, right), differing_fields(left, right)
+        names = side_names(left, right, changed)
+        more["compared"] = {"a": names[0], "b": names[1], "differs": changed, "why": why_faster(more["compare"], names),
                             "other_degrees": result["runner_up"] is not None}  # fmt: skip
     return more
 

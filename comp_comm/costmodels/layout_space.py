@@ -1,4 +1,8 @@
-"""Which layouts a search of a cost model tries: degrees that are tied to each other, and choices that go with any."""
+"""What a cost model tells a search: which layouts there are, and the answer that layouts can be ranked by.
+
+The only link between the two: `searches` knows no cost model by name, and a cost model knows nothing of searches. A
+model with a `LayoutSpace` and answers that are `SearchableAnswer` can be searched.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,10 @@ Columns = dict[str, Whole]
 
 
 class Bound(Enum):
-    """What the least that a step can take is made of: the sooner it is known, the less there is in it."""
+    """Lower bounds of the seconds of a step, the loosest and cheapest first: what each is made of.
+
+    A search asks for a closer one only of the layouts that the one before left over.
+    """
 
     AVERAGE = auto()  # the passes of an average stage
     SLOWEST = auto()  # the passes of the slowest stage
@@ -30,7 +37,7 @@ class Bound(Enum):
 
 
 class SearchableAnswer(Answer):
-    """An answer that a search can rank: it has a step's seconds and memory, and tells layouts from what they lack."""
+    """An answer that a search can rank: it has a step's seconds and memory, bounds of them, and the rules it breaks."""
 
     @property
     @abstractmethod
@@ -38,7 +45,7 @@ class SearchableAnswer(Answer):
         """Seconds of a step."""
 
     def least_step_s(self, bound: Bound) -> Array | None:
-        """Return the seconds that a step takes at least, where that is known without timing all of it; else None."""
+        """Return a lower bound of the seconds of a step that costs less than ``step_s``; None where there is none."""
         return None
 
     @property
@@ -88,69 +95,82 @@ class SearchableAnswer(Answer):
         return {}
 
 
-Tried = Mapping[str, tuple[Value, ...]]
+ChoiceValues = Mapping[str, tuple[Value, ...]]  # the values that are tried of each choice, by its field
 
 
 class LayoutQuestion(NamedTuple):
-    """What a search is about: fixed values, devices, the values allowed of each field (all where none), and domains.
+    """What the table of degrees of a search is asked for."""
 
-    ``domain`` are the devices of the innermost network domain.
-    """
-
-    fixed: Mapping[str, Value]
+    fixed: Mapping[str, Value]  # fields that have one value, those of the model among them
     gpus: int
-    allowed: Mapping[str, tuple[Value, ...]]
-    domain: float
+    allowed: Mapping[str, tuple[Value, ...]]  # the values that a study lists of a field; none where all may be tried
+    domain: float  # devices of the innermost network domain
 
 
 class Degrees(NamedTuple):
-    """Rows of tied fields, numbers or codes of ``words``; and how many rows were dropped, by the rule they broke."""
+    """A table of coupled fields: each row is a combination that keeps the rules about them."""
 
-    columns: Columns
-    dropped: dict[str, int]
-    words: Mapping[str, tuple[str, ...]] = {}
+    columns: Columns  # numbers, or codes of ``words``
+    dropped: dict[str, int]  # how many rows each rule cost
+    words: Mapping[str, tuple[str, ...]] = {}  # of the columns that are choices
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LayoutSpace:
-    """The layouts a search of a cost model tries.
+    """What a cost model says about its layouts, for a search to try them: which there are, what of them is reported.
 
-    ``table`` are fields tied to each other, whose rows ``degrees`` makes; ``open`` are choices that are tried unless a
-    study fixes them, ``of_mixtures`` those that are too (or take their place) where the model has experts, with latent
-    attention ``of_latent_mixtures`` as well, ``choices`` those that are tried where it gives a list. ``placed``
-    says whether rows go with every placement of groups on the network, which memory does not depend on, ``lawful`` that
-    every row keeps every rule.
-    ``of_others`` fit some layouts only, so that no simple one has them. ``derived``
-    follow from others: a study that gives them is told what to pin instead. ``alone`` is the simplest layout, of which
-    is said what is wrong with model or hardware. ``layout`` and ``results`` are the columns of a row, ``parts`` those
-    that say where the time of the best goes; ``objectives`` can be asked for. ``needs_word`` names for a field the one
-    of which a certain word must be tried, so that it means something. ``worthwhile`` leaves out of
-    the choices those that cost something, and change nothing else. ``recipes`` are choices
-    of what is trained as much as of software, tried where a study gives a list; ``helpful`` those of them that a
-    scenario's formats and dispatchers allow, and that can only help. ``headroom`` is the share of the memory that is
-    left free unless a search is told.
+    Two kinds of fields make a layout. *Coupled* fields (degrees, micro-batch) must divide the devices, the batch and
+    the model together; only ``degrees`` knows which combinations do. *Choices* (ZeRO, recomputation, overlaps) are
+    independent: each of their values goes with every row of degrees, but where a rule says otherwise. A study may fix
+    any of them, or list the values to try.
     """
 
-    table: tuple[str, ...]
+    # -- the table of degrees: coupled fields, and what makes their rows
+    coupled: tuple[str, ...]
     degrees: Callable[[LayoutQuestion], Degrees]
-    open: Mapping[str, tuple[Value, ...]]
-    choices: tuple[str, ...]
-    alone: Mapping[str, Value]
-    derived: Mapping[str, str]
-    layout: tuple[str, ...]
-    results: tuple[str, ...]
-    objectives: tuple[str, ...]
-    of_mixtures: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
-    of_latent_mixtures: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    # Whether every row keeps every rule with every choice, so that a search need not evaluate the rules.
+    every_row_valid: bool = False
+    # Whether each row goes with every order of groups on the network. Memory must not depend on the order: a search
+    # evaluates it once for all of them.
     placed: bool = False
-    lawful: bool = False
-    of_others: tuple[str, ...] = ()
-    parts: Mapping[str, str] = field(default_factory=dict)
+
+    # -- choices
+    # Those that are tried with these values unless the study gives others.
+    searched: ChoiceValues
+    # Tried as well, or in the place of the same field above, where the model has experts; and where it has latent
+    # attention (MLA) besides.
+    searched_with_experts: ChoiceValues = field(default_factory=dict)
+    searched_with_experts_and_mla: ChoiceValues = field(default_factory=dict)
+    # Those that have their default unless the study lists values: to try all of them would multiply the space.
+    searched_if_listed: tuple[str, ...]
+    # The same for number formats, which change what is trained and not only how fast: never tried unasked.
+    formats_if_listed: tuple[str, ...] = ()
+    # Leaves out values that are dominated: given the other choices, they cost time and save nothing.
+    without_dominated: Callable[[ChoiceValues], ChoiceValues] | None = None
+    # Values that dominate all others, by a scenario's formats and the dispatchers of tokens: chosen unasked.
+    dominant: Callable[[Scenario, Iterable[Value]], ChoiceValues] | None = None
+
+    # -- what is wrong with a study
+    # A layout that every model and machine allows: what is wrong with any layout is found, and told, at this one.
+    simplest: Mapping[str, Value]
+    # Fields that the simplest layout cannot have, and others can (a list of layers by stage, say): not checked there.
+    not_in_simplest: tuple[str, ...] = ()
+    # Fields that follow from others: a study that gives one is refused, with these words on what to pin instead.
+    derived: Mapping[str, str]
+    # Fields that mean something only where another has a certain word, which must be tried then.
     needs_word: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    worthwhile: Callable[[Tried], Tried] | None = None
-    recipes: tuple[str, ...] = ()
-    helpful: Callable[[Scenario, Iterable[Value]], Tried] | None = None
-    why_none: str = "keeps every rule"
+    # What no layout does where there is none, to end the sentence "no layout on 8 devices ...".
+    words_of_rules: str = "keeps every rule"
+
+    # -- what is reported
+    # Columns of a row of the answer: of the layout, then of its results.
+    layout_columns: tuple[str, ...]
+    result_columns: tuple[str, ...]
+    # Where the step of the best goes: columns by what they are called.
+    time_columns: Mapping[str, str] = field(default_factory=dict)
+    # What can be optimised, by the names of ``--objective``: not all models have all columns.
+    objectives: tuple[str, ...]
+    # The share of the memory that is left free unless a search is told.
     headroom: float = 0.0
 
 
@@ -166,7 +186,7 @@ def divisors(number: int, most: int | None = None) -> Whole:
 
 
 def join(table: Columns, name: str, values: Whole, keeps: Callable[[Any, Whole], Mask]) -> Columns:
-    """Return ``table`` with every value of another column beside each row, where ``keeps`` allows it.
+    """Return ``table`` with another column: each row with every value of it that ``keeps`` allows there.
 
     >>> join({"a": np.array([2, 3])}, "b", np.array([4, 6]), lambda t, b: b % t["a"] == 0)
     {'a': array([2, 2, 3]), 'b': array([4, 6, 6])}
@@ -181,7 +201,7 @@ def rows_of(table: Columns) -> int:
     return len(next(iter(table.values())))
 
 
-def tries(allowed: Iterable[Value], values: Whole) -> Mask:
-    """Return which values are to be tried: all, where none are named."""
+def allowed_values(allowed: Iterable[Value], values: Whole) -> Mask:
+    """Return which values may be tried, of those ``allowed``: all, where none are named."""
     wanted = [int(value) for value in allowed]
     return np.isin(values, wanted) if wanted else np.ones(values.shape, bool)

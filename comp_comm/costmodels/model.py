@@ -25,19 +25,17 @@ NO_PARTS: Parts = {}
 
 @dataclass(frozen=True)
 class SharedPart:
-    """A part of a cost model's arithmetic that many layouts of a table have in common.
+    """A part of a cost model's arithmetic that many layouts of a table have in common (see `sweeps.sharing`)."""
 
-    It is made of a scenario, and of other parts as its own rows share them; it does not depend on the fields it
-    ``ignores``. Of where devices are on the network it depends on how many members of some ``groups`` share a domain:
-    those of a resolved layout, of a model that has experts or not. It is shared where the fields it ``needs`` are
-    given; ``by_block`` says to make it for the points of a block alone, where those that share it are near each other
-    and it is large.
-    """
-
+    # Makes it of a scenario, and of other parts as its own rows share them.
     make: Callable[[Scenario, Parts], object]
+    # Fields that it does not depend on: layouts that differ in these alone share it.
     ignores: tuple[str, ...]
+    # The groups, of a resolved layout and a model that has experts or not, whose place on the network matters: of that
+    # it depends only on how many of their members share a domain.
     groups: Callable[[Layout, bool], Sequence[Group]] | None = None
-    needs: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()  # fields that must be given for it to be shared
+    # Whether to make it for the points of a block alone: where layouts that share it are neighbours, and it is large.
     by_block: bool = False
 
 
@@ -90,45 +88,43 @@ def _unclaimed(given: Mapping[str, Value], stated: frozenset[str], suffices: boo
 
 @dataclass(frozen=True)
 class CostModel:
-    """A cost model: its function, the fields it models, those it cannot do without, and the columns it gives.
+    """A cost model, as the rooms above it use one: its function, and what they have to know to call it.
 
-    ``ranking`` is the column rows are ranked by, ``headline`` the one a table shows, ``shown`` the inputs a row always
-    has, ``derived`` those of them that the answer gives, since they follow from others. ``defaults`` are its own,
-    ``needs`` names for a field the one without which it means nothing, and ``needs_word`` the one that must have a
-    certain word. ``plain_gpt`` says that it takes any model for one, and that its notes say so; else a model with
-    an essential field that it does not take is refused. ``for_required_tp`` are fields it reads only to derive
-    ``tp: required``; ``base_timing`` says that presets of a profile are not for it, ``own_hardware`` that it has a
-    device where a study names none, ``explains`` that its answers are `ExplainedAnswer`.
-
-    ``parts`` are the costly parts of its arithmetic that many layouts have in common, ``space`` the layouts that a
-    search of it tries. ``phases`` are cost models of their own for a word of the field ``phase``. ``claims`` says of
-    a study that names no cost model whether it is this one's: of the values it has, of the fields that it states
-    itself, and whether its values suffice for the default cost model.
+    Sweeps, searches and commands ask these fields and never the model's name: a model is added without a change to
+    them.
     """
 
     name: str
     summary: str
+    # The answer for a scenario. Parts that many points share are given where they are known; else it makes them.
     evaluate: Callable[[Scenario, Parts], Answer]
-    fields: tuple[str, ...]
-    required: tuple[str, ...]
-    columns: Columns[Any]
-    ranking: str
-    headline: str
-    shown: tuple[str, ...]
+    fields: tuple[str, ...]  # those it models: any other that a study gives is refused
+    required: tuple[str, ...]  # those it cannot do without
+    columns: Columns[Any]  # the columns it gives, by name
+    ranking: str  # the column that rows are ranked by where nothing is said
+    headline: str  # the column that a table shows
+    shown: tuple[str, ...]  # inputs that a row always has
+    # Inputs that follow from others, where the study does not give them: how they are taken from an answer.
     derived: Mapping[str, Callable[[Any], Array]] = field(default_factory=dict)
-    defaults: Mapping[str, Value] = field(default_factory=dict)
+    defaults: Mapping[str, Value] = field(default_factory=dict)  # where they differ from the table of fields
+    # For a field, another without which it means nothing, or which must have a certain word.
     needs: Mapping[str, str] = field(default_factory=dict)
     needs_word: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    for_required_tp: tuple[str, ...] = ()
+    for_required_tp: tuple[str, ...] = ()  # fields that are read only to derive ``tp: required``
+    # Whether it takes any model for a plain GPT, and says so in its notes. Otherwise a model with an essential field
+    # that it does not model is refused.
     plain_gpt: bool = False
-    base_timing: bool = False
-    own_hardware: bool = False
-    explains: bool = False
+    base_timing: bool = False  # whether presets of a profile are not for it
+    own_hardware: bool = False  # whether it has a device where a study names none
+    explains: bool = False  # whether its answers are `ExplainedAnswer`
+    # The costly parts of its arithmetic that many layouts have in common (`sweeps.sharing`).
     parts: Mapping[str, SharedPart] = field(default_factory=dict)
-    space: LayoutSpace | None = None
-    phases: Mapping[str, CostModel] = field(default_factory=dict)
+    space: LayoutSpace | None = None  # the layouts that a search tries; None where it has no search
+    phases: Mapping[str, CostModel] = field(default_factory=dict)  # models of their own, by word of the field ``phase``
+    # Whether a study that names no cost model is this one's: by the values it has, the fields that it states itself,
+    # and whether its values suffice for the default cost model.
     claims: Callable[[Mapping[str, Value], frozenset[str], bool], bool] = _unclaimed
-    notes: Callable[[Asked], list[str]] = _nothing
+    notes: Callable[[Asked], list[str]] = _nothing  # what a reader should know of a study's answers
 
     def default(self, name: str) -> Value | None:
         """Return what a field is where a study does not give it (None: it follows from others, or is not needed)."""

@@ -33,31 +33,22 @@ AS_IT_IS, ONE_DEVICE, ALL_GEMMS = WhatIf(), Mesh(), gemm_count(CountedGemms.COMP
 
 @dataclass(frozen=True)
 class Scenario:
-    """One point, or a whole open grid of them.
-
-    ``gemm_count`` says which GEMMs `comp_vs_comm` counts and ``element_bytes`` what an activation or gradient takes
-    there; ``formats`` are those of `complete`. ``inter_node_slowdown`` divides the bandwidth of overlapped (data-
-    parallel) communication, ``interference`` multiplies the time of what is overlapped. ``count_attention`` says
-    whether FLOP that a causal mask hides are counted; ``output_len`` tokens are generated in inference, with
-    ``kv_bytes`` for a number of the KV cache. ``sustained`` (NaN: the profile's) is the share of its isolated speed a
-    kernel keeps. ``violations`` are rules broken before the cost model is asked. ``mesh`` is the layout as two other
-    papers have it.
-    """
+    """What a cost model is asked about: one point, or a whole open grid of them."""
 
     transformer: Transformer
     layout: Layout
     hardware: Hardware
-    gemm_count: GemmCount = ALL_GEMMS
-    element_bytes: Numeric = 2
-    inter_node_slowdown: Numeric = 1
-    interference: Numeric = 1
-    formats: Formats = BF16
-    count_attention: Numeric | NDArray[np.intp] = AttentionCount.FULL
-    sustained: Numeric = np.nan
-    framework_bytes: Numeric = 0
+    gemm_count: GemmCount = ALL_GEMMS  # which GEMMs `comp_vs_comm` counts
+    element_bytes: Numeric = 2  # of an activation or gradient on the wire, there
+    inter_node_slowdown: Numeric = 1  # divides the bandwidth of overlapped (data-parallel) communication
+    interference: Numeric = 1  # multiplies the time of what is overlapped
+    formats: Formats = BF16  # number formats of `complete`
+    count_attention: Numeric | NDArray[np.intp] = AttentionCount.FULL  # whether FLOP that a causal mask hides count
+    sustained: Numeric = np.nan  # the share of its isolated speed that a kernel keeps; NaN: the profile's
+    framework_bytes: Numeric = 0  # of memory, for what a framework takes
     what_if: WhatIf = AS_IT_IS
-    tokens: Numeric = np.nan
-    output_len: Numeric = 256
-    kv_bytes: Numeric = 2
-    violations: tuple[Violation, ...] = ()
-    mesh: Mesh = ONE_DEVICE
+    tokens: Numeric = np.nan  # of the whole run, where they are known
+    output_len: Numeric = 256  # tokens that are generated, in inference
+    kv_bytes: Numeric = 2  # of a number in the KV cache
+    violations: tuple[Violation, ...] = ()  # rules that were broken before the cost model is asked
+    mesh: Mesh = ONE_DEVICE  # the layout as two other papers have it

@@ -10,9 +10,9 @@ from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report import machine, table
 from comp_comm.report.explain_table import write_explanation, write_memory
+from comp_comm.searches.block_search import NEAR_TIMES
+from comp_comm.searches.coverage import span
 from comp_comm.searches.design import FACTORS, WORK
-from comp_comm.searches.engine import NEAR_TIMES
-from comp_comm.searches.views import span
 
 DIVISORS = "Of degrees and batches that are not given, only values are tried that divide devices, heads, layers, batch"
 NO_STACK = "No framework is given: gradients are in the format of the weights (--stack megatron has them in fp32)"

@@ -15,13 +15,12 @@ from comp_comm.fields import FIELDS, Value
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record, Records
 from comp_comm.reproduce.published import read_settings, read_table, relative_error
-from comp_comm.searches.each import BestOfEach
-from comp_comm.searches.engine import point_of
+from comp_comm.searches.answer_rows import steps_at
+from comp_comm.searches.build_space import joint_space
+from comp_comm.searches.groups import GroupResults
 from comp_comm.searches.objectives import OBJECTIVES, Aim
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import SearchSpace
-from comp_comm.searches.table import steps_at
-from comp_comm.searches.tried import joint_space
 from comp_comm.sweeps.result import identity
 
 TITLE = "Best layouts of the foundation-models paper (arXiv:2410.00273): ours beside the published ones"
@@ -124,24 +123,24 @@ def _joint(cells: list[dict[str, str]], given: Mapping[str, Value]) -> list[Best
     cases = [_case(cell, given) for cell in cells]
     space = joint_space(study, [dict(case) for case in dict.fromkeys(tuple(case.items()) for case in cases)])
     space = space.grouped(GROUPED)
-    state = run_search(space, Aim(OBJECTIVES["step"]), 1, misses=0)
-    if space.groups is None or state.each is None:  # nothing divides the devices anywhere
+    state = run_search(space, Aim(OBJECTIVES["step"]), 1, near_misses=0)
+    if space.grouping is None or state.groups is None:  # nothing divides the devices anywhere
         return [BestOfCell(None, None, None, 0, 0)] * len(cells)
-    known = {values: number for number, values in enumerate(space.groups.values)}
+    known = {values: number for number, values in enumerate(space.grouping.values)}
     numbers = [known.get((SYSTEMS[cell["gpu"]], *(case[name] for name in GROUPED[1:]))) for cell, case in
                zip(cells, cases, strict=True)]  # fmt: skip
-    return _best_of_cells(space, state.each, numbers)
+    return _best_of_cells(space, state.groups, numbers)
 
 
-def _best_of_cells(space: SearchSpace, each: BestOfEach, numbers: Sequence[int | None]) -> list[BestOfCell]:
+def _best_of_cells(space: SearchSpace, groups: GroupResults, numbers: Sequence[int | None]) -> list[BestOfCell]:
     """Return the best layouts of groups by their numbers: none where there are no layouts."""
-    points = {number: point_of(space, place) for number in numbers
-              if number is not None and (place := each.places[number]) is not None}  # fmt: skip
+    points = {number: space.point(place) for number in numbers
+              if number is not None and (place := groups.places[number]) is not None}  # fmt: skip
     at = {number: i for i, number in enumerate(points)}
     step = steps_at(space, list(points.values())) if points else None
     cells = []
     for number in numbers:
-        counts = (0, 0) if number is None else (int(each.candidates[number]), int(each.feasible[number]))
+        counts = (0, 0) if number is None else (int(groups.candidates[number]), int(groups.feasible[number]))
         if step is None or number not in at:
             cells.append(BestOfCell(None, None, None, *counts))
             continue

@@ -16,11 +16,16 @@ Place = tuple[int, ...]  # where on each axis of the plan
 
 
 class Tie(NamedTuple):
-    """Points that no number tells apart: their numbers, the score first; how many layouts; and where the first are."""
+    """Points that no number tells apart. Mostly they differ in the order of groups, where the network is the same."""
 
-    numbers: tuple[float, ...]
-    layouts: int
-    places: tuple[Place, ...]
+    numbers: tuple[float, ...]  # what tells them from others: the score first, then memory
+    layouts: int  # how many they are
+    places: tuple[Place, ...]  # where the first of them are, not more than `MOST_NAMED`
+
+    @classmethod
+    def single(cls, score: float, place: Place) -> Tie:
+        """Return that of one point, of which it is not known how many others have its numbers."""
+        return cls((float(score),), 1, (place,))
 
     @property
     def score(self) -> float:
@@ -40,13 +45,10 @@ class Tie(NamedTuple):
 
 @dataclass
 class BestPoints:
-    """The best points so far, smallest score first, and of equal scores the one that needs least memory.
+    """The best points so far, smallest score first, and of equal scores the one that needs least memory."""
 
-    ``bar`` is a score that must not be exceeded while there are few: what others found elsewhere.
-    """
-
-    count: int
-    bar: float = np.inf
+    count: int  # so many ties are kept
+    cutoff: float = np.inf  # a score that must not be exceeded while there are fewer: what is known from elsewhere
     ties: list[Tie] = field(default_factory=list)
 
     @property
@@ -54,7 +56,7 @@ class BestPoints:
         """The score that a point must not exceed: none is good enough where none is asked for."""
         if not self.count:
             return -np.inf
-        return self.ties[-1].score if len(self.ties) == self.count else self.bar
+        return self.ties[-1].score if len(self.ties) == self.count else self.cutoff
 
     def add(self, numbers: Array, layouts: NDArray[np.integer], points: NDArray[np.intp],
             place: Callable[[int], Place]) -> None:  # fmt: skip
@@ -78,19 +80,23 @@ class BestPoints:
         )  # fmt: skip
 
     def _few(self, scores: Array, good: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return those of many points that may be among the best: as many scores that differ as are wanted."""
-        most = 4 * self.count
-        while most < good.size:
-            edge = np.partition(scores[good], most - 1)[most - 1]
+        """Return those of many points that may be among the best: so many that as many scores differ as are wanted.
+
+        To sort all of them takes longer than to take some of the least, until these have enough scores that differ.
+        """
+        size = 4 * self.count
+        while size < good.size:
+            edge = np.partition(scores[good], size - 1)[size - 1]
             kept: NDArray[np.intp] = good[scores[good] <= edge]
             if distinct(scores[kept]).size >= self.count:
                 return np.asarray(kept)
-            most *= 8
+            size *= 8
         return good
 
     def put(self, ties: Iterable[Tie]) -> None:
         """Add ties; the best of all remain."""
-        known = {tie.numbers: tie for tie in self.ties}
+        by_numbers = {tie.numbers: tie for tie in self.ties}
         for tie in ties:
-            known[tie.numbers] = known[tie.numbers].with_(tie) if tie.numbers in known else tie
-        self.ties = sorted(known.values())[: self.count]
+            other = by_numbers.get(tie.numbers)
+            by_numbers[tie.numbers] = other.with_(tie) if other else tie
+        self.ties = sorted(by_numbers.values())[: self.count]

@@ -1,4 +1,4 @@
-"""What a search makes smallest."""
+"""What a search optimises: objectives by name, and the score by which layouts are ranked."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from comp_comm.costmodels.model import CostModel
 from comp_comm.formulas.arrays import Array, Mask, to_float
 
 
-class _AsIf:
-    """An answer as if steps took so long."""
+class _WithStep:
+    """An answer with other seconds of a step: columns made of it are as if a step took so long."""
 
     def __init__(self, answer: SearchableAnswer, step_s: Array) -> None:
         self._answer, self.step_s = answer, step_s
@@ -22,17 +22,17 @@ class _AsIf:
 
 @dataclass(frozen=True)
 class Objective:
-    """An objective by its column, and whether the largest is the best; ``timed`` where what is better is faster.
+    """What is optimised: a column of the cost model, as a score that is smaller where a layout is better.
 
-    ``needs`` is what has to be known of a device. On so many of one device, what costs least is what is fastest.
+    Cost and energy are those of a token, by the rate: on so many of one device, what is cheapest is what is fastest.
     """
 
     name: str
     column: str
     meaning: str
-    largest: bool = False
-    timed: bool = True
-    needs: str = ""
+    largest: bool = False  # whether the largest of the column is the best
+    timed: bool = True  # whether what is faster is better: then bounds of the step are bounds of the score
+    needs: str = ""  # what has to be known of a device
 
     def score(self, model: CostModel, answer: SearchableAnswer) -> Array:
         """Return a number that is smaller where a layout is better; of a rate, the seconds of one unit."""
@@ -41,7 +41,7 @@ class Objective:
             return value
         return 1 / value if self.column == RATE else -value
 
-    def least(self, model: CostModel, answer: SearchableAnswer, bound: Bound) -> Array | None:
+    def lower_bound(self, model: CostModel, answer: SearchableAnswer, bound: Bound) -> Array | None:
         """Return a score that no layout is better than, by the least its step can take; None where nothing is known."""
         seconds = answer.least_step_s(bound) if self.timed else None
         return None if seconds is None else self._of_seconds(model, answer, seconds)
@@ -51,7 +51,7 @@ class Objective:
         return self._of_seconds(model, answer, answer.step_where(wanted))
 
     def _of_seconds(self, model: CostModel, answer: SearchableAnswer, step_s: Array) -> Array:
-        return self.score(model, cast(SearchableAnswer, _AsIf(answer, step_s)))
+        return self.score(model, cast(SearchableAnswer, _WithStep(answer, step_s)))
 
     def behind(self, score: float, best: float) -> float | None:
         """Return by how many percent a score is worse than the best; None where that is no share of anything.

@@ -1,7 +1,8 @@
-"""A search in parts: a worker gets the study and two integers, a range of blocks; what each saw is put together.
+"""A search in parts: a worker gets the study and two integers, a range of blocks; what each found is merged.
 
-A block is a range of rows of the table. What is best does not depend on who looked where: equal scores
-are told apart by their places.
+What is best does not depend on who searched which block: equal scores are told apart by their places. A worker is also
+given cutoffs, the scores that were good enough when its task was handed out, so that it does not time what others have
+beaten already.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import numpy as np
 
 from comp_comm.records import Record
 from comp_comm.searches.best import BestPoints, Tie
-from comp_comm.searches.each import BestOfEach
-from comp_comm.searches.engine import block_count, keep_memory, search_block
-from comp_comm.searches.landscape import Landscape
+from comp_comm.searches.block_search import keep_memory, search_block
+from comp_comm.searches.build_space import make_space
+from comp_comm.searches.groups import GroupResults
+from comp_comm.searches.near_optimal import NearOptimal
 from comp_comm.searches.objectives import Aim
+from comp_comm.searches.pareto_front import ParetoFront
+from comp_comm.searches.partition import block_count
 from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
-from comp_comm.searches.tried import make_space
 from comp_comm.sweeps.parallel import TASKS_EACH, Job, job_of, made_once, study_of
 
 if TYPE_CHECKING:
@@ -34,35 +37,36 @@ def search_blocks(
     per: tuple[str, ...],
     aim: Aim,
     counts: tuple[int, int],
-    bars: tuple[float, ...],
+    cutoffs: tuple[float, float, float],
     first: int,
     last: int,
 ) -> tuple[SearchState, int]:
-    """Return what some blocks hold, and their points: a worker's task.
+    """Return what some blocks have, and their points: a worker's task.
 
-    ``bars`` are the scores worth telling of, of those that fit and those that do not, and the best that was found.
+    ``counts`` says how many of the best and of near misses are wanted, ``cutoffs`` which scores of them are good
+    enough, and the best that was found.
     """
     keep_memory()
     space = made_once((job.digest, gpus, per), lambda: make_space(study_of(job), gpus).grouped(per))
-    best, unfit = (BestPoints(count, bar) for count, bar in zip(counts, bars[:2], strict=True))
-    each = BestOfEach.of(len(space.groups.values)) if space.groups else None
-    state = SearchState(best, unfit, landscape=Landscape(best=bars[2]), each=each)
+    best, near_misses = (BestPoints(count, cutoff) for count, cutoff in zip(counts, cutoffs[:2], strict=True))
+    groups = GroupResults.of(len(space.grouping.values)) if space.grouping else None
+    state = SearchState(best, near_misses, near_optimal=NearOptimal(best=cutoffs[2]), groups=groups)
     points = sum(search_block(state, aim, space, block) for block in range(first, last))
-    state.landscape.settle()
+    state.near_optimal.compact()
     return state, points
 
 
 def steps(state: SearchState, space: SearchSpace, aim: Aim, executor: Executor) -> Iterator[int]:
-    """Let workers look at the blocks that are left; yield points done as what they found is added, in order."""
+    """Let workers search the blocks that are left; yield points done as what they found is merged, in order."""
     from comp_comm.sweeps.executors import in_order, workers_of
 
     job, total = job_of(space.study), block_count(space)
     size = min(max(1, (total - state.blocks) // (TASKS_EACH * workers_of(executor))), MOST_BLOCKS)
-    counts = (state.best.count, state.unfit.count)
-    # Calls are made as workers take them: a later one has a higher bar to pass.
-    per = space.groups.fields if space.groups else ()
+    counts = (state.best.count, state.near_misses.count)
+    # Calls are made as workers take them: a later one has closer cutoffs.
+    per = space.grouping.fields if space.grouping else ()
     calls = ((job, space.gpus, per, aim, counts,
-              (state.best.threshold, state.unfit.threshold, state.landscape.best),
+              (state.best.threshold, state.near_misses.threshold, state.near_optimal.best),
               first, min(first + size, total)) for first in range(state.blocks, total, size))  # fmt: skip
     for part, points in in_order(executor, search_blocks, calls):
         state.merge(part)
@@ -70,54 +74,60 @@ def steps(state: SearchState, space: SearchSpace, aim: Aim, executor: Executor) 
 
 
 def packed_state(state: SearchState) -> Record:
-    """Return what was seen, as it can be kept."""
+    """Return what was found, as it can be kept in a file."""
     from comp_comm.sweeps.resume import packed
 
-    state.landscape.settle()
-    land = state.landscape
+    state.near_optimal.compact()
+    front = state.front
     return {
         "blocks": state.blocks, "candidates": state.candidates, "feasible": state.feasible, "reasons": state.reasons,
-        "least_bytes": state.least_bytes, "leanest": state.leanest,
-        "each": _packed_each(state.each), "best": _packed_best(state.best), "unfit": _packed_best(state.unfit),
-        "landscape": [packed(array) for array in (land.near_best, land.scores, land.memory)], "front": land.places,
+        "least_memory_bytes": state.least_memory_bytes, "least_memory_place": state.least_memory_place,
+        "groups": _packed_groups(state.groups), "best": _packed_best(state.best),
+        "near_misses": _packed_best(state.near_misses), "near_optimal": packed(state.near_optimal.scores),
+        "front": {"scores": packed(front.scores), "memory": packed(front.memory), "places": front.places},
     }  # fmt: skip
 
 
-def _packed_best(best: BestPoints) -> Record:
-    return {"count": best.count, "ties": best.ties}
-
-
 def unpacked_state(state: Record) -> SearchState:
-    """Return what was seen, of a state that was kept."""
+    """Return what was found, of a state that was kept."""
     from comp_comm.sweeps.resume import unpacked
 
-    near_best, scores, memory = (unpacked(text, "f8") for text in state["landscape"])
-    places = [tuple(place) for place in state["front"]]
-    land = Landscape(near_best, scores, memory, places, float(near_best.min()) if near_best.size else np.inf)
-    counted = {name: state[name] for name in ("blocks", "candidates", "feasible", "reasons", "least_bytes")}
-    leanest = tuple(state["leanest"]) if state["leanest"] else None
-    best, unfit = (_unpacked_best(state[name]) for name in ("best", "unfit"))
-    each = _unpacked_each(state["each"])
-    return SearchState(best, unfit, landscape=land, leanest=leanest, each=each, **counted)
+    scores = unpacked(state["near_optimal"], "f8")
+    front_scores, front_memory = (unpacked(state["front"][name], "f8") for name in ("scores", "memory"))
+    places = [tuple(place) for place in state["front"]["places"]]
+    counted = {name: state[name] for name in ("blocks", "candidates", "feasible", "reasons", "least_memory_bytes")}
+    return SearchState(
+        _unpacked_best(state["best"]),
+        _unpacked_best(state["near_misses"]),
+        near_optimal=NearOptimal(scores, float(scores.min()) if scores.size else np.inf),
+        front=ParetoFront(front_scores, front_memory, places),
+        least_memory_place=tuple(state["least_memory_place"]) if state["least_memory_place"] else None,
+        groups=_unpacked_groups(state["groups"]),
+        **counted,
+    )
 
 
-def _packed_each(each: BestOfEach | None) -> Record | None:
+def _packed_groups(groups: GroupResults | None) -> Record | None:
     from comp_comm.sweeps.resume import packed
 
-    if each is None:
+    if groups is None:
         return None
-    return {"scores": packed(each.scores), "places": each.places, "candidates": each.candidates.tolist(),
-            "feasible": each.feasible.tolist()}  # fmt: skip
+    return {"scores": packed(groups.scores), "places": groups.places, "candidates": groups.candidates.tolist(),
+            "feasible": groups.feasible.tolist()}  # fmt: skip
 
 
-def _unpacked_each(state: Record | None) -> BestOfEach | None:
+def _unpacked_groups(state: Record | None) -> GroupResults | None:
     from comp_comm.sweeps.resume import unpacked
 
     if state is None:
         return None
     counted = (np.asarray(state[name], np.int64) for name in ("candidates", "feasible"))
     places = [tuple(place) if place else None for place in state["places"]]
-    return BestOfEach(unpacked(state["scores"], "f8"), places, *counted)
+    return GroupResults(unpacked(state["scores"], "f8"), places, *counted)
+
+
+def _packed_best(best: BestPoints) -> Record:
+    return {"count": best.count, "ties": best.ties}
 
 
 def _unpacked_best(state: Record) -> BestPoints:

@@ -7,7 +7,7 @@ from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
 from comp_comm.errors import ConfigError, one_of
 from comp_comm.other_names import nearest_name
 from comp_comm.searches.objectives import OBJECTIVES, Aim, Objective
-from comp_comm.sweeps.prices import FREE, Prices
+from comp_comm.sweeps.prices import NO_PRICES, Prices
 
 MAX_TOP = 10_000
 
@@ -25,7 +25,7 @@ def aim_of(study: Study, objective: Objective, headroom: float | None) -> Aim:
     return Aim(objective, headroom)
 
 
-def check_question(study: Study, name: str, top: int, prices: Prices = FREE) -> Objective:
+def check_question(study: Study, name: str, top: int, prices: Prices = NO_PRICES) -> Objective:
     """Return the objective of that name. Raises ``ConfigError`` where it, or ``top``, cannot be asked for."""
     if not 1 <= top <= MAX_TOP:
         raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")

@@ -1,4 +1,7 @@
-"""A search as records: the best layouts, how flat the top is, faster ones that do not fit, fronts, several at once."""
+"""The answer of a search: the best layouts as records, the alternatives to them, and what was searched.
+
+`search` is the entry: a study in, an answer out. `answer` makes it of what a search found (`SearchState`).
+"""
 
 from __future__ import annotations
 
@@ -14,31 +17,22 @@ from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.records import Record
-from comp_comm.searches.best import Place
-from comp_comm.searches.engine import Progress, point_of
+from comp_comm.searches.alternatives import headroom_record, headroom_ties, near_miss, pareto_ties, tied_record
+from comp_comm.searches.answer_rows import Row, model_and_layouts, rows_of
+from comp_comm.searches.best import Place, Tie
+from comp_comm.searches.block_search import Progress
+from comp_comm.searches.build_space import make_space
+from comp_comm.searches.coverage import chosen_by_search, not_tried
 from comp_comm.searches.objectives import Aim
+from comp_comm.searches.per_value import check_per, per_record, ties_of_groups
 from comp_comm.searches.question import aim_of, check_question
 from comp_comm.searches.run import run_search
 from comp_comm.searches.runner_up import runner_up
 from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
-from comp_comm.searches.table import Row, about, rows_of
-from comp_comm.searches.tried import make_space
-from comp_comm.searches.views import (
-    check_per,
-    lean_ties,
-    near_miss,
-    not_tried,
-    per_record,
-    roomy_record,
-    roomy_ties,
-    settled,
-    tied_record,
-    ties_of_groups,
-)
-from comp_comm.sweeps.plan import notes
+from comp_comm.sweeps.plan_notes import notes
 from comp_comm.sweeps.point import interval_of
-from comp_comm.sweeps.prices import FREE, Prices
+from comp_comm.sweeps.prices import NO_PRICES, Prices
 from comp_comm.sweeps.result import as_study, identity
 from comp_comm.units import GIB
 
@@ -69,16 +63,16 @@ class BestRecord(TypedDict):
 class SearchAnswer(TypedDict):
     """What a search answers: no rows, but a ``reason``, where nothing fits."""
 
-    meta: Record
-    rows: list[Row]
-    near_misses: list[Row]
-    front: list[FrontPoint]
-    reason: str | None
-    best: BestRecord | None
-    per: Record | None
-    runner_up: Row | None
-    headrooms: list[Row]
-    tied: Record | None
+    meta: Record  # what was searched, how many layouts there are and fit, how many are nearly as good
+    rows: list[Row]  # the best layouts, best first
+    near_misses: list[Row]  # better ones that need a little more memory than there is
+    front: list[FrontPoint]  # the Pareto front of score against memory
+    reason: str | None  # why nothing fits
+    best: BestRecord | None  # where the time and the memory of the best go
+    per: Record | None  # the best for each value of the fields that were asked for
+    runner_up: Row | None  # the best of other degrees than the best, where groups tell degrees apart
+    headrooms: list[Row]  # the best with more of the memory left free
+    tied: Record | None  # what measured runs could not tell from the best, and no other beats in time and memory
 
 
 def search(
@@ -86,7 +80,7 @@ def search(
     gpus: int,
     objective: str = "step",
     top: int = 10,
-    prices: Prices = FREE,
+    prices: Prices = NO_PRICES,
     progress: Progress | None = None,
     executor: Executor | None = None,
     headroom: float | None = None,
@@ -148,40 +142,50 @@ def checked(result: SearchAnswer) -> SearchAnswer:
     return result
 
 
-def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = FREE,
+def answer(space: SearchSpace, state: SearchState, aim: Aim, prices: Prices = NO_PRICES,
            per: Sequence[str] | None = None) -> SearchAnswer:  # fmt: skip
-    """Return what was seen as `search` does; where nothing fits there are no rows, and ``reason`` says why.
+    """Return what was found as `search` does; where nothing fits there are no rows, and ``reason`` says why.
 
-    ``per`` are those of the space's groups' fields whose best is told: all, if not given.
+    ``per`` are those of the fields that groups differ in whose best is reported: all, if not given.
     """
     best = state.best.ties
-    misses = [tie for tie in state.unfit.ties if best and tie.score < best[0].score]
     record = _best(space, best[0].place) if best else None
-    rooms = roomy_ties(state, aim.headroom, record["memory"]["capacity_bytes"]) if record else []
-    groups, tied = ties_of_groups(state), lean_ties(state, aim) if record and record["interval"] else []
-    second = [tie for tie in [runner_up(space, state)] if tie]
-    rows = iter(rows_of(space, [*best, *misses, *(tie for _, tie in (*groups, *rooms)), *tied, *second], prices))
-    shown, unfit, of_groups, roomy, lean, next_best = (
-        [next(rows) for _ in some] for some in (best, misses, groups, rooms, tied, second)
-    )
-    told = space.groups.fields if space.groups and per is None else per
+    headrooms = headroom_ties(state, aim.headroom, record["memory"]["capacity_bytes"]) if record else []
+    groups = ties_of_groups(state)
+    ties: dict[str, Sequence[Tie]] = {
+        "best": best,
+        "near_misses": [tie for tie in state.near_misses.ties if best and tie.score < best[0].score],
+        "groups": [tie for _, tie in groups],
+        "headrooms": [tie for _, tie in headrooms],
+        # Which steps cannot be told apart is known from measured runs: of what has no interval, nothing is.
+        "pareto_ties": pareto_ties(state, aim) if record and record["interval"] else [],
+        "runner_up": [tie for tie in [runner_up(space, state)] if tie],
+    }
+    rows = _rows_by_kind(space, ties, prices)
+    fields = space.grouping.fields if space.grouping and per is None else per
+    of_groups = dict(zip((number for number, _ in groups), rows["groups"], strict=True))
     return {
-        "meta": _meta(space, state, aim, record["notes"] if record else ()), "rows": shown,
-        "near_misses": [near_miss(record, aim, row) for row in unfit],
+        "meta": _meta(space, state, aim, record["notes"] if record else ()), "rows": rows["best"],
+        "near_misses": [near_miss(record, aim, row) for row in rows["near_misses"]],
         "front": front(state),
         "reason": None if state.feasible else why_nothing(space, state, aim), "best": record,
-        "per": per_record(space, state, aim, told, dict(zip((number for number, _ in groups), of_groups, strict=True)))
-        if told else None,
-        "runner_up": next_best[0] if next_best else None,
-        "headrooms": [roomy_record(room, aim.objective.behind(tie.score, best[0].score), row) for (room, tie), row in
-                      zip(rooms, roomy, strict=True)],
-        "tied": tied_record(state, aim, tied, lean),
+        "per": per_record(space, state, aim, fields, of_groups) if fields else None,
+        "runner_up": next(iter(rows["runner_up"]), None),
+        "headrooms": [headroom_record(share, aim.objective.behind(tie.score, best[0].score), row)
+                      for (share, tie), row in zip(headrooms, rows["headrooms"], strict=True)],
+        "tied": tied_record(state, aim, ties["pareto_ties"], rows["pareto_ties"]),
     }  # fmt: skip
+
+
+def _rows_by_kind(space: SearchSpace, ties: Mapping[str, Sequence[Tie]], prices: Prices) -> dict[str, list[Row]]:
+    """Return the rows of several kinds of ties: one table of them all, which is evaluated as fast as one row."""
+    rows = iter(rows_of(space, [tie for each in ties.values() for tie in each], prices))
+    return {kind: [next(rows) for _ in each] for kind, each in ties.items()}
 
 
 def step_at(space: SearchSpace, place: Place) -> SearchableAnswer:
     """Return the step of one layout, alone: the evaluator of a single point."""
-    plan, point = space.plan, point_of(space, place)
+    plan, point = space.plan, space.point(place)
     fixed = {**plan.grid.fixed, **point}
     return cast(SearchableAnswer, replace(plan, grid=replace(plan.grid, fixed=fixed, axes=())).evaluate(()))
 
@@ -192,8 +196,8 @@ def _number(of: Array) -> float:
 
 def _best(space: SearchSpace, place: Place) -> BestRecord:
     """Return the parts of a layout's step and memory."""
-    step, (model, space_of) = step_at(space, place), about(space)
-    parts = {said: _number(model.columns[name].of(step)) for said, name in space_of.parts.items()}
+    step, (model, layouts) = step_at(space, place), model_and_layouts(space)
+    parts = {said: _number(model.columns[name].of(step)) for said, name in layouts.time_columns.items()}
     (profile,) = space.plan.grid.profiles
     span = interval_of(space.plan, step, profile)
     return {"step_s": _number(step.step_s), "parts": parts, "memory": {**step.memory_record()}, "interval": span,
@@ -205,7 +209,7 @@ def _meta(space: SearchSpace, state: SearchState, aim: Aim, of_best: Sequence[st
     plan, study = space.plan, space.study
     brought = {n: v for n, v in (study.model.fields if study.model else {}).items() if n in plan.model.fields}
     best = state.best.ties[0].score if state.feasible else np.nan
-    within = {str(percent): state.landscape.within(best, percent) for percent in FLAT}
+    within = {str(percent): state.near_optimal.within(best, percent) for percent in FLAT}
     hardware = {profile.name: {"title": profile.title, "sha256": profile.sha256} for profile in plan.grid.profiles}
     choices = {name: list(values) for name, values in space.choices.items() if len(values) > 1}
     return {
@@ -215,7 +219,7 @@ def _meta(space: SearchSpace, state: SearchState, aim: Aim, of_best: Sequence[st
         "headroom": aim.headroom,
         "fixed": {name: value for name, value in sorted(study.fixed.items()) if name in plan.model.fields},
         "searched": {**space.tried, **choices, **({"placement": list(space.placements)} if space.placements else {})},
-        "settled": settled(space), "not_tried": not_tried(space),
+        "settled": chosen_by_search(space), "not_tried": not_tried(space),
         "candidates": state.candidates, "feasible": state.feasible, "within_percent": within,
         "dropped": dict(sorted({**space.dropped, **state.reasons}.items())),
         "notes": [*notes(plan), *space.clashes, *of_best], "interrupted": state.interrupted,
@@ -224,21 +228,22 @@ def _meta(space: SearchSpace, state: SearchState, aim: Aim, of_best: Sequence[st
 
 def front(state: SearchState) -> list[FrontPoint]:
     """Return the scores and memory of feasible layouts that no other beats in both, most memory first."""
-    land = state.landscape
     return [{"score": float(score), "memory_gib": float(memory) / GIB}
-            for score, memory in zip(land.scores, land.memory, strict=True)]  # fmt: skip
+            for score, memory in zip(state.front.scores, state.front.memory, strict=True)]  # fmt: skip
 
 
 def why_nothing(space: SearchSpace, state: SearchState, aim: Aim) -> str:
     """Return why nothing fits, with the nearest miss and what would have to change."""
     gpus = space.gpus
-    if not state.candidates or state.leanest is None:
+    if not state.candidates or state.least_memory_place is None:
         # Rules that whole layouts broke come first: those that degrees broke are always some.
         broken = "; ".join(dict.fromkeys([*sorted(state.reasons), *sorted(space.dropped)]))
-        return f"no layout on {gpus:,} devices {about(space)[1].why_none}{': ' if broken else ''}{broken}"
-    point, has = point_of(space, state.leanest), _number(step_at(space, state.leanest).memory_capacity) / GIB
+        _, layouts = model_and_layouts(space)
+        return f"no layout on {gpus:,} devices {layouts.words_of_rules}{': ' if broken else ''}{broken}"
+    place = state.least_memory_place
+    point, has = space.point(place), _number(step_at(space, place).memory_capacity) / GIB
     layout = ", ".join(f"{name} {value}" for name, value in point.items() if name != "placement" and value != 1)
-    needs, has = state.least_bytes / GIB, has * aim.usable
+    needs, has = state.least_memory_bytes / GIB, has * aim.usable
     free = f" ({100 * aim.headroom:.4g} % of the memory is left free: --headroom)" if aim.headroom else ""
     room, times = f"{has:.1f}" if has >= 1 else f"{has:.2g}", needs / has
     more = f"{times:.2f}" if times < MANY_TIMES else f"{times:.3g}"

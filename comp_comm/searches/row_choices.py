@@ -1,4 +1,9 @@
-"""Choices that follow from degrees, as a stack has them: columns of the table of degrees, beside those they are of."""
+"""Choices that a framework makes by the degrees: columns of the table of degrees.
+
+Most choices of a stack are the same for every layout. Some are not: torchtitan with ZeRO 3, say, reduces gradients
+after each micro-batch where there is no pipeline, and after the last where there is one. An axis of its own would pair
+such a choice with all degrees; so it becomes a column, with the value that the framework has at each row.
+"""
 
 from __future__ import annotations
 
@@ -40,36 +45,39 @@ def join_choices(
 
 
 def _joined(degrees: Degrees, given: Given, fixed: Mapping[str, Value], model: CostModel) -> Degrees:
+    """Return a table with one more column: each row as often as the first case that is true of it has values."""
     left, rows, codes = np.ones(rows_of(degrees.columns), bool), [], []
     words = FIELDS[given.field].words
-    for case in (*given.cases, Values(())):
-        fits = left & _fits(degrees, case, fixed, model)
-        left &= ~fits
-        for value in case.listed or _usual(model, given.field):
-            fitting = np.flatnonzero(fits)
-            rows.append(fitting)
-            codes.append(np.full(fitting.size, words.index(str(value)) if words else int(value)))
+    for case in (*given.cases, Values(())):  # the last is true of all that is left: they have the default
+        matches = left & _matches(degrees, case, fixed, model)
+        left &= ~matches
+        for value in case.listed or _default(model, given.field):
+            matching = np.flatnonzero(matches)
+            rows.append(matching)
+            codes.append(np.full(matching.size, words.index(str(value)) if words else int(value)))
     order = np.argsort(np.concatenate(rows), kind="stable")
     taken, column = np.concatenate(rows)[order], np.concatenate(codes)[order].astype(np.int64)
     columns = {name: values[taken] for name, values in degrees.columns.items()}
-    used, column = np.unique(column, return_inverse=True) if words else (column, column)
-    known = {**degrees.words, **({given.field: tuple(words[code] for code in used)} if words else {})}
-    return Degrees({**columns, given.field: column}, degrees.dropped, known)
+    if not words:
+        return Degrees({**columns, given.field: column}, degrees.dropped, {**degrees.words})
+    used, column = np.unique(column, return_inverse=True)
+    with_words = {**degrees.words, given.field: tuple(words[code] for code in used)}
+    return Degrees({**columns, given.field: column}, degrees.dropped, with_words)
 
 
-def _usual(model: CostModel, name: str) -> tuple[Value, ...]:
+def _default(model: CostModel, name: str) -> tuple[Value, ...]:
     default = model.default(name)
     return () if default is None else (default,)
 
 
-def _fits(degrees: Degrees, case: Values, fixed: Mapping[str, Value], model: CostModel) -> NDArray[np.bool_]:
-    """Return at which rows a case is that of a table's degrees, and of what is fixed."""
-    fits = np.ones(rows_of(degrees.columns), bool)
+def _matches(degrees: Degrees, case: Values, fixed: Mapping[str, Value], model: CostModel) -> NDArray[np.bool_]:
+    """Return at which rows a case is true, of the degrees there and of what is fixed."""
+    matches = np.ones(rows_of(degrees.columns), bool)
     for name, allowed in case.when.items():
         if name not in degrees.columns:
-            fits &= fixed.get(name, model.default(name)) in allowed
+            matches &= fixed.get(name, model.default(name)) in allowed
             continue
         words = degrees.words.get(name, ())
         numbers = [words.index(str(value)) if words else int(value or 0) for value in allowed]
-        fits &= np.isin(degrees.columns[name], numbers)
-    return fits
+        matches &= np.isin(degrees.columns[name], numbers)
+    return matches

@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 from comp_comm.records import Record
 from comp_comm.searches import parallel
 from comp_comm.searches.best import BestPoints
-from comp_comm.searches.each import BestOfEach
-from comp_comm.searches.engine import (
-    NEAR_MISSES,
-    Progress,
-    block_count,
-    keep_memory,
-    search_block,
-)
+from comp_comm.searches.block_search import NEAR_MISSES, Progress, keep_memory, search_block
+from comp_comm.searches.groups import GroupResults
 from comp_comm.searches.objectives import Aim
+from comp_comm.searches.partition import block_count
 from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
 
@@ -43,17 +38,17 @@ def run_search(
     progress: Progress | None = None,
     executor: Executor | None = None,
     keeper: Keeper | None = None,
-    misses: int = NEAR_MISSES,
+    near_misses: int = NEAR_MISSES,
 ) -> SearchState:
-    """Evaluate every layout of a space and return what was seen.
+    """Decide every layout of a space and return what was found.
 
-    ``top`` best layouts are kept, and ``misses`` faster ones that do not fit: with none, these take no time.
-    ``executor`` shares the work out; ``keeper`` gives back what was seen before, and keeps what is.
+    ``top`` best layouts are kept, and ``near_misses`` faster ones that do not fit: with none, these take no time.
+    ``executor`` shares the work out; ``keeper`` gives back what a killed search had found, and keeps what this one has.
     """
     keep_memory()
     kept = parallel.unpacked_state(keeper.state) if keeper is not None and keeper.state is not None else None
-    each = BestOfEach.of(len(space.groups.values)) if space.groups else None
-    state = kept or SearchState(BestPoints(top), BestPoints(misses), each=each)
+    groups = GroupResults.of(len(space.grouping.values)) if space.grouping else None
+    state = kept or SearchState(BestPoints(top), BestPoints(near_misses), groups=groups)
     steps = _steps if executor is None else partial(parallel.steps, executor=executor)
     for points in steps(state, space, aim):
         stop, complete = bool(progress and progress(points)), state.blocks == block_count(space)
@@ -66,6 +61,6 @@ def run_search(
 
 
 def _steps(state: SearchState, space: SearchSpace, aim: Aim) -> Iterator[int]:
-    """Look at the blocks that are left; yield the points of each when it is done."""
+    """Search the blocks that are left; yield the points of each when it is done."""
     while state.blocks < block_count(space):
         yield search_block(state, aim, space, state.blocks)

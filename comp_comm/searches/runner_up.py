@@ -1,11 +1,10 @@
-"""The best layout of other degrees than the best: what a search has beside it, not the same with another detail."""
+"""The best layout of other degrees than the best: another way to do it, not the same one with another detail."""
 
 from __future__ import annotations
 
 import math
 
 from comp_comm.searches.best import Tie
-from comp_comm.searches.engine import point_of
 from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
 
@@ -24,13 +23,19 @@ def runner_up(space: SearchSpace, state: SearchState) -> Tie | None:
     None where no such layout fits, and where the groups whose best is known (`SearchSpace.grouped`) do not tell the
     degrees apart.
     """
-    names = degree_fields(space)
-    if space.groups is None or state.each is None or not state.best.ties or not set(names) <= {*space.groups.fields}:
+    fields = degree_fields(space)
+    if (
+        space.grouping is None
+        or state.groups is None
+        or not state.best.ties
+        or not set(fields) <= {*space.grouping.fields}
+    ):
         return None
-    best = point_of(space, state.best.ties[0].place)
-    places = [space.groups.fields.index(name) for name in names]
-    theirs = tuple(best[name] for name in names)
-    others = [(float(score), place) for score, place, values in
-              zip(state.each.scores, state.each.places, space.groups.values, strict=True)
-              if place is not None and math.isfinite(score) and tuple(values[i] for i in places) != theirs]  # fmt: skip
-    return Tie((min(others)[0],), 1, (min(others)[1],)) if others else None
+    best = space.point(state.best.ties[0].place)
+    places = [space.grouping.fields.index(name) for name in fields]
+    best_degrees = tuple(best[name] for name in fields)
+    found = zip(state.groups.scores, state.groups.places, space.grouping.values, strict=True)
+    others = [(float(score), place) for score, place, values in found
+              if place is not None and math.isfinite(score)
+              and tuple(values[i] for i in places) != best_degrees]  # fmt: skip
+    return Tie.single(*min(others)) if others else None

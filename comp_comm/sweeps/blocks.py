@@ -1,4 +1,10 @@
-"""How a grid is cut: into slabs in row order, or into boxes on which the cost model's own arrays stay small."""
+"""How a grid is cut into blocks: slabs in row order, or boxes on which the cost model's own arrays stay small.
+
+A slab is what is written next; a box is what is cheap. The arrays of a cost model have few axes each: on a slab, which
+has one value of the slow axes and all of the fast ones, an array over the fast axes is as large as the slab itself,
+while a box of the same points has some of each axis, and no array is large. Ranking may take points in any order, so it
+takes boxes.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +13,26 @@ from collections.abc import Iterator, Sequence
 Block = tuple[slice, ...]
 
 
-def slabs(shape: Sequence[int], most: int) -> Iterator[Block]:
-    """Yield blocks of at most ``most`` points, in row order: trailing axes stay whole as far as they fit.
+def slabs(shape: Sequence[int], max_points: int) -> Iterator[Block]:
+    """Yield blocks of at most ``max_points`` points, in row order: trailing axes stay whole as far as they fit.
 
     >>> list(slabs((2, 3), 3))
     [(slice(0, 1, None), slice(0, 3, None)), (slice(1, 2, None), slice(0, 3, None))]
     """
-    yield from boxes(shape, slab_size(shape, most))
+    yield from boxes(shape, slab_size(shape, max_points))
 
 
-def slab_size(shape: Sequence[int], most: int) -> list[int]:
-    """Return how much of each axis a slab of at most ``most`` points takes.
+def slab_size(shape: Sequence[int], max_points: int) -> list[int]:
+    """Return how much of each axis a slab of at most ``max_points`` points takes.
 
     >>> slab_size((9, 2, 3), 12)
     [2, 2, 3]
     """
     size, split = 1, len(shape)
-    while split and size * shape[split - 1] <= most:
+    while split and size * shape[split - 1] <= max_points:
         split -= 1
         size *= shape[split]
-    return [1] * max(0, split - 1) + [max(1, most // size)] * (split > 0) + list(shape[split:])
+    return [1] * max(0, split - 1) + [max(1, max_points // size)] * (split > 0) + list(shape[split:])
 
 
 def boxes(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[Block]:
@@ -64,12 +70,14 @@ def nth_box(shape: Sequence[int], chunk: Sequence[int], number: int) -> Block:
     return tuple(reversed(box))
 
 
-def box_size(shape: Sequence[int], supports: Sequence[Sequence[bool]], most: int, points: int = 2**62) -> list[int]:
+def box_size(
+    shape: Sequence[int], supports: Sequence[Sequence[bool]], max_numbers: int, max_points: int = 2**62
+) -> list[int]:
     """Return how much of each axis a box takes, so that many points share few numbers.
 
     ``supports`` says for each array of the cost model which axes it has. Starting from one point, the axis is doubled
-    that adds least to those arrays for the points it adds, until they hold ``most`` numbers together, or the box that
-    many ``points``.
+    that adds least to those arrays for the points it adds, until the arrays together hold ``max_numbers`` numbers, or
+    the box ``max_points`` points.
 
     >>> box_size((1000, 1000), [(True, False), (False, True)], 600)
     [256, 256]
@@ -77,7 +85,7 @@ def box_size(shape: Sequence[int], supports: Sequence[Sequence[bool]], most: int
     chunk = [1] * len(shape)
     while True:
         grown = [_grown(chunk, axis, shape) for axis in range(len(shape)) if chunk[axis] < shape[axis]]
-        fitting = [one for one in grown if _numbers(one, supports) <= most and _points(one) <= points]
+        fitting = [one for one in grown if _numbers(one, supports) <= max_numbers and _points(one) <= max_points]
         if not fitting:
             return chunk
         chunk = min(fitting, key=lambda one: _numbers(one, supports) / _points(one))

@@ -15,7 +15,8 @@ from comp_comm.configs.study import Study, load_study
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
-from comp_comm.sweeps.plan import make_plan, notes
+from comp_comm.sweeps.plan import make_plan
+from comp_comm.sweeps.plan_notes import notes
 from comp_comm.sweeps.result import sweep
 
 INFERRED = (

@@ -126,8 +126,8 @@ def rows_of(tile: Tile, columns: Sequence[str], keep: AnyArray | slice | None) -
 def sample(plan: Plan) -> tuple[NDArray[np.intp], ...]:
     """Return some indices along every axis, its ends among them, that span a few thousand points."""
     sizes = plan.grid.shape
-    most = max(2, int(SAMPLE_POINTS ** (1 / max(1, sum(n > 1 for n in sizes)))))
-    return tuple(distinct(np.linspace(0, n - 1, min(n, most)).astype(np.intp)) for n in sizes)
+    length = max(2, int(SAMPLE_POINTS ** (1 / max(1, sum(n > 1 for n in sizes)))))
+    return tuple(distinct(np.linspace(0, n - 1, min(n, length)).astype(np.intp)) for n in sizes)
 
 
 def reasons(plan: Plan) -> set[str]:

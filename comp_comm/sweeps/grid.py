@@ -24,8 +24,8 @@ from comp_comm.hardware.profile import BASE_TIMING, Profile
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.records import Record
-from comp_comm.sweeps.machines import Machines, build_machines, still_hardware
-from comp_comm.sweeps.nouns import REQUIRED, UNSAID, Noun, attributes, constant, still_code, still_number, word_codes
+from comp_comm.sweeps.machines import Machines, build_machines, fixed_hardware
+from comp_comm.sweeps.nouns import NOT_GIVEN, REQUIRED, Noun, attributes, constant, fixed_code, fixed_number, word_codes
 from comp_comm.texts import Texts
 from comp_comm.transformer import GemmCount, Transformer
 from comp_comm.units import GIB
@@ -41,15 +41,12 @@ BASE_MEMORY = 32 * 2**30
 
 @dataclass(frozen=True)
 class Grid:
-    """Fixed values and axes of a study, over a list of hardware profiles.
+    """Fixed values and axes of a study, over a list of hardware profiles."""
 
-    ``axes`` are in the order of the rows, slowest first; an axis named ``hardware`` runs over ``profiles``.
-    """
-
-    profiles: tuple[Profile, ...]
+    profiles: tuple[Profile, ...]  # an axis named ``hardware`` runs over them
     fixed: dict[str, Value]
-    axes: tuple[Axis, ...]
-    model: CostModel
+    axes: tuple[Axis, ...]  # in the order of the rows, slowest first; fields of one axis move together
+    model: CostModel  # whose fields are looked up, with its defaults
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -110,8 +107,8 @@ class Grid:
             shape = [1] * len(self.axes)
             shape[axis] = len(labels)
             # Codes of devices are rows of the machine table, whatever order the points are in.
-            known = tuple(profile.name for profile in self.profiles) if name == HARDWARE else labels
-            arrays[name] = (word_codes(labels, known) if self._worded(name) else to_float(labels)).reshape(shape)
+            words = tuple(profile.name for profile in self.profiles) if name == HARDWARE else labels
+            arrays[name] = (word_codes(labels, words) if self._worded(name) else to_float(labels)).reshape(shape)
         return arrays
 
     @cached_property
@@ -141,9 +138,9 @@ class Grid:
         if name in self._columns:
             axis, column = self._columns[name]
             return column.numbers(index[axis]).reshape([-1 if i == axis else 1 for i in range(len(self.axes))])
-        return np.asarray(0) if self._worded(name) else still_number(self._still(name))
+        return np.asarray(0) if self._worded(name) else fixed_number(self._fixed_value(name))
 
-    def _still(self, name: str) -> Value | None:
+    def _fixed_value(self, name: str) -> Value | None:
         """Return what a field is that does not move."""
         return self.fixed.get(name, self.model.default(name))
 
@@ -151,9 +148,9 @@ class Grid:
         """Return the hardware of a block, with the factors on it, and the rules broken in making it."""
         if _MACHINE.isdisjoint(self.moving):
             given = tuple((name, self.fixed[name]) for name in EVOLUTION if name in self.fixed)
-            return still_hardware(self.machines, self._still("nvs"), given)
-        told = (HARDWARE, "precision", "timing")
-        code = self.machines.code(*(np.asarray(self.values(name, index), np.intp) for name in told))
+            return fixed_hardware(self.machines, self._fixed_value("nvs"), given)
+        chosen = (HARDWARE, "precision", "timing")
+        code = self.machines.code(*(np.asarray(self.values(name, index), np.intp) for name in chosen))
         factors: Record = {name: self.values(name, index) for name in EVOLUTION if name in self.names}
         today, domain = self.machines.pick(code), self.values("nvs", index)
         broken = (*self.machines.violations(code), *evolution_rules(today, domain, factors.get("scale_out", 1)))
@@ -197,9 +194,9 @@ class Grid:
     def noun(self, noun: type[Noun], index: Index) -> Noun:
         """Return a transformer or a layout of this grid's numbers: its attributes are fields of the cost model."""
         names, moving = attributes(noun, self.model.fields), self.moving
-        still = tuple((name, None if name in moving else self._still(name)) for name in names)
+        fixed = tuple((name, None if name in moving else self._fixed_value(name)) for name in names)
         moved: Record = {name: self._number(name, index) for name in names if name in moving}
-        return replace(constant(noun, still), **moved) if moved else constant(noun, still)
+        return replace(constant(noun, fixed), **moved) if moved else constant(noun, fixed)
 
     def _number(self, name: str, index: Index) -> AnyArray | Texts:
         kind = FIELDS[name].kind
@@ -213,9 +210,9 @@ class Grid:
         if choice is None:
             raise TypeError(f"{name} is no choice")
         if name not in self.moving:
-            return still_code(name, self._still(name))
+            return fixed_code(name, self._fixed_value(name))
         labels = self.words(name)
-        table = np.asarray([-1 if word == UNSAID else choice.of(word) for word in labels], np.intp)
+        table = np.asarray([-1 if word == NOT_GIVEN else choice.of(word) for word in labels], np.intp)
         return table[np.asarray(self.values(name, index), np.intp)]
 
     def _message_bytes(self, index: Index) -> Array:
@@ -250,8 +247,8 @@ class Grid:
         parameters = self.values("parameters", index)
         parameters = np.where(np.isnan(parameters), core_parameters(layers, hidden), parameters)
         scaling = self.memory_scaling(index, memory_capacity)
-        said = "memory.capacity is blank in the hardware profile, and tp needs it"
-        blank = Violation(np.isnan(scaling), said, ("tp",))
+        reason = "memory.capacity is blank in the hardware profile, and tp needs it"
+        blank = Violation(np.isnan(scaling), reason, ("tp",))
         degree = required_tp(parameters, scaling)
         tp = to_float(next_divisor(hidden, np.maximum(degree, 1)))
         too_large = Violation(np.isnan(tp) & ~np.isnan(degree), "the required tp exceeds hidden", ("hidden",))

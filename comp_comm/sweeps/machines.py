@@ -19,7 +19,7 @@ from comp_comm.hardware.evolution import evolution_rules, evolve
 from comp_comm.hardware.numbers import FlashKernel, Hardware, Tier, Timing
 from comp_comm.hardware.profile import BLANK, Profile
 from comp_comm.records import Record
-from comp_comm.sweeps.nouns import still_number
+from comp_comm.sweeps.nouns import fixed_number
 from comp_comm.violation import Violation
 
 BLANK_TIER = Tier(domain=float("inf"), bandwidth=BLANK, latency=0.0, efficiency=1.0)
@@ -96,13 +96,13 @@ def _table(profiles: list[Profile], precisions: tuple[str, ...], timings: tuple[
 
 
 @lru_cache(maxsize=64)
-def still_hardware(
+def fixed_hardware(
     machines: Machines, domain: Value | None, factors: tuple[tuple[str, Value | None], ...]
 ) -> tuple[Hardware, tuple[Violation, ...]]:
     """Return the one machine of a table, evolved, and the rules broken: made once for all grids that do not move it."""
-    code, size = np.asarray(0, np.intp), still_number(domain)
+    code, size = np.asarray(0, np.intp), fixed_number(domain)
     (today,) = machines.rows
-    scaled: Record = {name: still_number(factor) for name, factor in factors}
+    scaled: Record = {name: fixed_number(factor) for name, factor in factors}
     broken = (*machines.violations(code), *evolution_rules(today, size, scaled.get("scale_out", 1)))
     return evolve(today, domain=size, **scaled), broken
 

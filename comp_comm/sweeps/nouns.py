@@ -1,4 +1,8 @@
-"""The nouns of a scenario (transformer, layout, ...) of values that do not move: made once, for all grids over them."""
+"""The nouns of a scenario (transformer, layout, ...) made of values that are fixed: once, for all grids over them.
+
+Validation and design spaces make many plans of one model, each of which would look up the words and numbers of all its
+fields again. So what is fixed is cached by its values; `Grid.noun` puts the arrays of what moves in its place.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from comp_comm.transformer import Transformer
 Noun = TypeVar("Noun", Transformer, Layout, WhatIf, Mesh)
 NOUNS: Record = {noun.__name__: noun for noun in (Transformer, Layout, WhatIf, Mesh)}
 REQUIRED = "required"  # a field that follows from others
-UNSAID = "not given"  # a choice at points of an axis that do not give it
+NOT_GIVEN = "not given"  # a choice at points of an axis that do not give it
 
 
 def attributes(noun: type[Noun], known: tuple[str, ...]) -> tuple[str, ...]:
@@ -58,7 +62,7 @@ def _number(name: str, value: Value | None) -> AnyArray | Texts:
     field = FIELDS[name]
     if field.kind == "text":
         return Texts(np.asarray(0), ("" if value is None else str(value),))
-    return still_number(value) if field.choice is None else still_code(name, value)
+    return fixed_number(value) if field.choice is None else fixed_code(name, value)
 
 
 def word_codes(labels: tuple[Value, ...], known: tuple[Value, ...]) -> Array:
@@ -72,16 +76,16 @@ def word_codes(labels: tuple[Value, ...], known: tuple[Value, ...]) -> Array:
 
 
 @lru_cache(maxsize=1024)
-def still_number(value: Value | None) -> Array:
-    """Return the number of a field that does not move, NaN where it is not given."""
+def fixed_number(value: Value | None) -> Array:
+    """Return the number of a field that is fixed, NaN where it is not given."""
     return to_float(np.nan if value is None or value == REQUIRED else float(value))
 
 
 @lru_cache(maxsize=1024)
-def still_code(name: str, word: Value | None) -> NDArray[np.intp]:
-    """Return the code of the word of a choice that does not move, -1 where it is not given.
+def fixed_code(name: str, word: Value | None) -> NDArray[np.intp]:
+    """Return the code of the word of a choice that is fixed, -1 where it is not given.
 
-    >>> still_code("placement", "tp-cp-dp-pp")
+    >>> fixed_code("placement", "tp-cp-dp-pp")
     np.int64(0)
     """
     choice = FIELDS[name].choice

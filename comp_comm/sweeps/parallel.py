@@ -139,12 +139,12 @@ def pieces(
 
 
 def rank_boxes(
-    job: Job, by: str, count: int, ascending: bool, bar: tuple[float, int], first: int, last: int
+    job: Job, by: str, count: int, ascending: bool, cutoff: tuple[float, int], first: int, last: int
 ) -> tuple[Best, int, int]:
-    """Return the best of some boxes that pass ``bar``, which box comes next, and points done: a worker's task."""
+    """Return the best of some boxes that pass ``cutoff``, which box comes next, and points done: a worker's task."""
     key = (job.digest, by, count, ascending)
     ranking = made_once(key, lambda: Ranking(plan_of(job), by, count, ascending))
-    best = Best(count, bar)
+    best = Best(count, cutoff)
     points = sum(ranking.add(number, best) for number in range(first, last))
     return best, last, points
 
@@ -170,9 +170,9 @@ class Ranked:
             return
         from comp_comm.sweeps.executors import in_order, workers_of
 
-        job, about = job_of(self.ranking.plan.study), self.ranking
-        # Calls are made as workers take them: a later one has a higher bar to pass.
-        calls = ((job, about.by, about.count, about.ascending, self.best.edge, *bounds)
+        job, ranking = job_of(self.ranking.plan.study), self.ranking
+        # Calls are made as workers take them: a later one has a closer cutoff.
+        calls = ((job, ranking.by, ranking.count, ranking.ascending, self.best.threshold, *bounds)
                  for bounds in self._tasks(workers_of(executor)))  # fmt: skip
         for best, done, points in in_order(executor, rank_boxes, calls):
             self.best.add(best.values, best.flat)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
@@ -16,14 +14,12 @@ from comp_comm.costmodels.model import NO_PARTS, Parts
 from comp_comm.errors import nearest, one_of
 from comp_comm.fields import FIELDS, Value
 from comp_comm.formulas.arrays import Index, unwarned
-from comp_comm.hardware.numbers import Hardware, Timing
+from comp_comm.hardware.numbers import Hardware
 from comp_comm.lazy import cached_property
 from comp_comm.sweeps.grid import EVOLUTION, HARDWARE, Grid
-from comp_comm.sweeps.idle import idle_notes
 from comp_comm.sweeps.sharing import SharedRows
-from comp_comm.sweeps.stacked import stack_notes, with_stack
+from comp_comm.sweeps.stacked import with_stack
 from comp_comm.sweeps.where import Condition, parse_condition
-from comp_comm.transformer import Transformer
 
 FEASIBLE, REASON = "feasible", "reason"
 NO_HARDWARE = "'hardware' is missing: give the name of a profile (--hardware; 'compcomm hardware list') or a path"
@@ -31,12 +27,12 @@ NO_HARDWARE = "'hardware' is missing: give the name of a profile (--hardware; 'c
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked study, ready to be evaluated."""
+    """A checked study, ready to be evaluated: all or any part of its grid, as often as is wanted."""
 
-    study: Study
+    study: Study  # what was given, with what its stack gives
     model: CostModel
-    grid: Grid
-    where: tuple[Condition, ...]
+    grid: Grid  # of the fields that the model has
+    where: tuple[Condition, ...]  # rows that fail one are left out
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
@@ -86,9 +82,11 @@ class Plan:
         return self._evaluated((), NO_PARTS, hardware)
 
     def _evaluated(self, index: Index, parts: Parts, other: Hardware | None = None) -> Answer:
-        asked, violations = self.grid.scenario(index)
+        scenario, violations = self.grid.scenario(index)
         with unwarned():
-            return self.model.evaluate(replace(asked, hardware=other or asked.hardware, violations=violations), parts)
+            return self.model.evaluate(
+                replace(scenario, hardware=other or scenario.hardware, violations=violations), parts
+            )
 
     @cached_property
     def _shared(self) -> SharedRows:
@@ -105,12 +103,12 @@ def make_plan(study: Study, free: Collection[str] = ()) -> Plan:
     axes = (*devices, *study.axes)
     plan = Plan(study, model, Grid(study.profiles, _modelled(study, model), axes, model), ())
     _check_fields(study, plan)
-    known = study.hardware_given or model.own_hardware
-    if not known:
+    has_device = study.hardware_given or model.own_hardware
+    if not has_device:
         study.problem("hardware", NO_HARDWARE)
     plan = replace(plan, where=_conditions(study, plan))
     # Without a device there is none of which a number could be missing, or that could lack a format.
-    if known and study.profiles and all(plan.grid.labels(name) for name in model.required):
+    if has_device and study.profiles and all(plan.grid.labels(name) for name in model.required):
         _check_fixed_rules(study, plan, free)
     study.problems.raise_if_any()
     return plan
@@ -224,69 +222,4 @@ def _whose(study: Study, name: str) -> str:
     return f" (of stack {stack}; {FIELDS[name].flag} gives another)" if stack and name in study.stacked else ""
 
 
-@dataclass(frozen=True)
-class PlanAsked:
-    """A plan, as its cost model may ask about it to say what a reader should know."""
-
-    plan: Plan
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Fields that have a value."""
-        return self.plan.grid.names
-
-    @property
-    def given(self) -> Mapping[str, object]:
-        """Fields and keys that the study itself gives."""
-        return self.plan.study.origins
-
-    @property
-    def model_name(self) -> str | None:
-        """The name of the study's model, if it has one."""
-        return self.plan.study.model.name if self.plan.study.model else None
-
-    @property
-    def model_fields(self) -> Mapping[str, Value]:
-        """What that model says."""
-        return self.plan.study.model.fields if self.plan.study.model else {}
-
-    @property
-    def names_no_model(self) -> bool:
-        """Whether the study leaves it open which cost model is meant."""
-        return self.plan.study.cost_model is None
-
-    def words(self, name: str) -> tuple[str, ...]:
-        """Return the words that a choice has in the study, its default where it is not given."""
-        return self.plan.grid.words(name)
-
-    @property
-    def transformer(self) -> Transformer:
-        """The study's transformer at the two ends of every axis."""
-        grid = self.plan.grid
-        return grid.noun(Transformer, tuple(slice(None, None, max(len(axis) - 1, 1)) for axis in grid.axes))
-
-    @property
-    def timings(self) -> tuple[Timing, ...]:
-        """How work becomes time on the study's devices."""
-        return tuple(row.timing for row in self.plan.grid.machines.rows)
-
-    @property
-    def memory_scalings(self) -> list[float]:
-        """Where TP is derived: the scalings of memory that it follows from."""
-        grid = self.plan.grid
-        if not grid.derives_tp:
-            return []
-        index: Index = tuple(slice(None) for _ in grid.axes)
-        return np.unique(grid.memory_scaling(index, grid.scenario(index)[0].hardware.memory_capacity)).tolist()  # type: ignore[no-any-return]
-
-
-def notes(plan: Plan) -> list[str]:
-    """Return what a reader should know that is no error: settings without effect, derived values."""
-    model, given = plan.study.model, plan.study.origins
-    taken = [n for n in (model.fields if model else ()) if n in given and n in plan.model.fields and n != "seq_len"]
-    own = [f"{', '.join(taken)} are the study's, not those of {model.name}"] if model and taken else []
-    return [*plan.study.notes, *stack_notes(plan.study), *plan.model.notes(PlanAsked(plan)), *own,
-            *idle_notes(plan.grid, given)]  # fmt: skip
-
-
-__all__ = ["FEASIBLE", "REASON", "Plan", "make_plan", "notes"]
+__all__ = ["FEASIBLE", "REASON", "Plan", "make_plan"]

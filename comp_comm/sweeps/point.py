@@ -19,13 +19,14 @@ from comp_comm.hardware.evolution import evolve
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.interval import step_interval
-from comp_comm.sweeps.plan import Plan, make_plan, notes
-from comp_comm.sweeps.prices import FREE, Prices, priced
+from comp_comm.sweeps.plan import Plan, make_plan
+from comp_comm.sweeps.plan_notes import notes
+from comp_comm.sweeps.prices import NO_PRICES, Prices, priced
 from comp_comm.sweeps.result import as_study, meta
 from comp_comm.units import GIB
 
 FACTORS = (1.1, 2.0)
-Given = str | Record | Study  # a path or catalogue name, a mapping of the same form, or a study already read
+StudyLike = str | Record | Study  # a path or catalogue name, a mapping of the same form, or a study already read
 
 
 class CertaintyRecord(TypedDict):
@@ -63,7 +64,7 @@ class Verdict(NamedTuple):
     reason: str | None
 
 
-def point_of(study: Given) -> tuple[Plan, ExplainedAnswer]:
+def point_of(study: StudyLike) -> tuple[Plan, ExplainedAnswer]:
     """Return the plan and the step of a study of one point. Raises ``ConfigError`` for axes, and for a wrong study."""
     study = as_study(study)
     plan = make_plan(study)
@@ -91,7 +92,7 @@ def explained(plan: Plan) -> ExplainedAnswer:
     return cast(ExplainedAnswer, plan.evaluate(()))
 
 
-def explain(study: Given, prices: Prices = FREE) -> Record:
+def explain(study: StudyLike, prices: Prices = NO_PRICES) -> Record:
     """Return everything about the one point of a study: seconds, FLOP, memory, communication, operations, sensitivity.
 
     Parameters
@@ -183,13 +184,13 @@ def _certainty(certainty: Certainty) -> CertaintyRecord:
     return {"where": certainty.where, "words": certainty.words, "data_sheet": band}
 
 
-def memory(study: Given) -> Record:
+def memory(study: StudyLike) -> Record:
     """Return the memory of the one point of a study by part, in bytes, and whether the device holds it."""
     plan, step = point_of(study)
     return {"meta": point_meta(plan, "memory"), **step.memory_record(), **verdict(step)._asdict()}
 
 
-def compare(first: Given, second: Given) -> list[ComparedTerm]:
+def compare(first: StudyLike, second: StudyLike) -> list[ComparedTerm]:
     """Return two points side by side, term by term: their values, the difference, and the ratio (None over 0)."""
     return compared(point_of(first)[1], point_of(second)[1])
 

@@ -16,7 +16,7 @@ class Prices:
     watts: float | None = None
 
 
-FREE = Prices()
+NO_PRICES = Prices()  # neither is given: no cost is told, rather than a cost of 0
 
 
 def priced(prices: Prices, row: Record, run_tokens: object) -> dict[str, float]:

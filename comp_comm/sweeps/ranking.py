@@ -25,20 +25,18 @@ TABLE_POINTS = 2**15
 
 @dataclass
 class Best:
-    """The best rows so far: their flat indices and values. Of equal values the earlier rows are better.
+    """The best rows so far. Of equal values the earlier rows are better."""
 
-    ``bar`` is what a row must be better than while there are few: the ``edge`` of what others found elsewhere.
-    """
-
-    count: int
-    bar: tuple[float, int] = (-np.inf, -1)
-    values: Array = field(default_factory=lambda: np.empty(0))
-    flat: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    count: int  # so many are kept
+    # What a row must be better than while there are fewer: the `threshold` of what others found elsewhere.
+    cutoff: tuple[float, int] = (-np.inf, -1)
+    values: Array = field(default_factory=lambda: np.empty(0))  # the larger the better
+    flat: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # their numbers in the grid
 
     @property
-    def edge(self) -> tuple[float, int]:
+    def threshold(self) -> tuple[float, int]:
         """The value, and the row, that a new one must be better than."""
-        return (float(self.values[-1]), int(self.flat[-1])) if self.values.size == self.count else self.bar
+        return (float(self.values[-1]), int(self.flat[-1])) if self.values.size == self.count else self.cutoff
 
     def add(self, values: Array, flat: NDArray[np.int64]) -> None:
         """Add rows; the best of all remain."""
@@ -62,41 +60,41 @@ class Ranking:
     ascending: bool = False
 
     @cached_property
-    def _chunk(self) -> list[int]:
-        return _box(self.plan)
+    def _box_size(self) -> list[int]:
+        return _box_of(self.plan)
 
     @cached_property
     def _order(self) -> list[int]:
         # The longest last: inner loops are then long, whatever order the study names its axes in.
-        return sorted(range(len(self._chunk)), key=lambda axis: self._chunk[axis])
+        return sorted(range(len(self._box_size)), key=lambda axis: self._box_size[axis])
 
     @cached_property
-    def _turned(self) -> Plan:
+    def _transposed(self) -> Plan:
         return self.plan.over(*(self.plan.grid.axes[axis] for axis in self._order))
 
     @cached_property
     def boxes(self) -> int:
         """How many boxes there are."""
-        return box_count(self.plan.grid.shape, self._chunk)
+        return box_count(self.plan.grid.shape, self._box_size)
 
     @property
     def box_points(self) -> int:
         """Points of a whole box."""
-        return int(np.prod(self._chunk, dtype=np.int64))
+        return int(np.prod(self._box_size, dtype=np.int64))
 
     def begin(self) -> Best:
         """Return the best of a coarse part of the grid, with the ends of every axis: few tiles have more to add."""
         best = Best(self.count)
         if self.plan.grid.points > SAMPLE_POINTS:
-            index = sample(self._turned)
+            index = sample(self._transposed)
             shape = tuple(part.size for part in index)
-            self._rank(Tile(self._turned, index, shape, self._turned.evaluate(index)), best)
+            self._rank(Tile(self._transposed, index, shape, self._transposed.evaluate(index)), best)
         return best
 
     def add(self, number: int, best: Best) -> int:
         """Add what a box has among the best; return how many points it has."""
-        box = nth_box(self._turned.grid.shape, [self._chunk[axis] for axis in self._order], number)
-        for tile in tiles(self._turned, box):
+        box = nth_box(self._transposed.grid.shape, [self._box_size[axis] for axis in self._order], number)
+        for tile in tiles(self._transposed, box):
             self._rank(tile, best)
         return int(np.prod(extent(box), dtype=np.int64))
 
@@ -105,7 +103,7 @@ class Ranking:
         yield from _points(self.plan, columns, best.flat)
 
     def _rank(self, tile: Tile, best: Best) -> None:
-        scores, (value, last) = _scores(tile, self.by, self.ascending), best.edge
+        scores, (value, last) = _scores(tile, self.by, self.ascending), best.threshold
         top = scores.max()
         # The corner of a tile is its earliest row: whether one that is only equal could be earlier than the last.
         tied = top >= value and last >= 0 and self._flat(tile, np.zeros(1, np.intp))[0] < last
@@ -123,7 +121,7 @@ class Ranking:
         best.add(scores[place], self._flat(tile, place))
 
     def _flat(self, tile: Tile, place: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Return which rows of the sweep points of a tile are, whose axes are turned."""
+        """Return which rows of the sweep points of a tile are, whose axes are in another order."""
         lengths, flat = self.plan.grid.shape, np.zeros(place.shape, np.int64)
         local = np.unravel_index(place, tile.shape) if tile.shape else ()
         for part, where, axis in zip(tile.index, local, self._order, strict=True):
@@ -154,7 +152,7 @@ def ranked_blocks(
     yield from ranking.rows(columns, best)
 
 
-def _box(plan: Plan) -> list[int]:
+def _box_of(plan: Plan) -> list[int]:
     """Return the box in which to rank: the cost model itself tells which axes its arrays have."""
     shape = plan.grid.shape
     answer = plan.evaluate(tuple(slice(0, 2) for _ in shape))

@@ -20,7 +20,7 @@ from comp_comm.sweeps.plan import FEASIBLE, REASON, make_plan
 from comp_comm.sweeps.point import check_explains, explained, point_meta
 from comp_comm.sweeps.result import check_size, meta, records
 
-ROOMY = 1e9
+UNLIMITED_GIB = 1e9  # of memory: everything fits
 COUNTED = (*BYTES, "calls")
 
 
@@ -83,8 +83,9 @@ def volume_over(study: Study) -> tuple[Records, Record]:
     inputs = plan.grid.moving
     wanted = [*inputs, "parameters", *(f"{group}_{name}" for group in GROUPS for name in COUNTED), FEASIBLE, REASON]
     # Whether it fits is another question: bytes on the wire are there all the same.
-    roomy = replace(plan, grid=replace(plan.grid, fixed={**plan.grid.fixed, "memory_capacity": ROOMY}))
-    rows = [row for block in row_blocks(roomy, wanted) for point in records(block) for row in _by_group(point, inputs)]
+    unlimited = replace(plan, grid=replace(plan.grid, fixed={**plan.grid.fixed, "memory_capacity": UNLIMITED_GIB}))
+    points = (point for block in row_blocks(unlimited, wanted) for point in records(block))
+    rows = [row for point in points for row in _by_group(point, inputs)]
     about = meta(plan)
     return rows, {**about, "command": "volume", "units": dict.fromkeys(BYTES, "B")}
 

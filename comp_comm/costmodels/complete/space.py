@@ -8,7 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Recompute
-from comp_comm.costmodels.layout_space import Columns, Degrees, LayoutQuestion, LayoutSpace, Tried, Whole, divisors
+from comp_comm.costmodels.layout_space import (
+    ChoiceValues,
+    Columns,
+    Degrees,
+    LayoutQuestion,
+    LayoutSpace,
+    Whole,
+    divisors,
+)
 from comp_comm.costmodels.records import STEP_PARTS
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.dispatchers import Dispatcher
@@ -110,7 +118,7 @@ def _join_experts(t: Joined, experts: int, gpus: int) -> None:
         t.keep(gpus // t["pp"] % (t["ep"] * t["etp"]) == 0, "ep x etp does not divide dp x cp x tp")
 
 
-def worthwhile(choices: Tried) -> Tried:
+def worthwhile(choices: ChoiceValues) -> ChoiceValues:
     """Return choices without recomputation of attention where flash kernels keep nothing of it.
 
     >>> worthwhile({"attention_kernel": ("flash",), "recompute": ("none", "core_attn+mlp", "mlp")})["recompute"]
@@ -129,7 +137,7 @@ def worthwhile(choices: Tried) -> Tried:
     return {**choices, "recompute": tuple(option.word for option in options if not pointless(option))}
 
 
-def helpful(scenario: Scenario, dispatchers: Iterable[Value]) -> Tried:
+def helpful(scenario: Scenario, dispatchers: Iterable[Value]) -> ChoiceValues:
     """Return what software does with fp8 that changes no number of the recipe, takes no memory and no time.
 
     Weights are quantised before they are gathered, not after it; so are tokens before they go to experts, where these
@@ -152,34 +160,35 @@ def helpful(scenario: Scenario, dispatchers: Iterable[Value]) -> Tried:
 
 
 SPACE = LayoutSpace(
-    table=TABLE,
+    coupled=TABLE,
     degrees=degrees,
-    open={"zero": (0, 1, 2, 3), "recompute": ("none", "selective", "full"), "sp": ("off", "on")},
+    searched={"zero": (0, 1, 2, 3), "recompute": ("none", "selective", "full"), "sp": ("off", "on")},
     # What stacks use across nodes (inside one, an all-to-all is about as fast), beside another micro-batch's compute.
-    of_mixtures={"ep_dispatch": ("deepep",), "overlap_ep": ("on",), "schedule": ("1f1b", "dualpipe"),
-                 "recompute": ("none", "layernorm+moe_act", "full")},
-    of_latent_mixtures={"recompute": ("none", "mla_up_proj+layernorm+moe_act", "full")},
-    choices=("overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "schedule", "cp_comm", "cp_implementation",
-             "kv_replication", "offload_optimizer", "master_weights", "reshard_after_forward", "gradient_sync",
-             "fsdp_units", "zero_implementation", "gradient_accumulation_fusion", "sequence_inputs", "kernels",
-             "cross_entropy", "attention_kernel", "cuda_graph", "launch_blocking", "collective_algorithm"),
-    alone={"gpus": 1, "tp": 1, "cp": 1, "pp": 1, "vpp": 1, "ep": 1, "micro_batch": 1, "dp": 1},
+    searched_with_experts={"ep_dispatch": ("deepep",), "overlap_ep": ("on",), "schedule": ("1f1b", "dualpipe"),
+                           "recompute": ("none", "layernorm+moe_act", "full")},
+    searched_with_experts_and_mla={"recompute": ("none", "mla_up_proj+layernorm+moe_act", "full")},
+    searched_if_listed=(
+        "overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep", "schedule", "cp_comm", "cp_implementation",
+        "kv_replication", "offload_optimizer", "master_weights", "reshard_after_forward", "gradient_sync",
+        "fsdp_units", "zero_implementation", "gradient_accumulation_fusion", "sequence_inputs", "kernels",
+        "cross_entropy", "attention_kernel", "cuda_graph", "launch_blocking", "collective_algorithm"),
+    formats_if_listed=("optimizer_precision", "grad_precision", "fp8_param_gather", "fp8_activations",
+                       "dispatch_precision", "combine_precision"),
+    without_dominated=worthwhile,
+    dominant=helpful,
+    simplest={"gpus": 1, "tp": 1, "cp": 1, "pp": 1, "vpp": 1, "ep": 1, "micro_batch": 1, "dp": 1},
+    not_in_simplest=("dp_shard", "reshard_shards", "recompute_layers", "recompute_early_stop", "offload_activations",
+                     "pp_layout"),
     derived=dict.fromkeys(("dp", "accumulation"), "pin tp, cp, pp or micro_batch instead"),
-    layout=("gpus", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "micro_batch", "accumulation", "zero", "sp",
-            "recompute", "placement"),
-    results=("step_s", "tokens_per_s", "mfu", "hfu", "memory_gib", "visible_comm_fraction", "bubble_fraction",
-             "compute_s", "recompute_s", "bubble_s", "serialized_comm_s", "hidden_comm_s", "exposed_comm_s",
-             "host_s"),
-    parts={words: name for name, words in STEP_PARTS.items()},
-    objectives=("step", "tokens_per_s", "cost", "energy", "mfu", "days", "gpu-hours", "memory", "comm"),
     placed=True,
-    worthwhile=worthwhile,
-    of_others=("dp_shard", "reshard_shards", "recompute_layers", "recompute_early_stop", "offload_activations",
-               "pp_layout"),
+    layout_columns=("gpus", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "micro_batch", "accumulation", "zero", "sp",
+                    "recompute", "placement"),
+    result_columns=("step_s", "tokens_per_s", "mfu", "hfu", "memory_gib", "visible_comm_fraction", "bubble_fraction",
+                    "compute_s", "recompute_s", "bubble_s", "serialized_comm_s", "hidden_comm_s", "exposed_comm_s",
+                    "host_s"),
+    time_columns={words: name for name, words in STEP_PARTS.items()},
+    objectives=("step", "tokens_per_s", "cost", "energy", "mfu", "days", "gpu-hours", "memory", "comm"),
     headroom=HEADROOM,
-    recipes=("optimizer_precision", "grad_precision", "fp8_param_gather", "fp8_activations", "dispatch_precision",
-             "combine_precision"),
-    helpful=helpful,
 )  # fmt: skip
 
 

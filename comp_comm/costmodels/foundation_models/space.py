@@ -14,10 +14,10 @@ from comp_comm.costmodels.layout_space import (
     LayoutQuestion,
     LayoutSpace,
     Whole,
+    allowed_values,
     divisors,
     join,
     rows_of,
-    tries,
 )
 from comp_comm.field import Value
 from comp_comm.violation import Mask
@@ -53,7 +53,7 @@ class ModelOnDevices:
         >>> few.tries("pp", np.array([1, 2]))
         array([False,  True])
         """
-        return tries(dict(self.only).get(name, ()), values)
+        return allowed_values(dict(self.only).get(name, ()), values)
 
 
 @lru_cache(maxsize=64)
@@ -189,21 +189,22 @@ def degrees(question: LayoutQuestion) -> Degrees:
 
 
 SPACE = LayoutSpace(
-    table=TABLE,
+    coupled=TABLE,
     degrees=degrees,
-    open={},
-    choices=(),
-    alone={"gpus": 1, "dp": 1, "tp1": 1, "tp2": 1, "pp": 1, "micro_batch": 1},
+    every_row_valid=True,
+    searched={},
+    searched_if_listed=(),
+    simplest={"gpus": 1, "dp": 1, "tp1": 1, "tp2": 1, "pp": 1, "micro_batch": 1},
     derived={"accumulation": "pin dp or micro_batch instead"},
-    layout=("gpus", "strategy", "tp1", "tp2", "pp", "dp", "micro_batch", "accumulation", "summa_panels", *PLACES,
-            "global_batch"),
-    results=("step_s", "tokens_per_s", "memory_gib", "visible_comm_fraction", "bubble_fraction", "compute_s",
-             "memory_bound_s", "tp_comm_s", "pp_comm_s", "dp_comm_s", "bubble_s"),
-    objectives=("step", "tokens_per_s", "cost", "energy", "days", "gpu-hours"),
-    parts={"compute": "compute_s", "HBM beyond compute": "memory_bound_s", "tensor-parallel communication": "tp_comm_s",
-           "pipeline sends": "pp_comm_s", "data-parallel communication": "dp_comm_s", "pipeline bubble": "bubble_s"},
     needs_word={"summa_panels": ("strategy", "2d")},
-    lawful=True,
-    why_none="keeps every rule of the paper (groups divide the devices, the model and the batch; a domain is filled "
-             "exactly unless 'formulas: corrected')",
+    words_of_rules="keeps every rule of the paper (groups divide the devices, the model and the batch; a domain is "
+                   "filled exactly unless 'formulas: corrected')",
+    layout_columns=("gpus", "strategy", "tp1", "tp2", "pp", "dp", "micro_batch", "accumulation", "summa_panels",
+                    *PLACES, "global_batch"),
+    result_columns=("step_s", "tokens_per_s", "memory_gib", "visible_comm_fraction", "bubble_fraction", "compute_s",
+                    "memory_bound_s", "tp_comm_s", "pp_comm_s", "dp_comm_s", "bubble_s"),
+    time_columns={"compute": "compute_s", "HBM beyond compute": "memory_bound_s",
+                  "tensor-parallel communication": "tp_comm_s", "pipeline sends": "pp_comm_s",
+                  "data-parallel communication": "dp_comm_s", "pipeline bubble": "bubble_s"},
+    objectives=("step", "tokens_per_s", "cost", "energy", "days", "gpu-hours"),
 )  # fmt: skip

@@ -18,13 +18,13 @@ PARTS = {"compute_s": "compute", "recompute_s": "recomputation", "optimizer_s": 
 MOST_PARTS, SMALL = 4, 0.1  # parts of a difference that are told, and of the largest the share that is too small
 
 
-def differing(left: Study, right: Study) -> Records:
+def differing_fields(left: Study, right: Study) -> Records:
     """Return the fields in which two studies of one point differ: what each side has.
 
     What a model brings is not said beside its name; a field that a side does not give has its default there.
 
     >>> from comp_comm.configs.study import load_study
-    >>> differing(load_study("llama-step"), load_study("llama-step", ["tp=4"]))
+    >>> differing_fields(load_study("llama-step"), load_study("llama-step", ["tp=4"]))
     [{'differs': 'tp', 'a': '8', 'b': '4'}]
     """
     pairs = [("hardware", *(", ".join(p.name for p in study.profiles) for study in (left, right))),
@@ -43,12 +43,12 @@ def _given(study: Study, model: CostModel, name: str) -> str:
     return DEFAULT if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def sides(left: Study, right: Study, changed: Records) -> tuple[str, str]:
+def side_names(left: Study, right: Study, changed: Records) -> tuple[str, str]:
     """Return the names of two sides: what each has of the first fields that differ; A and B where none does.
 
     >>> from comp_comm.configs.study import load_study
     >>> one, two = load_study("llama-step"), load_study("llama-step", ["tp=4", "hardware=b200"])
-    >>> sides(one, two, differing(one, two))
+    >>> side_names(one, two, differing_fields(one, two))
     ('h100-sxm tp=8', 'b200-sxm tp=4')
     """
     said = [" ".join(_word(row, side) for row in changed[:MOST_NAMED]) for side in ("a", "b")]
@@ -57,12 +57,12 @@ def sides(left: Study, right: Study, changed: Records) -> tuple[str, str]:
     return said[0], said[1]
 
 
-def why(rows: Sequence[ComparedTerm], names: tuple[str, str]) -> str:
+def why_faster(rows: Sequence[ComparedTerm], names: tuple[str, str]) -> str:
     """Return in a sentence which of two steps is the faster, and the largest parts of the difference.
 
     >>> terms = [("step_s", 10.0, 8.0), ("compute_s", 6.0, 6.5), ("comm.tp.serialized_s", 4.0, 1.5)]
     >>> rows = [{"term": term, "a": a, "b": b, "difference": b - a, "ratio": b / a} for term, a, b in terms]
-    >>> why(rows, ("tp=8", "tp=4"))
+    >>> why_faster(rows, ("tp=8", "tp=4"))
     'tp=4 is 25 % faster than tp=8: 2.5 s less serialized tp communication, against 0.5 s more compute'
     """
     changes = {row["term"]: row for row in rows}

@@ -12,22 +12,22 @@ from comp_comm.formulas.arrays import to_float
 from comp_comm.sweeps.grid import Grid
 
 
-def idle_notes(grid: Grid, given: Collection[str]) -> list[str]:
+def no_effect_notes(grid: Grid, given: Collection[str]) -> list[str]:
     """Return a note of what has no effect of the fields that are ``given``; none where all have one."""
-    idle = [f"{name} ({other} is {value})" for name, (other, value) in NO_EFFECT.items()
-            if name in given and _idle(grid, name, other, value)]  # fmt: skip
+    found = [f"{name} ({other} is {value})" for name, (other, value) in NO_EFFECT.items()
+            if name in given and _without_effect(grid, name, other, value)]  # fmt: skip
     if "scale_out" in given and (domain := _one_domain(grid)):
-        idle.append(f"scale_out (all devices are in one domain of {domain:g})")
-    return [f"without effect here: {', '.join(idle)}"] if idle else []
+        found.append(f"scale_out (all devices are in one domain of {domain:g})")
+    return [f"without effect here: {', '.join(found)}"] if found else []
 
 
-def _idle(grid: Grid, name: str, other: str, value: int) -> bool:
-    """Return whether a choice differs from its default, and another field has one value, with which it is idle."""
+def _without_effect(grid: Grid, name: str, other: str, value: int) -> bool:
+    """Return whether a choice is not its default, and another field has the one value with which it has no effect."""
     if not {name, other} <= {*grid.model.fields}:
         return False
     others = grid.labels(other) or (grid.model.default(other),)
-    usual = all(word == grid.model.default(name) for word in grid.words(name))
-    return not usual and not isinstance(others, AxisColumn) and all(each == value for each in others)
+    all_default = all(word == grid.model.default(name) for word in grid.words(name))
+    return not all_default and not isinstance(others, AxisColumn) and all(each == value for each in others)
 
 
 def _one_domain(grid: Grid) -> float | None:

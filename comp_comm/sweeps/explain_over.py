@@ -11,18 +11,19 @@ from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.engine import row_blocks
 from comp_comm.sweeps.grid import HARDWARE
-from comp_comm.sweeps.plan import FEASIBLE, REASON, Plan, make_plan, notes
+from comp_comm.sweeps.plan import FEASIBLE, REASON, Plan, make_plan
+from comp_comm.sweeps.plan_notes import notes
 from comp_comm.sweeps.point import check_explains
-from comp_comm.sweeps.prices import FREE, Prices, priced
+from comp_comm.sweeps.prices import NO_PRICES, Prices, priced
 from comp_comm.sweeps.result import meta, records
 
 # What people ask besides the parts of a step.
 SUMMARY = ("step_s", "visible_comm_fraction", "mfu", "tokens_per_s", "memory_gib", "days")
 MOST_POINTS = 1000
-NO_PRICES: Mapping[object, Prices] = MappingProxyType({})
+NONE_OF_ANY_DEVICE: Mapping[object, Prices] = MappingProxyType({})
 
 
-def explain_over(study: Study, prices: Mapping[object, Prices] = NO_PRICES) -> tuple[Records, Record]:
+def explain_over(study: Study, prices: Mapping[object, Prices] = NONE_OF_ANY_DEVICE) -> tuple[Records, Record]:
     """Return a row for each point of a study with axes: the parts of its step, and the meta data.
 
     ``prices`` are those of each device by its name, for what a step costs.
@@ -47,7 +48,7 @@ def explain_over(study: Study, prices: Mapping[object, Prices] = NO_PRICES) -> t
 
 def _with_costs(plan: Plan, rows: Records, prices: Mapping[object, Prices]) -> Records:
     """Return rows with what their steps cost, None where there is no step; without devices that do not move."""
-    told = [priced(prices.get(row.get(HARDWARE, plan.grid.profiles[0].name), FREE), row,
+    told = [priced(prices.get(row.get(HARDWARE, plan.grid.profiles[0].name), NO_PRICES), row,
                    row.get("tokens", plan.grid.fixed.get("tokens"))) for row in rows]  # fmt: skip
     names = dict.fromkeys(name for each in told for name in each)
     drop = () if "gpus" in plan.grid.moving else ("gpus",)

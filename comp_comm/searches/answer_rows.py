@@ -1,4 +1,4 @@
-"""Layouts of a search as rows, all of them evaluated as one table."""
+"""Layouts of a search as rows of its answer: their fields and results, all of them evaluated as one table."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, to_float, unwarned
 from comp_comm.records import Record
 from comp_comm.searches.best import Tie
-from comp_comm.searches.engine import Point, point_of
-from comp_comm.searches.space import SearchSpace
+from comp_comm.searches.space import Point, SearchSpace
 from comp_comm.sweeps.prices import Prices, priced
 
 Row = Record
 RUN = ("days", "gpu_hours")  # columns of a whole run, where its tokens are known
 
 
-def about(space: SearchSpace) -> tuple[CostModel, LayoutSpace]:
+def model_and_layouts(space: SearchSpace) -> tuple[CostModel, LayoutSpace]:
     """Return the cost model of a search, and what it says about its layouts."""
     model = space.plan.model
     if model.space is None:
@@ -40,8 +39,8 @@ def rows_of(space: SearchSpace, ties: Sequence[Tie], prices: Prices) -> list[Row
     """Return the rows of some ties: their layouts, results, and in what those that nothing tells apart differ."""
     if not ties:
         return []
-    points = [point_of(space, tie.place) for tie in ties]
-    plan, (model, space_of) = space.plan, about(space)
+    points = [space.point(tie.place) for tie in ties]
+    plan, (model, layouts) = space.plan, model_and_layouts(space)
     step, run = steps_at(space, points), plan.grid.fixed.get("tokens")
 
     def of(column: Array) -> list[float]:
@@ -49,29 +48,31 @@ def rows_of(space: SearchSpace, ties: Sequence[Tie], prices: Prices) -> list[Row
         return numbers
 
     with unwarned():
-        derived = {name: of(made(step)) for name, made in model.derived.items() if name in space_of.layout}
-        names = (*space_of.results, *(RUN if run is not None else ()))
+        derived = {name: of(made(step)) for name, made in model.derived.items() if name in layouts.layout_columns}
+        names = (*layouts.result_columns, *(RUN if run is not None else ()))
         results = {name: of(model.columns[name].of(step)) for name in names}
     rows = []
     for number, (tie, point) in enumerate(zip(ties, points, strict=True)):
         numbers = {name: int(values[number]) for name, values in derived.items()}
-        layout = _ordered({"global_batch": plan.grid.fixed["global_batch"], **numbers, **point}, space_of)
+        layout = _ordered({"global_batch": plan.grid.fixed["global_batch"], **numbers, **point}, layouts)
         row = layout | {name: values[number] for name, values in results.items()}
         row |= {"ties": tie.layouts, "also": _also(space, tie)}
         rows.append(row | priced(prices, row, run))
     return rows
 
 
-def _ordered(known: Mapping[str, Value], space: LayoutSpace) -> Row:
-    return {name: known[name] for name in (*space.layout, *known) if name in known}
+def _ordered(known: Mapping[str, Value], layouts: LayoutSpace) -> Row:
+    return {name: known[name] for name in (*layouts.layout_columns, *known) if name in known}
 
 
 def _also(space: SearchSpace, tie: Tie) -> str | None:
     """Return in what the layouts of a tie differ, in words; None where there is one."""
     values: dict[str, list[Value]] = {}
     for place in tie.places:
-        for name, value in point_of(space, place).items():
-            values.setdefault(name, []).extend(space.alike(place[-1]) if name == "placement" else (value,))
+        for name, value in space.point(place).items():
+            values.setdefault(name, []).extend(
+                space.equivalent_placements(place[-1]) if name == "placement" else (value,)
+            )
     several = {name: list(dict.fromkeys(known)) for name, known in values.items()}
-    told = [f"{name} {' or '.join(map(str, known))}" for name, known in several.items() if len(known) > 1]
-    return "; ".join(told) or None
+    differing = [f"{name} {' or '.join(map(str, known))}" for name, known in several.items() if len(known) > 1]
+    return "; ".join(differing) or None
