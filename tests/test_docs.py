@@ -391,7 +391,7 @@ def test_constants_in_words():
         ElementwiseKernels.table("cost").tolist(),
     )
     said = [f"{score[0]:g} bytes a score forward and {score[1]:g} backward",
-            f"Backward the FLOP are {fused_attention.BACKWARD_FLOPS:g} times as many",
+            f"The backward pass has {fused_attention.BACKWARD_FLOPS:g} times the FLOP",
             f"{kernels.UNALIGNED:g} times as long where {kernels.ALIGNED:g} does not divide",
             f"times {cost[0]:g} (`kernels: fused`), {cost[1]:g} (`eager`) or {cost[2]:g} (`compiled`)",
             *(f"| `{way.word}` | {way.moved:g} | {way.kept:g} |" for way in CrossEntropy),
