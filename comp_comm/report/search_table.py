@@ -88,8 +88,8 @@ def _write_tied(out: IO[str], answer: Record, columns: Sequence[str], style: str
     if tied and tied["layouts"] > 1:
         table.write_line(
             out,
-            f"{tied['layouts']:,} layouts tie: they are within {tied['percent']:.1f} % of the best, and so near is "
-            "the predicted ratio of two layouts to the measured one (four of five pairs)",
+            f"{tied['layouts']:,} layouts tie: they are within {tied['percent']:.1f} % of the best. In four of "
+            "five measured pairs of layouts, the predicted ratio was off by less than that",
             style,
         )
     if tied and len(tied["rows"]) > 1:
@@ -187,7 +187,7 @@ def _tried(meta: Record) -> list[str]:
         lines.append(f"mfu is of {meta['fixed'].get(counts, FIELDS[counts].default)} attention ({counts})")
     if meta["cost_model"] == "complete" and not {"stack", "grad_precision"} & {*meta["fixed"], *meta["searched"]}:
         lines.append(NO_STACK)
-    return [*lines, *([f"Not tried, give a list to: {', '.join(left)}"] if left else [])]
+    return [*lines, *([f"Not tried (a list of values tries them): {', '.join(left)}"] if left else [])]
 
 
 def _tells(name: str, moves: set[str], several: bool) -> bool:
