@@ -9,10 +9,12 @@ from __future__ import annotations
 import doctest
 import functools
 import itertools
+import json
 import os
 import re
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -305,6 +307,36 @@ def test_accuracy_in_words():
     assert "about -10 to +20 %" in pages["training-step"]
 
 
+def test_trends_in_words(capsys):
+    """The summary and the forecast in words repeat the tables of the same page."""
+    page = (DOCS / "trends.md").read_text(encoding="utf-8")
+    prose = " ".join(re.sub(r"<!-- generated.*?<!-- end generated -->", "", page, flags=re.DOTALL).split())
+    ((median, above),) = re.findall(r"since 2023: median (\d+) % visible, (\d+) above 40 %", page)
+    assert above == "0"
+    assert f"{median} % of the step is visible communication in the median, and none is above 40 %" in prose
+    (wide,) = re.findall(r"405B on H100 at TP 8, 32, 64, 128: \d+ %, (\d+) %, \d+ %, (\d+) %", page)
+    assert "TP of 32 to 128 would spend {} to {} %".format(*wide) in prose
+    rows = re.findall(r"\| (nothing overlapped|all overlapped that can) \| \d+ % \| (\d+) % \| \d+ % \| (\d+) %", page)
+    assert len(rows) == 6
+    lows, highs = ({way: pick(int(row[i]) for row in rows if row[0] == way) for way, _, _ in rows}
+                   for i, pick in ((1, min), (2, max)))  # fmt: skip
+    every, none = "all overlapped that can", "nothing overlapped"
+    assert f"So {lows[every]} to {highs[every]} % of a step of 2030" in prose
+    assert f"and {lows[none]} to {highs[none]} % if nothing does" in prose
+    assert run(["trends", "errors", "--format", "json"]) == 0
+    errors = [abs(row["error"]) for row in json.loads(capsys.readouterr().out)["rows"]]
+    assert f"{len(errors)} of the models have a reported rate, and their steps come out within " \
+        f"{100 * statistics.median(errors):.0f} % in the median" in prose  # fmt: skip
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.text.startswith("$ compcomm search")],
+                         ids=lambda block: block.page.name)  # fmt: skip
+def test_an_error_is_told_as_it_comes(block, capsys):
+    command, *said = block.text.splitlines()
+    assert run(shlex.split(command)[2:]) == 3
+    assert " ".join(" ".join(said).split()) in " ".join(capsys.readouterr().err.split())
+
+
 def every_operation() -> set[str]:
     """Return the names of the operations and collectives that `explain` prints of many models and layouts."""
     base = {"hidden": 4096, "seq_len": 4096, "layers": 32, "heads": 32, "vocab": 32000}
@@ -359,7 +391,7 @@ def test_constants_in_words():
         ElementwiseKernels.table("cost").tolist(),
     )
     said = [f"{score[0]:g} bytes a score forward and {score[1]:g} backward",
-            f"Backward the FLOP are {fused_attention.BACKWARD_FLOPS:g} times as many",
+            f"The backward pass has {fused_attention.BACKWARD_FLOPS:g} times the FLOP",
             f"{kernels.UNALIGNED:g} times as long where {kernels.ALIGNED:g} does not divide",
             f"times {cost[0]:g} (`kernels: fused`), {cost[1]:g} (`eager`) or {cost[2]:g} (`compiled`)",
             *(f"| `{way.word}` | {way.moved:g} | {way.kept:g} |" for way in CrossEntropy),

@@ -40,6 +40,9 @@ def compcomm(capsys):
     (("compare", "--set-b", "tp=4"), "A is missing: a study, or --set model="),
     (("search", *POINT[:4], "--gpus", "8,16", "--global-batch", "16", "--tp", "1", "--crossover", "coms=30%"),
      "did you mean 'comm'"),
+    (("solve", "llama-step", "--target", "comm=30%", "--for", "gpus"),
+     "compcomm search --gpus 64,128,256 --crossover comm=30%"),
+    (("solve", "llama-step", "--target", "coms=30%", "--for", "network"), "no column is called 'coms'"),
     (("explain", "--model", "llama-70b"), "did you mean 'llama-2-70b' or 'llama-3-70b'"),
     (("explain", "--hardware", "NVIDIA H100"), "did you mean 'h100'?"),
     (("explain", "--hardware", "h101"), "did you mean 'h100'?"),
@@ -140,6 +143,21 @@ def test_a_piped_table_has_every_column(compcomm, monkeypatch):
     assert "COLUMNS leaves no room for" in err
     assert "bubble_s" in err.partition("COLUMNS")[2]
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_rows_that_look_alike_are_told_apart(compcomm):
+    """A table whose columns leave out an axis says which, and how to have it."""
+    axes = ("sweep", "llama-step", "--network", "1,2", "--hardware", "h100-sxm,b200-sxm", "--columns")
+    said = "rows differ in hardware, network, which the table does not show: --columns hardware,network,step_s does"
+    assert said in compcomm(*axes, "step_s")[2]
+    assert "rows differ in network, which" in compcomm(*axes, "hardware,step_s")[2]
+    for quiet in ((*axes, "network,hardware,step_s"), (*axes, "step_s", "--format", "csv"), (*axes, "step_s", "-q")):
+        assert "rows differ" not in compcomm(*quiet)[2]
+
+
+def test_what_is_solved_for_goes_by_the_word_of_search(compcomm):
+    asked = ("solve", "llama-step", "--for", "network", "--format", "json", "--target")
+    assert compcomm(*asked, "comm=30%")[1] == compcomm(*asked, "visible_comm_fraction=30%")[1]
 
 
 def test_shares_may_be_percentages(compcomm):

@@ -336,3 +336,9 @@ def test_a_missing_file_is_no_name():
         load_model("missing/config.json")
     with pytest.raises(ConfigError, match="there is no such file"):
         load_model("config.json")
+
+
+@pytest.mark.parametrize("path", ["configs/llama-3-8b.yaml", "models/llama-3-8b.yml"])
+def test_a_path_that_is_not_here_to_a_file_of_the_catalogue(path):
+    with pytest.raises(ConfigError, match="the catalogue has 'llama-3-8b': give that name alone"):
+        load_model(path)

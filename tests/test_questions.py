@@ -13,6 +13,7 @@ from comp_comm.configs.hardware_file import load_profile
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "questions.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^compcomm (.*)$", TEXT, re.MULTILINE)
+FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", TEXT, re.DOTALL))
 H100_GIB = load_profile("h100-sxm").value("memory.capacity") / 2**30
 
 
@@ -20,7 +21,8 @@ H100_GIB = load_profile("h100-sxm").value("memory.capacity") / 2**30
 def asked(capsys, tmp_path, monkeypatch):
     """Run the page's one command with some words in it; return its answer (JSON where it has such), and stderr."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "config.json").write_text(re.search(r"```json\n(.*?)```", TEXT, re.DOTALL)[1])
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content)
 
     def run_it(words, form="json", *more):
         (line,) = (line for line in COMMANDS if words in line)
@@ -85,6 +87,74 @@ def test_from_how_many_devices_on(asked):
     assert share[line["after"]] < 0.3 < share[line["at"]]
 
 
+def test_where_fsdp_falls_behind(asked):
+    """Ahead on few devices, where each computes long beside what it gathers; behind on many."""
+    found, _ = asked("tp>1")
+    (line,) = found["crossover"]["rows"]
+    assert line["second_behind_percent_after"] > 0 > line["second_behind_percent_at"]
+    assert "zero==3,tp==1 is ahead of tp>1 on 512 devices" in asked("tp>1", "table")[0]
+
+
+def test_the_least_cost_of_a_token(asked):
+    found, _ = asked("--objective cost")
+    assert [row["gpus"] for row in found["rows"]] == [16, 32, 64, 128]
+    for row in found["rows"]:
+        seconds = row["step_s"] / (4 * 2**20 / 1e6)
+        assert row["cost_per_million_tokens"] == pytest.approx(seconds / 3600 * row["gpus"] * 2.5, rel=1e-12)
+
+
+def test_what_lora_saves(asked):
+    """Frozen weights are held as they are; gradients, moments and fp32 copies are of adapters alone."""
+    found, _ = asked("lora_rank=16")
+    ratio = {row["term"]: row["ratio"] for row in found["rows"]}
+    adapters = 32 * 16 * (4096 + 4096 + 4096 + 1024) / 8_030_261_248
+    assert ratio["memory.weights_bytes"] == pytest.approx(1 + adapters, rel=1e-4)
+    assert ratio["memory.gradients_bytes"] == pytest.approx(adapters, rel=1e-3)
+    assert ratio["memory.optimizer_bytes"] == pytest.approx(adapters, rel=1e-3)
+    assert ratio["memory.total_bytes"] < 0.7
+
+
+def test_dispatchers_of_experts(asked):
+    """Of 8 experts a token on 4 nodes at most, DeepEP sends one copy to a node: less shows than of one an expert."""
+    found, _ = asked("--ep-dispatch")
+    seen = {row["ep_dispatch"]: row["exposed_comm_s"] for row in found["rows"]}
+    assert list(seen) == ["all_to_all", "deepep", "hybridep"]
+    assert all(row["reason"] is None for row in found["rows"])
+    assert seen["deepep"] < seen["all_to_all"]
+
+
+def test_a_script_on_other_hardware(asked):
+    asked("import my-run.sh", None)
+    found, _ = asked("explain my-run.yaml")
+    step = {(row["hardware"], row["network"]): row for row in found["rows"]}
+    assert [*step] == [("h100-sxm", 1), ("h100-sxm", 2), ("b200-sxm", 1), ("b200-sxm", 2)]
+    for device in ("h100-sxm", "b200-sxm"):
+        assert step[device, 2]["serialized_comm_s"] < step[device, 1]["serialized_comm_s"]
+        assert step[device, 2]["forward_s"] == step[device, 1]["forward_s"]
+    assert step["b200-sxm", 1]["step_s"] < step["h100-sxm", 1]["step_s"]
+
+
+def test_a_run_of_ones_own(asked, capsys):
+    """The profile that one run corrects is nearer to it than the one it came from, and not all the way there."""
+    asked("--runs", None)
+    asked("--hardware my-cluster.yaml")
+    point = "explain --model llama-3-8b --gpus 64 --tp 8 --pp 2 --global-batch 256 --format json --hardware"
+    steps = []
+    for profile in ("h100-sxm", "my-cluster.yaml"):
+        assert run([*point.split(), profile]) == 0
+        steps.append(json.loads(capsys.readouterr().out)["step_s"])
+    assert steps[0] < steps[1] < 6.1
+
+
+def test_hardware_of_2028(asked):
+    found, _ = asked("--year 2028")
+    assert all(row["low_fraction"] < row["median_fraction"] < row["high_fraction"] for row in found["rows"])
+    found, _ = asked("explain llama-step --flop-vs-bw")
+    shares = [row["visible_comm_fraction"] for row in found["rows"]]
+    assert shares[0] < shares[1] < shares[2]
+    assert "flop_vs_bw = 4" in asked("sweep future", "table")[0]
+
+
 def test_a_network_between_nodes_that_is_faster(asked):
     """Communication that can be seen becomes less; compute stays."""
     found, _ = asked("--scale-out")
@@ -139,7 +209,7 @@ def test_what_a_run_costs(asked):
     step, _ = asked("--gpus 512")
     seconds = 15e12 / (4 * 2**20) * step["step_s"]
     assert step["cost_of_run"] == pytest.approx(seconds / 3600 * 512 * 2.5, rel=1e-12)
-    found, _ = asked("h100,b200")
+    found, _ = asked("h100,b200 --gpus")
     for row, price in zip(found["rows"], (2.5, 4), strict=True):
         assert row["cost_of_run"] == pytest.approx(row["gpu_hours"] * price, rel=1e-12)
 

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from comp_comm.cli.search import command
 from comp_comm.errors import ConfigError
+from comp_comm.report.search_table import crossing_said
 from comp_comm.searches.crossover import crossover_of
 from comp_comm.searches.result import search
 
@@ -70,3 +71,11 @@ def test_a_crossover_needs_several_numbers_of_devices():
 def test_a_column_that_no_row_has_is_refused():
     with pytest.raises(ConfigError, match="visible_comm_fraction"):
         asked("visible_com_fraction=30%")
+
+
+def test_the_sentence_names_the_kind_that_is_ahead():
+    """Less than 0 is where the second kind is ahead: it may be so at first, too."""
+    row = {"after": 64, "at": 1024, "second_behind_percent_after": -5.0, "second_behind_percent_at": 8.0}
+    assert crossing_said("tp>1:tp==1", {**row, "reason": None}) == (
+        "tp>1 is behind tp==1 on 64 devices, by 5 % of the best, and ahead on 1,024, by 8 %"
+    )

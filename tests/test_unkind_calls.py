@@ -265,7 +265,7 @@ def test_a_search_lists_what_it_fixes_itself(compcomm):
                "--seq-len", "4K", "--tp", "1,2", "--cp", "1", "--top", "1")  # fmt: skip
     _, out, _ = compcomm(*mixture)
     said = " ".join(out.split())
-    tried, left = said.split("Tried: ")[1].split("Not tried, give a list to: ")
+    tried, left = said.split("Tried: ")[1].split("Not tried (a list of values tries them): ")
     assert "Fixed as stacks have it, unless given: ep_dispatch deepep, overlap_ep on" in tried
     assert "overlap_ep" not in left.split("collective_algorithm")[0]
     _, out, _ = compcomm(*mixture, "--overlap-ep", "off,on", "--ep-dispatch", "all_to_all")

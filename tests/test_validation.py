@@ -89,6 +89,22 @@ def test_a_column_that_is_missing_and_a_run_that_is_there_twice(tmp_path):
         read_runs(write_runs(tmp_path / "twice.csv", [RUN, RUN]))
 
 
+@pytest.mark.parametrize(("column", "metric"), [("step_s", "iter_time_s"), ("tokens_per_s_per_gpu",) * 2])
+def test_a_table_with_the_names_of_flags_and_answers(tmp_path, column, metric):
+    """``model``, ``gpus`` and a column of the metric say what the columns of the published table say."""
+    names = {"model_name": "model", "n_gpus": "gpus", "measured_value": column}
+    short = {names.get(name, name): text for name, text in RUN.items() if name != "measured_metric"}
+    (run,) = read_runs(write_runs(tmp_path / "short.csv", [short]))
+    (same,) = read_runs(write_runs(tmp_path / "long.csv", [{**RUN, "measured_metric": metric}]))
+    assert run.cells == same.cells
+
+
+@pytest.mark.parametrize("more", [{"gpus": "8"}, {"step_s": "10"}, {"step_s": "10", "mfu": "0.4"}])
+def test_a_table_that_says_a_thing_twice_is_refused(tmp_path, more):
+    with pytest.raises(ConfigError, match="stands twice"):
+        read_runs(write_runs(tmp_path / "runs.csv", [{**RUN, **more}]))
+
+
 def test_columns_are_read_by_the_table_of_readings():
     assert {reading.column for reading in READINGS} <= set(COLUMNS)
     silent = Silent()

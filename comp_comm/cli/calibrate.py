@@ -31,8 +31,9 @@ FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
 
 @click.command(cls=help_text.Grouped, epilog=EXAMPLES)
 @click.argument("logs", nargs=-1, metavar="[LOG...]")
-@click.option("--runs", metavar="FILE", help="Instead of logs: measured training steps, in the columns of 'compcomm "
-              "validate'; fits what the machine sustains, shrunk towards the profile.")  # fmt: skip
+@click.option("--runs", metavar="FILE", help="Instead of logs: measured training steps, one or more, "
+              "as CSV (columns: 'compcomm validate --help'); fits what the machine sustains, the less far from the "
+              "profile the fewer the runs.")  # fmt: skip
 @click.option("--extends", metavar="NAME|FILE", help="The profile to start from: what is not fitted stays as it is.",
               shell_complete=completion.names("hardware"))  # fmt: skip
 @click.option("--check", is_flag=True, help="Only measure the error of --hardware, fit nothing.")

@@ -42,8 +42,9 @@ def command(
     MaxText, ms-swift or a program on Hugging Face's Trainer; a DeepSpeed JSON, a torchtitan TOML, an
     adapter_config.json of PEFT; a YAML of NeMo, nanotron, LLM Foundry, GPT-NeoX, Primus, FlagScale, MaxText, Axolotl,
     LLaMA-Factory, torchtune, accelerate or of TrainingArguments; or a recipe in Python of Megatron-Bridge, NeMo 2 or
-    torchtitan. It is told by what it holds. A script or a program is read, never run. What is not understood is named,
-    all of it, and nothing is written; what is approximated is said, and is a comment of the study.
+    torchtitan. Its kind is told by what it holds. A script or a program is read, never run; shell scripts need the
+    extra 'import'. If anything is not understood, all of it is named and nothing is written; what is approximated is
+    said, and is a comment of the study.
     """
     catalogue.FILES_READ.clear()
     output.check_writable(path)

@@ -13,6 +13,7 @@ from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS, solvable
 from comp_comm.report.answer import write_answer
 from comp_comm.report.table import setup_line
+from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.sweeps.solve import ask, solve
 
 
@@ -20,6 +21,7 @@ def _solvable(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return completion.last(incomplete, solvable(FIELDS))
 
 
+DEVICES = ("gpus", "dp")
 LAYER = next(each.name for each in MODELS if each.own_hardware)  # its fields alone ask about one layer
 
 
@@ -43,16 +45,22 @@ def command(target: str, wanted: str, between: tuple[float, float] | None, path:
     whole-number field the value is real, and the valid neighbours are shown with the column at them.
     """
     form = options.prepare(form, path)
-    column, equals, number = target.partition("=")
+    column, equals, number = (part.strip() for part in target.partition("="))
+    if column in OBJECTIVES and not OBJECTIVES[column].needs:  # as in --crossover: comm is visible_comm_fraction
+        column = OBJECTIVES[column].column
     with options.naming("--target"):
         if not equals:
             raise ValueError(f"'{target}' must be COLUMN=VALUE")
-        share = number.strip().endswith("%")
-        goal = options.parse_number(number.strip().removesuffix("%")) / (100 if share else 1)
-    if goal >= 2 and column.strip().endswith(("mfu", "hfu", "_fraction")):
-        hint = "" if share else f": write {number.strip()}%"
-        raise ConfigError(f"--target: {column.strip()} is a share, at most {'100%' if share else '1'}{hint}")
-    question = ask(column.strip(), goal, wanted, between)
+        share = number.endswith("%")
+        goal = options.parse_number(number.removesuffix("%")) / (100 if share else 1)
+    if goal >= 2 and column.endswith(("mfu", "hfu", "_fraction")):
+        hint = "" if share else f": write {number}%"
+        raise ConfigError(f"--target: {column} is a share, at most {'100%' if share else '1'}{hint}")
+    if wanted in DEVICES:
+        raise ConfigError(f"--for: '{wanted}' cannot be solved for: each number of devices has a best layout of its "
+                          f"own. 'compcomm search --gpus 64,128,256 --crossover {target}' says between which two "
+                          "the best passes the value")  # fmt: skip
+    question = ask(column, goal, wanted, between)
     if given.get(question.field) is not None:
         raise ConfigError(f"{FIELDS[question.field].flag} is what is solved for; leave it out")
     chosen = options.point_study(given)

@@ -79,11 +79,22 @@ def command(path: str | None, form: str | None, quiet: bool, **given: Any) -> in
         raise ConfigError(f"{shown:,} rows of {plan.grid.points:,} points are more than the {MAX_SHOWN:,} that a "
                           "table or plot shows; ask for fewer (--top N) or for another --format")  # fmt: skip
     save = _draw(plan, given["plot"], views.plot_view(plan)) if in_file else None
-    options.note([] if quiet else notes(plan))
+    unnamed = [] if pivot or form not in READ_BY_PEOPLE else _unnamed(plan, wanted)
+    options.note([] if quiet else [*notes(plan), *unnamed])
     code = _answer(plan, wanted, pivot, path, form, quiet, given)
     if save and code == 0:
         save()
     return code
+
+
+def _unnamed(plan: Plan, wanted: tuple[str, ...]) -> list[str]:
+    """Return a note where a table does not show by what its rows differ."""
+    moving = [name for axis in plan.grid.axes if len(axis) > 1 for name in axis.values]
+    if all(any(name in wanted for name in axis.values) for axis in plan.grid.axes if len(axis) > 1):
+        return []
+    missing = [name for name in moving if name not in wanted]
+    return [f"rows differ in {', '.join(missing)}, which the table does not show: "
+            f"--columns {','.join([*missing, *wanted])} does"]  # fmt: skip
 
 
 def _check_flags(given: Record, form: str) -> None:

@@ -24,7 +24,9 @@ EXAMPLES = (
 
 
 @click.command(cls=help_text.Grouped, epilog=EXAMPLES)
-@click.option("--runs", metavar="FILE", help="Measured runs, as CSV with the columns of the published ones.")
+@click.option("--runs", metavar="FILE", help="Measured runs of your own, as CSV: a "
+              "row a run, with the columns model, gpu, gpus, tp, pp, micro_batch, global_batch, seq_len, precision, "
+              "step_s and others (docs/accuracy.md).")  # fmt: skip
 @click.option("--hardware", metavar="NAME|FILE", help="Predict all runs on this profile: their machine's own.",
               shell_complete=completion.names("hardware"))  # fmt: skip
 @click.option("--gpu", "devices", multiple=True, metavar="WORD", help="Only runs on a device with this in its name.")

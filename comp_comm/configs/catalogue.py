@@ -95,7 +95,8 @@ def locate(kind: str, reference: str, beside: str = "") -> Path:
             if candidate.is_file() or candidate.is_fifo():  # the latter is what a shell makes of <(a command)
                 return candidate
         what = "is a directory" if path.is_dir() else "there is no such file"
-        raise ConfigError([Problem(f"{what} ({kind})", file=str(reference))])
+        shipped_name = f"; the catalogue has '{path.stem}': give that name alone" if path.stem in names(kind) else ""
+        raise ConfigError([Problem(f"{what} ({kind}){shipped_name}", file=str(reference))])
     shipped = root() / FOLDERS[kind] / f"{reference.lower()}.yaml"
     if reference and not reference.startswith(".") and shipped.is_file():
         return shipped

@@ -75,9 +75,16 @@ def scale_end(values: list[float]) -> tuple[float, bool]:
 
 
 def _cell_text(value: float, words: str) -> str:
+    """Return a value of three digits, as many in every cell.
+
+    >>> [_cell_text(value, "step time (s)") for value in (21.98, 8, 1234.5, 0.25)]
+    ['22.0', '8', '1,234', '0.250']
+    """
     if words.endswith("(%)"):
         return f"{value:.1f}"
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
+    if 1000 <= abs(value) < 1e6:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value == round(value) else f"{value:#.3g}".rstrip(".")
 
 
 def _annotate(axes: Axes, grid: Any, texts: dict[float, str], mesh: Any) -> None:

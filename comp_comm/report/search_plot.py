@@ -114,8 +114,8 @@ def _front(plot: Axes, answer: Record, meta: Record) -> tuple[str, list[str]]:
     plot.set_xlabel("memory of a device (GiB)")
     plot.set_ylabel(label)
     worst = f"{beyond[-1][1]:,.4g} with {beyond[-1][0]:.3g} GiB" if beyond else ""
-    notes = [f"Not drawn: {len(beyond)} layouts that need less memory and are more than {TAIL} times as far, up to "
-             f"{worst}."] if beyond else []  # fmt: skip
+    notes = [f"Not drawn: {len(beyond)} layouts that need less memory, and whose {label} are more than {TAIL} times "
+             f"those of the best: up to {worst}."] if beyond else []  # fmt: skip
     said = f"{meta['feasible']:,} feasible layouts on {meta['gpus']:,} devices; drawn: those none beats in both"
     return said, notes
 

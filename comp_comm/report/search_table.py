@@ -17,6 +17,7 @@ from comp_comm.searches.design import FACTORS, WORK
 DIVISORS = "Of degrees and batches that are not given, only values are tried that divide devices, heads, layers, batch"
 NO_STACK = "No framework is given: gradients are in the format of the weights (--stack megatron has them in fp32)"
 TIED = 5  # rows
+SECOND = "second_behind_percent_after"  # of a crossover of two kinds of layouts
 PAPER = ("nv_tp1", "nv_tp2", "nv_dp", "nv_pp", "summa_panels")
 SHOWN = ("strategy", "tp", "tp1", "tp2", "cp", "pp", "vpp", "ep", "ep_dispatch", "dp", "micro_batch", "zero", "sp",
          "recompute", "placement", *PAPER, "step_s", "mfu", "memory_gib", "visible_comm_fraction")  # fmt: skip
@@ -87,8 +88,8 @@ def _write_tied(out: IO[str], answer: Record, columns: Sequence[str], style: str
     if tied and tied["layouts"] > 1:
         table.write_line(
             out,
-            f"{tied['layouts']:,} layouts tie: they are within {tied['percent']:.1f} % of the best, and so near is "
-            "the predicted ratio of two layouts to the measured one (four of five pairs)",
+            f"{tied['layouts']:,} layouts tie: they are within {tied['percent']:.1f} % of the best. In four of "
+            "five measured pairs of layouts, the predicted ratio was off by less than that",
             style,
         )
     if tied and len(tied["rows"]) > 1:
@@ -106,6 +107,32 @@ def _write_crossover(out: IO[str], answer: Record, style: str) -> None:
     _title(out, f"Where {asked} is crossed, in devices", style)
     names = [name for name in rows[0] if any(row.get(name) is not None for row in rows)]
     table.write_records(out, rows, names, style)
+    said = [crossing_said(asked, row) for row in rows if row["reason"] is None and row["after"] is not None]
+    out.write("\n" if said else "")
+    for line in said:
+        table.write_line(out, line, style)
+
+
+def crossing_said(asked: str, row: Record) -> str:
+    """Return in words what a row of ``crossings`` says.
+
+    >>> crossing_said("comm=30%", {"after": 4096, "at": 8192, "mfu_after": 0.3, "mfu_at": 0.2, "reason": None})
+    'comm=30% is passed between 4,096 and 8,192 devices (more numbers between them tell it closer)'
+    >>> crossing_said("zero==3:tp>1", {"hardware": "h100-sxm", "after": 8, "at": 64, "second_behind_percent_after": 7.0,
+    ...                                "second_behind_percent_at": -137.0, "reason": None})
+    'h100-sxm: zero==3 is ahead of tp>1 on 8 devices, by 7 % of the best, and behind on 64, by 137 %'
+    """
+    before, after = f"{row['after']:,}", f"{row['at']:,}"
+    others = [str(row[name]) for name in list(row)[: list(row).index("after")]]
+    place = f"{', '.join(others)}: " if others else ""
+    if SECOND not in row:
+        between = f"between {before} and {after} devices (more numbers between them tell it closer)"
+        return f"{place}{asked} is passed {between}"
+    first, second = asked.split(":")
+    low, high = row[SECOND], row[SECOND.replace("_after", "_at")]
+    order = ("ahead of", "behind") if low >= 0 else ("behind", "ahead")
+    return (f"{place}{first} is {order[0]} {second} on {before} devices, by {abs(low):.3g} % of the best, and "
+            f"{order[1]} on {after}, by {abs(high):.3g} %")  # fmt: skip
 
 
 def _write_best(out: IO[str], answer: Record, style: str) -> None:
@@ -160,7 +187,7 @@ def _tried(meta: Record) -> list[str]:
         lines.append(f"mfu is of {meta['fixed'].get(counts, FIELDS[counts].default)} attention ({counts})")
     if meta["cost_model"] == "complete" and not {"stack", "grad_precision"} & {*meta["fixed"], *meta["searched"]}:
         lines.append(NO_STACK)
-    return [*lines, *([f"Not tried, give a list to: {', '.join(left)}"] if left else [])]
+    return [*lines, *([f"Not tried (a list of values tries them): {', '.join(left)}"] if left else [])]
 
 
 def _tells(name: str, moves: set[str], several: bool) -> bool:

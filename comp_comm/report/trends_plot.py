@@ -88,11 +88,14 @@ def _generations(part: Part) -> tuple[Figure, str]:
                 faces = ["none" if row["announced"] else colour for row in mine]
                 for one in zip(x, y, faces, strict=True):
                     axes.scatter(one[0], one[1], marker=marker, s=26, facecolors=one[2], edgecolors=colour, zorder=3)
-        for row in part.rows:
-            value = row[f"scale_up_{ending}"]
-            if value is not None and (value >= 3 or value < 0.72):
-                new = row["new"].removesuffix("-32gb").removesuffix("-sxm")
-                axes.annotate(new, (row["year"] - 0.08, value), (4, 4), textcoords="offset points", fontsize=7.5)
+        values = {row["new"]: row[f"scale_up_{ending}"] for row in part.rows}
+        named = [row for row in part.rows if (value := values[row["new"]]) is not None and (value >= 3 or value < 0.72)]
+        for row in named:
+            value, new = values[row["new"]], row["new"].removesuffix("-32gb").removesuffix("-sxm")
+            crowded = any(0 < other["year"] - row["year"] < 2 and abs(values[other["new"]] / value - 1) < 0.1
+                          for other in named)  # fmt: skip
+            at = {"ha": "right", "xytext": (-4, 4)} if crowded else {"ha": "left", "xytext": (4, 4)}
+            axes.annotate(new, (row["year"] - 0.08, value), textcoords="offset points", fontsize=7.5, **at)
         axes.set_yscale("log")
         axes.set_yticks([0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 10], ["0.5", "0.7", "1", "1.5", "2", "3", "4", "6", "10"])
         axes.minorticks_off()
@@ -105,7 +108,10 @@ def _generations(part: Part) -> tuple[Figure, str]:
                ("over scale-out", {"marker": "^", "color": GREY, "linestyle": "none"}),
                ("announced", {"marker": "o", "color": GREY, "markerfacecolor": "none", "linestyle": "none"}),
                ("foreseen: 2 to 4", {"color": GREY, "alpha": 0.3, "linewidth": 8})])  # fmt: skip
-    return figure, "how many times more FLOP/s grew than bandwidth, from a device to its successor; named far ones"
+    return figure, (
+        "how many times more FLOP/s grew than bandwidth, from a device to its successor; devices below 0.72 and "
+        "from 3 on have names"
+    )
 
 
 def _fixed_layout(part: Part) -> tuple[Figure, str]:

@@ -154,8 +154,9 @@ def errors_part(asked: PartSettings) -> Part:
     measured, predicted = (np.asarray([each[i] for each in steps]) for i in (1, 2))
     error = predicted / measured - 1
     rows = table({**about(runs), "year": runs.years, "reported_s": measured, "predicted_s": predicted, "error": error})
-    said = (f"median size of the errors {100 * np.median(np.abs(error)):.0f} %, bias {100 * np.median(error):+.0f} %, "
-            f"{100 * np.mean(np.abs(error) < 0.2):.0f} % within 20 %, of {len(steps)} steps",)  # fmt: skip
+    said = (f"median size of the errors {100 * np.median(np.abs(error)):.0f} %, "
+            f"bias {round(100 * np.median(error)):+d} %, {100 * np.mean(np.abs(error) < 0.2):.0f} % within 20 %, of "
+            f"{len(steps)} steps",)  # fmt: skip
     return Part("errors", "Steps as predicted and as reported", rows, ("model", "date", "reported_s", "predicted_s",
                                                                        "error"), said)  # fmt: skip
 

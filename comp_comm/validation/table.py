@@ -2,7 +2,7 @@
 
 The columns are those of the table that is shipped (``configs/validation/runs.csv``). Few of them have to be there: the
 device, the devices' number, the sequence, the batch, the model's name or dimensions, and what was measured. A column
-named after a field of a study sets that field.
+named after a field of a study sets that field; `SHORT` has what else a table of one's own may call its columns.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ ABOUT = (
 COLUMNS = (*ABOUT, *COUNTS, *NUMBERS, *SOFTWARE)
 MEASURED = ("measured_metric", "measured_value")
 NEEDED = ("gpu", "n_gpus", *MEASURED)
+# Names that flags and answers have for these columns, and metrics as a column of their own (the value below them).
+SHORT = {"model": "model_name", "gpus": "n_gpus"}
+METRIC_COLUMNS = {"step_s": "iter_time_s", **{name: name for name in METRICS}}
+NEED = "gpu, n_gpus (or gpus), measured_metric and measured_value (or a column step_s)"
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,9 @@ def shipped(name: str = "runs.csv") -> Path:
 def read_runs(path: str | Path | None = None) -> list[MeasuredRun]:
     """Return the runs of a table, the shipped one if none is named.
 
+    What was measured stands in ``measured_metric`` and ``measured_value``, or in a column that is named after the
+    metric (``step_s`` is ``iter_time_s``); ``model`` and ``gpus`` are ``model_name`` and ``n_gpus``.
+
     Raises ``ConfigError`` with every problem's line and column: a file that is no such table, an unknown column, a cell
     that is no number, a metric that is none.
 
@@ -92,12 +99,12 @@ def read_runs(path: str | Path | None = None) -> list[MeasuredRun]:
     shown = place.name if path is None else str(path)
     rows = csv.DictReader(StringIO(_text(place, shown), newline=""), restkey="")
     problems = Problems()
-    _check_head(rows.fieldnames or [], shown, problems)
+    metric = _read_head(rows, shown, problems)
     problems.raise_if_any()
     runs = []
     try:
         for row in rows:
-            runs.append(_run(row, rows.line_num, shown, problems))
+            runs.append(_run({**metric, **row}, rows.line_num, shown, problems))
     except csv.Error as error:
         problems.add(Problem(f"is no CSV: {error}", file=shown, line=rows.line_num))
     _check_ids(runs, problems)
@@ -119,6 +126,17 @@ def _text(place: Path, shown: str) -> str:
         raise ConfigError([Problem("is not text in UTF-8", file=shown)]) from None
 
 
+def _read_head(rows: csv.DictReader[str], file: str, problems: Problems) -> dict[str, str]:
+    """Give the columns their own names; return the cell of the metric that a column is named after, if one is."""
+    given = [name.strip() for name in rows.fieldnames or []]
+    metrics = [name for name in given if name in METRIC_COLUMNS]
+    names = [SHORT.get(name, "measured_value" if name in METRIC_COLUMNS else name) for name in given]
+    metric = {"measured_metric": METRIC_COLUMNS[metrics[0]]} if metrics else {}
+    _check_head([*names, *metric], file, problems)
+    rows.fieldnames = names
+    return metric
+
+
 def _check_head(names: Sequence[str], file: str, problems: Problems) -> None:
     known = (*COLUMNS, *FIELDS)
     for name in names:
@@ -129,7 +147,7 @@ def _check_head(names: Sequence[str], file: str, problems: Problems) -> None:
             problems.add(Problem("stands twice", key=name, file=file, line=1))
     for name in NEEDED:
         if name not in names:
-            problems.add(Problem(f"the column is missing; a table of runs needs {', '.join(NEEDED)}",
+            problems.add(Problem(f"the column is missing; a table of runs needs {NEED}",
                                  key=name, file=file, line=1))  # fmt: skip
 
 
