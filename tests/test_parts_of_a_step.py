@@ -121,15 +121,16 @@ FAST = FlashKernel(efficiency=0.5, backward_efficiency=0.5, latency=0.0, memory_
 
 
 def attention(kernel=FAST, dim=128, memory=1e30, flops=1e12, fp8=0, alone=False, **op):
-    hardware = Hardware(flops, memory, 1e30, (), Timing(), attention_peak_flops=flops, attention=(kernel,) * 8,
-                        fp8_attention=(kernel,) * 8)  # fmt: skip
+    hardware = Hardware(peak_flops=flops, memory_bandwidth=memory, memory_capacity=1e12, tiers=(), timing=Timing(),
+                        attention_peak_flops=flops, attention=(kernel,) * 8, fp8_attention=(kernel,) * 8)  # fmt: skip
     shape = replace(Attention("attention", "", 1, 1, 1, 4096, 4096, 2048, dim, dim), **op)
     return Kernels(hardware, fp8_attention=fp8, alone=alone).attention(shape, int(AttentionKernel.FLASH_CAUSAL))
 
 
 def test_attention_in_eight_bits_moves_half():
     sixteen, eight = (float(attention(memory=1e9, flops=1e30, fp8=fp8).forward) for fp8 in (0, 1))
-    assert eight == pytest.approx(sixteen / 2)
+    assert sixteen == pytest.approx(4 * 4096 * 128 * 2 / 1e9, abs=0)  # queries, keys, values, and what comes out
+    assert eight == pytest.approx(sixteen / 2, abs=0)
 
 
 @pytest.mark.parametrize(("dim", "ratio"), [(64, 1.0), (128, 1.2), (256, 1.2)])
