@@ -115,6 +115,15 @@ def test_norms_of_latents_keep_as_much_as_others_where_they_are_written_out():
     assert eager - fused == pytest.approx(1024 * 4 * (2 * 1024 + 256 + 128), rel=1e-9)
 
 
+def test_norms_that_are_made_again_free_what_they_keep_beside():
+    def freed(kernel):
+        whole, again = (explained(**LATENT, accumulation=1, norm_kernel=kernel, recompute=what)["memory"]
+                        for what in ("none", "layernorm"))  # fmt: skip
+        return whole["activations_bytes"] - again["activations_bytes"]
+
+    assert freed("eager") - freed("fused") == pytest.approx(1024 * 4 * 2 * 1024, rel=1e-9)
+
+
 # -- kernels ----------------------------------------------------------------------------------------------------------
 
 FAST = FlashKernel(efficiency=0.5, backward_efficiency=0.5, latency=0.0, memory_efficiency=1.0)
