@@ -80,6 +80,7 @@ def test_gradients_are_added_up_by_a_kernel_where_gemms_do_not(sums, each, added
 
 
 @pytest.mark.parametrize(("point", "what"), [
+    ({"zero": 2, "gradient_accumulation_fusion": "off"}, "off goes with zero 0 or 1"),
     ({"zero": 3, "gradient_accumulation_fusion": "off"}, "off goes with zero 0 or 1"),
     ({"zero": 1, "zero_implementation": "deepspeed", "gradient_accumulation_fusion": "on"}, "DeepSpeed's optimizer"),
 ])  # fmt: skip

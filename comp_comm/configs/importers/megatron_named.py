@@ -54,10 +54,12 @@ def read_on_model(keys: Keys, f: Findings, model: str, launch: Launch | None = N
 
 
 def set_chunks(keys: Keys, f: Findings) -> None:
-    """Set the chunks of a stage, as Megatron's configuration in Python says them: their number."""
+    """Set the chunks of a stage, as Megatron's configuration in Python says them: their number; and their sends."""
     keys.ignore(("--virtual-pipeline-model-parallel-size",))
     if keys.has("--virtual-pipeline-model-parallel-size") and f.count("pp") > 1:
         f.set("vpp", keys.mapping["--virtual-pipeline-model-parallel-size"])
+        if f.count("vpp") > 1 and keys.truth("--no-overlap-p2p-communication"):
+            f.set("overlap_pp", False)
 
 
 def read_shape(keys: Keys, f: Findings) -> None:

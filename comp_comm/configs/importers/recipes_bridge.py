@@ -41,7 +41,7 @@ OF_OPTIMIZER = ("lr", "min_lr", "weight_decay", "adam_beta1", "adam_beta2", "ada
                 "muon_momentum", "muon_extra_scale_factor", "loss_scale", "decoupled_weight_decay",
                 "overlap_param_gather_with_optimizer_step", "sgd_momentum")  # fmt: skip
 OF_OVERLAP = ("tp_comm_overlap_cfg", "delay_wgrad_compute", "wgrad_deferral_limit", "defer_embedding_wgrad_compute",
-              "bucket_size", "overlap_p2p_comm", "batch_p2p_comm", "overlap_param_gather_with_optimizer_step",
+              "bucket_size", "batch_p2p_comm", "overlap_param_gather_with_optimizer_step",
               "tp_comm_bootstrap_backend", "tp_comm_overlap_ag", "tp_comm_overlap_rs")  # fmt: skip
 OF_DDP = ("data_parallel_sharding_strategy", "grad_reduce_in_fp32", "average_in_collective", "use_megatron_fsdp",
           "num_distributed_optimizer_instances", "fsdp_manual_registration", "fp8_param_gather",

@@ -44,7 +44,7 @@ _IGNORED = """
     moe_pad_expert_input_to_capacity moe_expert_rank_capacity_factor overlap_cpu_optimizer_d2h_h2d name
     first_last_layers_bf16 num_layers_at_start_in_bf16 num_layers_at_end_in_bf16 moe_token_drop_policy
     moe_permute_padding_for_fp8 moe_shared_expert_gate barrier_with_L1_time tp_only_amax_red
-    moe_enable_routing_replay high_priority_a2a_comm_stream moe_layer_recompute overlap_p2p_comm moe_paged_stash
+    moe_enable_routing_replay high_priority_a2a_comm_stream moe_layer_recompute moe_paged_stash
     cuda_graph_use_single_mempool cuda_graph_retain_backward_graph hf_model_revision dsa_kernel_backend
     apply_dsa_kernel_fusion moe_mlp_glu_interleave_size mtp_eval_in_bf16 moe_paged_stash_buffer_size_factor_cuda
     moe_paged_stash_buffer_size_factor_cpu moe_paged_stash_page_size use_mamba_mem_eff_path
@@ -62,7 +62,7 @@ NAMES = {
     "delay_wgrad_compute": "--delay-wgrad-compute", "mtp_num_layers": "--mtp-num-layers",
 }  # fmt: skip
 # Switches of Megatron-LM that say the opposite.
-OPPOSITES = {"overlap_p2p_communication": "--no-overlap-p2p-communication",
+OPPOSITES = {"overlap_p2p_comm": "--no-overlap-p2p-communication",
              "account_for_embedding_in_pipeline_split": "", "account_for_loss_in_pipeline_split": ""}  # fmt: skip
 # What a recipe begins with that is known: Megatron-Bridge's recipes/common.py.
 NEEDED = {"tp": "tensor_model_parallel_size", "pp": "pipeline_model_parallel_size", "cp": "context_parallel_size",

@@ -35,7 +35,8 @@ OF_DDP = (
     "num_distributed_optimizer_instances",
 )
 OF_DATA = ("seq_length", "global_batch_size", "micro_batch_size")
-OVERLAPS = ("tp_comm_overlap", "overlap_grad_reduce", "overlap_param_gather", "overlap_moe_expert_parallel_comm")
+OVERLAPS = ("tp_comm_overlap", "overlap_p2p_comm", "overlap_grad_reduce", "overlap_param_gather",
+            "overlap_moe_expert_parallel_comm")  # fmt: skip
 
 
 def is_nemo(made: Made) -> bool:

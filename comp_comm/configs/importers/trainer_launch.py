@@ -10,6 +10,7 @@ from comp_comm.configs.importers.imported import Findings, Keys
 from comp_comm.configs.importers.launch import Launch
 from comp_comm.configs.importers.running import STAGE, set_deepspeed
 from comp_comm.configs.importers.shell_scope import is_undecided, is_unset
+from comp_comm.configs.strict_yaml import resolve_scalar
 
 # Of accelerate's flags, those that say how states are sharded.
 FSDP = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0, "HYBRID_SHARD": 3, "HYBRID_SHARD_ZERO2": 2,
@@ -44,7 +45,7 @@ def _sharding(flags: Mapping[str, str], top: Keys, f: Findings) -> None:
     """Set the ZeRO stage that flags of accelerate say, or the name of its configuration."""
     named = flags.get("deepspeed_config_file") or flags.get("config_file")
     if "zero_stage" in flags and not is_unset(flags["zero_stage"]):
-        f.set("zero", flags["zero_stage"])
+        f.set("zero", resolve_scalar(flags["zero_stage"]))
         f.set("zero_implementation", "deepspeed")
     elif "fsdp_sharding_strategy" in flags or "use_fsdp" in flags:
         f.set("zero", FSDP.get(flags.get("fsdp_sharding_strategy", "").upper(), 3))

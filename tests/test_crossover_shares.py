@@ -1,0 +1,19 @@
+"""A share is asked for as one: all of it is a share, and 30 of them are none."""
+
+from __future__ import annotations
+
+import pytest
+
+from comp_comm.errors import ConfigError
+from comp_comm.searches.crossover import crossover_of
+
+
+@pytest.mark.parametrize(("text", "value"), [("mfu=1", 1.0), ("mfu=100%", 1.0), ("mfu=0.3", 0.3), ("step_s=30", 30.0)])
+def test_a_share_up_to_all_is_one(text, value):
+    assert crossover_of(text).value == value
+
+
+@pytest.mark.parametrize("text", ["mfu=30", "hfu=2", "visible_comm_fraction=300%"])
+def test_more_than_all_is_refused(text):
+    with pytest.raises(ConfigError, match="is a share, at most 1"):
+        crossover_of(text)
