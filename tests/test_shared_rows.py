@@ -34,9 +34,7 @@ AXES = {
     "apart": {"set": {"placement": "tp-dp-cp-pp", "cp_comm": "all_gather"}, "sweep": {"cp": [1, 2]}},
     "one place": {"set": {"placement": "dp-tp-cp-pp"}, "sweep": {"nvs": [4, 8]}},
 }  # fmt: skip
-# Where replicas are nearer each other than parts of a sequence, more stages (of as many devices) leave fewer between
-# these: `pp` matters to layers there, which `_ignored` does not know where only gpus are given.
-WRONG = pytest.mark.xfail(strict=True, reason="layers are shared by rows of other pp, where dp follows from it")
+# Apart: where replicas are nearer each other than parts of a sequence, more stages leave fewer replicas between these.
 LIMITS = {"all at once": {}, "part by part": {"SHARED_POINTS": 0}, "block by block": {"MOST_ROWS": 0}}
 
 
@@ -65,7 +63,7 @@ def numbers(grid, index, parts):
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("axes", [pytest.param(name, marks=WRONG) if name == "apart" else name for name in AXES])
+@pytest.mark.parametrize("axes", AXES)
 def test_a_block_has_the_numbers_of_its_points(axes, limits, monkeypatch):
     for name, value in LIMITS[limits].items():
         monkeypatch.setattr(sharing, name, value)

@@ -75,7 +75,7 @@ def crossover_of(text: str) -> Crossover:
     column = OBJECTIVES[column].column if column in OBJECTIVES and not OBJECTIVES[column].needs else column
     if len(kinds) > 2 or not equals or not abs(value) < float("inf"):
         raise ConfigError(f"{FORM}, not '{text}'")
-    if value >= 2 and column.endswith(SHARES):
+    if value > 1 and column.endswith(SHARES):
         raise ConfigError(f"--crossover: {column} is a share, at most 1, not {value:g}: write 30% or 0.3")
     return Crossover(text, column, value)
 

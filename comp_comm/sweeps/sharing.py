@@ -35,7 +35,8 @@ from comp_comm.views import Pick, lazy_view
 SHARED_POINTS = 2**20  # of rows that points share: so many are worked out together
 MOST_ROWS = 2**17  # more of them are not worked out together: arrays would not fit the cache
 PLACEMENT = "placement"
-DEGREES = {"dp": ("dp", "gpus"), "pp": ("pp",)}
+# What the sizes of groups that are not of a layer follow from: replicas are what stages leave of the devices.
+DEGREES = {"dp": ("dp", "gpus", "pp"), "pp": ("pp",)}
 # What says where on the network each group is.
 PLACED = ("tp", "cp", "dp", "pp", "ep", "etp", "gpus", PLACEMENT)
 
