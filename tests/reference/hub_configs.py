@@ -1,0 +1,189 @@
+"""Small and odd models of every causal type of transformers, counted: `tests/data/hub_configs.json`.
+
+    pip install torch transformers        # those of the CPU are enough: no weight is made
+    python tests/reference/hub_configs.py -o FOLDER
+
+For each type of ``AutoModelForCausalLM`` a config.json whose sizes all differ, so that no two can be taken for one
+another, and only its ``model_type``, where all is the class's own default. Each is made on the meta device, and the
+numbers of its parameters are added up; the bias that balances a router is counted beside them, whether the program
+keeps it as a parameter or not. Then every switch of the configuration is turned, one by one, and those that change the
+total are cases of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, PreTrainedConfig
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+Keys = dict[str, Any]
+# A size for each key that has it: hidden is 6 heads of 32, but where a head's dimension is a key it is another.
+ODD: Keys = {
+    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "emb_dim", "embedding_dim"), 192),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads",
+                     "encoder_attention_heads", "attention_heads"), 6),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers", "encoder_layers"), 4),
+    **dict.fromkeys(("intermediate_size", "n_inner", "ffn_dim", "decoder_ffn_dim", "encoder_ffn_dim",
+                     "ffn_hidden_size"), 328),
+    "num_key_value_heads": 3, "num_kv_heads": 3, "head_dim": 40, "vocab_size": 1013, "max_position_embeddings": 520,
+    "n_positions": 520, "n_ctx": 520, "max_seq_len": 520, "sliding_window": 24, "kv_channels": 40,
+    **dict.fromkeys(("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"), 10),
+    **dict.fromkeys(("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk", "moe_top_k"), 3),
+    **dict.fromkeys(("moe_intermediate_size", "expert_ffn_hidden_size"), 72),
+    **dict.fromkeys(("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"), 2),
+    "shared_expert_intermediate_size": 104, "moe_shared_expert_intermediate_size": 104,
+    "shared_intermediate_size": 104, "first_k_dense_replace": 1, "intermediate_size_mlp": 360,
+    "n_group": 2, "topk_group": 1, "num_expert_group": 2, "num_dense_layers": 1,
+    "q_lora_rank": 56, "kv_lora_rank": 48, "qk_rope_head_dim": 20, "qk_nope_head_dim": 44, "v_head_dim": 36,
+    "index_n_heads": 5, "index_head_dim": 28, "index_topk": 16,
+    "linear_num_key_heads": 4, "linear_num_value_heads": 8, "linear_key_head_dim": 28, "linear_value_head_dim": 30,
+    "linear_conv_kernel_dim": 3, "linear_num_heads": 7, "linear_head_dim": 26,
+    "mamba_n_heads": 8, "mamba_d_head": 48, "mamba_d_state": 18, "mamba_n_groups": 2, "mamba_d_conv": 3,
+    "mamba_num_heads": 9, "mamba_head_dim": 34, "ssm_state_size": 18, "n_groups": 3, "conv_kernel": 3,
+    "state_size": 18, "mamba_dt_rank": 11, "time_step_rank": 11, "mamba_d_ssm": 384, "chunk_size": 32,
+    "mamba_chunk_size": 32,
+}  # fmt: skip
+OWN: dict[str, Keys] = {
+    "bamba": {"attn_layer_indices": [2]},
+    "codegen": {"n_head": 8, "n_inner": 328},
+    "dbrx": {"attn_config": {"kv_n_heads": 3}, "ffn_config": {"ffn_hidden_size": 328, "moe_num_experts": 10,
+                                                              "moe_top_k": 3, "hidden_size": 192}},
+    "diffllama": {"num_key_value_heads": 2},
+    "dots1": {"n_routed_experts": 10, "n_shared_experts": 2},
+    "gptj": {"n_inner": 328}, "gpt2": {"n_inner": 328}, "gpt_bigcode": {"n_inner": 328},
+    "phimoe": {"num_local_experts": 10}, "zaya": {"num_experts_per_tok": 1},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv", "full_attention"]},
+    "llama4_text": {"interleave_moe_layer_step": 2},
+    "dots3_note_text": {"num_key_value_heads": 6},
+    "ernie4_5_moe": {"moe_layer_start_index": 1, "moe_layer_end_index": 3},
+    "falcon_mamba": {"num_hidden_layers": 4}, "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
+    "jamba": {"attn_layer_period": 4, "attn_layer_offset": 2},
+    "kimi_linear": {"num_hidden_layers": 5},
+    "mamba2": {"num_heads": 8, "head_dim": 48, "n_groups": 2},
+    "mpt": {"expansion_ratio": 3, "attn_config": {"kv_n_heads": 6}},
+    "opt": {"word_embed_proj_dim": 192},
+    "nemotron_h": {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]},
+    "qwen2": {"use_sliding_window": True, "max_window_layers": 2},
+    "zamba2": {"layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"], "n_mamba_heads": 8, "mamba_ngroups": 2,
+               "adapter_rank": 13, "num_mem_blocks": 1},
+}  # fmt: skip
+NO_FILE = {*PreTrainedConfig().to_dict(), "pad_token_id", "bos_token_id", "eos_token_id"} - {"tie_word_embeddings"}
+FACTS = ("num_key_value_heads", "head_dim", "num_experts_per_tok", "sliding_window", "layer_types")
+BALANCING = ("e_score_correction_bias", "expert_bias", "moe_statics")
+
+
+def defaults_of(kind: str) -> Keys:
+    """Return what a class of configurations has where a file says nothing, before anything follows from it."""
+    made: Keys = {}
+    for each in dataclasses.fields(CONFIG_MAPPING[kind]):
+        if each.default is not dataclasses.MISSING:
+            made[each.name] = each.default
+        elif each.default_factory is not dataclasses.MISSING:
+            made[each.name] = each.default_factory()
+    return made
+
+
+def odd(kind: str) -> Keys:
+    """Return the keys of an odd model of a type, those alone that its configuration has."""
+    cls, known = CONFIG_MAPPING[kind], defaults_of(kind)
+    if unknown := OWN.get(kind, {}).keys() - known.keys():
+        raise KeyError(f"{kind}: {unknown}")
+    changed = {getattr(cls, "attribute_map", {}).get(key, key): value for key, value in ODD.items() if key in known}
+    return {key: value for key, value in changed.items() if known.get(key, 0) is not None or key in _EVEN_NULL} | OWN.get(
+        kind, {}
+    )
+
+
+_EVEN_NULL = {"num_key_value_heads", "head_dim", "sliding_window"}
+
+
+def made(kind: str, keys: Keys) -> PreTrainedConfig:
+    """Return a configuration of these keys; tokens of its own may lie beyond a small vocabulary."""
+    cls, own = CONFIG_MAPPING[kind], json.loads(json.dumps(keys))
+    if "vocab_size" in keys and "pad_token_id" in defaults_of(kind):
+        own |= {name: 0 for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    return cls(**own)
+
+
+def counted(kind: str, keys: Keys) -> Keys:
+    """Make a model without its weights; return its parameters, and what else an importer must have found."""
+    config = made(kind, keys)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    tensors = {id(t): (name, t.numel()) for name, t in model.named_parameters()}
+    kept = {id(t): (name, t.numel()) for name, t in model.named_buffers()}
+    balancing = sum(n for name, n in (tensors | kept).values() if name.rsplit(".", 1)[-1] in BALANCING
+                    or any(b in name for b in BALANCING))
+    of_parameters = sum(n for name, n in tensors.values() if not any(b in name for b in BALANCING))
+    return {"parameters": of_parameters, "balancing": balancing} | _facts(config)
+
+
+def _facts(config: PreTrainedConfig) -> Keys:
+    found, text = {}, config.get_text_config()
+    for name in FACTS:
+        try:
+            value = getattr(text, name, None)
+        except Exception as error:  # noqa: BLE001 (of some classes that have another for each layer)
+            logging.info("%s: %r", name, error)
+            continue
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def cases(kind: str) -> list[Keys]:
+    """Return the cases of a type: a file's keys, and what was counted."""
+    found, keys = [], odd(kind)
+    config = made(kind, keys)
+    whole = {k: v for k, v in config.to_dict().items() if k not in NO_FILE} | {"model_type": kind}
+    base = counted(kind, keys)
+    found.append({"case": "every key", "config": whole} | base)
+    found.append({"case": "defaults left out", "config": {"model_type": kind, **keys}} | base)
+    try:
+        own = counted(kind, {})
+        found.append({"case": "all defaults", "config": {"model_type": kind}} | own)
+    except Exception as error:  # noqa: BLE001
+        logging.warning("%s, all defaults: %r", kind, str(error)[:100])
+    for name, value in defaults_of(kind).items():
+        if not isinstance(value, bool) or name in NO_FILE - {"tie_word_embeddings"}:
+            continue
+        turned = {**keys, name: not keys.get(name, value)}
+        try:
+            other = counted(kind, turned)
+        except Exception as error:  # noqa: BLE001
+            logging.info("%s, %s: %r", kind, name, error)
+            continue
+        if (other["parameters"], other["balancing"]) != (base["parameters"], base["balancing"]):
+            found.append({"case": f"{name} {str(turned[name]).lower()}", "config": {"model_type": kind, **turned}} | other)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("kinds", nargs="*")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    rows = []
+    for kind in given.kinds or sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
+        try:
+            rows += cases(kind)
+        except Exception as error:  # noqa: BLE001
+            logging.warning("%s: %s %s", kind, type(error).__name__, str(error).replace(chr(10), " ")[:300])
+    text = ",\n".join(json.dumps(row, default=str) for row in rows)
+    (given.output / "hub_configs.json").write_text(f"[\n{text}\n]\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
