@@ -1,5 +1,7 @@
 """Small and odd models of every causal type of transformers, counted: `tests/data/hub_configs.json`.
 
+Beside it, `hf_defaults.json` of the importers: what a class of configurations has where a file says nothing.
+
     pip install torch transformers        # those of the CPU are enough: no weight is made
     python tests/reference/hub_configs.py -o FOLDER
 
@@ -22,6 +24,8 @@ from typing import Any
 
 import torch
 import transformers
+from comp_comm.configs.importers.hf_families import FAMILIES
+from comp_comm.configs.importers.hf_ignored import DROPOUTS, IGNORED, OFF, is_token
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -78,6 +82,10 @@ OWN: dict[str, Keys] = {
                "adapter_rank": 13, "num_mem_blocks": 1},
 }  # fmt: skip
 NO_FILE = {*PreTrainedConfig().to_dict(), "pad_token_id", "bos_token_id", "eos_token_id"} - {"tie_word_embeddings"}
+WORDS = ("hidden_act", "hidden_activation", "activation_function", "norm_type", "position_embedding_type")
+GROUPS = ("n_group", "topk_group", "num_expert_group")  # a router's groups, where a family has them
+# Modules of multi-token prediction, which transformers does not make: a file that has them says so.
+UNSAID = {"num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers", "transformers_version", *DROPOUTS, *OFF}
 FACTS = ("num_key_value_heads", "head_dim", "num_experts_per_tok", "sliding_window", "layer_types")
 BALANCING = ("e_score_correction_bias", "expert_bias", "moe_statics")
 
@@ -168,6 +176,21 @@ def cases(kind: str) -> list[Keys]:
     return found
 
 
+def class_defaults() -> str:
+    """Return, a line a type, the defaults that a model's shapes depend on and a file may leave out."""
+    lines = []
+    for kind in sorted(CONFIG_MAPPING.keys() & FAMILIES.keys()):
+        known = {
+            name: value
+            for name, value in sorted(defaults_of(kind).items())
+            if (type(value) in (int, bool) or (isinstance(value, str) and name in WORDS))
+            and name not in NO_FILE | UNSAID and (name in GROUPS or name not in IGNORED) and not is_token(name)
+        }
+        lines.append(f"{json.dumps(kind)}: {json.dumps(known)}")
+    text = ",\n".join(lines)
+    return f"{{\n{text}\n}}\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER")
@@ -182,6 +205,7 @@ def main() -> None:
         except Exception as error:  # noqa: BLE001
             logging.warning("%s: %s %s", kind, type(error).__name__, str(error).replace(chr(10), " ")[:300])
     text = ",\n".join(json.dumps(row, default=str) for row in rows)
+    (given.output / "hf_defaults.json").write_text(class_defaults(), encoding="utf-8")
     (given.output / "hub_configs.json").write_text(f"[\n{text}\n]\n", encoding="utf-8")
 
 

@@ -12,6 +12,23 @@ EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "num_routed_e
 TOP_K = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts", "moe_top_k")
 SHARED = ("n_shared_experts", "num_shared_experts")
 SHARED_WIDTHS = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
+POSITIONS = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx",
+    "model_max_length",
+)  # fmt: skip
+# Every spelling of what a model cannot be without, and of what follows from it where it is left out.
+NEEDED = {
+    "hidden": ("hidden_size", "n_embd", "n_embed", "d_model"),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+}
+OPTIONAL = {
+    "kv_heads": ("num_key_value_heads",),
+    "head_dim": ("head_dim", "d_kv"),
+    "ffn_hidden": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size"),
+}
+WINDOW = ("sliding_window", "sliding_window_size", "window_size")
+PERIOD = ("sliding_window_pattern", "_sliding_window_pattern")
 # Keys that some family has: of a family that is not understood, only the others are named.
 UNDERSTOOD = (
     *EXPERTS, *TOP_K, *SHARED, "attention_bias", "mlp_bias", "use_bias", "use_qkv_bias", "qkv_bias", "bias",
@@ -43,10 +60,10 @@ def all_biases(keys: Keys, f: Findings) -> None:
 
 def window(keys: Keys, f: Findings) -> None:
     """Set sliding-window attention, and which layers attend to everything."""
-    size = keys.take("sliding_window", "sliding_window_size", "window_size")
+    size = keys.take(*WINDOW)
     used = keys.truth("use_sliding_window", default=True)
     types, first = keys.take("layer_types"), keys.take("max_window_layers")
-    period = keys.take("sliding_window_pattern", "_sliding_window_pattern")
+    period = keys.take(*PERIOD)
     layers = f.count("layers", 0)
     if types is not None:
         full = _full_layers(keys, types, layers)
@@ -62,7 +79,7 @@ def window(keys: Keys, f: Findings) -> None:
     if size is None:
         f.wrong(keys.place("layer_types"), "layers with sliding attention need 'sliding_window'")
         return
-    f.set("window", size, keys.place("sliding_window", "sliding_window_size", "window_size"))
+    f.set("window", size, keys.place(*WINDOW))
     if full:
         _set_period(f, "global_every", layers, full, keys.place("layer_types", "max_window_layers"))
 
