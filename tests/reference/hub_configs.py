@@ -28,7 +28,10 @@ from comp_comm.configs.importers.hf_families import FAMILIES
 from comp_comm.configs.importers.hf_ignored import DROPOUTS, IGNORED, OFF, is_token
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+)
 
 Keys = dict[str, Any]
 # A size for each key that has it: hidden is 6 heads of 32, but where a head's dimension is a key it is another.
@@ -64,7 +67,7 @@ OWN: dict[str, Keys] = {
                                                               "moe_top_k": 3, "hidden_size": 192}},
     "diffllama": {"num_key_value_heads": 2},
     "dots1": {"n_routed_experts": 10, "n_shared_experts": 2},
-    "gptj": {"n_inner": 328}, "gpt2": {"n_inner": 328}, "gpt_bigcode": {"n_inner": 328},
+    "gptj": {"n_inner": 328}, "helium": {"head_dim": 32}, "gpt2": {"n_inner": 328}, "gpt_bigcode": {"n_inner": 328},
     "phimoe": {"num_local_experts": 10}, "zaya": {"num_experts_per_tok": 1},
     "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv", "full_attention"]},
     "llama4_text": {"interleave_moe_layer_step": 2},
@@ -126,14 +129,15 @@ def made(kind: str, keys: Keys) -> PreTrainedConfig:
 def counted(kind: str, keys: Keys) -> Keys:
     """Make a model without its weights; return its parameters, and what else an importer must have found."""
     config = made(kind, keys)
+    text = config.get_text_config()
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
-    tensors = {id(t): (name, t.numel()) for name, t in model.named_parameters()}
+        model = AutoModelForCausalLM.from_config(text if type(text) in MODEL_FOR_CAUSAL_LM_MAPPING else config)
+    tensors = {id(t): (name, t.numel()) for name, t in model.named_parameters() if "embed_tokens_extend" not in name}
     kept = {id(t): (name, t.numel()) for name, t in model.named_buffers()}
     balancing = sum(n for name, n in (tensors | kept).values() if name.rsplit(".", 1)[-1] in BALANCING
                     or any(b in name for b in BALANCING))
     of_parameters = sum(n for name, n in tensors.values() if not any(b in name for b in BALANCING))
-    return {"parameters": of_parameters, "balancing": balancing} | _facts(config)
+    return {"parameters": of_parameters, "balancing": balancing, "made": type(model).__name__} | _facts(config)
 
 
 def _facts(config: PreTrainedConfig) -> Keys:
@@ -155,6 +159,7 @@ def cases(kind: str) -> list[Keys]:
     config = made(kind, keys)
     whole = {k: v for k, v in config.to_dict().items() if k not in NO_FILE} | {"model_type": kind}
     base = counted(kind, keys)
+    whole["architectures"] = [base["made"]]
     found.append({"case": "every key", "config": whole} | base)
     found.append({"case": "defaults left out", "config": {"model_type": kind, **keys}} | base)
     try:

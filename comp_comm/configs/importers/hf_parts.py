@@ -9,8 +9,8 @@ from comp_comm.configs.importers.imported import Findings, Keys, shown
 BIASES = {(False, False): "off", (True, False): "attention", (False, True): "ffn", (True, True): "on"}
 FULL_ATTENTION, SLIDING_ATTENTION = ("full_attention", "global"), ("sliding_attention", "local")
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts", "moe_num_experts")
-TOP_K = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts", "moe_top_k")
-SHARED = ("n_shared_experts", "num_shared_experts")
+TOP_K = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts", "moe_top_k", "moe_topk")
+SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 SHARED_WIDTHS = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
 POSITIONS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx",
@@ -20,7 +20,7 @@ POSITIONS = (
 NEEDED = {
     "hidden": ("hidden_size", "n_embd", "n_embed", "d_model"),
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
 }
 OPTIONAL = {
     "kv_heads": ("num_key_value_heads",),
