@@ -77,7 +77,8 @@ OWN: dict[str, Keys] = {
     "jamba": {"attn_layer_period": 4, "attn_layer_offset": 2},
     "kimi_linear": {"num_hidden_layers": 5},
     "mamba2": {"num_heads": 8, "head_dim": 48, "n_groups": 2},
-    "mpt": {"expansion_ratio": 3, "attn_config": {"kv_n_heads": 6}},
+    "mellum": {"layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"]},
+    "minimax": {"sliding_window": None}, "bailing_hybrid": {"n_group": 2, "topk_group": 1},
     "opt": {"word_embed_proj_dim": 192},
     "nemotron_h": {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]},
     "qwen2": {"use_sliding_window": True, "max_window_layers": 2},
@@ -115,7 +116,8 @@ def odd(kind: str) -> Keys:
     )
 
 
-_EVEN_NULL = {"num_key_value_heads", "head_dim", "sliding_window"}
+_EVEN_NULL = {"num_experts_per_tok", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+              "linear_value_head_dim", "num_key_value_heads", "head_dim", "sliding_window"}
 
 
 def made(kind: str, keys: Keys) -> PreTrainedConfig:
@@ -161,6 +163,8 @@ def cases(kind: str) -> list[Keys]:
     base = counted(kind, keys)
     whole["architectures"] = [base["made"]]
     found.append({"case": "every key", "config": whole} | base)
+    if "text_config" in whole:  # a file without one is that of no model
+        return found
     found.append({"case": "defaults left out", "config": {"model_type": kind, **keys}} | base)
     try:
         own = counted(kind, {})

@@ -16,6 +16,7 @@ from comp_comm.records import Record
 
 _FILE = Path(__file__).with_suffix(".json")
 # Spellings of the same: where a file has one, no other is filled in.
+_NESTED: dict[str, Record] = {"mpt": {"attn_config": {"alibi": True}}}  # mappings of a class in its configuration
 _SAME = (*parts.NEEDED.values(), *parts.OPTIONAL.values(), parts.POSITIONS, parts.EXPERTS, parts.TOP_K, parts.SHARED,
          parts.SHARED_WIDTHS, parts.WINDOW, parts.PERIOD, parts.FUNCTIONS)  # fmt: skip
 
@@ -36,5 +37,6 @@ def left_out(data: Record, own: Mapping[str, object]) -> Record:
     False
     """
     spelled = {name for group in _SAME if any(name in data for name in group) for name in group}
-    defaults = {**_known().get(str(data.get("model_type")), {}), **own}
+    kind = str(data.get("model_type"))
+    defaults = {**_known().get(kind, {}), **_NESTED.get(kind, {}), **own}
     return {name: value for name, value in defaults.items() if name not in data and name not in spelled}

@@ -148,13 +148,14 @@ def nemotron_h(keys: Keys, f: Findings) -> None:
 def minimax(keys: Keys, f: Findings) -> None:
     """Set MiniMax-01 and M1: lightning attention, or attention where the list says 1; experts in every layer."""
     kinds = keys.take("attn_type_list", "layer_types")
+    own = keys.mapping.get("model_type") == "minimax"  # transformers' class: every other layer, where none are listed
     if isinstance(kinds, list) and set(map(str, kinds)) <= {"0", "1"}:
         mixers: list[str] | None = ["*" if kind else "L" for kind in kinds]
         if len(kinds) != f.count("layers", 0):
             keys.wrong(("attn_type_list",), f"must list the kind of each of the {f.count('layers', 0)} layers")
             return
     else:
-        mixers = mixers_of(keys, f, "L", lambda i: (i + 1) % 8 == 0 if kinds is None else False, "layer_types")
+        mixers = mixers_of(keys, f, "L", lambda i: (i % 2 == 0 if own else (i + 1) % 8 == 0) if kinds is None else False, "layer_types")
     f.set("ssm_heads", f.count("heads"))
     f.set("ssm_head_dim", f.count("head_dim", f.count("hidden", 0) // f.count("heads")))
     keys.set("ssm_chunk", "block_size", "block", default=256)

@@ -16,12 +16,17 @@ from comp_comm.configs.importers.imported import Findings, Keys
 Part = Callable[[Keys, Findings], None]
 
 
-def full_each(period: int, first: int = 0) -> Part:
-    """Return a part that lists layers where a file does not: over a window, but each n-th from one on."""
+def full_each(period: int, first: int = 0, also: tuple[int, ...] = ()) -> Part:
+    """Return a part that lists layers where a file does not: over a window, but each n-th from one on.
+
+    ``also`` are others that attend to everything, counted from the end where they are negative.
+    """
 
     def listed(keys: Keys, f: Findings) -> None:
         if not keys.has("layer_types", *PERIOD):
-            kinds = [FULL_ATTENTION[0] if i % period == first else SLIDING_ATTENTION[0] for i in range(_layers(f))]
+            layers = _layers(f)
+            full = {*range(first, layers, period), *(i % max(layers, 1) for i in also)}
+            kinds = [FULL_ATTENTION[0] if i in full else SLIDING_ATTENTION[0] for i in range(layers)]
             keys.mapping = {**keys.mapping, "layer_types": kinds}
 
     return listed
@@ -91,6 +96,14 @@ def cohere_window(keys: Keys, f: Findings) -> None:
     keys.ignore(("prefix_dense_intermediate_size",))
 
 
+def no_bias(keys: Keys, f: Findings) -> None:
+    """Refuse biases of families where not all projections would have one that has it in others."""
+    for name in ("attention_bias", "mlp_bias", "use_bias"):
+        if keys.has(name):
+            keys.only(name, False)
+    f.set("bias", "off")
+
+
 def afmoe(keys: Keys, _: Findings) -> None:
     """Take what changes no shape in AFMoE (Trinity): the scale of its embedding and of its routers."""
     keys.ignore(("mup_enabled", "route_scale", "global_attn_every_n_layers", "route_norm", "score_func",
@@ -100,6 +113,27 @@ def afmoe(keys: Keys, _: Findings) -> None:
 def gate_bias(_: Keys, f: Findings) -> None:
     """Count the bias of a gate on attention: a number for each head."""
     f.set("extra_parameters", f.count("layers", 0) * f.count("heads"))
+
+
+def combined(keys: Keys, _: Findings) -> None:
+    """Take whether experts' outputs are added up in 32 bits."""
+    keys.ignore(("enable_moe_fp32_combine", "layer_rope_theta"))
+
+
+def task_types(keys: Keys, _: Findings) -> None:
+    """Take ERNIE's embedding of tasks, which must be off."""
+    keys.only("use_task_id", False)
+    keys.ignore(("task_type_vocab_size",))
+
+
+def delta_sizes(keys: Keys, f: Findings) -> None:
+    """Set sizes of Gated DeltaNet that OLMo Hybrid has where a file leaves them out: keys of 3/4 of a head."""
+    heads = f.count("heads")
+    key = int(0.75 * f.count("hidden", 0) / max(heads, 1))
+    made = {"linear_num_key_heads": heads, "linear_num_value_heads": heads, "linear_key_head_dim": key}
+    value = 2 * (keys.number("linear_key_head_dim") or key)
+    missing = {name: size for name, size in {**made, "linear_value_head_dim": int(value)}.items() if not keys.has(name)}
+    keys.mapping = {**keys.mapping, **missing}
 
 
 def sub_norms(_: Keys, f: Findings) -> None:
@@ -145,19 +179,17 @@ def laguna(keys: Keys, f: Findings) -> None:
     if isinstance(counts, list) and any(each != f.count("heads") for each in counts):
         keys.wrong(("num_attention_heads_per_layer",), "layers with other numbers of heads are not modelled")
     gate = keys.take("gating", default=True)
-    words = {True: "headwise", "per-head": "headwise", "per_head": "headwise", False: "off"}
-    if gate not in words:
-        keys.wrong(("gating",), "only true and false are understood")
-        return
-    f.set("attention_gate", words[gate], keys.place("gating"))
+    if gate not in (True, "per-head", "per_head"):
+        keys.wrong(("gating",), "only true is understood: a gate for each head")
+    f.set("attention_gate", "headwise")
     keys.ignore(("moe_routed_scaling_factor", "moe_apply_router_weight_on_input", "moe_router_logit_softcapping",
                  "swa_rope_parameters", "moe_router_use_sigmoid", "qk_norm_type"))  # fmt: skip
 
 
 def narrow_values(keys: Keys, f: Findings) -> None:
     """Set MiniCPM3's values, which are as wide as hidden over heads whatever ``v_head_dim`` says."""
-    f.set("v_head_dim", f.count("hidden", 0) // f.count("heads"))
-    keys.ignore(("v_head_dim", "scale_emb", "scale_depth", "dim_model_base"))
+    keys.mapping = {**keys.mapping, "v_head_dim": f.count("hidden", 0) // f.count("heads")}
+    keys.ignore(("scale_emb", "scale_depth", "dim_model_base"))
 
 
 def biased_head_norms(keys: Keys, f: Findings) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from comp_comm.configs.importers.hf_patterns import set_pattern
 from comp_comm.configs.importers.imported import Findings, Keys, shown
 
 BIASES = {(False, False): "off", (True, False): "attention", (False, True): "ffn", (True, True): "on"}
@@ -80,8 +81,23 @@ def window(keys: Keys, f: Findings) -> None:
         f.wrong(keys.place("layer_types"), "layers with sliding attention need 'sliding_window'")
         return
     f.set("window", size, keys.place(*WINDOW))
-    if full:
-        _set_period(f, "global_every", layers, full, keys.place("layer_types", "max_window_layers"))
+    place = keys.place("layer_types", "max_window_layers")
+    if full and types is not None and _period(layers, full) is None:
+        _list_layers(f, types, place)
+    elif full:
+        _set_period(f, "global_every", layers, full, place)
+
+
+def _list_layers(f: Findings, types: Sequence[object], place: tuple[str | int, ...]) -> None:
+    """Set layers one by one, where those that attend to everything are not every n-th."""
+    dense, period = f.count("dense_layers", 0), f.count("moe_every")
+    if "layer_pattern" in f.fields:
+        return
+    sparse = [i >= dense and (i - dense + 1) % period == 0 and "experts" in f.fields for i in range(len(types))]
+    mixers = ["*" if kind in FULL_ATTENTION else "W" for kind in types]
+    set_pattern(f, mixers, ["E" if each else "-" for each in sparse], place)
+    for name in ("dense_layers", "moe_every"):
+        f.fields.pop(name, None)
 
 
 def _full_layers(keys: Keys, types: object, layers: int) -> int | None:
@@ -124,7 +140,8 @@ def experts(keys: Keys, f: Findings) -> None:
     if not count:
         keys.ignore((*TOP_K, *widths, *SHARED, *SHARED_WIDTHS))
         return
-    keys.set("top_k", *TOP_K)
+    if not keys.set("top_k", *TOP_K):
+        f.missing(f"'{TOP_K[0]}' is missing: how many experts a token goes to", "top_k")
     keys.set("moe_ffn_hidden", *widths)
     shared = keys.number(*SHARED)
     width = keys.number(*SHARED_WIDTHS)

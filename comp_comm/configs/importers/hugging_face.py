@@ -16,7 +16,7 @@ from comp_comm.configs.importers.hf_ignored import (
     SWITCHES,
     is_token,
 )  # fmt: skip
-from comp_comm.configs.importers.hf_parts import NEEDED, OPTIONAL, POSITIONS, UNDERSTOOD, nonlinearity
+from comp_comm.configs.importers.hf_parts import NEEDED, OPTIONAL, POSITIONS, UNDERSTOOD, nonlinearity, window
 from comp_comm.configs.importers.hf_patterns import with_layers
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, shown
 from comp_comm.configs.strict_yaml import Document, Path
@@ -56,6 +56,7 @@ def import_config(document: Document, given: Given = NOTHING) -> Imported:
     keys = Keys(f, {**defaults, **data}, path)
     _read(keys, f, family or Family({}), set(defaults))
     _say_assumed(keys, f, defaults)
+    keys.ignore(defaults)
     keys.ignore(IGNORED if family else (*IGNORED, *UNDERSTOOD))
     keys.ignore(tuple(filter(is_token, keys.mapping)))
     _switched_off(keys, f)
@@ -141,13 +142,21 @@ def _read(keys: Keys, f: Findings, family: Family, assumed: set[str]) -> None:
                    assumed=assumed)  # fmt: skip
     _dropout(keys, f)
     if f.fields.keys() >= needed.keys():
-        for part in family.parts:
+        for part in sorted(family.parts, key=lambda part: part is window):  # which asks where experts are
             part(keys, f)
+        _floor_head_dim(f)
     for name in OFF:
         if name not in keys.used:
             keys.only(name, False, {}, None)
     nonlinearity(keys, f)
     _always(keys, family)
+
+
+def _floor_head_dim(f: Findings) -> None:
+    """Set heads as wide as hidden over heads, rounded down as transformers does where one does not divide the other."""
+    hidden, heads = f.count("hidden", 0), f.count("heads")
+    if "head_dim" not in f.fields and heads > 0 and hidden % heads:
+        f.set("head_dim", hidden // heads)
 
 
 def _always(keys: Keys, family: Family) -> None:
