@@ -62,6 +62,7 @@ class Norm(Choice):
     LAYERNORM = "layernorm", 2
     RMSNORM = "rmsnorm", 1
     LAYERNORM_NO_BIAS = "layernorm_no_bias", 1
+    LAYERNORM_NO_WEIGHTS = "layernorm_no_weights", 0
 
     def __init__(self, word: str, weights: float) -> None:
         self.weights = weights

@@ -90,7 +90,7 @@ WORDS = ("hidden_act", "hidden_activation", "activation_function", "norm_type", 
 GROUPS = ("n_group", "topk_group", "num_expert_group")  # a router's groups, where a family has them
 # Modules of multi-token prediction, which transformers does not make: a file that has them says so.
 UNSAID = {"num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers", "transformers_version", *DROPOUTS, *OFF}
-FACTS = ("num_key_value_heads", "head_dim", "num_experts_per_tok", "sliding_window", "layer_types")
+FACTS = ("num_experts_per_tok", "sliding_window", "layer_types")
 BALANCING = ("e_score_correction_bias", "expert_bias", "moe_statics")
 
 
@@ -139,10 +139,11 @@ def counted(kind: str, keys: Keys) -> Keys:
     balancing = sum(n for name, n in (tensors | kept).values() if name.rsplit(".", 1)[-1] in BALANCING
                     or any(b in name for b in BALANCING))
     of_parameters = sum(n for name, n in tensors.values() if not any(b in name for b in BALANCING))
-    return {"parameters": of_parameters, "balancing": balancing, "made": type(model).__name__} | _facts(config)
+    return {"architectures": [type(model).__name__], "parameters": of_parameters + balancing} | _facts(config)
 
 
 def _facts(config: PreTrainedConfig) -> Keys:
+    """Return numbers that no total shows: of experts a token goes to, of a window, of layers over it and others."""
     found, text = {}, config.get_text_config()
     for name in FACTS:
         try:
@@ -150,39 +151,41 @@ def _facts(config: PreTrainedConfig) -> Keys:
         except Exception as error:  # noqa: BLE001 (of some classes that have another for each layer)
             logging.info("%s: %r", name, error)
             continue
-        if value is not None:
+        if value is not None and not isinstance(value, bool):
             found[name] = value
+    kinds = found.pop("layer_types", None)
+    if isinstance(kinds, list) and "sliding_attention" in kinds:
+        found["full"] = kinds.count("full_attention")
+    else:
+        found.pop("sliding_window", None)  # of no layer, or of all: the class does not say
     return found
 
 
-def cases(kind: str) -> list[Keys]:
-    """Return the cases of a type: a file's keys, and what was counted."""
-    found, keys = [], odd(kind)
+def row_of(kind: str) -> Keys:
+    """Return what is counted of a type: an odd model, that of all defaults, and odd ones with one switch turned."""
+    keys = odd(kind)
     config = made(kind, keys)
-    whole = {k: v for k, v in config.to_dict().items() if k not in NO_FILE} | {"model_type": kind}
+    whole = {name: value for name, value in config.to_dict().items() if name not in NO_FILE}
     base = counted(kind, keys)
-    whole["architectures"] = [base["made"]]
-    found.append({"case": "every key", "config": whole} | base)
-    if "text_config" in whole:  # a file without one is that of no model
-        return found
-    found.append({"case": "defaults left out", "config": {"model_type": kind, **keys}} | base)
+    row = {"model_type": kind, **base, "odd": keys, "rest": {n: v for n, v in whole.items() if n not in keys}}
+    if "text_config" in whole:  # without one a file is that of no model
+        return row | {"odd": {}, "rest": whole}
     try:
-        own = counted(kind, {})
-        found.append({"case": "all defaults", "config": {"model_type": kind}} | own)
+        row["defaults"] = {name: value for name, value in counted(kind, {}).items() if name != "architectures"}
     except Exception as error:  # noqa: BLE001
         logging.warning("%s, all defaults: %r", kind, str(error)[:100])
+    row["turned"] = {}
     for name, value in defaults_of(kind).items():
-        if not isinstance(value, bool) or name in NO_FILE - {"tie_word_embeddings"}:
+        if not isinstance(value, bool) or name in NO_FILE:
             continue
-        turned = {**keys, name: not keys.get(name, value)}
         try:
-            other = counted(kind, turned)
+            other = counted(kind, {**keys, name: not keys.get(name, value)})
         except Exception as error:  # noqa: BLE001
             logging.info("%s, %s: %r", kind, name, error)
             continue
-        if (other["parameters"], other["balancing"]) != (base["parameters"], base["balancing"]):
-            found.append({"case": f"{name} {str(turned[name]).lower()}", "config": {"model_type": kind, **turned}} | other)
-    return found
+        if other["parameters"] != base["parameters"]:
+            row["turned"][name] = other["parameters"]
+    return row
 
 
 def class_defaults() -> str:
@@ -210,7 +213,7 @@ def main() -> None:
     rows = []
     for kind in given.kinds or sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
         try:
-            rows += cases(kind)
+            rows.append(row_of(kind))
         except Exception as error:  # noqa: BLE001
             logging.warning("%s: %s %s", kind, type(error).__name__, str(error).replace(chr(10), " ")[:300])
     text = ",\n".join(json.dumps(row, default=str) for row in rows)

@@ -115,8 +115,10 @@ def gate_bias(_: Keys, f: Findings) -> None:
     f.set("extra_parameters", f.count("layers", 0) * f.count("heads"))
 
 
-def combined(keys: Keys, _: Findings) -> None:
-    """Take whether experts' outputs are added up in 32 bits."""
+def combined(keys: Keys, f: Findings) -> None:
+    """Take whether experts' outputs are added up in 32 bits, and bases of positions; experts have no biases."""
+    if "experts" in f.fields:
+        keys.only("mlp_bias", False)
     keys.ignore(("enable_moe_fp32_combine", "layer_rope_theta"))
 
 
@@ -134,6 +136,11 @@ def delta_sizes(keys: Keys, f: Findings) -> None:
     value = 2 * (keys.number("linear_key_head_dim") or key)
     missing = {name: size for name, size in {**made, "linear_value_head_dim": int(value)}.items() if not keys.has(name)}
     keys.mapping = {**keys.mapping, **missing}
+
+
+def without_gate(_: Keys, f: Findings) -> None:
+    """Leave the gate of the shared expert out, which Qwen's models have and LARA has not."""
+    f.set("extra_parameters", 0)
 
 
 def sub_norms(_: Keys, f: Findings) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from comp_comm.configs.importers.hf_patterns import set_pattern
+from comp_comm.configs.importers.hf_patterns import SLIDING_ATTENTION, WINDOW, set_pattern
 from comp_comm.configs.importers.imported import Findings, Keys, shown
 
 BIASES = {(False, False): "off", (True, False): "attention", (False, True): "ffn", (True, True): "on"}
-FULL_ATTENTION, SLIDING_ATTENTION = ("full_attention", "global"), ("sliding_attention", "local")
+FULL_ATTENTION = ("full_attention", "global")
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts", "moe_num_experts")
-TOP_K = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts", "moe_top_k", "moe_topk")
+TOP_K = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts", "moe_top_k", "moe_topk", "moe_k")
 SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 SHARED_WIDTHS = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
 POSITIONS = (
@@ -28,7 +28,6 @@ OPTIONAL = {
     "head_dim": ("head_dim", "d_kv"),
     "ffn_hidden": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size"),
 }
-WINDOW = ("sliding_window", "sliding_window_size", "window_size")
 PERIOD = ("sliding_window_pattern", "_sliding_window_pattern")
 # Keys that some family has: of a family that is not understood, only the others are named.
 UNDERSTOOD = (

@@ -1,0 +1,99 @@
+"""A config.json of every causal type of transformers: read exactly, or refused with what it has.
+
+`data/hub_configs.json` is what transformers 5.24 made of small odd models (`tests/reference/hub_configs.py`): sizes all
+differ, so that none can be taken for another. Each is read with every key its class writes, with those alone that are
+not as the class has them, with nothing but its ``model_type``, and with each switch turned that changes the total.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from comp_comm.configs.importers.hf_families import FAMILIES, NOT_MODELLED
+from comp_comm.configs.importers.reading import import_text
+from comp_comm.configs.model_file import Model
+from comp_comm.costmodels.model_work import model_parameters
+from comp_comm.errors import ConfigError
+from comp_comm.layer_pattern import parse_layer_pattern
+
+ROWS = json.loads((Path(__file__).parent / "data" / "hub_configs.json").read_text(encoding="utf-8"))
+READ = [row for row in ROWS if row["model_type"] not in NOT_MODELLED]
+# What transformers cannot make sense of either, or a file cannot be without.
+NOT_ALONE = {
+    "deepseek_v2": "num_experts_per_tok", "nemotron_h": "num_hidden_layers", "zamba2": "layers_block_type",
+    "lara_mini": "layer_types",
+}  # fmt: skip
+# Switches of models that no published one has turned, and that are refused: a bias of some projections, and the like.
+REFUSED = ("bias", "projectors", "cross_attention", "norm", "tie_word_embeddings", "gating", "adapter", "use_task_id")
+
+
+def read(row, keys):
+    config = {"model_type": row["model_type"], "architectures": row["architectures"], **keys}
+    return import_text(json.dumps(config, indent=1), "config.json")
+
+
+def parameters(found):
+    return int(model_parameters(Model("", "", 0, "", dict(found.fields)).transformer()).all)
+
+
+def layers_that_attend_to_everything(fields):
+    if fields.get("layer_pattern"):
+        return sum(layer.mixer == "*" for layer in parse_layer_pattern(fields["layer_pattern"]))
+    return fields["layers"] // fields["global_every"] if fields.get("global_every") else 0
+
+
+def check(found, expected):
+    assert parameters(found) == expected["parameters"]
+    if found.fields.get("experts"):
+        assert found.fields["top_k"] == expected["num_experts_per_tok"]
+    if "full" in expected:
+        assert found.fields["window"] == expected["sliding_window"]
+        assert layers_that_attend_to_everything(found.fields) == expected["full"]
+
+
+@pytest.mark.parametrize("row", READ, ids=lambda row: row["model_type"])
+def test_every_key(row):
+    check(read(row, {**row["rest"], **row["odd"]}), row)
+
+
+@pytest.mark.parametrize("row", [row for row in READ if row["odd"]], ids=lambda row: row["model_type"])
+def test_defaults_left_out(row):
+    check(read(row, row["odd"]), row)
+
+
+@pytest.mark.parametrize("row", [row for row in READ if "defaults" in row], ids=lambda row: row["model_type"])
+def test_nothing_but_defaults(row):
+    if row["model_type"] in NOT_ALONE:
+        with pytest.raises(ConfigError, match=f"'{NOT_ALONE[row['model_type']]}' is missing"):
+            read(row, {})
+    else:
+        check(read(row, {}), row["defaults"])
+
+
+TURNED = [(row, name) for row in READ for name in row.get("turned", ())]
+
+
+@pytest.mark.parametrize(("row", "name"), TURNED, ids=[f"{row['model_type']}, {name}" for row, name in TURNED])
+def test_a_switch_is_counted_or_refused(row, name):
+    was = {**row["rest"], **row["odd"]}[name]
+    try:
+        found = read(row, {**row["odd"], name: not was})
+    except ConfigError as error:
+        assert f"{name}: " in str(error)
+        assert any(each in name for each in REFUSED)
+    else:
+        assert parameters(found) == row["turned"][name]
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row not in READ], ids=lambda row: row["model_type"])
+def test_what_is_not_modelled_is_said(row):
+    with pytest.raises(ConfigError, match=f"'{row['model_type']}' is not modelled: it has "):
+        read(row, {**row["rest"], **row["odd"]})
+
+
+def test_most_are_read():
+    assert len(READ) > 120
+    assert not FAMILIES.keys() & NOT_MODELLED.keys()
