@@ -94,6 +94,13 @@ def test_what_is_not_modelled_is_said(row):
         read(row, {**row["rest"], **row["odd"]})
 
 
+def test_every_refusal_has_a_reason():
+    for kind, reason in NOT_MODELLED.items():
+        with pytest.raises(ConfigError, match="is not modelled: it has ") as caught:
+            import_text(json.dumps({"model_type": kind}), "config.json")
+        assert reason in str(caught.value)
+
+
 def test_most_are_read():
     assert len(READ) > 120
     assert not FAMILIES.keys() & NOT_MODELLED.keys()

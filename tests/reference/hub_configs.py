@@ -63,7 +63,7 @@ ODD: Keys = {
 OWN: dict[str, Keys] = {
     "bamba": {"attn_layer_indices": [2]},
     "codegen": {"n_head": 8, "n_inner": 328},
-    "dbrx": {"attn_config": {"kv_n_heads": 3}, "ffn_config": {"ffn_hidden_size": 328, "moe_num_experts": 10,
+    "dbrx": {"attn_config": {"kv_n_heads": 3, "rope_theta": 1e4}, "ffn_config": {"ffn_hidden_size": 328, "moe_num_experts": 10,
                                                               "moe_top_k": 3, "hidden_size": 192}},
     "diffllama": {"num_key_value_heads": 2},
     "dots1": {"n_routed_experts": 10, "n_shared_experts": 2},
@@ -77,6 +77,7 @@ OWN: dict[str, Keys] = {
     "jamba": {"attn_layer_period": 4, "attn_layer_offset": 2},
     "kimi_linear": {"num_hidden_layers": 5},
     "mamba2": {"num_heads": 8, "head_dim": 48, "n_groups": 2},
+    "lara_mini": {"layer_types": ["linear_attention", "sliding_attention", "linear_attention", "full_attention"]},
     "mellum": {"layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"]},
     "minimax": {"sliding_window": None}, "bailing_hybrid": {"n_group": 2, "topk_group": 1},
     "opt": {"word_embed_proj_dim": 192},
@@ -147,7 +148,7 @@ def _facts(config: PreTrainedConfig) -> Keys:
     found, text = {}, config.get_text_config()
     for name in FACTS:
         try:
-            value = getattr(text, name, None)
+            value = getattr(text, name, None) or getattr(text, {"num_experts_per_tok": "moe_topk"}.get(name, name), None)
         except Exception as error:  # noqa: BLE001 (of some classes that have another for each layer)
             logging.info("%s: %r", name, error)
             continue

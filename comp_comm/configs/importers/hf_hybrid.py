@@ -127,9 +127,10 @@ def nemotron_h(keys: Keys, f: Findings) -> None:
         for name in ("experts", "top_k", "moe_ffn_hidden", "shared_experts", "shared_ffn_hidden"):
             f.fields.pop(name, None)
         f.fields.pop("moe_latent_hidden", None)
-    bias = {keys.truth(name) for name in ("use_bias", "attention_bias", "mlp_bias", "mamba_proj_bias")}
+    names = ("use_bias", "attention_bias", "mlp_bias", "mamba_proj_bias")
+    bias = {keys.truth(name) for name in names}
     if len(bias) > 1:
-        keys.wrong(("use_bias", "mlp_bias"), "biases of some of the layers only are not modelled")
+        keys.wrong(tuple(name for name in names if keys.truth(name)), "biases of some of the layers only are not modelled")
     f.set("bias", True in bias)
     count = keys.number("num_nextn_predict_layers", default=0)
     kinds = keys.take("mtp_hybrid_override_pattern", "mtp_layers_block_type")

@@ -8,6 +8,7 @@ from comp_comm.configs.importers.hf_parts import (
     FULL_ATTENTION,
     PERIOD,
     SLIDING_ATTENTION,
+    WINDOW,
     expert_layers,
     experts,
 )
@@ -86,14 +87,16 @@ def one_shared(width: str) -> Part:
     return shared
 
 
-def cohere_window(keys: Keys, f: Findings) -> None:
-    """Take what only says which of Cohere 2's layers attend to everything, or how experts' outputs are joined."""
-    keys.ignore(("shared_expert_combination_strategy", "layer_switch", "cache_implementation", "rotary_pct",
-                 "order_of_interleaved_layers", "prefix_dense_sliding_window_pattern"))  # fmt: skip
-    if "experts" in f.fields and "dense_layers" in f.fields:
-        f.set("moe_ffn_hidden", f.count("ffn_hidden", 0))
-        keys.set("ffn_hidden", "prefix_dense_intermediate_size")
-    keys.ignore(("prefix_dense_intermediate_size",))
+def cohere(keys: Keys, _: Findings) -> None:
+    """Take what only says which of Cohere 2's layers attend to everything."""
+    keys.ignore(("layer_switch", "order_of_interleaved_layers"))
+
+
+def needs_types(keys: Keys, f: Findings) -> None:
+    """Refuse a file that does not list its kinds of layers, where no rule makes them."""
+    if not keys.has("layer_types"):
+        f.missing("'layer_types' is missing: it says the kind of each layer", "layer_pattern")
+        keys.ignore(WINDOW)
 
 
 def no_bias(keys: Keys, f: Findings) -> None:
