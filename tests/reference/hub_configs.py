@@ -140,7 +140,11 @@ def counted(kind: str, keys: Keys) -> Keys:
     balancing = sum(n for name, n in (tensors | kept).values() if name.rsplit(".", 1)[-1] in BALANCING
                     or any(b in name for b in BALANCING))
     of_parameters = sum(n for name, n in tensors.values() if not any(b in name for b in BALANCING))
-    return {"architectures": [type(model).__name__], "parameters": of_parameters + balancing} | _facts(config)
+    return {"architectures": [type(model).__name__], "parameters": of_parameters, "balancing": balancing} | _facts(config)
+
+
+def _nested_top_k(config: PreTrainedConfig) -> int | None:
+    return getattr(config, "moe_topk", None) or getattr(getattr(config, "ffn_config", None), "moe_top_k", None)
 
 
 def _facts(config: PreTrainedConfig) -> Keys:
@@ -148,7 +152,7 @@ def _facts(config: PreTrainedConfig) -> Keys:
     found, text = {}, config.get_text_config()
     for name in FACTS:
         try:
-            value = getattr(text, name, None) or getattr(text, {"num_experts_per_tok": "moe_topk"}.get(name, name), None)
+            value = getattr(text, name, None) or (_nested_top_k(text) if name == FACTS[0] else None)
         except Exception as error:  # noqa: BLE001 (of some classes that have another for each layer)
             logging.info("%s: %r", name, error)
             continue

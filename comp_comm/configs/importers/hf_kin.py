@@ -131,6 +131,13 @@ def task_types(keys: Keys, _: Findings) -> None:
     keys.ignore(("task_type_vocab_size",))
 
 
+def floor_head_dim(_: Keys, f: Findings) -> None:
+    """Set heads as wide as hidden over heads, rounded down which GLM-4.5 does by default."""
+    hidden, heads = f.count("hidden", 0), f.count("heads")
+    if "head_dim" not in f.fields and heads > 0 and hidden % heads:
+        f.set("head_dim", hidden // heads)
+
+
 def delta_sizes(keys: Keys, f: Findings) -> None:
     """Set sizes of Gated DeltaNet that OLMo Hybrid has where a file leaves them out: keys of 3/4 of a head."""
     heads = f.count("heads")

@@ -144,19 +144,11 @@ def _read(keys: Keys, f: Findings, family: Family, assumed: set[str]) -> None:
     if f.fields.keys() >= needed.keys():
         for part in sorted(family.parts, key=lambda part: part is window):  # which asks where experts are
             part(keys, f)
-        _floor_head_dim(f)
     for name in OFF:
         if name not in keys.used:
             keys.only(name, False, {}, None)
     nonlinearity(keys, f)
     _always(keys, family)
-
-
-def _floor_head_dim(f: Findings) -> None:
-    """Set heads as wide as hidden over heads, rounded down as transformers does where one does not divide the other."""
-    hidden, heads = f.count("hidden", 0), f.count("heads")
-    if "head_dim" not in f.fields and heads > 0 and hidden % heads:
-        f.set("head_dim", hidden // heads)
 
 
 def _always(keys: Keys, family: Family) -> None:
