@@ -16,7 +16,7 @@ from comp_comm.configs.importers.hf_ignored import (
     SWITCHES,
     is_token,
 )  # fmt: skip
-from comp_comm.configs.importers.hf_parts import NEEDED, OPTIONAL, POSITIONS, UNDERSTOOD, nonlinearity, window
+from comp_comm.configs.importers.hf_parts import NEEDED, OPTIONAL, PERIOD, POSITIONS, UNDERSTOOD, nonlinearity, window
 from comp_comm.configs.importers.hf_patterns import with_layers
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, shown
 from comp_comm.configs.strict_yaml import Document, Path
@@ -166,7 +166,7 @@ def _always(keys: Keys, family: Family) -> None:
 def _say_assumed(keys: Keys, f: Findings, defaults: Record) -> None:
     """Say which numbers are not in the file, but in the family's class of configurations."""
     sizes = {name: value for name, value in defaults.items()
-             if type(value) is int and value and name in keys.used and name not in (*IGNORED, *POSITIONS)}  # fmt: skip
+             if type(value) is int and value and name in keys.used and name not in (*IGNORED, *POSITIONS, *PERIOD)}  # fmt: skip
     if sizes:
         listed = ", ".join(f"{name} {value}" for name, value in sizes.items())
         f.note(f"not in the file, so the default of its model_type: {listed}")
