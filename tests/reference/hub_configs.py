@@ -26,7 +26,7 @@ import torch
 import transformers
 from comp_comm.configs.importers.hf_families import FAMILIES
 from comp_comm.configs.importers.hf_ignored import DROPOUTS, IGNORED, OFF, is_token
-from transformers import AutoModelForCausalLM, PreTrainedConfig
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -87,6 +87,9 @@ OWN: dict[str, Keys] = {
                "adapter_rank": 13, "num_mem_blocks": 1},
 }  # fmt: skip
 NO_FILE = {*PreTrainedConfig().to_dict(), "pad_token_id", "bos_token_id", "eos_token_id"} - {"tie_word_embeddings"}
+# Text models of larger ones, without an output layer of their own.
+TEXTS = ("qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text", "glm4v_text", "glm4v_moe_text",
+         "glm_ocr_text", "hunyuan_vl_text", "mistral4", "granite_docling_text")  # fmt: skip
 WORDS = ("hidden_act", "hidden_activation", "activation_function", "norm_type", "position_embedding_type")
 GROUPS = ("n_group", "topk_group", "num_expert_group")  # a router's groups, where a family has them
 # Modules of multi-token prediction, which transformers does not make: a file that has them says so.
@@ -134,12 +137,17 @@ def counted(kind: str, keys: Keys) -> Keys:
     config = made(kind, keys)
     text = config.get_text_config()
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(text if type(text) in MODEL_FOR_CAUSAL_LM_MAPPING else config)
+        if kind in TEXTS:
+            model = AutoModel.from_config(config)
+        else:
+            model = AutoModelForCausalLM.from_config(text if type(text) in MODEL_FOR_CAUSAL_LM_MAPPING else config)
     tensors = {id(t): (name, t.numel()) for name, t in model.named_parameters() if "embed_tokens_extend" not in name}
     kept = {id(t): (name, t.numel()) for name, t in model.named_buffers()}
     balancing = sum(n for name, n in (tensors | kept).values() if name.rsplit(".", 1)[-1] in BALANCING
                     or any(b in name for b in BALANCING))
     of_parameters = sum(n for name, n in tensors.values() if not any(b in name for b in BALANCING))
+    if kind in TEXTS and not config.tie_word_embeddings:  # the output layer is of the larger model
+        of_parameters += config.hidden_size * config.vocab_size
     return {"architectures": [type(model).__name__], "parameters": of_parameters, "balancing": balancing} | _facts(config)
 
 
@@ -216,7 +224,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     rows = []
-    for kind in given.kinds or sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
+    for kind in given.kinds or sorted((*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *TEXTS)):
         try:
             rows.append(row_of(kind))
         except Exception as error:  # noqa: BLE001

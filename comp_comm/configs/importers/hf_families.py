@@ -199,6 +199,10 @@ FAMILIES: dict[str, Family] = {
                                   parts.next_tokens)),
     "xglm": Family({**_GPT, "position": "none"}, tied=True),
     "biogpt": Family(_GPT, (kin.offset_positions,), tied=True),
+    "glm4v_text": Family({**_LLAMA, "norms": 4, "bias": "qkv"}),
+    "glm_ocr_text": Family({**_LLAMA, "norms": 4}),
+    "glm4v_moe_text": Family(_LLAMA, (kin.floor_head_dim, parts.qkv_bias, parts.experts, parts.deepseek_layers, parts.router_bias)),
+    "mistral4": Family(_LLAMA, (parts.latent_attention, parts.experts, parts.deepseek_layers)),
     "mt5": Family({**_LLAMA, "gated": "off", "position": "none", "architecture": "encoder-decoder"}, (older.t5,),
                   {"n_positions": 1024}),
     "vit": Family({**_GPT, "architecture": "vit"}, (older.vit,)),
@@ -208,7 +212,8 @@ for _other, _known in {
     "llama4": "llama4_text", "gemma3": "gemma3_text", "mistral3": "mistral", "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon", "xlm-roberta": "roberta", "Yi": "llama", "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text", "minimax_text_01": "minimax", "MiniMaxText01": "minimax",
-    "minimax_m1": "minimax", "MiniMaxM1": "minimax", "kimi_k25": "deepseek_v3", "qwen3_vl_text": "qwen3",
+    "minimax_m1": "minimax", "MiniMaxM1": "minimax", "kimi_k25": "deepseek_v3", "qwen3_vl_text": "qwen3", "qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "granite_docling_text": "granite",
+    "hunyuan_vl_text": "hunyuan_v1_dense",
     "qwen3_vl_moe_text": "qwen3_moe", "codegen": "gptj", "gpt-sw3": "gpt2", "camembert": "roberta",
     "data2vec-text": "roberta", "emu3_text_model": "llama", 
 }.items():  # fmt: skip
@@ -275,5 +280,7 @@ NOT_MODELLED = {
 # What the text model of a larger one is, where its text_config does not say.
 TEXT_OF = {
     "llama4": "llama4_text", "gemma3": "gemma3_text", "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",
-    "emu3": "emu3_text_model", "llava": "llama", "mistral3": "mistral", "paligemma": "gemma",
+    "emu3": "emu3_text_model", "llava": "llama", "qwen2_vl": "qwen2_vl_text",
+    "qwen2_5_vl": "qwen2_5_vl_text", "qwen3_vl": "qwen3_vl_text", "qwen3_vl_moe": "qwen3_vl_moe_text", "glm4v": "glm4v_text",
+    "glm4v_moe": "glm4v_moe_text", "hunyuan_vl": "hunyuan_vl_text", "mistral3": "mistral", "paligemma": "gemma",
 }  # fmt: skip

@@ -11,9 +11,11 @@ from comp_comm.configs.importers.hf_ignored import (
     BIAS_KEYS,
     DROPOUTS,
     IGNORED,
+    NESTED,
     OFF,
     QK_NORM_KEYS,
     SWITCHES,
+    TOWERS,
     is_token,
 )  # fmt: skip
 from comp_comm.configs.importers.hf_parts import NEEDED, OPTIONAL, PERIOD, POSITIONS, UNDERSTOOD, nonlinearity, window
@@ -24,6 +26,7 @@ from comp_comm.errors import nearest, one_of
 from comp_comm.records import Record
 
 KIND = "Hugging Face config.json"
+TEXT_ALONE = "only the text model is imported, not what reads images or sound"
 TEXT_CONFIGS = ("text_config", "language_config", "llm_config")
 def fits(data: Record) -> int:
     """Return how well a mapping fits a config.json, which says what kind of model it is; 0 where it is none.
@@ -85,19 +88,26 @@ def read_model(f: Findings, data: Record, path: Path, kind: str) -> Keys:
 def _text_model(f: Findings, data: Record) -> tuple[Record, Path]:
     """Return what describes the text model: a nested ``text_config``, where there is one, with its place."""
     key = next((name for name in TEXT_CONFIGS if data.get(name)), None)
+    outer = str(data.get("model_type"))
+    if key is None and outer in TEXT_OF and any(data.get(name) for name in TOWERS):
+        f.note(TEXT_ALONE)  # Qwen2-VL's files have the keys of the text model beside a vision_config
+        return {name: value for name, value in data.items() if name not in NESTED} | {"model_type": TEXT_OF[outer]}, ()
     if key is None or not isinstance(data[key], dict):
         return data, ()
     around = Keys(f, data)
     around.ignore((*BESIDE_TEXT, key, "tie_word_embeddings", *filter(is_token, data)))
     for name in OFF:
         around.only(name, False, {}, None)
+    if any(isinstance(value, dict) for name, value in data.items() if name.endswith("_config") and name != key):
+        f.note(TEXT_ALONE)
+        left = [name for name, value in data.items() if name not in around.used and value is not None]
+        around.ignore(left)
+        if left:
+            f.note(f"beside {key}, of what is not imported: {', '.join(left[:8])}{', ...' if len(left) > 8 else ''}")
     around.finish()
-    if any(data.get(name) for name in ("vision_config", "audio_config")):
-        f.note("only the text model is imported, not what reads images or sound")
     inner = dict(data[key])
     if data.get("tie_word_embeddings") is not None:
         inner.setdefault("tie_word_embeddings", data["tie_word_embeddings"])
-    outer = str(data.get("model_type"))
     inner.setdefault("model_type", TEXT_OF.get(outer, outer))
     return inner, (key,)
 
