@@ -24,14 +24,15 @@ from typing import Any
 
 import torch
 import transformers
-from comp_comm.configs.importers.hf_families import FAMILIES
-from comp_comm.configs.importers.hf_ignored import DROPOUTS, IGNORED, OFF, is_token
 from transformers import AutoModel, AutoModelForCausalLM, PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
 )
+
+from comp_comm.configs.importers.hf_families import FAMILIES
+from comp_comm.configs.importers.hf_ignored import DROPOUTS, IGNORED, OFF, is_token
 
 Keys = dict[str, Any]
 # A size for each key that has it: hidden is 6 heads of 32, but where a head's dimension is a key it is another.
@@ -63,8 +64,8 @@ ODD: Keys = {
 OWN: dict[str, Keys] = {
     "bamba": {"attn_layer_indices": [2]},
     "codegen": {"n_head": 8, "n_inner": 328},
-    "dbrx": {"attn_config": {"kv_n_heads": 3, "rope_theta": 1e4}, "ffn_config": {"ffn_hidden_size": 328, "moe_num_experts": 10,
-                                                              "moe_top_k": 3, "hidden_size": 192}},
+    "dbrx": {"attn_config": {"kv_n_heads": 3, "rope_theta": 1e4},
+             "ffn_config": {"ffn_hidden_size": 328, "moe_num_experts": 10, "moe_top_k": 3, "hidden_size": 192}},
     "diffllama": {"num_key_value_heads": 2},
     "dots1": {"n_routed_experts": 10, "n_shared_experts": 2},
     "gptj": {"n_inner": 328}, "helium": {"head_dim": 32}, "gpt2": {"n_inner": 328}, "gpt_bigcode": {"n_inner": 328},
@@ -93,7 +94,12 @@ TEXTS = ("qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text
 WORDS = ("hidden_act", "hidden_activation", "activation_function", "norm_type", "position_embedding_type")
 GROUPS = ("n_group", "topk_group", "num_expert_group")  # a router's groups, where a family has them
 # Modules of multi-token prediction, which transformers does not make: a file that has them says so.
-UNSAID = {"num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers", "transformers_version", *DROPOUTS, *OFF}
+UNSAID = {"num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers", "transformers_version"}
+# Given an odd value where the class's default is null, too: elsewhere null says that the model has no such part.
+EVEN_NULL = (
+    "num_key_value_heads", "head_dim", "sliding_window", "num_experts_per_tok", "linear_num_key_heads",
+    "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
+)  # fmt: skip
 FACTS = ("num_experts_per_tok", "sliding_window", "layer_types")
 BALANCING = ("e_score_correction_bias", "expert_bias", "moe_statics")
 
@@ -115,20 +121,15 @@ def odd(kind: str) -> Keys:
     if unknown := OWN.get(kind, {}).keys() - known.keys():
         raise KeyError(f"{kind}: {unknown}")
     changed = {getattr(cls, "attribute_map", {}).get(key, key): value for key, value in ODD.items() if key in known}
-    return {key: value for key, value in changed.items() if known.get(key, 0) is not None or key in _EVEN_NULL} | OWN.get(
-        kind, {}
-    )
-
-
-_EVEN_NULL = {"num_experts_per_tok", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
-              "linear_value_head_dim", "num_key_value_heads", "head_dim", "sliding_window"}
+    kept = {key: value for key, value in changed.items() if known.get(key, 0) is not None or key in EVEN_NULL}
+    return kept | OWN.get(kind, {})
 
 
 def made(kind: str, keys: Keys) -> PreTrainedConfig:
     """Return a configuration of these keys; tokens of its own may lie beyond a small vocabulary."""
     cls, own = CONFIG_MAPPING[kind], json.loads(json.dumps(keys))
     if "vocab_size" in keys and "pad_token_id" in defaults_of(kind):
-        own |= {name: 0 for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+        own |= dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 0)
     return cls(**own)
 
 
@@ -143,12 +144,12 @@ def counted(kind: str, keys: Keys) -> Keys:
             model = AutoModelForCausalLM.from_config(text if type(text) in MODEL_FOR_CAUSAL_LM_MAPPING else config)
     tensors = {id(t): (name, t.numel()) for name, t in model.named_parameters() if "embed_tokens_extend" not in name}
     kept = {id(t): (name, t.numel()) for name, t in model.named_buffers()}
-    balancing = sum(n for name, n in (tensors | kept).values() if name.rsplit(".", 1)[-1] in BALANCING
-                    or any(b in name for b in BALANCING))
+    balancing = sum(n for name, n in (tensors | kept).values() if any(b in name for b in BALANCING))
     of_parameters = sum(n for name, n in tensors.values() if not any(b in name for b in BALANCING))
     if kind in TEXTS and not config.tie_word_embeddings:  # the output layer is of the larger model
         of_parameters += config.hidden_size * config.vocab_size
-    return {"architectures": [type(model).__name__], "parameters": of_parameters, "balancing": balancing} | _facts(config)
+    made_by = [type(model).__name__]
+    return {"architectures": made_by, "parameters": of_parameters, "balancing": balancing, **_facts(config)}
 
 
 def _nested_top_k(config: PreTrainedConfig) -> int | None:
@@ -161,7 +162,7 @@ def _facts(config: PreTrainedConfig) -> Keys:
     for name in FACTS:
         try:
             value = getattr(text, name, None) or (_nested_top_k(text) if name == FACTS[0] else None)
-        except Exception as error:  # noqa: BLE001 (of some classes that have another for each layer)
+        except Exception as error:
             logging.info("%s: %r", name, error)
             continue
         if value is not None and not isinstance(value, bool):
@@ -185,7 +186,7 @@ def row_of(kind: str) -> Keys:
         return row | {"odd": {}, "rest": whole}
     try:
         row["defaults"] = {name: value for name, value in counted(kind, {}).items() if name != "architectures"}
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         logging.warning("%s, all defaults: %r", kind, str(error)[:100])
     row["turned"] = {}
     for name, value in defaults_of(kind).items():
@@ -193,7 +194,7 @@ def row_of(kind: str) -> Keys:
             continue
         try:
             other = counted(kind, {**keys, name: not keys.get(name, value)})
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             logging.info("%s, %s: %r", kind, name, error)
             continue
         if other["parameters"] != base["parameters"]:
@@ -209,7 +210,9 @@ def class_defaults() -> str:
             name: value
             for name, value in sorted(defaults_of(kind).items())
             if (type(value) in (int, bool) or (isinstance(value, str) and name in WORDS))
-            and name not in NO_FILE | UNSAID and (name in GROUPS or name not in IGNORED) and not is_token(name)
+            and name not in NO_FILE | UNSAID | {*DROPOUTS, *OFF}
+            and (name in GROUPS or name not in IGNORED)
+            and not is_token(name)
         }
         lines.append(f"{json.dumps(kind)}: {json.dumps(known)}")
     text = ",\n".join(lines)
@@ -227,7 +230,7 @@ def main() -> None:
     for kind in given.kinds or sorted((*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *TEXTS)):
         try:
             rows.append(row_of(kind))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             logging.warning("%s: %s %s", kind, type(error).__name__, str(error).replace(chr(10), " ")[:300])
     text = ",\n".join(json.dumps(row, default=str) for row in rows)
     (given.output / "hf_defaults.json").write_text(class_defaults(), encoding="utf-8")

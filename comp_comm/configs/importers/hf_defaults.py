@@ -12,13 +12,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from comp_comm.configs.importers import hf_parts as parts
+from comp_comm.configs.importers.hf_patterns import WINDOW
 from comp_comm.records import Record
 
 _FILE = Path(__file__).with_suffix(".json")
 # Spellings of the same: where a file has one, no other is filled in.
 _NESTED: dict[str, Record] = {"mpt": {"attn_config": {"alibi": True}}}  # mappings of a class in its configuration
 _SAME = (*parts.NEEDED.values(), *parts.OPTIONAL.values(), parts.POSITIONS, parts.EXPERTS, parts.TOP_K, parts.SHARED,
-         parts.SHARED_WIDTHS, parts.WINDOW, parts.PERIOD, parts.FUNCTIONS)  # fmt: skip
+         parts.SHARED_WIDTHS, WINDOW, parts.PERIOD, parts.FUNCTIONS)  # fmt: skip
 
 
 @lru_cache(maxsize=1)

@@ -130,7 +130,8 @@ def nemotron_h(keys: Keys, f: Findings) -> None:
     names = ("use_bias", "attention_bias", "mlp_bias", "mamba_proj_bias")
     bias = {keys.truth(name) for name in names}
     if len(bias) > 1:
-        keys.wrong(tuple(name for name in names if keys.truth(name)), "biases of some of the layers only are not modelled")
+        some = tuple(name for name in names if keys.truth(name))
+        keys.wrong(some, "biases of some of the layers only are not modelled")
     f.set("bias", True in bias)
     count = keys.number("num_nextn_predict_layers", default=0)
     kinds = keys.take("mtp_hybrid_override_pattern", "mtp_layers_block_type")
@@ -156,7 +157,8 @@ def minimax(keys: Keys, f: Findings) -> None:
             keys.wrong(("attn_type_list",), f"must list the kind of each of the {f.count('layers', 0)} layers")
             return
     else:
-        mixers = mixers_of(keys, f, "L", lambda i: (i % 2 == 0 if own else (i + 1) % 8 == 0) if kinds is None else False, "layer_types")
+        every = (lambda i: i % 2 == 0) if own else (lambda i: (i + 1) % 8 == 0)
+        mixers = mixers_of(keys, f, "L", every, "layer_types")
     f.set("ssm_heads", f.count("heads"))
     f.set("ssm_head_dim", f.count("head_dim", f.count("hidden", 0) // f.count("heads")))
     keys.set("ssm_chunk", "block_size", "block", default=256)

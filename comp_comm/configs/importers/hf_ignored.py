@@ -54,7 +54,8 @@ _GENERATION = """
 _NESTED = """
     vision_config audio_config vision_feature_layer vision_feature_select_strategy vision_projector
     ignore_index use_unified_vision_chunk video_placeholder image_placeholder language_model_only
-    vq_config vocabulary_map projector_bias audio_merge_size audio_chunk_size multimodal_projector_bias projector_hidden_act mm_hidden_size image_grid_pinpoints use_image_newline_parameter
+    vq_config vocabulary_map projector_bias audio_merge_size audio_chunk_size multimodal_projector_bias
+    projector_hidden_act mm_hidden_size image_grid_pinpoints use_image_newline_parameter
 """
 TOWERS = ("vision_config", "audio_config")
 # Features that are off: what says so says nothing, what says otherwise is not understood.

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from comp_comm.configs.importers.hf_parts import (
-    FULL_ATTENTION,
-    PERIOD,
-    SLIDING_ATTENTION,
-    WINDOW,
-    expert_layers,
-    experts,
-)
+from comp_comm.configs.importers.hf_parts import FULL_ATTENTION, PERIOD, expert_layers, experts
+from comp_comm.configs.importers.hf_patterns import MOST_WORDS, SLIDING_ATTENTION, WINDOW
 from comp_comm.configs.importers.imported import Findings, Keys
 
 Part = Callable[[Keys, Findings], None]
@@ -40,7 +34,7 @@ def full_unless_listed(keys: Keys, f: Findings) -> None:
 
 
 def _layers(f: Findings) -> int:
-    return min(f.count("layers", 0), 100_000)
+    return min(f.count("layers", 0), MOST_WORDS)
 
 
 def _moe_layers(f: Findings) -> int:

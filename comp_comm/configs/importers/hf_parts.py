@@ -10,7 +10,10 @@ from comp_comm.configs.importers.imported import Findings, Keys, shown
 BIASES = {(False, False): "off", (True, False): "attention", (False, True): "ffn", (True, True): "on"}
 FULL_ATTENTION = ("full_attention", "global")
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts", "moe_num_experts")
-TOP_K = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts", "moe_top_k", "moe_topk", "moe_k")
+TOP_K = (
+    "num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts", "moe_top_k", "moe_topk",
+    "moe_k",
+)  # fmt: skip
 SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 SHARED_WIDTHS = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
 POSITIONS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from comp_comm.configs.importers.hf_defaults import left_out
-from comp_comm.configs.importers.hf_families import FAMILIES, NOT_MODELLED, TEXT_OF, Family
+from comp_comm.configs.importers.hf_families import FAMILIES, Family
 from comp_comm.configs.importers.hf_ignored import (
     BESIDE_TEXT,
     BIAS_KEYS,
@@ -20,6 +20,7 @@ from comp_comm.configs.importers.hf_ignored import (
 )  # fmt: skip
 from comp_comm.configs.importers.hf_parts import NEEDED, OPTIONAL, PERIOD, POSITIONS, UNDERSTOOD, nonlinearity, window
 from comp_comm.configs.importers.hf_patterns import with_layers
+from comp_comm.configs.importers.hf_refused import NOT_MODELLED, TEXT_OF
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, shown
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.errors import nearest, one_of
@@ -28,6 +29,8 @@ from comp_comm.records import Record
 KIND = "Hugging Face config.json"
 TEXT_ALONE = "only the text model is imported, not what reads images or sound"
 TEXT_CONFIGS = ("text_config", "language_config", "llm_config")
+
+
 def fits(data: Record) -> int:
     """Return how well a mapping fits a config.json, which says what kind of model it is; 0 where it is none.
 
@@ -176,7 +179,8 @@ def _always(keys: Keys, family: Family) -> None:
 def _say_assumed(keys: Keys, f: Findings, defaults: Record) -> None:
     """Say which numbers are not in the file, but in the family's class of configurations."""
     sizes = {name: value for name, value in defaults.items()
-             if type(value) is int and value and name in keys.used and name not in (*IGNORED, *POSITIONS, *PERIOD)}  # fmt: skip
+             if type(value) is int and value and name in keys.used
+             and name not in (*IGNORED, *POSITIONS, *PERIOD)}  # fmt: skip
     if sizes:
         listed = ", ".join(f"{name} {value}" for name, value in sizes.items())
         f.note(f"not in the file, so the default of its model_type: {listed}")
