@@ -57,7 +57,10 @@ class Architecture(Choice):
 
 
 class Norm(Choice):
-    """A normalisation, with the weights it has for each element: a LayerNorm has a bias beside its gain."""
+    """A normalisation, with the weights it has for each element: a LayerNorm has a bias beside its gain.
+
+    OLMo 1's LayerNorm has neither: none of transformers' parameters of it is of a norm.
+    """
 
     LAYERNORM = "layernorm", 2
     RMSNORM = "rmsnorm", 1

@@ -157,7 +157,7 @@ FAMILIES: dict[str, Family] = {
     "cwm": Family(_LLAMA, (parts.biases, kin.full_each(4), parts.window)),
     "exaone": Family(_LLAMA, (parts.biases,)),
     "exaone_moe": Family({**_QK, "bias": "off"},
-                         (kin.full_each(4, 3), newer.exaone, parts.window, parts.experts, kin.sparse_after(1),
+                         (newer.exaone, parts.window, parts.experts, kin.sparse_after(1),
                           kin.balanced, parts.next_tokens)),
     "flex_olmo": Family({**_LLAMA, "qk_norm": "whole"}, (parts.biases, parts.experts)),
     "flint": Family({**_QK, "attention_sinks": "on"},
