@@ -146,7 +146,7 @@ def counted(kind: str, keys: Keys) -> Keys:
     kept = {id(t): (name, t.numel()) for name, t in model.named_buffers()}
     balancing = sum(n for name, n in (tensors | kept).values() if any(b in name for b in BALANCING))
     of_parameters = sum(n for name, n in tensors.values() if not any(b in name for b in BALANCING))
-    if kind in TEXTS and not config.tie_word_embeddings:  # the output layer is of the larger model
+    if kind in TEXTS and not getattr(config, "tie_word_embeddings", False):  # the output layer is of the larger model
         of_parameters += config.hidden_size * config.vocab_size
     made_by = [type(model).__name__]
     return {"architectures": made_by, "parameters": of_parameters, "balancing": balancing, **_facts(config)}
