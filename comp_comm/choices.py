@@ -57,11 +57,15 @@ class Architecture(Choice):
 
 
 class Norm(Choice):
-    """A normalisation, with the weights it has for each element: a LayerNorm has a bias beside its gain."""
+    """A normalisation, with the weights it has for each element: a LayerNorm has a bias beside its gain.
+
+    OLMo 1's LayerNorm has neither: none of transformers' parameters of it is of a norm.
+    """
 
     LAYERNORM = "layernorm", 2
     RMSNORM = "rmsnorm", 1
     LAYERNORM_NO_BIAS = "layernorm_no_bias", 1
+    LAYERNORM_NO_WEIGHTS = "layernorm_no_weights", 0
 
     def __init__(self, word: str, weights: float) -> None:
         self.weights = weights

@@ -312,7 +312,7 @@ CONFIG = {"model_type": "deepseek_v3", "hidden_size": 512, "num_hidden_layers": 
     ({"n_group": 8, "topk_group": 4, "topk_method": "noaux_tc"}, (8, 4)),
     ({"n_group": 8, "topk_group": 3, "topk_method": "group_limited_greedy"}, (8, 3)),
     ({"n_group": 8, "topk_group": 4, "topk_method": "greedy"}, (None, None)),
-    ({"n_group": 1, "topk_group": 1}, (None, None)), ({}, (None, None)),
+    ({"n_group": 1, "topk_group": 1}, (None, None)), ({}, (8, 4)),  # as transformers' class has them
 ])  # fmt: skip
 def test_groups_of_a_router_are_read_from_a_configuration(keys, said):
     found = import_text(json.dumps({**CONFIG, **keys}), "config.json").fields

@@ -11,7 +11,8 @@ import json
 
 import pytest
 
-from comp_comm.configs.importers.hf_families import FAMILIES, NOT_MODELLED
+from comp_comm.configs.importers.hf_families import FAMILIES
+from comp_comm.configs.importers.hf_refused import NOT_MODELLED
 from comp_comm.configs.importers.reading import import_text
 from comp_comm.configs.model_file import Model, load_model
 from comp_comm.costmodels.model_work import model_parameters

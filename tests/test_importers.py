@@ -263,7 +263,7 @@ def test_which_layers_are_experts(change, fields):
 
 
 @pytest.mark.parametrize(("change", "parts"), [
-    ({"hidden_size": "-"}, ("'hidden_size' is missing",)),
+    ({"model_type": "Yi", "hidden_size": "-"}, ("'hidden_size' is missing",)),
     ({"hidden_size": "wide", "num_hidden_layers": 0}, ("hidden_size: 'wide' is not a number",
                                                        "num_hidden_layers: 0 is out of range")),
     ({"model_type": "lama"}, ("'lama' is not understood; did you mean 'llama'?",)),

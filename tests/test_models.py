@@ -263,6 +263,7 @@ def count(**fields):
 
 
 @pytest.mark.parametrize(("change", "more"), [
+    ({"norm": "layernorm_no_weights"}, -14 * 64),
     ({"norm": "layernorm_no_bias"}, -7 * 64), ({"norms": 1}, -3 * 128), ({"norms": 4}, 3 * 2 * 128),
     ({"parallel_blocks": "on"}, 0), ({"bias": "off"}, -3 * (192 + 64 + 256 + 64)),
     ({"bias": "qkv"}, -3 * (64 + 256 + 64)), ({"bias": "attention"}, -3 * (256 + 64)),

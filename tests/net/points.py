@@ -24,7 +24,7 @@ GROUPS = ("tp", "cp", "dp", "pp")
 # What each field may be, beside what is drawn to fit a model (`_layout`).
 MODEL_FIELDS = {
     "gated": SWITCH,
-    "norm": ("layernorm", "rmsnorm", "layernorm_no_bias"),
+    "norm": ("layernorm", "rmsnorm", "layernorm_no_bias", "layernorm_no_weights"),
     "norms": (1, 2, 4),
     "bias": ("off", "qkv", "on", "attention", "ffn", "not_qkv"),
     "qk_norm": ("off", "on", "whole"),

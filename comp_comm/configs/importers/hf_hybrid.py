@@ -127,9 +127,11 @@ def nemotron_h(keys: Keys, f: Findings) -> None:
         for name in ("experts", "top_k", "moe_ffn_hidden", "shared_experts", "shared_ffn_hidden"):
             f.fields.pop(name, None)
         f.fields.pop("moe_latent_hidden", None)
-    bias = {keys.truth(name) for name in ("use_bias", "attention_bias", "mlp_bias", "mamba_proj_bias")}
+    names = ("use_bias", "attention_bias", "mlp_bias", "mamba_proj_bias")
+    bias = {keys.truth(name) for name in names}
     if len(bias) > 1:
-        keys.wrong(("use_bias", "mlp_bias"), "biases of some of the layers only are not modelled")
+        some = tuple(name for name in names if keys.truth(name))
+        keys.wrong(some, "biases of some of the layers only are not modelled")
     f.set("bias", True in bias)
     count = keys.number("num_nextn_predict_layers", default=0)
     kinds = keys.take("mtp_hybrid_override_pattern", "mtp_layers_block_type")
@@ -148,13 +150,15 @@ def nemotron_h(keys: Keys, f: Findings) -> None:
 def minimax(keys: Keys, f: Findings) -> None:
     """Set MiniMax-01 and M1: lightning attention, or attention where the list says 1; experts in every layer."""
     kinds = keys.take("attn_type_list", "layer_types")
+    own = keys.mapping.get("model_type") == "minimax"  # transformers' class: every other layer, where none are listed
     if isinstance(kinds, list) and set(map(str, kinds)) <= {"0", "1"}:
         mixers: list[str] | None = ["*" if kind else "L" for kind in kinds]
         if len(kinds) != f.count("layers", 0):
             keys.wrong(("attn_type_list",), f"must list the kind of each of the {f.count('layers', 0)} layers")
             return
     else:
-        mixers = mixers_of(keys, f, "L", lambda i: (i + 1) % 8 == 0 if kinds is None else False, "layer_types")
+        every = (lambda i: i % 2 == 0) if own else (lambda i: (i + 1) % 8 == 0)
+        mixers = mixers_of(keys, f, "L", every, "layer_types")
     f.set("ssm_heads", f.count("heads"))
     f.set("ssm_head_dim", f.count("head_dim", f.count("hidden", 0) // f.count("heads")))
     keys.set("ssm_chunk", "block_size", "block", default=256)

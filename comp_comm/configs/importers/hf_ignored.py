@@ -54,8 +54,10 @@ _GENERATION = """
 _NESTED = """
     vision_config audio_config vision_feature_layer vision_feature_select_strategy vision_projector
     ignore_index use_unified_vision_chunk video_placeholder image_placeholder language_model_only
-    multimodal_projector_bias projector_hidden_act mm_hidden_size image_grid_pinpoints use_image_newline_parameter
+    vq_config vocabulary_map projector_bias audio_merge_size audio_chunk_size multimodal_projector_bias
+    projector_hidden_act mm_hidden_size image_grid_pinpoints use_image_newline_parameter
 """
+TOWERS = ("vision_config", "audio_config")
 # Features that are off: what says so says nothing, what says otherwise is not understood.
 OFF = (
     "is_encoder_decoder", "tie_encoder_decoder", "cross_attention_hidden_size", "is_decoder", "add_cross_attention",
@@ -67,7 +69,8 @@ QK_NORM_KEYS = ("qk_layernorm", "use_qk_norm", "qk_norm")
 SWITCHES = ("use_", "is_", "has_", "add_", "enable_", "output_", "apply_", "do_")  # how the name of a switch begins
 IGNORED = frozenset(" ".join((_TOKENS, _ARITHMETIC, _ROUTING, _RUNNING, _GENERATION)).split())
 # Beside a text_config: what describes other towers, and what only they read.
-BESIDE_TEXT = IGNORED | frozenset(_NESTED.split())
+NESTED = frozenset(_NESTED.split())
+BESIDE_TEXT = IGNORED | NESTED
 DROPOUTS = (
     "attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop", "hidden_dropout_prob",
     "attention_probs_dropout_prob", "dropout", "activation_dropout", "layerdrop", "dropout_rate", "embd_dropout",

@@ -97,6 +97,10 @@ def zamba2(keys: Keys, f: Findings) -> None:
     f.set("shared_rank", rank, keys.place("adapter_rank"))
     if keys.truth("use_shared_attention_adapter"):
         f.set("shared_attention_rank", rank, keys.place("adapter_rank"))
+        if f.count("kv_heads", f.count("heads")) != f.count("heads"):
+            keys.wrong(("use_shared_attention_adapter",), "adapters where keys have fewer heads are not modelled")
+    if f.fields.get("tied") != "on":
+        keys.wrong(("tie_word_embeddings",), "only true is understood: shared blocks are tied as the embedding is")
     f.set("position", "rope" if keys.truth("use_mem_rope") else "none")
     keys.only("add_bias_linear", False)
     keys.only("use_long_context", False)

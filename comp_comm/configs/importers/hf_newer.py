@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from comp_comm.configs.importers.hf_parts import FULL_ATTENTION, SLIDING_ATTENTION, expert_layers
+from comp_comm.configs.importers.hf_parts import FULL_ATTENTION, expert_layers
+from comp_comm.configs.importers.hf_patterns import SLIDING_ATTENTION
 from comp_comm.configs.importers.imported import Findings, Keys, shown
-
-_DENSE, _SPARSE = "dense", "sparse"
 
 
 def no_rope(keys: Keys, _: Findings) -> None:
@@ -34,21 +33,6 @@ def exaone(keys: Keys, f: Findings) -> None:
     if layers:
         listed[-1] = FULL_ATTENTION[0]  # the last layer attends to everything, whatever the pattern
     keys.mapping = {**keys.mapping, "layer_types": listed}
-
-
-def listed_layers(keys: Keys, f: Findings) -> None:
-    """Set which layers are a mixture of experts from ``mlp_layer_types``, where a file lists them."""
-    kinds = keys.take("mlp_layer_types")
-    if kinds is None:
-        return
-    layers = f.count("layers", 0)
-    place = keys.place("mlp_layer_types")
-    if not isinstance(kinds, list) or len(kinds) != layers or set(kinds) - {_DENSE, _SPARSE}:
-        f.wrong(place, f"must list each of the {layers} layers, {_DENSE} or {_SPARSE}")
-        return
-    f.fields.pop("dense_layers", None)
-    f.fields.pop("moe_every", None)
-    expert_layers(f, [kind == _SPARSE for kind in kinds], place)
 
 
 def apertus(keys: Keys, f: Findings) -> None:

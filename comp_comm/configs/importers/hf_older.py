@@ -173,8 +173,15 @@ def bert(keys: Keys, f: Findings) -> None:
     keys.only("is_decoder", False)
     keys.only("add_cross_attention", False)
     keys.only("position_embedding_type", "absolute")
-    h, types = f.count("hidden", 0), keys.number("type_vocab_size", default=2)
-    f.set("extra_parameters", (types or 0) * h + h * (h + 1), keys.place("type_vocab_size"))
+    h, vocab, types = f.count("hidden", 0), f.count("vocab", 0), keys.number("type_vocab_size", default=2)
+    heads = " ".join(map(str, _listed(keys.mapping.get("architectures"))))
+    pretrained = "PreTraining" in heads
+    words = pretrained or any(each in heads for each in ("ForMaskedLM", "ForCausalLM", "LMHead"))
+    extra = (types or 0) * h + (0 if words and not pretrained else h * (h + 1))
+    if words:  # a network, a norm and a bias before the words, and one for whether a sentence follows another
+        biases = vocab * (1 if f.fields.get("tied") in (True, "on", 1) else 2)
+        extra += h * (h + 3) + biases + (2 * (h + 1) if pretrained else 0)
+    f.set("extra_parameters", extra, keys.place("type_vocab_size"))
 
 
 def t5(keys: Keys, f: Findings) -> None:

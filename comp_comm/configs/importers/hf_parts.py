@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from comp_comm.configs.importers.hf_patterns import SLIDING_ATTENTION, WINDOW, set_pattern
 from comp_comm.configs.importers.imported import Findings, Keys, shown
 
 BIASES = {(False, False): "off", (True, False): "attention", (False, True): "ffn", (True, True): "on"}
-FULL_ATTENTION, SLIDING_ATTENTION = ("full_attention", "global"), ("sliding_attention", "local")
+FULL_ATTENTION = ("full_attention", "global")
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts", "moe_num_experts")
-TOP_K = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts", "moe_top_k")
-SHARED = ("n_shared_experts", "num_shared_experts")
+TOP_K = (
+    "num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts", "moe_top_k", "moe_topk",
+    "moe_k",
+)  # fmt: skip
+SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 SHARED_WIDTHS = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
+POSITIONS = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx",
+    "model_max_length",
+)  # fmt: skip
+# Every spelling of what a model cannot be without, and of what follows from it where it is left out.
+NEEDED = {
+    "hidden": ("hidden_size", "n_embd", "n_embed", "d_model"),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
+}
+OPTIONAL = {
+    "kv_heads": ("num_key_value_heads",),
+    "head_dim": ("head_dim", "d_kv"),
+    "ffn_hidden": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size"),
+}
+PERIOD = ("sliding_window_pattern", "_sliding_window_pattern")
 # Keys that some family has: of a family that is not understood, only the others are named.
 UNDERSTOOD = (
     *EXPERTS, *TOP_K, *SHARED, "attention_bias", "mlp_bias", "use_bias", "use_qkv_bias", "qkv_bias", "bias",
@@ -43,10 +63,10 @@ def all_biases(keys: Keys, f: Findings) -> None:
 
 def window(keys: Keys, f: Findings) -> None:
     """Set sliding-window attention, and which layers attend to everything."""
-    size = keys.take("sliding_window", "sliding_window_size", "window_size")
+    size = keys.take(*WINDOW)
     used = keys.truth("use_sliding_window", default=True)
     types, first = keys.take("layer_types"), keys.take("max_window_layers")
-    period = keys.take("sliding_window_pattern", "_sliding_window_pattern")
+    period = keys.take(*PERIOD)
     layers = f.count("layers", 0)
     if types is not None:
         full = _full_layers(keys, types, layers)
@@ -62,9 +82,24 @@ def window(keys: Keys, f: Findings) -> None:
     if size is None:
         f.wrong(keys.place("layer_types"), "layers with sliding attention need 'sliding_window'")
         return
-    f.set("window", size, keys.place("sliding_window", "sliding_window_size", "window_size"))
-    if full:
-        _set_period(f, "global_every", layers, full, keys.place("layer_types", "max_window_layers"))
+    f.set("window", size, keys.place(*WINDOW))
+    place = keys.place("layer_types", "max_window_layers")
+    if full and types is not None and _period(layers, full) is None:
+        _list_layers(f, types, place)
+    elif full:
+        _set_period(f, "global_every", layers, full, place)
+
+
+def _list_layers(f: Findings, types: Sequence[object], place: tuple[str | int, ...]) -> None:
+    """Set layers one by one, where those that attend to everything are not every n-th."""
+    dense, period = f.count("dense_layers", 0), f.count("moe_every")
+    if "layer_pattern" in f.fields:
+        return
+    sparse = [i >= dense and (i - dense + 1) % period == 0 and "experts" in f.fields for i in range(len(types))]
+    mixers = ["*" if kind in FULL_ATTENTION else "W" for kind in types]
+    set_pattern(f, mixers, ["E" if each else "-" for each in sparse], place)
+    for name in ("dense_layers", "moe_every"):
+        f.fields.pop(name, None)
 
 
 def _full_layers(keys: Keys, types: object, layers: int) -> int | None:
@@ -107,7 +142,8 @@ def experts(keys: Keys, f: Findings) -> None:
     if not count:
         keys.ignore((*TOP_K, *widths, *SHARED, *SHARED_WIDTHS))
         return
-    keys.set("top_k", *TOP_K)
+    if not keys.set("top_k", *TOP_K):
+        f.missing(f"'{TOP_K[0]}' is missing: how many experts a token goes to", "top_k")
     keys.set("moe_ffn_hidden", *widths)
     shared = keys.number(*SHARED)
     width = keys.number(*SHARED_WIDTHS)

@@ -9,6 +9,8 @@ from comp_comm.errors import one_of
 from comp_comm.records import Record
 
 ATTENTION = ("full_attention", "attention", "global", "indexed_attention", "deepseek_sparse_attention")
+SLIDING_ATTENTION = ("sliding_attention", "local")
+WINDOW = ("sliding_window", "sliding_window_size", "window_size")
 LINEAR = ("linear_attention", "mamba", "mamba2", "kda", "gated_deltanet", "lightning_attention")
 MOST_WORDS = 100_000
 LONGEST_GROUP = 16  # layers of a group that is looked for
@@ -69,6 +71,9 @@ def mixers_of(keys: Keys, f: Findings, letter: str, otherwise: Callable[[int], b
     if kinds is None:
         return ["*" if otherwise(i) else letter for i in range(min(layers, MOST_WORDS))]
     known = {**dict.fromkeys(ATTENTION, "*"), **dict.fromkeys(LINEAR, letter)}
+    window = keys.take(*WINDOW)
+    if window is not None:
+        known |= dict.fromkeys(SLIDING_ATTENTION, "W")
     if not isinstance(kinds, list) or len(kinds) != layers:
         keys.wrong(names, f"must list the kind of each of the {layers} layers")
         return None
@@ -76,7 +81,10 @@ def mixers_of(keys: Keys, f: Findings, letter: str, otherwise: Callable[[int], b
     if strange:
         keys.wrong(names, f"layers of {', '.join(strange)} are not understood ({one_of(sorted(known))})")
         return None
-    return [known[str(kind)] for kind in kinds]
+    mixers = [known[str(kind)] for kind in kinds]
+    if "W" in mixers:
+        f.set("window", window, keys.place(*WINDOW))
+    return mixers
 
 
 def networks_of(f: Findings, experts: Callable[[int], bool]) -> list[str]:

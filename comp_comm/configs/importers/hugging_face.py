@@ -4,50 +4,31 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from comp_comm.configs.importers.hf_families import FAMILIES, NOT_MODELLED, TEXT_OF, Family
+from comp_comm.configs.importers.hf_defaults import left_out
+from comp_comm.configs.importers.hf_families import FAMILIES, Family
 from comp_comm.configs.importers.hf_ignored import (
     BESIDE_TEXT,
     BIAS_KEYS,
     DROPOUTS,
     IGNORED,
+    NESTED,
     OFF,
     QK_NORM_KEYS,
     SWITCHES,
+    TOWERS,
     is_token,
 )  # fmt: skip
-from comp_comm.configs.importers.hf_parts import UNDERSTOOD, nonlinearity
+from comp_comm.configs.importers.hf_parts import NEEDED, OPTIONAL, PERIOD, POSITIONS, UNDERSTOOD, nonlinearity, window
 from comp_comm.configs.importers.hf_patterns import with_layers
+from comp_comm.configs.importers.hf_refused import NOT_MODELLED, TEXT_OF
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, shown
 from comp_comm.configs.strict_yaml import Document, Path
 from comp_comm.errors import nearest, one_of
 from comp_comm.records import Record
 
 KIND = "Hugging Face config.json"
-POSITIONS = (
-    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx",
-    "model_max_length",
-)  # fmt: skip
-# The most positions of a family where its file does not say: the defaults of transformers.
-LONGEST = {
-    "mistral": 131072, "ministral": 131072, "mixtral": 131072, "qwen2": 32768, "qwen2_moe": 32768, "qwen3": 32768,
-    "qwen3_moe": 32768, "deepseek_v2": 2048, "deepseek_v3": 4096, "glm4_moe": 131072, "gpt_oss": 131072,
-    "olmo2": 2048, "phi3": 4096, "cohere": 8192, "nemotron": 4096, "starcoder2": 4096, "stablelm": 4096, "phi": 2048,
-    "llama4_text": 131072, "gpt2": 1024, "gpt_bigcode": 1024, "gptj": 2048, "gpt_neo": 2048, "gpt_neox": 2048,
-    "bert": 512, "roberta": 512,
-}  # fmt: skip
-KV_DEFAULTS = ("mistral", "ministral", "mixtral", "qwen3_moe", "llama4_text", "starcoder2", "glm4_moe", "gpt_oss")
+TEXT_ALONE = "only the text model is imported, not what reads images or sound"
 TEXT_CONFIGS = ("text_config", "language_config", "llm_config")
-# Every spelling of what a model cannot be without, and of what follows from it where it is left out.
-NEEDED = {
-    "hidden": ("hidden_size", "n_embd", "n_embed", "d_model"),
-    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
-}
-OPTIONAL = {
-    "kv_heads": ("num_key_value_heads",),
-    "head_dim": ("head_dim", "d_kv"),
-    "ffn_hidden": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size"),
-}
 
 
 def fits(data: Record) -> int:
@@ -77,11 +58,11 @@ def import_config(document: Document, given: Given = NOTHING) -> Imported:
     data, path = _text_model(f, document.data)
     family = _family(f, data, path)
     data = with_layers(data)
-    defaults = family.defaults if family else {}
-    if family and not any(data.get(name) for name in POSITIONS):
-        defaults = {"max_position_embeddings": LONGEST.get(str(data.get("model_type"))), **defaults}
+    defaults = left_out(data, family.defaults) if family else {}
     keys = Keys(f, {**defaults, **data}, path)
-    _read(keys, f, family or Family({}), {name for name in defaults if data.get(name) is None})
+    _read(keys, f, family or Family({}), set(defaults))
+    _say_assumed(keys, f, defaults)
+    keys.ignore(defaults)
     keys.ignore(IGNORED if family else (*IGNORED, *UNDERSTOOD))
     keys.ignore(tuple(filter(is_token, keys.mapping)))
     _switched_off(keys, f)
@@ -110,19 +91,26 @@ def read_model(f: Findings, data: Record, path: Path, kind: str) -> Keys:
 def _text_model(f: Findings, data: Record) -> tuple[Record, Path]:
     """Return what describes the text model: a nested ``text_config``, where there is one, with its place."""
     key = next((name for name in TEXT_CONFIGS if data.get(name)), None)
+    outer = str(data.get("model_type"))
+    if key is None and outer in TEXT_OF and any(data.get(name) for name in TOWERS):
+        f.note(TEXT_ALONE)  # Qwen2-VL's files have the keys of the text model beside a vision_config
+        return {name: value for name, value in data.items() if name not in NESTED} | {"model_type": TEXT_OF[outer]}, ()
     if key is None or not isinstance(data[key], dict):
         return data, ()
     around = Keys(f, data)
     around.ignore((*BESIDE_TEXT, key, "tie_word_embeddings", *filter(is_token, data)))
     for name in OFF:
         around.only(name, False, {}, None)
+    if any(isinstance(value, dict) for name, value in data.items() if name.endswith("_config") and name != key):
+        f.note(TEXT_ALONE)
+        left = [name for name, value in data.items() if name not in around.used and value is not None]
+        around.ignore(left)
+        if left:
+            f.note(f"beside {key}, of what is not imported: {', '.join(left[:8])}{', ...' if len(left) > 8 else ''}")
     around.finish()
-    if any(data.get(name) for name in ("vision_config", "audio_config")):
-        f.note("only the text model is imported, not what reads images or sound")
     inner = dict(data[key])
     if data.get("tie_word_embeddings") is not None:
         inner.setdefault("tie_word_embeddings", data["tie_word_embeddings"])
-    outer = str(data.get("model_type"))
     inner.setdefault("model_type", TEXT_OF.get(outer, outer))
     return inner, (key,)
 
@@ -166,10 +154,8 @@ def _read(keys: Keys, f: Findings, family: Family, assumed: set[str]) -> None:
         _positions(keys, f, learned=family.base.get("position") == "learned", known=bool(family.base),
                    assumed=assumed)  # fmt: skip
     _dropout(keys, f)
-    if keys.mapping.get("model_type") in KV_DEFAULTS and "kv_heads" not in f.fields:
-        f.note("num_key_value_heads is not in the file: as many as heads of queries are counted")
     if f.fields.keys() >= needed.keys():
-        for part in family.parts:
+        for part in sorted(family.parts, key=lambda part: part is window):  # which asks where experts are
             part(keys, f)
     for name in OFF:
         if name not in keys.used:
@@ -188,6 +174,16 @@ def _always(keys: Keys, family: Family) -> None:
     for name in QK_NORM_KEYS:
         if name not in keys.used:
             keys.only(name, normed)
+
+
+def _say_assumed(keys: Keys, f: Findings, defaults: Record) -> None:
+    """Say which numbers are not in the file, but in the family's class of configurations."""
+    sizes = {name: value for name, value in defaults.items()
+             if type(value) is int and value and name in keys.used
+             and name not in (*IGNORED, *POSITIONS, *PERIOD)}  # fmt: skip
+    if sizes:
+        listed = ", ".join(f"{name} {value}" for name, value in sizes.items())
+        f.note(f"not in the file, so the default of its model_type: {listed}")
 
 
 def _switched_off(keys: Keys, f: Findings) -> None:
