@@ -100,7 +100,24 @@ DEEPEP = [(8, 153, 158), (16, 43, 43), (32, 58, 57), (64, 51, 50)]
 def exchange(ep, size, way=Dispatcher.DEEPEP, limit=4, sms=20, inward=True):
     sent = 4096 * 7168 * size
     group, token = Group(ep), 7168 * size
-    return TokenExchange("", "", 1, "all_to_all", "ep", 8 * sent, 1, group, way, sent, token, 8, limit, sms, 1, inward)
+    return TokenExchange(
+        "",
+        "",
+        count=1,
+        kind="all_to_all",
+        parallelism="ep",
+        message_bytes=8 * sent,
+        backward_count=1,
+        group=group,
+        dispatcher=way,
+        one_copy=sent,
+        token_bytes=token,
+        copies=8,
+        node_limit=limit,
+        sms=sms,
+        imbalance=1,
+        inward=inward,
+    )
 
 
 def seconds(ep, size, way=Dispatcher.DEEPEP, limit=4, hardware=H800, sms=20):

@@ -106,7 +106,9 @@ class LayerTimes:
         backward = self.compute.backward + visible(self.backward)
         beside = (backward, BACKWARD_LAUNCHES * self.host.launching)
         host = self.host._replace(launching=share * self.host.launching + launching, beside=beside)
-        return LayerTimes(self.layout, operations, calls, self.interference, self.overlaps, host)
+        return LayerTimes(
+            self.layout, operations, calls=calls, interference=self.interference, overlaps=self.overlaps, host=host
+        )
 
     @cached_property
     def groups(self) -> list[str]:

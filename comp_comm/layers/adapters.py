@@ -130,11 +130,34 @@ def _products(c: Context, each: Adapter, rank: Array) -> tuple[Gemm, Gemm]:
     if each.of_experts:
         local = local_experts(c)
         tokens = expert_tokens(c) / maximum(local, 1.0)
-        return (Gemm(down, "2 T k H r", each.there, tokens, each.inputs, rank, local, sixteen_bit=1, grouped=True),
-                Gemm(up, "2 T k r n", each.there, tokens, rank, each.outputs, local, sixteen_bit=1,
-                     grouped=True))  # fmt: skip
-    return (Gemm(down, "2 T H r", each.there, c.tokens, each.inputs, rank, sixteen_bit=1),
-            Gemm(up, "2 T r n / tp", each.there, _up_tokens(c, each), rank, each.outputs, sixteen_bit=1))  # fmt: skip
+        return (
+            Gemm(
+                down,
+                "2 T k H r",
+                count=each.there,
+                m=tokens,
+                k=each.inputs,
+                n=rank,
+                groups=local,
+                sixteen_bit=1,
+                grouped=True,
+            ),
+            Gemm(
+                up,
+                "2 T k r n",
+                count=each.there,
+                m=tokens,
+                k=rank,
+                n=each.outputs,
+                groups=local,
+                sixteen_bit=1,
+                grouped=True,
+            ),
+        )
+    return (
+        Gemm(down, "2 T H r", count=each.there, m=c.tokens, k=each.inputs, n=rank, sixteen_bit=1),
+        Gemm(up, "2 T r n / tp", count=each.there, m=_up_tokens(c, each), k=rank, n=each.outputs, sixteen_bit=1),
+    )
 
 
 def adapter_collectives(c: Context, block: Block) -> list[Collective]:
@@ -144,10 +167,19 @@ def adapter_collectives(c: Context, block: Block) -> list[Collective]:
         return []
     message, none = c.tokens * to_float(c.t.lora_rank) * c.formats.comm, to_float(0.0)
     return [
-        Collective(f"{each.part} adapter all-reduce", "T r", many * each.there if each.row_split else none,
-                   "all_reduce", "tp", message, none if each.row_split else many * each.there, c.tp_group)
-        for each in adapters(c, block) if not each.of_experts
-    ]  # fmt: skip
+        Collective(
+            f"{each.part} adapter all-reduce",
+            "T r",
+            count=many * each.there if each.row_split else none,
+            kind="all_reduce",
+            parallelism="tp",
+            message_bytes=message,
+            backward_count=none if each.row_split else many * each.there,
+            group=c.tp_group,
+        )
+        for each in adapters(c, block)
+        if not each.of_experts
+    ]
 
 
 def adapter_parameters(c: Context, block: Block, of_experts: bool = False) -> Array:

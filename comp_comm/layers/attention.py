@@ -38,11 +38,11 @@ class SelfAttention(Block):
         h, kv = c.t.hidden, c.kv_heads * (c.key_dim + c.t.v_head_dim)
         qkv = c.heads * c.key_dim + kv + gate_numbers(c)
         return [
-            Gemm("QKV projection", "2 T H (a d + kv (d + d_v)) / tp", 1.0, c.tokens, h, qkv),
+            Gemm("QKV projection", "2 T H (a d + kv (d + d_v)) / tp", count=1.0, m=c.tokens, k=h, n=qkv),
             *rotary(c, self.prepared),
             self.core(c),
             *gated(c),
-            Gemm("attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
+            Gemm("attention output", "2 T (a d_v / tp) H", count=1.0, m=c.tokens, k=c.heads * c.t.v_head_dim, n=h),
         ]
 
     def core(self, c: Context) -> Attention:
@@ -127,10 +127,12 @@ class CrossAttention(Block):
         h = c.t.hidden
         kv = c.kv_heads * (c.key_dim + c.t.v_head_dim)
         return [
-            Gemm("cross-Q projection", "2 T H a d / tp", 1.0, c.tokens, h, c.heads * c.key_dim),
-            Gemm("cross-KV projection", "2 T_enc H kv (d + d_v) / tp", 1.0, c.encoder_tokens, h, kv),
+            Gemm("cross-Q projection", "2 T H a d / tp", count=1.0, m=c.tokens, k=h, n=c.heads * c.key_dim),
+            Gemm("cross-KV projection", "2 T_enc H kv (d + d_v) / tp", count=1.0, m=c.encoder_tokens, k=h, n=kv),
             self.core(c),
-            Gemm("cross-attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
+            Gemm(
+                "cross-attention output", "2 T (a d_v / tp) H", count=1.0, m=c.tokens, k=c.heads * c.t.v_head_dim, n=h
+            ),
         ]
 
     def core(self, c: Context) -> Attention:
@@ -171,7 +173,16 @@ def rotary(c: Context, prepared: float = 0.0) -> Sequence[Operation]:
     one_by_one = EAGER_ROTATION / ElementwiseKernels.EAGER.cost
     forward, backward = (elements * np.where(eager, one_by_one, times * fused) for times in (1.0, 1.5))
     formula = "2 T (a + kv) d / tp elements"
-    return [Elementwise("rotary embedding", formula, rotates, forward, backward, c.kernel_cost)]
+    return [
+        Elementwise(
+            "rotary embedding",
+            formula,
+            count=rotates,
+            forward_bytes=forward,
+            backward_bytes=backward,
+            factor=c.kernel_cost,
+        )
+    ]
 
 
 def gate_numbers(c: Context) -> Array:
@@ -189,7 +200,16 @@ def gated(c: Context) -> Sequence[Operation]:
     if not any_of(gates):
         return []
     moved = 3 * c.formats.activation * c.tokens * c.heads * c.t.v_head_dim
-    return [Elementwise("attention gate", "3 T a d_v / tp elements", gates, moved, 1.5 * moved, c.kernel_cost)]
+    return [
+        Elementwise(
+            "attention gate",
+            "3 T a d_v / tp elements",
+            count=gates,
+            forward_bytes=moved,
+            backward_bytes=1.5 * moved,
+            factor=c.kernel_cost,
+        )
+    ]
 
 
 def gate_bytes(c: Context) -> Array:
@@ -203,8 +223,20 @@ def gate_bytes(c: Context) -> Array:
 def core(c: Context, name: str, queries: Numeric, keys: Numeric, seen: Numeric, prepared: Numeric = 0.0) -> Attention:
     """Return scores, softmax and weighted sum over so many keys, of which a query sees ``seen`` on average."""
     asked = to_float(queries) / c.layout.cp
-    return Attention(name, "2 b (a / tp) s^2 (d + d_v) / cp", 1.0, c.layout.micro_batch, c.heads, asked, keys, seen,
-                     c.key_dim, c.t.v_head_dim, c.kv_heads, prepared=prepared)  # fmt: skip
+    return Attention(
+        name,
+        "2 b (a / tp) s^2 (d + d_v) / cp",
+        count=1.0,
+        sequences=c.layout.micro_batch,
+        heads=c.heads,
+        queries=asked,
+        keys=keys,
+        seen=seen,
+        key_dim=c.key_dim,
+        value_dim=c.t.v_head_dim,
+        key_heads=c.kv_heads,
+        prepared=prepared,
+    )
 
 
 def core_module(kept: Sequence[Kept], core: Attention, exchanged: Sequence[Collective]) -> Module:

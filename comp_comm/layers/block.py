@@ -158,12 +158,21 @@ def activation(c: Context, name: str, elements: Array, count: Numeric = 1.0) -> 
     moved, formula = (1.0 + c.gates) * size, "(2, gated 3) T F / tp elements"
     parts = written_out(c)
     if not any_of(parts):
-        return Elementwise(name, formula, count, moved, 1.5 * moved, c.kernel_cost)
+        return Elementwise(
+            name, formula, count=count, forward_bytes=moved, backward_bytes=1.5 * moved, factor=c.kernel_cost
+        )
     apart = ActivationFunction.look_up("forward", c.t.activation_function) + 3.0 * (c.gates - 1.0)
     back = ActivationFunction.look_up("backward", c.t.activation_function) + 5.0 * (c.gates - 1.0)
     forward, backward = (where(parts > 0, size * numbers / ElementwiseKernels.EAGER.cost, once)
                          for numbers, once in ((apart, moved), (back, 1.5 * moved)))  # fmt: skip
-    return Elementwise(name, f"{formula}, written out more", count, forward, backward, c.kernel_cost)
+    return Elementwise(
+        name,
+        f"{formula}, written out more",
+        count=count,
+        forward_bytes=forward,
+        backward_bytes=backward,
+        factor=c.kernel_cost,
+    )
 
 
 def written_out(c: Context) -> Array:

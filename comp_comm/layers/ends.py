@@ -43,7 +43,15 @@ def embedding_operations(c: Context) -> list[Operation]:
     if c.is_vit and somewhere(to_float(c.t.patch_features) > 0):
         patches = _of_vit(c, c.t.patch_features)
         operations.append(
-            Gemm("patch embedding", "2 T P H", patches, c.tokens, c.t.patch_features, c.t.hidden, sixteen_bit=1)
+            Gemm(
+                "patch embedding",
+                "2 T P H",
+                count=patches,
+                m=c.tokens,
+                k=c.t.patch_features,
+                n=c.t.hidden,
+                sixteen_bit=1,
+            )
         )
     return operations
 
@@ -68,13 +76,25 @@ def head_operations(c: Context, vocab: Array) -> list[Operation]:
         times = (1.0 + to_float(c.t.mtp_layers)) * (to_float(c.t.vocab) > 0)
         columns = vocab / c.layout.tp
         moved = CrossEntropy.look_up("moved", c.layout.loss) * c.tokens * columns / 2
-        operations += [Gemm("logits", "2 T H V / tp", times, c.tokens, c.t.hidden, columns,
-                            sixteen_bit=1 - to_float(c.formats.fp8_head), trained=1.0 - c.frozen),
-                       Elementwise("softmax and loss", "16 B (fused) T V / tp", times, moved, moved)]  # fmt: skip
+        operations += [
+            Gemm(
+                "logits",
+                "2 T H V / tp",
+                count=times,
+                m=c.tokens,
+                k=c.t.hidden,
+                n=columns,
+                sixteen_bit=1 - to_float(c.formats.fp8_head),
+                trained=1.0 - c.frozen,
+            ),
+            Elementwise("softmax and loss", "16 B (fused) T V / tp", times, moved, moved),
+        ]
     if c.is_vit and somewhere(to_float(c.t.classes) > 0):
         head = _of_vit(c, c.t.classes)
         operations.append(
-            Gemm("class head", "2 b H C", head, c.layout.micro_batch, c.t.hidden, c.t.classes, sixteen_bit=1)
+            Gemm(
+                "class head", "2 b H C", count=head, m=c.layout.micro_batch, k=c.t.hidden, n=c.t.classes, sixteen_bit=1
+            )
         )
     return operations
 

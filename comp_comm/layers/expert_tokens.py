@@ -83,8 +83,20 @@ def _counted(c: Context) -> list[Collective]:
     summed = to_float((devices > 1) & LoadBalancing.LOSS.where(c.balancing))
     rows = (("expert token counts", "all_to_all", "ep", told, c.ep_group),
             ("expert load all-reduce of a micro-batch", "all_reduce", "tp", summed, layout.sequence_group))  # fmt: skip
-    return [Collective(name, "8 B E", times, kind, label, size, 0.0 * times, group)
-            for name, kind, label, times, group in rows if any_of(times)]  # fmt: skip
+    return [
+        Collective(
+            name,
+            "8 B E",
+            count=times,
+            kind=kind,
+            parallelism=label,
+            message_bytes=size,
+            backward_count=0.0 * times,
+            group=group,
+        )
+        for name, kind, label, times, group in rows
+        if any_of(times)
+    ]
 
 
 def exchanges(c: Context) -> list[TokenExchange]:
@@ -103,8 +115,18 @@ def _routing_map(c: Context) -> list[Collective]:
     if not any_of(each):
         return []
     message = each * ep * c.split_tokens * c.t.experts
-    return [Collective("routing map all-gather", "ep T_s E", to_float(each > 0), "all_gather", "ep", message,
-                       to_float(0.0), c.ep_group)]  # fmt: skip
+    return [
+        Collective(
+            "routing map all-gather",
+            "ep T_s E",
+            count=to_float(each > 0),
+            kind="all_gather",
+            parallelism="ep",
+            message_bytes=message,
+            backward_count=to_float(0.0),
+            group=c.ep_group,
+        )
+    ]
 
 
 def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]:
@@ -120,13 +142,29 @@ def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]
     made = []
     for name, kind, inward in zip(("dispatch", "combine"), kinds, (True, False), strict=True):
         token = expert_hidden(c) * c.formats.on_the_way(name)
-        made.append(TokenExchange(
-            f"expert {name}", formula, count, kind, "ep", c.split_tokens * copies(c, way) * token, count, c.ep_group,
-            way, c.split_tokens * minimum(c.t.capacity_factor, 1.0) * token, token, top_k(c),
-            where(isnan(limit), np.inf, limit), where(isnan(sms), way.sms, sms), load(c), inward,
-            c.t.router_groups, where(isnan(limit), c.t.router_group_topk, c.t.router_groups),
-            inward * way.weight * local_experts(c),
-        ))  # fmt: skip
+        made.append(
+            TokenExchange(
+                f"expert {name}",
+                formula,
+                count=count,
+                kind=kind,
+                parallelism="ep",
+                message_bytes=c.split_tokens * copies(c, way) * token,
+                backward_count=count,
+                group=c.ep_group,
+                dispatcher=way,
+                one_copy=c.split_tokens * minimum(c.t.capacity_factor, 1.0) * token,
+                token_bytes=token,
+                copies=top_k(c),
+                node_limit=where(isnan(limit), np.inf, limit),
+                sms=where(isnan(sms), way.sms, sms),
+                imbalance=load(c),
+                inward=inward,
+                groups=c.t.router_groups,
+                chosen_groups=where(isnan(limit), c.t.router_group_topk, c.t.router_groups),
+                beside=inward * way.weight * local_experts(c),
+            )
+        )
     return made
 
 
@@ -148,8 +186,18 @@ def _weighted(c: Context) -> list[Collective]:
     if not any_of(partial):
         return []
     message = c.tokens * top_k(c) * c.formats.activation
-    return [Collective("router weights' gradient all-reduce", "b T k", 0.0 * partial, "all_reduce", "tp", message,
-                       partial, c.tp_group)]  # fmt: skip
+    return [
+        Collective(
+            "router weights' gradient all-reduce",
+            "b T k",
+            count=0.0 * partial,
+            kind="all_reduce",
+            parallelism="tp",
+            message_bytes=message,
+            backward_count=partial,
+            group=c.tp_group,
+        )
+    ]
 
 
 def _gathered(c: Context) -> list[Collective]:
@@ -161,8 +209,18 @@ def _gathered(c: Context) -> list[Collective]:
     sent = by_code(np.asarray(layout.ep_dispatch), lambda code: copies(c, Dispatcher.at(code)))
     once = where(to_float(layout.ep) > 1, sent, 1.0) * c.split_tokens * expert_hidden(c) * layout.etp
     return [
-        Collective(f"expert {title}", "etp (k c) T_s H", split, kind, "ep", once * c.formats.on_the_way(way), split,
-                   c.etp_group)
-        for kind, title, way in (("all_gather", "all-gather", "dispatch"),
-                                 ("reduce_scatter", "reduce-scatter", "combine"))
-    ]  # fmt: skip
+        Collective(
+            f"expert {title}",
+            "etp (k c) T_s H",
+            count=split,
+            kind=kind,
+            parallelism="ep",
+            message_bytes=once * c.formats.on_the_way(way),
+            backward_count=split,
+            group=c.etp_group,
+        )
+        for kind, title, way in (
+            ("all_gather", "all-gather", "dispatch"),
+            ("reduce_scatter", "reduce-scatter", "combine"),
+        )
+    ]

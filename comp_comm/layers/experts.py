@@ -70,16 +70,35 @@ class Experts(Block):
         shared = _has_shared(c)
         casts = where(ExpertKernels.SEPARATE.where(c.layout.expert_kernels), maximum(local, 1.0), 1.0)
         return [
-            Gemm("router", "2 T_s H E", 1.0, routed_tokens(c), h, at_least_one(c.t.experts), sixteen_bit=1),
+            Gemm("router", "2 T_s H E", count=1.0, m=routed_tokens(c), k=h, n=at_least_one(c.t.experts), sixteen_bit=1),
             *_latent(c),
             Elementwise("permute tokens", "8 B (all-to-all 16 B; not fused 24 B more) T_s k H", 1.0, sent, sent),
-            Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, inside, c.gates * width, local, c.gates, grouped=True,
-                 casts=casts),
+            Gemm(
+                "experts up",
+                "2 T k H (1 or 2) F_e",
+                count=1.0,
+                m=each,
+                k=inside,
+                n=c.gates * width,
+                groups=local,
+                matrices=c.gates,
+                grouped=True,
+                casts=casts,
+            ),
             _nonlinearity(c, taken, width),
-            Gemm("experts down", "2 T k F_e H", 1.0, each, width, inside, local, grouped=True,
-                 casts=casts),
+            Gemm(
+                "experts down",
+                "2 T k F_e H",
+                count=1.0,
+                m=each,
+                k=width,
+                n=inside,
+                groups=local,
+                grouped=True,
+                casts=casts,
+            ),
             *(split_network(c, "shared expert", _shared_width(c), shared) if any_of(shared) else []),
-        ]  # fmt: skip
+        ]
 
     def launches(self, c: Context) -> Array:
         """Return the kernels of router, dispatch and combination, products of each expert, and shared experts."""
@@ -194,8 +213,10 @@ def _latent(c: Context) -> list[Operation]:
     if not any_of(times):
         return []
     inside, h = at_least_one(latent), c.t.hidden
-    return [Gemm("experts' latent", "2 T_s H L", times, c.split_tokens, h, inside),
-            Gemm("experts' latent back", "2 T_s L H", times, c.split_tokens, inside, h)]  # fmt: skip
+    return [
+        Gemm("experts' latent", "2 T_s H L", count=times, m=c.split_tokens, k=h, n=inside),
+        Gemm("experts' latent back", "2 T_s L H", count=times, m=c.split_tokens, k=inside, n=h),
+    ]
 
 
 def _weighted_size(c: Context) -> Array:

@@ -68,9 +68,9 @@ def split_network(c: Context, name: str, width: Array, count: Numeric = 1.0) -> 
     h, columns = c.t.hidden, width / c.layout.tp
     up, nonlinearity, down = network_names(name)
     return [
-        Gemm(up, "2 T H (1 or 2) F / tp", count, c.tokens, h, c.gates * columns, matrices=c.gates),
+        Gemm(up, "2 T H (1 or 2) F / tp", count=count, m=c.tokens, k=h, n=c.gates * columns, matrices=c.gates),
         activation(c, nonlinearity, c.tokens * columns, count),
-        Gemm(down, "2 T F H / tp", count, c.tokens, columns, h),
+        Gemm(down, "2 T F H / tp", count=count, m=c.tokens, k=columns, n=h),
     ]
 
 

@@ -108,10 +108,14 @@ class LayerKind:
                                for each in (False, True))  # fmt: skip
         packed = [packed_weights(c, block.operations(c)) for block in self.blocks]
         return HeldParameters(
-            to_float(dense + norms + trained), to_float(experts + of_experts), trained, of_experts,
-            to_float(add_up(each.dense for each in packed)), to_float(add_up(each.experts for each in packed)),
-            largest(each.widest for each in packed),
-        )  # fmt: skip
+            dense=to_float(dense + norms + trained),
+            experts=to_float(experts + of_experts),
+            adapters=trained,
+            expert_adapters=of_experts,
+            packed=to_float(add_up(each.dense for each in packed)),
+            expert_packed=to_float(add_up(each.experts for each in packed)),
+            widest=largest(each.widest for each in packed),
+        )
 
     def shared_weights(self, c: Context) -> SharedWeights:
         """Return the parameters of one layer that every device of TP has alike: norms, and those of the blocks."""
@@ -247,7 +251,14 @@ class LayerKind:
         elements, sums, norms = c.split_tokens * c.t.hidden, self._sum_bytes(c), self._norms(c)
         forward, backward = (elements * (norms * norm + times * sums)
                              for norm, times in zip(self._norm_bytes(c), (1.0, 1.5), strict=True))  # fmt: skip
-        return Elementwise(NORMS_AND_SUMS, "(2 norms + 6) T_s H elements", 1.0, forward, backward, c.kernel_cost)
+        return Elementwise(
+            NORMS_AND_SUMS,
+            "(2 norms + 6) T_s H elements",
+            count=1.0,
+            forward_bytes=forward,
+            backward_bytes=backward,
+            factor=c.kernel_cost,
+        )
 
     def _tensor_parallel(self, c: Context) -> list[Collective]:
         """Return TP's: an all-reduce after each block, or a gather before and a scatter after it (SP).

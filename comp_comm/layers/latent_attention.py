@@ -33,24 +33,32 @@ class LatentAttention(SelfAttention):
         """Return projections down and up, rotation, scores with softmax and weighted sum, and the output projection."""
         h, q_rank, kv_rank = c.t.hidden, to_float(c.t.q_lora_rank), at_least_one(c.t.kv_lora_rank)
         gates = _all_gates(c)
-        gate = [Gemm("attention gate projection", "2 T_s H a", 1.0, c.kept_input_tokens, h, gates)]
+        gate = [Gemm("attention gate projection", "2 T_s H a", count=1.0, m=c.kept_input_tokens, k=h, n=gates)]
         compressed = to_float(q_rank > 0)
         q_width, kv_width = c.heads * c.key_dim, c.heads * (to_float(c.t.head_dim) + c.t.v_head_dim)
         q_inputs = where(q_rank > 0, q_rank, h)
-        down = [Gemm("Q down-projection", "2 T_s H r_q", compressed, c.kept_input_tokens, h,
-                     at_least_one(q_rank))]  # fmt: skip
+        down = [
+            Gemm(
+                "Q down-projection", "2 T_s H r_q", count=compressed, m=c.kept_input_tokens, k=h, n=at_least_one(q_rank)
+            )
+        ]
         return [
             *(down if any_of(compressed) else []),
-            Gemm("Q up-projection", "2 T r_q a (d + d_r) / tp", 1.0, c.tokens, q_inputs, q_width),
+            Gemm("Q up-projection", "2 T r_q a (d + d_r) / tp", count=1.0, m=c.tokens, k=q_inputs, n=q_width),
             Gemm(
-                "KV down-projection", "2 T_s H (r_kv + d_r)", 1.0, c.kept_input_tokens, h, kv_rank + c.t.rope_head_dim
+                "KV down-projection",
+                "2 T_s H (r_kv + d_r)",
+                count=1.0,
+                m=c.kept_input_tokens,
+                k=h,
+                n=kv_rank + c.t.rope_head_dim,
             ),
-            Gemm("KV up-projection", "2 T r_kv a (d + d_v) / tp", 1.0, c.tokens, kv_rank, kv_width),
+            Gemm("KV up-projection", "2 T r_kv a (d + d_v) / tp", count=1.0, m=c.tokens, k=kv_rank, n=kv_width),
             *rotary(c),
             self.core(c),
             *(gate if any_of(gates) else []),
             *gated(c),
-            Gemm("attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
+            Gemm("attention output", "2 T (a d_v / tp) H", count=1.0, m=c.tokens, k=c.heads * c.t.v_head_dim, n=h),
         ]
 
     def collectives(self, c: Context) -> Sequence[Collective]:
@@ -70,10 +78,27 @@ class LatentAttention(SelfAttention):
         formula, none = "T (r_q + r_kv + d_r)", to_float(0.0)
         return [
             *exchanged,
-            Collective(LATENT_GATHER, formula, split, "all_gather", "tp", message, none, c.tp_group),
-            Collective("latent gradient reduce-scatter", formula, none, "reduce_scatter", "tp", message, split,
-                       c.tp_group),
-        ]  # fmt: skip
+            Collective(
+                LATENT_GATHER,
+                formula,
+                count=split,
+                kind="all_gather",
+                parallelism="tp",
+                message_bytes=message,
+                backward_count=none,
+                group=c.tp_group,
+            ),
+            Collective(
+                "latent gradient reduce-scatter",
+                formula,
+                count=none,
+                kind="reduce_scatter",
+                parallelism="tp",
+                message_bytes=message,
+                backward_count=split,
+                group=c.tp_group,
+            ),
+        ]
 
     def gathers_itself(self, c: Context) -> Numeric:
         """Return 1 where latents are gathered in place of the input."""

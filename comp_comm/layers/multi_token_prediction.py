@@ -24,7 +24,7 @@ class PredictionProjection(Block):
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return the projection of two hidden states to one."""
         h = to_float(c.t.hidden)
-        return [Gemm("MTP projection", "2 T_s (2 H) H", 1.0, c.split_tokens, 2 * h, h, sixteen_bit=1)]
+        return [Gemm("MTP projection", "2 T_s (2 H) H", count=1.0, m=c.split_tokens, k=2 * h, n=h, sixteen_bit=1)]
 
     def splits(self, c: Context) -> Numeric:
         """Return none: the projection is made of what sequence parallelism leaves on a device."""

@@ -39,16 +39,23 @@ class SharedAttention(SelfAttention):
         h, rank, qkv = to_float(c.t.hidden), to_float(c.t.shared_attention_rank), qkv_columns(c)
         moved = 2.0 * c.formats.activation * c.split_tokens * 3 * h
         adapters: list[Operation] = [
-            Gemm("shared QKV adapters down", "2 T (2 H) 3 r", 1.0, c.tokens, 2 * h, 3 * rank),
-            Gemm("shared QKV adapters up", "2 T r (a + 2 kv) d / tp", 1.0, c.tokens, rank, qkv),
+            Gemm("shared QKV adapters down", "2 T (2 H) 3 r", count=1.0, m=c.tokens, k=2 * h, n=3 * rank),
+            Gemm("shared QKV adapters up", "2 T r (a + 2 kv) d / tp", count=1.0, m=c.tokens, k=rank, n=qkv),
         ]
         return [
-            Elementwise("shared block norms", "6 T_s H elements", 1.0, moved, 1.5 * moved, c.kernel_cost),
-            Gemm("shared QKV projection", "2 T (2 H) (a + 2 kv) d / tp", 1.0, c.tokens, 2 * h, qkv),
+            Elementwise(
+                "shared block norms",
+                "6 T_s H elements",
+                count=1.0,
+                forward_bytes=moved,
+                backward_bytes=1.5 * moved,
+                factor=c.kernel_cost,
+            ),
+            Gemm("shared QKV projection", "2 T (2 H) (a + 2 kv) d / tp", count=1.0, m=c.tokens, k=2 * h, n=qkv),
             *(adapters if any_of(rank) else []),
             *rotary(c, self.prepared),
             self.core(c),
-            Gemm("shared attention output", "2 T (a d / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
+            Gemm("shared attention output", "2 T (a d / tp) H", count=1.0, m=c.tokens, k=c.heads * c.t.v_head_dim, n=h),
         ]
 
     def collectives(self, c: Context) -> Sequence[Collective]:
@@ -61,10 +68,23 @@ class SharedAttention(SelfAttention):
         again = split * SequenceInputs.AGAIN.where(c.layout.sequence_inputs)
         rows = (("gradient all-reduce", "all_reduce", none, many - split), ("all-gather", "all_gather", split, again),
                 ("gradient reduce-scatter", "reduce_scatter", none, split))  # fmt: skip
-        return [*exchanged, *(
-            Collective(f"embedding beside {title}", "b s H", forward, kind, "tp", message, backward, c.tp_group)
-            for title, kind, forward, backward in rows if any_of(forward + backward)
-        )]  # fmt: skip
+        return [
+            *exchanged,
+            *(
+                Collective(
+                    f"embedding beside {title}",
+                    "b s H",
+                    count=forward,
+                    kind=kind,
+                    parallelism="tp",
+                    message_bytes=message,
+                    backward_count=backward,
+                    group=c.tp_group,
+                )
+                for title, kind, forward, backward in rows
+                if any_of(forward + backward)
+            ),
+        ]
 
     def parameters(self, c: Context) -> HeldParameters:
         """Return the layer's own adapters: down on every device, up split over TP."""
@@ -96,12 +116,15 @@ class SharedNetwork(Block):
         h, rank = c.t.hidden, to_float(c.t.shared_rank)
         columns = c.gates * to_float(c.t.ffn_hidden) / c.layout.tp
         adapter: list[Operation] = [
-            Gemm("shared FFN adapter down", "2 T H r", 1.0, c.tokens, h, rank),
-            Gemm("shared FFN adapter up", "2 T r (1 or 2) F / tp", 1.0, c.tokens, rank, columns),
+            Gemm("shared FFN adapter down", "2 T H r", count=1.0, m=c.tokens, k=h, n=rank),
+            Gemm("shared FFN adapter up", "2 T r (1 or 2) F / tp", count=1.0, m=c.tokens, k=rank, n=columns),
         ]
         network = split_network(c, NETWORK, to_float(c.t.ffn_hidden))
-        return [*network, *(adapter if any_of(rank) else []),
-                Gemm("shared block output", "2 T_s H H", 1.0, c.split_tokens, h, h)]  # fmt: skip
+        return [
+            *network,
+            *(adapter if any_of(rank) else []),
+            Gemm("shared block output", "2 T_s H H", count=1.0, m=c.split_tokens, k=h, n=h),
+        ]
 
     def parameters(self, c: Context) -> HeldParameters:
         """Return the layer's own adapter and projection."""

@@ -26,16 +26,43 @@ def gathered_and_reduced(c: Context, name: str, message: Array, times: Array, ow
     collectives = []
     if any_of(reduced):
         collectives.append(
-            Collective(f"{name} all-reduce", "b s H", reduced, "all_reduce", "tp", message, reduced, c.tp_group)
+            Collective(
+                f"{name} all-reduce",
+                "b s H",
+                count=reduced,
+                kind="all_reduce",
+                parallelism="tp",
+                message_bytes=message,
+                backward_count=reduced,
+                group=c.tp_group,
+            )
         )
     if any_of(split):
         operands = message * (c.formats.operand_comm / to_float(c.formats.comm))
         again = gathers * SequenceInputs.AGAIN.where(c.layout.sequence_inputs)
         collectives += [
-            SequenceGather(f"{name} all-gather", "b s H", gathers, "all_gather", "tp", operands, split + again,
-                           c.tp_group, again),
-            Collective(f"{name} reduce-scatter", "b s H", split, "reduce_scatter", "tp", message, gathers, c.tp_group),
-        ]  # fmt: skip
+            SequenceGather(
+                f"{name} all-gather",
+                "b s H",
+                count=gathers,
+                kind="all_gather",
+                parallelism="tp",
+                message_bytes=operands,
+                backward_count=split + again,
+                group=c.tp_group,
+                beside_count=again,
+            ),
+            Collective(
+                f"{name} reduce-scatter",
+                "b s H",
+                count=split,
+                kind="reduce_scatter",
+                parallelism="tp",
+                message_bytes=message,
+                backward_count=gathers,
+                group=c.tp_group,
+            ),
+        ]
     return collectives
 
 
@@ -54,7 +81,18 @@ def partial_gradients(c: Context, shared: SharedWeights, many: Array) -> list[Co
     tensors = shared.tensors - shared.bias_tensors
     calls = to_float(kept * tensors)
     size = (shared.parameters - shared.biases) / np.maximum(tensors, 1.0) * c.formats.weight
-    return [Collective(PARTIAL, "p P of norms", 0.0 * calls, "all_reduce", "tp", size, calls, c.tp_group)]
+    return [
+        Collective(
+            PARTIAL,
+            "p P of norms",
+            count=0.0 * calls,
+            kind="all_reduce",
+            parallelism="tp",
+            message_bytes=size,
+            backward_count=calls,
+            group=c.tp_group,
+        )
+    ]
 
 
 def embedding_collectives(c: Context) -> list[Collective]:
@@ -66,8 +104,20 @@ def embedding_collectives(c: Context) -> list[Collective]:
     split, none = to_float(c.layout.sp) * times, 0.0 * times
     rows = (("all-reduce", "all_reduce", times - split, none), ("reduce-scatter", "reduce_scatter", split, none),
             ("gradient all-gather", "all_gather", none, split))  # fmt: skip
-    return [Collective(f"embedding {title}", "b s H", forward, kind, "tp", message, backward, c.tp_group)
-            for title, kind, forward, backward in rows if any_of(forward + backward)]  # fmt: skip
+    return [
+        Collective(
+            f"embedding {title}",
+            "b s H",
+            count=forward,
+            kind=kind,
+            parallelism="tp",
+            message_bytes=message,
+            backward_count=backward,
+            group=c.tp_group,
+        )
+        for title, kind, forward, backward in rows
+        if any_of(forward + backward)
+    ]
 
 
 FP32 = 4.0
@@ -86,16 +136,45 @@ def head_collectives(c: Context) -> list[Collective]:
     rows = (("logits gradient all-reduce", "all_reduce", none, times - split),
             ("logits gradient reduce-scatter", "reduce_scatter", none, split))  # fmt: skip
     collectives: list[Collective] = [
-        Collective(title, "b s H", forward, kind, "tp", message, backward, c.tp_group)
-                   for title, kind, forward, backward in rows if any_of(forward + backward)]  # fmt: skip
+        Collective(
+            title,
+            "b s H",
+            count=forward,
+            kind=kind,
+            parallelism="tp",
+            message_bytes=message,
+            backward_count=backward,
+            group=c.tp_group,
+        )
+        for title, kind, forward, backward in rows
+        if any_of(forward + backward)
+    ]
     if any_of(split):
-        gather = SequenceGather("logits all-gather", "b s H", split, "all_gather", "tp", message, again, c.tp_group,
-                                again)  # fmt: skip
+        gather = SequenceGather(
+            "logits all-gather",
+            "b s H",
+            count=split,
+            kind="all_gather",
+            parallelism="tp",
+            message_bytes=message,
+            backward_count=again,
+            group=c.tp_group,
+            beside_count=again,
+        )
         collectives = [gather, *collectives]
     # One after the other; Megatron-LM's fused loss has the last two in one message.
     calls = np.where(CrossEntropy.FUSED_NATIVE.where(c.layout.loss), 2.0, LOSS_NUMBERS)
     numbers = LOSS_NUMBERS / calls * c.tokens * FP32
-    loss = Collective(LOSS, "4 B T", calls * times, "all_reduce", "tp", numbers, none, c.tp_group)
+    loss = Collective(
+        LOSS,
+        "4 B T",
+        count=calls * times,
+        kind="all_reduce",
+        parallelism="tp",
+        message_bytes=numbers,
+        backward_count=none,
+        group=c.tp_group,
+    )
     weights = Norm.look_up("weights", c.t.norm)
     norm = SharedWeights(to_float(weights * c.t.hidden), weights)
     return [*collectives, loss, *partial_gradients(c, norm, to_float(times > 0))]

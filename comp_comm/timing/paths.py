@@ -276,7 +276,12 @@ def path_of(hardware: Hardware, group: Group) -> NetworkPath:
     crossings = _crossings(hardware.tiers, replace(group, size=size))
     inside = bool(crossings) and crossings[0].tier is inner
     return NetworkPath(
-        size, hardware.timing, inner, inside, crossings[0].members if inside else to_float(1.0), crossings
+        size,
+        timing=hardware.timing,
+        inner=inner,
+        inside=inside,
+        local=crossings[0].members if inside else to_float(1.0),
+        crossings=crossings,
     )
 
 

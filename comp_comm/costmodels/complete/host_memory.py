@@ -91,5 +91,14 @@ class HostMemory:
         size, one = self.sent(stage), to_float(self.asked)
         seconds = size / to_float(self.work.hardware.host_bandwidth)
         name, formula = "activations in host memory", "kept bytes of a layer"
-        sent = Collective(name, formula, one, "send", "host", size, one, Group(1.0))
+        sent = Collective(
+            name,
+            formula,
+            count=one,
+            kind="send",
+            parallelism="host",
+            message_bytes=size,
+            backward_count=one,
+            group=Group(1.0),
+        )
         return [TimedCollective(sent, seconds)]

@@ -57,7 +57,18 @@ def tied_collectives(c: Context, vocab: Array) -> list[Collective]:
     ends = Group(where(times > 0, 2.0, 1.0), layout.stride("pp") * maximum(to_float(layout.pp) - 1, 1.0))
     size = vocab / layout.tp * c.t.hidden * c.formats.grad
     name = "tied embedding all-reduce"
-    return [Collective(name, "p H V / tp", times, "all_reduce", "pp", size, 0.0 * times, ends)]
+    return [
+        Collective(
+            name,
+            "p H V / tp",
+            count=times,
+            kind="all_reduce",
+            parallelism="pp",
+            message_bytes=size,
+            backward_count=0.0 * times,
+            group=ends,
+        )
+    ]
 
 
 def partial_gradients(work: Work) -> list[Collective]:
@@ -74,7 +85,18 @@ def partial_gradients(work: Work) -> list[Collective]:
         return []
     norm = to_float(c.t.hidden) * Norm.look_up("weights", c.t.norm)
     size = _most(work, lambda kind, own: kind.shared_weights(own).parameters, last=norm) * c.formats.grad
-    return [Collective(PARTIAL, "g P of norms", split, "all_reduce", "tp", size, 0.0 * split, c.tp_group)]
+    return [
+        Collective(
+            PARTIAL,
+            "g P of norms",
+            count=split,
+            kind="all_reduce",
+            parallelism="tp",
+            message_bytes=size,
+            backward_count=0.0 * split,
+            group=c.tp_group,
+        )
+    ]
 
 
 def expert_loads(work: Work) -> list[Collective]:
@@ -93,7 +115,18 @@ def expert_loads(work: Work) -> list[Collective]:
     parts = tuple((to_float(getattr(layout, name)), layout.stride(name)) for name in ("tp", "cp", "dp"))
     group = Group(devices, parts=parts)
     size = FP32 * layers * c.t.experts
-    return [Collective("expert load all-reduce", "4 B E layers", times, "all_reduce", "dp", size, 0.0 * times, group)]
+    return [
+        Collective(
+            "expert load all-reduce",
+            "4 B E layers",
+            count=times,
+            kind="all_reduce",
+            parallelism="dp",
+            message_bytes=size,
+            backward_count=0.0 * times,
+            group=group,
+        )
+    ]
 
 
 def gradient_norm(work: Work) -> list[Collective]:
@@ -114,7 +147,18 @@ def gradient_norm(work: Work) -> list[Collective]:
     def add(name: str, label: str, times: Numeric, size: Numeric, group: Group) -> None:
         count = to_float(times) * (to_float(group.size) > 1)
         if any_of(count):
-            reductions.append(Collective(name, "4 B", count, "all_reduce", label, to_float(size), 0.0 * count, group))
+            reductions.append(
+                Collective(
+                    name,
+                    "4 B",
+                    count=count,
+                    kind="all_reduce",
+                    parallelism=label,
+                    message_bytes=to_float(size),
+                    backward_count=0.0 * count,
+                    group=group,
+                )
+            )
 
     if not everywhere(torch):
         times = 1.0 + (to_float(c.t.experts) > 0) * (to_float(layout.ep) > 1)

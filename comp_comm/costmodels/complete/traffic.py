@@ -58,7 +58,11 @@ def of_layers(pipeline: Pipeline, stage: Stage) -> list[CountedCollective]:
             forward, backward = to_float(call.collective.count), to_float(call.collective.backward_count)
             recompute = again.get((name, call.collective.name), none)
             each = micro_batches * count
-            counted.append(CountedCollective(name, call, each * forward, each * backward, recompute, none))
+            counted.append(
+                CountedCollective(
+                    name, call, forward=each * forward, backward=each * backward, recompute=recompute, step=none
+                )
+            )
     return counted
 
 
@@ -69,7 +73,12 @@ def of_sends(calls: Sequence[TimedCollective], micro_batches: Numeric) -> list[C
         forward, backward = to_float(call.collective.count), to_float(call.collective.backward_count)
         counted.append(
             CountedCollective(
-                "stage", call, micro_batches * forward, micro_batches * backward, to_float(0.0), to_float(0.0)
+                "stage",
+                call,
+                forward=micro_batches * forward,
+                backward=micro_batches * backward,
+                recompute=to_float(0.0),
+                step=to_float(0.0),
             )
         )
     return counted
@@ -78,7 +87,12 @@ def of_sends(calls: Sequence[TimedCollective], micro_batches: Numeric) -> list[C
 def of_step(calls: Sequence[TimedCollective]) -> list[CountedCollective]:
     """Return collectives that are counted in a whole step."""
     none = to_float(0.0)
-    return [CountedCollective("step", call, none, none, none, to_float(call.collective.count)) for call in calls]
+    return [
+        CountedCollective(
+            "step", call, forward=none, backward=none, recompute=none, step=to_float(call.collective.count)
+        )
+        for call in calls
+    ]
 
 
 def traffic(counted: Sequence[CountedCollective]) -> dict[str, Traffic]:

@@ -129,7 +129,16 @@ class StageMemory:
             return by_code(zero, lambda code: self._at_peak(code)[part])
 
         there = gradients - peak(0)
-        return MemoryParts(weights, there, optimizer, peak(1), peak(2), peak(3), self._message_buffers, framework)
+        return MemoryParts(
+            weights=weights,
+            gradients=there,
+            optimizer=optimizer,
+            activations=peak(1),
+            logits=peak(2),
+            state_buffers=peak(3),
+            message_buffers=self._message_buffers,
+            framework=framework,
+        )
 
     # -- states -------------------------------------------------------------------------------------------------------
 

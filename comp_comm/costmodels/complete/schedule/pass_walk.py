@@ -271,7 +271,7 @@ def _walk(works: _Works, repeats: int, steady: _Steady) -> Walk:
         made.append(Level(part, kinds[nodes % each], number[before[nodes]], tuple(column[nodes] for column in waits)))
         at = part.stop
     periods = _of_steady(places, works.length, repeats, steady)
-    return Walk(tuple(made), took, places, tuple(ends), periods, steady.window)
+    return Walk(levels=tuple(made), took=took, places=places, ends=tuple(ends), steady=periods, window=steady.window)
 
 
 def _of_steady(places: tuple[Numbers, ...], lengths: Numbers, repeats: int, steady: _Steady) -> Numbers:

@@ -125,8 +125,18 @@ class MuonStage:
             if somewhere(count > 0):
                 group = c.etp_group if each.matrix.experts else c.tp_group
                 name = f"momentum all-gather: {each.matrix.name}"
-                sent.append(Collective(name, "4 B k n", count, "all_gather", "tp", MOMENTUM * each.matrix.size, none,
-                                       group))  # fmt: skip
+                sent.append(
+                    Collective(
+                        name,
+                        "4 B k n",
+                        count=count,
+                        kind="all_gather",
+                        parallelism="tp",
+                        message_bytes=MOMENTUM * each.matrix.size,
+                        backward_count=none,
+                        group=group,
+                    )
+                )
         return sent
 
     def _over_shards(self) -> list[Collective]:
@@ -151,8 +161,18 @@ class MuonStage:
             rest = minimum(mean, numbers * (1 - 1 / shards))
             message = HALF * rest * shards / maximum(shards - 1, 1.0)
             name = f"{'expert ' if experts else ''}gradient all-gather for Muon"
-            sent.append(Collective(name, "2 B k n", times * (cut & (shards > 1)), "all_gather", "dp", message,
-                                   to_float(0.0), group))  # fmt: skip
+            sent.append(
+                Collective(
+                    name,
+                    "2 B k n",
+                    count=times * (cut & (shards > 1)),
+                    kind="all_gather",
+                    parallelism="dp",
+                    message_bytes=message,
+                    backward_count=to_float(0.0),
+                    group=group,
+                )
+            )
         return sent
 
     def _exchanges(self) -> list[Collective]:
@@ -172,9 +192,19 @@ class MuonStage:
             apart = (shards > local_experts(self.work.context)) if experts else shards > 1
             if of and somewhere(each_way & apart):
                 message = HALF * add_up(each.number * each.matrix.held for each in of) / shards
-                sent += [Collective(f"{'expert ' if experts else ''}{what} all-to-all for Muon", "2 B P_m / shards",
-                                    to_float(each_way & apart), "all_to_all", "dp", message, to_float(0.0), group)
-                         for what in ("momentum", "update")]  # fmt: skip
+                sent += [
+                    Collective(
+                        f"{'expert ' if experts else ''}{what} all-to-all for Muon",
+                        "2 B P_m / shards",
+                        count=to_float(each_way & apart),
+                        kind="all_to_all",
+                        parallelism="dp",
+                        message_bytes=message,
+                        backward_count=to_float(0.0),
+                        group=group,
+                    )
+                    for what in ("momentum", "update")
+                ]
         return sent
 
     def _tensor_parts(self, matrix: Matrix) -> Array:
@@ -205,5 +235,7 @@ def _step_seconds(kernels: Kernels, matrix: Matrix, parts: Array) -> Array:
     small, long = minimum(matrix.rows, matrix.columns), maximum(matrix.rows, matrix.columns) / parts
     small, large = minimum(small, long), maximum(small, long)
     shapes = ((small, large, small), (small, small, small), (small, small, large))
-    return add_up(kernels.gemm(Gemm("Newton-Schulz", "2 m k n", 1.0, m, k, n, sixteen_bit=1)).forward
-                  for m, k, n in shapes)  # fmt: skip
+    return add_up(
+        kernels.gemm(Gemm("Newton-Schulz", "2 m k n", count=1.0, m=m, k=k, n=n, sixteen_bit=1)).forward
+        for m, k, n in shapes
+    )

@@ -178,7 +178,16 @@ class _Sending:
              repeats: Numeric = 0.0) -> None:  # fmt: skip
         """Add a collective of some ZeRO stages; ``repeats`` is 1 where every micro-batch has it."""
         if any_of(count) and any_of(to_float(size)) and somewhere(_among(self.c.layout.zero, stages)):
-            sent = Collective(f"{self.name}{title}", "p P", count, kind, "dp", size, to_float(0.0), group)
+            sent = Collective(
+                f"{self.name}{title}",
+                "p P",
+                count=count,
+                kind=kind,
+                parallelism="dp",
+                message_bytes=size,
+                backward_count=to_float(0.0),
+                group=group,
+            )
             self.made.append(StateCollective(sent, stages, to_float(repeats)))
 
     def _of_all(self, parameters: Array, units: Sequence[Unit]) -> None:
@@ -257,7 +266,18 @@ def copy_collectives(c: Context, held: StageParameters) -> list[Collective]:
         calls, part = _bucketed(c, parameters)
         size = part * c.formats.grad / where(sharded, over, 1.0)
         title = f"{name}all-reduce over copies"
-        collectives.append(Collective(title, "p P", many * calls, "all_reduce", "dp", size, 0.0 * many, mirror))
+        collectives.append(
+            Collective(
+                title,
+                "p P",
+                count=many * calls,
+                kind="all_reduce",
+                parallelism="dp",
+                message_bytes=size,
+                backward_count=0.0 * many,
+                group=mirror,
+            )
+        )
     return collectives
 
 

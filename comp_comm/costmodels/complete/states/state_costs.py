@@ -234,13 +234,16 @@ class StageStateSeconds:
         """The seconds of a step's collectives of states, and of its optimizer."""
         held, zero = self.states.held.trained, to_float(self.states.work.layout.zero)
         return StateSeconds(
-            by_code(zero, self._repeated),
-            by_code(zero, self._gathered),
-            by_code(zero, self._once),
-            add_up((self.states.norm_s, self.states.adam_s, self.states.muon.seconds(self.states.kernels))),
-            self.states.quantise_s,
-            accumulation_seconds(self.states.work, held.dense + held.experts, self.states.kernels.per_streamed_byte),
-            *(self._of_muon(group) for group in ("tp", "dp")),
+            repeated=by_code(zero, self._repeated),
+            gathered=by_code(zero, self._gathered),
+            once=by_code(zero, self._once),
+            optimizer=add_up((self.states.norm_s, self.states.adam_s, self.states.muon.seconds(self.states.kernels))),
+            quantise=self.states.quantise_s,
+            accumulate=accumulation_seconds(
+                self.states.work, held.dense + held.experts, self.states.kernels.per_streamed_byte
+            ),
+            over_tp=self._of_muon("tp"),
+            over_dp=self._of_muon("dp"),
         )
 
     @cached_property
