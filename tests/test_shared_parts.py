@@ -37,11 +37,11 @@ def of_layers(part):
 
 
 def of_states(part):
-    yield from (part.most.number, *part.most.seconds)
+    yield from (part.slowest.stage_number, *part.slowest.seconds)
 
 
 def of_footprint(part):
-    yield from (part.total, part.reserved, *(getattr(part.parts, name) for name in vars(part.parts)))
+    yield from (part.total, part.reserved, *part.parts)
 
 
 NUMBERS_OF = {"operations": of_operations, "layers": of_layers, "states": of_states, "footprint": of_footprint}

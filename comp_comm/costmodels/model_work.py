@@ -19,7 +19,7 @@ from comp_comm.formulas.arrays import (
     to_float,
     where,
 )
-from comp_comm.layers.block import HeldParameters
+from comp_comm.layers.block import LayerParameters
 from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
 from comp_comm.layers.pattern import pattern_of
 from comp_comm.layout import Layout
@@ -61,7 +61,7 @@ def model_parameters(t: Transformer) -> ModelParameters:
     for kind, count in zip(pattern.kinds, pattern.totals, strict=True):
         held = kind.parameters(kind.context(c))
         if held.adapters is not None:
-            held = HeldParameters(held.dense - held.adapters, held.experts - held.expert_adapters)
+            held = LayerParameters(held.dense - held.adapters, held.experts - held.expert_adapters)
         if kind.of_prediction:
             mtp = mtp + count * (held.dense + held.experts)
         else:

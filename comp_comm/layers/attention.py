@@ -11,7 +11,7 @@ import numpy as np
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, minimum, somewhere, to_codes, to_float, where
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, QkvKept, Recipe
-from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, SharedWeights, biased
+from comp_comm.layers.block import MASK, Block, Cache, Kept, LayerParameters, SharedWeights, biased
 from comp_comm.layers.context_parallel import exchanges, gathered_kept
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
@@ -71,14 +71,14 @@ class SelfAttention(Block):
         """Return the exchange of keys and values that context parallelism needs."""
         return exchanges(c, c.tokens)
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return projections with their biases, norms of queries and keys, and attention sinks."""
         qk = np.asarray(c.t.qk_norm)
         each = where(QkNorm.WHOLE.where(qk), (c.heads + c.kv_heads) * c.key_dim, 2 * to_float(c.t.head_dim))
         norms = where(QkNorm.OFF.where(qk), 0.0, each)
         held = projection_parameters(c) + norms + c.heads * c.t.attention_sinks
         gate = gate_numbers(c)
-        return HeldParameters(held + gate * (c.t.hidden + biased(c, "qkv")) if any_of(gate) else held)
+        return LayerParameters(held + gate * (c.t.hidden + biased(c, "qkv")) if any_of(gate) else held)
 
     def shared_weights(self, c: Context) -> SharedWeights:
         """Return the bias of the output projection, and norms of heads."""
@@ -144,9 +144,9 @@ class CrossAttention(Block):
         """Return the exchange of the encoder's keys and values that context parallelism needs."""
         return exchanges(c, c.encoder_tokens, "cross-")
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the projections with their biases."""
-        return HeldParameters(projection_parameters(c))
+        return LayerParameters(projection_parameters(c))
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return queries, keys, values, the input of the output projection, and scores where they are kept."""

@@ -21,7 +21,7 @@ from comp_comm.violation import Violation
 MASK = 1.0  # bytes of a dropout mask's element
 
 
-class HeldParameters(NamedTuple):
+class LayerParameters(NamedTuple):
     """Parameters a device holds: those that all its replicas hold too, and those of its experts.
 
     Where these are frozen, ``adapters`` and ``expert_adapters`` are those of them that are trained; ``packed`` and
@@ -37,9 +37,9 @@ class HeldParameters(NamedTuple):
     widest: Array = to_float(0.0)
 
     @property
-    def trained(self) -> HeldParameters:
+    def trained(self) -> LayerParameters:
         """Those of them that are trained."""
-        return self if self.adapters is None else HeldParameters(self.adapters, self.expert_adapters)
+        return self if self.adapters is None else LayerParameters(self.adapters, self.expert_adapters)
 
 
 class SharedWeights(NamedTuple):
@@ -92,7 +92,7 @@ class Block(ABC):
         """Return the operations of a forward pass."""
 
     @abstractmethod
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the parameters held, without the norms before and after the block."""
 
     @abstractmethod

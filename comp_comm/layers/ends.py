@@ -27,7 +27,7 @@ class EndParameters(NamedTuple):
         copied = last * (1 - first) * to_float(tied) * self.embedding
         return first * self.embedding + last * (self.head + self.final_norm) + copied
 
-    def kept_of_stage(self, stage: Stage, tied: Numeric) -> Array:
+    def head_of_stage(self, stage: Stage, tied: Numeric) -> Array:
         """Return the parameters of final norm and head, with the embedding where that is the head, too."""
         whole = stage.head * stage.embedding * to_float(tied) * (self.embedding + self.final_norm)
         return stage.head * (self.head + self.final_norm) * (1 - to_float(tied)) + whole

@@ -19,8 +19,8 @@ from comp_comm.formulas.arrays import (
 from comp_comm.kernel_choices import CudaGraph, ExpertKernels, Recipe
 from comp_comm.layers.block import (
     Block,
-    HeldParameters,
     Kept,
+    LayerParameters,
     SharedWeights,
     activation,
     at_least_one,
@@ -123,7 +123,7 @@ class Experts(Block):
         expert's gathers (ETP)."""
         return token_collectives(c)
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return router and shared experts, and apart from them the experts of this device."""
         shared = _shared_width(c)
         extra = where(shared > 0, mlp_parameters(c, shared / c.layout.tp), 0.0)
@@ -134,7 +134,7 @@ class Experts(Block):
         if any_of(projected):
             held = held + 2 * c.t.hidden * projected + biased(c, "ffn") * (projected > 0) * (inside + c.t.hidden)
         each = (c.gates + 1) * inside * width + biased(c, "ffn") * (c.gates * width + inside)
-        return HeldParameters(held, (to_float(c.t.experts) / c.layout.ep) * each)
+        return LayerParameters(held, (to_float(c.t.experts) / c.layout.ep) * each)
 
     def shared_weights(self, c: Context) -> SharedWeights:
         """Return the router where it sees a part of the tokens, and the projections to experts' latent and back."""

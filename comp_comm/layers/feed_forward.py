@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layers.block import (
     Block,
-    HeldParameters,
     Kept,
+    LayerParameters,
     SharedWeights,
     activation,
     biased,
@@ -30,9 +30,9 @@ class FeedForward(Block):
         """Return the matrix up (two of them where it is gated), the nonlinearity, and the matrix down."""
         return split_network(c, "FFN", to_float(c.t.ffn_hidden))
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the matrices with their biases."""
-        return HeldParameters(mlp_parameters(c, to_float(c.t.ffn_hidden) / c.layout.tp))
+        return LayerParameters(mlp_parameters(c, to_float(c.t.ffn_hidden) / c.layout.tp))
 
     def shared_weights(self, c: Context) -> SharedWeights:
         """Return the bias of the matrix down, which is added after the reduction."""

@@ -21,7 +21,7 @@ from comp_comm.layers.adapters import (
     down_unread,
     input_unread,
 )
-from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, SharedWeights, kept_outputs
+from comp_comm.layers.block import MASK, Block, Cache, Kept, LayerParameters, SharedWeights, kept_outputs
 from comp_comm.layers.frozen_weights import frozen, packed_weights, unpacking, unpacking_launches
 from comp_comm.layers.module import Module
 from comp_comm.layers.per_operator import saved_outputs
@@ -95,7 +95,7 @@ class LayerKind:
         """Whether the host must know a result of the device before it goes on."""
         return any(block.synchronises for block in self.blocks)
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the parameters of one layer that a device holds."""
         parts = [block.parameters(c) for block in self.blocks]
         norms = self._norms(c) * to_float(c.t.hidden) * Norm.look_up("weights", c.t.norm)
@@ -103,11 +103,11 @@ class LayerKind:
             sum(sizes, to_float(0.0)) for sizes in zip(*((part.dense, part.experts) for part in parts), strict=True)
         )
         if not c.frozen:
-            return HeldParameters(to_float(dense + norms), to_float(experts))
+            return LayerParameters(to_float(dense + norms), to_float(experts))
         trained, of_experts = (to_float(add_up(adapter_parameters(c, block, each) for block in self.blocks))
                                for each in (False, True))  # fmt: skip
         packed = [packed_weights(c, block.operations(c)) for block in self.blocks]
-        return HeldParameters(
+        return LayerParameters(
             dense=to_float(dense + norms + trained),
             experts=to_float(experts + of_experts),
             adapters=trained,

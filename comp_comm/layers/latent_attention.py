@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float, where
 from comp_comm.layers.attention import SelfAttention, gate_bytes, gate_numbers, gated, projected, rotary
-from comp_comm.layers.block import Block, Cache, HeldParameters, Kept, SharedWeights, at_least_one
+from comp_comm.layers.block import Block, Cache, Kept, LayerParameters, SharedWeights, at_least_one
 from comp_comm.layers.context_parallel import gathered_kept
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
@@ -104,7 +104,7 @@ class LatentAttention(SelfAttention):
         """Return 1 where latents are gathered in place of the input."""
         return c.split_inputs
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the projections down, with the norms of what they compress to, and up, the output's, and sinks."""
         h, t = to_float(c.t.hidden), c.t
         q_rank, kv_rank = to_float(t.q_lora_rank), to_float(t.kv_lora_rank)
@@ -112,7 +112,7 @@ class LatentAttention(SelfAttention):
         queries = where(q_rank > 0, h * q_rank + q_rank + q_rank * width, h * width)
         keys = h * (kv_rank + t.rope_head_dim) + kv_rank + kv_rank * c.heads * (to_float(t.head_dim) + t.v_head_dim)
         gates = h * _all_gates(c)
-        return HeldParameters(queries + keys + gates + c.heads * t.v_head_dim * h + c.heads * t.attention_sinks)
+        return LayerParameters(queries + keys + gates + c.heads * t.v_head_dim * h + c.heads * t.attention_sinks)
 
     def shared_weights(self, c: Context) -> SharedWeights:
         """Return the projections down, and the norms of what they compress to."""

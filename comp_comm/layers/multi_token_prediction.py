@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from comp_comm.choices import Norm
 from comp_comm.formulas.arrays import Numeric, to_float
-from comp_comm.layers.block import Block, HeldParameters, Kept
+from comp_comm.layers.block import Block, Kept, LayerParameters
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Gemm, Operation
 
@@ -30,10 +30,10 @@ class PredictionProjection(Block):
         """Return none: the projection is made of what sequence parallelism leaves on a device."""
         return 0.0
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the projection and its norms."""
         h = to_float(c.t.hidden)
-        return HeldParameters(2 * h * h + NORMS * h * Norm.look_up("weights", c.t.norm))
+        return LayerParameters(2 * h * h + NORMS * h * Norm.look_up("weights", c.t.norm))
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return the inputs of both norms, and the two hidden states side by side."""

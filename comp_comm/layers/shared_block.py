@@ -14,7 +14,7 @@ from comp_comm.choices import Norm, SequenceInputs
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layer_pattern import count_of
 from comp_comm.layers.attention import SelfAttention, projected, rotary, score_bytes
-from comp_comm.layers.block import Block, HeldParameters, Kept, mlp_parameters
+from comp_comm.layers.block import Block, Kept, LayerParameters, mlp_parameters
 from comp_comm.layers.context_parallel import exchanges
 from comp_comm.layers.feed_forward import network_bytes, split_network
 from comp_comm.layers.module import Module
@@ -86,10 +86,10 @@ class SharedAttention(SelfAttention):
             ),
         ]
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the layer's own adapters: down on every device, up split over TP."""
         rank = to_float(c.t.shared_attention_rank)
-        return HeldParameters(rank * (6 * to_float(c.t.hidden) + qkv_columns(c)))
+        return LayerParameters(rank * (6 * to_float(c.t.hidden) + qkv_columns(c)))
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return both inputs before and after their norm, and what self-attention keeps."""
@@ -126,11 +126,11 @@ class SharedNetwork(Block):
             Gemm("shared block output", "2 T_s H H", count=1.0, m=c.split_tokens, k=h, n=h),
         ]
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the layer's own adapter and projection."""
         h, rank = to_float(c.t.hidden), to_float(c.t.shared_rank)
         columns = c.gates * to_float(c.t.ffn_hidden) / c.layout.tp
-        return HeldParameters(h * h + rank * (h + columns))
+        return LayerParameters(h * h + rank * (h + columns))
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return its input before and after its norm, what the network keeps, and the input of the projection."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from comp_comm.choices import ContextComm, ContextImplementation
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.layers.block import Block, Cache, HeldParameters, Kept, at_least_one
+from comp_comm.layers.block import Block, Cache, Kept, LayerParameters, at_least_one
 from comp_comm.layers.latent_attention import LatentAttention
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.products import FusedProducts
@@ -72,11 +72,11 @@ class Indexer(Block):
         """Return the gather of the indexer's keys that context parallelism needs."""
         return _gathered(c, "indexer keys", to_float(c.t.index_dim))
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return queries, keys with their norm (which has a bias), and the weights of heads."""
         h, heads, dim = to_float(c.t.hidden), to_float(c.t.index_heads), to_float(c.t.index_dim)
         rank = np.where(to_float(c.t.q_lora_rank) > 0, c.t.q_lora_rank, h)
-        return HeldParameters(rank * heads * dim + h * dim + 2 * dim + h * heads)
+        return LayerParameters(rank * heads * dim + h * dim + 2 * dim + h * heads)
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return queries, keys before and after their norm, weights of heads, and which tokens were chosen."""

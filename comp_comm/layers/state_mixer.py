@@ -14,7 +14,7 @@ import numpy as np
 
 from comp_comm.choices import ContextComm
 from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
-from comp_comm.layers.block import Block, Cache, HeldParameters, Kept, biased
+from comp_comm.layers.block import Block, Cache, Kept, LayerParameters, biased
 from comp_comm.layers.context_parallel import STATE_BYTES, state_exchanges
 from comp_comm.operations.context import Context
 from comp_comm.operations.products import FusedProducts
@@ -130,11 +130,11 @@ class StateMixer(Block):
         before = np.where(convolved > 0, (to_float(c.t.ssm_conv) - 1) * convolved, 0.0)
         return state_exchanges(c, s.state, self.projected(c), s.inner, before)
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return projections with their biases, and what is beside them."""
         h, columns = to_float(c.t.hidden), self.projected(c)
         bias = biased(c, "qkv") * columns + biased(c, "output") * h
-        return HeldParameters(h * columns + sizes(c).inner * h + bias + self.small_parameters(c))
+        return LayerParameters(h * columns + sizes(c).inner * h + bias + self.small_parameters(c))
 
     def kept(self, c: Context) -> Sequence[Kept]:
         """Return what the backward pass needs; states of chunks are recomputed, as the kernels do."""

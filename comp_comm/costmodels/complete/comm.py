@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from comp_comm.choices import Switch
-from comp_comm.costmodels.complete.schedule.pipeline import Pipeline, chosen_stage
+from comp_comm.costmodels.complete.pointwise import stage_at
+from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
 from comp_comm.costmodels.complete.schedule.stage_seconds import StageSeconds, widest
 from comp_comm.costmodels.complete.states.overlap import state_comm
+from comp_comm.costmodels.complete.states.stage_states import StageStates
 from comp_comm.costmodels.complete.states.state_collectives import copy_collectives, counted
-from comp_comm.costmodels.complete.states.state_costs import StageStates, StateCosts
+from comp_comm.costmodels.complete.states.state_costs import StateCosts
 from comp_comm.costmodels.complete.step_collectives import gradient_norm, step_collectives
 from comp_comm.costmodels.complete.traffic import CountedCollective, Traffic, of_layers, of_sends, of_step, traffic
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
@@ -82,7 +84,7 @@ class StepComm:
         """
         if not self.replicated:
             return NO_COMM
-        sent = self.states.most.seconds
+        sent = self.states.slowest.seconds
         between = _seconds(self.between_copies)
         if between is not ZERO:
             slowed = where(Switch.ON.where(self.work.layout.overlap_dp), self.work.scenario.interference, 1.0)
@@ -95,8 +97,8 @@ class StepComm:
     @cached_property
     def stage_states(self) -> StageStates:
         """The states of the stage that has most of them, in full, whatever points share."""
-        most = chosen_stage(self.work.stages.distinct, self.states.most.number)
-        return StateCosts(self.work).of(most)
+        slowest = stage_at(self.work.stages.distinct, self.states.slowest.stage_number)
+        return StateCosts(self.work).of(slowest)
 
     @cached_property
     def muon(self) -> list[TimedCollective]:
@@ -108,7 +110,7 @@ class StepComm:
         """Collectives of the gradients of two copies of the model in a pipeline."""
         if not somewhere(self.work.layout.copies > 1):
             return []
-        return self.network.timed(copy_collectives(self.work.context, self.stage_states.held))
+        return self.network.timed(copy_collectives(self.work.context, self.stage_states.parameters))
 
     # -- between stages -----------------------------------------------------------------------------------------------
 
@@ -138,7 +140,7 @@ class StepComm:
         spent = dict(self.slowest.in_layers)
         if self.sends:
             spent["pp"] = self.of_sends
-        if (gathering := self.states.most.seconds.over_tp) is not ZERO:
+        if (gathering := self.states.slowest.seconds.over_tp) is not ZERO:
             spent["tp"] = spent.get("tp", NO_COMM).plus(CommSeconds(gathering, ZERO, ZERO))
         if self.replicated:
             spent["dp"] = self.of_states

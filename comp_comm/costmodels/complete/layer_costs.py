@@ -21,7 +21,7 @@ from comp_comm.formulas.arrays import ZERO, Array, add_up, everywhere, to_float
 from comp_comm.formulas.host import BLOCKED_S
 from comp_comm.group import Group
 from comp_comm.kernel_choices import CudaGraph
-from comp_comm.layers.block import HeldParameters, Kept
+from comp_comm.layers.block import Kept, LayerParameters
 from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.module import selected_modules
@@ -164,7 +164,7 @@ class LayerCosts:
         return all(bool(everywhere(more >= less * (1 - ROUNDING))) for less, more in pairs)
 
     @cached_property
-    def parameters(self) -> dict[LayerKind, HeldParameters]:
+    def parameters(self) -> dict[LayerKind, LayerParameters]:
         """Parameters of a layer of each kind that a device holds."""
         return {kind: kind.parameters(c) for kind, c in self._contexts()}
 

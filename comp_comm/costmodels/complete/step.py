@@ -107,18 +107,18 @@ class Step(SearchableAnswer):
         And of the weights that are quantised: once, or under ZeRO 3 with every micro-batch; and of gradients that the
         optimizer adds up.
         """
-        return add_up((self.states.most.seconds.optimizer, self.quantise_s, self.accumulate_s))
+        return add_up((self.states.slowest.seconds.optimizer, self.quantise_s, self.accumulate_s))
 
     @property
     def accumulate_s(self) -> Array:
         """Seconds of adding gradients up in a step, in the stage that has most, and while others wait for it."""
-        accumulate = self.states.most.seconds.accumulate
+        accumulate = self.states.slowest.seconds.accumulate
         return accumulate if accumulate is ZERO else accumulate * accumulations(self.work)
 
     @property
     def quantise_s(self) -> Array:
         """Seconds of quantising the weights of the stage that has most states in a step."""
-        quantise, layout = self.states.most.seconds.quantise, self.work.layout
+        quantise, layout = self.states.slowest.seconds.quantise, self.work.layout
         if quantise is ZERO:
             return ZERO
         return quantise * where(to_float(layout.zero) >= 3, layout.stage_micro_batches, 1.0)
@@ -167,7 +167,7 @@ class Step(SearchableAnswer):
     def _but_states_s(self) -> Array:
         """Seconds of passes and of what is sent, but for the bubble and for states."""
         passes = self.work.layout.stage_micro_batches * self.pipeline.pace_s
-        gathered = self.states.most.seconds.over_tp
+        gathered = self.states.slowest.seconds.over_tp
         return add_up((passes, self.sent.sends_visible_s, self.sent.once_s, gathered, self.sent.gradient_norm_s))
 
     @cached_property

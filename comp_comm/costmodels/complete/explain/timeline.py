@@ -129,7 +129,7 @@ def _tail(step: Step, stage: int, start: float) -> list[Slice]:
         pieces.append(Slice(stage, STATES, "gradients and weights, hidden", max(start - hidden, 0.0), hidden, {}))
     for stream, name, seconds in ((STATES, "gradients and weights", float(states.visible)),
                                   (STATES, "gradients of norms and tied embeddings", float(step.sent.once_s)),
-                                  (STATES, "gradients of whole matrices", float(step.states.most.seconds.over_tp)),
+                                  (STATES, "gradients of whole matrices", float(step.states.slowest.seconds.over_tp)),
                                   (STATES, "norm of all gradients", float(step.sent.gradient_norm_s)),
                                   (COMPUTE, "optimizer", float(step.optimizer_s))):  # fmt: skip
         if seconds:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +14,9 @@ from comp_comm.costmodels.complete.memory.fsdp_buffers import fsdp_buffers
 from comp_comm.costmodels.complete.memory.message_buffers import message_buffers, stage_outputs
 from comp_comm.costmodels.complete.memory.micro_batches_in_flight import micro_batches_in_flight
 from comp_comm.costmodels.complete.memory.packed_weights import unpacked_bytes, whole_weights
-from comp_comm.costmodels.complete.memory.stage_states import HeldStates, of_kinds
+from comp_comm.costmodels.complete.memory.state_bytes import StageStateBytes, of_kinds
 from comp_comm.costmodels.complete.memory.step_buffers import bucket_bytes, flat_gradients, weight_gradients
+from comp_comm.costmodels.complete.pointwise import pointwise_max
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import (
     ZERO,
@@ -28,7 +30,7 @@ from comp_comm.formulas.arrays import (
     to_float,
     where,
 )
-from comp_comm.layers.block import HeldParameters
+from comp_comm.layers.block import LayerParameters
 from comp_comm.layers.ends import embedding_kept, head_kept, head_unused
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
@@ -39,9 +41,8 @@ from comp_comm.violation import Mask
 UNUSED = 0.05
 
 
-@dataclass(frozen=True)
-class MemoryParts:
-    """Bytes of a stage's memory by what they are for, when it needs most."""
+class MemoryParts(NamedTuple):
+    """Bytes of a stage's memory by what they are for, at its peak."""
 
     weights: Array
     gradients: Array
@@ -73,14 +74,7 @@ class Footprint:
     @cached_property
     def parts(self) -> MemoryParts:
         """The parts of the stage that needs most."""
-        first, *others = self.stages
-        fullest, most = first.parts, first.total
-        for stage in others:
-            more = stage.total > most
-            both = ((getattr(stage.parts, item.name), getattr(fullest, item.name)) for item in fields(MemoryParts))
-            fullest = MemoryParts(*(where(more, new, old) for new, old in both))
-            most = maximum(most, stage.total)
-        return fullest
+        return pointwise_max((stage.parts, stage.total) for stage in self.stages)[0]
 
     @cached_property
     def total(self) -> Array:
@@ -143,8 +137,8 @@ class StageMemory:
     # -- states -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _states(self) -> HeldStates:
-        return HeldStates(self.work, self.costs, self.stage)
+    def _states(self) -> StageStateBytes:
+        return StageStateBytes(self.work, self.costs, self.stage)
 
     @cached_property
     def _states_with_buffers(self) -> Array:
@@ -186,8 +180,8 @@ class StageMemory:
         sent = [(count, whole_weights(self.work, held)) for count, held in self._layers]
         largest_layer = largest((count > 0) * numbers for count, numbers in sent)
         ends, tied = self.costs.end_parameters, self.work.transformer.tied
-        beside, head = ends.of_stage(self.stage, tied), ends.kept_of_stage(self.stage, tied)
-        whole = add_up(self._states.held)
+        beside, head = ends.of_stage(self.stage, tied), ends.head_of_stage(self.stage, tied)
+        whole = add_up(self._states.parameters)
         if somewhere(self.work.scenario.formats.packs):
             whole = add_up((*(count * numbers for count, numbers in sent), beside))
         sizes = fsdp_buffers(self.work, whole, largest_layer, beside, head)
@@ -204,11 +198,11 @@ class StageMemory:
         ends = self.costs.end_parameters
         head = self.stage.head * where(to_float(self.work.transformer.tied) > 0, ends.embedding, ends.head)
         replicated = to_float((self.work.layout.replicas > 1) & (self.stage.layer_count > 0))
-        bucket = replicated * bucket_bytes(self.work, add_up(self._states.trained))
+        bucket = replicated * bucket_bytes(self.work, add_up(self._states.trained_parameters))
         return add_up((bucket, weight_gradients(self.work, self._layers, head), self._unpacked, self._at_step))
 
     @cached_property
-    def _layers(self) -> list[tuple[Array, HeldParameters]]:
+    def _layers(self) -> list[tuple[Array, LayerParameters]]:
         """Layers of each kind of the stage, and the parameters of one."""
         return list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
 
@@ -220,7 +214,7 @@ class StageMemory:
     @cached_property
     def _flat(self) -> Array:
         """Bytes of flat gradients that are made for the optimizer's step, when activations are gone."""
-        return flat_gradients(self.work, *self._states.trained)
+        return flat_gradients(self.work, *self._states.trained_parameters)
 
     @cached_property
     def _at_step(self) -> Array:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comp_comm.choices import Recompute, Switch
 from comp_comm.costmodels.complete.host_memory import HostMemory
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
+from comp_comm.costmodels.complete.pointwise import pointwise_max
 from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
@@ -20,11 +20,9 @@ from comp_comm.formulas.arrays import (
     add_up,
     by_code,
     distinct_codes,
-    maximum,
     somewhere,
     to_codes,
     to_float,
-    where,
 )
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.module import selected_modules
@@ -161,14 +159,7 @@ class Pipeline:
 
     @cached_property
     def _pace(self) -> tuple[Stage, Array]:
-        first, *others = self.stages
-        slowest, pace = first, self.passes_s(first)
-        for stage in others:
-            seconds = self.passes_s(stage)
-            slower = seconds > pace
-            if somewhere(slower):
-                slowest, pace = _choose(slower, stage, slowest), maximum(pace, seconds)
-        return slowest, pace
+        return pointwise_max((stage, self.passes_s(stage)) for stage in self.stages)
 
     @cached_property
     def model(self) -> Stage:
@@ -192,24 +183,3 @@ class Pipeline:
             if group in times.groups:
                 spent = spent.plus(times.forward[group].times(count))
         return spent
-
-
-def chosen_stage(stages: Sequence[Stage], number: NDArray[np.intp]) -> Stage:
-    """Return at each point the stage of a number."""
-    chosen = stages[0]
-    for place, stage in enumerate(stages[1:], 1):
-        there = number == place
-        if somewhere(there):
-            chosen = _choose(there, stage, chosen)
-    return chosen
-
-
-def _choose(mask: NDArray[np.bool_], one: Stage, other: Stage) -> Stage:
-    def choose(a: Array, b: Array) -> Array:
-        return a if a is b else where(mask, a, b)
-
-    layers, recomputed = (
-        tuple(map(choose, getattr(one, name), getattr(other, name))) for name in ("layers", "recomputed")
-    )
-    ends = (choose(getattr(one, name), getattr(other, name)) for name in ("embedding", "head", "place"))
-    return Stage(layers, recomputed, *ends)

@@ -24,7 +24,7 @@ from comp_comm.formulas.arrays import (
     where,
 )
 from comp_comm.group import Group
-from comp_comm.layers.block import HeldParameters
+from comp_comm.layers.block import LayerParameters
 from comp_comm.layout import Layout
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
@@ -39,7 +39,7 @@ class StageParameters(NamedTuple):
     which ``head`` are final norm and head. ``frozen`` says that only adapters of layers are trained."""
 
     counts: Sequence[Array]
-    layers: Sequence[HeldParameters]
+    layers: Sequence[LayerParameters]
     ends: Array
     head: Array
     frozen: bool = False
@@ -145,7 +145,7 @@ def experts_beside(layout: Layout) -> Array:
     return to_float((to_float(layout.ep) == 1) & (to_float(layout.etp) == layout.tp))
 
 
-def _layer_unit(count: Array, layer: HeldParameters, gathered: Array, beside: Array) -> Unit:
+def _layer_unit(count: Array, layer: LayerParameters, gathered: Array, beside: Array) -> Unit:
     """Return the unit of a layer, with its experts where these are beside all else."""
     if not any_of(beside * layer.experts):
         return Unit(count, layer.dense, gathered, layer.trained.dense, packed=layer.packed)
