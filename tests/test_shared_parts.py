@@ -31,7 +31,7 @@ def of_operations(part):
 def of_layers(part):
     for kind, times in part.layers.items():
         yield from (getattr(times, name) for name in OF_LAYER)
-        yield from (part.parameters[kind], part.kept[kind])
+        yield from (part.parameters[kind], part.activations[kind])
         yield from (module.times.forward_s for module in part.recomputable[kind])
     yield from (part.model_passes_s, part.embedding.passes_s, part.head.passes_s, *part.end_parameters)
 

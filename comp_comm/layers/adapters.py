@@ -189,7 +189,7 @@ def adapter_parameters(c: Context, block: Block, of_experts: bool = False) -> Ar
                   if each.of_experts is of_experts)  # fmt: skip
 
 
-def adapter_kept(c: Context, block: Block) -> Array:
+def adapter_activations(c: Context, block: Block) -> Array:
     """Return the bytes that adapters keep beside their inputs: what their matrices down make."""
     made = c.formats.activation * to_float(c.t.lora_rank)
     return add_up(each.there * made * (expert_tokens(c) if each.of_experts else c.tokens)

@@ -11,8 +11,8 @@ import numpy as np
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, minimum, somewhere, to_codes, to_float, where
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, QkvKept, Recipe
-from comp_comm.layers.block import MASK, Block, Cache, Kept, LayerParameters, SharedWeights, biased
-from comp_comm.layers.context_parallel import exchanges, gathered_kept
+from comp_comm.layers.block import MASK, Block, Cache, LayerParameters, SavedActivations, SharedWeights, biased
+from comp_comm.layers.context_parallel import exchanges, saved_gathered_keys
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
@@ -92,7 +92,7 @@ class SelfAttention(Block):
         norms = 2.0 * ~QkNorm.OFF.where(c.t.qk_norm)
         return super().tensors(c) + 2 + biases + norms + to_float(c.t.attention_sinks)
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return queries, keys, values, the input of the output projection, and scores where they are kept.
 
         Where queries and keys are normalised, what they were before is the input of their norms.
@@ -101,12 +101,12 @@ class SelfAttention(Block):
         keys = minimum(c.t.window, seq) if self.windowed else seq
         beside = 1.0 + c.norm_beside / c.formats.activation
         before = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, beside)
-        kept = projected(c) + gathered_kept(c, c.tokens) + before + gate_bytes(c) + _kept_whole(c)
-        return [Kept("attention", kept), Kept("core_attn", score_bytes(c, keys))]
+        saved = projected(c) + saved_gathered_keys(c, c.tokens) + before + gate_bytes(c) + _kept_whole(c)
+        return [SavedActivations("attention", saved), SavedActivations("core_attn", score_bytes(c, keys))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the core: scores, softmax and weighted sum, with the exchange of context parallelism before them."""
-        return [core_module(self.kept(c), self.core(c), exchanges(c, c.tokens))]
+        return [core_module(self.saved_activations(c), self.core(c), exchanges(c, c.tokens))]
 
     def cache(self, c: Context, length: Array) -> Cache:
         """Return keys and values of every head, of which a window attends to the last."""
@@ -148,15 +148,15 @@ class CrossAttention(Block):
         """Return the projections with their biases."""
         return LayerParameters(projection_parameters(c))
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return queries, keys, values, the input of the output projection, and scores where they are kept."""
         scores = score_bytes(c, to_float(c.t.encoder_seq_len))
-        kept = projected(c) + gathered_kept(c, c.encoder_tokens)
-        return [Kept("attention", kept), Kept("core_attn", scores)]
+        saved = projected(c) + saved_gathered_keys(c, c.encoder_tokens)
+        return [SavedActivations("attention", saved), SavedActivations("core_attn", scores)]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the core: scores, softmax and weighted sum, with the exchange of context parallelism before them."""
-        return [core_module(self.kept(c), self.core(c), self.collectives(c))]
+        return [core_module(self.saved_activations(c), self.core(c), self.collectives(c))]
 
 
 def rotary(c: Context, prepared: float = 0.0) -> Sequence[Operation]:
@@ -239,12 +239,12 @@ def core(c: Context, name: str, queries: Numeric, keys: Numeric, seen: Numeric, 
     )
 
 
-def core_module(kept: Sequence[Kept], core: Attention, exchanged: Sequence[Collective]) -> Module:
+def core_module(saved: Sequence[SavedActivations], core: Attention, exchanged: Sequence[Collective]) -> Module:
     """Return the core of attention as what can be recomputed of queries, keys and values.
 
     Its output is kept, an input of the output projection; a fused kernel keeps nothing that making it again frees.
     """
-    scores = [each.size for each in kept if each.module == "core_attn"]
+    scores = [each.size for each in saved if each.module == "core_attn"]
     return Module("core_attn", scores[0], {core.name: 1.0}, {each.name: each.count for each in exchanged})
 
 

@@ -56,8 +56,8 @@ class SharedWeights(NamedTuple):
     bias_tensors: Array = to_float(0.0)
 
 
-class Kept(NamedTuple):
-    """Bytes kept for the backward pass, by the module that makes them."""
+class SavedActivations(NamedTuple):
+    """Bytes of activations saved for the backward pass, by the module that makes them."""
 
     module: str
     size: Array
@@ -96,8 +96,8 @@ class Block(ABC):
         """Return the parameters held, without the norms before and after the block."""
 
     @abstractmethod
-    def kept(self, c: Context) -> Sequence[Kept]:
-        """Return what is kept for the backward pass, beside the input of the block and of its norms."""
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
+        """Return the activations saved for the backward pass, without the inputs of the block and of its norms."""
 
     def shared_weights(self, c: Context) -> SharedWeights:
         """Return which of them every device of TP has alike; without norms before and after the block."""
@@ -181,7 +181,7 @@ def written_out(c: Context) -> Array:
     return eager * ActivationFunction.look_up("parts", c.t.activation_function)
 
 
-def kept_inputs(c: Context) -> Array:
+def nonlinearity_inputs(c: Context) -> Array:
     """Return the bytes a feed-forward network keeps of each number of its width for its nonlinearity: one or two.
 
     A rectifier needs none: its output is kept. One in a kernel with the product keeps the two inputs of that kernel.
@@ -191,7 +191,7 @@ def kept_inputs(c: Context) -> Array:
     return to_float((c.gates - unread) * c.formats.nonlinear_kept + written_out(c) * c.formats.activation)
 
 
-def kept_outputs(c: Context) -> Array:
+def nonlinearity_outputs(c: Context) -> Array:
     """Return the bytes that it keeps of what its nonlinearity makes: the input of the matrix down.
 
     Where kernels run one by one, also the gate after its nonlinearity, an input of the product.

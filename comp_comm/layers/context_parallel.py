@@ -50,7 +50,7 @@ def exchanges(c: Context, key_tokens: Array, prefix: str = "") -> Sequence[Colle
     return exchanged
 
 
-def gathered_kept(c: Context, key_tokens: Array) -> Array:
+def saved_gathered_keys(c: Context, key_tokens: Array) -> Array:
     """Return the bytes of others' keys and values that attention keeps, where they are gathered once."""
     kept = ContextComm.ALL_GATHER.where(c.layout.cp_comm) & ContextImplementation.FLEX.where(c.layout.cp_implementation)
     if not somewhere(kept):

@@ -56,7 +56,7 @@ def embedding_operations(c: Context) -> list[Operation]:
     return operations
 
 
-def embedding_kept(c: Context) -> Array:
+def embedding_activations(c: Context) -> Array:
     """Return the bytes that the embedding keeps of a micro-batch: the masks of its dropout.
 
     s b h / t with sequence parallelism (Korthikanti et al., arXiv:2205.05198, section 4.3).
@@ -99,7 +99,7 @@ def head_operations(c: Context, vocab: Array) -> list[Operation]:
     return operations
 
 
-def head_kept(c: Context, vocab: Array) -> Array:
+def head_activations(c: Context, vocab: Array) -> Array:
     """Return the bytes that logits and loss of ``vocab`` entries need, with the inputs of the last norm and GEMM.
 
     Those of a fused loss are 4 s b h / t (1 + V / h) with sequence parallelism (Korthikanti et al., arXiv:2205.05198,

@@ -19,15 +19,15 @@ from comp_comm.formulas.arrays import (
 from comp_comm.kernel_choices import CudaGraph, ExpertKernels, Recipe
 from comp_comm.layers.block import (
     Block,
-    Kept,
     LayerParameters,
+    SavedActivations,
     SharedWeights,
     activation,
     at_least_one,
     biased,
-    kept_inputs,
-    kept_outputs,
     mlp_parameters,
+    nonlinearity_inputs,
+    nonlinearity_outputs,
 )  # fmt: skip
 from comp_comm.layers.expert_tokens import (
     expert_hidden,
@@ -149,7 +149,7 @@ class Experts(Block):
         """Return router, matrices of all experts together, and those of shared experts, with biases."""
         return super().tensors(c) * (1.0 + biased(c, "ffn")) + c.t.router_bias - biased(c, "ffn")
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return what the networks keep, their inputs, and where copies are weighted after them also their outputs.
 
         That is so with all-to-alls (allocated by Megatron-LM in SimuMax's runs); libraries that send a token once are
@@ -158,10 +158,10 @@ class Experts(Block):
         width, inside = to_float(c.t.moe_ffn_hidden) / c.layout.etp, expert_hidden(c)
         once = Dispatcher.look_up("once", c.layout.ep_dispatch)
         tokens = ((1 - once) * _weighted_size(c) + c.operand_kept) * inside
-        experts = expert_tokens(c) * ((kept_inputs(c) + kept_outputs(c)) * width + tokens)
+        experts = expert_tokens(c) * ((nonlinearity_inputs(c) + nonlinearity_outputs(c)) * width + tokens)
         if any_of(c.t.moe_latent_hidden):  # the input of the projection back
             experts = experts + c.operand_kept * c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
-        return [Kept("moe", to_float(experts) + network_bytes(c, _shared_width(c)))]
+        return [SavedActivations("moe", to_float(experts) + network_bytes(c, _shared_width(c)))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return all of the block, the nonlinearity of its experts, and the shared experts.
@@ -171,10 +171,10 @@ class Experts(Block):
         """
         shared = _has_shared(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
-        outputs = to_float(expert_tokens(c) * kept_outputs(c) * width)
+        outputs = to_float(expert_tokens(c) * nonlinearity_outputs(c) * width)
         names = dict.fromkeys((operation.name for operation in self.operations(c)), 1.0)
         calls = {collective.name: collective.count for collective in self.collectives(c)}
-        modules = [Module("moe", add_up(each.size for each in self.kept(c)), names, calls, self.splits(c)),
+        modules = [Module("moe", add_up(each.size for each in self.saved_activations(c)), names, calls, self.splits(c)),
                    Module("moe_act", outputs, {"experts activation": 1.0}, within="moe")]  # fmt: skip
         if any_of(shared):
             again = dict.fromkeys(network_names("shared expert"), 1.0)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layers.block import (
     Block,
-    Kept,
     LayerParameters,
+    SavedActivations,
     SharedWeights,
     activation,
     biased,
-    kept_inputs,
-    kept_outputs,
     mlp_parameters,
+    nonlinearity_inputs,
+    nonlinearity_outputs,
 )
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context
@@ -44,14 +44,14 @@ class FeedForward(Block):
         """Return the matrices and their biases."""
         return super().tensors(c) * (1.0 + biased(c, "ffn"))
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return what the nonlinearity keeps, and the input of the matrix down."""
-        return [Kept("mlp", network_bytes(c, to_float(c.t.ffn_hidden)))]
+        return [SavedActivations("mlp", network_bytes(c, to_float(c.t.ffn_hidden)))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the network: all it keeps is recomputed of its input, with the gather and the reduction of TP."""
-        (kept,) = self.kept(c)
-        return [Module("mlp", kept.size, dict.fromkeys(network_names("FFN"), 1.0), splits=1.0)]
+        (saved,) = self.saved_activations(c)
+        return [Module("mlp", saved.size, dict.fromkeys(network_names("FFN"), 1.0), splits=1.0)]
 
     def last_gemm(self, c: Context) -> str:
         """Return the matrix down."""
@@ -76,4 +76,4 @@ def split_network(c: Context, name: str, width: Array, count: Numeric = 1.0) -> 
 
 def network_bytes(c: Context, width: Array) -> Array:
     """Return the bytes such a network keeps: the inputs of its nonlinearity, and of its matrix down."""
-    return to_float((kept_inputs(c) + kept_outputs(c)) * (c.tokens * width / c.layout.tp))
+    return to_float((nonlinearity_inputs(c) + nonlinearity_outputs(c)) * (c.tokens * width / c.layout.tp))

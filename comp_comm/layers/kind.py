@@ -13,15 +13,23 @@ from comp_comm.formulas.arrays import Array, Numeric, add_up, largest, maximum, 
 from comp_comm.formulas.host import CHECKPOINT_LAUNCHES
 from comp_comm.kernel_choices import CudaGraph, ElementwiseKernels, NormKernel
 from comp_comm.layers.adapters import (
+    adapter_activations,
     adapter_collectives,
-    adapter_kept,
     adapter_launches,
     adapter_operations,
     adapter_parameters,
     down_unread,
     input_unread,
 )
-from comp_comm.layers.block import MASK, Block, Cache, Kept, LayerParameters, SharedWeights, kept_outputs
+from comp_comm.layers.block import (
+    MASK,
+    Block,
+    Cache,
+    LayerParameters,
+    SavedActivations,
+    SharedWeights,
+    nonlinearity_outputs,
+)
 from comp_comm.layers.frozen_weights import frozen, packed_weights, unpacking, unpacking_launches
 from comp_comm.layers.module import Module
 from comp_comm.layers.per_operator import saved_outputs
@@ -131,8 +139,8 @@ class LayerKind:
         norms = self._norms(c) * Norm.look_up("weights", c.t.norm)
         return add_up((norms, *(block.tensors(c) for block in self.blocks)))
 
-    def kept(self, c: Context) -> list[Kept]:
-        """Return what one layer keeps of a micro-batch: the inputs of norms and blocks, and what the blocks keep.
+    def saved_activations(self, c: Context) -> list[SavedActivations]:
+        """Return the activations that one layer saves of a micro-batch: inputs of norms and blocks, and the blocks'.
 
         With GELU, dropout and unfused attention in 16 bit: s b h (10 + 24 / t) and 5 a s^2 b / t without sequence
         parallelism, the first s b h 34 / t with it (Korthikanti et al., arXiv:2205.05198, Table 2).
@@ -144,8 +152,9 @@ class LayerKind:
         around = around + inputs * self._input_size(c) * c.kept_input_tokens * c.t.hidden
         around = around - self._ungathered(c) * self._input_size(c) * c.t.hidden
         around = around + self._norms(c) * c.norm_beside * c.split_tokens * c.t.hidden
-        kept = [Kept("layernorm", to_float(around)), *(kept for block in self.blocks for kept in block.kept(c))]
-        return [*kept, Kept("adapters", self._of_adapters(c))] if c.frozen else kept
+        of_blocks = (saved for block in self.blocks for saved in block.saved_activations(c))
+        saved = [SavedActivations("layernorm", to_float(around)), *of_blocks]
+        return [*saved, SavedActivations("adapters", self._of_adapters(c))] if c.frozen else saved
 
     def modules(self, c: Context, named: Collection[str]) -> list[list[Module]]:
         """Return what can be recomputed of the layer: norms, parts of blocks, and by torchtitan's policy if named."""
@@ -178,7 +187,9 @@ class LayerKind:
         of_input = self._input_size(c) * c.kept_input_tokens * c.t.hidden
         width = c.tokens * to_float(c.t.ffn_hidden) / c.layout.tp
         return to_float(add_up(
-            adapter_kept(c, block) - input_unread(c, block) * of_input - down_unread(c, block) * width * kept_outputs(c)
+            adapter_activations(c, block)
+            - input_unread(c, block) * of_input
+            - down_unread(c, block) * width * nonlinearity_outputs(c)
             for block in self.blocks
         ))  # fmt: skip
 
@@ -196,7 +207,7 @@ class LayerKind:
         """Return what torchtitan's policy recomputes: all but the outputs that it keeps, and the layer's input."""
         saved = saved_outputs(c, self.operations(c), self.collectives(c))
         entry = c.formats.activation * c.split_tokens * c.t.hidden
-        freed = add_up(each.size for each in self.kept(c)) - (entry + saved.size)
+        freed = add_up(each.size for each in self.saved_activations(c)) - (entry + saved.size)
         return Module(PER_OPERATOR, to_float(freed), saved.operations, saved.collectives, launches=_checkpoint(c))
 
     def caches(self, c: Context, length: Array) -> list[Cache]:

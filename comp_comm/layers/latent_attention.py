@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float, where
 from comp_comm.layers.attention import SelfAttention, gate_bytes, gate_numbers, gated, projected, rotary
-from comp_comm.layers.block import Block, Cache, Kept, LayerParameters, SharedWeights, at_least_one
-from comp_comm.layers.context_parallel import gathered_kept
+from comp_comm.layers.block import Block, Cache, LayerParameters, SavedActivations, SharedWeights, at_least_one
+from comp_comm.layers.context_parallel import saved_gathered_keys
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Gemm, Operation
@@ -125,7 +125,7 @@ class LatentAttention(SelfAttention):
         norms = 1.0 + (to_float(c.t.q_lora_rank) > 0)
         return Block.tensors(self, c) + norms + to_float(c.t.attention_sinks)
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return what self-attention keeps, and what queries, keys and values are compressed to, twice.
 
         What comes of the projections down is the input of a norm (of keys with the rotary part, which is of the same
@@ -137,8 +137,11 @@ class LatentAttention(SelfAttention):
             c.t.rope_head_dim
         )
         latents = to_float(c.kept_input_tokens * sizes)
-        _, scores = super().kept(c)
-        return [Kept("attention", projected(c) + gathered_kept(c, c.tokens) + latents + gate_bytes(c)), scores]
+        _, scores = super().saved_activations(c)
+        return [
+            SavedActivations("attention", projected(c) + saved_gathered_keys(c, c.tokens) + latents + gate_bytes(c)),
+            scores,
+        ]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the core, and the projections up with the rotation: they make queries, keys and values again.

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from comp_comm.choices import Norm
 from comp_comm.formulas.arrays import Numeric, to_float
-from comp_comm.layers.block import Block, Kept, LayerParameters
+from comp_comm.layers.block import Block, LayerParameters, SavedActivations
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Gemm, Operation
 
@@ -35,6 +35,6 @@ class PredictionProjection(Block):
         h = to_float(c.t.hidden)
         return LayerParameters(2 * h * h + NORMS * h * Norm.look_up("weights", c.t.norm))
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return the inputs of both norms, and the two hidden states side by side."""
-        return [Kept("mtp", 4.0 * to_float(c.formats.activation) * c.split_tokens * c.t.hidden)]
+        return [SavedActivations("mtp", 4.0 * to_float(c.formats.activation) * c.split_tokens * c.t.hidden)]

@@ -14,7 +14,7 @@ from comp_comm.choices import Norm, SequenceInputs
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layer_pattern import count_of
 from comp_comm.layers.attention import SelfAttention, projected, rotary, score_bytes
-from comp_comm.layers.block import Block, Kept, LayerParameters, mlp_parameters
+from comp_comm.layers.block import Block, LayerParameters, SavedActivations, mlp_parameters
 from comp_comm.layers.context_parallel import exchanges
 from comp_comm.layers.feed_forward import network_bytes, split_network
 from comp_comm.layers.module import Module
@@ -91,12 +91,12 @@ class SharedAttention(SelfAttention):
         rank = to_float(c.t.shared_attention_rank)
         return LayerParameters(rank * (6 * to_float(c.t.hidden) + qkv_columns(c)))
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return both inputs before and after their norm, and what self-attention keeps."""
         inputs = c.split_tokens * 2 * c.t.hidden * (c.formats.activation + c.operand_kept)
         adapters = c.formats.activation * c.tokens * 3 * to_float(c.t.shared_attention_rank)
-        scores = Kept("core_attn", score_bytes(c, to_float(c.t.seq_len)))
-        return [Kept("attention", to_float(projected(c) + inputs + adapters)), scores]
+        scores = SavedActivations("core_attn", score_bytes(c, to_float(c.t.seq_len)))
+        return [SavedActivations("attention", to_float(projected(c) + inputs + adapters)), scores]
 
     def rules(self, c: Context) -> Sequence[Violation]:
         """Return that all layers of the block are on one stage of a pipeline, which holds its weights."""
@@ -132,11 +132,11 @@ class SharedNetwork(Block):
         columns = c.gates * to_float(c.t.ffn_hidden) / c.layout.tp
         return LayerParameters(h * h + rank * (h + columns))
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return its input before and after its norm, what the network keeps, and the input of the projection."""
         around = c.split_tokens * c.t.hidden * (c.formats.activation + 2 * c.operand_kept)
         adapter = c.formats.activation * c.tokens * to_float(c.t.shared_rank)
-        return [Kept("mlp", network_bytes(c, to_float(c.t.ffn_hidden)) + to_float(around + adapter))]
+        return [SavedActivations("mlp", network_bytes(c, to_float(c.t.ffn_hidden)) + to_float(around + adapter))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return none: what is recomputed of a shared block is not known."""

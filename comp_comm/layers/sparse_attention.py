@@ -9,7 +9,7 @@ import numpy as np
 
 from comp_comm.choices import ContextComm, ContextImplementation
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.layers.block import Block, Cache, Kept, LayerParameters, at_least_one
+from comp_comm.layers.block import Block, Cache, LayerParameters, SavedActivations, at_least_one
 from comp_comm.layers.latent_attention import LatentAttention
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.products import FusedProducts
@@ -78,11 +78,11 @@ class Indexer(Block):
         rank = np.where(to_float(c.t.q_lora_rank) > 0, c.t.q_lora_rank, h)
         return LayerParameters(rank * heads * dim + h * dim + 2 * dim + h * heads)
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return queries, keys before and after their norm, weights of heads, and which tokens were chosen."""
         heads, dim = to_float(c.t.index_heads), to_float(c.t.index_dim)
         numbers = c.formats.activation * (heads * dim + 2 * dim + heads)
-        return [Kept("attention", to_float(c.tokens * (numbers + INDEX * chosen_limit(c))))]
+        return [SavedActivations("attention", to_float(c.tokens * (numbers + INDEX * chosen_limit(c))))]
 
     def cache(self, c: Context, length: Array) -> Cache:
         """Return the indexer's key of a token, on every device; all of them are scored."""
@@ -121,14 +121,14 @@ class SparseLatentAttention(LatentAttention):
         """Return the gather of latents that context parallelism needs."""
         return _gathered(c, "latents", to_float(c.t.kv_lora_rank) + c.t.rope_head_dim)
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return what latent attention keeps, with queries and results in the latent in place of keys and values."""
         t = c.t
-        around, scores = super().kept(c)
+        around, scores = super().saved_activations(c)
         up = c.kv_heads * (c.key_dim + t.v_head_dim)
         latent = c.heads * (2 * to_float(t.kv_lora_rank) + t.rope_head_dim)
         more = c.formats.activation * c.tokens * (latent - up)
-        return [Kept(around.module, around.size + more), Kept("core_attn", 0.0 * scores.size)]
+        return [SavedActivations(around.module, around.size + more), SavedActivations("core_attn", 0.0 * scores.size)]
 
     def rules(self, c: Context) -> Sequence[Violation]:
         """Return that keys are gathered: chosen tokens may be anywhere."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from comp_comm.choices import ContextComm
 from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
-from comp_comm.layers.block import Block, Cache, Kept, LayerParameters, biased
+from comp_comm.layers.block import Block, Cache, LayerParameters, SavedActivations, biased
 from comp_comm.layers.context_parallel import STATE_BYTES, state_exchanges
 from comp_comm.operations.context import Context
 from comp_comm.operations.products import FusedProducts
@@ -136,9 +136,9 @@ class StateMixer(Block):
         bias = biased(c, "qkv") * columns + biased(c, "output") * h
         return LayerParameters(h * columns + sizes(c).inner * h + bias + self.small_parameters(c))
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return what the backward pass needs; states of chunks are recomputed, as the kernels do."""
-        return [Kept("attention", to_float(c.formats.activation * c.tokens * self.kept_numbers(c)))]
+        return [SavedActivations("attention", to_float(c.formats.activation * c.tokens * self.kept_numbers(c)))]
 
     def rules(self, c: Context) -> Sequence[Violation]:
         """Return what TP and context parallelism split."""

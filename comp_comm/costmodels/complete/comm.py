@@ -144,8 +144,8 @@ class StepComm:
             spent["tp"] = spent.get("tp", NO_COMM).plus(CommSeconds(gathering, ZERO, ZERO))
         if self.replicated:
             spent["dp"] = self.of_states
-        if somewhere(self.pipeline.host.asked):
-            spent["host"] = self.pipeline.of_host(self.slowest.stage).times(self.work.layout.stage_micro_batches)
+        if somewhere(self.pipeline.offload.applies):
+            spent["host"] = self.pipeline.offload_comm(self.slowest.stage).times(self.work.layout.stage_micro_batches)
         for call in (*self.once, *self.gradient_norm):
             group = call.collective.parallelism
             seconds = CommSeconds(call.seconds * call.collective.count, ZERO, ZERO)
@@ -158,7 +158,7 @@ class StepComm:
         layout, stage = self.work.layout, self.slowest.stage
         states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.stage_micro_batches))
         return [*of_layers(self.pipeline, stage),
-                *of_sends([*self.sends, *self.pipeline.host.transfers(stage)], layout.stage_micro_batches),
+                *of_sends([*self.sends, *self.pipeline.offload.transfers(stage)], layout.stage_micro_batches),
                 *of_step([*states, *self.muon, *self.between_copies, *self.once, *self.gradient_norm])]  # fmt: skip
 
     @cached_property

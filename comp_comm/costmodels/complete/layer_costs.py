@@ -1,4 +1,4 @@
-"""What layers, embedding and head cost on a device, for one micro-batch: seconds, parameters, kept bytes.
+"""What layers, embedding and head cost on a device, for one micro-batch: seconds, parameters, bytes of activations.
 
 It depends on few numbers of a layout (TP and micro-batch, not the stages or replicas), so that many layouts share it.
 """
@@ -21,7 +21,7 @@ from comp_comm.formulas.arrays import ZERO, Array, add_up, everywhere, to_float
 from comp_comm.formulas.host import BLOCKED_S
 from comp_comm.group import Group
 from comp_comm.kernel_choices import CudaGraph
-from comp_comm.layers.block import Kept, LayerParameters
+from comp_comm.layers.block import LayerParameters, SavedActivations
 from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.module import selected_modules
@@ -37,11 +37,11 @@ from comp_comm.violation import Violation, broken_rules
 ROUNDING = 1e-12  # equal seconds that were added up in another order
 
 
-class KeptOfLayer(NamedTuple):
-    """Bytes a layer keeps of a micro-batch: in all, and of its input alone."""
+class LayerActivations(NamedTuple):
+    """Bytes of activations that a layer saves of a micro-batch: all of them, and its input alone."""
 
     size: Array
-    entry: Array
+    input_size: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,9 +174,9 @@ class LayerCosts:
         return end_parameters(self.work.context, self.work.vocab)
 
     @cached_property
-    def kept(self) -> dict[LayerKind, KeptOfLayer]:
-        """Bytes that a layer of each kind keeps."""
-        return {kind: _kept(c, kind.kept(c)) for kind, c in self._contexts()}
+    def activations(self) -> dict[LayerKind, LayerActivations]:
+        """Bytes of activations that a layer of each kind saves for its backward pass."""
+        return {kind: _activations(c, kind.saved_activations(c)) for kind, c in self._contexts()}
 
     @cached_property
     def recomputable(self) -> dict[LayerKind, list[RecomputableModule]]:
@@ -227,6 +227,6 @@ def layer_groups(layout: Layout, experts: bool) -> list[Group]:
     return [*groups, layout.ep_group, layout.etp_group, layout.sequence_group] if experts else groups
 
 
-def _kept(c: Context, kept: list[Kept]) -> KeptOfLayer:
-    entry = c.split_tokens * c.t.hidden * to_float(c.formats.activation)
-    return KeptOfLayer(to_float(sum((each.size for each in kept), to_float(0.0))), entry)
+def _activations(c: Context, saved: list[SavedActivations]) -> LayerActivations:
+    input_size = c.split_tokens * c.t.hidden * to_float(c.formats.activation)
+    return LayerActivations(to_float(sum((each.size for each in saved), to_float(0.0))), input_size)

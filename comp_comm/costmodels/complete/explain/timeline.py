@@ -140,11 +140,11 @@ def _tail(step: Step, stage: int, start: float) -> list[Slice]:
 
 def _chunk(step: Step, stage: Stage) -> _Chunk:
     pipeline = step.pipeline
-    parts = pipeline.parts(stage)
+    parts = pipeline.layers_and_ends(stage)
     forward = float(add_up(count * times.compute.forward for times, count in parts))
     forward_s = float(add_up(count * times.forward_s for times, count in parts))
     both_s = float(pipeline.passes_s(stage))
-    again = float(pipeline.recomputed_s(stage, "compute")) if pipeline.recomputes else 0.0
+    again = float(pipeline.recomputed_s(stage, lambda times: times.compute.forward)) if pipeline.recomputes else 0.0
     backward = float(add_up(count * times.compute.backward for times, count in parts)) + again
     weights = float(add_up(count * times.compute.for_weights for times, count in zip(pipeline.layers, stage.layers,
                                                                                       strict=True)))  # fmt: skip

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import MasterWeights, Recompute
-from comp_comm.costmodels.complete.host_memory import HostMemory
+from comp_comm.costmodels.complete.activation_offload import ActivationOffload
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.memory.fsdp_buffers import fsdp_buffers
 from comp_comm.costmodels.complete.memory.message_buffers import message_buffers, stage_outputs
@@ -31,7 +31,7 @@ from comp_comm.formulas.arrays import (
     where,
 )
 from comp_comm.layers.block import LayerParameters
-from comp_comm.layers.ends import embedding_kept, head_kept, head_unused
+from comp_comm.layers.ends import embedding_activations, head_activations, head_unused
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
 from comp_comm.violation import Mask
@@ -238,23 +238,30 @@ class StageMemory:
     @cached_property
     def _activations(self) -> Array:
         """What layers and embedding keep of the micro-batches the stage holds, and what one recomputed needs beside."""
-        layers = by_code(np.asarray(self.work.layout.recompute), self._kept)
-        masks = embedding_kept(self.work.context)
+        layers = by_code(np.asarray(self.work.layout.recompute), self._activations_of)
+        masks = embedding_activations(self.work.context)
         return layers + self.stage.embedding * masks * self._micro_batches if somewhere(masks) else layers
 
-    def _kept(self, code: int) -> Array:
-        kept = list(zip(self.stage.layers, self.stage.recomputed, of_kinds(self.work, self.costs.kept), strict=True))
-        held, host = self._micro_batches, HostMemory(self.work, self.costs)
+    def _activations_of(self, code: int) -> Array:
+        """Return the bytes of activations of the layers, by the code of an option of recomputation."""
+        saved = list(
+            zip(self.stage.layers, self.stage.recomputed, of_kinds(self.work, self.costs.activations), strict=True)
+        )
+        held, offload = self._micro_batches, ActivationOffload(self.work, self.costs)
         if code == Recompute.FULL:
-            partly = add_up(again * layer.entry + (count - again) * layer.size for count, again, layer in kept)
-            return held * partly + largest((again > 0) * layer.size for _, again, layer in kept)
-        layers = held * add_up(count * size for count, size in zip(self.stage.layers, host.kept(code), strict=True))
+            partly = add_up(
+                recomputed * layer.input_size + (count - recomputed) * layer.size for count, recomputed, layer in saved
+            )
+            return held * partly + largest((recomputed > 0) * layer.size for _, recomputed, layer in saved)
+        layers = held * add_up(
+            count * size for count, size in zip(self.stage.layers, offload.activations(code), strict=True)
+        )
         # What is recomputed of one block is there at once, while its gradients are made.
         at_work = largest(to_float(count > 0) * maximum(size, 0.0)
-                           for count, freed in zip(self.stage.layers, host.freed(code), strict=True)
+                           for count, freed in zip(self.stage.layers, offload.freed(code), strict=True)
                            for size in freed)  # fmt: skip
         there = add_up((layers, at_work))
-        return there - host.offloaded_bytes(self.stage, held, code) if somewhere(host.asked) else there
+        return there - offload.offloaded_bytes(self.stage, held, code) if somewhere(offload.applies) else there
 
     @cached_property
     def _micro_batches(self) -> Array:
@@ -265,7 +272,7 @@ class StageMemory:
     def _logits(self) -> Array:
         """What the last stage needs after its layers."""
         c = self.work.context
-        return self.stage.head * head_kept(c, self.work.vocab) if c.has_vocab else to_float(0.0)
+        return self.stage.head * head_activations(c, self.work.vocab) if c.has_vocab else to_float(0.0)
 
     @cached_property
     def _message_buffers(self) -> Array:

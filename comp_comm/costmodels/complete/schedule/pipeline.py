@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from comp_comm.choices import Recompute, Switch
-from comp_comm.costmodels.complete.host_memory import HostMemory
+from comp_comm.costmodels.complete.activation_offload import ActivationOffload
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.pointwise import pointwise_max
 from comp_comm.costmodels.layer_times import LayerTimes
@@ -30,13 +30,6 @@ from comp_comm.layers.pipeline_parallel import boundary_collectives
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
-
-# What recomputation takes of a layer's forward pass, by what is asked for.
-RECOMPUTED: dict[str, Callable[[LayerTimes], Array]] = {
-    "forward_s": lambda times: times.forward_s, "compute": lambda times: times.compute.forward,
-    "host": lambda times: times.waits[0], "busy": lambda times: times.busy[0],
-    "hidden": lambda times: times.hidden_forward_s,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,20 +65,22 @@ class Pipeline:
         """Whether anything is computed again."""
         return somewhere(to_codes(self.layout.recompute) != int(Recompute.NONE))
 
-    def parts(self, stage: Stage) -> list[tuple[LayerTimes, Array]]:
+    def layers_and_ends(self, stage: Stage) -> list[tuple[LayerTimes, Array]]:
         """Return the layers of each kind and the ends, each with how many of them a stage has."""
         layers = list(zip(self.layers, stage.layers, strict=True))
         return [*layers, (self.costs.embedding, stage.embedding), (self.costs.head, stage.head)]
 
     def total_s(self, stage: Stage, seconds: Callable[[LayerTimes], Array]) -> Array:
         """Return seconds of a layer or an end, added up over those of a stage, or a chunk."""
-        return add_up(count * each for times, count in self.parts(stage) if (each := seconds(times)) is not ZERO)
+        return add_up(
+            count * each for times, count in self.layers_and_ends(stage) if (each := seconds(times)) is not ZERO
+        )
 
-    def recomputed_s(self, stage: Stage, seconds: str) -> Array:
-        """Return the seconds of a stage's recomputation: a name of ``RECOMPUTED``."""
+    def recomputed_s(self, stage: Stage, seconds: Callable[[LayerTimes], Array]) -> Array:
+        """Return seconds of a forward pass, added up over what a stage recomputes of a micro-batch."""
 
         def option(code: int) -> Array:
-            parts = ((RECOMPUTED[seconds](times), count) for _, times, count in self.recomputed(stage, code))
+            parts = ((seconds(times), count) for _, times, count in self.recomputed(stage, code))
             return add_up((to_float(0.0), *(count * each for each, count in parts)))
 
         return by_code(to_codes(self.layout.recompute), option)
@@ -115,8 +110,8 @@ class Pipeline:
         """Return the seconds of both passes of one micro-batch through a stage, recomputation in them."""
         both = self.total_s(stage, lambda times: times.passes_s)
         if self.recomputes:
-            both = both + self.recomputed_s(stage, "forward_s")
-        return both + self.of_host(stage).exposed if somewhere(self.host.asked) else both
+            both = both + self.recomputed_s(stage, lambda times: times.forward_s)
+        return both + self.offload_comm(stage).exposed if somewhere(self.offload.applies) else both
 
     @property
     def model_passes_s(self) -> Array:
@@ -130,15 +125,17 @@ class Pipeline:
         return add_up(count * times.forward_s for _, times, count in self.recomputed(self.model, code))
 
     @cached_property
-    def host(self) -> HostMemory:
-        """Activations that are kept with the host."""
-        return HostMemory(self.work, self.costs)
+    def offload(self) -> ActivationOffload:
+        """Activations that are offloaded to the host."""
+        return ActivationOffload(self.work, self.costs)
 
-    def of_host(self, stage: Stage) -> CommSeconds:
+    def offload_comm(self, stage: Stage) -> CommSeconds:
         """Return the seconds of the link to the host for one micro-batch, beside the compute of a stage."""
         forward = self.total_s(stage, lambda times: times.compute.forward)
         backward = self.total_s(stage, lambda times: times.compute.backward)
-        return self.host.spent(stage, forward, backward + self.recomputed_s(stage, "compute"))
+        return self.offload.seconds(
+            stage, forward, backward + self.recomputed_s(stage, lambda times: times.compute.forward)
+        )
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:

@@ -48,22 +48,22 @@ class StageSeconds:
     @cached_property
     def recompute_s(self) -> Array:
         """Seconds of recomputation of activations."""
-        return self._micro_batches * self.pipeline.recomputed_s(self.stage, "compute")
+        return self._micro_batches * self.pipeline.recomputed_s(self.stage, lambda times: times.compute.forward)
 
     @cached_property
     def waits(self) -> tuple[Array, Array]:
         """Seconds of waiting for the host: in forward passes, and in backward ones with what they repeat."""
         recomputes = self.pipeline.recomputes  # what is recomputed may wait where the passes do not
-        if not recomputes and all(times.waits[0] is ZERO for times, _ in self.pipeline.parts(self.stage)):
+        if not recomputes and all(times.waits[0] is ZERO for times, _ in self.pipeline.layers_and_ends(self.stage)):
             return ZERO, ZERO
         forward, backward = self._total(lambda times: times.waits[0]), self._total(lambda times: times.waits[1])
-        again = self.pipeline.recomputed_s(self.stage, "host") if recomputes else ZERO
+        again = self.pipeline.recomputed_s(self.stage, lambda times: times.waits[0]) if recomputes else ZERO
         return self._micro_batches * forward, self._micro_batches * add_up((backward, again))
 
     def of_layers(self, group: str) -> CommSeconds:
         """Return what a group spends in the layers and at the ends."""
         spent = NO_COMM
-        for times, count in self.pipeline.parts(self.stage):
+        for times, count in self.pipeline.layers_and_ends(self.stage):
             if group in times.groups:
                 spent = spent.plus(times.forward[group].times(count)).plus(times.backward[group].times(count))
         if self.pipeline.recomputes:
@@ -73,7 +73,7 @@ class StageSeconds:
     @cached_property
     def in_layers(self) -> dict[str, CommSeconds]:
         """What each group spends in the layers and at the ends."""
-        there = {group for times, _ in self.pipeline.parts(self.stage) for group in times.groups}
+        there = {group for times, _ in self.pipeline.layers_and_ends(self.stage) for group in times.groups}
         return {group: self.of_layers(group) for group in GROUPS if group in there}
 
     @cached_property
@@ -82,7 +82,7 @@ class StageSeconds:
         hidden = self._total(lambda times: times.hidden_s)
         if hidden is ZERO or not self.pipeline.recomputes:
             return hidden
-        return add_up((hidden, self.pipeline.recomputed_s(self.stage, "hidden")))
+        return add_up((hidden, self.pipeline.recomputed_s(self.stage, lambda times: times.hidden_forward_s)))
 
     @cached_property
     def _passes(self) -> tuple[Array, Array]:
@@ -91,7 +91,11 @@ class StageSeconds:
             self._total(lambda times: times.busy.forward),
             self._total(lambda times: times.busy.backward),
         )
-        again = self.pipeline.recomputed_s(self.stage, "busy") if self.pipeline.recomputes else ZERO
+        again = (
+            self.pipeline.recomputed_s(self.stage, lambda times: times.busy.forward)
+            if self.pipeline.recomputes
+            else ZERO
+        )
         return forward, add_up((backward, again))
 
     @cached_property
