@@ -14,7 +14,7 @@ from comp_comm.sweeps.plan import make_plan
 
 # Their members are told apart by where they are on the network (`SharedRows`), not by these fields.
 BY_GROUPS = {"gpus", "dp", "pp", "dp_shard", "placement"}
-OF_LAYER = ("forward_s", "backward_s", "waits", "hidden_s", "weights_s", "busy")
+OF_LAYER = ("forward_s", "backward_s", "host_waits", "hidden_s", "weights_s", "busy")
 OF_OPERATIONS = ("compute", "core_attention", "gemms", "experts", "count")
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from comp_comm.choices import Recompute, Switch
 from comp_comm.costmodels.complete.layer_operations import LayerOperations, ModuleOperations
-from comp_comm.costmodels.layer_times import Host, LayerTimes
+from comp_comm.costmodels.layer_times import HostLaunches, LayerTimes
 from comp_comm.costmodels.machine import kernels_of, network_of
 from comp_comm.costmodels.operation_times import OperationTimes
 from comp_comm.costmodels.timed import Network
@@ -111,11 +111,11 @@ class LayerCosts:
         return LayerTimes(self.work.layout, self.operations.layers[kind], calls, self.work.scenario.interference,
                           host=self._host(kind, c))  # fmt: skip
 
-    def _host(self, kind: LayerKind, c: Context) -> Host:
+    def _host(self, kind: LayerKind, c: Context) -> HostLaunches:
         """Return what launches a layer of a kind."""
         synchronises = kind.synchronises & ~CudaGraph.FULL.where(c.layout.cuda_graph)
         launching = self.operations.launches[kind] * self._launch_s
-        return Host(launching, synchronises, Switch.ON.where(c.layout.launch_blocking))
+        return HostLaunches(launching, synchronises, Switch.ON.where(c.layout.launch_blocking))
 
     @property
     def _launch_s(self) -> Array:

@@ -83,7 +83,9 @@ def timeline(step: Step) -> Timeline:
     order = PassOrder(schedule, stages, chunks)
     done = timed(order, micro_batches, step.bubble.chunk_seconds(order))
     walked = max(each.end for each in done)
-    pipelined = float(layout.stage_micro_batches * step.pipeline.pace_s + step.bubble_s + step.sent.sends_visible_s)
+    pipelined = float(
+        layout.stage_micro_batches * step.pipeline.pace_s + step.bubble_s + step.communication.sends_visible_s
+    )
     alone = float(layout.stage_micro_batches * step.bubble.pace_s + step.bubble_s)
     stretch = pipelined / (alone if schedule in IN_A_ROW else walked)
     slices = [piece for each in done for piece in _slices(each, times, stretch)]
@@ -123,14 +125,14 @@ def _pass(stage: int, work: Pass, start: float, times: _Times) -> tuple[list[Sli
 
 def _tail(step: Step, stage: int, start: float) -> list[Slice]:
     """Return what follows the last pass on a stage, and before its end what ran beside it."""
-    states = step.sent.of_states
+    comm, states = step.communication, step.communication.states_comm
     pieces, hidden, at = [], float(states.hidden), start
     if hidden:
         pieces.append(Slice(stage, STATES, "gradients and weights, hidden", max(start - hidden, 0.0), hidden, {}))
     for stream, name, seconds in ((STATES, "gradients and weights", float(states.visible)),
-                                  (STATES, "gradients of norms and tied embeddings", float(step.sent.once_s)),
+                                  (STATES, "gradients of norms and tied embeddings", float(comm.once_per_step_s)),
                                   (STATES, "gradients of whole matrices", float(step.states.slowest.seconds.over_tp)),
-                                  (STATES, "norm of all gradients", float(step.sent.gradient_norm_s)),
+                                  (STATES, "norm of all gradients", float(comm.gradient_norm_s)),
                                   (COMPUTE, "optimizer", float(step.optimizer_s))):  # fmt: skip
         if seconds:
             pieces.append(Slice(stage, stream, name, at, seconds, {}))

@@ -290,7 +290,7 @@ def _bucketed(c: Context, parameters: Array) -> tuple[Array, Array]:
     return calls, parameters / calls
 
 
-def counted(states: Sequence[StateCollective], zero: Numeric, micro_batches: Numeric) -> list[Collective]:
+def with_step_counts(states: Sequence[StateCollective], zero: Numeric, micro_batches: Numeric) -> list[Collective]:
     """Return the collectives with their calls in a step of so many micro-batches."""
     return [
         replace(each.collective, count=each.collective.count * each.occasions(zero, micro_batches)) for each in states
