@@ -138,7 +138,7 @@ def gemms(kind, name, library="trtllm"):
 
     def predict(hardware, rows):
         m, n, k = (rows[key] for key in "mnk")
-        kernels = Kernels(hardware, float(Precision.of(precision).size), 2.0, alone=True, recipe=recipe)
+        kernels = Kernels(hardware, float(Precision.of(precision).size), 2.0, isolated=True, recipe=recipe)
         product = Gemm("", "", count=1, m=m, k=k, n=n)
         run = kernels.run(product)
         seconds = kernels.product(product.padded_flops, (m, n, k), product.moved(run.operand, 2.0), 1, run)
@@ -227,7 +227,7 @@ def attention(rows, name, numbers, kernel=None, code=AttentionKernel.CUDNN, put=
             prepared=1.0 * (rows["key_dim"] == rows["value_dim"]),
         )
         whole = np.where(causal, seq / 2, seq)
-        kernels = Kernels(hardware, alone=True, fp8_attention=rows["eight"].astype(int))
+        kernels = Kernels(hardware, isolated=True, fp8_attention=rows["eight"].astype(int))
         passes, plain = (kernels.attention(each, int(code)) for each in (replace(op, unwindowed=whole), op))
         passes = Passes(*(np.where(kept < seq, one, other) for one, other in zip(passes, plain, strict=True)))
         which = rows["passes"]
@@ -299,7 +299,7 @@ def experts(name, dtype):
     rows = {**rows, "local": local, "all": tokens, "rows": tokens / local}
 
     def predict(hardware, rows):
-        kernels = Kernels(hardware, float(Precision.of(precision).size), 2.0, alone=True, recipe=recipe)
+        kernels = Kernels(hardware, float(Precision.of(precision).size), 2.0, isolated=True, recipe=recipe)
         hidden, width, local = rows["hidden"], rows["inter"] / rows["tp"], rows["local"]
         each, gates = np.maximum(rows["rows"], 1), 1 + rows["gated"]
         sorted_s = 2 * SORTED * rows["all"] * hidden * kernels.per_streamed_byte

@@ -244,7 +244,7 @@ def test_a_kernel_that_rotates_takes_its_stream_of_rows_beside(kernel, before):
         key_heads=1,
     )
     code = int(AttentionKernel.of(kernel))
-    plain, ready = (Kernels(hardware, alone=True, serving=True).attention(each, code).forward
+    plain, ready = (Kernels(hardware, isolated=True, serving=True).attention(each, code).forward
                     for each in (op, replace(op, prepared=1)))  # fmt: skip
     assert float(ready - plain) == pytest.approx(np.hypot(4 * 400 * 1000 / 4e9, 2000 * 2e-7) if before else 0)
 
@@ -258,7 +258,7 @@ def test_exponentials_bound_narrow_heads():
         op = Attention(
             "", "", count=1, sequences=1, heads=1, queries=1000, keys=1000, seen=500, key_dim=dim, value_dim=dim
         )
-        return float(Kernels(hardware, alone=True, serving=True).attention(op, int(AttentionKernel.CUDNN)).forward)
+        return float(Kernels(hardware, isolated=True, serving=True).attention(op, int(AttentionKernel.CUDNN)).forward)
 
     assert seconds(128) == pytest.approx(4 * 128 * 5e5 / 0.5e15)
     assert seconds(1) == pytest.approx(seconds(128) / 2**0.5, rel=1e-3)
@@ -355,7 +355,7 @@ def test_a_burst_of_long_products_warms_its_device():
     op = Gemm("", "", count=1, m=1e3, k=1e3, n=1.5e6)
     for hardware, ratio in ((short, 1.0), (even, 1.1), (long, 1.2)):
         shape = (op.m, op.n, op.k)
-        cold, alone = (float(Kernels(hardware, alone=each).product(op.flops, shape, 0.0)) for each in (False, True))
+        cold, alone = (float(Kernels(hardware, isolated=each).product(op.flops, shape, 0.0)) for each in (False, True))
         assert alone / cold == pytest.approx(ratio, rel=1e-5)
 
 

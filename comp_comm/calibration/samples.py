@@ -160,7 +160,7 @@ def _gemm(name: str, rows: Sequence[Row], domain: float) -> Sample:
     def predictor(m: Array, n: Array, k: Array, batch: Array, operand: Array, output: Array) -> Predict:
         product = Gemm("", "", count=1, m=m, k=k, n=n, groups=batch)
         moved = product.moved(operand, output)
-        return lambda hardware: Kernels(hardware, operand, output, alone=True).product(
+        return lambda hardware: Kernels(hardware, operand, output, isolated=True).product(
             product.padded_flops, (m, n, k), moved, batch)  # fmt: skip
 
     predict = ByShape(predictor, (m, n, k, batch, operand, output))
@@ -194,7 +194,7 @@ def _attention(name: str, rows: Sequence[Row], domain: float) -> Sample:
     def predictor(dim: Array, causal: Array, batch: Array, seq: Array, heads: Array, kv: Array) -> Predict:
         op = operation(batch, seq, heads, kv, dim, causal)
         codes = np.where(causal > 0, AttentionKernel.FLASH_CAUSAL, AttentionKernel.FLASH)
-        return lambda hardware: Kernels(hardware, alone=True, serving=True).attention(op, codes).forward
+        return lambda hardware: Kernels(hardware, isolated=True, serving=True).attention(op, codes).forward
 
     masked = causal.astype(float)
     flops, fitted = operation(batch, seq, heads, kv, dim, masked).seen_flops, usual & (seq >= 512)

@@ -216,7 +216,7 @@ class LayerTimes:
     def _gathers_beside_gemms(self, calls: Sequence[tuple[TimedCollective, Array]]) -> Array:
         """Return the seconds of gathers that run beside the GEMMs of inputs' gradients."""
         gathers = [(call.collective, call.seconds) for call, _ in calls if isinstance(call.collective, SequenceGather)]
-        times = [(minimum(each.beside_count, each.backward_count), seconds) for each, seconds in gathers]
+        times = [(minimum(each.overlapped_count, each.backward_count), seconds) for each, seconds in gathers]
         return add_up(count * seconds for count, seconds in times if somewhere(count)) if times else ZERO
 
     def _tp_with_gathers(self, gathers_s: Array, side: int, free: Array, others_s: Array) -> CommSeconds:
@@ -284,7 +284,7 @@ class LayerTimes:
 def _inward(collective: Collective) -> bool:
     """Return whether a collective is on the way to experts, or comes back from them."""
     if isinstance(collective, TokenExchange):
-        return collective.inward
+        return collective.to_experts
     return collective.kind == "all_gather"
 
 

@@ -28,7 +28,7 @@ from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Gemm, Operation
 from comp_comm.transformer import Transformer
 
-ALONE = Layout(micro_batch=1, tp=1, dp=1, cp=1, pp=1, ep=1, etp=1, sp=0)
+ONE_DEVICE_LAYOUT = Layout(micro_batch=1, tp=1, dp=1, cp=1, pp=1, ep=1, etp=1, sp=0)
 
 
 class ModelParameters(NamedTuple):
@@ -53,7 +53,7 @@ def model_parameters(t: Transformer) -> ModelParameters:
     >>> int(model_parameters(gpt2).all)
     124439808
     """
-    c, pattern = Context(t, ALONE, Formats()), pattern_of(t)
+    c, pattern = Context(t, ONE_DEVICE_LAYOUT, Formats()), pattern_of(t)
     total = sum(end_parameters(c, to_float(t.vocab)), to_float(0.0))
     active, mtp = total, to_float(0.0)
     experts = to_float(t.experts)
@@ -112,7 +112,7 @@ def forward_flops(
     2204555173429248
     """
     even = to_float(1.0)  # what an uneven load adds is no work of the model
-    c = Context(replace(t, capacity_factor=even), ALONE, Formats())
+    c = Context(replace(t, capacity_factor=even), ONE_DEVICE_LAYOUT, Formats())
     layers = [kind.operations(kind.context(c)) for kind in pattern_of(t).kinds]
     ends = [*embedding_operations(c), *head_operations(c, to_float(vocab))]
     causal = AttentionCount.CAUSAL.where(count)

@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from comp_comm.choices import MODULES, AttentionCount, Recompute, Switch
-from comp_comm.costmodels.model_work import ALONE, ForwardFlops, ModelParameters, forward_flops, model_parameters
+from comp_comm.costmodels.model_work import (
+    ONE_DEVICE_LAYOUT,
+    ForwardFlops,
+    ModelParameters,
+    forward_flops,
+    model_parameters,
+)
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import (
@@ -164,7 +170,7 @@ class Work:
         """Parameters that are trained: those of the model with its MTP modules, or of adapters."""
         if not self.context.frozen:
             return self.parameters + self.mtp_parameters
-        c = Context(self.transformer, ALONE, Formats())
+        c = Context(self.transformer, ONE_DEVICE_LAYOUT, Formats())
         held = (kind.parameters(kind.context(c)).trained for kind in self.pattern.kinds)
         return np.rint(
             add_up(count * (each.dense + each.experts) for count, each in zip(self.pattern.totals, held, strict=True))
@@ -198,7 +204,7 @@ class Work:
         """Return the FLOP that an option of recomputation adds for a sequence."""
         total = to_float(0.0)
         early = Switch.ON.where(self.layout.recompute_early_stop)
-        c = Context(self.transformer, ALONE, Formats())
+        c = Context(self.transformer, ONE_DEVICE_LAYOUT, Formats())
         kinds = zip(self.pattern.kinds, self.pattern.totals, self.stages.recomputed, flops.layers, strict=True)
         for kind, count, again, done in kinds:
             of = kind.context(c)

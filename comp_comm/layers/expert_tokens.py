@@ -140,7 +140,7 @@ def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]
     formula = {Dispatcher.ALL_TO_ALL: "k c T_s H", Dispatcher.ALL_GATHER: "ep T_s H"}.get(way, "D T_s H")
     kinds = ("all_gather", "reduce_scatter") if way is Dispatcher.ALL_GATHER else ("all_to_all", "all_to_all")
     made = []
-    for name, kind, inward in zip(("dispatch", "combine"), kinds, (True, False), strict=True):
+    for name, kind, to_experts in zip(("dispatch", "combine"), kinds, (True, False), strict=True):
         token = expert_hidden(c) * c.formats.on_the_way(name)
         made.append(
             TokenExchange(
@@ -153,16 +153,16 @@ def _exchanges(c: Context, way: Dispatcher, count: Array) -> list[TokenExchange]
                 backward_count=count,
                 group=c.ep_group,
                 dispatcher=way,
-                one_copy=c.split_tokens * minimum(c.t.capacity_factor, 1.0) * token,
+                all_tokens_bytes=c.split_tokens * minimum(c.t.capacity_factor, 1.0) * token,
                 token_bytes=token,
-                copies=top_k(c),
+                top_k=top_k(c),
                 node_limit=where(isnan(limit), np.inf, limit),
                 sms=where(isnan(sms), way.sms, sms),
                 imbalance=load(c),
-                inward=inward,
-                groups=c.t.router_groups,
-                chosen_groups=where(isnan(limit), c.t.router_group_topk, c.t.router_groups),
-                beside=inward * way.weight * local_experts(c),
+                to_experts=to_experts,
+                expert_groups=c.t.router_groups,
+                group_top_k=where(isnan(limit), c.t.router_group_topk, c.t.router_groups),
+                router_bytes=to_experts * way.weight * local_experts(c),
             )
         )
     return made

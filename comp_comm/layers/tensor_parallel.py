@@ -50,7 +50,7 @@ def gathered_and_reduced(c: Context, name: str, message: Array, times: Array, ow
                 message_bytes=operands,
                 backward_count=split + again,
                 group=c.tp_group,
-                beside_count=again,
+                overlapped_count=again,
             ),
             Collective(
                 f"{name} reduce-scatter",
@@ -159,7 +159,7 @@ def head_collectives(c: Context) -> list[Collective]:
             message_bytes=message,
             backward_count=again,
             group=c.tp_group,
-            beside_count=again,
+            overlapped_count=again,
         )
         collectives = [gather, *collectives]
     # One after the other; Megatron-LM's fused loss has the last two in one message.

@@ -30,8 +30,8 @@ class TierCrossing:
     """A tier that some group crosses; its times are 0 for those that do not.
 
     ``below`` and ``members`` share one domain of the tier below, and of this one: each of ``below`` devices brings its
-    own link to the tier. ``domains_below`` and ``domains`` are how many of each the group is spread over. ``alone``:
-    no other tier is crossed, so that only groups of one do not cross it, and their times do not matter.
+    own link to the tier. ``domains_below`` and ``domains`` are how many of each the group is spread over.
+    ``only_tier``: no other one is crossed, so that only groups of one do not cross it, whose times do not matter.
     """
 
     tier: Tier
@@ -40,11 +40,11 @@ class TierCrossing:
     members: Array
     domains_below: Array
     domains: Array
-    alone: bool
+    only_tier: bool
 
     def where_crossed(self, value: Numeric) -> Array:
         """Return ``value``, finite if the tier's numbers are, for the groups that cross the tier, 0 for the others."""
-        if self.alone:
+        if self.only_tier:
             return to_float(value)
         return where(self.crossed, value, 0.0) if self.blank else to_float(value) * self._weight
 
@@ -301,4 +301,4 @@ def _crossings(tiers: tuple[Tier, ...], group: Group) -> tuple[TierCrossing, ...
             below, domains_below = members, domains
         if unlimited:
             break
-    return tuple(TierCrossing(*crossing, alone=len(crossed_by) == 1) for crossing in crossed_by)
+    return tuple(TierCrossing(*crossing, only_tier=len(crossed_by) == 1) for crossing in crossed_by)

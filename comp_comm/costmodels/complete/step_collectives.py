@@ -170,7 +170,7 @@ def gradient_norm(work: Work) -> list[Collective]:
     if somewhere(torch):
         ends = Norm.look_up("weights", c.t.norm) + (to_float(c.t.tied) == 0) * TENSOR
         size = FP32 * _most(work, lambda kind, own: kind.tensors(own), TENSOR, ends)
-        add("gradient norms of tensors", "dp", theirs, size, dense_replicas(layout).groups(layout)[1])
+        add("gradient norms of tensors", "dp", theirs, size, dense_replicas(layout).groups(layout).shards)
         add("gradient norms over TP", "tp", theirs, size, c.tp_group)
         add("gradient norm over stages", "pp", theirs, FP32, layout.group("pp"))
     return reductions

@@ -113,11 +113,11 @@ class StageStateBytes:
         It has master weights of these, too: what is more than an even share is added.
         """
         muon = MuonStage(self.work, self.stage)
-        if not muon.dealt:
+        if not muon.stage_matrices:
             return states
         f = self.work.scenario.formats
-        even = add_up(each.number * each.matrix.held / each.shards for each in muon.dealt)
-        more = (muon.kept - even) * (to_float(f.master) + moment)
+        even = add_up(each.number * each.matrix.local_size / each.shards for each in muon.stage_matrices)
+        more = (muon.on_fullest_device - even) * (to_float(f.master) + moment)
         return states._replace(optimizer=states.optimizer - moment * even + more)
 
     def _with_copies(self, states: StateBytes, zero: Numeric) -> StateBytes:

@@ -51,7 +51,7 @@ class Bubble:
     @property
     def least(self) -> Array:
         """Seconds that it waits at least: known at once, and where there is no need to walk, all of it."""
-        return self._at_once[0]
+        return self._closed_forms[0]
 
     @property
     def walks(self) -> bool:
@@ -60,10 +60,10 @@ class Bubble:
 
     @property
     def _known(self) -> Mask:
-        return self._at_once[1]
+        return self._closed_forms[1]
 
     @cached_property
-    def _at_once(self) -> tuple[Array, Mask]:
+    def _closed_forms(self) -> tuple[Array, Mask]:
         """The least waits, and where it is known that they are no longer."""
         layout = self.layout
         piped = to_float(layout.pp) > 1
@@ -71,13 +71,13 @@ class Bubble:
         for schedule in Schedule:
             there = schedule.where(layout.schedule) & piped
             if there.any():
-                waits, path, sure = self._closed(schedule)
+                waits, path, sure = self._closed_form(schedule)
                 sure = sure if sure.all() else sure | ~self._walkable
                 waits = waits if sure.all() else np.where(sure | path, waits, 0.0)
                 least, known = np.where(there, waits, least), np.where(there, sure, known)
         return least, known
 
-    def _closed(self, schedule: Schedule) -> tuple[Array, Mask, Mask]:
+    def _closed_form(self, schedule: Schedule) -> tuple[Array, Mask, Mask]:
         """Return the waits under a schedule in closed form, where some path through the passes is as long, and where
         none is longer."""
         yes = np.asarray(True)
@@ -142,16 +142,16 @@ class Bubble:
         return forward, backward, self._chunks[1]
 
     @cached_property
-    def _beside(self) -> Mask:
+    def _sends_overlap(self) -> Mask:
         """Where sends run beside compute."""
         return Switch.ON.where(self.layout.overlap_pp)
 
     @cached_property
     def _lag(self) -> Array:
         """Seconds from the end of a pass until its output is on the next stage, while the stage goes on."""
-        if self.send_s is ZERO or not self._beside.any():
+        if self.send_s is ZERO or not self._sends_overlap.any():
             return ZERO
-        return np.where(self._beside, self.send_s, 0.0)
+        return np.where(self._sends_overlap, self.send_s, 0.0)
 
     @cached_property
     def _busy(self) -> tuple[list[Array], list[Array]]:

@@ -101,7 +101,7 @@ class StageStates:
     @cached_property
     def _on_fullest_device(self) -> Array:
         """Parameters whose optimizer states the fullest device holds: Muon may leave it a whole matrix."""
-        return self._per_device + self.muon.beyond if self.muon.dealt else self._per_device
+        return self._per_device + self.muon.beyond_even_share if self.muon.stage_matrices else self._per_device
 
     @cached_property
     def norm_s(self) -> Array:
@@ -124,8 +124,8 @@ class StageStates:
         f = self.work.scenario.formats
         cast = where(self._shards_are_master, 0.0, f.weight)  # shards are cast when they are gathered
         moved = self._on_fullest_device * optimizer_traffic(self._gradient_bytes, f.master, f.moment, cast)
-        if self.muon.dealt:  # of a matrix there is one moment, not two
-            moved = moved - 2 * to_float(f.moment) * self.muon.kept
+        if self.muon.stage_matrices:  # of a matrix there is one moment, not two
+            moved = moved - 2 * to_float(f.moment) * self.muon.on_fullest_device
         seconds = moved * self.kernels.per_streamed_byte
         offloaded = Switch.ON.where(self.work.layout.offload_optimizer)
         if not somewhere(offloaded):
