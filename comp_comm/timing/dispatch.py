@@ -60,8 +60,8 @@ def exchange_seconds(hardware: Hardware, path: NetworkPath, exchange: TokenExcha
     >>> calls = [
     ...     TokenExchange(
     ...         "expert dispatch", "D T_s H", count=1, kind="all_to_all", parallelism="ep", group=group,
-    ...         message_bytes=8 * sent * size, backward_count=1, dispatcher=Dispatcher.DEEPEP,
-    ...         all_tokens_bytes=sent * size, token_bytes=7168 * size, top_k=8, node_limit=4, sms=20, imbalance=1, to_experts=True)
+    ...         message_bytes=8 * sent * size, backward_count=1, dispatcher=Dispatcher.DEEPEP, top_k=8, node_limit=4,
+    ...         all_tokens_bytes=sent * size, token_bytes=7168 * size, sms=20, imbalance=1, to_experts=True)
     ...     for size in (1, 2)  # bytes of a number: fp8, bf16
     ... ]
     >>> [round(float(exchange_seconds(h800, path_of(h800, group), call)) * 1e3, 2) for call in calls]
