@@ -11,7 +11,7 @@ import numpy as np
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, minimum, somewhere, to_codes, to_float, where
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, QkvKept, Recipe
-from comp_comm.layers.block import MASK, Block, Cache, LayerParameters, SavedActivations, SharedWeights, biased
+from comp_comm.layers.block import MASK, Block, Cache, LayerParameters, SavedActivations, TpReplicated, biased
 from comp_comm.layers.context_parallel import exchanges, saved_gathered_keys
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
@@ -74,17 +74,18 @@ class SelfAttention(Block):
     def parameters(self, c: Context) -> LayerParameters:
         """Return projections with their biases, norms of queries and keys, and attention sinks."""
         qk = np.asarray(c.t.qk_norm)
-        each = where(QkNorm.WHOLE.where(qk), (c.heads + c.kv_heads) * c.key_dim, 2 * to_float(c.t.head_dim))
-        norms = where(QkNorm.OFF.where(qk), 0.0, each)
-        held = projection_parameters(c) + norms + c.heads * c.t.attention_sinks
+        of_norms = where(QkNorm.WHOLE.where(qk), (c.heads + c.kv_heads) * c.key_dim, 2 * to_float(c.t.head_dim))
+        norms = where(QkNorm.OFF.where(qk), 0.0, of_norms)
+        dense = projection_parameters(c) + norms + c.heads * c.t.attention_sinks
         gate = gate_numbers(c)
-        return LayerParameters(held + gate * (c.t.hidden + biased(c, "qkv")) if any_of(gate) else held)
+        return LayerParameters(dense + gate * (c.t.hidden + biased(c, "qkv")) if any_of(gate) else dense)
 
-    def shared_weights(self, c: Context) -> SharedWeights:
+    def tp_replicated(self, c: Context) -> TpReplicated:
         """Return the bias of the output projection, and norms of heads."""
-        bias, each = biased(c, "output"), to_float(QkNorm.ON.where(c.t.qk_norm))
-        held = to_float(bias * c.t.hidden)
-        return SharedWeights(to_float(held + 2 * each * c.t.head_dim), bias + 2 * each, held, bias)
+        bias, qk_norm = biased(c, "output"), to_float(QkNorm.ON.where(c.t.qk_norm))
+        biases = to_float(bias * c.t.hidden)
+        parameters = to_float(biases + 2 * qk_norm * c.t.head_dim)
+        return TpReplicated(parameters, tensors=bias + 2 * qk_norm, biases=biases, bias_tensors=bias)
 
     def tensors(self, c: Context) -> Array:
         """Return the projections, of Q, K and V each by itself, with biases; norms of queries and keys; and sinks."""
@@ -99,9 +100,9 @@ class SelfAttention(Block):
         """
         seq = to_float(c.t.seq_len)
         keys = minimum(c.t.window, seq) if self.windowed else seq
-        beside = 1.0 + c.norm_beside / c.formats.activation
-        before = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, beside)
-        saved = projected(c) + saved_gathered_keys(c, c.tokens) + before + gate_bytes(c) + _kept_whole(c)
+        with_statistics = 1.0 + c.norm_saved / c.formats.activation
+        norm_inputs = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, with_statistics)
+        saved = projected(c) + saved_gathered_keys(c, c.tokens) + norm_inputs + gate_bytes(c) + _kept_whole(c)
         return [SavedActivations("attention", saved), SavedActivations("core_attn", score_bytes(c, keys))]
 
     def modules(self, c: Context) -> Sequence[Module]:

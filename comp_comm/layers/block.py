@@ -42,8 +42,8 @@ class LayerParameters(NamedTuple):
         return self if self.adapters is None else LayerParameters(self.adapters, self.expert_adapters)
 
 
-class SharedWeights(NamedTuple):
-    """Parameters that every device of TP has alike, which see a part of the tokens there, and their tensors.
+class TpReplicated(NamedTuple):
+    """Parameters that TP does not split: every device of it has them alike, and sees a part of the tokens; and tensors.
 
     Under sequence parallelism each device makes a part of their gradients. Of them ``biases`` are parameters that are
     added to what TP sums, one tensor for so many; their gradients are whole where the sums' gradients are gathered
@@ -99,9 +99,9 @@ class Block(ABC):
     def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return the activations saved for the backward pass, without the inputs of the block and of its norms."""
 
-    def shared_weights(self, c: Context) -> SharedWeights:
+    def tp_replicated(self, c: Context) -> TpReplicated:
         """Return which of them every device of TP has alike; without norms before and after the block."""
-        return SharedWeights()
+        return TpReplicated()
 
     def tensors(self, c: Context) -> Array:
         """Return how many tensors the parameters are, as PyTorch's modules have them: here the weights of its GEMMs."""
@@ -186,8 +186,8 @@ def nonlinearity_inputs(c: Context) -> Array:
 
     A rectifier needs none: its output is kept. One in a kernel with the product keeps the two inputs of that kernel.
     """
-    alone = (c.gates == 1) | ElementwiseKernels.EAGER.where(c.layout.kernels)
-    unread = alone * (1.0 - ActivationFunction.look_up("input_kept", c.t.activation_function))
+    separate = (c.gates == 1) | ElementwiseKernels.EAGER.where(c.layout.kernels)
+    unread = separate * (1.0 - ActivationFunction.look_up("input_kept", c.t.activation_function))
     return to_float((c.gates - unread) * c.formats.nonlinear_kept + written_out(c) * c.formats.activation)
 
 
@@ -196,8 +196,8 @@ def nonlinearity_outputs(c: Context) -> Array:
 
     Where kernels run one by one, also the gate after its nonlinearity, an input of the product.
     """
-    alone = ElementwiseKernels.look_up("gate_kept", c.layout.kernels)
-    return to_float(c.operand_kept + alone * (c.gates - 1.0) * c.formats.activation)
+    gate_saved = ElementwiseKernels.look_up("gate_kept", c.layout.kernels)
+    return to_float(c.operand_kept + gate_saved * (c.gates - 1.0) * c.formats.activation)
 
 
 def mlp_parameters(c: Context, width: Array) -> Array:

@@ -109,7 +109,7 @@ def head_activations(c: Context, vocab: Array) -> Array:
     chunks = where(CrossEntropy.CHUNKED.where(loss), layout.loss_chunks, 1.0)
     logits = c.tokens * vocab / layout.tp
     tokens = c.split_tokens + c.kept_input_tokens
-    of_norm = c.norm_beside * c.split_tokens
+    of_norm = c.norm_saved * c.split_tokens
     inputs = (to_float(c.formats.activation) * tokens + of_norm) * c.t.hidden * (to_float(c.t.vocab) > 0)
     kept = (CrossEntropy.look_up("kept", loss) * logits + inputs) * (1 + to_float(c.t.mtp_layers))
     beside = CrossEntropy.look_up("beside", loss)

@@ -10,7 +10,7 @@ from comp_comm.layers.block import (
     Block,
     LayerParameters,
     SavedActivations,
-    SharedWeights,
+    TpReplicated,
     activation,
     biased,
     mlp_parameters,
@@ -34,11 +34,11 @@ class FeedForward(Block):
         """Return the matrices with their biases."""
         return LayerParameters(mlp_parameters(c, to_float(c.t.ffn_hidden) / c.layout.tp))
 
-    def shared_weights(self, c: Context) -> SharedWeights:
+    def tp_replicated(self, c: Context) -> TpReplicated:
         """Return the bias of the matrix down, which is added after the reduction."""
         bias = biased(c, "ffn")
-        held = to_float(bias * c.t.hidden)
-        return SharedWeights(held, bias, held, bias)
+        biases = to_float(bias * c.t.hidden)
+        return TpReplicated(biases, tensors=bias, biases=biases, bias_tensors=bias)
 
     def tensors(self, c: Context) -> Array:
         """Return the matrices and their biases."""

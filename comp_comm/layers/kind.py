@@ -27,13 +27,13 @@ from comp_comm.layers.block import (
     Cache,
     LayerParameters,
     SavedActivations,
-    SharedWeights,
+    TpReplicated,
     nonlinearity_outputs,
 )
 from comp_comm.layers.frozen_weights import frozen, packed_weights, unpacking, unpacking_launches
 from comp_comm.layers.module import Module
 from comp_comm.layers.per_operator import saved_outputs
-from comp_comm.layers.tensor_parallel import ALL_REDUCE, GATHER, SCATTER, gathered_and_reduced, partial_gradients
+from comp_comm.layers.tensor_parallel import ALL_REDUCE, GATHER, SCATTER, partial_gradients, tp_collectives
 from comp_comm.layout import NOT_GIVEN
 from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context, any_of
@@ -83,14 +83,14 @@ class LayerKind:
 
     def collectives(self, c: Context) -> list[Collective]:
         """Return the collectives of one layer and micro-batch."""
-        own = [collective for block in self.blocks for collective in block.collectives(c)]
-        beside = [each for block in self.blocks for each in adapter_collectives(c, block)] if c.frozen else []
-        return [*self._tensor_parallel(c), *own, *beside]
+        of_blocks = [collective for block in self.blocks for collective in block.collectives(c)]
+        of_adapters = [each for block in self.blocks for each in adapter_collectives(c, block)] if c.frozen else []
+        return [*self._tensor_parallel(c), *of_blocks, *of_adapters]
 
     def launches(self, c: Context) -> Array:
         """Return the kernels that the host launches one by one in a forward pass: the blocks', norms and sums."""
-        beside = CudaGraph.look_up("others", c.layout.cuda_graph) * (self._norms(c) + self._residuals)
-        launched = beside + to_float(sum((block.launches(c) for block in self.blocks), to_float(0.0)))
+        around = CudaGraph.look_up("others", c.layout.cuda_graph) * (self._norms(c) + self._residuals)
+        launched = around + to_float(sum((block.launches(c) for block in self.blocks), to_float(0.0)))
         if not c.frozen:
             return launched
         more = (CudaGraph.look_up(block.graph, c.layout.cuda_graph)
@@ -125,14 +125,14 @@ class LayerKind:
             widest=largest(each.widest for each in packed),
         )
 
-    def shared_weights(self, c: Context) -> SharedWeights:
+    def tp_replicated(self, c: Context) -> TpReplicated:
         """Return the parameters of one layer that every device of TP has alike: norms, and those of the blocks."""
-        parts = [block.shared_weights(c) for block in self.blocks]
+        parts = [block.tp_replicated(c) for block in self.blocks]
         tensors = self._norms(c) * Norm.look_up("weights", c.t.norm)
         parameters = add_up((tensors * to_float(c.t.hidden), *(part.parameters for part in parts)))
         biases, of_biases = (add_up(sizes) for sizes in zip(*((part.biases, part.bias_tensors) for part in parts),
                                                             strict=True))  # fmt: skip
-        return SharedWeights(parameters, add_up((tensors, *(part.tensors for part in parts))), biases, of_biases)
+        return TpReplicated(parameters, add_up((tensors, *(part.tensors for part in parts))), biases, of_biases)
 
     def tensors(self, c: Context) -> Array:
         """Return how many tensors the parameters of one layer are, as PyTorch's modules have them."""
@@ -151,7 +151,7 @@ class LayerKind:
         around = c.split_tokens * c.t.hidden * (self._norms(c) * size + self._residuals * MASK * drop)
         around = around + inputs * self._input_size(c) * c.kept_input_tokens * c.t.hidden
         around = around - self._ungathered(c) * self._input_size(c) * c.t.hidden
-        around = around + self._norms(c) * c.norm_beside * c.split_tokens * c.t.hidden
+        around = around + self._norms(c) * c.norm_saved * c.split_tokens * c.t.hidden
         of_blocks = (saved for block in self.blocks for saved in block.saved_activations(c))
         saved = [SavedActivations("layernorm", to_float(around)), *of_blocks]
         return [*saved, SavedActivations("adapters", self._of_adapters(c))] if c.frozen else saved
@@ -166,8 +166,8 @@ class LayerKind:
         before = np.minimum(self._norms(c), inputs)
         norm, _ = self._norm_bytes(c)
         passes = before * norm / maximum(self._norms(c) * norm + self._sum_bytes(c), 1.0)
-        beside = c.norm_beside * c.split_tokens
-        freed = to_float((self._input_size(c) * c.kept_input_tokens + beside) * c.t.hidden * before)
+        statistics = c.norm_saved * c.split_tokens
+        freed = to_float((self._input_size(c) * c.kept_input_tokens + statistics) * c.t.hidden * before)
         norms = Module("layernorm", freed, {NORMS_AND_SUMS: passes}, launches=before * _checkpoint(c))
         return [[norms], *([self._in_layer(c, block, module) for module in block.modules(c)] for block in self.blocks)]
 
@@ -235,11 +235,11 @@ class LayerKind:
 
     def _ungathered(self, c: Context) -> Array:
         """Return the tokens that are not kept of inputs because their block gathers none: experts read their part."""
-        beside = c.kept_input_tokens - c.split_tokens
-        if not any_of(beside):
+        gathered_tokens = c.kept_input_tokens - c.split_tokens
+        if not any_of(gathered_tokens):
             return to_float(0.0)
-        alone = (block.residual * (to_float(block.splits(c)) == 0) for block in self.blocks)
-        return to_float(beside * sum(alone, to_float(0.0)))
+        without_gather = (block.residual * (to_float(block.splits(c)) == 0) for block in self.blocks)
+        return to_float(gathered_tokens * sum(without_gather, to_float(0.0)))
 
     def _sum_bytes(self, c: Context) -> Array:
         """Return the bytes of an element that residual sums move forward."""
@@ -282,9 +282,10 @@ class LayerKind:
             return []
         times: Numeric = sum((block.splits(c) for block in self.blocks), to_float(0.0))
         message = c.tokens * c.t.hidden * c.formats.comm
-        own = to_float(sum((block.gathers_itself(c) for block in self.blocks), to_float(0.0))) * many
-        calls = gathered_and_reduced(c, "layer", message, (times - to_float(c.t.parallel_blocks)) * many, own)
-        return [*calls, *partial_gradients(c, self.shared_weights(c), many)]
+        own_gathers = to_float(sum((block.gathers_itself(c) for block in self.blocks), to_float(0.0))) * many
+        count = (times - to_float(c.t.parallel_blocks)) * many
+        calls = tp_collectives(c, "layer", message, count, own_gathers)
+        return [*calls, *partial_gradients(c, self.tp_replicated(c), many)]
 
 
 def _checkpoint(c: Context, graph: str = "others") -> Array:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float, where
 from comp_comm.layers.attention import SelfAttention, gate_bytes, gate_numbers, gated, projected, rotary
-from comp_comm.layers.block import Block, Cache, LayerParameters, SavedActivations, SharedWeights, at_least_one
+from comp_comm.layers.block import Block, Cache, LayerParameters, SavedActivations, TpReplicated, at_least_one
 from comp_comm.layers.context_parallel import saved_gathered_keys
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
@@ -114,11 +114,11 @@ class LatentAttention(SelfAttention):
         gates = h * _all_gates(c)
         return LayerParameters(queries + keys + gates + c.heads * t.v_head_dim * h + c.heads * t.attention_sinks)
 
-    def shared_weights(self, c: Context) -> SharedWeights:
+    def tp_replicated(self, c: Context) -> TpReplicated:
         """Return the projections down, and the norms of what they compress to."""
         h, q_rank, kv_rank = to_float(c.t.hidden), to_float(c.t.q_lora_rank), to_float(c.t.kv_lora_rank)
         down = (h + 1) * (q_rank + kv_rank) + h * c.t.rope_head_dim
-        return SharedWeights(to_float(down), to_float(2.0 + 2.0 * (q_rank > 0)))
+        return TpReplicated(to_float(down), to_float(2.0 + 2.0 * (q_rank > 0)))
 
     def tensors(self, c: Context) -> Array:
         """Return the projections, and the norms of what they compress to."""
@@ -133,7 +133,7 @@ class LatentAttention(SelfAttention):
         part of both, and gathers it again; or all of both where it keeps what it gathered.
         """
         numbers = to_float(c.t.q_lora_rank) + c.t.kv_lora_rank
-        sizes = (c.formats.activation + c.operand_kept + c.norm_beside) * numbers + c.formats.activation * to_float(
+        sizes = (c.formats.activation + c.operand_kept + c.norm_saved) * numbers + c.formats.activation * to_float(
             c.t.rope_head_dim
         )
         latents = to_float(c.kept_input_tokens * sizes)

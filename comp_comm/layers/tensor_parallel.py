@@ -7,22 +7,23 @@ import numpy as np
 from comp_comm.choices import Norm, SequenceInputs
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.kernel_choices import CrossEntropy
-from comp_comm.layers.block import SharedWeights
+from comp_comm.layers.block import TpReplicated
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, SequenceGather
 
 GATHER, SCATTER, ALL_REDUCE = "layer all-gather", "layer reduce-scatter", "layer all-reduce"
 
 
-def gathered_and_reduced(c: Context, name: str, message: Array, times: Array, own: Array) -> list[Collective]:
+def tp_collectives(c: Context, name: str, message: Array, count: Array, own_gathers: Array) -> list[Collective]:
     """Return an all-reduce forward and backward, or gather and scatter under sequence parallelism.
 
     What is gathered are operands of GEMMs, in the recipe's format where they have one (Transformer Engine, torchtitan).
-    ``own`` of the blocks gather something of their own forward, and scatter its gradient backward. For the gradients of
-    weights inputs are gathered once more, while those of inputs are made (Megatron-LM's layers), or they were kept.
+    ``own_gathers`` of the blocks gather something of their own forward, and scatter its gradient backward. For the
+    gradients of weights inputs are gathered once more, while those of inputs are made (Megatron-LM's layers), or they
+    were kept.
     """
-    split = to_float(c.layout.sp) * times
-    reduced, gathers = times - split, split - to_float(c.layout.sp) * own
+    split = to_float(c.layout.sp) * count
+    reduced, gathers = count - split, split - to_float(c.layout.sp) * own_gathers
     collectives = []
     if any_of(reduced):
         collectives.append(
@@ -69,7 +70,7 @@ def gathered_and_reduced(c: Context, name: str, message: Array, times: Array, ow
 PARTIAL = "partial gradients all-reduce"
 
 
-def partial_gradients(c: Context, shared: SharedWeights, many: Array) -> list[Collective]:
+def partial_gradients(c: Context, shared: TpReplicated, many: Array) -> list[Collective]:
     """Return the all-reduces of gradients that each device has made of its part of the sequence, a tensor each.
 
     So DTensor does, after every backward pass, in the format of compute, but for biases, which it adds to whole sums;
@@ -176,5 +177,5 @@ def head_collectives(c: Context) -> list[Collective]:
         group=c.tp_group,
     )
     weights = Norm.look_up("weights", c.t.norm)
-    norm = SharedWeights(to_float(weights * c.t.hidden), weights)
+    norm = TpReplicated(to_float(weights * c.t.hidden), weights)
     return [*collectives, loss, *partial_gradients(c, norm, to_float(times > 0))]

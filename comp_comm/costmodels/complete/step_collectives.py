@@ -33,7 +33,9 @@ FP32 = 4.0
 TENSOR = to_float(1.0)  # the output layer, and the embedding
 
 
-def _most(work: Work, each: Callable[[LayerKind, Context], Array], first: Array = ZERO, last: Array = ZERO) -> Array:
+def _largest_of_stages(
+    work: Work, each: Callable[[LayerKind, Context], Array], first: Array = ZERO, last: Array = ZERO
+) -> Array:
     """Return the most that any stage has of something that a layer of each kind has, and both ends of the model."""
     sizes = [each(kind, kind.context(work.context)) for kind in work.pattern.kinds]
     return largest(
@@ -84,7 +86,10 @@ def partial_gradients(work: Work) -> list[Collective]:
     if not any_of(split):
         return []
     norm = to_float(c.t.hidden) * Norm.look_up("weights", c.t.norm)
-    size = _most(work, lambda kind, own: kind.shared_weights(own).parameters, last=norm) * c.formats.grad
+    size = (
+        _largest_of_stages(work, lambda kind, context: kind.tp_replicated(context).parameters, last=norm)
+        * c.formats.grad
+    )
     return [
         Collective(
             PARTIAL,
@@ -110,7 +115,9 @@ def expert_loads(work: Work) -> list[Collective]:
     counts = LoadBalancing.BIAS.where(c.balancing) & (devices > 1) if c.t.has_experts else np.asarray(False)
     if not somewhere(counts):
         return []
-    layers = _most(work, lambda kind, _: to_float(any(isinstance(block, Experts) for block in kind.blocks)))
+    layers = _largest_of_stages(
+        work, lambda kind, _: to_float(any(isinstance(block, Experts) for block in kind.blocks))
+    )
     times = to_float(counts & (layers > 0))
     parts = tuple((to_float(getattr(layout, name)), layout.stride(name)) for name in ("tp", "cp", "dp"))
     group = Group(devices, parts=parts)
@@ -169,7 +176,7 @@ def gradient_norm(work: Work) -> list[Collective]:
         add("gradient norm", "world", times * ~sharded, FP32, Group(tp * pp, parts=parts))
     if somewhere(torch):
         ends = Norm.look_up("weights", c.t.norm) + (to_float(c.t.tied) == 0) * TENSOR
-        size = FP32 * _most(work, lambda kind, own: kind.tensors(own), TENSOR, ends)
+        size = FP32 * _largest_of_stages(work, lambda kind, context: kind.tensors(context), TENSOR, ends)
         add("gradient norms of tensors", "dp", theirs, size, dense_replicas(layout).groups(layout).shards)
         add("gradient norms over TP", "tp", theirs, size, c.tp_group)
         add("gradient norm over stages", "pp", theirs, FP32, layout.group("pp"))
