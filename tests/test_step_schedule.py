@@ -12,8 +12,8 @@ from face import recorded
 
 from comp_comm.choices import Schedule
 from comp_comm.configs.study import study_from
+from comp_comm.costmodels.complete.schedule.pass_order import PassOrder
 from comp_comm.costmodels.complete.schedule.pass_times import ChunkSeconds, step_seconds
-from comp_comm.costmodels.complete.schedule.pass_walk import PassOrder
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import to_float
 from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds, more_chunks_seconds

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from comp_comm.choices import Schedule, Switch
 from comp_comm.costmodels.complete.schedule.bubble import SPLIT
-from comp_comm.costmodels.complete.schedule.pass_order import Pass
+from comp_comm.costmodels.complete.schedule.pass_order import Pass, PassOrder
 from comp_comm.costmodels.complete.schedule.pass_times import IN_A_ROW, Timed, timed
-from comp_comm.costmodels.complete.schedule.pass_walk import PassOrder
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.timeline import COMM, COMPUTE, SENDS, STATES, Slice, Timeline
 from comp_comm.errors import ConfigError
@@ -43,18 +42,18 @@ class _Times:
     split: bool
     model_chunks: int
 
-    def goes_on(self, work: Pass) -> bool:
+    def goes_on(self, item: Pass) -> bool:
         """Return whether what a pass makes goes to another stage, or keeps its own one busy as if it did."""
-        end = {"F": self.model_chunks - 1, "B": 0}.get(work.kind)
-        return bool(self.sends) and end is not None and not (self.beside and work.chunk % self.model_chunks == end)
+        end = {"F": self.model_chunks - 1, "B": 0}.get(item.kind)
+        return bool(self.sends) and end is not None and not (self.beside and item.chunk % self.model_chunks == end)
 
-    def of(self, work: Pass) -> tuple[float, float, float]:
+    def of(self, item: Pass) -> tuple[float, float, float]:
         """Return the compute of a pass, and of the communication of its layers what shows and what is hidden."""
-        own = self.chunks[work.chunk]
+        own = self.chunks[item.chunk]
         weights, waits = (own.weights, own.weights_waits) if self.split else (0.0, 0.0)
         return {"F": (own.forward, own.forward_comm, own.forward_hidden), "W": (weights, waits, 0.0),
                 "B": (own.backward - weights, own.backward_comm - waits, own.backward_hidden),
-                }[work.kind]  # fmt: skip
+                }[item.kind]  # fmt: skip
 
 
 def timeline(step: Step) -> Timeline:
@@ -72,7 +71,7 @@ def timeline(step: Step) -> Timeline:
         raise ConfigError(f"a trace of {passes:,} passes is too long to look at; at most {MOST_PASSES:,}: a smaller "
                           "global_batch shows the same")  # fmt: skip
     listed = [_chunk(step, stage) for stage, count in step.work.stages.runs for _ in range(int(float(count)))]
-    sends = float(step.bubble.send_s) if stages > 1 else 0.0  # each chunk's output is sent
+    sends = float(step.bubble.chunks.send_s) if stages > 1 else 0.0  # each chunk's output is sent
     times = _Times(
         listed * int(float(layout.copies)),
         sends,
@@ -86,7 +85,7 @@ def timeline(step: Step) -> Timeline:
     pipelined = float(
         layout.stage_micro_batches * step.pipeline.pace_s + step.bubble_s + step.communication.sends_visible_s
     )
-    alone = float(layout.stage_micro_batches * step.bubble.pace_s + step.bubble_s)
+    alone = float(layout.stage_micro_batches * step.bubble.chunks.pace_s + step.bubble_s)
     stretch = pipelined / (alone if schedule in IN_A_ROW else walked)
     slices = [piece for each in done for piece in _slices(each, times, stretch)]
     ends = {each.stage: each.end * stretch for each in done}
@@ -100,16 +99,16 @@ def timeline(step: Step) -> Timeline:
 def _slices(done: Timed, times: _Times, stretch: float) -> list[Slice]:
     """Return what a stage does in one go, pass by pass."""
     pieces, start = [], done.start
-    for work in done.work:
-        more, start = _pass(done.stage, work, start, times)
+    for item in done.task:
+        more, start = _pass(done.stage, item, start, times)
         pieces += more
     return [piece._replace(start=piece.start * stretch, seconds=piece.seconds * stretch) for piece in pieces]
 
 
-def _pass(stage: int, work: Pass, start: float, times: _Times) -> tuple[list[Slice], float]:
+def _pass(stage: int, item: Pass, start: float, times: _Times) -> tuple[list[Slice], float]:
     """Return a pass and when it ends: compute, then what shows of its communication; what is hidden is below it."""
-    kind, j, chunk = work
-    compute, shows, hidden = times.of(work)
+    kind, j, chunk = item
+    compute, shows, hidden = times.of(item)
     name, about = f"{kind} {j}", {"micro_batch": j, "chunk": chunk}
     pieces = [Slice(stage, COMPUTE, name, start, compute, {**about, "pass": kind})]
     if hidden:
@@ -117,7 +116,7 @@ def _pass(stage: int, work: Pass, start: float, times: _Times) -> tuple[list[Sli
     if shows:
         pieces.append(Slice(stage, COMM, f"{name} communication", start + compute, shows, {**about}))
     end = start + compute + shows
-    if times.goes_on(work):
+    if times.goes_on(item):
         pieces.append(Slice(stage, SENDS, f"{name} send", end, times.sends, {**about}))
         end += 0.0 if times.beside else times.sends
     return pieces, end
