@@ -95,7 +95,7 @@ class StepComm:
         between = _seconds(self.between_copies)
         if between is not ZERO:
             slowed = where(Switch.ON.where(self.work.layout.overlap_dp), self.work.scenario.interference, 1.0)
-            sent = sent._replace(once=add_up((sent.once, slowed * between)))
+            sent = sent._replace(reductions_once=add_up((sent.reductions_once, slowed * between)))
         # All of them: which can be the slowest depends on the other points of a sweep, and a window must not.
         stages = self.work.stages.distinct
         each = [StageSeconds(self.pipeline, stage) for stage in stages] if len(stages) > 1 else [self.slowest]
@@ -147,7 +147,7 @@ class StepComm:
         spent = dict(self.slowest.layers_comm_by_group)
         if self.sends:
             spent["pp"] = self.sends_comm
-        if (gathering := self.states.slowest.seconds.over_tp) is not ZERO:
+        if (gathering := self.states.slowest.seconds.muon_over_tp) is not ZERO:
             spent["tp"] = spent.get("tp", NO_COMM).plus(CommSeconds(gathering, ZERO, ZERO))
         if self.replicated:
             spent["dp"] = self.states_comm

@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,11 +32,20 @@ MOMENTUM, HALF = 4.0, 2.0  # bytes of a number that TP gathers (Megatron-LM: as 
 
 
 class StageMatrix(NamedTuple):
-    """Matrices of a stage that a device has a part of, how many of each shape: and over how many devices' states."""
+    """Matrices of one shape of a stage that a device has a part of: how many, and over how many devices sharded."""
 
     matrix: Matrix
     number: Array
     shards: Array
+
+
+class DeviceShares(NamedTuple):
+    """Of a stage's matrices, seconds or numbers: a device's even share, the largest and the mean matrix, and all."""
+
+    even: Array
+    largest: Array
+    mean: Array
+    total: Array
 
 
 def uses_muon(layout: Layout) -> Mask:
@@ -61,21 +71,21 @@ class MuonStage:
         dense = where(divided, layout.dp_shard, 1.0)
         expert = where(divided, layout.expert_shards, 1.0)
         return [
-            StageMatrix(matrix, muon * held * matrix.count, expert if matrix.experts else dense)
-            for kind, held in zip(self.work.pattern.kinds, self.stage.layers, strict=True)
-            for matrix in matrices(kind, kind.context(c)) if somewhere(muon * held * matrix.count > 0)
+            StageMatrix(matrix, muon * layers * matrix.count, expert if matrix.experts else dense)
+            for kind, layers in zip(self.work.pattern.kinds, self.stage.layers, strict=True)
+            for matrix in matrices(kind, kind.context(c)) if somewhere(muon * layers * matrix.count > 0)
         ]  # fmt: skip
 
     @cached_property
     def on_fullest_device(self) -> Array:
         """Numbers of matrices whose states are on the fullest device: at least a whole one, where they stay whole."""
-        return add_up(even for even, _, _, _ in self._numbers) + self.beyond_even_share
+        return add_up(shares.even for shares in self._numbers) + self.beyond_even_share
 
     @cached_property
     def beyond_even_share(self) -> Array:
         """Numbers of matrices that the fullest device has beyond an even share of them."""
-        uncut = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
-        return add_up(maximum(uncut * largest - even, 0.0) for even, largest, _, _ in self._numbers)
+        whole = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
+        return add_up(maximum(whole * shares.largest - shares.even, 0.0) for shares in self._numbers)
 
     def seconds(self, kernels: Kernels) -> Array:
         """Return the seconds of the steps on the device that has most of them.
@@ -86,15 +96,15 @@ class MuonStage:
         if not self.stage_matrices:
             return ZERO
         steps = self.work.layout.muon_steps
-        times = {id(each): _step_seconds(kernels, each.matrix, self._tensor_parts(each.matrix)) * steps
-                 for each in self.stage_matrices}  # fmt: skip
+        seconds = [_step_seconds(kernels, each.matrix, self._tensor_parts(each.matrix)) * steps
+                   for each in self.stage_matrices]  # fmt: skip
         cut = MuonSharding.GATHERED.where(self.work.layout.muon_sharding)
         return add_up(where(cut, minimum(even + mean, total), maximum(even, largest))
-                      for even, largest, mean, total in self._shares(times))  # fmt: skip
+                      for even, largest, mean, total in self._shares(seconds))  # fmt: skip
 
     @cached_property
-    def _numbers(self) -> list[tuple[Array, Array, Array, Array]]:
-        return self._shares({id(each): each.matrix.local_size for each in self.stage_matrices})
+    def _numbers(self) -> list[DeviceShares]:
+        return self._shares([each.matrix.local_size for each in self.stage_matrices])
 
     @property
     def flops(self) -> Array:
@@ -210,16 +220,17 @@ class MuonStage:
         small, large = minimum(matrix.rows, matrix.columns), maximum(matrix.rows, matrix.columns)
         return small, large / self._tensor_parts(matrix)
 
-    def _shares(self, times: dict[int, Array]) -> list[tuple[Array, Array, Array, Array]]:
-        """Return of dense matrices and of those of experts an even share, the largest one, the mean one and all."""
+    def _shares(self, sizes: Sequence[Array]) -> list[DeviceShares]:
+        """Return the shares of dense matrices and those of experts' matrices; ``sizes`` are of one of each shape."""
         shares = []
         for experts in (False, True):
-            of = [each for each in self.stage_matrices if each.matrix.experts is experts]
+            of = [(matrix, size) for matrix, size in zip(self.stage_matrices, sizes, strict=True)
+                  if matrix.matrix.experts is experts]  # fmt: skip
             if of:
-                total = add_up(each.number * times[id(each)] for each in of)
-                largest = np.max(np.broadcast_arrays(*((each.number > 0) * times[id(each)] for each in of)), axis=0)
-                mean = total / maximum(add_up(each.number for each in of), 1e-30)
-                shares.append((total / of[0].shards, largest, mean, total))
+                total = add_up(matrix.number * size for matrix, size in of)
+                largest = np.max(np.broadcast_arrays(*((matrix.number > 0) * size for matrix, size in of)), axis=0)
+                mean = total / maximum(add_up(matrix.number for matrix, _ in of), 1e-30)
+                shares.append(DeviceShares(total / of[0][0].shards, largest, mean, total))
         return shares
 
 

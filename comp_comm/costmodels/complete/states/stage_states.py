@@ -31,23 +31,24 @@ from comp_comm.violation import Mask
 
 
 class StateSeconds(NamedTuple):
-    """Seconds of a stage's states: of one occasion, of which ZeRO 2 and 3 have as many as micro-batches; and once.
+    """Seconds of a stage's states in a step, before anything hides them.
 
-    ``repeated`` are scatters of gradients, and under ZeRO 3 the gathers of weights; ``gathered`` are gathers that there
-    is one of in a step, ``once`` what is reduced once whatever the ZeRO stage; ``optimizer`` is Adam and its norm,
-    ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch; ``accumulate`` is
-    adding gradients to those of other micro-batches, once. ``over_tp`` and ``over_dp`` are what Muon gathers of
-    matrices, which nothing runs beside.
+    ``per_occasion`` are collectives that ZeRO 2 and 3 have after every micro-batch, and others once: all-reduces or
+    reduce-scatters of gradients, under ZeRO 3 gathers of weights, too. ``gathers_once`` are gathers of weights once a
+    step, ``reductions_once`` reductions of gradients once a step whatever the ZeRO stage. ``optimizer`` is its step and
+    the gradients' norm, ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch;
+    ``accumulate`` is adding gradients to those of other micro-batches, once. ``muon_over_tp`` and ``muon_over_dp`` are
+    what Muon gathers of matrices, which nothing overlaps with.
     """
 
-    repeated: Array
-    gathered: Array
-    once: Array
+    per_occasion: Array
+    gathers_once: Array
+    reductions_once: Array
     optimizer: Array
     quantise: Array
     accumulate: Array
-    over_tp: Array = ZERO
-    over_dp: Array = ZERO
+    muon_over_tp: Array = ZERO
+    muon_over_dp: Array = ZERO
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,14 +170,14 @@ class StageStates:
         """The seconds of a step's collectives of states, and of its optimizer."""
         trained, zero = self.parameters.trained, to_float(self.work.layout.zero)
         return StateSeconds(
-            repeated=by_code(zero, self._repeated),
-            gathered=by_code(zero, self._gathered),
-            once=by_code(zero, self._once),
+            per_occasion=by_code(zero, self._per_occasion),
+            gathers_once=by_code(zero, self._gathers_once),
+            reductions_once=by_code(zero, self._reductions_once),
             optimizer=add_up((self.norm_s, self.adam_s, self.muon.seconds(self.kernels))),
             quantise=self.quantise_s,
             accumulate=accumulation_seconds(self.work, trained.dense + trained.experts, self.kernels.per_streamed_byte),
-            over_tp=self._of_muon("tp"),
-            over_dp=self._of_muon("dp"),
+            muon_over_tp=self._of_muon("tp"),
+            muon_over_dp=self._of_muon("dp"),
         )
 
     @cached_property
@@ -190,27 +191,30 @@ class StageStates:
         scenario = self.work.scenario
         return where(Switch.ON.where(self.work.layout.overlap_dp), scenario.interference, 1.0)
 
-    def _sent(self, code: int, kind: str, repeats: int | None = None) -> Array:
+    def _collective_s(self, zero: int, kind: str, repeats: int | None = None) -> Array:
         """Return the seconds of a kind under a stage of ZeRO: all, or those of every micro-batch (1), or of a step
         (0)."""
         calls = [(call, seconds) for call, seconds in self._timed
-                 if code in call.zero and call.collective.kind == kind]  # fmt: skip
+                 if zero in call.zero and call.collective.kind == kind]  # fmt: skip
         counts = (call.collective.count if repeats is None else call.collective.count * (call.repeats == repeats)
                   for call, _ in calls)  # fmt: skip
         return self._slowed * add_up(count * seconds for count, (_, seconds) in zip(counts, calls, strict=True))
 
-    def _repeated(self, code: int) -> Array:
-        if code < BY_LAYER[0]:
-            return self._sent(code, "reduce_scatter" if code else "all_reduce")
-        return add_up(self._sent(code, kind, 1) for kind in ("all_gather", "reduce_scatter", "all_reduce"))
+    def _per_occasion(self, zero: int) -> Array:
+        """Return what ZeRO 2 and 3 do after every micro-batch: reductions of gradients, gathers of an FSDP unit."""
+        if zero in BY_LAYER:
+            return add_up(self._collective_s(zero, kind, 1) for kind in ("all_gather", "reduce_scatter", "all_reduce"))
+        return self._collective_s(zero, "reduce_scatter" if zero else "all_reduce")
 
-    def _gathered(self, code: int) -> Array:
-        return self._sent(code, "all_gather", None if code in SHARDED else 0) if code else ZERO
+    def _gathers_once(self, zero: int) -> Array:
+        """Return the gathers of weights that a step has once: all under ZeRO 1 and 2."""
+        return self._collective_s(zero, "all_gather", None if zero in SHARDED else 0) if zero else ZERO
 
-    def _once(self, code: int) -> Array:
-        if code < BY_LAYER[0]:
-            return self._sent(code, "all_reduce") if code else ZERO
-        return add_up(self._sent(code, kind, 0) for kind in ("reduce_scatter", "all_reduce"))
+    def _reductions_once(self, zero: int) -> Array:
+        """Return the reductions that a step has once: of HSDP's shards, or after the last micro-batch."""
+        if zero in BY_LAYER:
+            return add_up(self._collective_s(zero, kind, 0) for kind in ("reduce_scatter", "all_reduce"))
+        return self._collective_s(zero, "all_reduce") if zero else ZERO
 
     def _of_muon(self, group: str) -> Array:
         """Return the seconds of what Muon gathers over a group."""
