@@ -59,14 +59,14 @@ def model_parameters(t: Transformer) -> ModelParameters:
     experts = to_float(t.experts)
     used = where(experts > 0, to_float(t.top_k) / maximum(experts, 1), 0.0)
     for kind, count in zip(pattern.kinds, pattern.totals, strict=True):
-        held = kind.parameters(kind.context(c))
-        if held.adapters is not None:
-            held = LayerParameters(held.dense - held.adapters, held.experts - held.expert_adapters)
+        layer = kind.parameters(kind.context(c))
+        if layer.adapters is not None:
+            layer = LayerParameters(layer.dense - layer.adapters, layer.experts - layer.expert_adapters)
         if kind.of_prediction:
-            mtp = mtp + count * (held.dense + held.experts)
+            mtp = mtp + count * (layer.dense + layer.experts)
         else:
-            total = total + count * (held.dense + held.experts)
-            active = active + count * (held.dense + held.experts * used)
+            total = total + count * (layer.dense + layer.experts)
+            active = active + count * (layer.dense + layer.experts * used)
     return ModelParameters(np.rint(total), np.rint(active), np.rint(mtp))
 
 
@@ -85,7 +85,7 @@ class ForwardFlops(NamedTuple):
     def untrained(self, counts: list[Array]) -> Array:
         """Return the FLOP that are not done because weights are frozen: a forward pass of their products."""
         layers = zip(counts, self.frozen, strict=True)
-        return to_float(sum((count * done for count, done in layers), self.frozen_ends))
+        return to_float(sum((count * flops for count, flops in layers), self.frozen_ends))
 
     @property
     def layers(self) -> list[dict[str, Array]]:
@@ -95,7 +95,7 @@ class ForwardFlops(NamedTuple):
     def total(self, counts: list[Array]) -> Array:
         """Return the FLOP of so many layers of each kind, and of the ends."""
         layers = zip(counts, self.layers, strict=True)
-        return to_float(sum((count * add_up(done.values()) for count, done in layers), self.ends))
+        return to_float(sum((count * add_up(flops.values()) for count, flops in layers), self.ends))
 
 
 def forward_flops(
@@ -118,9 +118,9 @@ def forward_flops(
     causal = AttentionCount.CAUSAL.where(count)
     attention = [
         {op.name: to_float(op.count) * where(causal, op.seen_flops, op.flops)
-         for op in each if isinstance(op, Attention)} for each in layers
+         for op in operations if isinstance(op, Attention)} for operations in layers
     ]  # fmt: skip
-    frozen = [_frozen_flops(c, each) for each in layers]
+    frozen = [_frozen_flops(c, operations) for operations in layers]
     return ForwardFlops(list(map(_gemm_flops, layers)), attention, add_up(_gemm_flops(ends).values()), frozen,
                         _frozen_flops(c, ends))  # fmt: skip
 

@@ -169,13 +169,13 @@ def communication(step: Step) -> dict[str, GroupRecord]:
 def parts_of(step: Step) -> list[StagePart]:
     """Return the parts of the slowest stage, in the order they are done."""
     stage = step.slowest_stage
-    again: dict[LayerKind, dict[str, Array]] = {}
+    recomputed: dict[LayerKind, dict[str, Array]] = {}
     for kind, times, count in step.pipeline.recomputed_at_any_point(stage):
         for item in times.timed:
-            of_kind = again.setdefault(kind, {})
+            of_kind = recomputed.setdefault(kind, {})
             of_kind[item.op.name] = of_kind.get(item.op.name, to_float(0.0)) + count * item.op.count
     layers = [
-        StagePart(kind.name, step.layers.layers[kind], count, again.get(kind, {}), int(count))
+        StagePart(kind.name, step.layers.layers[kind], count, recomputed.get(kind, {}), int(count))
         for kind, count in zip(step.work.pattern.kinds, stage.layers, strict=True)
     ]  # fmt: skip
     return [StagePart("embedding", step.layers.embedding, stage.embedding, {}, None), *layers,
