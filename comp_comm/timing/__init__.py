@@ -1,8 +1,9 @@
 """Work times hardware is seconds: arithmetic, memory traffic, collectives on network tiers.
 
 `Kernels` times operations (`kernels.py`), `collective_seconds` a collective of a `Group` of devices (`network.py`): by
-the tiers that the group crosses (`NetworkPath`, `paths.py`) and the phases of its algorithms (`phases.py`). A token
-exchange with experts has a file of its own (`dispatch.py`). Nothing here knows models.
+the tiers that the group crosses (`NetworkPath`, made of `TierCrossing`, in `paths.py`) and the phases of its algorithms
+(`phases.py`). An exchange of tokens with experts has a file of its own (`dispatch.py`); `collectives.py` is the
+all-reduce of arXiv:2302.02825, which cost models of papers use. Nothing here knows models.
 
 Examples
 --------

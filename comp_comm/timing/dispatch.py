@@ -13,7 +13,8 @@ from comp_comm.formulas.dispatch import dispatch_seconds, distinct_places, group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.operations.shapes import TokenExchange
 from comp_comm.timing.network import collective_seconds
-from comp_comm.timing.paths import NetworkPath, TierCrossing
+from comp_comm.timing.paths import NetworkPath
+from comp_comm.timing.tier_crossing import TierCrossing
 
 
 class SentBytes(NamedTuple):
