@@ -14,6 +14,37 @@ from comp_comm.operations.shapes import Collective, SequenceGather
 GATHER, SCATTER, ALL_REDUCE = "layer all-gather", "layer reduce-scatter", "layer all-reduce"
 
 
+def _over_tp(c: Context, name: str, kind: str, message: Array, forward: Array, backward: Array) -> Collective:
+    """Return a collective over TP of the hidden state (b s H), with its calls in either pass."""
+    return Collective(
+        name,
+        "b s H",
+        count=forward,
+        kind=kind,
+        parallelism="tp",
+        message_bytes=message,
+        backward_count=backward,
+        group=c.tp_group,
+    )
+
+
+def _gather_over_tp(
+    c: Context, name: str, message: Array, forward: Array, backward: Array, overlapped: Array
+) -> SequenceGather:
+    """Return an all-gather of the sequence, of whose calls some run beside the GEMM of the input's gradient."""
+    return SequenceGather(
+        name,
+        "b s H",
+        count=forward,
+        kind="all_gather",
+        parallelism="tp",
+        message_bytes=message,
+        backward_count=backward,
+        group=c.tp_group,
+        overlapped_count=overlapped,
+    )
+
+
 def tp_collectives(c: Context, name: str, message: Array, count: Array, own_gathers: Array) -> list[Collective]:
     """Return an all-reduce forward and backward, or gather and scatter under sequence parallelism.
 
@@ -24,45 +55,17 @@ def tp_collectives(c: Context, name: str, message: Array, count: Array, own_gath
     """
     split = to_float(c.layout.sp) * count
     reduced, gathers = count - split, split - to_float(c.layout.sp) * own_gathers
-    collectives = []
+    collectives: list[Collective] = []
     if any_of(reduced):
-        collectives.append(
-            Collective(
-                f"{name} all-reduce",
-                "b s H",
-                count=reduced,
-                kind="all_reduce",
-                parallelism="tp",
-                message_bytes=message,
-                backward_count=reduced,
-                group=c.tp_group,
-            )
-        )
+        collectives.append(_over_tp(c, f"{name} all-reduce", "all_reduce", message, forward=reduced, backward=reduced))
     if any_of(split):
         operands = message * (c.formats.operand_comm / to_float(c.formats.comm))
         again = gathers * SequenceInputs.AGAIN.where(c.layout.sequence_inputs)
         collectives += [
-            SequenceGather(
-                f"{name} all-gather",
-                "b s H",
-                count=gathers,
-                kind="all_gather",
-                parallelism="tp",
-                message_bytes=operands,
-                backward_count=split + again,
-                group=c.tp_group,
-                overlapped_count=again,
+            _gather_over_tp(
+                c, f"{name} all-gather", operands, forward=gathers, backward=split + again, overlapped=again
             ),
-            Collective(
-                f"{name} reduce-scatter",
-                "b s H",
-                count=split,
-                kind="reduce_scatter",
-                parallelism="tp",
-                message_bytes=message,
-                backward_count=gathers,
-                group=c.tp_group,
-            ),
+            _over_tp(c, f"{name} reduce-scatter", "reduce_scatter", message, forward=split, backward=gathers),
         ]
     return collectives
 
@@ -105,20 +108,8 @@ def embedding_collectives(c: Context) -> list[Collective]:
     split, none = to_float(c.layout.sp) * times, 0.0 * times
     rows = (("all-reduce", "all_reduce", times - split, none), ("reduce-scatter", "reduce_scatter", split, none),
             ("gradient all-gather", "all_gather", none, split))  # fmt: skip
-    return [
-        Collective(
-            f"embedding {title}",
-            "b s H",
-            count=forward,
-            kind=kind,
-            parallelism="tp",
-            message_bytes=message,
-            backward_count=backward,
-            group=c.tp_group,
-        )
-        for title, kind, forward, backward in rows
-        if any_of(forward + backward)
-    ]
+    return [_over_tp(c, f"embedding {title}", kind, message, forward, backward)
+            for title, kind, forward, backward in rows if any_of(forward + backward)]  # fmt: skip
 
 
 FP32 = 4.0
@@ -136,32 +127,10 @@ def head_collectives(c: Context) -> list[Collective]:
     again = split * SequenceInputs.AGAIN.where(c.layout.sequence_inputs)
     rows = (("logits gradient all-reduce", "all_reduce", none, times - split),
             ("logits gradient reduce-scatter", "reduce_scatter", none, split))  # fmt: skip
-    collectives: list[Collective] = [
-        Collective(
-            title,
-            "b s H",
-            count=forward,
-            kind=kind,
-            parallelism="tp",
-            message_bytes=message,
-            backward_count=backward,
-            group=c.tp_group,
-        )
-        for title, kind, forward, backward in rows
-        if any_of(forward + backward)
-    ]
+    collectives = [_over_tp(c, title, kind, message, forward, backward)
+                   for title, kind, forward, backward in rows if any_of(forward + backward)]  # fmt: skip
     if any_of(split):
-        gather = SequenceGather(
-            "logits all-gather",
-            "b s H",
-            count=split,
-            kind="all_gather",
-            parallelism="tp",
-            message_bytes=message,
-            backward_count=again,
-            group=c.tp_group,
-            overlapped_count=again,
-        )
+        gather = _gather_over_tp(c, "logits all-gather", message, forward=split, backward=again, overlapped=again)
         collectives = [gather, *collectives]
     # One after the other; Megatron-LM's fused loss has the last two in one message.
     calls = np.where(CrossEntropy.FUSED_NATIVE.where(c.layout.loss), 2.0, LOSS_NUMBERS)

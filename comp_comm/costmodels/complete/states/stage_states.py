@@ -9,10 +9,10 @@ from typing import NamedTuple
 from comp_comm.choices import MasterWeights, Switch
 from comp_comm.costmodels.complete.states.accumulation import accumulation_seconds
 from comp_comm.costmodels.complete.states.muon import MuonStage
+from comp_comm.costmodels.complete.states.stage_parameters import StageParameters
 from comp_comm.costmodels.complete.states.state_collectives import (
     BY_LAYER,
     SHARDED,
-    StageParameters,
     StateCollective,
     state_collectives,
 )  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.states.replicas import Replicas, between_passes, dense_replicas, expert_replicas
+from comp_comm.costmodels.complete.states.stage_parameters import StageParameters
 from comp_comm.formulas.arrays import (
     Array,
     Numeric,
@@ -32,37 +33,6 @@ from comp_comm.sharding import FsdpUnits, GradientSync, adds_up_apart
 from comp_comm.violation import Mask
 
 SHARDED, BY_LAYER = (1, 2), (3,)  # ZeRO stages that send a stage's states at once, and a layer at a time
-
-
-class StageParameters(NamedTuple):
-    """What a stage holds on a device: layers of each kind, parameters of a layer, and those beside the layers, of
-    which ``head`` are final norm and head. ``frozen`` says that only adapters of layers are trained."""
-
-    counts: Sequence[Array]
-    layers: Sequence[LayerParameters]
-    ends: Array
-    head: Array
-    frozen: bool = False
-
-    @property
-    def trained(self) -> StageParameters:
-        """What of it is trained: all, or adapters of layers."""
-        if not self.frozen:
-            return self
-        none = to_float(0.0)
-        return StageParameters(self.counts, [each.trained for each in self.layers], none, none)
-
-    @property
-    def dense(self) -> Array:
-        """Parameters that all replicas hold."""
-        layers = zip(self.counts, self.layers, strict=True)
-        return to_float(sum((count * held.dense for count, held in layers), self.ends))
-
-    @property
-    def experts(self) -> Array:
-        """Parameters of experts."""
-        layers = zip(self.counts, self.layers, strict=True)
-        return to_float(sum((count * held.experts for count, held in layers), to_float(0.0)))
 
 
 class StateCollective(NamedTuple):
