@@ -138,8 +138,8 @@ def gemms(kind, name, library="trtllm"):
 
     def predict(hardware, rows):
         m, n, k = (rows[key] for key in "mnk")
-        kernels = Kernels(hardware, float(Precision.of(precision).size), 2.0, alone=True, recipe=recipe)
-        product = Gemm("", "", 1, m, k, n)
+        kernels = Kernels(hardware, float(Precision.of(precision).size), 2.0, isolated=True, recipe=recipe)
+        product = Gemm("", "", count=1, m=m, k=k, n=n)
         run = kernels.run(product)
         seconds = kernels.product(product.padded_flops, (m, n, k), product.moved(run.operand, 2.0), 1, run)
         return seconds + run.quantised * kernels.quantising.seconds(m * k, orientations=1)
@@ -212,10 +212,22 @@ def attention(rows, name, numbers, kernel=None, code=AttentionKernel.CUDNN, put=
     def predict(hardware, rows):
         seq, kept, causal = rows["seq_len"], rows["kept"], rows["causal"] > 0
         seen = np.where(causal, np.where(kept < seq, kept - kept**2 / (2 * seq), seq / 2), kept)
-        op = Attention("", "", 1, rows["batch"], rows["heads"], seq, kept, seen, rows["key_dim"], rows["value_dim"],
-                       rows["kv_heads"], prepared=1.0 * (rows["key_dim"] == rows["value_dim"]))  # fmt: skip
+        op = Attention(
+            "",
+            "",
+            count=1,
+            sequences=rows["batch"],
+            heads=rows["heads"],
+            queries=seq,
+            keys=kept,
+            seen=seen,
+            key_dim=rows["key_dim"],
+            value_dim=rows["value_dim"],
+            key_heads=rows["kv_heads"],
+            prepared=1.0 * (rows["key_dim"] == rows["value_dim"]),
+        )
         whole = np.where(causal, seq / 2, seq)
-        kernels = Kernels(hardware, alone=True, fp8_attention=rows["eight"].astype(int))
+        kernels = Kernels(hardware, isolated=True, fp8_attention=rows["eight"].astype(int))
         passes, plain = (kernels.attention(each, int(code)) for each in (replace(op, unwindowed=whole), op))
         passes = Passes(*(np.where(kept < seq, one, other) for one, other in zip(passes, plain, strict=True)))
         which = rows["passes"]
@@ -287,13 +299,13 @@ def experts(name, dtype):
     rows = {**rows, "local": local, "all": tokens, "rows": tokens / local}
 
     def predict(hardware, rows):
-        kernels = Kernels(hardware, float(Precision.of(precision).size), 2.0, alone=True, recipe=recipe)
+        kernels = Kernels(hardware, float(Precision.of(precision).size), 2.0, isolated=True, recipe=recipe)
         hidden, width, local = rows["hidden"], rows["inter"] / rows["tp"], rows["local"]
         each, gates = np.maximum(rows["rows"], 1), 1 + rows["gated"]
         sorted_s = 2 * SORTED * rows["all"] * hidden * kernels.per_streamed_byte
         seconds = hardware.timing.kernel_latency * 6 + sorted_s
         for inner, columns in ((hidden, gates * width), (width, hidden)):
-            op = Gemm("", "", 1, each, inner, columns, local, grouped=True)
+            op = Gemm("", "", count=1, m=each, k=inner, n=columns, groups=local, grouped=True)
             run = kernels.run(op)
             moved, padded = op.moved(run.operand, 2.0), np.ceil(each / TILE) * TILE / each
             seconds = seconds + kernels.product(op.flops * padded, (each, columns, inner), moved, local, run)

@@ -43,7 +43,7 @@ def test_idle_tiles_count(rows, tall, high):
 def seconds(recipe, m, groups=1, **timing):
     hardware = load_profile("h100-sxm").hardware("fp8")
     hardware = replace(hardware, timing=replace(hardware.timing, **timing))
-    op = Gemm("", "", 1, m, 4096, 7168, groups, grouped=groups > 1)
+    op = Gemm("", "", count=1, m=m, k=4096, n=7168, groups=groups, grouped=groups > 1)
     return float(Kernels(hardware, 1.0, recipe=int(recipe)).gemm(op).forward)
 
 

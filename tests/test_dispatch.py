@@ -97,10 +97,27 @@ H800 = Hardware(1, 1, 1, (Tier(8, 200e9, 0.0, 1.0), Tier(np.inf, 50e9, 0.0, 1.0)
 DEEPEP = [(8, 153, 158), (16, 43, 43), (32, 58, 57), (64, 51, 50)]
 
 
-def exchange(ep, size, way=Dispatcher.DEEPEP, limit=4, sms=20, inward=True):
+def exchange(ep, size, way=Dispatcher.DEEPEP, limit=4, sms=20, to_experts=True):
     sent = 4096 * 7168 * size
     group, token = Group(ep), 7168 * size
-    return TokenExchange("", "", 1, "all_to_all", "ep", 8 * sent, 1, group, way, sent, token, 8, limit, sms, 1, inward)
+    return TokenExchange(
+        "",
+        "",
+        count=1,
+        kind="all_to_all",
+        parallelism="ep",
+        message_bytes=8 * sent,
+        backward_count=1,
+        group=group,
+        dispatcher=way,
+        all_tokens_bytes=sent,
+        token_bytes=token,
+        top_k=8,
+        node_limit=limit,
+        sms=sms,
+        imbalance=1,
+        to_experts=to_experts,
+    )
 
 
 def seconds(ep, size, way=Dispatcher.DEEPEP, limit=4, hardware=H800, sms=20):
@@ -183,7 +200,7 @@ def test_an_exchange_runs_beside_its_part_of_the_other_micro_batch(out, back, fo
         TimedOperation(Elementwise(name, "", 1, 1, 1), Passes(*map(to_float, passes)))
         for name, passes in (("attention", (10, 30, 0)), ("experts", (20, 50, 0)))
     )
-    calls = [TimedCollective(exchange(16, 2, inward=inward, sms=0), to_float(taken), path)
+    calls = [TimedCollective(exchange(16, 2, to_experts=inward, sms=0), to_float(taken), path)
              for inward, taken in ((True, out), (False, back))]  # fmt: skip
     layer = LayerTimes(Layout(overlap_ep=1), OperationTimes([attention, experts], [experts]), calls, 1.0)
     assert float(layer.forward["ep"].hidden) == pytest.approx(forward)

@@ -127,7 +127,9 @@ def check_collectives(entry):
         assert seconds == pytest.approx(entry["time_per_GB_s"], rel=1e-4)
     if "busbw_over_algbw" in entry:
         assert speed / (size / seconds) == pytest.approx(entry["busbw_over_algbw"], rel=1e-12)
-        sent = Collective("", "", 1, kind, "tp", size, 0, Group(n)).wire_bytes
+        sent = Collective(
+            "", "", count=1, kind=kind, parallelism="tp", message_bytes=size, backward_count=0, group=Group(n)
+        ).wire_bytes
         assert float(sent) / size == entry["busbw_over_algbw"]
     return None
 
@@ -274,7 +276,16 @@ def test_of_mixtral_only_the_experts_a_token_uses_are_counted():
 
 
 def test_an_all_reduce_moves_twice_its_message():
-    message = Collective("", "", 1, "all_reduce", "tp", 1e9, 0, Group(np.array([1, 2, 8])))
+    message = Collective(
+        "",
+        "",
+        count=1,
+        kind="all_reduce",
+        parallelism="tp",
+        message_bytes=1e9,
+        backward_count=0,
+        group=Group(np.array([1, 2, 8])),
+    )
     assert float(message.volume_bytes) == 2e9
     np.testing.assert_allclose(message.wire_bytes, [0, 1e9, 1.75e9])
 

@@ -14,7 +14,7 @@ from comp_comm.sweeps.plan import make_plan
 
 # Their members are told apart by where they are on the network (`SharedRows`), not by these fields.
 BY_GROUPS = {"gpus", "dp", "pp", "dp_shard", "placement"}
-OF_LAYER = ("forward_s", "backward_s", "waits", "hidden_s", "weights_s", "busy")
+OF_LAYER = ("forward_s", "backward_s", "host_waits", "hidden_s", "weights_s", "busy")
 OF_OPERATIONS = ("compute", "core_attention", "gemms", "experts", "count")
 
 
@@ -31,17 +31,17 @@ def of_operations(part):
 def of_layers(part):
     for kind, times in part.layers.items():
         yield from (getattr(times, name) for name in OF_LAYER)
-        yield from (part.parameters[kind], part.kept[kind])
+        yield from (part.parameters[kind], part.activations[kind])
         yield from (module.times.forward_s for module in part.recomputable[kind])
     yield from (part.model_passes_s, part.embedding.passes_s, part.head.passes_s, *part.end_parameters)
 
 
 def of_states(part):
-    yield from (part.most.number, *part.most.seconds)
+    yield from (part.slowest.stage_number, *part.slowest.seconds)
 
 
 def of_footprint(part):
-    yield from (part.total, part.reserved, *(getattr(part.parts, name) for name in vars(part.parts)))
+    yield from (part.total, part.reserved, *part.parts)
 
 
 NUMBERS_OF = {"operations": of_operations, "layers": of_layers, "states": of_states, "footprint": of_footprint}

@@ -45,7 +45,7 @@ def of(group):
 def placed(placement, **more):
     """Return the devices of each group as the cost model has them."""
     answer = step(accumulation=4, placement=placement, **more)
-    counted = [item.call.collective for item in answer.sent.counted]
+    counted = [item.call.collective for item in answer.communication.counted_collectives]
     return {collective.name: of(collective.group) for collective in counted}
 
 

@@ -12,8 +12,8 @@ from face import recorded
 
 from comp_comm.choices import Schedule
 from comp_comm.configs.study import study_from
+from comp_comm.costmodels.complete.schedule.pass_order import PassOrder
 from comp_comm.costmodels.complete.schedule.pass_times import ChunkSeconds, step_seconds
-from comp_comm.costmodels.complete.schedule.pass_walk import PassOrder
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import to_float
 from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds, more_chunks_seconds
@@ -188,7 +188,7 @@ def chunks_of(answer, layers, send):
     for c, n in enumerate(layers):
         ends = (to_float(c == place) for place in (0, len(layers) - 1))
         chunk = Stage((to_float(n),), (to_float(0.0),), *ends, to_float(0.0))
-        forward = sum(float(count * times.forward_s) for times, count in pipe.parts(chunk))
+        forward = sum(float(count * times.forward_s) for times, count in pipe.layers_and_ends(chunk))
         both, weights = float(pipe.passes_s(chunk)), n * float(pipe.layers[0].compute.for_weights)
         made[c] = {"F": forward + send, "B": both - forward - weights + send, "W": weights}
     return made
@@ -228,7 +228,12 @@ def test_unlike_stages_of_two_copies_take_as_long_as_their_passes_one_by_one(ove
         dealt = np.diff(chunk_boundaries(layers, p, np.arange(p + 1))).tolist()
         chunks = chunks_of(answer, dealt, 0.0 if overlap == "on" else send)
         assert answer.comm["pp"].exposed.item() == 0
-        beside = answer.optimizer_s + answer.sent.gradient_norm_s + answer.sent.once_s + answer.comm["dp"].visible
+        beside = (
+            answer.optimizer_s
+            + answer.communication.gradient_norm_s
+            + answer.communication.once_per_step_s
+            + answer.comm["dp"].visible
+        )
         took = passes.took("dualpipe", p, 1, m, chunks, send if overlap == "on" else 0.0)
         assert float(answer.step_s - beside) == pytest.approx(took, rel=1e-9)
 

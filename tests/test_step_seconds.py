@@ -221,7 +221,7 @@ def test_flash_attention_backward_takes_3_1_times_forward(kernel):
     """2.5 times the FLOP, as the scores are made again, at 0.8 of the rate."""
     timing = Timing(flash_efficiency=0.5, flash_latency=0, flash_memory_efficiency=1)
     kernels = Kernels(Hardware(1, 1, np.inf, (), timing, attention_peak_flops=1e12))
-    op = Attention("", "", 1, 1, 1, 1000, 1000, 500, 128, 128)
+    op = Attention("", "", count=1, sequences=1, heads=1, queries=1000, keys=1000, seen=500, key_dim=128, value_dim=128)
     passes = kernels.attention(op, int(AttentionKernel.of(kernel)))
     assert float(passes.backward / passes.forward) == pytest.approx(2.5 / 0.8)
 
@@ -231,9 +231,21 @@ def test_a_kernel_that_rotates_takes_its_stream_of_rows_beside(kernel, before):
     """2 heads, 1 of keys, 1000 tokens, d 100: 4 bytes of 400 numbers a token at 4 GB/s, beside 2000 rows of 0.2 us."""
     numbers = FlashKernel(efficiency=1.0, latency=0.0, memory_efficiency=1.0, row_latency=2e-7)
     hardware = Hardware(1, 1, 5e9, (), Timing(stream_efficiency=0.8), 1e30, attention=(numbers,) * len(AttentionKernel))
-    op = Attention("", "", 1, 1, 2, 1000, 1000, 500, 100, 100, 1)
+    op = Attention(
+        "",
+        "",
+        count=1,
+        sequences=1,
+        heads=2,
+        queries=1000,
+        keys=1000,
+        seen=500,
+        key_dim=100,
+        value_dim=100,
+        key_heads=1,
+    )
     code = int(AttentionKernel.of(kernel))
-    plain, ready = (Kernels(hardware, alone=True, serving=True).attention(each, code).forward
+    plain, ready = (Kernels(hardware, isolated=True, serving=True).attention(each, code).forward
                     for each in (op, replace(op, prepared=1)))  # fmt: skip
     assert float(ready - plain) == pytest.approx(np.hypot(4 * 400 * 1000 / 4e9, 2000 * 2e-7) if before else 0)
 
@@ -244,8 +256,10 @@ def test_exponentials_bound_narrow_heads():
     hardware = Hardware(1, 1, 1e30, (), Timing(), 1e15, attention=(numbers,) * len(AttentionKernel))
 
     def seconds(dim):
-        op = Attention("", "", 1, 1, 1, 1000, 1000, 500, dim, dim)
-        return float(Kernels(hardware, alone=True, serving=True).attention(op, int(AttentionKernel.CUDNN)).forward)
+        op = Attention(
+            "", "", count=1, sequences=1, heads=1, queries=1000, keys=1000, seen=500, key_dim=dim, value_dim=dim
+        )
+        return float(Kernels(hardware, isolated=True, serving=True).attention(op, int(AttentionKernel.CUDNN)).forward)
 
     assert seconds(128) == pytest.approx(4 * 128 * 5e5 / 0.5e15)
     assert seconds(1) == pytest.approx(seconds(128) / 2**0.5, rel=1e-3)
@@ -256,7 +270,19 @@ def test_exponentials_bound_narrow_heads():
 def test_triton_1_is_as_fast_as_triton_was_beside_flashattention_1(batch, tokens, seconds):
     """Figure of the FlashAttention-2 repository: A100, 16 heads of 128, all scores, forward and backward."""
     passes = Kernels(load_profile("a100-sxm-80gb").hardware("bf16")).attention(
-        Attention("", "", 1, batch, 16, tokens, tokens, tokens, 128, 128), int(AttentionKernel.of("triton_1"))
+        Attention(
+            "",
+            "",
+            count=1,
+            sequences=batch,
+            heads=16,
+            queries=tokens,
+            keys=tokens,
+            seen=tokens,
+            key_dim=128,
+            value_dim=128,
+        ),
+        int(AttentionKernel.of("triton_1")),
     )
     assert float(passes.forward + passes.backward) == pytest.approx(seconds, rel=0.02)
 
@@ -267,7 +293,10 @@ def test_unfused_attention_is_products_of_heads(dim, slower, columns):
     timing = Timing(gemm_efficiency=0.5, sustained=0.8, memory_efficiency=1, gemm_ramp_k=100, gemm_ramp_tiles=0,
                     stream_efficiency=1)  # fmt: skip
     kernels = Kernels(Hardware(1, 1, np.inf, (), timing, attention_peak_flops=1e12))
-    passes = kernels.attention(Attention("", "", 1, 1, 1, 1000, 1000, 500, dim, dim), 2)
+    passes = kernels.attention(
+        Attention("", "", count=1, sequences=1, heads=1, queries=1000, keys=1000, seen=500, key_dim=dim, value_dim=dim),
+        2,
+    )
     rate = 0.4e12 / slower
     scores, summed = 2e6 * (dim + 100) / rate, 2e6 * columns * 1.1 / rate
     assert float(passes.forward) == pytest.approx(scores + summed)
@@ -278,7 +307,12 @@ def test_unfused_attention_sends_scores_through_memory():
     """Of a score: forward the GEMM writes it, softmax reads and writes, dropout too, and a mask, and a GEMM reads."""
     timing = Timing(gemm_efficiency=1, stream_efficiency=1, memory_efficiency=1)
     kernels = Kernels(Hardware(1, 1, 1e12, (), timing, attention_peak_flops=1e30))
-    passes = kernels.attention(Attention("", "", 1, 1, 1, 10**5, 10**5, 5 * 10**4, 8, 8), 2)
+    passes = kernels.attention(
+        Attention(
+            "", "", count=1, sequences=1, heads=1, queries=10**5, keys=10**5, seen=5 * 10**4, key_dim=8, value_dim=8
+        ),
+        2,
+    )
     bytes_of_a_score = [float(seconds) * 1e12 / 1e10 for seconds in passes[:2]]
     assert bytes_of_a_score == pytest.approx([2 + 4 + 5 + 2, 2 + 5 + 6 + 3 * 2], rel=1e-3)
 
@@ -294,7 +328,7 @@ def test_each_product_of_a_gemm_ramps_with_its_own_inner_dimension():
     timing = Timing(gemm_efficiency=0.5, sustained=0.5, memory_efficiency=1, gemm_ramp_k=100, gemm_ramp_tiles=0)
     kernels = Kernels(Hardware(1e12, 1, np.inf, (), timing))
     m, k, n = 192, 400, 1000
-    passes = kernels.gemm(Gemm("", "", 1, m, k, n))
+    passes = kernels.gemm(Gemm("", "", count=1, m=m, k=k, n=n))
     each = 2 * m * k * n / 0.25e12
     assert float(passes.forward) == pytest.approx(each * (1 + 100 / k))
     assert float(passes.for_weights) == pytest.approx(each * (1 + 100 / m))
@@ -305,10 +339,12 @@ def test_rows_are_padded_to_tiles_where_they_are_those_of_the_result():
     """200 tokens take what 256 do forward and for the gradient of the input; that of the weights only sums them."""
     timing = Timing(gemm_efficiency=1, sustained=1, memory_efficiency=1, gemm_ramp_k=0, gemm_ramp_tiles=0)
     kernels = Kernels(Hardware(1e12, 1, np.inf, (), timing))
-    few, more = (kernels.gemm(Gemm("", "", 1, m, 400, 1000)) for m in (200, 256))
+    few, more = (kernels.gemm(Gemm("", "", count=1, m=m, k=400, n=1000)) for m in (200, 256))
     assert float(few.forward) == float(more.forward) == pytest.approx(2 * 256 * 400 * 1000 / 1e12)
     assert float(few.for_weights) == pytest.approx(2 * 200 * 400 * 1000 / 1e12)
-    assert float(kernels.gemm(Gemm("", "", 1, 3, 400, 1000)).forward) == pytest.approx(2 * 3 * 400 * 1000 / 1e12)
+    assert float(kernels.gemm(Gemm("", "", count=1, m=3, k=400, n=1000)).forward) == pytest.approx(
+        2 * 3 * 400 * 1000 / 1e12
+    )
 
 
 def test_a_burst_of_long_products_warms_its_device():
@@ -317,10 +353,10 @@ def test_a_burst_of_long_products_warms_its_device():
         gemm_efficiency=1, sustained=1, memory_efficiency=1, gemm_ramp_k=0, gemm_ramp_tiles=0, power_ratio=1.2
     )
     short, even, long = (Hardware(peak, 1, np.inf, (), timing) for peak in (1e21, 1e15, 1e9))
-    op = Gemm("", "", 1, 1e3, 1e3, 1.5e6)
+    op = Gemm("", "", count=1, m=1e3, k=1e3, n=1.5e6)
     for hardware, ratio in ((short, 1.0), (even, 1.1), (long, 1.2)):
         shape = (op.m, op.n, op.k)
-        cold, alone = (float(Kernels(hardware, alone=each).product(op.flops, shape, 0.0)) for each in (False, True))
+        cold, alone = (float(Kernels(hardware, isolated=each).product(op.flops, shape, 0.0)) for each in (False, True))
         assert alone / cold == pytest.approx(ratio, rel=1e-5)
 
 
@@ -331,7 +367,7 @@ def test_each_product_of_a_gemm_reads_again_what_the_cache_does_not_keep():
     """
     timing = Timing(gemm_efficiency=1, sustained=1, memory_efficiency=1, gemm_ramp_k=0, gemm_ramp_tiles=0)
     m, k, n = 16384, 1024, 8192
-    op, cache = Gemm("", "", 1, m, k, n, groups=3), 1e6
+    op, cache = Gemm("", "", count=1, m=m, k=k, n=n, groups=3), 1e6
     plain, again = (Kernels(Hardware(1e30, 1, 1, (), each)) for each in (timing, replace(timing, gemm_cache=cache)))
     before, after = plain.gemm(op), again.gemm(op)
     forward = (2 * m * k - cache) * (n / 2048 - 1) + (2 * k * n - cache) * (m / 2048 - 1)

@@ -151,16 +151,16 @@ def _gemm(name: str, rows: Sequence[Row], domain: float) -> Sample:
     m, n, k, batch = (_column(rows, part) for part in ("m", "n", "k", "batch"))
     operand = to_float([_bytes(row.dtype) for row in rows])
     output = to_float([_bytes(row.output or row.dtype) for row in rows if isinstance(row, GemmRow)])
-    product = Gemm("", "", 1, m, k, n, batch)
+    product = Gemm("", "", count=1, m=m, k=k, n=n, groups=batch)
     least, flops = np.minimum(np.minimum(m, n), k), product.flops
     sizes = {"m, n, k >= 256": least >= 256, "128 to 255": (least >= 128) & (least < 256), "< 128": least < 128}
     for low, high, words in FLOP_SIZES:
         sizes[words] = (flops >= low) & (flops < high)
 
     def predictor(m: Array, n: Array, k: Array, batch: Array, operand: Array, output: Array) -> Predict:
-        product = Gemm("", "", 1, m, k, n, batch)
+        product = Gemm("", "", count=1, m=m, k=k, n=n, groups=batch)
         moved = product.moved(operand, output)
-        return lambda hardware: Kernels(hardware, operand, output, alone=True).product(
+        return lambda hardware: Kernels(hardware, operand, output, isolated=True).product(
             product.padded_flops, (m, n, k), moved, batch)  # fmt: skip
 
     predict = ByShape(predictor, (m, n, k, batch, operand, output))
@@ -177,12 +177,24 @@ def _attention(name: str, rows: Sequence[Row], domain: float) -> Sample:
 
     def operation(batch: Array, seq: Array, heads: Array, kv: Array, dim: Array, causal: Array) -> Attention:
         seen = np.where(causal > 0, seq / 2, seq)
-        return Attention("", "", 1, batch, heads, seq, seq, seen, dim, dim, kv)
+        return Attention(
+            "",
+            "",
+            count=1,
+            sequences=batch,
+            heads=heads,
+            queries=seq,
+            keys=seq,
+            seen=seen,
+            key_dim=dim,
+            value_dim=dim,
+            key_heads=kv,
+        )
 
     def predictor(dim: Array, causal: Array, batch: Array, seq: Array, heads: Array, kv: Array) -> Predict:
         op = operation(batch, seq, heads, kv, dim, causal)
         codes = np.where(causal > 0, AttentionKernel.FLASH_CAUSAL, AttentionKernel.FLASH)
-        return lambda hardware: Kernels(hardware, alone=True, serving=True).attention(op, codes).forward
+        return lambda hardware: Kernels(hardware, isolated=True, serving=True).attention(op, codes).forward
 
     masked = causal.astype(float)
     flops, fitted = operation(batch, seq, heads, kv, dim, masked).seen_flops, usual & (seq >= 512)

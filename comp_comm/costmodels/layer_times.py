@@ -41,7 +41,7 @@ from comp_comm.violation import Mask
 EXCHANGE_HIDDEN = 0.65
 
 
-class Host(NamedTuple):
+class HostLaunches(NamedTuple):
     """Seconds in which the host launches a forward pass, whether it waits for a result in it, or for each kernel.
 
     What is done again is a part of a backward pass, whose seconds of the device and of launches are ``beside`` it.
@@ -65,7 +65,7 @@ class Host(NamedTuple):
         return host_wait_seconds(device, launching, to_float(self.synchronises), to_float(self.blocking))
 
 
-NO_HOST = Host(ZERO, np.asarray(False), np.asarray(False))
+NO_HOST = HostLaunches(ZERO, np.asarray(False), np.asarray(False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class LayerTimes:
     calls: Sequence[TimedCollective]
     interference: Numeric
     overlaps: bool = True
-    host: Host = NO_HOST
+    host: HostLaunches = NO_HOST
 
     @property
     def timed(self) -> Sequence[TimedOperation]:
@@ -106,7 +106,9 @@ class LayerTimes:
         backward = self.compute.backward + visible(self.backward)
         beside = (backward, BACKWARD_LAUNCHES * self.host.launching)
         host = self.host._replace(launching=share * self.host.launching + launching, beside=beside)
-        return LayerTimes(self.layout, operations, calls, self.interference, self.overlaps, host)
+        return LayerTimes(
+            self.layout, operations, calls=calls, interference=self.interference, overlaps=self.overlaps, host=host
+        )
 
     @cached_property
     def groups(self) -> list[str]:
@@ -126,15 +128,15 @@ class LayerTimes:
     @cached_property
     def forward_s(self) -> Array:
         """Seconds of the forward pass."""
-        return add_up((self.compute.forward, visible(self.forward), self.waits[0]))
+        return add_up((self.compute.forward, visible(self.forward), self.host_waits[0]))
 
     @cached_property
     def backward_s(self) -> Array:
         """Seconds of the backward pass."""
-        return add_up((self.compute.backward, visible(self.backward), self.waits[1]))
+        return add_up((self.compute.backward, visible(self.backward), self.host_waits[1]))
 
     @cached_property
-    def waits(self) -> tuple[Array, Array]:
+    def host_waits(self) -> tuple[Array, Array]:
         """Seconds the device waits for the host, forward and backward."""
         if self.host is NO_HOST:
             return ZERO, ZERO
@@ -145,9 +147,9 @@ class LayerTimes:
     @cached_property
     def busy(self) -> Passes:
         """Seconds of compute and of waiting for the host in each pass."""
-        if self.waits[0] is ZERO:
+        if self.host_waits[0] is ZERO:
             return self.compute
-        forward, backward = (self.compute[number] + self.waits[number] for number in range(2))
+        forward, backward = (self.compute[number] + self.host_waits[number] for number in range(2))
         return self.compute._replace(forward=forward, backward=backward)
 
     @cached_property
@@ -157,10 +159,10 @@ class LayerTimes:
         Theirs are the launches that a backward pass has beyond those of the forward pass: the second of a product's two
         gradients.
         """
-        if self.waits[1] is ZERO:
+        if self.host_waits[1] is ZERO:
             return self.compute.for_weights
         own = self.host.waits(self.compute.for_weights, BACKWARD_LAUNCHES - 1)
-        return self.compute.for_weights + minimum(own, self.waits[1])
+        return self.compute.for_weights + minimum(own, self.host_waits[1])
 
     @cached_property
     def passes_s(self) -> Array:
@@ -177,51 +179,55 @@ class LayerTimes:
         """Seconds of communication that the forward pass hides."""
         return add_up(spent.hidden for spent in self.forward.values())
 
+    # -- overlap: what compute of the layer hides of its communication; ``side`` is 0 forward, 1 backward --------------
+
     @cached_property
     def _passes(self) -> tuple[dict[str, CommSeconds], dict[str, CommSeconds]]:
         """What each group spends, forward and backward; a second of compute hides one second of one group."""
         spent: tuple[dict[str, CommSeconds], dict[str, CommSeconds]] = {}, {}
-        for number, by_group in enumerate(spent):
-            free = self.compute[number]
+        for side, by_group in enumerate(spent):
+            free = self.compute[side]
             for group in sorted(set(self.groups) - {"ep"}, key=("cp", "tp").index):
-                by_group[group] = self._spent(group, number, free)
+                by_group[group] = self._group_comm(group, side, free)
                 hidden = by_group[group].hidden
                 free = maximum(free - hidden, 0.0) if hidden is not ZERO else free
         if "ep" in self.groups:
-            taken = [add_up(each.hidden for each in by_group.values()) for by_group in spent]
-            for number, by_group in enumerate(spent):
-                by_group["ep"] = self._exchanged(number, taken)
+            hides = [add_up(each.hidden for each in by_group.values()) for by_group in spent]
+            for side, by_group in enumerate(spent):
+                by_group["ep"] = self._expert_comm(side, hides)
         return spent
 
-    def _calls(self, group: str, number: int) -> Iterator[tuple[TimedCollective, Array]]:
+    def _calls(self, group: str, side: int) -> Iterator[tuple[TimedCollective, Array]]:
         """Yield the calls of a group in a pass, with the seconds of each of them, as often as it is called."""
         for call in self.calls:
             if call.collective.parallelism == group:
-                times = call.collective.backward_count if number else call.collective.count
+                times = call.collective.backward_count if side else call.collective.count
                 yield call, to_float(times) * call.seconds
 
-    def _spent(self, group: str, number: int, free: Array) -> CommSeconds:
-        calls = list(self._calls(group, number))
+    def _group_comm(self, group: str, side: int, free: Array) -> CommSeconds:
+        """Return what a group spends in a pass, of whose compute ``free`` seconds hide nothing yet."""
+        calls = list(self._calls(group, side))
         total = add_up(seconds for _, seconds in calls)
-        aside = self._beside_gemms(calls) if number and group == "tp" else ZERO
-        if aside is not ZERO:
-            return self._with(aside, number, free, total - aside)
-        return self._alone(group, number, free, total)
+        gathers_s = self._gathers_beside_gemms(calls) if side and group == "tp" else ZERO
+        if gathers_s is not ZERO:
+            return self._tp_with_gathers(gathers_s, side, free, total - gathers_s)
+        return self._in_window(group, side, free, total)
 
-    def _beside_gemms(self, calls: Sequence[tuple[TimedCollective, Array]]) -> Array:
+    def _gathers_beside_gemms(self, calls: Sequence[tuple[TimedCollective, Array]]) -> Array:
         """Return the seconds of gathers that run beside the GEMMs of inputs' gradients."""
         gathers = [(call.collective, call.seconds) for call, _ in calls if isinstance(call.collective, SequenceGather)]
-        times = [(minimum(each.beside_count, each.backward_count), seconds) for each, seconds in gathers]
+        times = [(minimum(each.overlapped_count, each.backward_count), seconds) for each, seconds in gathers]
         return add_up(count * seconds for count, seconds in times if somewhere(count)) if times else ZERO
 
-    def _with(self, aside: Array, number: int, free: Array, total: Array) -> CommSeconds:
-        """Return what tensor parallelism spends, ``aside`` beside half of the GEMMs: those of inputs' gradients."""
-        hidden = minimum(aside, minimum(self.operations.gemms[number] / 2, free))
-        rest = self._alone("tp", number, maximum(free - hidden, 0.0), total)
-        return rest.plus(CommSeconds(ZERO, hidden, aside - hidden))
+    def _tp_with_gathers(self, gathers_s: Array, side: int, free: Array, others_s: Array) -> CommSeconds:
+        """Return what TP spends, its gathers beside half of the GEMMs: those of inputs' gradients."""
+        hidden = minimum(gathers_s, minimum(self.operations.gemms[side] / 2, free))
+        others = self._in_window("tp", side, maximum(free - hidden, 0.0), others_s)
+        return others.plus(CommSeconds(ZERO, hidden, gathers_s - hidden))
 
-    def _alone(self, group: str, number: int, free: Array, total: Array) -> CommSeconds:
-        overlaps, window = self._window(group, number)
+    def _in_window(self, group: str, side: int, free: Array, total: Array) -> CommSeconds:
+        """Return what a group spends where the compute of its window hides it, as far as that is free."""
+        overlaps, window = self._window(group, side)
         if not somewhere(overlaps):
             return CommSeconds(total, ZERO, ZERO)
         slowed = total * where(overlaps, self.interference, 1.0)
@@ -230,56 +236,55 @@ class LayerTimes:
         able = slowed * gained * (1 - 1 / to_float(self.layout.tp)) if group == "tp" else slowed
         return overlapped(slowed, minimum(able, minimum(window, free)), overlaps)
 
-    def _exchanged(self, number: int, taken: Sequence[Array]) -> CommSeconds:
+    def _window(self, group: str, side: int) -> tuple[Mask, Array]:
+        """Return where a group's communication may overlap, and the compute beside which it may."""
+        layout = self.layout
+        if group == "cp":
+            return ContextComm.P2P.where(layout.cp_comm), self.operations.core_attention[side]
+        if not self.overlaps:
+            return np.asarray(False), ZERO
+        return to_codes(layout.overlap_tp) != int(TensorOverlap.OFF), self.operations.gemms[side]
+
+    def _expert_comm(self, side: int, hides: Sequence[Array]) -> CommSeconds:
         """Return what exchanges with experts spend in a pass: they run beside the other pass of another micro-batch.
 
         Of two micro-batches side by side (Megatron-LM's 1F1B with overlapped all-to-all, DualPipe) tokens of the one
         are on their way to experts while the other is in its experts backward, and on their way back while that is in
-        attention; gradients go to experts beside attention forward, and back beside experts forward. ``taken`` is
+        attention; gradients go to experts beside attention forward, and back beside experts forward. ``hides`` is
         compute of both passes that other groups already hide behind.
         """
-        calls = list(self._calls("ep", number))
+        calls = list(self._calls("ep", side))
         total = add_up(seconds for _, seconds in calls)
         overlaps = Switch.ON.where(self.layout.overlap_ep)
         if not somewhere(overlaps) or not self.overlaps:
             return CommSeconds(total, ZERO, ZERO)
-        other = 1 - number
+        other = 1 - side
         calls = [(call, seconds) for call, seconds in calls if not _is_count(call.collective)]
         experts = self.operations.experts[other]
-        free = maximum(self.compute[other] - taken[other], 0.0)
-        beside = {True: minimum(experts, free), False: maximum(free - experts, 0.0)}
+        free = maximum(self.compute[other] - hides[other], 0.0)
+        window = {True: minimum(experts, free), False: maximum(free - experts, 0.0)}
         hidden = ZERO
         for inward in (True, False):
-            sent = add_up(
-                self._hideable(call, seconds) for call, seconds in calls if _inward(call.collective) is inward
+            able = add_up(
+                seconds * self.interference * EXCHANGE_HIDDEN
+                for call, seconds in calls
+                if _inward(call.collective) is inward
             )
             # Tokens go to experts and back in turn; so do gradients, beside the other part of the compute.
-            hidden = hidden + minimum(sent, beside[inward if number == 0 else not inward])
+            hidden = hidden + minimum(able, window[inward if side == 0 else not inward])
         slowed = total * where(overlaps, self.interference, 1.0)
-        return overlapped(slowed, hidden * self._left(calls), overlaps)
+        return overlapped(slowed, hidden * self._gained_share(calls), overlaps)
 
-    def _hideable(self, call: TimedCollective, seconds: Array) -> Array:
-        return seconds * self.interference * EXCHANGE_HIDDEN
-
-    def _left(self, calls: Sequence[tuple[TimedCollective, Array]]) -> Array:
+    def _gained_share(self, calls: Sequence[tuple[TimedCollective, Array]]) -> Array:
         """Return what is gained of a hidden second: compute waits for the multiprocessors that kernels take from it."""
         taken = add_up(call.taken_share * seconds for call, seconds in calls)
         return 1 - taken / maximum(add_up(seconds for _, seconds in calls), 1e-30)
-
-    def _window(self, group: str, number: int) -> tuple[Mask, Array]:
-        """Return where a group's communication may overlap, and the compute beside which it may."""
-        layout = self.layout
-        if group == "cp":
-            return ContextComm.P2P.where(layout.cp_comm), self.operations.core_attention[number]
-        if not self.overlaps:
-            return np.asarray(False), ZERO
-        return to_codes(layout.overlap_tp) != int(TensorOverlap.OFF), self.operations.gemms[number]
 
 
 def _inward(collective: Collective) -> bool:
     """Return whether a collective is on the way to experts, or comes back from them."""
     if isinstance(collective, TokenExchange):
-        return collective.inward
+        return collective.to_experts
     return collective.kind == "all_gather"
 
 

@@ -16,8 +16,15 @@ def work_in_training(scenario: Scenario) -> Work:
 def kernels_of(work: Work) -> Kernels:
     """Return what times kernels on a work's hardware; gradients of weights are added to what holds them."""
     f = work.scenario.formats
-    return Kernels(work.hardware, f.operand, f.activation, f.main_grad, work.scenario.sustained, f.recipe,
-                   f.fp8_attention)  # fmt: skip
+    return Kernels(
+        work.hardware,
+        operand=f.operand,
+        activation=f.activation,
+        gradient=f.main_grad,
+        sustained=work.scenario.sustained,
+        recipe=f.recipe,
+        fp8_attention=f.fp8_attention,
+    )
 
 
 def network_of(work: Work) -> Network:

@@ -19,7 +19,7 @@ from comp_comm.formulas.arrays import (
     to_float,
     where,
 )
-from comp_comm.layers.block import HeldParameters
+from comp_comm.layers.block import LayerParameters
 from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
 from comp_comm.layers.pattern import pattern_of
 from comp_comm.layout import Layout
@@ -28,7 +28,7 @@ from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Gemm, Operation
 from comp_comm.transformer import Transformer
 
-ALONE = Layout(micro_batch=1, tp=1, dp=1, cp=1, pp=1, ep=1, etp=1, sp=0)
+ONE_DEVICE_LAYOUT = Layout(micro_batch=1, tp=1, dp=1, cp=1, pp=1, ep=1, etp=1, sp=0)
 
 
 class ModelParameters(NamedTuple):
@@ -53,20 +53,20 @@ def model_parameters(t: Transformer) -> ModelParameters:
     >>> int(model_parameters(gpt2).all)
     124439808
     """
-    c, pattern = Context(t, ALONE, Formats()), pattern_of(t)
+    c, pattern = Context(t, ONE_DEVICE_LAYOUT, Formats()), pattern_of(t)
     total = sum(end_parameters(c, to_float(t.vocab)), to_float(0.0))
     active, mtp = total, to_float(0.0)
     experts = to_float(t.experts)
     used = where(experts > 0, to_float(t.top_k) / maximum(experts, 1), 0.0)
     for kind, count in zip(pattern.kinds, pattern.totals, strict=True):
-        held = kind.parameters(kind.context(c))
-        if held.adapters is not None:
-            held = HeldParameters(held.dense - held.adapters, held.experts - held.expert_adapters)
+        layer = kind.parameters(kind.context(c))
+        if layer.adapters is not None:
+            layer = LayerParameters(layer.dense - layer.adapters, layer.experts - layer.expert_adapters)
         if kind.of_prediction:
-            mtp = mtp + count * (held.dense + held.experts)
+            mtp = mtp + count * (layer.dense + layer.experts)
         else:
-            total = total + count * (held.dense + held.experts)
-            active = active + count * (held.dense + held.experts * used)
+            total = total + count * (layer.dense + layer.experts)
+            active = active + count * (layer.dense + layer.experts * used)
     return ModelParameters(np.rint(total), np.rint(active), np.rint(mtp))
 
 
@@ -85,7 +85,7 @@ class ForwardFlops(NamedTuple):
     def untrained(self, counts: list[Array]) -> Array:
         """Return the FLOP that are not done because weights are frozen: a forward pass of their products."""
         layers = zip(counts, self.frozen, strict=True)
-        return to_float(sum((count * done for count, done in layers), self.frozen_ends))
+        return to_float(sum((count * flops for count, flops in layers), self.frozen_ends))
 
     @property
     def layers(self) -> list[dict[str, Array]]:
@@ -95,7 +95,7 @@ class ForwardFlops(NamedTuple):
     def total(self, counts: list[Array]) -> Array:
         """Return the FLOP of so many layers of each kind, and of the ends."""
         layers = zip(counts, self.layers, strict=True)
-        return to_float(sum((count * add_up(done.values()) for count, done in layers), self.ends))
+        return to_float(sum((count * add_up(flops.values()) for count, flops in layers), self.ends))
 
 
 def forward_flops(
@@ -112,15 +112,15 @@ def forward_flops(
     2204555173429248
     """
     even = to_float(1.0)  # what an uneven load adds is no work of the model
-    c = Context(replace(t, capacity_factor=even), ALONE, Formats())
+    c = Context(replace(t, capacity_factor=even), ONE_DEVICE_LAYOUT, Formats())
     layers = [kind.operations(kind.context(c)) for kind in pattern_of(t).kinds]
     ends = [*embedding_operations(c), *head_operations(c, to_float(vocab))]
     causal = AttentionCount.CAUSAL.where(count)
     attention = [
         {op.name: to_float(op.count) * where(causal, op.seen_flops, op.flops)
-         for op in each if isinstance(op, Attention)} for each in layers
+         for op in operations if isinstance(op, Attention)} for operations in layers
     ]  # fmt: skip
-    frozen = [_frozen_flops(c, each) for each in layers]
+    frozen = [_frozen_flops(c, operations) for operations in layers]
     return ForwardFlops(list(map(_gemm_flops, layers)), attention, add_up(_gemm_flops(ends).values()), frozen,
                         _frozen_flops(c, ends))  # fmt: skip
 

@@ -118,12 +118,12 @@ def known_path(hardware: Hardware, group: Group) -> NetworkPath:
 class Network:
     """The network of a device as collectives find it; what a group crosses is looked up once for all of them.
 
-    Exchanges of tokens with experts find it as it is ``alone``: while they are under way a device sends nothing else.
+    Exchanges of tokens with experts find ``exchange_hardware``: while they are under way a device sends nothing else.
     """
 
     hardware: Hardware
     algorithm: Numeric
-    alone: Hardware
+    exchange_hardware: Hardware
 
     @cached_property
     def _paths(self) -> dict[Group, NetworkPath]:
@@ -137,14 +137,14 @@ class Network:
 
     def _path_of(self, collective: Collective) -> NetworkPath:
         """Return what the group of a collective crosses, at the speed that it finds there."""
-        if self.alone is self.hardware or not isinstance(collective, TokenExchange):
+        if self.exchange_hardware is self.hardware or not isinstance(collective, TokenExchange):
             return self.path(collective.group)
-        if collective.group not in self._paths_alone:
-            self._paths_alone[collective.group] = known_path(self.alone, collective.group)
-        return self._paths_alone[collective.group]
+        if collective.group not in self._exchange_paths:
+            self._exchange_paths[collective.group] = known_path(self.exchange_hardware, collective.group)
+        return self._exchange_paths[collective.group]
 
     @cached_property
-    def _paths_alone(self) -> dict[Group, NetworkPath]:
+    def _exchange_paths(self) -> dict[Group, NetworkPath]:
         return {}
 
     def timed(self, collectives: Iterable[Collective]) -> list[TimedCollective]:
@@ -155,7 +155,7 @@ class Network:
         """Return the seconds of one call."""
         path = self._path_of(collective)
         if isinstance(collective, TokenExchange):
-            return exchange_seconds(self.alone, path, collective)
+            return exchange_seconds(self.exchange_hardware, path, collective)
         return collective_seconds(self.hardware, collective.kind, collective.message_bytes, path, self.algorithm)
 
 

@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from comp_comm.choices import MODULES, AttentionCount, Recompute, Switch
-from comp_comm.costmodels.model_work import ALONE, ForwardFlops, ModelParameters, forward_flops, model_parameters
+from comp_comm.costmodels.model_work import (
+    ONE_DEVICE_LAYOUT,
+    ForwardFlops,
+    ModelParameters,
+    forward_flops,
+    model_parameters,
+)
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formats import Formats
 from comp_comm.formulas.arrays import (
@@ -121,13 +127,13 @@ class Work:
         ]
         if not asked:
             return []
-        there = dict.fromkeys(asked, np.asarray(False))
+        present = dict.fromkeys(asked, np.asarray(False))
         for kind, count in zip(self.pattern.kinds, self.pattern.totals, strict=True):
             for module in (module for block in kind.modules(kind.context(self.context), asked) for module in block):
-                if module.name in there:
-                    there[module.name] = there[module.name] | ((module.freed > 0) & (count > 0))
+                if module.name in present:
+                    present[module.name] = present[module.name] | ((module.freed > 0) & (count > 0))
         named = {name: np.isin(codes, [option for option in Recompute if name in option.modules]) for name in asked}
-        return [rule(named[name] & ~there[name], f"no layer has {name}, which recompute names", "recompute")
+        return [rule(named[name] & ~present[name], f"no layer has {name}, which recompute names", "recompute")
                 for name in asked]  # fmt: skip
 
     @cached_property
@@ -164,18 +170,17 @@ class Work:
         """Parameters that are trained: those of the model with its MTP modules, or of adapters."""
         if not self.context.frozen:
             return self.parameters + self.mtp_parameters
-        c = Context(self.transformer, ALONE, Formats())
-        held = (kind.parameters(kind.context(c)).trained for kind in self.pattern.kinds)
-        return np.rint(
-            add_up(count * (each.dense + each.experts) for count, each in zip(self.pattern.totals, held, strict=True))
-        )
+        c = Context(self.transformer, ONE_DEVICE_LAYOUT, Formats())
+        trained = (kind.parameters(kind.context(c)).trained for kind in self.pattern.kinds)
+        layers = zip(self.pattern.totals, trained, strict=True)
+        return np.rint(add_up(count * (layer.dense + layer.experts) for count, layer in layers))
 
     @cached_property
     def model_flops(self) -> Array:
         """FLOP of a step that the model needs: forward and backward, over all devices."""
         flops = forward_flops(self.transformer, self.transformer.vocab, self.scenario.count_attention)
-        done = PASSES * flops.total(self.pattern.totals) - flops.untrained(self.pattern.totals)
-        return to_float(self.layout.global_batch) * done
+        of_a_sequence = PASSES * flops.total(self.pattern.totals) - flops.untrained(self.pattern.totals)
+        return to_float(self.layout.global_batch) * of_a_sequence
 
     @cached_property
     def hardware_flops(self) -> Array:
@@ -187,35 +192,37 @@ class Work:
         count = where(executed, int(AttentionCount.CAUSAL), int(AttentionCount.FULL))
         flops = forward_flops(self.transformer, self.vocab, count)
         return to_float(self.layout.global_batch) * (
-            PASSES * flops.total(self.pattern.totals) - flops.untrained(self.pattern.totals) + self._repeated(flops)
+            PASSES * flops.total(self.pattern.totals) - flops.untrained(self.pattern.totals) + self._recomputed(flops)
         )
 
-    def _repeated(self, flops: ForwardFlops) -> Array:
+    def _recomputed(self, flops: ForwardFlops) -> Array:
         """Return the FLOP that recomputation adds for a sequence."""
-        return by_code(np.asarray(self.layout.recompute), lambda code: self._repeated_by(code, flops))
+        return by_code(np.asarray(self.layout.recompute), lambda code: self._recomputed_by(code, flops))
 
-    def _repeated_by(self, code: int, flops: ForwardFlops) -> Array:
+    def _recomputed_by(self, code: int, flops: ForwardFlops) -> Array:
         """Return the FLOP that an option of recomputation adds for a sequence."""
         total = to_float(0.0)
         early = Switch.ON.where(self.layout.recompute_early_stop)
-        c = Context(self.transformer, ALONE, Formats())
+        c = Context(self.transformer, ONE_DEVICE_LAYOUT, Formats())
         kinds = zip(self.pattern.kinds, self.pattern.totals, self.stages.recomputed, flops.layers, strict=True)
-        for kind, count, again, done in kinds:
-            of = kind.context(c)
+        for kind, count, recomputed, layer_flops in kinds:
+            context = kind.context(c)
             if code == Recompute.FULL:
-                left_out = early * _flops_of(kind.skipped_by_early_stop(of), done) if somewhere(early) else 0.0
-                total = total + again * (add_up(done.values()) - left_out)
+                left_out = (
+                    early * _flops_of(kind.skipped_by_early_stop(context), layer_flops) if somewhere(early) else 0.0
+                )
+                total = total + recomputed * (add_up(layer_flops.values()) - left_out)
             elif Recompute.at(code).modules:
                 modules = selected_modules(
-                    (module for block in kind.modules(of, Recompute.at(code).modules) for module in block), code
+                    (module for block in kind.modules(context, Recompute.at(code).modules) for module in block), code
                 )
-                total = total + count * add_up(_flops_of(module, done) for module in modules)
+                total = total + count * add_up(_flops_of(module, layer_flops) for module in modules)
         return total
 
 
-def _flops_of(module: Module, done: Mapping[str, Array]) -> Array:
-    """Return the FLOP of a module of the layer that does these by the name of each operation."""
-    return add_up(share * done[name] for name, share in module.operations.items() if name in done)
+def _flops_of(module: Module, layer_flops: Mapping[str, Array]) -> Array:
+    """Return the FLOP of a module, of a layer whose FLOP are these by the name of each operation."""
+    return add_up(share * layer_flops[name] for name, share in module.operations.items() if name in layer_flops)
 
 
 def work_of(scenario: Scenario, hardware: Hardware) -> Work:

@@ -40,7 +40,7 @@ class Adapter(NamedTuple):
     part: str
     inputs: Numeric
     outputs: Numeric
-    there: Array
+    present: Array
     row_split: bool
     of_experts: bool = False
 
@@ -62,21 +62,21 @@ def adapters(c: Context, block: Block) -> list[Adapter]:
         return _of_experts(c)
     else:
         return []
-    return _there(Adapter(part, inputs, outputs, has(c, part), split) for part, inputs, outputs, split in rows)
+    return _present(Adapter(part, inputs, outputs, has(c, part), split) for part, inputs, outputs, split in rows)
 
 
 def _of_experts(c: Context) -> list[Adapter]:
     """Return the adapters of shared experts, and of the others."""
     shared = to_float(c.t.shared_ffn_hidden)
-    beside = (Adapter(f"shared {part}", inputs, outputs, has(c, part) * (shared > 0), split)
+    of_shared = (Adapter(f"shared {part}", inputs, outputs, has(c, part) * (shared > 0), split)
               for part, inputs, outputs, split in _network(c, c.t.hidden, shared / c.layout.tp))  # fmt: skip
-    own = (Adapter(f"expert {part}", inputs, outputs, has(c, part), split, of_experts=True)
+    of_others = (Adapter(f"expert {part}", inputs, outputs, has(c, part), split, of_experts=True)
            for part, inputs, outputs, split in _network(c, expert_hidden(c), to_float(c.t.moe_ffn_hidden)))  # fmt: skip
-    return _there((*beside, *own))
+    return _present((*of_shared, *of_others))
 
 
-def _there(made: Iterable[Adapter]) -> list[Adapter]:
-    return [each for each in made if any_of(each.there) and any_of(to_float(each.outputs))]
+def _present(made: Iterable[Adapter]) -> list[Adapter]:
+    return [each for each in made if any_of(each.present) and any_of(to_float(each.outputs))]
 
 
 def _network(c: Context, inside: Numeric, columns: Array) -> list[tuple[str, Numeric, Numeric, bool]]:
@@ -130,11 +130,34 @@ def _products(c: Context, each: Adapter, rank: Array) -> tuple[Gemm, Gemm]:
     if each.of_experts:
         local = local_experts(c)
         tokens = expert_tokens(c) / maximum(local, 1.0)
-        return (Gemm(down, "2 T k H r", each.there, tokens, each.inputs, rank, local, sixteen_bit=1, grouped=True),
-                Gemm(up, "2 T k r n", each.there, tokens, rank, each.outputs, local, sixteen_bit=1,
-                     grouped=True))  # fmt: skip
-    return (Gemm(down, "2 T H r", each.there, c.tokens, each.inputs, rank, sixteen_bit=1),
-            Gemm(up, "2 T r n / tp", each.there, _up_tokens(c, each), rank, each.outputs, sixteen_bit=1))  # fmt: skip
+        return (
+            Gemm(
+                down,
+                "2 T k H r",
+                count=each.present,
+                m=tokens,
+                k=each.inputs,
+                n=rank,
+                groups=local,
+                sixteen_bit=1,
+                grouped=True,
+            ),
+            Gemm(
+                up,
+                "2 T k r n",
+                count=each.present,
+                m=tokens,
+                k=rank,
+                n=each.outputs,
+                groups=local,
+                sixteen_bit=1,
+                grouped=True,
+            ),
+        )
+    return (
+        Gemm(down, "2 T H r", count=each.present, m=c.tokens, k=each.inputs, n=rank, sixteen_bit=1),
+        Gemm(up, "2 T r n / tp", count=each.present, m=_up_tokens(c, each), k=rank, n=each.outputs, sixteen_bit=1),
+    )
 
 
 def adapter_collectives(c: Context, block: Block) -> list[Collective]:
@@ -144,23 +167,32 @@ def adapter_collectives(c: Context, block: Block) -> list[Collective]:
         return []
     message, none = c.tokens * to_float(c.t.lora_rank) * c.formats.comm, to_float(0.0)
     return [
-        Collective(f"{each.part} adapter all-reduce", "T r", many * each.there if each.row_split else none,
-                   "all_reduce", "tp", message, none if each.row_split else many * each.there, c.tp_group)
-        for each in adapters(c, block) if not each.of_experts
-    ]  # fmt: skip
+        Collective(
+            f"{each.part} adapter all-reduce",
+            "T r",
+            count=many * each.present if each.row_split else none,
+            kind="all_reduce",
+            parallelism="tp",
+            message_bytes=message,
+            backward_count=none if each.row_split else many * each.present,
+            group=c.tp_group,
+        )
+        for each in adapters(c, block)
+        if not each.of_experts
+    ]
 
 
 def adapter_parameters(c: Context, block: Block, of_experts: bool = False) -> Array:
     """Return the numbers of a block's adapters on this device, r (inputs + outputs) each: of its experts, or others."""
     rank = to_float(c.t.lora_rank) * (local_experts(c) if of_experts else 1.0)
-    return add_up(each.there * rank * (to_float(each.inputs) + each.outputs) for each in adapters(c, block)
+    return add_up(each.present * rank * (to_float(each.inputs) + each.outputs) for each in adapters(c, block)
                   if each.of_experts is of_experts)  # fmt: skip
 
 
-def adapter_kept(c: Context, block: Block) -> Array:
+def adapter_activations(c: Context, block: Block) -> Array:
     """Return the bytes that adapters keep beside their inputs: what their matrices down make."""
     made = c.formats.activation * to_float(c.t.lora_rank)
-    return add_up(each.there * made * (expert_tokens(c) if each.of_experts else c.tokens)
+    return add_up(each.present * made * (expert_tokens(c) if each.of_experts else c.tokens)
                   for each in adapters(c, block))  # fmt: skip
 
 
@@ -169,7 +201,9 @@ def adapter_launches(c: Context, block: Block) -> Array:
 
     So PEFT does it (`result + lora_B(lora_A(x)) * scaling`), expert by expert.
     """
-    return add_up(KERNELS * each.there * (local_experts(c) if each.of_experts else 1.0) for each in adapters(c, block))
+    return add_up(
+        KERNELS * each.present * (local_experts(c) if each.of_experts else 1.0) for each in adapters(c, block)
+    )
 
 
 def input_unread(c: Context, block: Block) -> Array:

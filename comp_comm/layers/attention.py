@@ -11,8 +11,8 @@ import numpy as np
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, minimum, somewhere, to_codes, to_float, where
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, QkvKept, Recipe
-from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, SharedWeights, biased
-from comp_comm.layers.context_parallel import exchanges, gathered_kept
+from comp_comm.layers.block import MASK, Block, Cache, LayerParameters, SavedActivations, TpReplicated, biased
+from comp_comm.layers.context_parallel import exchanges, saved_gathered_keys
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation
@@ -38,11 +38,11 @@ class SelfAttention(Block):
         h, kv = c.t.hidden, c.kv_heads * (c.key_dim + c.t.v_head_dim)
         qkv = c.heads * c.key_dim + kv + gate_numbers(c)
         return [
-            Gemm("QKV projection", "2 T H (a d + kv (d + d_v)) / tp", 1.0, c.tokens, h, qkv),
+            Gemm("QKV projection", "2 T H (a d + kv (d + d_v)) / tp", count=1.0, m=c.tokens, k=h, n=qkv),
             *rotary(c, self.prepared),
             self.core(c),
             *gated(c),
-            Gemm("attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
+            Gemm("attention output", "2 T (a d_v / tp) H", count=1.0, m=c.tokens, k=c.heads * c.t.v_head_dim, n=h),
         ]
 
     def core(self, c: Context) -> Attention:
@@ -71,20 +71,21 @@ class SelfAttention(Block):
         """Return the exchange of keys and values that context parallelism needs."""
         return exchanges(c, c.tokens)
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return projections with their biases, norms of queries and keys, and attention sinks."""
         qk = np.asarray(c.t.qk_norm)
-        each = where(QkNorm.WHOLE.where(qk), (c.heads + c.kv_heads) * c.key_dim, 2 * to_float(c.t.head_dim))
-        norms = where(QkNorm.OFF.where(qk), 0.0, each)
-        held = projection_parameters(c) + norms + c.heads * c.t.attention_sinks
+        of_norms = where(QkNorm.WHOLE.where(qk), (c.heads + c.kv_heads) * c.key_dim, 2 * to_float(c.t.head_dim))
+        norms = where(QkNorm.OFF.where(qk), 0.0, of_norms)
+        dense = projection_parameters(c) + norms + c.heads * c.t.attention_sinks
         gate = gate_numbers(c)
-        return HeldParameters(held + gate * (c.t.hidden + biased(c, "qkv")) if any_of(gate) else held)
+        return LayerParameters(dense + gate * (c.t.hidden + biased(c, "qkv")) if any_of(gate) else dense)
 
-    def shared_weights(self, c: Context) -> SharedWeights:
+    def tp_replicated(self, c: Context) -> TpReplicated:
         """Return the bias of the output projection, and norms of heads."""
-        bias, each = biased(c, "output"), to_float(QkNorm.ON.where(c.t.qk_norm))
-        held = to_float(bias * c.t.hidden)
-        return SharedWeights(to_float(held + 2 * each * c.t.head_dim), bias + 2 * each, held, bias)
+        bias, qk_norm = biased(c, "output"), to_float(QkNorm.ON.where(c.t.qk_norm))
+        biases = to_float(bias * c.t.hidden)
+        parameters = to_float(biases + 2 * qk_norm * c.t.head_dim)
+        return TpReplicated(parameters, tensors=bias + 2 * qk_norm, biases=biases, bias_tensors=bias)
 
     def tensors(self, c: Context) -> Array:
         """Return the projections, of Q, K and V each by itself, with biases; norms of queries and keys; and sinks."""
@@ -92,21 +93,21 @@ class SelfAttention(Block):
         norms = 2.0 * ~QkNorm.OFF.where(c.t.qk_norm)
         return super().tensors(c) + 2 + biases + norms + to_float(c.t.attention_sinks)
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return queries, keys, values, the input of the output projection, and scores where they are kept.
 
         Where queries and keys are normalised, what they were before is the input of their norms.
         """
         seq = to_float(c.t.seq_len)
         keys = minimum(c.t.window, seq) if self.windowed else seq
-        beside = 1.0 + c.norm_beside / c.formats.activation
-        before = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, beside)
-        kept = projected(c) + gathered_kept(c, c.tokens) + before + gate_bytes(c) + _kept_whole(c)
-        return [Kept("attention", kept), Kept("core_attn", score_bytes(c, keys))]
+        with_statistics = 1.0 + c.norm_saved / c.formats.activation
+        norm_inputs = normalised(c) * where(QkNorm.OFF.where(c.t.qk_norm), 0.0, with_statistics)
+        saved = projected(c) + saved_gathered_keys(c, c.tokens) + norm_inputs + gate_bytes(c) + _kept_whole(c)
+        return [SavedActivations("attention", saved), SavedActivations("core_attn", score_bytes(c, keys))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the core: scores, softmax and weighted sum, with the exchange of context parallelism before them."""
-        return [core_module(self.kept(c), self.core(c), exchanges(c, c.tokens))]
+        return [core_module(self.saved_activations(c), self.core(c), exchanges(c, c.tokens))]
 
     def cache(self, c: Context, length: Array) -> Cache:
         """Return keys and values of every head, of which a window attends to the last."""
@@ -127,10 +128,12 @@ class CrossAttention(Block):
         h = c.t.hidden
         kv = c.kv_heads * (c.key_dim + c.t.v_head_dim)
         return [
-            Gemm("cross-Q projection", "2 T H a d / tp", 1.0, c.tokens, h, c.heads * c.key_dim),
-            Gemm("cross-KV projection", "2 T_enc H kv (d + d_v) / tp", 1.0, c.encoder_tokens, h, kv),
+            Gemm("cross-Q projection", "2 T H a d / tp", count=1.0, m=c.tokens, k=h, n=c.heads * c.key_dim),
+            Gemm("cross-KV projection", "2 T_enc H kv (d + d_v) / tp", count=1.0, m=c.encoder_tokens, k=h, n=kv),
             self.core(c),
-            Gemm("cross-attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
+            Gemm(
+                "cross-attention output", "2 T (a d_v / tp) H", count=1.0, m=c.tokens, k=c.heads * c.t.v_head_dim, n=h
+            ),
         ]
 
     def core(self, c: Context) -> Attention:
@@ -142,19 +145,19 @@ class CrossAttention(Block):
         """Return the exchange of the encoder's keys and values that context parallelism needs."""
         return exchanges(c, c.encoder_tokens, "cross-")
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the projections with their biases."""
-        return HeldParameters(projection_parameters(c))
+        return LayerParameters(projection_parameters(c))
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return queries, keys, values, the input of the output projection, and scores where they are kept."""
         scores = score_bytes(c, to_float(c.t.encoder_seq_len))
-        kept = projected(c) + gathered_kept(c, c.encoder_tokens)
-        return [Kept("attention", kept), Kept("core_attn", scores)]
+        saved = projected(c) + saved_gathered_keys(c, c.encoder_tokens)
+        return [SavedActivations("attention", saved), SavedActivations("core_attn", scores)]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the core: scores, softmax and weighted sum, with the exchange of context parallelism before them."""
-        return [core_module(self.kept(c), self.core(c), self.collectives(c))]
+        return [core_module(self.saved_activations(c), self.core(c), self.collectives(c))]
 
 
 def rotary(c: Context, prepared: float = 0.0) -> Sequence[Operation]:
@@ -171,7 +174,16 @@ def rotary(c: Context, prepared: float = 0.0) -> Sequence[Operation]:
     one_by_one = EAGER_ROTATION / ElementwiseKernels.EAGER.cost
     forward, backward = (elements * np.where(eager, one_by_one, times * fused) for times in (1.0, 1.5))
     formula = "2 T (a + kv) d / tp elements"
-    return [Elementwise("rotary embedding", formula, rotates, forward, backward, c.kernel_cost)]
+    return [
+        Elementwise(
+            "rotary embedding",
+            formula,
+            count=rotates,
+            forward_bytes=forward,
+            backward_bytes=backward,
+            factor=c.kernel_cost,
+        )
+    ]
 
 
 def gate_numbers(c: Context) -> Array:
@@ -189,7 +201,16 @@ def gated(c: Context) -> Sequence[Operation]:
     if not any_of(gates):
         return []
     moved = 3 * c.formats.activation * c.tokens * c.heads * c.t.v_head_dim
-    return [Elementwise("attention gate", "3 T a d_v / tp elements", gates, moved, 1.5 * moved, c.kernel_cost)]
+    return [
+        Elementwise(
+            "attention gate",
+            "3 T a d_v / tp elements",
+            count=gates,
+            forward_bytes=moved,
+            backward_bytes=1.5 * moved,
+            factor=c.kernel_cost,
+        )
+    ]
 
 
 def gate_bytes(c: Context) -> Array:
@@ -203,16 +224,28 @@ def gate_bytes(c: Context) -> Array:
 def core(c: Context, name: str, queries: Numeric, keys: Numeric, seen: Numeric, prepared: Numeric = 0.0) -> Attention:
     """Return scores, softmax and weighted sum over so many keys, of which a query sees ``seen`` on average."""
     asked = to_float(queries) / c.layout.cp
-    return Attention(name, "2 b (a / tp) s^2 (d + d_v) / cp", 1.0, c.layout.micro_batch, c.heads, asked, keys, seen,
-                     c.key_dim, c.t.v_head_dim, c.kv_heads, prepared=prepared)  # fmt: skip
+    return Attention(
+        name,
+        "2 b (a / tp) s^2 (d + d_v) / cp",
+        count=1.0,
+        sequences=c.layout.micro_batch,
+        heads=c.heads,
+        queries=asked,
+        keys=keys,
+        seen=seen,
+        key_dim=c.key_dim,
+        value_dim=c.t.v_head_dim,
+        key_heads=c.kv_heads,
+        prepared=prepared,
+    )
 
 
-def core_module(kept: Sequence[Kept], core: Attention, exchanged: Sequence[Collective]) -> Module:
+def core_module(saved: Sequence[SavedActivations], core: Attention, exchanged: Sequence[Collective]) -> Module:
     """Return the core of attention as what can be recomputed of queries, keys and values.
 
     Its output is kept, an input of the output projection; a fused kernel keeps nothing that making it again frees.
     """
-    scores = [each.size for each in kept if each.module == "core_attn"]
+    scores = [each.size for each in saved if each.module == "core_attn"]
     return Module("core_attn", scores[0], {core.name: 1.0}, {each.name: each.count for each in exchanged})
 
 

@@ -21,7 +21,7 @@ from comp_comm.violation import Violation
 MASK = 1.0  # bytes of a dropout mask's element
 
 
-class HeldParameters(NamedTuple):
+class LayerParameters(NamedTuple):
     """Parameters a device holds: those that all its replicas hold too, and those of its experts.
 
     Where these are frozen, ``adapters`` and ``expert_adapters`` are those of them that are trained; ``packed`` and
@@ -37,13 +37,13 @@ class HeldParameters(NamedTuple):
     widest: Array = to_float(0.0)
 
     @property
-    def trained(self) -> HeldParameters:
+    def trained(self) -> LayerParameters:
         """Those of them that are trained."""
-        return self if self.adapters is None else HeldParameters(self.adapters, self.expert_adapters)
+        return self if self.adapters is None else LayerParameters(self.adapters, self.expert_adapters)
 
 
-class SharedWeights(NamedTuple):
-    """Parameters that every device of TP has alike, which see a part of the tokens there, and their tensors.
+class TpReplicated(NamedTuple):
+    """Parameters that TP does not split: every device of it has them alike, and sees a part of the tokens; and tensors.
 
     Under sequence parallelism each device makes a part of their gradients. Of them ``biases`` are parameters that are
     added to what TP sums, one tensor for so many; their gradients are whole where the sums' gradients are gathered
@@ -56,8 +56,8 @@ class SharedWeights(NamedTuple):
     bias_tensors: Array = to_float(0.0)
 
 
-class Kept(NamedTuple):
-    """Bytes kept for the backward pass, by the module that makes them."""
+class SavedActivations(NamedTuple):
+    """Bytes of activations saved for the backward pass, by the module that makes them."""
 
     module: str
     size: Array
@@ -92,16 +92,16 @@ class Block(ABC):
         """Return the operations of a forward pass."""
 
     @abstractmethod
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the parameters held, without the norms before and after the block."""
 
     @abstractmethod
-    def kept(self, c: Context) -> Sequence[Kept]:
-        """Return what is kept for the backward pass, beside the input of the block and of its norms."""
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
+        """Return the activations saved for the backward pass, without the inputs of the block and of its norms."""
 
-    def shared_weights(self, c: Context) -> SharedWeights:
+    def tp_replicated(self, c: Context) -> TpReplicated:
         """Return which of them every device of TP has alike; without norms before and after the block."""
-        return SharedWeights()
+        return TpReplicated()
 
     def tensors(self, c: Context) -> Array:
         """Return how many tensors the parameters are, as PyTorch's modules have them: here the weights of its GEMMs."""
@@ -158,12 +158,21 @@ def activation(c: Context, name: str, elements: Array, count: Numeric = 1.0) -> 
     moved, formula = (1.0 + c.gates) * size, "(2, gated 3) T F / tp elements"
     parts = written_out(c)
     if not any_of(parts):
-        return Elementwise(name, formula, count, moved, 1.5 * moved, c.kernel_cost)
+        return Elementwise(
+            name, formula, count=count, forward_bytes=moved, backward_bytes=1.5 * moved, factor=c.kernel_cost
+        )
     apart = ActivationFunction.look_up("forward", c.t.activation_function) + 3.0 * (c.gates - 1.0)
     back = ActivationFunction.look_up("backward", c.t.activation_function) + 5.0 * (c.gates - 1.0)
     forward, backward = (where(parts > 0, size * numbers / ElementwiseKernels.EAGER.cost, once)
                          for numbers, once in ((apart, moved), (back, 1.5 * moved)))  # fmt: skip
-    return Elementwise(name, f"{formula}, written out more", count, forward, backward, c.kernel_cost)
+    return Elementwise(
+        name,
+        f"{formula}, written out more",
+        count=count,
+        forward_bytes=forward,
+        backward_bytes=backward,
+        factor=c.kernel_cost,
+    )
 
 
 def written_out(c: Context) -> Array:
@@ -172,23 +181,23 @@ def written_out(c: Context) -> Array:
     return eager * ActivationFunction.look_up("parts", c.t.activation_function)
 
 
-def kept_inputs(c: Context) -> Array:
+def nonlinearity_inputs(c: Context) -> Array:
     """Return the bytes a feed-forward network keeps of each number of its width for its nonlinearity: one or two.
 
     A rectifier needs none: its output is kept. One in a kernel with the product keeps the two inputs of that kernel.
     """
-    alone = (c.gates == 1) | ElementwiseKernels.EAGER.where(c.layout.kernels)
-    unread = alone * (1.0 - ActivationFunction.look_up("input_kept", c.t.activation_function))
+    separate = (c.gates == 1) | ElementwiseKernels.EAGER.where(c.layout.kernels)
+    unread = separate * (1.0 - ActivationFunction.look_up("input_kept", c.t.activation_function))
     return to_float((c.gates - unread) * c.formats.nonlinear_kept + written_out(c) * c.formats.activation)
 
 
-def kept_outputs(c: Context) -> Array:
+def nonlinearity_outputs(c: Context) -> Array:
     """Return the bytes that it keeps of what its nonlinearity makes: the input of the matrix down.
 
     Where kernels run one by one, also the gate after its nonlinearity, an input of the product.
     """
-    alone = ElementwiseKernels.look_up("gate_kept", c.layout.kernels)
-    return to_float(c.operand_kept + alone * (c.gates - 1.0) * c.formats.activation)
+    gate_saved = ElementwiseKernels.look_up("gate_kept", c.layout.kernels)
+    return to_float(c.operand_kept + gate_saved * (c.gates - 1.0) * c.formats.activation)
 
 
 def mlp_parameters(c: Context, width: Array) -> Array:

@@ -50,7 +50,7 @@ def exchanges(c: Context, key_tokens: Array, prefix: str = "") -> Sequence[Colle
     return exchanged
 
 
-def gathered_kept(c: Context, key_tokens: Array) -> Array:
+def saved_gathered_keys(c: Context, key_tokens: Array) -> Array:
     """Return the bytes of others' keys and values that attention keeps, where they are gathered once."""
     kept = ContextComm.ALL_GATHER.where(c.layout.cp_comm) & ContextImplementation.FLEX.where(c.layout.cp_implementation)
     if not somewhere(kept):
@@ -64,7 +64,16 @@ FORMULAS = {"send": "T kv (d + d_v) / tp", "all_gather": "s b kv (d + d_v) / tp"
 
 
 def _collective(c: Context, name: str, kind: str, size: Array, forward: Array, backward: Array) -> Collective:
-    return Collective(name, FORMULAS[kind], forward, kind, "cp", size, backward, c.cp_group)
+    return Collective(
+        name,
+        FORMULAS[kind],
+        count=forward,
+        kind=kind,
+        parallelism="cp",
+        message_bytes=size,
+        backward_count=backward,
+        group=c.cp_group,
+    )
 
 
 STATE_BYTES = 4.0  # of a number of a state: 32 bit
@@ -87,7 +96,16 @@ def state_exchanges(c: Context, state: Array, channels: Array, outputs: Array, b
     states, formula = STATE_BYTES * batch * state, "4 B b n_h d N / tp"
 
     def exchanged(name: str, formula: str, kind: str, size: Array, times: Array) -> Collective:
-        return Collective(name, formula, times, kind, "cp", size, times, c.cp_group)
+        return Collective(
+            name,
+            formula,
+            count=times,
+            kind=kind,
+            parallelism="cp",
+            message_bytes=size,
+            backward_count=times,
+            group=c.cp_group,
+        )
 
     rows = [
         exchanged("pass states", formula, "send", states, ring * 2 * (cp - 1)),

@@ -27,7 +27,7 @@ class EndParameters(NamedTuple):
         copied = last * (1 - first) * to_float(tied) * self.embedding
         return first * self.embedding + last * (self.head + self.final_norm) + copied
 
-    def kept_of_stage(self, stage: Stage, tied: Numeric) -> Array:
+    def head_of_stage(self, stage: Stage, tied: Numeric) -> Array:
         """Return the parameters of final norm and head, with the embedding where that is the head, too."""
         whole = stage.head * stage.embedding * to_float(tied) * (self.embedding + self.final_norm)
         return stage.head * (self.head + self.final_norm) * (1 - to_float(tied)) + whole
@@ -43,12 +43,20 @@ def embedding_operations(c: Context) -> list[Operation]:
     if c.is_vit and somewhere(to_float(c.t.patch_features) > 0):
         patches = _of_vit(c, c.t.patch_features)
         operations.append(
-            Gemm("patch embedding", "2 T P H", patches, c.tokens, c.t.patch_features, c.t.hidden, sixteen_bit=1)
+            Gemm(
+                "patch embedding",
+                "2 T P H",
+                count=patches,
+                m=c.tokens,
+                k=c.t.patch_features,
+                n=c.t.hidden,
+                sixteen_bit=1,
+            )
         )
     return operations
 
 
-def embedding_kept(c: Context) -> Array:
+def embedding_activations(c: Context) -> Array:
     """Return the bytes that the embedding keeps of a micro-batch: the masks of its dropout.
 
     s b h / t with sequence parallelism (Korthikanti et al., arXiv:2205.05198, section 4.3).
@@ -68,18 +76,30 @@ def head_operations(c: Context, vocab: Array) -> list[Operation]:
         times = (1.0 + to_float(c.t.mtp_layers)) * (to_float(c.t.vocab) > 0)
         columns = vocab / c.layout.tp
         moved = CrossEntropy.look_up("moved", c.layout.loss) * c.tokens * columns / 2
-        operations += [Gemm("logits", "2 T H V / tp", times, c.tokens, c.t.hidden, columns,
-                            sixteen_bit=1 - to_float(c.formats.fp8_head), trained=1.0 - c.frozen),
-                       Elementwise("softmax and loss", "16 B (fused) T V / tp", times, moved, moved)]  # fmt: skip
+        operations += [
+            Gemm(
+                "logits",
+                "2 T H V / tp",
+                count=times,
+                m=c.tokens,
+                k=c.t.hidden,
+                n=columns,
+                sixteen_bit=1 - to_float(c.formats.fp8_head),
+                trained=1.0 - c.frozen,
+            ),
+            Elementwise("softmax and loss", "16 B (fused) T V / tp", times, moved, moved),
+        ]
     if c.is_vit and somewhere(to_float(c.t.classes) > 0):
         head = _of_vit(c, c.t.classes)
         operations.append(
-            Gemm("class head", "2 b H C", head, c.layout.micro_batch, c.t.hidden, c.t.classes, sixteen_bit=1)
+            Gemm(
+                "class head", "2 b H C", count=head, m=c.layout.micro_batch, k=c.t.hidden, n=c.t.classes, sixteen_bit=1
+            )
         )
     return operations
 
 
-def head_kept(c: Context, vocab: Array) -> Array:
+def head_activations(c: Context, vocab: Array) -> Array:
     """Return the bytes that logits and loss of ``vocab`` entries need, with the inputs of the last norm and GEMM.
 
     Those of a fused loss are 4 s b h / t (1 + V / h) with sequence parallelism (Korthikanti et al., arXiv:2205.05198,
@@ -89,7 +109,7 @@ def head_kept(c: Context, vocab: Array) -> Array:
     chunks = where(CrossEntropy.CHUNKED.where(loss), layout.loss_chunks, 1.0)
     logits = c.tokens * vocab / layout.tp
     tokens = c.split_tokens + c.kept_input_tokens
-    of_norm = c.norm_beside * c.split_tokens
+    of_norm = c.norm_saved * c.split_tokens
     inputs = (to_float(c.formats.activation) * tokens + of_norm) * c.t.hidden * (to_float(c.t.vocab) > 0)
     kept = (CrossEntropy.look_up("kept", loss) * logits + inputs) * (1 + to_float(c.t.mtp_layers))
     beside = CrossEntropy.look_up("beside", loss)

@@ -19,23 +19,23 @@ from comp_comm.formulas.arrays import (
 from comp_comm.kernel_choices import CudaGraph, ExpertKernels, Recipe
 from comp_comm.layers.block import (
     Block,
-    HeldParameters,
-    Kept,
-    SharedWeights,
+    LayerParameters,
+    SavedActivations,
+    TpReplicated,
     activation,
     at_least_one,
     biased,
-    kept_inputs,
-    kept_outputs,
     mlp_parameters,
+    nonlinearity_inputs,
+    nonlinearity_outputs,
 )  # fmt: skip
 from comp_comm.layers.expert_tokens import (
     expert_hidden,
     expert_tokens,
-    load,
+    experts_split_over_tp,
+    load_imbalance,
     local_experts,
     routed_tokens,
-    split_as_others,
     token_collectives,
     top_k,
 )
@@ -62,75 +62,96 @@ class Experts(Block):
 
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return router, sorting, the experts of this device as grouped GEMMs, and the shared experts."""
-        h, taken, inside = c.t.hidden, expert_tokens(c), expert_hidden(c)
+        h, tokens, inside = c.t.hidden, expert_tokens(c), expert_hidden(c)
         local = local_experts(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
-        each = taken / maximum(local, 1.0)
-        sent = _sorted_bytes(c) * routed_tokens(c) * top_k(c) * load(c) * inside
+        tokens_per_expert = tokens / maximum(local, 1.0)
+        sorted_bytes = _sorted_bytes(c) * routed_tokens(c) * top_k(c) * load_imbalance(c) * inside
         shared = _has_shared(c)
         casts = where(ExpertKernels.SEPARATE.where(c.layout.expert_kernels), maximum(local, 1.0), 1.0)
         return [
-            Gemm("router", "2 T_s H E", 1.0, routed_tokens(c), h, at_least_one(c.t.experts), sixteen_bit=1),
+            Gemm("router", "2 T_s H E", count=1.0, m=routed_tokens(c), k=h, n=at_least_one(c.t.experts), sixteen_bit=1),
             *_latent(c),
-            Elementwise("permute tokens", "8 B (all-to-all 16 B; not fused 24 B more) T_s k H", 1.0, sent, sent),
-            Gemm("experts up", "2 T k H (1 or 2) F_e", 1.0, each, inside, c.gates * width, local, c.gates, grouped=True,
-                 casts=casts),
-            _nonlinearity(c, taken, width),
-            Gemm("experts down", "2 T k F_e H", 1.0, each, width, inside, local, grouped=True,
-                 casts=casts),
+            Elementwise(
+                "permute tokens", "8 B (all-to-all 16 B; not fused 24 B more) T_s k H", 1.0, sorted_bytes, sorted_bytes
+            ),
+            Gemm(
+                "experts up",
+                "2 T k H (1 or 2) F_e",
+                count=1.0,
+                m=tokens_per_expert,
+                k=inside,
+                n=c.gates * width,
+                groups=local,
+                matrices=c.gates,
+                grouped=True,
+                casts=casts,
+            ),
+            _nonlinearity(c, tokens, width),
+            Gemm(
+                "experts down",
+                "2 T k F_e H",
+                count=1.0,
+                m=tokens_per_expert,
+                k=width,
+                n=inside,
+                groups=local,
+                grouped=True,
+                casts=casts,
+            ),
             *(split_network(c, "shared expert", _shared_width(c), shared) if any_of(shared) else []),
-        ]  # fmt: skip
+        ]
 
     def launches(self, c: Context) -> Array:
         """Return the kernels of router, dispatch and combination, products of each expert, and shared experts."""
         router, dispatch, others = (CudaGraph.look_up(part, c.layout.cuda_graph) for part in
                                     ("router", "dispatch", "others"))  # fmt: skip
-        each = ExpertKernels.look_up("launches", c.layout.expert_kernels)
-        products = KERNELS_OF_EXPERTS + each * local_experts(c) + KERNELS_OF_SHARED * _has_shared(c)
-        few = 1 + QUANTISING * to_float(to_codes(c.formats.recipe) != int(Recipe.NONE))
-        sent = Dispatcher.look_up("launches", c.layout.ep_dispatch)
-        return KERNELS_OF_ROUTER * router + sent * dispatch + products * few * others
+        per_expert = ExpertKernels.look_up("launches", c.layout.expert_kernels)
+        products = KERNELS_OF_EXPERTS + per_expert * local_experts(c) + KERNELS_OF_SHARED * _has_shared(c)
+        quantising = 1 + QUANTISING * to_float(to_codes(c.formats.recipe) != int(Recipe.NONE))
+        exchange = Dispatcher.look_up("launches", c.layout.ep_dispatch)
+        return KERNELS_OF_ROUTER * router + exchange * dispatch + products * quantising * others
 
     def splits(self, c: Context) -> Numeric:
         """Return 1 where shared experts are split over TP, and 1 more where the others are as well."""
-        return _has_shared(c) + split_as_others(c)
+        return _has_shared(c) + experts_split_over_tp(c)
 
     def gathers_itself(self, c: Context) -> Numeric:
         """Return 1 where shared experts read what was gathered for the others."""
-        return _has_shared(c) * split_as_others(c)
+        return _has_shared(c) * experts_split_over_tp(c)
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the exchange of tokens with their experts, with their counts or a map of where each goes, and a split
         expert's gathers (ETP)."""
         return token_collectives(c)
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return router and shared experts, and apart from them the experts of this device."""
         shared = _shared_width(c)
         extra = where(shared > 0, mlp_parameters(c, shared / c.layout.tp), 0.0)
         router = (to_float(c.t.hidden) + c.t.router_bias) * c.t.experts
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
         inside, projected = expert_hidden(c), to_float(c.t.moe_latent_hidden)
-        held = router + extra
+        dense = router + extra
         if any_of(projected):
-            held = held + 2 * c.t.hidden * projected + biased(c, "ffn") * (projected > 0) * (inside + c.t.hidden)
-        each = (c.gates + 1) * inside * width + biased(c, "ffn") * (c.gates * width + inside)
-        return HeldParameters(held, (to_float(c.t.experts) / c.layout.ep) * each)
+            dense = dense + 2 * c.t.hidden * projected + biased(c, "ffn") * (projected > 0) * (inside + c.t.hidden)
+        per_expert = (c.gates + 1) * inside * width + biased(c, "ffn") * (c.gates * width + inside)
+        return LayerParameters(dense, (to_float(c.t.experts) / c.layout.ep) * per_expert)
 
-    def shared_weights(self, c: Context) -> SharedWeights:
+    def tp_replicated(self, c: Context) -> TpReplicated:
         """Return the router where it sees a part of the tokens, and the projections to experts' latent and back."""
         latent = to_float(c.t.moe_latent_hidden)
         # A router's bias where no other layer has one balances the experts: it has no gradient.
         bias = to_float(c.t.router_bias) * biased(c, "ffn")
-        sees_part = 1.0 - split_as_others(c)
+        sees_part = 1.0 - experts_split_over_tp(c)
         router = sees_part * (to_float(c.t.hidden) + bias) * c.t.experts
-        return SharedWeights(to_float(router + 2 * c.t.hidden * latent), sees_part * (1.0 + bias) + 2.0 * (latent > 0))
+        return TpReplicated(to_float(router + 2 * c.t.hidden * latent), sees_part * (1.0 + bias) + 2.0 * (latent > 0))
 
     def tensors(self, c: Context) -> Array:
         """Return router, matrices of all experts together, and those of shared experts, with biases."""
         return super().tensors(c) * (1.0 + biased(c, "ffn")) + c.t.router_bias - biased(c, "ffn")
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return what the networks keep, their inputs, and where copies are weighted after them also their outputs.
 
         That is so with all-to-alls (allocated by Megatron-LM in SimuMax's runs); libraries that send a token once are
@@ -139,10 +160,10 @@ class Experts(Block):
         width, inside = to_float(c.t.moe_ffn_hidden) / c.layout.etp, expert_hidden(c)
         once = Dispatcher.look_up("once", c.layout.ep_dispatch)
         tokens = ((1 - once) * _weighted_size(c) + c.operand_kept) * inside
-        experts = expert_tokens(c) * ((kept_inputs(c) + kept_outputs(c)) * width + tokens)
+        experts = expert_tokens(c) * ((nonlinearity_inputs(c) + nonlinearity_outputs(c)) * width + tokens)
         if any_of(c.t.moe_latent_hidden):  # the input of the projection back
             experts = experts + c.operand_kept * c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
-        return [Kept("moe", to_float(experts) + network_bytes(c, _shared_width(c)))]
+        return [SavedActivations("moe", to_float(experts) + network_bytes(c, _shared_width(c)))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return all of the block, the nonlinearity of its experts, and the shared experts.
@@ -152,15 +173,15 @@ class Experts(Block):
         """
         shared = _has_shared(c)
         width = to_float(c.t.moe_ffn_hidden) / c.layout.etp
-        outputs = to_float(expert_tokens(c) * kept_outputs(c) * width)
+        outputs = to_float(expert_tokens(c) * nonlinearity_outputs(c) * width)
         names = dict.fromkeys((operation.name for operation in self.operations(c)), 1.0)
         calls = {collective.name: collective.count for collective in self.collectives(c)}
-        modules = [Module("moe", add_up(each.size for each in self.kept(c)), names, calls, self.splits(c)),
+        modules = [Module("moe", add_up(each.size for each in self.saved_activations(c)), names, calls, self.splits(c)),
                    Module("moe_act", outputs, {"experts activation": 1.0}, within="moe")]  # fmt: skip
         if any_of(shared):
-            again = dict.fromkeys(network_names("shared expert"), 1.0)
+            names = dict.fromkeys(network_names("shared expert"), 1.0)
             size = network_bytes(c, _shared_width(c))
-            modules.append(Module("shared_experts", size, again, splits=shared, within="moe"))
+            modules.append(Module("shared_experts", size, names, splits=shared, within="moe"))
         return modules
 
 
@@ -170,18 +191,18 @@ def _sorted_bytes(c: Context) -> Array:
     return 2 * SORTED * (1.0 + again) + PermuteFusion.look_up("more", c.layout.permute_fusion)
 
 
-def _nonlinearity(c: Context, taken: Array, width: Array) -> Operation:
+def _nonlinearity(c: Context, tokens: Array, width: Array) -> Operation:
     """Return the nonlinearity between the matrices; in operations of its own where no kernel has it.
 
     Elements of the width that these read and write: biases of both matrices' outputs added (4), two clamps (4), scale,
     sigmoid and product (7), offset and product (5), the router's weight (2); and of a token's numbers after the second
     matrix: its bias gathered, weighted and added in 32 bit (10).
     """
-    plain = activation(c, "experts activation", taken * width)
+    plain = activation(c, "experts activation", tokens * width)
     apart = to_float(c.t.clamped_glu) * ExpertKernels.look_up("apart", c.layout.expert_kernels)
     if not any_of(apart):
         return plain
-    moved = c.formats.activation * taken * (CLAMPED_WIDTH * width + CLAMPED_HIDDEN * expert_hidden(c))
+    moved = c.formats.activation * tokens * (CLAMPED_WIDTH * width + CLAMPED_HIDDEN * expert_hidden(c))
     forward, backward = (where(apart > 0, more, once) for more, once in
                          ((moved, plain.forward_bytes), (1.5 * moved, plain.backward_bytes)))  # fmt: skip
     return replace(plain, formula="22 T k F_e + 10 T k H elements", forward_bytes=forward, backward_bytes=backward)
@@ -194,8 +215,10 @@ def _latent(c: Context) -> list[Operation]:
     if not any_of(times):
         return []
     inside, h = at_least_one(latent), c.t.hidden
-    return [Gemm("experts' latent", "2 T_s H L", times, c.split_tokens, h, inside),
-            Gemm("experts' latent back", "2 T_s L H", times, c.split_tokens, inside, h)]  # fmt: skip
+    return [
+        Gemm("experts' latent", "2 T_s H L", count=times, m=c.split_tokens, k=h, n=inside),
+        Gemm("experts' latent back", "2 T_s L H", count=times, m=c.split_tokens, k=inside, n=h),
+    ]
 
 
 def _weighted_size(c: Context) -> Array:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layers.block import (
     Block,
-    HeldParameters,
-    Kept,
-    SharedWeights,
+    LayerParameters,
+    SavedActivations,
+    TpReplicated,
     activation,
     biased,
-    kept_inputs,
-    kept_outputs,
     mlp_parameters,
+    nonlinearity_inputs,
+    nonlinearity_outputs,
 )
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context
@@ -30,28 +30,28 @@ class FeedForward(Block):
         """Return the matrix up (two of them where it is gated), the nonlinearity, and the matrix down."""
         return split_network(c, "FFN", to_float(c.t.ffn_hidden))
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the matrices with their biases."""
-        return HeldParameters(mlp_parameters(c, to_float(c.t.ffn_hidden) / c.layout.tp))
+        return LayerParameters(mlp_parameters(c, to_float(c.t.ffn_hidden) / c.layout.tp))
 
-    def shared_weights(self, c: Context) -> SharedWeights:
+    def tp_replicated(self, c: Context) -> TpReplicated:
         """Return the bias of the matrix down, which is added after the reduction."""
         bias = biased(c, "ffn")
-        held = to_float(bias * c.t.hidden)
-        return SharedWeights(held, bias, held, bias)
+        biases = to_float(bias * c.t.hidden)
+        return TpReplicated(biases, tensors=bias, biases=biases, bias_tensors=bias)
 
     def tensors(self, c: Context) -> Array:
         """Return the matrices and their biases."""
         return super().tensors(c) * (1.0 + biased(c, "ffn"))
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return what the nonlinearity keeps, and the input of the matrix down."""
-        return [Kept("mlp", network_bytes(c, to_float(c.t.ffn_hidden)))]
+        return [SavedActivations("mlp", network_bytes(c, to_float(c.t.ffn_hidden)))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the network: all it keeps is recomputed of its input, with the gather and the reduction of TP."""
-        (kept,) = self.kept(c)
-        return [Module("mlp", kept.size, dict.fromkeys(network_names("FFN"), 1.0), splits=1.0)]
+        (saved,) = self.saved_activations(c)
+        return [Module("mlp", saved.size, dict.fromkeys(network_names("FFN"), 1.0), splits=1.0)]
 
     def last_gemm(self, c: Context) -> str:
         """Return the matrix down."""
@@ -68,12 +68,12 @@ def split_network(c: Context, name: str, width: Array, count: Numeric = 1.0) -> 
     h, columns = c.t.hidden, width / c.layout.tp
     up, nonlinearity, down = network_names(name)
     return [
-        Gemm(up, "2 T H (1 or 2) F / tp", count, c.tokens, h, c.gates * columns, matrices=c.gates),
+        Gemm(up, "2 T H (1 or 2) F / tp", count=count, m=c.tokens, k=h, n=c.gates * columns, matrices=c.gates),
         activation(c, nonlinearity, c.tokens * columns, count),
-        Gemm(down, "2 T F H / tp", count, c.tokens, columns, h),
+        Gemm(down, "2 T F H / tp", count=count, m=c.tokens, k=columns, n=h),
     ]
 
 
 def network_bytes(c: Context, width: Array) -> Array:
     """Return the bytes such a network keeps: the inputs of its nonlinearity, and of its matrix down."""
-    return to_float((kept_inputs(c) + kept_outputs(c)) * (c.tokens * width / c.layout.tp))
+    return to_float((nonlinearity_inputs(c) + nonlinearity_outputs(c)) * (c.tokens * width / c.layout.tp))

@@ -13,19 +13,27 @@ from comp_comm.formulas.arrays import Array, Numeric, add_up, largest, maximum, 
 from comp_comm.formulas.host import CHECKPOINT_LAUNCHES
 from comp_comm.kernel_choices import CudaGraph, ElementwiseKernels, NormKernel
 from comp_comm.layers.adapters import (
+    adapter_activations,
     adapter_collectives,
-    adapter_kept,
     adapter_launches,
     adapter_operations,
     adapter_parameters,
     down_unread,
     input_unread,
 )
-from comp_comm.layers.block import MASK, Block, Cache, HeldParameters, Kept, SharedWeights, kept_outputs
+from comp_comm.layers.block import (
+    MASK,
+    Block,
+    Cache,
+    LayerParameters,
+    SavedActivations,
+    TpReplicated,
+    nonlinearity_outputs,
+)
 from comp_comm.layers.frozen_weights import frozen, packed_weights, unpacking, unpacking_launches
 from comp_comm.layers.module import Module
 from comp_comm.layers.per_operator import saved_outputs
-from comp_comm.layers.tensor_parallel import ALL_REDUCE, GATHER, SCATTER, gathered_and_reduced, partial_gradients
+from comp_comm.layers.tensor_parallel import ALL_REDUCE, GATHER, SCATTER, partial_gradients, tp_collectives
 from comp_comm.layout import NOT_GIVEN
 from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context, any_of
@@ -75,14 +83,14 @@ class LayerKind:
 
     def collectives(self, c: Context) -> list[Collective]:
         """Return the collectives of one layer and micro-batch."""
-        own = [collective for block in self.blocks for collective in block.collectives(c)]
-        beside = [each for block in self.blocks for each in adapter_collectives(c, block)] if c.frozen else []
-        return [*self._tensor_parallel(c), *own, *beside]
+        of_blocks = [collective for block in self.blocks for collective in block.collectives(c)]
+        of_adapters = [each for block in self.blocks for each in adapter_collectives(c, block)] if c.frozen else []
+        return [*self._tensor_parallel(c), *of_blocks, *of_adapters]
 
     def launches(self, c: Context) -> Array:
         """Return the kernels that the host launches one by one in a forward pass: the blocks', norms and sums."""
-        beside = CudaGraph.look_up("others", c.layout.cuda_graph) * (self._norms(c) + self._residuals)
-        launched = beside + to_float(sum((block.launches(c) for block in self.blocks), to_float(0.0)))
+        around = CudaGraph.look_up("others", c.layout.cuda_graph) * (self._norms(c) + self._residuals)
+        launched = around + to_float(sum((block.launches(c) for block in self.blocks), to_float(0.0)))
         if not c.frozen:
             return launched
         more = (CudaGraph.look_up(block.graph, c.layout.cuda_graph)
@@ -95,7 +103,7 @@ class LayerKind:
         """Whether the host must know a result of the device before it goes on."""
         return any(block.synchronises for block in self.blocks)
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the parameters of one layer that a device holds."""
         parts = [block.parameters(c) for block in self.blocks]
         norms = self._norms(c) * to_float(c.t.hidden) * Norm.look_up("weights", c.t.norm)
@@ -103,32 +111,36 @@ class LayerKind:
             sum(sizes, to_float(0.0)) for sizes in zip(*((part.dense, part.experts) for part in parts), strict=True)
         )
         if not c.frozen:
-            return HeldParameters(to_float(dense + norms), to_float(experts))
+            return LayerParameters(to_float(dense + norms), to_float(experts))
         trained, of_experts = (to_float(add_up(adapter_parameters(c, block, each) for block in self.blocks))
                                for each in (False, True))  # fmt: skip
         packed = [packed_weights(c, block.operations(c)) for block in self.blocks]
-        return HeldParameters(
-            to_float(dense + norms + trained), to_float(experts + of_experts), trained, of_experts,
-            to_float(add_up(each.dense for each in packed)), to_float(add_up(each.experts for each in packed)),
-            largest(each.widest for each in packed),
-        )  # fmt: skip
+        return LayerParameters(
+            dense=to_float(dense + norms + trained),
+            experts=to_float(experts + of_experts),
+            adapters=trained,
+            expert_adapters=of_experts,
+            packed=to_float(add_up(each.dense for each in packed)),
+            expert_packed=to_float(add_up(each.experts for each in packed)),
+            widest=largest(each.widest for each in packed),
+        )
 
-    def shared_weights(self, c: Context) -> SharedWeights:
+    def tp_replicated(self, c: Context) -> TpReplicated:
         """Return the parameters of one layer that every device of TP has alike: norms, and those of the blocks."""
-        parts = [block.shared_weights(c) for block in self.blocks]
+        parts = [block.tp_replicated(c) for block in self.blocks]
         tensors = self._norms(c) * Norm.look_up("weights", c.t.norm)
         parameters = add_up((tensors * to_float(c.t.hidden), *(part.parameters for part in parts)))
         biases, of_biases = (add_up(sizes) for sizes in zip(*((part.biases, part.bias_tensors) for part in parts),
                                                             strict=True))  # fmt: skip
-        return SharedWeights(parameters, add_up((tensors, *(part.tensors for part in parts))), biases, of_biases)
+        return TpReplicated(parameters, add_up((tensors, *(part.tensors for part in parts))), biases, of_biases)
 
     def tensors(self, c: Context) -> Array:
         """Return how many tensors the parameters of one layer are, as PyTorch's modules have them."""
         norms = self._norms(c) * Norm.look_up("weights", c.t.norm)
         return add_up((norms, *(block.tensors(c) for block in self.blocks)))
 
-    def kept(self, c: Context) -> list[Kept]:
-        """Return what one layer keeps of a micro-batch: the inputs of norms and blocks, and what the blocks keep.
+    def saved_activations(self, c: Context) -> list[SavedActivations]:
+        """Return the activations that one layer saves of a micro-batch: inputs of norms and blocks, and the blocks'.
 
         With GELU, dropout and unfused attention in 16 bit: s b h (10 + 24 / t) and 5 a s^2 b / t without sequence
         parallelism, the first s b h 34 / t with it (Korthikanti et al., arXiv:2205.05198, Table 2).
@@ -139,9 +151,10 @@ class LayerKind:
         around = c.split_tokens * c.t.hidden * (self._norms(c) * size + self._residuals * MASK * drop)
         around = around + inputs * self._input_size(c) * c.kept_input_tokens * c.t.hidden
         around = around - self._ungathered(c) * self._input_size(c) * c.t.hidden
-        around = around + self._norms(c) * c.norm_beside * c.split_tokens * c.t.hidden
-        kept = [Kept("layernorm", to_float(around)), *(kept for block in self.blocks for kept in block.kept(c))]
-        return [*kept, Kept("adapters", self._of_adapters(c))] if c.frozen else kept
+        around = around + self._norms(c) * c.norm_saved * c.split_tokens * c.t.hidden
+        of_blocks = (saved for block in self.blocks for saved in block.saved_activations(c))
+        saved = [SavedActivations("layernorm", to_float(around)), *of_blocks]
+        return [*saved, SavedActivations("adapters", self._of_adapters(c))] if c.frozen else saved
 
     def modules(self, c: Context, named: Collection[str]) -> list[list[Module]]:
         """Return what can be recomputed of the layer: norms, parts of blocks, and by torchtitan's policy if named."""
@@ -153,8 +166,8 @@ class LayerKind:
         before = np.minimum(self._norms(c), inputs)
         norm, _ = self._norm_bytes(c)
         passes = before * norm / maximum(self._norms(c) * norm + self._sum_bytes(c), 1.0)
-        beside = c.norm_beside * c.split_tokens
-        freed = to_float((self._input_size(c) * c.kept_input_tokens + beside) * c.t.hidden * before)
+        statistics = c.norm_saved * c.split_tokens
+        freed = to_float((self._input_size(c) * c.kept_input_tokens + statistics) * c.t.hidden * before)
         norms = Module("layernorm", freed, {NORMS_AND_SUMS: passes}, launches=before * _checkpoint(c))
         return [[norms], *([self._in_layer(c, block, module) for module in block.modules(c)] for block in self.blocks)]
 
@@ -174,7 +187,9 @@ class LayerKind:
         of_input = self._input_size(c) * c.kept_input_tokens * c.t.hidden
         width = c.tokens * to_float(c.t.ffn_hidden) / c.layout.tp
         return to_float(add_up(
-            adapter_kept(c, block) - input_unread(c, block) * of_input - down_unread(c, block) * width * kept_outputs(c)
+            adapter_activations(c, block)
+            - input_unread(c, block) * of_input
+            - down_unread(c, block) * width * nonlinearity_outputs(c)
             for block in self.blocks
         ))  # fmt: skip
 
@@ -192,7 +207,7 @@ class LayerKind:
         """Return what torchtitan's policy recomputes: all but the outputs that it keeps, and the layer's input."""
         saved = saved_outputs(c, self.operations(c), self.collectives(c))
         entry = c.formats.activation * c.split_tokens * c.t.hidden
-        freed = add_up(each.size for each in self.kept(c)) - (entry + saved.size)
+        freed = add_up(each.size for each in self.saved_activations(c)) - (entry + saved.size)
         return Module(PER_OPERATOR, to_float(freed), saved.operations, saved.collectives, launches=_checkpoint(c))
 
     def caches(self, c: Context, length: Array) -> list[Cache]:
@@ -220,11 +235,11 @@ class LayerKind:
 
     def _ungathered(self, c: Context) -> Array:
         """Return the tokens that are not kept of inputs because their block gathers none: experts read their part."""
-        beside = c.kept_input_tokens - c.split_tokens
-        if not any_of(beside):
+        gathered_tokens = c.kept_input_tokens - c.split_tokens
+        if not any_of(gathered_tokens):
             return to_float(0.0)
-        alone = (block.residual * (to_float(block.splits(c)) == 0) for block in self.blocks)
-        return to_float(beside * sum(alone, to_float(0.0)))
+        without_gather = (block.residual * (to_float(block.splits(c)) == 0) for block in self.blocks)
+        return to_float(gathered_tokens * sum(without_gather, to_float(0.0)))
 
     def _sum_bytes(self, c: Context) -> Array:
         """Return the bytes of an element that residual sums move forward."""
@@ -247,7 +262,14 @@ class LayerKind:
         elements, sums, norms = c.split_tokens * c.t.hidden, self._sum_bytes(c), self._norms(c)
         forward, backward = (elements * (norms * norm + times * sums)
                              for norm, times in zip(self._norm_bytes(c), (1.0, 1.5), strict=True))  # fmt: skip
-        return Elementwise(NORMS_AND_SUMS, "(2 norms + 6) T_s H elements", 1.0, forward, backward, c.kernel_cost)
+        return Elementwise(
+            NORMS_AND_SUMS,
+            "(2 norms + 6) T_s H elements",
+            count=1.0,
+            forward_bytes=forward,
+            backward_bytes=backward,
+            factor=c.kernel_cost,
+        )
 
     def _tensor_parallel(self, c: Context) -> list[Collective]:
         """Return TP's: an all-reduce after each block, or a gather before and a scatter after it (SP).
@@ -260,9 +282,10 @@ class LayerKind:
             return []
         times: Numeric = sum((block.splits(c) for block in self.blocks), to_float(0.0))
         message = c.tokens * c.t.hidden * c.formats.comm
-        own = to_float(sum((block.gathers_itself(c) for block in self.blocks), to_float(0.0))) * many
-        calls = gathered_and_reduced(c, "layer", message, (times - to_float(c.t.parallel_blocks)) * many, own)
-        return [*calls, *partial_gradients(c, self.shared_weights(c), many)]
+        own_gathers = to_float(sum((block.gathers_itself(c) for block in self.blocks), to_float(0.0))) * many
+        count = (times - to_float(c.t.parallel_blocks)) * many
+        calls = tp_collectives(c, "layer", message, count, own_gathers)
+        return [*calls, *partial_gradients(c, self.tp_replicated(c), many)]
 
 
 def _checkpoint(c: Context, graph: str = "others") -> Array:

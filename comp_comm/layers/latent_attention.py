@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float, where
 from comp_comm.layers.attention import SelfAttention, gate_bytes, gate_numbers, gated, projected, rotary
-from comp_comm.layers.block import Block, Cache, HeldParameters, Kept, SharedWeights, at_least_one
-from comp_comm.layers.context_parallel import gathered_kept
+from comp_comm.layers.block import Block, Cache, LayerParameters, SavedActivations, TpReplicated, at_least_one
+from comp_comm.layers.context_parallel import saved_gathered_keys
 from comp_comm.layers.module import Module
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, Gemm, Operation
@@ -33,24 +33,32 @@ class LatentAttention(SelfAttention):
         """Return projections down and up, rotation, scores with softmax and weighted sum, and the output projection."""
         h, q_rank, kv_rank = c.t.hidden, to_float(c.t.q_lora_rank), at_least_one(c.t.kv_lora_rank)
         gates = _all_gates(c)
-        gate = [Gemm("attention gate projection", "2 T_s H a", 1.0, c.kept_input_tokens, h, gates)]
+        gate = [Gemm("attention gate projection", "2 T_s H a", count=1.0, m=c.kept_input_tokens, k=h, n=gates)]
         compressed = to_float(q_rank > 0)
         q_width, kv_width = c.heads * c.key_dim, c.heads * (to_float(c.t.head_dim) + c.t.v_head_dim)
         q_inputs = where(q_rank > 0, q_rank, h)
-        down = [Gemm("Q down-projection", "2 T_s H r_q", compressed, c.kept_input_tokens, h,
-                     at_least_one(q_rank))]  # fmt: skip
+        down = [
+            Gemm(
+                "Q down-projection", "2 T_s H r_q", count=compressed, m=c.kept_input_tokens, k=h, n=at_least_one(q_rank)
+            )
+        ]
         return [
             *(down if any_of(compressed) else []),
-            Gemm("Q up-projection", "2 T r_q a (d + d_r) / tp", 1.0, c.tokens, q_inputs, q_width),
+            Gemm("Q up-projection", "2 T r_q a (d + d_r) / tp", count=1.0, m=c.tokens, k=q_inputs, n=q_width),
             Gemm(
-                "KV down-projection", "2 T_s H (r_kv + d_r)", 1.0, c.kept_input_tokens, h, kv_rank + c.t.rope_head_dim
+                "KV down-projection",
+                "2 T_s H (r_kv + d_r)",
+                count=1.0,
+                m=c.kept_input_tokens,
+                k=h,
+                n=kv_rank + c.t.rope_head_dim,
             ),
-            Gemm("KV up-projection", "2 T r_kv a (d + d_v) / tp", 1.0, c.tokens, kv_rank, kv_width),
+            Gemm("KV up-projection", "2 T r_kv a (d + d_v) / tp", count=1.0, m=c.tokens, k=kv_rank, n=kv_width),
             *rotary(c),
             self.core(c),
             *(gate if any_of(gates) else []),
             *gated(c),
-            Gemm("attention output", "2 T (a d_v / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
+            Gemm("attention output", "2 T (a d_v / tp) H", count=1.0, m=c.tokens, k=c.heads * c.t.v_head_dim, n=h),
         ]
 
     def collectives(self, c: Context) -> Sequence[Collective]:
@@ -70,16 +78,33 @@ class LatentAttention(SelfAttention):
         formula, none = "T (r_q + r_kv + d_r)", to_float(0.0)
         return [
             *exchanged,
-            Collective(LATENT_GATHER, formula, split, "all_gather", "tp", message, none, c.tp_group),
-            Collective("latent gradient reduce-scatter", formula, none, "reduce_scatter", "tp", message, split,
-                       c.tp_group),
-        ]  # fmt: skip
+            Collective(
+                LATENT_GATHER,
+                formula,
+                count=split,
+                kind="all_gather",
+                parallelism="tp",
+                message_bytes=message,
+                backward_count=none,
+                group=c.tp_group,
+            ),
+            Collective(
+                "latent gradient reduce-scatter",
+                formula,
+                count=none,
+                kind="reduce_scatter",
+                parallelism="tp",
+                message_bytes=message,
+                backward_count=split,
+                group=c.tp_group,
+            ),
+        ]
 
     def gathers_itself(self, c: Context) -> Numeric:
         """Return 1 where latents are gathered in place of the input."""
         return c.split_inputs
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the projections down, with the norms of what they compress to, and up, the output's, and sinks."""
         h, t = to_float(c.t.hidden), c.t
         q_rank, kv_rank = to_float(t.q_lora_rank), to_float(t.kv_lora_rank)
@@ -87,20 +112,20 @@ class LatentAttention(SelfAttention):
         queries = where(q_rank > 0, h * q_rank + q_rank + q_rank * width, h * width)
         keys = h * (kv_rank + t.rope_head_dim) + kv_rank + kv_rank * c.heads * (to_float(t.head_dim) + t.v_head_dim)
         gates = h * _all_gates(c)
-        return HeldParameters(queries + keys + gates + c.heads * t.v_head_dim * h + c.heads * t.attention_sinks)
+        return LayerParameters(queries + keys + gates + c.heads * t.v_head_dim * h + c.heads * t.attention_sinks)
 
-    def shared_weights(self, c: Context) -> SharedWeights:
+    def tp_replicated(self, c: Context) -> TpReplicated:
         """Return the projections down, and the norms of what they compress to."""
         h, q_rank, kv_rank = to_float(c.t.hidden), to_float(c.t.q_lora_rank), to_float(c.t.kv_lora_rank)
         down = (h + 1) * (q_rank + kv_rank) + h * c.t.rope_head_dim
-        return SharedWeights(to_float(down), to_float(2.0 + 2.0 * (q_rank > 0)))
+        return TpReplicated(to_float(down), to_float(2.0 + 2.0 * (q_rank > 0)))
 
     def tensors(self, c: Context) -> Array:
         """Return the projections, and the norms of what they compress to."""
         norms = 1.0 + (to_float(c.t.q_lora_rank) > 0)
         return Block.tensors(self, c) + norms + to_float(c.t.attention_sinks)
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return what self-attention keeps, and what queries, keys and values are compressed to, twice.
 
         What comes of the projections down is the input of a norm (of keys with the rotary part, which is of the same
@@ -108,12 +133,15 @@ class LatentAttention(SelfAttention):
         part of both, and gathers it again; or all of both where it keeps what it gathered.
         """
         numbers = to_float(c.t.q_lora_rank) + c.t.kv_lora_rank
-        sizes = (c.formats.activation + c.operand_kept + c.norm_beside) * numbers + c.formats.activation * to_float(
+        sizes = (c.formats.activation + c.operand_kept + c.norm_saved) * numbers + c.formats.activation * to_float(
             c.t.rope_head_dim
         )
         latents = to_float(c.kept_input_tokens * sizes)
-        _, scores = super().kept(c)
-        return [Kept("attention", projected(c) + gathered_kept(c, c.tokens) + latents + gate_bytes(c)), scores]
+        _, scores = super().saved_activations(c)
+        return [
+            SavedActivations("attention", projected(c) + saved_gathered_keys(c, c.tokens) + latents + gate_bytes(c)),
+            scores,
+        ]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return the core, and the projections up with the rotation: they make queries, keys and values again.

@@ -78,7 +78,7 @@ class KimiDeltaAttention(GatedDeltaNet):
         """Return the projections of decay and gate up, where they come of a low rank."""
         s, up = sizes(c), _up(c)
         formula = "2 T d n_h (N + d) / tp"
-        gates = [Gemm("Kimi Delta Attention decay and gate", formula, 1.0, c.tokens, s.head_dim, up)]
+        gates = [Gemm("Kimi Delta Attention decay and gate", formula, count=1.0, m=c.tokens, k=s.head_dim, n=up)]
         return gates if any_of(up) else []
 
     def small_parameters(self, c: Context) -> Array:

@@ -86,8 +86,8 @@ class Mamba1(StateMixer):
         """Return the projections of the channels to time step, B and C, and of the time step to each channel."""
         s, rank = sizes(c), to_float(c.t.ssm_dt_rank)
         return [
-            Gemm("Mamba-1 parameters", "2 T (d / tp) (r + 2 N)", 1.0, c.tokens, s.inner, rank + 2 * s.dim),
-            Gemm("Mamba-1 time step", "2 T r d / tp", 1.0, c.tokens, rank, s.inner),
+            Gemm("Mamba-1 parameters", "2 T (d / tp) (r + 2 N)", count=1.0, m=c.tokens, k=s.inner, n=rank + 2 * s.dim),
+            Gemm("Mamba-1 time step", "2 T r d / tp", count=1.0, m=c.tokens, k=rank, n=s.inner),
         ]
 
     def scan(self, c: Context) -> FusedProducts:
@@ -95,14 +95,32 @@ class Mamba1(StateMixer):
         s = sizes(c)
         flops = selective_scan_flops(c.tokens, s.inner, s.dim)
         moved = c.tokens * s.inner * (4 * to_float(c.formats.activation) + SCANNED * s.dim)
-        return FusedProducts("Mamba-1 scan", "9 T d N / tp", 1.0, flops, 2 * flops, moved, 2 * moved)
+        return FusedProducts(
+            "Mamba-1 scan",
+            "9 T d N / tp",
+            count=1.0,
+            flops=flops,
+            backward_flops=2 * flops,
+            forward_bytes=moved,
+            backward_bytes=2 * moved,
+        )
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return context parallelism's, and TP's sum of the parameters that every channel has a part in."""
         many = to_float(to_float(c.layout.tp) > 1)
         message = c.tokens * (to_float(c.t.ssm_dt_rank) + 2 * to_float(c.t.ssm_state)) * c.formats.comm
-        summed = [Collective("Mamba-1 parameters all-reduce", "T (r + 2 N)", many, "all_reduce", "tp", message, many,
-                             c.tp_group)]  # fmt: skip
+        summed = [
+            Collective(
+                "Mamba-1 parameters all-reduce",
+                "T (r + 2 N)",
+                count=many,
+                kind="all_reduce",
+                parallelism="tp",
+                message_bytes=message,
+                backward_count=many,
+                group=c.tp_group,
+            )
+        ]
         return [*super().collectives(c), *(summed if any_of(many) else [])]
 
     def small_parameters(self, c: Context) -> Array:

@@ -24,7 +24,7 @@ class Matrix:
     count: Array
     rows: Array
     columns: Array
-    held: Array
+    local_size: Array
     experts: bool
 
     @property
@@ -35,7 +35,7 @@ class Matrix:
     @property
     def split(self) -> Array:
         """1 where TP (or ETP) splits it."""
-        return to_float(self.held < self.size)
+        return to_float(self.local_size < self.size)
 
 
 def matrices(kind: LayerKind, c: Context) -> list[Matrix]:
@@ -43,11 +43,11 @@ def matrices(kind: LayerKind, c: Context) -> list[Matrix]:
 
     Those are Megatron-LM's (its Muon splits Q, K and V unless it is told not to); each expert has its own.
     """
-    alone = replace(c, layout=replace(c.layout, tp=1, etp=1, sp=0))
-    held, entire = (_weights(kind, kind.context(each)) for each in (c, alone))
+    unsplit = replace(c, layout=replace(c.layout, tp=1, etp=1, sp=0))
+    local, entire = (_weights(kind, kind.context(each)) for each in (c, unsplit))
     return [
         Matrix(name, to_float(count), to_float(rows), to_float(columns), to_float(own[1]) * own[2], experts)
-        for (name, rows, columns, count, experts), own in zip(entire, held, strict=True)
+        for (name, rows, columns, count, experts), own in zip(entire, local, strict=True)
     ]
 
 

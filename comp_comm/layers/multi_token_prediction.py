@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from comp_comm.choices import Norm
 from comp_comm.formulas.arrays import Numeric, to_float
-from comp_comm.layers.block import Block, HeldParameters, Kept
+from comp_comm.layers.block import Block, LayerParameters, SavedActivations
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Gemm, Operation
 
@@ -24,17 +24,17 @@ class PredictionProjection(Block):
     def operations(self, c: Context) -> Sequence[Operation]:
         """Return the projection of two hidden states to one."""
         h = to_float(c.t.hidden)
-        return [Gemm("MTP projection", "2 T_s (2 H) H", 1.0, c.split_tokens, 2 * h, h, sixteen_bit=1)]
+        return [Gemm("MTP projection", "2 T_s (2 H) H", count=1.0, m=c.split_tokens, k=2 * h, n=h, sixteen_bit=1)]
 
     def splits(self, c: Context) -> Numeric:
         """Return none: the projection is made of what sequence parallelism leaves on a device."""
         return 0.0
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the projection and its norms."""
         h = to_float(c.t.hidden)
-        return HeldParameters(2 * h * h + NORMS * h * Norm.look_up("weights", c.t.norm))
+        return LayerParameters(2 * h * h + NORMS * h * Norm.look_up("weights", c.t.norm))
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return the inputs of both norms, and the two hidden states side by side."""
-        return [Kept("mtp", 4.0 * to_float(c.formats.activation) * c.split_tokens * c.t.hidden)]
+        return [SavedActivations("mtp", 4.0 * to_float(c.formats.activation) * c.split_tokens * c.t.hidden)]

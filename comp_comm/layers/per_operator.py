@@ -32,26 +32,26 @@ class Saved(NamedTuple):
 def saved_outputs(c: Context, operations: Sequence[Operation], collectives: Sequence[Collective]) -> Saved:
     """Return what is kept of a layer's operations, in their order, and what is done again."""
     size, counted = to_float(0.0), to_float(0.0)
-    again: dict[str, Numeric] = {}
+    recomputed: dict[str, Numeric] = {}
     for op in operations:
-        again[op.name] = 1.0
+        recomputed[op.name] = 1.0
         if isinstance(op, Attention):
-            again[op.name], kept = 0.0, _attention_output(c, op)
+            recomputed[op.name], saved = 0.0, _attention_output(c, op)
         elif isinstance(op, Gemm) and op.name not in ALWAYS_AGAIN:
             share = _kept_share(op, counted)
             counted = counted + to_float(op.count) * op.matrices
-            again[op.name] = 1.0 - share
-            kept = share * c.formats.activation * to_float(op.m) * op.n
+            recomputed[op.name] = 1.0 - share
+            saved = share * c.formats.activation * to_float(op.m) * op.n
         else:
-            kept = ZERO
-        size = size + to_float(op.count) * kept
+            saved = ZERO
+        size = size + to_float(op.count) * saved
     for each in collectives:
         if each.kind in KEPT_KINDS and each.parallelism != "cp":  # that of attention is in its output
             parts = each.group.size if each.kind == "reduce_scatter" else 1.0
             size = size + to_float(each.count) * each.message_bytes / parts
     repeated = {each.name: each.count for each in collectives
                 if each.kind not in KEPT_KINDS and each.parallelism != "cp"}  # fmt: skip
-    return Saved(size, again, repeated)
+    return Saved(size, recomputed, repeated)
 
 
 def _attention_output(c: Context, op: Attention) -> Array:

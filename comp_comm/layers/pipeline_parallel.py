@@ -20,10 +20,30 @@ def boundary_collectives(c: Context) -> list[Collective]:
     message = c.split_tokens * c.t.hidden * c.formats.comm
     scattered = (to_float(c.layout.sp) == 0) & (to_float(c.layout.tp) > 1) & Switch.ON.where(c.layout.scatter_gather)
     sent = where(scattered, message / c.layout.tp, message) if somewhere(scattered) else message
-    sends = [Collective("stage boundary", "b s H", times, "send", "pp", sent, times, c.layout.group("pp"))]
+    sends = [
+        Collective(
+            "stage boundary",
+            "b s H",
+            count=times,
+            kind="send",
+            parallelism="pp",
+            message_bytes=sent,
+            backward_count=times,
+            group=c.layout.group("pp"),
+        )
+    ]
     if somewhere(scattered):
         gathers = to_float(times * scattered)
         sends.append(
-            Collective("gather after a boundary", "b s H", gathers, "all_gather", "pp", message, gathers, c.tp_group)
+            Collective(
+                "gather after a boundary",
+                "b s H",
+                count=gathers,
+                kind="all_gather",
+                parallelism="pp",
+                message_bytes=message,
+                backward_count=gathers,
+                group=c.tp_group,
+            )
         )
     return sends

@@ -14,7 +14,7 @@ from comp_comm.choices import Norm, SequenceInputs
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.layer_pattern import count_of
 from comp_comm.layers.attention import SelfAttention, projected, rotary, score_bytes
-from comp_comm.layers.block import Block, HeldParameters, Kept, mlp_parameters
+from comp_comm.layers.block import Block, LayerParameters, SavedActivations, mlp_parameters
 from comp_comm.layers.context_parallel import exchanges
 from comp_comm.layers.feed_forward import network_bytes, split_network
 from comp_comm.layers.module import Module
@@ -39,16 +39,23 @@ class SharedAttention(SelfAttention):
         h, rank, qkv = to_float(c.t.hidden), to_float(c.t.shared_attention_rank), qkv_columns(c)
         moved = 2.0 * c.formats.activation * c.split_tokens * 3 * h
         adapters: list[Operation] = [
-            Gemm("shared QKV adapters down", "2 T (2 H) 3 r", 1.0, c.tokens, 2 * h, 3 * rank),
-            Gemm("shared QKV adapters up", "2 T r (a + 2 kv) d / tp", 1.0, c.tokens, rank, qkv),
+            Gemm("shared QKV adapters down", "2 T (2 H) 3 r", count=1.0, m=c.tokens, k=2 * h, n=3 * rank),
+            Gemm("shared QKV adapters up", "2 T r (a + 2 kv) d / tp", count=1.0, m=c.tokens, k=rank, n=qkv),
         ]
         return [
-            Elementwise("shared block norms", "6 T_s H elements", 1.0, moved, 1.5 * moved, c.kernel_cost),
-            Gemm("shared QKV projection", "2 T (2 H) (a + 2 kv) d / tp", 1.0, c.tokens, 2 * h, qkv),
+            Elementwise(
+                "shared block norms",
+                "6 T_s H elements",
+                count=1.0,
+                forward_bytes=moved,
+                backward_bytes=1.5 * moved,
+                factor=c.kernel_cost,
+            ),
+            Gemm("shared QKV projection", "2 T (2 H) (a + 2 kv) d / tp", count=1.0, m=c.tokens, k=2 * h, n=qkv),
             *(adapters if any_of(rank) else []),
             *rotary(c, self.prepared),
             self.core(c),
-            Gemm("shared attention output", "2 T (a d / tp) H", 1.0, c.tokens, c.heads * c.t.v_head_dim, h),
+            Gemm("shared attention output", "2 T (a d / tp) H", count=1.0, m=c.tokens, k=c.heads * c.t.v_head_dim, n=h),
         ]
 
     def collectives(self, c: Context) -> Sequence[Collective]:
@@ -61,22 +68,35 @@ class SharedAttention(SelfAttention):
         again = split * SequenceInputs.AGAIN.where(c.layout.sequence_inputs)
         rows = (("gradient all-reduce", "all_reduce", none, many - split), ("all-gather", "all_gather", split, again),
                 ("gradient reduce-scatter", "reduce_scatter", none, split))  # fmt: skip
-        return [*exchanged, *(
-            Collective(f"embedding beside {title}", "b s H", forward, kind, "tp", message, backward, c.tp_group)
-            for title, kind, forward, backward in rows if any_of(forward + backward)
-        )]  # fmt: skip
+        return [
+            *exchanged,
+            *(
+                Collective(
+                    f"embedding beside {title}",
+                    "b s H",
+                    count=forward,
+                    kind=kind,
+                    parallelism="tp",
+                    message_bytes=message,
+                    backward_count=backward,
+                    group=c.tp_group,
+                )
+                for title, kind, forward, backward in rows
+                if any_of(forward + backward)
+            ),
+        ]
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the layer's own adapters: down on every device, up split over TP."""
         rank = to_float(c.t.shared_attention_rank)
-        return HeldParameters(rank * (6 * to_float(c.t.hidden) + qkv_columns(c)))
+        return LayerParameters(rank * (6 * to_float(c.t.hidden) + qkv_columns(c)))
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return both inputs before and after their norm, and what self-attention keeps."""
         inputs = c.split_tokens * 2 * c.t.hidden * (c.formats.activation + c.operand_kept)
         adapters = c.formats.activation * c.tokens * 3 * to_float(c.t.shared_attention_rank)
-        scores = Kept("core_attn", score_bytes(c, to_float(c.t.seq_len)))
-        return [Kept("attention", to_float(projected(c) + inputs + adapters)), scores]
+        scores = SavedActivations("core_attn", score_bytes(c, to_float(c.t.seq_len)))
+        return [SavedActivations("attention", to_float(projected(c) + inputs + adapters)), scores]
 
     def rules(self, c: Context) -> Sequence[Violation]:
         """Return that all layers of the block are on one stage of a pipeline, which holds its weights."""
@@ -96,24 +116,27 @@ class SharedNetwork(Block):
         h, rank = c.t.hidden, to_float(c.t.shared_rank)
         columns = c.gates * to_float(c.t.ffn_hidden) / c.layout.tp
         adapter: list[Operation] = [
-            Gemm("shared FFN adapter down", "2 T H r", 1.0, c.tokens, h, rank),
-            Gemm("shared FFN adapter up", "2 T r (1 or 2) F / tp", 1.0, c.tokens, rank, columns),
+            Gemm("shared FFN adapter down", "2 T H r", count=1.0, m=c.tokens, k=h, n=rank),
+            Gemm("shared FFN adapter up", "2 T r (1 or 2) F / tp", count=1.0, m=c.tokens, k=rank, n=columns),
         ]
         network = split_network(c, NETWORK, to_float(c.t.ffn_hidden))
-        return [*network, *(adapter if any_of(rank) else []),
-                Gemm("shared block output", "2 T_s H H", 1.0, c.split_tokens, h, h)]  # fmt: skip
+        return [
+            *network,
+            *(adapter if any_of(rank) else []),
+            Gemm("shared block output", "2 T_s H H", count=1.0, m=c.split_tokens, k=h, n=h),
+        ]
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return the layer's own adapter and projection."""
         h, rank = to_float(c.t.hidden), to_float(c.t.shared_rank)
         columns = c.gates * to_float(c.t.ffn_hidden) / c.layout.tp
-        return HeldParameters(h * h + rank * (h + columns))
+        return LayerParameters(h * h + rank * (h + columns))
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return its input before and after its norm, what the network keeps, and the input of the projection."""
         around = c.split_tokens * c.t.hidden * (c.formats.activation + 2 * c.operand_kept)
         adapter = c.formats.activation * c.tokens * to_float(c.t.shared_rank)
-        return [Kept("mlp", network_bytes(c, to_float(c.t.ffn_hidden)) + to_float(around + adapter))]
+        return [SavedActivations("mlp", network_bytes(c, to_float(c.t.ffn_hidden)) + to_float(around + adapter))]
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return none: what is recomputed of a shared block is not known."""

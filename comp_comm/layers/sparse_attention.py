@@ -9,7 +9,7 @@ import numpy as np
 
 from comp_comm.choices import ContextComm, ContextImplementation
 from comp_comm.formulas.arrays import Array, Numeric, to_float
-from comp_comm.layers.block import Block, Cache, HeldParameters, Kept, at_least_one
+from comp_comm.layers.block import Block, Cache, LayerParameters, SavedActivations, at_least_one
 from comp_comm.layers.latent_attention import LatentAttention
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.products import FusedProducts
@@ -49,11 +49,20 @@ class Indexer(Block):
         chosen = 4 * c.tokens * chosen_tokens(c) * heads * dim
         selected = FP32 * (SCORE_PASSES - 1) * scores + INDEX * c.tokens * chosen_limit(c)
         return [
-            Gemm("indexer queries", "2 T r_q n_i d_i", 1.0, c.tokens, rank, heads * dim),
-            Gemm("indexer keys and weights", "2 T H (d_i + n_i)", 1.0, c.tokens, t.hidden, dim + heads),
-            FusedProducts("indexer scores", "2 T (s / 2) n_i d_i", 1.0, flops, chosen, moved, moved, INDEXER_SHARE),
+            Gemm("indexer queries", "2 T r_q n_i d_i", count=1.0, m=c.tokens, k=rank, n=heads * dim),
+            Gemm("indexer keys and weights", "2 T H (d_i + n_i)", count=1.0, m=c.tokens, k=t.hidden, n=dim + heads),
+            FusedProducts(
+                "indexer scores",
+                "2 T (s / 2) n_i d_i",
+                count=1.0,
+                flops=flops,
+                backward_flops=chosen,
+                forward_bytes=moved,
+                backward_bytes=moved,
+                share=INDEXER_SHARE,
+            ),
             Elementwise("choice of tokens", "8 B T s / 2", 1.0, selected, 0.0 * selected),
-        ]  # fmt: skip
+        ]
 
     def splits(self, c: Context) -> Numeric:
         """Return none: it takes the input that is gathered for attention."""
@@ -63,17 +72,17 @@ class Indexer(Block):
         """Return the gather of the indexer's keys that context parallelism needs."""
         return _gathered(c, "indexer keys", to_float(c.t.index_dim))
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return queries, keys with their norm (which has a bias), and the weights of heads."""
         h, heads, dim = to_float(c.t.hidden), to_float(c.t.index_heads), to_float(c.t.index_dim)
         rank = np.where(to_float(c.t.q_lora_rank) > 0, c.t.q_lora_rank, h)
-        return HeldParameters(rank * heads * dim + h * dim + 2 * dim + h * heads)
+        return LayerParameters(rank * heads * dim + h * dim + 2 * dim + h * heads)
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return queries, keys before and after their norm, weights of heads, and which tokens were chosen."""
         heads, dim = to_float(c.t.index_heads), to_float(c.t.index_dim)
         numbers = c.formats.activation * (heads * dim + 2 * dim + heads)
-        return [Kept("attention", to_float(c.tokens * (numbers + INDEX * chosen_limit(c))))]
+        return [SavedActivations("attention", to_float(c.tokens * (numbers + INDEX * chosen_limit(c))))]
 
     def cache(self, c: Context, length: Array) -> Cache:
         """Return the indexer's key of a token, on every device; all of them are scored."""
@@ -94,22 +103,32 @@ class SparseLatentAttention(LatentAttention):
         t = c.t
         latent, asked = to_float(t.kv_lora_rank) + t.rope_head_dim, document(c) / c.layout.cp
         sequences = to_float(c.layout.micro_batch) * t.packed_documents
-        return Attention("sparse attention", "2 b (a / tp) (s / cp) k (2 r_kv + d_r)", 1.0, sequences, c.heads, asked,
-                         chosen_limit(c), chosen_tokens(c), latent, at_least_one(t.kv_lora_rank),
-                         to_float(1.0))  # fmt: skip
+        return Attention(
+            "sparse attention",
+            "2 b (a / tp) (s / cp) k (2 r_kv + d_r)",
+            count=1.0,
+            sequences=sequences,
+            heads=c.heads,
+            queries=asked,
+            keys=chosen_limit(c),
+            seen=chosen_tokens(c),
+            key_dim=latent,
+            value_dim=at_least_one(t.kv_lora_rank),
+            key_heads=to_float(1.0),
+        )
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return the gather of latents that context parallelism needs."""
         return _gathered(c, "latents", to_float(c.t.kv_lora_rank) + c.t.rope_head_dim)
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return what latent attention keeps, with queries and results in the latent in place of keys and values."""
         t = c.t
-        around, scores = super().kept(c)
+        around, scores = super().saved_activations(c)
         up = c.kv_heads * (c.key_dim + t.v_head_dim)
         latent = c.heads * (2 * to_float(t.kv_lora_rank) + t.rope_head_dim)
         more = c.formats.activation * c.tokens * (latent - up)
-        return [Kept(around.module, around.size + more), Kept("core_attn", 0.0 * scores.size)]
+        return [SavedActivations(around.module, around.size + more), SavedActivations("core_attn", 0.0 * scores.size)]
 
     def rules(self, c: Context) -> Sequence[Violation]:
         """Return that keys are gathered: chosen tokens may be anywhere."""
@@ -148,7 +167,24 @@ def _gathered(c: Context, name: str, width: Array) -> list[Collective]:
         return []
     size = c.tokens * c.layout.cp * width * c.formats.comm
     return [
-        Collective(f"gather {name}", "s b width", many, "all_gather", "cp", size, many, c.cp_group),
-        Collective(f"scatter gradients of {name}", "s b width", 0.0 * many, "reduce_scatter", "cp", size, many,
-                   c.cp_group),
-    ]  # fmt: skip
+        Collective(
+            f"gather {name}",
+            "s b width",
+            count=many,
+            kind="all_gather",
+            parallelism="cp",
+            message_bytes=size,
+            backward_count=many,
+            group=c.cp_group,
+        ),
+        Collective(
+            f"scatter gradients of {name}",
+            "s b width",
+            count=0.0 * many,
+            kind="reduce_scatter",
+            parallelism="cp",
+            message_bytes=size,
+            backward_count=many,
+            group=c.cp_group,
+        ),
+    ]

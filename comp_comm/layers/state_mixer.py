@@ -14,7 +14,7 @@ import numpy as np
 
 from comp_comm.choices import ContextComm
 from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float
-from comp_comm.layers.block import Block, Cache, HeldParameters, Kept, biased
+from comp_comm.layers.block import Block, Cache, LayerParameters, SavedActivations, biased
 from comp_comm.layers.context_parallel import STATE_BYTES, state_exchanges
 from comp_comm.operations.context import Context
 from comp_comm.operations.products import FusedProducts
@@ -98,17 +98,31 @@ class StateMixer(Block):
         s, h, size = sizes(c), c.t.hidden, to_float(c.formats.activation)
         convolved = 2 * size * c.tokens * self.convolved(c)
         gated = 3 * size * c.tokens * s.inner
-        convolution = [Elementwise(f"{self.name} convolution", "2 T channels / tp elements", 1.0, convolved,
-                                   1.5 * convolved, c.kernel_cost)]  # fmt: skip
+        convolution = [
+            Elementwise(
+                f"{self.name} convolution",
+                "2 T channels / tp elements",
+                count=1.0,
+                forward_bytes=convolved,
+                backward_bytes=1.5 * convolved,
+                factor=c.kernel_cost,
+            )
+        ]
         return [
-            Gemm(f"{self.name} projections", "2 T H columns / tp", 1.0, c.tokens, h, self.projected(c)),
+            Gemm(f"{self.name} projections", "2 T H columns / tp", count=1.0, m=c.tokens, k=h, n=self.projected(c)),
             *self.more_projections(c),
             *(convolution if somewhere(convolved > 0) else []),
             self.scan(c),
-            Elementwise(f"{self.name} gate and norm", "3 T n_h d / tp elements", 1.0, gated, 1.5 * gated,
-                        c.kernel_cost),
-            Gemm(f"{self.name} output", "2 T (n_h d / tp) H", 1.0, c.tokens, s.inner, h),
-        ]  # fmt: skip
+            Elementwise(
+                f"{self.name} gate and norm",
+                "3 T n_h d / tp elements",
+                count=1.0,
+                forward_bytes=gated,
+                backward_bytes=1.5 * gated,
+                factor=c.kernel_cost,
+            ),
+            Gemm(f"{self.name} output", "2 T (n_h d / tp) H", count=1.0, m=c.tokens, k=s.inner, n=h),
+        ]
 
     def collectives(self, c: Context) -> Sequence[Collective]:
         """Return what context parallelism exchanges: states, or channels for tokens."""
@@ -116,15 +130,15 @@ class StateMixer(Block):
         before = np.where(convolved > 0, (to_float(c.t.ssm_conv) - 1) * convolved, 0.0)
         return state_exchanges(c, s.state, self.projected(c), s.inner, before)
 
-    def parameters(self, c: Context) -> HeldParameters:
+    def parameters(self, c: Context) -> LayerParameters:
         """Return projections with their biases, and what is beside them."""
         h, columns = to_float(c.t.hidden), self.projected(c)
         bias = biased(c, "qkv") * columns + biased(c, "output") * h
-        return HeldParameters(h * columns + sizes(c).inner * h + bias + self.small_parameters(c))
+        return LayerParameters(h * columns + sizes(c).inner * h + bias + self.small_parameters(c))
 
-    def kept(self, c: Context) -> Sequence[Kept]:
+    def saved_activations(self, c: Context) -> Sequence[SavedActivations]:
         """Return what the backward pass needs; states of chunks are recomputed, as the kernels do."""
-        return [Kept("attention", to_float(c.formats.activation * c.tokens * self.kept_numbers(c)))]
+        return [SavedActivations("attention", to_float(c.formats.activation * c.tokens * self.kept_numbers(c)))]
 
     def rules(self, c: Context) -> Sequence[Violation]:
         """Return what TP and context parallelism split."""
@@ -150,7 +164,16 @@ class StateMixer(Block):
 
 def chunked_scan(name: str, formula: str, flops: Array, moved: Array) -> FusedProducts:
     """Return a scan of so many FLOP and bytes, forward."""
-    return FusedProducts(name, formula, 1.0, flops, BACKWARD_SCAN * flops, moved, BACKWARD_SCAN * moved, SCAN_SHARE)
+    return FusedProducts(
+        name,
+        formula,
+        count=1.0,
+        flops=flops,
+        backward_flops=BACKWARD_SCAN * flops,
+        forward_bytes=moved,
+        backward_bytes=BACKWARD_SCAN * moved,
+        share=SCAN_SHARE,
+    )
 
 
 def convolution_parameters(c: Context, channels: Array, bias: Numeric) -> Array:

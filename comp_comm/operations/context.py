@@ -125,7 +125,7 @@ class Context:
         return ElementwiseKernels.look_up("cost", self.layout.kernels)
 
     @cached_property
-    def norm_beside(self) -> Array:
+    def norm_saved(self) -> Array:
         """Bytes of a number that a norm keeps beside its input."""
         given = to_codes(self.layout.norm_kernel)
         apart = (given != NOT_GIVEN) & Norm.RMSNORM.where(self.t.norm)

@@ -168,37 +168,38 @@ class Collective(Operation):
 
 @dataclass(frozen=True)
 class SequenceGather(Collective):
-    """A gather of the sequence, of whose backward calls so many run beside the GEMM that makes the input's gradient."""
+    """A gather of the sequence; ``overlapped_count`` backward calls run beside the GEMM of the input's gradient."""
 
-    beside_count: Numeric
+    overlapped_count: Numeric
 
 
 @dataclass(frozen=True)
 class TokenExchange(Collective):
-    """Tokens of a device on their way to experts, or back.
+    """Tokens of a device on their way to experts (dispatch), or back (combine).
 
-    ``one_copy`` are the bytes of all its tokens once, and ``token_bytes`` those of one. Of its ``copies``, one
-    for each expert, a ``dispatcher`` sends one to each node and device that has any of them, and no token to more than
-    ``node_limit`` nodes, nor to others than have some of ``chosen_groups`` of all ``groups`` of experts; ``sms`` are
-    multiprocessors that its kernels take. The fullest device of the group gets ``imbalance`` times the mean. ``inward``
-    are those to experts, in either pass. ``beside`` are bytes that go with each copy for every device of its domain.
+    ``all_tokens_bytes`` are those of all its tokens once, ``token_bytes`` those of one. Of a token's ``top_k`` copies,
+    one for each expert, a ``dispatcher`` may send one to each node and device that has any of them. No token goes to
+    more than ``node_limit`` nodes, nor to others than have some of its ``group_top_k`` groups of ``expert_groups``.
+    ``sms`` are multiprocessors that its kernels take. The fullest device of the group gets ``imbalance`` times the
+    mean. ``to_experts`` says dispatch (of tokens forward, of gradients backward). ``router_bytes`` go with each copy
+    for every device of its domain: the router's weights.
     """
 
     dispatcher: Dispatcher
-    one_copy: Numeric
+    all_tokens_bytes: Numeric
     token_bytes: Numeric
-    copies: Numeric
+    top_k: Numeric
     node_limit: Numeric
     sms: Numeric
     imbalance: Numeric
-    inward: bool
-    groups: Numeric = 1
-    chosen_groups: Numeric = 1
-    beside: Numeric = 0.0
+    to_experts: bool
+    expert_groups: Numeric = 1
+    group_top_k: Numeric = 1
+    router_bytes: Numeric = 0.0
 
     def copy_bytes(self, local: Numeric) -> Array:
         """Return the bytes of all tokens once, with what goes beside them to a domain of ``local`` devices."""
-        return to_float(self.one_copy) * (1 + to_float(self.beside) * local / self.token_bytes)
+        return to_float(self.all_tokens_bytes) * (1 + to_float(self.router_bytes) * local / self.token_bytes)
 
     @property
     def once(self) -> bool:
@@ -210,7 +211,7 @@ class TokenExchange(Collective):
         """What a device sends in one call: where it depends on the network, to other devices, whichever way."""
         if not self.once:
             return super().wire_bytes
-        return to_float(self.one_copy) * remote_copies(self.group.size, self.copies)
+        return to_float(self.all_tokens_bytes) * remote_copies(self.group.size, self.top_k)
 
 
 WIRE_BYTES = {

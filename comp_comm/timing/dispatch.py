@@ -13,7 +13,8 @@ from comp_comm.formulas.dispatch import dispatch_seconds, distinct_places, group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.operations.shapes import TokenExchange
 from comp_comm.timing.network import collective_seconds
-from comp_comm.timing.paths import NetworkPath, TierCrossing
+from comp_comm.timing.paths import NetworkPath
+from comp_comm.timing.tier_crossing import TierCrossing
 
 
 class SentBytes(NamedTuple):
@@ -57,8 +58,13 @@ def exchange_seconds(hardware: Hardware, path: NetworkPath, exchange: TokenExcha
     >>> import numpy as np
     >>> h800 = Hardware(1, 1, 1, (Tier(8, 200e9, 0.0, 1.0), Tier(np.inf, 50e9, 0.0, 1.0)), Timing())
     >>> group, sent = Group(64), 4096 * 7168
-    >>> calls = [TokenExchange("expert", "", 1, "all_to_all", "ep", 8 * sent * size, 1, group, Dispatcher.DEEPEP,
-    ...                        sent * size, 7168 * size, 8, 4, 20, 1, True) for size in (1, 2)]
+    >>> calls = [
+    ...     TokenExchange(
+    ...         "expert dispatch", "D T_s H", count=1, kind="all_to_all", parallelism="ep", group=group,
+    ...         message_bytes=8 * sent * size, backward_count=1, dispatcher=Dispatcher.DEEPEP, top_k=8, node_limit=4,
+    ...         all_tokens_bytes=sent * size, token_bytes=7168 * size, sms=20, imbalance=1, to_experts=True)
+    ...     for size in (1, 2)  # bytes of a number: fp8, bf16
+    ... ]
     >>> [round(float(exchange_seconds(h800, path_of(h800, group), call)) * 1e3, 2) for call in calls]
     [2.26, 4.47]
     """
@@ -89,7 +95,7 @@ def sent_bytes(path: NetworkPath, exchange: TokenExchange) -> SentBytes:
     local, leaves = to_float(path.local), path.size > path.local
     if exchange.once:
         inside, _ = _copies(path, exchange)
-        remote = remote_copies(path.domains, exchange.copies, _limit(path, exchange))
+        remote = remote_copies(path.domains, exchange.top_k, _limit(path, exchange))
         sent = exchange.copy_bytes(local)
         return SentBytes(inside * sent * networks.leaving_share(local, 1.0), remote * sent * leaves)
     message = to_float(exchange.message_bytes)
@@ -103,7 +109,7 @@ def sent_bytes(path: NetworkPath, exchange: TokenExchange) -> SentBytes:
 def _limit(path: NetworkPath, exchange: TokenExchange) -> Array:
     """Return the nodes that a token is sent to at most: as given, or those of groups that its experts are of."""
     given = to_float(exchange.node_limit)
-    groups, chosen = to_float(exchange.groups), to_float(exchange.chosen_groups)
+    groups, chosen = to_float(exchange.expert_groups), to_float(exchange.group_top_k)
     return np.minimum(given, group_limit(path.domains, groups, chosen)) if somewhere(chosen < groups) else given
 
 
@@ -111,13 +117,13 @@ def _copies(path: NetworkPath, exchange: TokenExchange) -> tuple[Array, list[tup
     """Return the copies of a token that reach devices, and those that cross each tier beyond the innermost."""
     nodes, limit = to_float(path.domains), _limit(path, exchange)
     able = minimum(nodes, limit) * path.local
-    return distinct_places(able, exchange.copies), list(_across(path, exchange, nodes, limit))
+    return distinct_places(able, exchange.top_k), list(_across(path, exchange, nodes, limit))
 
 
 def _across(
     path: NetworkPath, exchange: TokenExchange, nodes: Array, limit: Array
 ) -> Iterator[tuple[TierCrossing, Numeric]]:
-    remote = remote_copies(nodes, exchange.copies, limit)
+    remote = remote_copies(nodes, exchange.top_k, limit)
     beyond = maximum(path.size - path.local, 1e-9)
     for crossing in path.outer:
         yield crossing, remote * (path.size - crossing.below) / beyond

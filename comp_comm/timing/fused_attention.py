@@ -31,7 +31,7 @@ class FusedAttention:
     hardware: Hardware
     activation: Numeric
     fp8_attention: Numeric
-    alone: bool
+    isolated: bool
     serving: bool
 
     def kernel(self, code: Numeric | NDArray[np.intp]) -> FlashKernel:
@@ -63,7 +63,7 @@ class FusedAttention:
         each = where(Switch.ON.where(self.fp8_attention), self.activation / HALF, self.activation)
         moved = op.moved(each)
         seen = where(to_float(op.seen) > 0, op.seen, np.inf)
-        power = to_float(1.0) if self.alone else where(width >= 1, kernel.power_ratio, 1.0)
+        power = to_float(1.0) if self.isolated else where(width >= 1, kernel.power_ratio, 1.0)
 
         def seconds(done: Array, efficiency: Numeric, slower: Array) -> Array:
             rate = to_float(self.hardware.attention_peak_flops) * efficiency / power

@@ -54,7 +54,7 @@ class Run(NamedTuple):
 class Kernels:
     """What times kernels on one machine, in number formats of so many bytes.
 
-    ``recipe`` is the code of what GEMMs run in, ``fp8_attention`` 1 where attention runs in fp8. ``alone`` says that
+    ``recipe`` is the code of what GEMMs run in, ``fp8_attention`` 1 where attention runs in fp8. ``isolated`` says that
     kernels are timed by themselves, in a burst. ``serving`` says that only forward passes are asked for: that
     of fused attention is then its only one.
     """
@@ -66,13 +66,13 @@ class Kernels:
     sustained: Numeric = np.nan
     recipe: Numeric | NDArray[np.intp] = Recipe.NONE
     fp8_attention: Numeric = 0
-    alone: bool = False
+    isolated: bool = False
     serving: bool = False
 
     @cached_property
     def derate(self) -> Array:
         """The share of its isolated speed a GEMM keeps: the user's, or the profile's."""
-        if self.alone:
+        if self.isolated:
             return to_float(1.0)
         given = to_float(self.sustained)
         return where(isnan(given), self.hardware.timing.sustained, given)
@@ -120,7 +120,7 @@ class Kernels:
         >>> from comp_comm.hardware.numbers import Timing
         >>> timing = Timing(gemm_efficiency=0.5, memory_efficiency=1.0, sustained=1.0, gemm_ramp_k=0, gemm_ramp_tiles=0)
         >>> kernels = Kernels(Hardware(1e12, 1e12, 1e12, (), timing))
-        >>> round(float(kernels.gemm(Gemm("up", "2 m k n", 1, 1024, 1000, 1000)).forward), 6)
+        >>> round(float(kernels.gemm(Gemm("up", "2 m k n", count=1, m=1024, k=1000, n=1000)).forward), 6)
         0.004096
         """
         run = self.run(op)
@@ -188,7 +188,7 @@ class Kernels:
             flops = self._in_waves(flops, shape, groups, where(run.quantised > 0, wave, 0.0))
         if self.cache is not None:
             moved = moved + groups * reread_bytes(rows, columns, inner, run.operand, self.cache)
-        warm = timing.power_ratio if self.alone else 1.0  # in training ``sustained`` says it
+        warm = timing.power_ratio if self.isolated else 1.0  # in training ``sustained`` says it
         return gemm_seconds(
             flops, inner, moved, run.per_flop, self.per_byte, timing.kernel_latency,
             run.ramp_k, run.ramp_tiles, timing.gemm_split_k, timing.gemm_wave, warm,
@@ -207,7 +207,7 @@ class Kernels:
     @cached_property
     def fused(self) -> FusedAttention:
         """How attention in one kernel runs."""
-        return FusedAttention(self.hardware, self.activation, self.fp8_attention, self.alone, self.serving)
+        return FusedAttention(self.hardware, self.activation, self.fp8_attention, self.isolated, self.serving)
 
     def attention(self, op: Attention, kernel: Numeric) -> Passes:
         """Return the seconds of attention; ``kernel`` is a code: flash over what a mask leaves, over all, unfused.
@@ -217,7 +217,8 @@ class Kernels:
         >>> from comp_comm.hardware.numbers import Timing
         >>> timing = Timing(flash_efficiency=0.5, flash_ramp_blocks=0.0, flash_latency=0.0)
         >>> kernels = Kernels(Hardware(1e12, 1e9, 1e15, (), timing, attention_peak_flops=1e12))
-        >>> op = Attention("attention", "", 1, 1, 1, 1000, 1000, 500, 128, 128)
+        >>> op = Attention("attention", "", count=1, sequences=1, heads=1, queries=1000, keys=1000, seen=500,
+        ...                key_dim=128, value_dim=128)
         >>> [round(float(kernels.attention(op, kernel).forward * 1e6), 1) for kernel in list(AttentionKernel)[:2]]
         [512.0, 1024.0]
         """

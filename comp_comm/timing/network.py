@@ -30,8 +30,9 @@ from comp_comm.formulas.networks import half_pipelined_seconds, overlapped_secon
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.timing import phases
-from comp_comm.timing.paths import Mask, NetworkPath, path_of
+from comp_comm.timing.paths import NetworkPath, path_of
 from comp_comm.timing.phases import CollectivePhase
+from comp_comm.timing.tier_crossing import Mask
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
 # Bytes per second of a small share on its way to one peer, in an all-to-all: about the same from A100 to GB300.

@@ -7,124 +7,20 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from comp_comm.formulas import networks
-from comp_comm.formulas.arrays import Array, Numeric, isnan, maximum, minimum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, somewhere, to_float, where
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.lazy import cached_property
-from comp_comm.timing.collectives import members_in, tier_bandwidth
+from comp_comm.timing.collectives import members_in
+from comp_comm.timing.tier_crossing import Mask, TierCrossing, or_never
 
 # Of a collective's start, what overlaps with its transfer as hops do: the protocol's part, not the software's.
 RAMPING_START = 5e-6
 # What connects devices that no tier of the profile connects: nothing is known of it.
 NOWHERE = Tier(domain=np.inf, bandwidth=np.nan, latency=0.0, efficiency=1.0)
 
-Mask = NDArray[np.bool_]
 Made = TypeVar("Made")
-
-
-@dataclass(frozen=True, eq=False)
-class TierCrossing:
-    """A tier that some group crosses; its times are 0 for those that do not.
-
-    ``below`` and ``members`` share one domain of the tier below, and of this one: each of ``below`` devices brings its
-    own link to the tier. ``domains_below`` and ``domains`` are how many of each the group is spread over. ``alone``:
-    no other tier is crossed, so that only groups of one do not cross it, and their times do not matter.
-    """
-
-    tier: Tier
-    crossed: Mask
-    below: Array
-    members: Array
-    domains_below: Array
-    domains: Array
-    alone: bool
-
-    def where_crossed(self, value: Numeric) -> Array:
-        """Return ``value``, finite if the tier's numbers are, for the groups that cross the tier, 0 for the others."""
-        if self.alone:
-            return to_float(value)
-        return where(self.crossed, value, 0.0) if self.blank else to_float(value) * self._weight
-
-    @cached_property
-    def blank(self) -> bool:
-        """Whether some number of the tier is blank, for some point."""
-        tier = self.tier
-        known = tier.bandwidth + tier.efficiency + tier.latency + tier.entry_latency + tier.tree_latency
-        return bool(somewhere(isnan(known + tier.exchange_latency)))
-
-    @cached_property
-    def _weight(self) -> Array:
-        return self.crossed.astype(np.float64)  # many times faster than a choice, where the mask is irregular
-
-    @cached_property
-    def link_seconds_per_byte(self) -> Array:
-        """Seconds of a byte on one device's links to the tier; in a mesh, on those to the group's members."""
-        mesh = somewhere(to_float(self.tier.mesh) > 0)  # elsewhere the bandwidth does not depend on the members
-        return 1 / tier_bandwidth(self.tier, maximum(self.members, 2.0) if mesh else 2.0)
-
-    @cached_property
-    def seconds_per_byte(self) -> Array:
-        """Seconds of a byte that a device sends around a ring, if this tier sets the pace."""
-        pace = self.link_seconds_per_byte / self.below
-        if somewhere(self.tier.alone != 1):
-            pace = where(self.below > 1, pace, pace / self.tier.alone)
-        return self.where_crossed(pace)
-
-    @cached_property
-    def hops(self) -> Array:
-        """Seconds of the hops that one turn of a ring makes here."""
-        return self.where_crossed(networks.ring_crossings(self.domains_below, self.domains) * self.tier.latency)
-
-    @cached_property
-    def bulk_hops(self) -> Array:
-        """Seconds of those hops by the protocol of large messages; infinity where the tier has none."""
-        each = _or_never(self.tier.bulk_latency)
-        crossings = maximum(networks.ring_crossings(self.domains_below, self.domains), 1e-9)
-        return where(self.crossed, crossings * each, 0.0)
-
-    @cached_property
-    def chunked(self) -> bool:
-        """Whether a level of a tree takes longer for a full chunk than for an empty message."""
-        return somewhere(to_float(self.tier.chunk_latency) > 0)
-
-    @cached_property
-    def eager_seconds_per_byte(self) -> Numeric:
-        """Seconds that the protocol of small messages adds to each byte a device sends."""
-        share = to_float(self.tier.eager)
-        if not somewhere(share > 0):
-            return 0.0
-        limit = where(share > 0, share, 1.0) * self.tier.bandwidth
-        return where(self.crossed & (share > 0), 1 / limit, 0.0)
-
-    @cached_property
-    def reduces(self) -> Mask | None:
-        """Which groups the tier itself can reduce for; None where it can for none, whatever its members."""
-        able = to_float(self.tier.reduction) > 0
-        return able & self.crossed & (self.members >= self.tier.reduction_members) if somewhere(able) else None
-
-    @cached_property
-    def reducing_seconds_per_byte(self) -> Array:
-        """Seconds of a byte of the message that the tier reduces; any number where it does not.
-
-        Of n members, each receives what the others' sums come to as well as the n-th of all that it sends for: at most
-        n / (n + 1) of the bandwidth (nccl-tests issues 212 and 239, on NVLink SHARP).
-        """
-        members = to_float(self.members) / self.below
-        share = minimum(to_float(self.tier.reduction), members / (members + 1))
-        return 1 / (where(share > 0, share, 1.0) * self.tier.bandwidth) / self.below
-
-    @cached_property
-    def enters(self) -> bool:
-        """Whether entering the tier takes any time (or nobody knows)."""
-        return somewhere(self.tier.entry_latency != 0)
-
-    @cached_property
-    def entry(self) -> Numeric:
-        """Seconds that entering the tier adds to a collective."""
-        return self.where_crossed(self.tier.entry_latency) if self.enters else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +120,7 @@ class NetworkPath:
         if not self.inside:
             return 0.0
         many = self.local > 1
-        return where(many, where(many, self.local - 1, 1.0) * _or_never(self.inner.bulk_latency), 0.0)
+        return where(many, where(many, self.local - 1, 1.0) * or_never(self.inner.bulk_latency), 0.0)
 
     @cached_property
     def bulk_ring_hops(self) -> Numeric:
@@ -246,12 +142,6 @@ class NetworkPath:
     def ring(self) -> tuple[Numeric, Numeric]:
         """Seconds of one turn of a ring over all crossings, and of a byte sent around it."""
         return ring_over(self.crossings)
-
-
-def _or_never(latency: Numeric) -> Array:
-    """Return the seconds of a hop of a protocol, infinity for the one that is not there."""
-    given = to_float(latency)
-    return where(given > 0, given, np.inf)
 
 
 def ring_over(crossings: tuple[TierCrossing, ...]) -> tuple[Numeric, Numeric]:
@@ -276,7 +166,12 @@ def path_of(hardware: Hardware, group: Group) -> NetworkPath:
     crossings = _crossings(hardware.tiers, replace(group, size=size))
     inside = bool(crossings) and crossings[0].tier is inner
     return NetworkPath(
-        size, hardware.timing, inner, inside, crossings[0].members if inside else to_float(1.0), crossings
+        size,
+        timing=hardware.timing,
+        inner=inner,
+        inside=inside,
+        local=crossings[0].members if inside else to_float(1.0),
+        crossings=crossings,
     )
 
 
@@ -296,4 +191,4 @@ def _crossings(tiers: tuple[Tier, ...], group: Group) -> tuple[TierCrossing, ...
             below, domains_below = members, domains
         if unlimited:
             break
-    return tuple(TierCrossing(*crossing, alone=len(crossed_by) == 1) for crossing in crossed_by)
+    return tuple(TierCrossing(*crossing, only_tier=len(crossed_by) == 1) for crossing in crossed_by)

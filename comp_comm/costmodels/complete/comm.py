@@ -5,13 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from comp_comm.choices import Switch
-from comp_comm.costmodels.complete.schedule.pipeline import Pipeline, chosen_stage
-from comp_comm.costmodels.complete.schedule.stage_seconds import StageSeconds, widest
+from comp_comm.costmodels.complete.pointwise import stage_at
+from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
+from comp_comm.costmodels.complete.schedule.stage_seconds import StageSeconds, widest_windows
 from comp_comm.costmodels.complete.states.overlap import state_comm
-from comp_comm.costmodels.complete.states.state_collectives import copy_collectives, counted
-from comp_comm.costmodels.complete.states.state_costs import StageStates, StateCosts
+from comp_comm.costmodels.complete.states.stage_states import StageStates
+from comp_comm.costmodels.complete.states.state_collectives import copy_collectives, with_step_counts
+from comp_comm.costmodels.complete.states.state_costs import StateCosts
 from comp_comm.costmodels.complete.step_collectives import gradient_norm, step_collectives
-from comp_comm.costmodels.complete.traffic import CountedCollective, Traffic, of_layers, of_sends, of_step, traffic
+from comp_comm.costmodels.complete.traffic import (
+    CountedCollective,
+    Traffic,
+    counted_in_layers,
+    counted_once,
+    counted_sends,
+    traffic_by_group,
+)
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, where
@@ -23,7 +32,7 @@ from comp_comm.lazy import cached_property
 
 @dataclass(frozen=True, eq=False)
 class StepComm:
-    """The communication of a step: of layers and sends as ``slowest`` has it, of states as the stage with most has it.
+    """The communication of a step: of layers and sends in the ``slowest`` stage, of states where they take longest.
 
     ``states`` may be seen through what many points share.
     """
@@ -45,14 +54,14 @@ class StepComm:
     # -- once a step --------------------------------------------------------------------------------------------------
 
     @cached_property
-    def once(self) -> list[TimedCollective]:
+    def once_per_step(self) -> list[TimedCollective]:
         """Gradients of tied embeddings and of norms, tokens of experts: beside states, once a step."""
         return self.network.timed(step_collectives(self.work))
 
     @property
-    def once_s(self) -> Array:
-        """Seconds of ``once``."""
-        return _seconds(self.once)
+    def once_per_step_s(self) -> Array:
+        """Seconds of ``once_per_step``."""
+        return _seconds(self.once_per_step)
 
     @cached_property
     def gradient_norm(self) -> list[TimedCollective]:
@@ -74,33 +83,33 @@ class StepComm:
         return bool(many or (self.work.transformer.has_experts and somewhere(layout.expert_replicas > 1)))
 
     @cached_property
-    def of_states(self) -> CommSeconds:
-        """Seconds of the collectives of gradients and weights in a step, of the stage that has most of them.
+    def states_comm(self) -> CommSeconds:
+        """Seconds of the collectives of gradients and weights in a step, of the stage whose states take longest.
 
         A step ends when every stage has done with its states. Those that wait for the slowest one may send meanwhile:
-        for the stage that has most it is as if its passes took as long.
+        for the stage with most states it is as if its passes took as long.
         """
         if not self.replicated:
             return NO_COMM
-        sent = self.states.most.seconds
+        sent = self.states.slowest.seconds
         between = _seconds(self.between_copies)
         if between is not ZERO:
             slowed = where(Switch.ON.where(self.work.layout.overlap_dp), self.work.scenario.interference, 1.0)
-            sent = sent._replace(once=add_up((sent.once, slowed * between)))
+            sent = sent._replace(reductions_once=add_up((sent.reductions_once, slowed * between)))
         # All of them: which can be the slowest depends on the other points of a sweep, and a window must not.
         stages = self.work.stages.distinct
         each = [StageSeconds(self.pipeline, stage) for stage in stages] if len(stages) > 1 else [self.slowest]
-        return state_comm(self.work, sent, widest(each))
+        return state_comm(self.work, sent, widest_windows(each))
 
     @cached_property
     def stage_states(self) -> StageStates:
-        """The states of the stage that has most of them, in full, whatever points share."""
-        most = chosen_stage(self.work.stages.distinct, self.states.most.number)
-        return StateCosts(self.work).of(most)
+        """The states of the stage whose states take longest, in full, whatever points share."""
+        slowest = stage_at(self.work.stages.distinct, self.states.slowest.stage_number)
+        return StateCosts(self.work).of(slowest)
 
     @cached_property
     def muon(self) -> list[TimedCollective]:
-        """What Muon gathers in a step, of the stage that has most states."""
+        """What Muon gathers in a step, on the stage whose states take longest."""
         return self.network.timed(self.stage_states.muon.collectives)
 
     @cached_property
@@ -108,7 +117,7 @@ class StepComm:
         """Collectives of the gradients of two copies of the model in a pipeline."""
         if not somewhere(self.work.layout.copies > 1):
             return []
-        return self.network.timed(copy_collectives(self.work.context, self.stage_states.held))
+        return self.network.timed(copy_collectives(self.work.context, self.stage_states.parameters))
 
     # -- between stages -----------------------------------------------------------------------------------------------
 
@@ -118,7 +127,7 @@ class StepComm:
         return self.pipeline.sends
 
     @property
-    def of_sends(self) -> CommSeconds:
+    def sends_comm(self) -> CommSeconds:
         """Seconds of sends between stages in a step."""
         return self.slowest.sends.times(self.work.layout.stage_micro_batches) if self.sends else NO_COMM
 
@@ -135,41 +144,45 @@ class StepComm:
 
         A second of compute hides one second of one group: the layers' first, then sends, then states.
         """
-        spent = dict(self.slowest.in_layers)
+        spent = dict(self.slowest.layers_comm_by_group)
         if self.sends:
-            spent["pp"] = self.of_sends
-        if (gathering := self.states.most.seconds.over_tp) is not ZERO:
+            spent["pp"] = self.sends_comm
+        if (gathering := self.states.slowest.seconds.muon_over_tp) is not ZERO:
             spent["tp"] = spent.get("tp", NO_COMM).plus(CommSeconds(gathering, ZERO, ZERO))
         if self.replicated:
-            spent["dp"] = self.of_states
-        if somewhere(self.pipeline.host.asked):
-            spent["host"] = self.pipeline.of_host(self.slowest.stage).times(self.work.layout.stage_micro_batches)
-        for call in (*self.once, *self.gradient_norm):
+            spent["dp"] = self.states_comm
+        if somewhere(self.pipeline.offload.applies):
+            spent["host"] = self.pipeline.offload_comm(self.slowest.stage).times(self.work.layout.stage_micro_batches)
+        for call in (*self.once_per_step, *self.gradient_norm):
             group = call.collective.parallelism
             seconds = CommSeconds(call.seconds * call.collective.count, ZERO, ZERO)
             spent[group] = spent[group].plus(seconds) if group in spent else seconds
         return spent
 
     @cached_property
-    def counted(self) -> list[CountedCollective]:
+    def counted_collectives(self) -> list[CountedCollective]:
         """Every collective with its calls in a step."""
         layout, stage = self.work.layout, self.slowest.stage
-        states = self.network.timed(counted(self.stage_states.collectives, layout.zero, layout.stage_micro_batches))
-        return [*of_layers(self.pipeline, stage),
-                *of_sends([*self.sends, *self.pipeline.host.transfers(stage)], layout.stage_micro_batches),
-                *of_step([*states, *self.muon, *self.between_copies, *self.once, *self.gradient_norm])]  # fmt: skip
+        of_states = with_step_counts(self.stage_states.collectives, layout.zero, layout.stage_micro_batches)
+        once = [*self.network.timed(of_states), *self.muon, *self.between_copies, *self.once_per_step]
+        sends = [*self.sends, *self.pipeline.offload.transfers(stage)]
+        return [
+            *counted_in_layers(self.pipeline, stage),
+            *counted_sends(sends, layout.stage_micro_batches),
+            *counted_once([*once, *self.gradient_norm]),
+        ]
 
     @cached_property
     def traffic(self) -> dict[str, Traffic]:
         """Bytes and calls of a step by group."""
-        return traffic(self.counted)
+        return traffic_by_group(self.counted_collectives)
 
     def groups(self) -> list[tuple[str, Group]]:
         """Return every group that communicates, by what its collectives call it."""
         c = self.work.context
         layers = [each for kind in self.work.pattern.kinds for each in kind.collectives(kind.context(c))]
         states = [each.collective for each in self.stage_states.collectives]
-        states += [call.collective for call in (*self.between_copies, *self.once, *self.muon)]
+        states += [call.collective for call in (*self.between_copies, *self.once_per_step, *self.muon)]
         collectives = [*layers, *embedding_collectives(c), *head_collectives(c), *boundary_collectives(c), *states,
                        *gradient_norm(self.work)]  # fmt: skip
         return list({each.group: (each.parallelism, each.group) for each in reversed(collectives)}.values())

@@ -1,4 +1,4 @@
-"""What layers, embedding and head cost on a device, for one micro-batch: seconds, parameters, kept bytes.
+"""What layers, embedding and head cost on a device, for one micro-batch: seconds, parameters, bytes of activations.
 
 It depends on few numbers of a layout (TP and micro-batch, not the stages or replicas), so that many layouts share it.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from comp_comm.choices import Recompute, Switch
 from comp_comm.costmodels.complete.layer_operations import LayerOperations, ModuleOperations
-from comp_comm.costmodels.layer_times import Host, LayerTimes
+from comp_comm.costmodels.layer_times import HostLaunches, LayerTimes
 from comp_comm.costmodels.machine import kernels_of, network_of
 from comp_comm.costmodels.operation_times import OperationTimes
 from comp_comm.costmodels.timed import Network
@@ -21,7 +21,7 @@ from comp_comm.formulas.arrays import ZERO, Array, add_up, everywhere, to_float
 from comp_comm.formulas.host import BLOCKED_S
 from comp_comm.group import Group
 from comp_comm.kernel_choices import CudaGraph
-from comp_comm.layers.block import HeldParameters, Kept
+from comp_comm.layers.block import LayerParameters, SavedActivations
 from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.module import selected_modules
@@ -37,11 +37,11 @@ from comp_comm.violation import Violation, broken_rules
 ROUNDING = 1e-12  # equal seconds that were added up in another order
 
 
-class KeptOfLayer(NamedTuple):
-    """Bytes a layer keeps of a micro-batch: in all, and of its input alone."""
+class LayerActivations(NamedTuple):
+    """Bytes of activations that a layer saves of a micro-batch: all of them, and its input alone."""
 
     size: Array
-    entry: Array
+    input_size: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,11 +111,11 @@ class LayerCosts:
         return LayerTimes(self.work.layout, self.operations.layers[kind], calls, self.work.scenario.interference,
                           host=self._host(kind, c))  # fmt: skip
 
-    def _host(self, kind: LayerKind, c: Context) -> Host:
+    def _host(self, kind: LayerKind, c: Context) -> HostLaunches:
         """Return what launches a layer of a kind."""
         synchronises = kind.synchronises & ~CudaGraph.FULL.where(c.layout.cuda_graph)
         launching = self.operations.launches[kind] * self._launch_s
-        return Host(launching, synchronises, Switch.ON.where(c.layout.launch_blocking))
+        return HostLaunches(launching, synchronises, Switch.ON.where(c.layout.launch_blocking))
 
     @property
     def _launch_s(self) -> Array:
@@ -164,7 +164,7 @@ class LayerCosts:
         return all(bool(everywhere(more >= less * (1 - ROUNDING))) for less, more in pairs)
 
     @cached_property
-    def parameters(self) -> dict[LayerKind, HeldParameters]:
+    def parameters(self) -> dict[LayerKind, LayerParameters]:
         """Parameters of a layer of each kind that a device holds."""
         return {kind: kind.parameters(c) for kind, c in self._contexts()}
 
@@ -174,9 +174,9 @@ class LayerCosts:
         return end_parameters(self.work.context, self.work.vocab)
 
     @cached_property
-    def kept(self) -> dict[LayerKind, KeptOfLayer]:
-        """Bytes that a layer of each kind keeps."""
-        return {kind: _kept(c, kind.kept(c)) for kind, c in self._contexts()}
+    def activations(self) -> dict[LayerKind, LayerActivations]:
+        """Bytes of activations that a layer of each kind saves for its backward pass."""
+        return {kind: _activations(c, kind.saved_activations(c)) for kind, c in self._contexts()}
 
     @cached_property
     def recomputable(self) -> dict[LayerKind, list[RecomputableModule]]:
@@ -227,6 +227,6 @@ def layer_groups(layout: Layout, experts: bool) -> list[Group]:
     return [*groups, layout.ep_group, layout.etp_group, layout.sequence_group] if experts else groups
 
 
-def _kept(c: Context, kept: list[Kept]) -> KeptOfLayer:
-    entry = c.split_tokens * c.t.hidden * to_float(c.formats.activation)
-    return KeptOfLayer(to_float(sum((each.size for each in kept), to_float(0.0))), entry)
+def _activations(c: Context, saved: list[SavedActivations]) -> LayerActivations:
+    input_size = c.split_tokens * c.t.hidden * to_float(c.formats.activation)
+    return LayerActivations(to_float(sum((each.size for each in saved), to_float(0.0))), input_size)

@@ -57,8 +57,8 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> ExplainedStep:
     work = work_in_training(scenario)
     layers = cast(LayerCosts, parts.get("layers") or _layer_costs(work, parts))
     states = cast(StateCosts, parts.get("states") or StateCosts(work))
-    held = cast(Footprint, parts.get("footprint") or Footprint(work, layers))
-    return ExplainedStep(work, layers, states, held)
+    footprint = cast(Footprint, parts.get("footprint") or Footprint(work, layers))
+    return ExplainedStep(work, layers, states, footprint)
 
 
 def _operations(scenario: Scenario, parts: Parts) -> LayerOperations:

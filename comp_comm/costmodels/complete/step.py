@@ -59,19 +59,19 @@ class Step(SearchableAnswer):
         return Bubble(self.pipeline)
 
     @cached_property
-    def sent(self) -> StepComm:
-        """What is sent."""
+    def communication(self) -> StepComm:
+        """What the step communicates."""
         return StepComm(self.pipeline, self.slowest, self.states)
 
     @property
-    def stage(self) -> Stage:
+    def slowest_stage(self) -> Stage:
         """The slowest stage, that whose passes take longest."""
         return self.pipeline.slowest
 
     @cached_property
     def slowest(self) -> StageSeconds:
         """The seconds of the slowest stage."""
-        return StageSeconds(self.pipeline, self.stage)
+        return StageSeconds(self.pipeline, self.slowest_stage)
 
     # -- seconds ------------------------------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class Step(SearchableAnswer):
     @property
     def host_s(self) -> Array:
         """Seconds the slowest stage waits for the host to launch kernels."""
-        return add_up(self.slowest.waits)
+        return add_up(self.slowest.host_waits)
 
     @property
     def optimizer_s(self) -> Array:
@@ -107,18 +107,18 @@ class Step(SearchableAnswer):
         And of the weights that are quantised: once, or under ZeRO 3 with every micro-batch; and of gradients that the
         optimizer adds up.
         """
-        return add_up((self.states.most.seconds.optimizer, self.quantise_s, self.accumulate_s))
+        return add_up((self.states.slowest.seconds.optimizer, self.quantise_s, self.accumulate_s))
 
     @property
     def accumulate_s(self) -> Array:
         """Seconds of adding gradients up in a step, in the stage that has most, and while others wait for it."""
-        accumulate = self.states.most.seconds.accumulate
+        accumulate = self.states.slowest.seconds.accumulate
         return accumulate if accumulate is ZERO else accumulate * accumulations(self.work)
 
     @property
     def quantise_s(self) -> Array:
         """Seconds of quantising the weights of the stage that has most states in a step."""
-        quantise, layout = self.states.most.seconds.quantise, self.work.layout
+        quantise, layout = self.states.slowest.seconds.quantise, self.work.layout
         if quantise is ZERO:
             return ZERO
         return quantise * where(to_float(layout.zero) >= 3, layout.stage_micro_batches, 1.0)
@@ -131,12 +131,12 @@ class Step(SearchableAnswer):
     @property
     def comm(self) -> dict[str, CommSeconds]:
         """Seconds of communication in a step by group; groups that do not communicate are left out."""
-        return self.sent.by_group
+        return self.communication.by_group
 
     @property
     def traffic(self) -> dict[str, Traffic]:
         """Bytes and calls of communication in a step by group."""
-        return self.sent.traffic
+        return self.communication.traffic
 
     @cached_property
     def serialized_comm_s(self) -> Array:
@@ -156,24 +156,24 @@ class Step(SearchableAnswer):
     @cached_property
     def step_s(self) -> Array:
         """Seconds of a step."""
-        return self._with(self.bubble_s)
+        return self._total_s(self.bubble_s)
 
-    def _with(self, bubble_s: Array) -> Array:
+    def _total_s(self, bubble_s: Array) -> Array:
         """Return the seconds of a step with such a bubble."""
         # What ZeRO has a say in is the largest array of all: the rest is added up before it joins.
-        return self._but_states_s + bubble_s + self._states_s
+        return self._passes_and_messages_s + bubble_s + self._states_s
 
     @cached_property
-    def _but_states_s(self) -> Array:
-        """Seconds of passes and of what is sent, but for the bubble and for states."""
-        passes = self.work.layout.stage_micro_batches * self.pipeline.pace_s
-        gathered = self.states.most.seconds.over_tp
-        return add_up((passes, self.sent.sends_visible_s, self.sent.once_s, gathered, self.sent.gradient_norm_s))
+    def _passes_and_messages_s(self) -> Array:
+        """Seconds of passes and of messages that follow them, without the bubble and without states."""
+        passes, comm = self.work.layout.stage_micro_batches * self.pipeline.pace_s, self.communication
+        muon_gathers = self.states.slowest.seconds.muon_over_tp
+        return add_up((passes, comm.sends_visible_s, comm.once_per_step_s, muon_gathers, comm.gradient_norm_s))
 
     @cached_property
     def _states_s(self) -> Array:
         """Seconds of the optimizer, and of what is seen of the collectives of gradients and weights."""
-        return add_up((self.optimizer_s, self.sent.of_states.visible))
+        return add_up((self.optimizer_s, self.communication.states_comm.visible))
 
     def least_step_s(self, bound: Bound) -> Array:
         """Return the seconds that a step takes at least: by passes alone, or with all but the walks of the bubble."""
@@ -182,7 +182,7 @@ class Step(SearchableAnswer):
             return to_float(layout.stage_micro_batches / to_float(layout.pp) * self.pipeline.model_passes_s)
         if bound is Bound.SLOWEST:
             return to_float(layout.stage_micro_batches * self.pipeline.pace_s)
-        return self._with(self.bubble.least)
+        return self._total_s(self.bubble.least)
 
     @property
     def takes_long(self) -> bool:
@@ -191,7 +191,7 @@ class Step(SearchableAnswer):
 
     def step_where(self, wanted: Mask) -> Array:
         """Return the seconds of a step where they are wanted; elsewhere perhaps infinity."""
-        return self._with(self.bubble.seconds_where(wanted))
+        return self._total_s(self.bubble.seconds_where(wanted))
 
     # -- whether it fits ----------------------------------------------------------------------------------------------
 
@@ -227,7 +227,10 @@ class Step(SearchableAnswer):
     @property
     def shape_violations(self) -> tuple[Violation, ...]:
         """The rules that points break, but for that of memory."""
-        return (*self.layout_violations, *(self.profile_rules.violations(self.sent.groups()) if self.may_lack else []))
+        return (
+            *self.layout_violations,
+            *(self.profile_rules.violations(self.communication.groups()) if self.may_lack else []),
+        )
 
     @cached_property
     def violations(self) -> tuple[Violation, ...]:  # type: ignore[override]

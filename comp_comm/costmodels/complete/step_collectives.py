@@ -33,7 +33,9 @@ FP32 = 4.0
 TENSOR = to_float(1.0)  # the output layer, and the embedding
 
 
-def _most(work: Work, each: Callable[[LayerKind, Context], Array], first: Array = ZERO, last: Array = ZERO) -> Array:
+def _largest_of_stages(
+    work: Work, each: Callable[[LayerKind, Context], Array], first: Array = ZERO, last: Array = ZERO
+) -> Array:
     """Return the most that any stage has of something that a layer of each kind has, and both ends of the model."""
     sizes = [each(kind, kind.context(work.context)) for kind in work.pattern.kinds]
     return largest(
@@ -57,7 +59,18 @@ def tied_collectives(c: Context, vocab: Array) -> list[Collective]:
     ends = Group(where(times > 0, 2.0, 1.0), layout.stride("pp") * maximum(to_float(layout.pp) - 1, 1.0))
     size = vocab / layout.tp * c.t.hidden * c.formats.grad
     name = "tied embedding all-reduce"
-    return [Collective(name, "p H V / tp", times, "all_reduce", "pp", size, 0.0 * times, ends)]
+    return [
+        Collective(
+            name,
+            "p H V / tp",
+            count=times,
+            kind="all_reduce",
+            parallelism="pp",
+            message_bytes=size,
+            backward_count=0.0 * times,
+            group=ends,
+        )
+    ]
 
 
 def partial_gradients(work: Work) -> list[Collective]:
@@ -73,8 +86,22 @@ def partial_gradients(work: Work) -> list[Collective]:
     if not any_of(split):
         return []
     norm = to_float(c.t.hidden) * Norm.look_up("weights", c.t.norm)
-    size = _most(work, lambda kind, own: kind.shared_weights(own).parameters, last=norm) * c.formats.grad
-    return [Collective(PARTIAL, "g P of norms", split, "all_reduce", "tp", size, 0.0 * split, c.tp_group)]
+    size = (
+        _largest_of_stages(work, lambda kind, context: kind.tp_replicated(context).parameters, last=norm)
+        * c.formats.grad
+    )
+    return [
+        Collective(
+            PARTIAL,
+            "g P of norms",
+            count=split,
+            kind="all_reduce",
+            parallelism="tp",
+            message_bytes=size,
+            backward_count=0.0 * split,
+            group=c.tp_group,
+        )
+    ]
 
 
 def expert_loads(work: Work) -> list[Collective]:
@@ -88,12 +115,25 @@ def expert_loads(work: Work) -> list[Collective]:
     counts = LoadBalancing.BIAS.where(c.balancing) & (devices > 1) if c.t.has_experts else np.asarray(False)
     if not somewhere(counts):
         return []
-    layers = _most(work, lambda kind, _: to_float(any(isinstance(block, Experts) for block in kind.blocks)))
+    layers = _largest_of_stages(
+        work, lambda kind, _: to_float(any(isinstance(block, Experts) for block in kind.blocks))
+    )
     times = to_float(counts & (layers > 0))
     parts = tuple((to_float(getattr(layout, name)), layout.stride(name)) for name in ("tp", "cp", "dp"))
     group = Group(devices, parts=parts)
     size = FP32 * layers * c.t.experts
-    return [Collective("expert load all-reduce", "4 B E layers", times, "all_reduce", "dp", size, 0.0 * times, group)]
+    return [
+        Collective(
+            "expert load all-reduce",
+            "4 B E layers",
+            count=times,
+            kind="all_reduce",
+            parallelism="dp",
+            message_bytes=size,
+            backward_count=0.0 * times,
+            group=group,
+        )
+    ]
 
 
 def gradient_norm(work: Work) -> list[Collective]:
@@ -114,7 +154,18 @@ def gradient_norm(work: Work) -> list[Collective]:
     def add(name: str, label: str, times: Numeric, size: Numeric, group: Group) -> None:
         count = to_float(times) * (to_float(group.size) > 1)
         if any_of(count):
-            reductions.append(Collective(name, "4 B", count, "all_reduce", label, to_float(size), 0.0 * count, group))
+            reductions.append(
+                Collective(
+                    name,
+                    "4 B",
+                    count=count,
+                    kind="all_reduce",
+                    parallelism=label,
+                    message_bytes=to_float(size),
+                    backward_count=0.0 * count,
+                    group=group,
+                )
+            )
 
     if not everywhere(torch):
         times = 1.0 + (to_float(c.t.experts) > 0) * (to_float(layout.ep) > 1)
@@ -125,8 +176,8 @@ def gradient_norm(work: Work) -> list[Collective]:
         add("gradient norm", "world", times * ~sharded, FP32, Group(tp * pp, parts=parts))
     if somewhere(torch):
         ends = Norm.look_up("weights", c.t.norm) + (to_float(c.t.tied) == 0) * TENSOR
-        size = FP32 * _most(work, lambda kind, own: kind.tensors(own), TENSOR, ends)
-        add("gradient norms of tensors", "dp", theirs, size, dense_replicas(layout).groups(layout)[1])
+        size = FP32 * _largest_of_stages(work, lambda kind, context: kind.tensors(context), TENSOR, ends)
+        add("gradient norms of tensors", "dp", theirs, size, dense_replicas(layout).groups(layout).shards)
         add("gradient norms over TP", "tp", theirs, size, c.tp_group)
         add("gradient norm over stages", "pp", theirs, FP32, layout.group("pp"))
     return reductions

@@ -41,14 +41,16 @@ class Traffic:
 NO_TRAFFIC = Traffic(ZERO, ZERO, ZERO, ZERO)
 
 
-def of_layers(pipeline: Pipeline, stage: Stage) -> list[CountedCollective]:
+def counted_in_layers(pipeline: Pipeline, stage: Stage) -> list[CountedCollective]:
     """Return the collectives of the layers and ends of a stage."""
     micro_batches, costs, none = pipeline.layout.stage_micro_batches, pipeline.costs, to_float(0.0)
-    again: dict[tuple[str, str], Array] = {}
+    recomputed_calls: dict[tuple[str, str], Array] = {}
     for kind, times, count in pipeline.recomputed_at_any_point(stage):
         for call in times.calls:
             key = kind.name, call.collective.name
-            again[key] = again.get(key, none) + micro_batches * count * to_float(call.collective.count)
+            recomputed_calls[key] = recomputed_calls.get(key, none) + micro_batches * count * to_float(
+                call.collective.count
+            )
     layers = [(kind.name, costs.layers[kind], count)
               for kind, count in zip(pipeline.work.pattern.kinds, stage.layers, strict=True)]  # fmt: skip
     ends = (("embedding", costs.embedding, stage.embedding), ("head", costs.head, stage.head))
@@ -56,32 +58,46 @@ def of_layers(pipeline: Pipeline, stage: Stage) -> list[CountedCollective]:
     for name, times, count in (*layers, *ends):
         for call in times.calls:
             forward, backward = to_float(call.collective.count), to_float(call.collective.backward_count)
-            recompute = again.get((name, call.collective.name), none)
+            recompute = recomputed_calls.get((name, call.collective.name), none)
             each = micro_batches * count
-            counted.append(CountedCollective(name, call, each * forward, each * backward, recompute, none))
+            counted.append(
+                CountedCollective(
+                    name, call, forward=each * forward, backward=each * backward, recompute=recompute, step=none
+                )
+            )
     return counted
 
 
-def of_sends(calls: Sequence[TimedCollective], micro_batches: Numeric) -> list[CountedCollective]:
+def counted_sends(calls: Sequence[TimedCollective], micro_batches: Numeric) -> list[CountedCollective]:
     """Return the sends between stages in a step of so many micro-batches."""
     counted = []
     for call in calls:
         forward, backward = to_float(call.collective.count), to_float(call.collective.backward_count)
         counted.append(
             CountedCollective(
-                "stage", call, micro_batches * forward, micro_batches * backward, to_float(0.0), to_float(0.0)
+                "stage",
+                call,
+                forward=micro_batches * forward,
+                backward=micro_batches * backward,
+                recompute=to_float(0.0),
+                step=to_float(0.0),
             )
         )
     return counted
 
 
-def of_step(calls: Sequence[TimedCollective]) -> list[CountedCollective]:
+def counted_once(calls: Sequence[TimedCollective]) -> list[CountedCollective]:
     """Return collectives that are counted in a whole step."""
     none = to_float(0.0)
-    return [CountedCollective("step", call, none, none, none, to_float(call.collective.count)) for call in calls]
+    return [
+        CountedCollective(
+            "step", call, forward=none, backward=none, recompute=none, step=to_float(call.collective.count)
+        )
+        for call in calls
+    ]
 
 
-def traffic(counted: Sequence[CountedCollective]) -> dict[str, Traffic]:
+def traffic_by_group(counted: Sequence[CountedCollective]) -> dict[str, Traffic]:
     """Return the bytes and calls of a step by group.
 
     Wire bytes are those of rings, direct exchanges and sends: what an algorithm saves (in-network reduction) is not

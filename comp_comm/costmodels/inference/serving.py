@@ -91,8 +91,16 @@ class Serving(Answer):
     def kernels(self) -> Kernels:
         """What times kernels."""
         f = self.work.scenario.formats
-        return Kernels(self.work.hardware, f.operand, f.activation, f.grad, self.work.scenario.sustained, f.recipe,
-                       f.fp8_attention, serving=True)  # fmt: skip
+        return Kernels(
+            self.work.hardware,
+            operand=f.operand,
+            activation=f.activation,
+            gradient=f.grad,
+            sustained=self.work.scenario.sustained,
+            recipe=f.recipe,
+            fp8_attention=f.fp8_attention,
+            serving=True,
+        )
 
     @cached_property
     def network(self) -> Network:

@@ -104,7 +104,11 @@ class ExplainedStep(Step, ExplainedAnswer):
 
     def message_records(self) -> list[MessageRecord]:
         """Return every collective of the slowest stage with its calls and bytes."""
-        return [_message(item.call, float(item.calls)) for item in self.sent.counted if float(item.calls)]
+        return [
+            _message(item.call, float(item.calls))
+            for item in self.communication.counted_collectives
+            if float(item.calls)
+        ]
 
 
 def _message(call: TimedCollective, calls: float) -> MessageRecord:
@@ -164,14 +168,14 @@ def communication(step: Step) -> dict[str, GroupRecord]:
 
 def parts_of(step: Step) -> list[StagePart]:
     """Return the parts of the slowest stage, in the order they are done."""
-    stage = step.stage
-    again: dict[LayerKind, dict[str, Array]] = {}
+    stage = step.slowest_stage
+    recomputed: dict[LayerKind, dict[str, Array]] = {}
     for kind, times, count in step.pipeline.recomputed_at_any_point(stage):
         for item in times.timed:
-            of_kind = again.setdefault(kind, {})
+            of_kind = recomputed.setdefault(kind, {})
             of_kind[item.op.name] = of_kind.get(item.op.name, to_float(0.0)) + count * item.op.count
     layers = [
-        StagePart(kind.name, step.layers.layers[kind], count, again.get(kind, {}), int(count))
+        StagePart(kind.name, step.layers.layers[kind], count, recomputed.get(kind, {}), int(count))
         for kind, count in zip(step.work.pattern.kinds, stage.layers, strict=True)
     ]  # fmt: skip
     return [StagePart("embedding", step.layers.embedding, stage.embedding, {}, None), *layers,
@@ -243,7 +247,7 @@ def _record(
 
 
 def _collectives(step: Step, layers: dict[str, int | None]) -> Iterator[OperationRecord]:
-    for item in step.sent.counted:
+    for item in step.communication.counted_collectives:
         path = step.network.path(item.call.collective.group)
         across = bool(path.local < path.size)
         for phase in ("forward", "recompute", "backward", "step"):
@@ -262,7 +266,7 @@ def _collective(item: CountedCollective, phase: str, layers: int | None, across:
 
 
 def _optimizer(step: Step) -> Iterator[OperationRecord]:
-    states, none = step.sent.stage_states, to_float(0.0)
+    states, none = step.communication.stage_states, to_float(0.0)
     norm, adam, muon = states.norm_s, states.adam_s, to_float(states.muon.seconds(states.kernels))
     per_byte = float(states.kernels.per_streamed_byte)
     part = StagePart("step", step.layers.embedding, to_float(1.0), {}, None)

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from comp_comm.choices import Schedule, Switch
 from comp_comm.costmodels.complete.schedule.bubble import SPLIT
-from comp_comm.costmodels.complete.schedule.pass_order import Pass
+from comp_comm.costmodels.complete.schedule.pass_order import Pass, PassOrder
 from comp_comm.costmodels.complete.schedule.pass_times import IN_A_ROW, Timed, timed
-from comp_comm.costmodels.complete.schedule.pass_walk import PassOrder
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.timeline import COMM, COMPUTE, SENDS, STATES, Slice, Timeline
 from comp_comm.errors import ConfigError
@@ -43,18 +42,18 @@ class _Times:
     split: bool
     model_chunks: int
 
-    def goes_on(self, work: Pass) -> bool:
+    def goes_on(self, item: Pass) -> bool:
         """Return whether what a pass makes goes to another stage, or keeps its own one busy as if it did."""
-        end = {"F": self.model_chunks - 1, "B": 0}.get(work.kind)
-        return bool(self.sends) and end is not None and not (self.beside and work.chunk % self.model_chunks == end)
+        end = {"F": self.model_chunks - 1, "B": 0}.get(item.kind)
+        return bool(self.sends) and end is not None and not (self.beside and item.chunk % self.model_chunks == end)
 
-    def of(self, work: Pass) -> tuple[float, float, float]:
+    def of(self, item: Pass) -> tuple[float, float, float]:
         """Return the compute of a pass, and of the communication of its layers what shows and what is hidden."""
-        own = self.chunks[work.chunk]
+        own = self.chunks[item.chunk]
         weights, waits = (own.weights, own.weights_waits) if self.split else (0.0, 0.0)
         return {"F": (own.forward, own.forward_comm, own.forward_hidden), "W": (weights, waits, 0.0),
                 "B": (own.backward - weights, own.backward_comm - waits, own.backward_hidden),
-                }[work.kind]  # fmt: skip
+                }[item.kind]  # fmt: skip
 
 
 def timeline(step: Step) -> Timeline:
@@ -72,7 +71,7 @@ def timeline(step: Step) -> Timeline:
         raise ConfigError(f"a trace of {passes:,} passes is too long to look at; at most {MOST_PASSES:,}: a smaller "
                           "global_batch shows the same")  # fmt: skip
     listed = [_chunk(step, stage) for stage, count in step.work.stages.runs for _ in range(int(float(count)))]
-    sends = float(step.bubble.send_s) if stages > 1 else 0.0  # each chunk's output is sent
+    sends = float(step.bubble.chunks.send_s) if stages > 1 else 0.0  # each chunk's output is sent
     times = _Times(
         listed * int(float(layout.copies)),
         sends,
@@ -83,8 +82,10 @@ def timeline(step: Step) -> Timeline:
     order = PassOrder(schedule, stages, chunks)
     done = timed(order, micro_batches, step.bubble.chunk_seconds(order))
     walked = max(each.end for each in done)
-    pipelined = float(layout.stage_micro_batches * step.pipeline.pace_s + step.bubble_s + step.sent.sends_visible_s)
-    alone = float(layout.stage_micro_batches * step.bubble.pace_s + step.bubble_s)
+    pipelined = float(
+        layout.stage_micro_batches * step.pipeline.pace_s + step.bubble_s + step.communication.sends_visible_s
+    )
+    alone = float(layout.stage_micro_batches * step.bubble.chunks.pace_s + step.bubble_s)
     stretch = pipelined / (alone if schedule in IN_A_ROW else walked)
     slices = [piece for each in done for piece in _slices(each, times, stretch)]
     ends = {each.stage: each.end * stretch for each in done}
@@ -98,16 +99,16 @@ def timeline(step: Step) -> Timeline:
 def _slices(done: Timed, times: _Times, stretch: float) -> list[Slice]:
     """Return what a stage does in one go, pass by pass."""
     pieces, start = [], done.start
-    for work in done.work:
-        more, start = _pass(done.stage, work, start, times)
+    for item in done.task:
+        more, start = _pass(done.stage, item, start, times)
         pieces += more
     return [piece._replace(start=piece.start * stretch, seconds=piece.seconds * stretch) for piece in pieces]
 
 
-def _pass(stage: int, work: Pass, start: float, times: _Times) -> tuple[list[Slice], float]:
+def _pass(stage: int, item: Pass, start: float, times: _Times) -> tuple[list[Slice], float]:
     """Return a pass and when it ends: compute, then what shows of its communication; what is hidden is below it."""
-    kind, j, chunk = work
-    compute, shows, hidden = times.of(work)
+    kind, j, chunk = item
+    compute, shows, hidden = times.of(item)
     name, about = f"{kind} {j}", {"micro_batch": j, "chunk": chunk}
     pieces = [Slice(stage, COMPUTE, name, start, compute, {**about, "pass": kind})]
     if hidden:
@@ -115,7 +116,7 @@ def _pass(stage: int, work: Pass, start: float, times: _Times) -> tuple[list[Sli
     if shows:
         pieces.append(Slice(stage, COMM, f"{name} communication", start + compute, shows, {**about}))
     end = start + compute + shows
-    if times.goes_on(work):
+    if times.goes_on(item):
         pieces.append(Slice(stage, SENDS, f"{name} send", end, times.sends, {**about}))
         end += 0.0 if times.beside else times.sends
     return pieces, end
@@ -123,14 +124,15 @@ def _pass(stage: int, work: Pass, start: float, times: _Times) -> tuple[list[Sli
 
 def _tail(step: Step, stage: int, start: float) -> list[Slice]:
     """Return what follows the last pass on a stage, and before its end what ran beside it."""
-    states = step.sent.of_states
+    comm, states = step.communication, step.communication.states_comm
+    muon_gathers_s = step.states.slowest.seconds.muon_over_tp
     pieces, hidden, at = [], float(states.hidden), start
     if hidden:
         pieces.append(Slice(stage, STATES, "gradients and weights, hidden", max(start - hidden, 0.0), hidden, {}))
     for stream, name, seconds in ((STATES, "gradients and weights", float(states.visible)),
-                                  (STATES, "gradients of norms and tied embeddings", float(step.sent.once_s)),
-                                  (STATES, "gradients of whole matrices", float(step.states.most.seconds.over_tp)),
-                                  (STATES, "norm of all gradients", float(step.sent.gradient_norm_s)),
+                                  (STATES, "gradients of norms and tied embeddings", float(comm.once_per_step_s)),
+                                  (STATES, "gradients of whole matrices", float(muon_gathers_s)),
+                                  (STATES, "norm of all gradients", float(comm.gradient_norm_s)),
                                   (COMPUTE, "optimizer", float(step.optimizer_s))):  # fmt: skip
         if seconds:
             pieces.append(Slice(stage, stream, name, at, seconds, {}))
@@ -140,11 +142,11 @@ def _tail(step: Step, stage: int, start: float) -> list[Slice]:
 
 def _chunk(step: Step, stage: Stage) -> _Chunk:
     pipeline = step.pipeline
-    parts = pipeline.parts(stage)
+    parts = pipeline.layers_and_ends(stage)
     forward = float(add_up(count * times.compute.forward for times, count in parts))
     forward_s = float(add_up(count * times.forward_s for times, count in parts))
     both_s = float(pipeline.passes_s(stage))
-    again = float(pipeline.recomputed_s(stage, "compute")) if pipeline.recomputes else 0.0
+    again = float(pipeline.recomputed_s(stage, lambda times: times.compute.forward)) if pipeline.recomputes else 0.0
     backward = float(add_up(count * times.compute.backward for times, count in parts)) + again
     weights = float(add_up(count * times.compute.for_weights for times, count in zip(pipeline.layers, stage.layers,
                                                                                       strict=True)))  # fmt: skip

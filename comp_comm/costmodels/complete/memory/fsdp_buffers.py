@@ -37,12 +37,12 @@ def fsdp_buffers(work: Work, parameters: Array, largest_layer: Array, ends: Arra
     unscattered = trains * where(at_last, 0.0, weight)
     between = to_float(layout.reshard_shards)
     shards = where(isnan(between), np.inf, between)
-    held = weight * parameters * where(Switch.OFF.where(layout.reshard_after_forward), 1.0, 1.0 / shards)
+    unsharded = weight * parameters * where(Switch.OFF.where(layout.reshard_after_forward), 1.0, 1.0 / shards)
     layer = largest_layer * (2 * weight + unscattered + grad)
     root = where(ends_apart & (to_float(work.transformer.tied) == 0), 0.0, ends)
     late = where(ends_apart, maximum(ends - head, head), ends) * (weight + unscattered + grad)
     return FsdpBuffers(
-        held + where(ends_apart, head, 0.0) * weight,
-        held + maximum(layer + root * (weight + unscattered), where(ends_apart, late, 0.0)),
-        held + late,
+        unsharded + where(ends_apart, head, 0.0) * weight,
+        unsharded + maximum(layer + root * (weight + unscattered), where(ends_apart, late, 0.0)),
+        unsharded + late,
     )

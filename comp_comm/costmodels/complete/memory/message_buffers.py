@@ -12,14 +12,14 @@ from comp_comm.operations.context import Context
 from comp_comm.sharding import ZeroImplementation
 
 
-def stage_outputs(work: Work, held: Array) -> Array:
+def stage_outputs(work: Work, in_flight: Array) -> Array:
     """Return bytes of a stage's outputs for the micro-batches it holds, where they wait for the backward pass.
 
     DeepSpeed's pipeline keeps them (its `pipe_buffers`); Megatron-LM frees them when they are sent.
     """
     c, layout = work.context, work.layout
     kept = ZeroImplementation.DEEPSPEED.where(layout.zero_implementation) & (to_float(layout.pp) > 1)
-    return kept * held * c.split_tokens * c.t.hidden * c.formats.activation if somewhere(kept) else to_float(0.0)
+    return kept * in_flight * c.split_tokens * c.t.hidden * c.formats.activation if somewhere(kept) else to_float(0.0)
 
 
 def message_buffers(work: Work) -> Array:

@@ -29,6 +29,6 @@ def micro_batches_in_flight(layout: Layout, place: Array) -> Array:
         return zero_bubble_in_flight(pp, micro_batches, 2.0 if schedule is Schedule.ZB_H2 else 1.0)
 
     for schedule in OTHER_SCHEDULES:
-        there = schedule.where(layout.schedule)
-        held = where(there, of(schedule), held) if somewhere(there) else held
+        here = schedule.where(layout.schedule)
+        held = where(here, of(schedule), held) if somewhere(here) else held
     return held

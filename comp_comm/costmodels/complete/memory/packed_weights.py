@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, largest, somewhere, to_float
-from comp_comm.layers.block import HeldParameters
+from comp_comm.layers.block import LayerParameters
 
 
-def whole_weights(work: Work, held: HeldParameters) -> Array:
+def whole_weights(work: Work, layer: LayerParameters) -> Array:
     """Return the weights of a layer as numbers in the format of others: those of 4 bits are gathered in 4 bits."""
-    f, numbers = work.scenario.formats, held.dense + held.experts
+    f, numbers = work.scenario.formats, layer.dense + layer.experts
     if not somewhere(f.packs):
         return to_float(numbers)
-    packed = held.packed + held.expert_packed
+    packed = layer.packed + layer.expert_packed
     return to_float(numbers - packed * (1 - f.packed("size") / to_float(f.weight)))
 
 
-def unpacked_bytes(work: Work, layers: Sequence[tuple[Array, HeldParameters]]) -> Array:
+def unpacked_bytes(work: Work, layers: Sequence[tuple[Array, LayerParameters]]) -> Array:
     """Return the bytes of the largest matrix in 16 bits, as it is made for a product, of layers with their counts."""
     f = work.scenario.formats
     if not somewhere(f.packs):
         return to_float(0.0)
-    return to_float(f.activation) * largest((to_float(count) > 0) * held.widest for count, held in layers)
+    return to_float(f.activation) * largest((to_float(count) > 0) * layer.widest for count, layer in layers)

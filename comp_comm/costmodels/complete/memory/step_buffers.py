@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, isnan, largest, maximum, minimum, somewhere, to_float, where
-from comp_comm.layers.block import HeldParameters
+from comp_comm.layers.block import LayerParameters
 from comp_comm.layers.expert_tokens import local_experts
 from comp_comm.sharding import ZeroImplementation
 
@@ -26,7 +26,7 @@ def has_main_gradients(work: Work) -> Array:
                     & ZeroImplementation.MEGATRON.where(layout.zero_implementation))  # fmt: skip
 
 
-def weight_gradients(work: Work, layers: list[tuple[Array, HeldParameters]], head: Array) -> Array:
+def weight_gradients(work: Work, layers: list[tuple[Array, LayerParameters]], head: Array) -> Array:
     """Return the bytes of 16-bit gradients beside those in 32 bit: of the largest layer of a stage, and of its head.
 
     Where a GEMM adds to the 32-bit gradient, PyTorch is still given one of the weight's format: Transformer Engine

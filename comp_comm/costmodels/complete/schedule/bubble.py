@@ -1,21 +1,27 @@
-"""How long the slowest stage of a pipeline waits for the others in a step, under every schedule."""
+"""The pipeline bubble: how long the slowest stage waits for the others in a step, under every schedule.
+
+Where chunks are alike, a schedule's bubble is a formula of the literature (`comp_comm.formulas`). Where they are not,
+GPipe and 1F1B have closed forms, too, and interleaving has one for most. For what is left, passes are walked through
+one by one (`pass_times.py`), many points at once.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import Schedule, Switch
+from comp_comm.choices import Schedule
+from comp_comm.costmodels.complete.schedule.chunk_passes import ChunkPasses
+from comp_comm.costmodels.complete.schedule.pass_order import PassOrder
 from comp_comm.costmodels.complete.schedule.pass_times import ChunkSeconds, step_seconds
-from comp_comm.costmodels.complete.schedule.pass_walk import PassOrder
 from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
-from comp_comm.formulas.arrays import ZERO, Array, Scalar, add_up, to_float
+from comp_comm.formulas.arrays import ZERO, Array, Scalar, to_float
 from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds, more_chunks_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
-from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.violation import Mask
@@ -24,6 +30,14 @@ from comp_comm.violation import Mask
 SPLIT = (Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
 TOGETHER = 8192  # points that are walked through at once
 FIRST = np.zeros(1, np.intp)
+
+
+class ClosedForm(NamedTuple):
+    """Seconds of the bubble by a formula: where some path through the passes is as long, and where none is longer."""
+
+    waits: Array
+    is_path: Mask
+    is_longest: Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +50,11 @@ class Bubble:
     def layout(self) -> Layout:
         """How the model is laid out."""
         return self.pipeline.layout
+
+    @cached_property
+    def chunks(self) -> ChunkPasses:
+        """The passes of the chunks of the model."""
+        return ChunkPasses(self.pipeline)
 
     @cached_property
     def seconds(self) -> Array:
@@ -51,7 +70,7 @@ class Bubble:
     @property
     def least(self) -> Array:
         """Seconds that it waits at least: known at once, and where there is no need to walk, all of it."""
-        return self._at_once[0]
+        return self._closed_forms[0]
 
     @property
     def walks(self) -> bool:
@@ -60,46 +79,47 @@ class Bubble:
 
     @property
     def _known(self) -> Mask:
-        return self._at_once[1]
+        return self._closed_forms[1]
 
     @cached_property
-    def _at_once(self) -> tuple[Array, Mask]:
+    def _closed_forms(self) -> tuple[Array, Mask]:
         """The least waits, and where it is known that they are no longer."""
         layout = self.layout
         piped = to_float(layout.pp) > 1
         least, known = ZERO, ~piped
         for schedule in Schedule:
-            there = schedule.where(layout.schedule) & piped
-            if there.any():
-                waits, path, sure = self._closed(schedule)
-                sure = sure if sure.all() else sure | ~self._walkable
-                waits = waits if sure.all() else np.where(sure | path, waits, 0.0)
-                least, known = np.where(there, waits, least), np.where(there, sure, known)
+            here = schedule.where(layout.schedule) & piped
+            if here.any():
+                waits, is_path, is_longest = self._closed_form(schedule)
+                sure = is_longest if is_longest.all() else is_longest | ~self._walkable
+                waits = waits if sure.all() else np.where(sure | is_path, waits, 0.0)
+                least, known = np.where(here, waits, least), np.where(here, sure, known)
         return least, known
 
-    def _closed(self, schedule: Schedule) -> tuple[Array, Mask, Mask]:
-        """Return the waits under a schedule in closed form, where some path through the passes is as long, and where
-        none is longer."""
-        yes = np.asarray(True)
+    def _closed_form(self, schedule: Schedule) -> ClosedForm:
+        """Return the waits under a schedule in closed form."""
+        everywhere = np.asarray(True)
         if schedule is Schedule.GPIPE:
-            return gpipe_bubble_seconds(*self._runs, self.layout.accumulation), yes, yes
+            waits = gpipe_bubble_seconds(*self.chunks.with_sends, self.layout.accumulation)
+            return ClosedForm(waits, everywhere, everywhere)
         if schedule is Schedule.ONE_F_ONE_B:  # a lag makes paths longer
-            forward, backward = self._busy
-            waits = uneven_bubble_seconds(forward, backward, self._chunks[1], self.layout.accumulation)
-            return waits, yes, self._lag <= 0
+            forward, backward = self.chunks.busy
+            waits = uneven_bubble_seconds(forward, backward, self.chunks.runs.counts, self.layout.accumulation)
+            return ClosedForm(waits, everywhere, self.chunks.lag <= 0)
         return self._interleaved() if schedule is Schedule.INTERLEAVED else self._split(schedule)
 
-    def _interleaved(self) -> tuple[Array, Mask, Mask]:
+    def _interleaved(self) -> ClosedForm:
         layout = self.layout
-        forward, backward = (self._ends(passes) for passes in (self._busy[0], self._busy[1]))
-        took = interleaved_seconds(layout.pp, layout.vpp, layout.accumulation, forward, backward, self._lag)
-        known = interleaved_is_known(layout.pp, forward, backward, self._lag)
-        return took - layout.stage_micro_batches * self.pace_s, self._alike_between, known & self._alike_between
+        forward, backward = (self._ends(passes) for passes in (self.chunks.busy.forward, self.chunks.busy.backward))
+        took = interleaved_seconds(layout.pp, layout.vpp, layout.accumulation, forward, backward, self.chunks.lag)
+        known = interleaved_is_known(layout.pp, forward, backward, self.chunks.lag)
+        waits = took - layout.stage_micro_batches * self.chunks.pace_s
+        return ClosedForm(waits, self._alike_between, known & self._alike_between)
 
-    def _split(self, schedule: Schedule) -> tuple[Array, Mask, Mask]:
+    def _split(self, schedule: Schedule) -> ClosedForm:
         """Return the waits where all chunks are alike, under a schedule that splits the backward pass."""
         pp, micro_batches = self.layout.pp, self.layout.accumulation
-        forward, both, weights = (each[0] for each in (*self._busy, self._weights))
+        forward, both, weights = (each[0] for each in (*self.chunks.busy, self.chunks.weights))
         passes = forward, both - weights, weights
         if schedule is Schedule.ZERO_BUBBLE:
             waits = zero_bubble_seconds(pp, micro_batches, *passes)
@@ -107,74 +127,14 @@ class Bubble:
             waits = dualpipe_seconds(pp, *passes)
         else:
             waits = zb_h2_seconds(pp, *passes) if schedule is Schedule.ZB_H2 else zb_v_seconds(pp, *passes)
-        known = self._all_alike & (self._lag <= 0) & (passes[1] >= np.maximum(forward, weights))
-        return waits, known, known
+        known = self._all_alike & (self.chunks.lag <= 0) & (passes[1] >= np.maximum(forward, weights))
+        return ClosedForm(waits, known, known)
 
     # -- chunks -------------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def _chunks(self) -> tuple[tuple[Stage, ...], tuple[Array, ...]]:
-        """The chunks of the model that are unlike their neighbours, and how many like each follow each other."""
-        stages, counts = zip(*self.pipeline.work.stages.runs, strict=True)
-        return stages, counts
-
-    @cached_property
-    def _per_stage(self) -> Array:
-        """Chunks that a micro-batch, or two from both ends, go through on a stage."""
-        layout = self.layout
-        return layout.model_chunks * layout.copies / layout.pp
-
-    @cached_property
-    def _passes(self) -> tuple[list[Array], list[Array]]:
-        """Seconds of passes, forward and backward, of a chunk of each run."""
-        forward = [self.pipeline.forward_s(stage) for stage in self._chunks[0]]
-        return forward, [self.pipeline.passes_s(stage) - f for stage, f in zip(self._chunks[0], forward, strict=True)]
-
-    @cached_property
-    def send_s(self) -> Array:
-        """Seconds of the send after a pass of a chunk."""
-        return ZERO if self.pipeline.sends_s is ZERO else self.pipeline.sends_s / self._per_stage
-
-    @cached_property
-    def _runs(self) -> tuple[list[Array], list[Array], tuple[Array, ...]]:
-        """Passes with the sends that follow, and how many stages are in each run: of stages with one chunk."""
-        forward, backward = ([add_up((each, self.send_s)) for each in passes] for passes in self._passes)
-        return forward, backward, self._chunks[1]
-
-    @cached_property
-    def _beside(self) -> Mask:
-        """Where sends run beside compute."""
-        return Switch.ON.where(self.layout.overlap_pp)
-
-    @cached_property
-    def _lag(self) -> Array:
-        """Seconds from the end of a pass until its output is on the next stage, while the stage goes on."""
-        if self.send_s is ZERO or not self._beside.any():
-            return ZERO
-        return np.where(self._beside, self.send_s, 0.0)
-
-    @cached_property
-    def _busy(self) -> tuple[list[Array], list[Array]]:
-        """Seconds that a pass keeps a stage busy, with the send where it waits for that."""
-        waits = ZERO if self.send_s is ZERO else self.send_s - self._lag
-        forward, backward = ([add_up((each, waits)) for each in passes] for passes in self._passes)
-        return forward, backward
-
-    @cached_property
-    def _weights(self) -> list[Array]:
-        """Seconds of the gradients of weights of a chunk of each run."""
-        return [self.pipeline.weights_s(stage) for stage in self._chunks[0]]
-
-    @cached_property
-    def pace_s(self) -> Array:
-        """Seconds that both passes of a micro-batch keep the slowest stage busy."""
-        if self.send_s is ZERO:
-            return self.pipeline.pace_s
-        return self.pipeline.pace_s + 2 * self._per_stage * (self.send_s - self._lag)
-
     def _ends(self, passes: list[Array]) -> Chunks:
         """Return the passes of the first chunk, of the second one, and of the last one."""
-        counts = self._chunks[1]
+        counts = self.chunks.runs.counts
         inner = passes[0] if len(passes) == 1 else np.where(counts[0] > 1, passes[0], passes[1])
         last = passes[0]
         for each, count in zip(passes[1:], counts[1:], strict=True):
@@ -184,7 +144,7 @@ class Bubble:
     @cached_property
     def _alike_between(self) -> Mask:
         """Where the chunks between the first one and the last one are alike."""
-        first, *others = self._chunks[1]
+        first, *others = self.chunks.runs.counts
         inner = self.layout.model_chunks - 2
         alike = first >= inner + 1
         return alike | ((first == 1) & (others[0] >= inner)) if others else alike
@@ -193,8 +153,8 @@ class Bubble:
     def _all_alike(self) -> Mask:
         """Where the passes of all chunks take equally long."""
         alike = np.asarray(True)
-        for passes in (*self._busy, self._weights):
-            for each, count in zip(passes[1:], self._chunks[1][1:], strict=True):
+        for passes in (*self.chunks.busy, self.chunks.weights):
+            for each, count in zip(passes[1:], self.chunks.runs.counts[1:], strict=True):
                 alike = alike & ((count == 0) | (np.abs(each - passes[0]) <= 1e-12 * np.abs(passes[0])))
         return alike
 
@@ -211,30 +171,30 @@ class Bubble:
         right = (
             (micro_batches >= np.where(both, 2 * pp, full)) & (micro_batches % divisor == 0) & (~both | (pp % 2 == 0))
         )
-        right = right & (sum(self._chunks[1], ZERO) == layout.model_chunks)
+        right = right & (sum(self.chunks.runs.counts, ZERO) == layout.model_chunks)
         right = right & ((to_float(layout.vpp) > 1) == Schedule.INTERLEAVED.where(schedule))
-        for each in (*self._busy[0], *self._busy[1], self._lag):
+        for each in (*self.chunks.busy.forward, *self.chunks.busy.backward, self.chunks.lag):
             right = right & np.isfinite(each)
         return np.asarray(right)
 
     def _walked(self, waits: Array, wanted: Mask) -> Array:
         """Return the waits, where they are not known and wanted those that all passes come to, one by one."""
-        layout = self.layout
+        layout, chunks = self.layout, self.chunks
         few, more_s = self._left_out
         codes = [to_float(each) for each in (layout.schedule, layout.pp, few, layout.accumulation)]
-        busy, row = layout.stage_micro_batches * self.pace_s - more_s, self.pipeline.work.stages.row
-        seconds = (waits, busy, row, self._lag, *codes, *self._busy[0], *self._busy[1], *self._weights)
-        shape = np.broadcast_shapes(*(each.shape for each in seconds))
+        busy, row = layout.stage_micro_batches * chunks.pace_s - more_s, self.pipeline.work.stages.row
+        passes = (*chunks.busy.forward, *chunks.busy.backward, *chunks.weights)
+        shape = np.broadcast_shapes(*(each.shape for each in (waits, busy, row, chunks.lag, *codes, *passes)))
         made = np.array(np.broadcast_to(waits, shape)).reshape(-1)
         left = np.flatnonzero(np.broadcast_to(~self._known, shape) & _somewhere_along(wanted, shape))
         *orders, micro_batches = (
             np.broadcast_to(_taken(each, shape, left), left.shape).astype(np.intp) for each in codes
         )
         for schedule, pp, vpp in sorted(set(zip(*(each.tolist() for each in orders), strict=True))):
-            there = np.flatnonzero((orders[0] == schedule) & (orders[1] == pp) & (orders[2] == vpp))
-            for some in (there[start : start + TOGETHER] for start in range(0, there.size, TOGETHER)):
-                points, passes = left[some], PassOrder(Schedule.at(schedule), pp, vpp)
-                took = step_seconds(passes, micro_batches[some], self.chunk_seconds(passes, shape, points))
+            alike = np.flatnonzero((orders[0] == schedule) & (orders[1] == pp) & (orders[2] == vpp))
+            for some in (alike[start : start + TOGETHER] for start in range(0, alike.size, TOGETHER)):
+                points, order = left[some], PassOrder(Schedule.at(schedule), pp, vpp)
+                took = step_seconds(order, micro_batches[some], self.chunk_seconds(order, shape, points))
                 made[points] = np.maximum(took - _taken(busy, shape, points), 0.0)  # not less by rounding
         return made.reshape(shape)
 
@@ -248,8 +208,8 @@ class Bubble:
         vpp = to_float(layout.vpp)
         if not interleaved.any():
             return vpp, ZERO
-        forward, backward = self._ends(self._busy[0]), self._ends(self._busy[1])
-        more_s, known = more_chunks_seconds(layout.pp, vpp - 2, layout.accumulation, forward, backward, self._lag)
+        forward, backward = self._ends(self.chunks.busy.forward), self._ends(self.chunks.busy.backward)
+        more_s, known = more_chunks_seconds(layout.pp, vpp - 2, layout.accumulation, forward, backward, self.chunks.lag)
         known = known & interleaved & self._alike_between & (vpp > 2)
         return np.where(known, 2.0, vpp), np.where(known, more_s, 0.0)
 
@@ -272,9 +232,9 @@ class Bubble:
             each = np.take_along_axis(seconds, run, axis=0)
             return np.concatenate([each, each]) if passes.schedule is Schedule.DUALPIPE else each
 
-        forward, backward, weights = (of_chunks(each) for each in (*self._busy, self._weights))
+        forward, backward, weights = (of_chunks(each) for each in (*self.chunks.busy, self.chunks.weights))
         backward = backward - weights if passes.schedule in SPLIT else backward
-        return ChunkSeconds({"F": forward, "B": backward, "W": weights}, _taken(self._lag, shape, points))
+        return ChunkSeconds({"F": forward, "B": backward, "W": weights}, _taken(self.chunks.lag, shape, points))
 
 
 def _somewhere_along(wanted: Mask, shape: tuple[int, ...]) -> Mask:

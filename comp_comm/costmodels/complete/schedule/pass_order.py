@@ -23,19 +23,41 @@ class Pass(NamedTuple):
     chunk: int
 
 
-# What a stage does in one go.
-Work = tuple[Pass, ...]
+# What a stage does in one go: a pass, or under DualPipe a forward and a backward one beside each other.
+Task = tuple[Pass, ...]
 KINDS = "FBW"  # in arrays of passes a kind is its place here
 
 
-def order(schedule: Schedule, stages: int, chunks: int, micro_batches: int, stage: int) -> list[Work]:
+class PassOrder(NamedTuple):
+    """In which order stages do their passes: a schedule, stages, and chunks of a stage (of ``vpp``)."""
+
+    schedule: Schedule
+    stages: int
+    chunks: int
+
+    @property
+    def period(self) -> int:
+        """Micro-batches after which a stage does the same again."""
+        return {Schedule.INTERLEAVED: self.stages, Schedule.DUALPIPE: 2}.get(self.schedule, 1)
+
+    @property
+    def model_chunks(self) -> int:
+        """Chunks that a micro-batch goes through."""
+        return self.stages * (2 if self.schedule is Schedule.ZB_V else self.chunks)
+
+    def tasks(self, micro_batches: int) -> list[list[Task]]:
+        """Return what every stage does with so many micro-batches, in order."""
+        return [order(self.schedule, self.stages, self.chunks, micro_batches, stage) for stage in range(self.stages)]
+
+
+def order(schedule: Schedule, stages: int, chunks: int, micro_batches: int, stage: int) -> list[Task]:
     """Return what a stage does in a step of so many ``micro_batches``, in order; it has ``chunks`` of the model.
 
     References: D. Narayanan et al., arXiv:2104.04473, figures 3 and 4; P. Qi et al., arXiv:2401.10241, figures 2, 3
     and section 6; DeepSeek-AI, arXiv:2412.19437, figure 5, and its published code (github.com/deepseek-ai/DualPipe).
 
-    >>> def told(works):
-    ...     return ["".join(f"{kind}{j}" for kind, j, _ in work) for work in works]
+    >>> def told(tasks):
+    ...     return ["".join(f"{kind}{j}" for kind, j, _ in task) for task in tasks]
     >>> told(order(Schedule.ONE_F_ONE_B, 2, 1, 3, 0))
     ['F0', 'F1', 'B0', 'F2', 'B1', 'B2']
     >>> told(order(Schedule.ZERO_BUBBLE, 2, 1, 2, 1))
@@ -47,7 +69,7 @@ def order(schedule: Schedule, stages: int, chunks: int, micro_batches: int, stag
         return [(Pass(kind, j, stage),) for kind in "FB" for j in range(micro_batches)]
     if schedule in ARRAYS:
         listed = ARRAYS[schedule](stages, chunks, micro_batches, stage).tolist()
-        return [tuple(Pass(KINDS[kind], j, chunk) for kind, j, chunk in work if kind >= 0) for work in listed]
+        return [tuple(Pass(KINDS[kind], j, chunk) for kind, j, chunk in task if kind >= 0) for task in listed]
     if schedule is Schedule.ZB_V:
         return _v_shaped(stages, micro_batches, stage)
     two = schedule is Schedule.ZB_H2
@@ -67,18 +89,18 @@ def ends_of(schedule: Schedule, stages: int, chunks: int) -> tuple[set[int], set
 
 
 def order_array(schedule: Schedule, stages: int, chunks: int, micro_batches: int, stage: int) -> NDArray[np.intp]:
-    """Return ``order`` as an array: kind, micro-batch and chunk (last axis) of the passes of every work, -1 for none.
+    """Return ``order`` as an array: kind, micro-batch and chunk (last axis) of the passes of every task, -1 for none.
 
     >>> order_array(Schedule.ONE_F_ONE_B, 2, 1, 2, 1).tolist()
     [[[0, 0, 1]], [[1, 0, 1]], [[0, 1, 1]], [[1, 1, 1]]]
     """
     if schedule in ARRAYS:
         return ARRAYS[schedule](stages, chunks, micro_batches, stage)
-    works = order(schedule, stages, chunks, micro_batches, stage)
-    width = max(map(len, works))
+    tasks = order(schedule, stages, chunks, micro_batches, stage)
+    width = max(map(len, tasks))
     none = [(-1, -1, -1)]
     return np.asarray([
-        [(KINDS.index(kind), j, chunk) for kind, j, chunk in work] + none * (width - len(work)) for work in works
+        [(KINDS.index(kind), j, chunk) for kind, j, chunk in task] + none * (width - len(task)) for task in tasks
     ])  # fmt: skip
 
 
@@ -98,7 +120,7 @@ def _one_forward_one_backward(stages: int, chunks: int, micro_batches: int, stag
     return np.concatenate([forward[:ahead], steady, backward[total - ahead :]])[:, None]
 
 
-def _split(micro_batches: int, stage: int, ahead: int, late: int) -> list[Work]:
+def _split(micro_batches: int, stage: int, ahead: int, late: int) -> list[Task]:
     """Return so many forward passes ahead, gradients of weights late by so many micro-batches."""
     passes, begun, done = [Pass("F", j, stage) for j in range(ahead)], ahead, 0
     for j in range(micro_batches):
@@ -112,7 +134,7 @@ def _split(micro_batches: int, stage: int, ahead: int, late: int) -> list[Work]:
     return [(each,) for each in (*passes, *(Pass("W", j, stage) for j in range(done, micro_batches)))]
 
 
-def _v_shaped(stages: int, micro_batches: int, stage: int) -> list[Work]:
+def _v_shaped(stages: int, micro_batches: int, stage: int) -> list[Task]:
     """Return ZB-V's passes: without a bubble where F, B and W take equally long."""
     down, up, late = stage, 2 * stages - 1 - stage, stages - stage
     begin = [("F", down)] * (2 * late - 1) + [("F", up), ("F", down)] * stage
@@ -125,7 +147,7 @@ def _v_shaped(stages: int, micro_batches: int, stage: int) -> list[Work]:
     for chunk in (up, down):
         listed += [("W", chunk)] * (micro_batches - sum(each == ("W", chunk) for each in listed))
     count: Counter[tuple[str, int]] = Counter()
-    passes: list[Work] = []
+    passes: list[Task] = []
     for each in listed:
         passes.append((Pass(each[0], count[each], each[1]),))
         count[each] += 1
@@ -133,13 +155,13 @@ def _v_shaped(stages: int, micro_batches: int, stage: int) -> list[Work]:
 
 
 def _bidirectional(stages: int, chunks: int, micro_batches: int, stage: int) -> NDArray[np.intp]:
-    """Return kind, micro-batch and chunk of every pass of every work of DualPipe, -1 for none.
+    """Return kind, micro-batch and chunk of every pass of every task of DualPipe, -1 for none.
 
     Of two copies of the model (directions 0 and 1) the one begins at the first stage, the other at the last one. A
     direction's passes of a kind come in the order of its micro-batches, which are every second one.
     """
     listed = _directions(stages, micro_batches, stage)
-    kind, direction = np.moveaxis(np.asarray([work + [NO_PASS] * (3 - len(work)) for work in listed]), -1, 0)
+    kind, direction = np.moveaxis(np.asarray([task + [NO_PASS] * (3 - len(task)) for task in listed]), -1, 0)
     code, number = (2 * kind + direction).reshape(-1), np.empty(kind.size, np.intp)
     for each in range(2 * len(KINDS)):
         places = np.flatnonzero(code == each)
@@ -166,26 +188,26 @@ def _weights(direction: int) -> Directed:
 
 
 def _directions(stages: int, micro_batches: int, stage: int) -> list[Directed]:
-    """Return the kind and the direction of the passes of every work of DualPipe.
+    """Return the kind and the direction of the passes of every task of DualPipe.
 
     ``first`` is the direction whose beginning is nearer to the stage.
     """
     half, place = stages // 2, min(stage, stages - 1 - stage)
     first, second = (0, 1) if stage < half else (1, 0)
     inner = half - place - 1
-    works = [_forward(first)] * (2 * inner) + [_forward(first), _forward(second)] * (place + 1)
-    works += [_backward(second, whole=False), _weights(second), _forward(second)] * inner
+    tasks = [_forward(first)] * (2 * inner) + [_forward(first), _forward(second)] * (place + 1)
+    tasks += [_backward(second, whole=False), _weights(second), _forward(second)] * inner
     there, back = _forward(first) + _backward(second), _forward(second) + _backward(first)
-    works += [there, back] * (micro_batches // 2 - stages + place + 1) + [_backward(second), back] * inner
+    tasks += [there, back] * (micro_batches // 2 - stages + place + 1) + [_backward(second), back] * inner
     late: deque[int] = deque()
     for number in range(2 * (place + 1)):
         direction = first if number % 2 else second
-        works.append(_backward(direction, whole=number <= place))
+        tasks.append(_backward(direction, whole=number <= place))
         late += [direction] * (number > place)
     for _ in range(inner):
-        works += [_weights(late.popleft()), _backward(first, whole=False)]
+        tasks += [_weights(late.popleft()), _backward(first, whole=False)]
         late.append(first)
-    return works + [_weights(direction) for direction in late]
+    return tasks + [_weights(direction) for direction in late]
 
 
 # Schedules whose passes are made as arrays: a search goes through millions of them.

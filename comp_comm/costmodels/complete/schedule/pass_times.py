@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule
-from comp_comm.costmodels.complete.schedule.pass_order import Work
-from comp_comm.costmodels.complete.schedule.pass_walk import Numbers, PassOrder, Walk, short_walk, whole_walk
+from comp_comm.costmodels.complete.schedule.pass_order import PassOrder, Task
+from comp_comm.costmodels.complete.schedule.pass_walk import Numbers, Walk, short_walk, whole_walk
 from comp_comm.formulas.arrays import ZERO, Array, add_up
 
 # Schedules whose stages begin their next step when they are done with this one, however far the others are; and how
@@ -54,7 +54,7 @@ class Timed(NamedTuple):
     """What a stage does in one go, and when it begins and ends, in seconds."""
 
     stage: int
-    work: Work
+    task: Task
     start: float
     end: float
 
@@ -70,9 +70,9 @@ def timed(passes: PassOrder, micro_batches: int, seconds: ChunkSeconds) -> list[
     took = _took(walk, seconds)
     ends = _ends(walk, took, seconds.lag)[: walk.size, 0]
     starts = ends - np.concatenate([took[level.took, 0] for level in walk.levels])
-    return [Timed(stage, work, float(starts[node]), float(ends[node]))
-            for stage, (works, nodes) in enumerate(zip(passes.works(micro_batches), walk.places, strict=True))
-            for work, node in zip(works, nodes.tolist(), strict=True)]  # fmt: skip
+    return [Timed(stage, task, float(starts[node]), float(ends[node]))
+            for stage, (tasks, nodes) in enumerate(zip(passes.tasks(micro_batches), walk.places, strict=True))
+            for task, node in zip(tasks, nodes.tolist(), strict=True)]  # fmt: skip
 
 
 def step_seconds(passes: PassOrder, micro_batches: Numbers, seconds: ChunkSeconds) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule
-from comp_comm.costmodels.complete.schedule.pass_order import KINDS, Work, ends_of, order, order_array
+from comp_comm.costmodels.complete.schedule.pass_order import KINDS, PassOrder, ends_of, order_array
 from comp_comm.errors import ConfigError
 
 Numbers = NDArray[np.intp]
@@ -74,31 +74,9 @@ class Walk:
         return sum(each.size for each in self.places)
 
 
-class PassOrder(NamedTuple):
-    """In which order stages do their passes: a schedule, stages, and chunks of a stage (of ``vpp``)."""
-
-    schedule: Schedule
-    stages: int
-    chunks: int
-
-    @property
-    def period(self) -> int:
-        """Micro-batches after which a stage does the same again."""
-        return {Schedule.INTERLEAVED: self.stages, Schedule.DUALPIPE: 2}.get(self.schedule, 1)
-
-    @property
-    def model_chunks(self) -> int:
-        """Chunks that a micro-batch goes through."""
-        return self.stages * (2 if self.schedule is Schedule.ZB_V else self.chunks)
-
-    def works(self, micro_batches: int) -> list[list[Work]]:
-        """Return what every stage does with so many micro-batches, in order."""
-        return [order(self.schedule, self.stages, self.chunks, micro_batches, stage) for stage in range(self.stages)]
-
-
 @dataclass(frozen=True, eq=False)
-class _Works:
-    """What stages do in a step, stage after stage: where each stage begins, the passes of every work, and the works
+class _Tasks:
+    """What stages do in a step, stage after stage: where each stage begins, the passes of every task, and the tasks
     that each of these needs (-1: none). ``missing`` says whether some need what no stage ever does."""
 
     begin: Numbers
@@ -108,12 +86,12 @@ class _Works:
 
     @property
     def length(self) -> Numbers:
-        """How many works every stage has."""
+        """How many tasks every stage has."""
         return np.diff(self.begin)
 
     @property
     def stage(self) -> Numbers:
-        """The stage of every work."""
+        """The stage of every task."""
         return np.repeat(np.arange(self.length.size), self.length)
 
 
@@ -139,7 +117,7 @@ def whole_walk(passes: PassOrder, micro_batches: int, repeats: int = 1) -> Walk:
     >>> whole_walk(PassOrder(Schedule.ONE_F_ONE_B, 4, 1), 8).size
     64
     """
-    return _walk(_works(passes, micro_batches), repeats, NEVER_STEADY)
+    return _walk(_tasks(passes, micro_batches), repeats, NEVER_STEADY)
 
 
 def short_walk(passes: PassOrder, micro_batches: int, repeats: int, settled: int, cycle: int = 1) -> tuple[Walk, int]:
@@ -170,9 +148,9 @@ def _steady_walk(
     passes: PassOrder, micro_batches: int, begin: int, periods: int, window: int, repeats: int
 ) -> Walk | None:
     """Return the walk of few micro-batches, None where so many periods are not steady from ``begin`` on."""
-    works = _works(passes, micro_batches)
-    steady = _steady(passes, works, begin, periods, window)
-    return None if steady is None else _walk(works, repeats, steady)
+    tasks = _tasks(passes, micro_batches)
+    steady = _steady(passes, tasks, begin, periods, window)
+    return None if steady is None else _walk(tasks, repeats, steady)
 
 
 def _sizes(passes: PassOrder, settled: int) -> Iterator[tuple[int, int, int]]:
@@ -186,7 +164,7 @@ def _sizes(passes: PassOrder, settled: int) -> Iterator[tuple[int, int, int]]:
                 yield (size + 4 * (2**settled - 1)) * unit, tail * unit, window
 
 
-def _works(passes: PassOrder, micro_batches: int) -> _Works:
+def _tasks(passes: PassOrder, micro_batches: int) -> _Tasks:
     """Return what all stages do, and what that needs."""
     schedule, stages, chunks = passes
     listed = [order_array(schedule, stages, chunks, micro_batches, stage) for stage in range(stages)]
@@ -194,11 +172,11 @@ def _works(passes: PassOrder, micro_batches: int) -> _Works:
     padded = [np.pad(each, ((0, 0), (0, width - each.shape[1]), (0, 0)), constant_values=-1) for each in listed]
     together = np.concatenate(padded)
     begin = np.concatenate([[0], np.cumsum([len(each) for each in listed])])
-    return _Works(begin, together, *_needs(together, ends_of(schedule, stages, chunks)))
+    return _Tasks(begin, together, *_needs(together, ends_of(schedule, stages, chunks)))
 
 
 def _needs(passes: Numbers, ends: tuple[set[int], set[int]]) -> tuple[Numbers, bool]:
-    """Return the work that each pass of every work needs beside its own, -1 for none, and whether some are missing."""
+    """Return the task that each pass of every task needs beside its own, -1 for none, and whether some are missing."""
     kind, j, chunk = np.moveaxis(passes, -1, 0)
     first, last = (np.isin(chunk, list(each)) for each in ends)
     number = np.broadcast_to(np.arange(len(passes))[:, None], kind.shape)
@@ -212,13 +190,13 @@ def _needs(passes: Numbers, ends: tuple[set[int], set[int]]) -> tuple[Numbers, b
     return np.where(before == number, -1, before), bool((needed & (before < 0)).any())
 
 
-def _steady(passes: PassOrder, works: _Works, begin: int, periods: int, window: int) -> _Steady | None:
+def _steady(passes: PassOrder, tasks: _Tasks, begin: int, periods: int, window: int) -> _Steady | None:
     """Return the steady part from the forward pass of micro-batch ``begin`` on, None where it is not steady there."""
     starts, length, period = [], 0, passes.period
-    if works.missing:
+    if tasks.missing:
         return None
-    for start, stop in zip(works.begin[:-1].tolist(), works.begin[1:].tolist(), strict=True):
-        listed = works.passes[start:stop]
+    for start, stop in zip(tasks.begin[:-1].tolist(), tasks.begin[1:].tolist(), strict=True):
+        listed = tasks.passes[start:stop]
         forward = np.where(listed[..., 0] == F, listed[..., 1], -1).max(axis=1)
         first, later = (int((forward >= j).argmax()) for j in (begin, begin + period))
         length = length or later - first
@@ -231,47 +209,47 @@ def _steady(passes: PassOrder, works: _Works, begin: int, periods: int, window: 
             return None
         starts.append(first)
     steady = _Steady(np.asarray(starts), length, periods, window)
-    return steady if _reaches(works, steady) else None
+    return steady if _reaches(tasks, steady) else None
 
 
-def _reaches(works: _Works, steady: _Steady) -> bool:
+def _reaches(tasks: _Tasks, steady: _Steady) -> bool:
     """Return whether what the last period needs of other stages is in its window, or after it."""
     before = steady.periods - 1 - steady.window
-    starts, stage = works.begin[:-1] + steady.begin + before * steady.length, works.stage
+    starts, stage = tasks.begin[:-1] + steady.begin + before * steady.length, tasks.stage
     last = (starts + steady.window * steady.length)[:, None] + np.arange(steady.length)
-    needs = works.needs[last]
+    needs = tasks.needs[last]
     others = (needs >= 0) & (stage[needs] != np.arange(len(starts))[:, None, None])
     return not (others & (needs < starts[stage[needs]])).any()
 
 
-def _walk(works: _Works, repeats: int, steady: _Steady) -> Walk:
+def _walk(tasks: _Tasks, repeats: int, steady: _Steady) -> Walk:
     """Return the walk through so many steps, with nodes numbered level by level."""
-    each, size = len(works.passes), repeats * len(works.passes)
-    steps = [np.arange(start, stop) for start, stop in zip(works.begin[:-1], works.begin[1:], strict=True)]
+    each, size = len(tasks.passes), repeats * len(tasks.passes)
+    steps = [np.arange(start, stop) for start, stop in zip(tasks.begin[:-1], tasks.begin[1:], strict=True)]
     lines = [np.concatenate([again * each + step for again in range(repeats)]) for step in steps]
     before = np.full(size, -2)
     for line in lines:
         before[line[1:]] = line[:-1]
-    stage = works.stage
-    elsewhere = (works.needs >= 0) & (stage[works.needs] != stage[:, None])
-    if works.missing or (~elsewhere & (works.needs > np.arange(each)[:, None])).any():
+    stage = tasks.stage
+    elsewhere = (tasks.needs >= 0) & (stage[tasks.needs] != stage[:, None])
+    if tasks.missing or (~elsewhere & (tasks.needs > np.arange(each)[:, None])).any():
         raise ConfigError(CIRCLE)
-    needs = np.concatenate([np.where(elsewhere, works.needs + again * each, -1) for again in range(repeats)])
+    needs = np.concatenate([np.where(elsewhere, tasks.needs + again * each, -1) for again in range(repeats)])
     levels = _levels(lines, needs)
     number = np.empty(size + 2, np.intp)
     number[np.concatenate(levels)] = np.arange(size)
     number[[-2, -1]] = size, size + 1
-    kinds, took = _took(works.passes)
+    kinds, took = _took(tasks.passes)
     places = tuple(number[line] for line in lines)
-    ends = [number[works.begin[1:] - 1 + again * each] for again in range(repeats)]
+    ends = [number[tasks.begin[1:] - 1 + again * each] for again in range(repeats)]
     waits = [number[column] for column in needs.T if (column >= 0).any()]
     made, at = [], 0
     for nodes in levels:
         part = slice(at, at + nodes.size)
         made.append(Level(part, kinds[nodes % each], number[before[nodes]], tuple(column[nodes] for column in waits)))
         at = part.stop
-    periods = _of_steady(places, works.length, repeats, steady)
-    return Walk(tuple(made), took, places, tuple(ends), periods, steady.window)
+    periods = _of_steady(places, tasks.length, repeats, steady)
+    return Walk(levels=tuple(made), took=took, places=places, ends=tuple(ends), steady=periods, window=steady.window)
 
 
 def _of_steady(places: tuple[Numbers, ...], lengths: Numbers, repeats: int, steady: _Steady) -> Numbers:
@@ -311,11 +289,11 @@ def _levels(lines: list[Numbers], needs: Numbers) -> list[Numbers]:
 
 
 def _took(passes: Numbers) -> tuple[Numbers, tuple[Took, ...]]:
-    """Return what each work takes, as a number of what there is: the kinds and chunks of its passes."""
+    """Return what each task takes, as a number of what there is: the kinds and chunks of its passes."""
     base = len(KINDS) * (int(passes[..., 2].max()) + 1) + 1
     code = np.zeros(len(passes), np.intp)
     for kind, _, chunk in np.moveaxis(passes, (1, 2), (0, 1)):
         code = code * base + np.where(kind >= 0, len(KINDS) * chunk + kind + 1, 0)
     _, first, number = np.unique(code, return_index=True, return_inverse=True)
-    told = ([(KINDS[kind], chunk) for kind, _, chunk in work if kind >= 0] for work in passes[first].tolist())
+    told = ([(KINDS[kind], chunk) for kind, _, chunk in task if kind >= 0] for task in passes[first].tolist())
     return number.reshape(-1), tuple(Took(*zip(*each, strict=True)) for each in told)

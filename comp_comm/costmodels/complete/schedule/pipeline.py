@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comp_comm.choices import Recompute, Switch
-from comp_comm.costmodels.complete.host_memory import HostMemory
+from comp_comm.costmodels.complete.activation_offload import ActivationOffload
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
+from comp_comm.costmodels.complete.pointwise import pointwise_max
 from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
@@ -20,11 +20,9 @@ from comp_comm.formulas.arrays import (
     add_up,
     by_code,
     distinct_codes,
-    maximum,
     somewhere,
     to_codes,
     to_float,
-    where,
 )
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.module import selected_modules
@@ -32,13 +30,6 @@ from comp_comm.layers.pipeline_parallel import boundary_collectives
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
-
-# What recomputation takes of a layer's forward pass, by what is asked for.
-RECOMPUTED: dict[str, Callable[[LayerTimes], Array]] = {
-    "forward_s": lambda times: times.forward_s, "compute": lambda times: times.compute.forward,
-    "host": lambda times: times.waits[0], "busy": lambda times: times.busy[0],
-    "hidden": lambda times: times.hidden_forward_s,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,20 +65,22 @@ class Pipeline:
         """Whether anything is computed again."""
         return somewhere(to_codes(self.layout.recompute) != int(Recompute.NONE))
 
-    def parts(self, stage: Stage) -> list[tuple[LayerTimes, Array]]:
+    def layers_and_ends(self, stage: Stage) -> list[tuple[LayerTimes, Array]]:
         """Return the layers of each kind and the ends, each with how many of them a stage has."""
         layers = list(zip(self.layers, stage.layers, strict=True))
         return [*layers, (self.costs.embedding, stage.embedding), (self.costs.head, stage.head)]
 
     def total_s(self, stage: Stage, seconds: Callable[[LayerTimes], Array]) -> Array:
         """Return seconds of a layer or an end, added up over those of a stage, or a chunk."""
-        return add_up(count * each for times, count in self.parts(stage) if (each := seconds(times)) is not ZERO)
+        return add_up(
+            count * each for times, count in self.layers_and_ends(stage) if (each := seconds(times)) is not ZERO
+        )
 
-    def recomputed_s(self, stage: Stage, seconds: str) -> Array:
-        """Return the seconds of a stage's recomputation: a name of ``RECOMPUTED``."""
+    def recomputed_s(self, stage: Stage, seconds: Callable[[LayerTimes], Array]) -> Array:
+        """Return seconds of a forward pass, added up over what a stage recomputes of a micro-batch."""
 
         def option(code: int) -> Array:
-            parts = ((RECOMPUTED[seconds](times), count) for _, times, count in self.recomputed(stage, code))
+            parts = ((seconds(times), count) for _, times, count in self.recomputed(stage, code))
             return add_up((to_float(0.0), *(count * each for each, count in parts)))
 
         return by_code(to_codes(self.layout.recompute), option)
@@ -117,8 +110,8 @@ class Pipeline:
         """Return the seconds of both passes of one micro-batch through a stage, recomputation in them."""
         both = self.total_s(stage, lambda times: times.passes_s)
         if self.recomputes:
-            both = both + self.recomputed_s(stage, "forward_s")
-        return both + self.of_host(stage).exposed if somewhere(self.host.asked) else both
+            both = both + self.recomputed_s(stage, lambda times: times.forward_s)
+        return both + self.offload_comm(stage).exposed if somewhere(self.offload.applies) else both
 
     @property
     def model_passes_s(self) -> Array:
@@ -132,15 +125,17 @@ class Pipeline:
         return add_up(count * times.forward_s for _, times, count in self.recomputed(self.model, code))
 
     @cached_property
-    def host(self) -> HostMemory:
-        """Activations that are kept with the host."""
-        return HostMemory(self.work, self.costs)
+    def offload(self) -> ActivationOffload:
+        """Activations that are offloaded to the host."""
+        return ActivationOffload(self.work, self.costs)
 
-    def of_host(self, stage: Stage) -> CommSeconds:
+    def offload_comm(self, stage: Stage) -> CommSeconds:
         """Return the seconds of the link to the host for one micro-batch, beside the compute of a stage."""
         forward = self.total_s(stage, lambda times: times.compute.forward)
         backward = self.total_s(stage, lambda times: times.compute.backward)
-        return self.host.spent(stage, forward, backward + self.recomputed_s(stage, "compute"))
+        return self.offload.seconds(
+            stage, forward, backward + self.recomputed_s(stage, lambda times: times.compute.forward)
+        )
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -161,14 +156,7 @@ class Pipeline:
 
     @cached_property
     def _pace(self) -> tuple[Stage, Array]:
-        first, *others = self.stages
-        slowest, pace = first, self.passes_s(first)
-        for stage in others:
-            seconds = self.passes_s(stage)
-            slower = seconds > pace
-            if somewhere(slower):
-                slowest, pace = _choose(slower, stage, slowest), maximum(pace, seconds)
-        return slowest, pace
+        return pointwise_max((stage, self.passes_s(stage)) for stage in self.stages)
 
     @cached_property
     def model(self) -> Stage:
@@ -192,24 +180,3 @@ class Pipeline:
             if group in times.groups:
                 spent = spent.plus(times.forward[group].times(count))
         return spent
-
-
-def chosen_stage(stages: Sequence[Stage], number: NDArray[np.intp]) -> Stage:
-    """Return at each point the stage of a number."""
-    chosen = stages[0]
-    for place, stage in enumerate(stages[1:], 1):
-        there = number == place
-        if somewhere(there):
-            chosen = _choose(there, stage, chosen)
-    return chosen
-
-
-def _choose(mask: NDArray[np.bool_], one: Stage, other: Stage) -> Stage:
-    def choose(a: Array, b: Array) -> Array:
-        return a if a is b else where(mask, a, b)
-
-    layers, recomputed = (
-        tuple(map(choose, getattr(one, name), getattr(other, name))) for name in ("layers", "recomputed")
-    )
-    ends = (choose(getattr(one, name), getattr(other, name)) for name in ("embedding", "head", "place"))
-    return Stage(layers, recomputed, *ends)

@@ -48,22 +48,27 @@ class StageSeconds:
     @cached_property
     def recompute_s(self) -> Array:
         """Seconds of recomputation of activations."""
-        return self._micro_batches * self.pipeline.recomputed_s(self.stage, "compute")
+        return self._micro_batches * self.pipeline.recomputed_s(self.stage, lambda times: times.compute.forward)
 
     @cached_property
-    def waits(self) -> tuple[Array, Array]:
+    def host_waits(self) -> tuple[Array, Array]:
         """Seconds of waiting for the host: in forward passes, and in backward ones with what they repeat."""
         recomputes = self.pipeline.recomputes  # what is recomputed may wait where the passes do not
-        if not recomputes and all(times.waits[0] is ZERO for times, _ in self.pipeline.parts(self.stage)):
+        if not recomputes and all(
+            times.host_waits[0] is ZERO for times, _ in self.pipeline.layers_and_ends(self.stage)
+        ):
             return ZERO, ZERO
-        forward, backward = self._total(lambda times: times.waits[0]), self._total(lambda times: times.waits[1])
-        again = self.pipeline.recomputed_s(self.stage, "host") if recomputes else ZERO
-        return self._micro_batches * forward, self._micro_batches * add_up((backward, again))
+        forward, backward = (
+            self._total(lambda times: times.host_waits[0]),
+            self._total(lambda times: times.host_waits[1]),
+        )
+        recomputed = self.pipeline.recomputed_s(self.stage, lambda times: times.host_waits[0]) if recomputes else ZERO
+        return self._micro_batches * forward, self._micro_batches * add_up((backward, recomputed))
 
-    def of_layers(self, group: str) -> CommSeconds:
+    def layers_comm(self, group: str) -> CommSeconds:
         """Return what a group spends in the layers and at the ends."""
         spent = NO_COMM
-        for times, count in self.pipeline.parts(self.stage):
+        for times, count in self.pipeline.layers_and_ends(self.stage):
             if group in times.groups:
                 spent = spent.plus(times.forward[group].times(count)).plus(times.backward[group].times(count))
         if self.pipeline.recomputes:
@@ -71,10 +76,10 @@ class StageSeconds:
         return spent.times(self._micro_batches)
 
     @cached_property
-    def in_layers(self) -> dict[str, CommSeconds]:
+    def layers_comm_by_group(self) -> dict[str, CommSeconds]:
         """What each group spends in the layers and at the ends."""
-        there = {group for times, _ in self.pipeline.parts(self.stage) for group in times.groups}
-        return {group: self.of_layers(group) for group in GROUPS if group in there}
+        there = {group for times, _ in self.pipeline.layers_and_ends(self.stage) for group in times.groups}
+        return {group: self.layers_comm(group) for group in GROUPS if group in there}
 
     @cached_property
     def _hidden_in_layers(self) -> Array:
@@ -82,7 +87,7 @@ class StageSeconds:
         hidden = self._total(lambda times: times.hidden_s)
         if hidden is ZERO or not self.pipeline.recomputes:
             return hidden
-        return add_up((hidden, self.pipeline.recomputed_s(self.stage, "hidden")))
+        return add_up((hidden, self.pipeline.recomputed_s(self.stage, lambda times: times.hidden_forward_s)))
 
     @cached_property
     def _passes(self) -> tuple[Array, Array]:
@@ -91,11 +96,15 @@ class StageSeconds:
             self._total(lambda times: times.busy.forward),
             self._total(lambda times: times.busy.backward),
         )
-        again = self.pipeline.recomputed_s(self.stage, "busy") if self.pipeline.recomputes else ZERO
-        return forward, add_up((backward, again))
+        recomputed = (
+            self.pipeline.recomputed_s(self.stage, lambda times: times.busy.forward)
+            if self.pipeline.recomputes
+            else ZERO
+        )
+        return forward, add_up((backward, recomputed))
 
     @cached_property
-    def _free(self) -> Array:
+    def _overlap_window(self) -> Array:
         """Seconds of passes beside which something may be sent yet: the network does not wait for the host."""
         busy = add_up(self._passes)
         return busy if self._hidden_in_layers is ZERO else maximum(busy - self._hidden_in_layers, 0.0)
@@ -110,24 +119,24 @@ class StageSeconds:
         if not somewhere(overlaps):
             return CommSeconds(total, ZERO, ZERO)
         total = total * where(overlaps, self.work.scenario.interference, 1.0)
-        return overlapped(total, minimum(total, self._free), overlaps)
+        return overlapped(total, minimum(total, self._overlap_window), overlaps)
 
     @cached_property
-    def windows(self) -> tuple[Array, Array]:
+    def overlap_windows(self) -> tuple[Array, Array]:
         """Compute of one micro-batch, forward and backward, that hides nothing yet: of layers first, then of sends."""
         forward, backward = self._passes
         if self._hidden_in_layers is ZERO and self.sends.hidden is ZERO:
             return forward, backward
         compute = forward + backward
-        share = maximum(self._free - self.sends.hidden, 0.0) / where(compute > 0, compute, 1.0)
+        share = maximum(self._overlap_window - self.sends.hidden, 0.0) / where(compute > 0, compute, 1.0)
         return share * forward, share * backward
 
 
-def widest(stages: Sequence[StageSeconds]) -> tuple[Array, Array]:
+def widest_windows(stages: Sequence[StageSeconds]) -> tuple[Array, Array]:
     """Return the most compute of a micro-batch that any stage has forward and backward, beside which states may be
     sent."""
-    forward, backward = stages[0].windows
+    forward, backward = stages[0].overlap_windows
     for stage in stages[1:]:
-        more, longer = stage.windows
+        more, longer = stage.overlap_windows
         forward, backward = maximum(forward, more), maximum(backward, longer)
     return forward, backward

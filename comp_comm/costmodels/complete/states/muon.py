@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,12 +31,21 @@ from comp_comm.violation import Mask
 MOMENTUM, HALF = 4.0, 2.0  # bytes of a number that TP gathers (Megatron-LM: as it is kept), and that ZeRO's shards do
 
 
-class Dealt(NamedTuple):
-    """Matrices of a stage that a device has a part of, how many of each shape: and over how many devices' states."""
+class StageMatrix(NamedTuple):
+    """Matrices of one shape of a stage that a device has a part of: how many, and over how many devices sharded."""
 
     matrix: Matrix
     number: Array
     shards: Array
+
+
+class DeviceShares(NamedTuple):
+    """Of a stage's matrices, seconds or numbers: a device's even share, the largest and the mean matrix, and all."""
+
+    even: Array
+    largest: Array
+    mean: Array
+    total: Array
 
 
 def uses_muon(layout: Layout) -> Mask:
@@ -51,7 +61,7 @@ class MuonStage:
     stage: Stage
 
     @cached_property
-    def dealt(self) -> list[Dealt]:
+    def stage_matrices(self) -> list[StageMatrix]:
         """The matrices of the stage; none where no point has Muon."""
         muon = uses_muon(self.work.layout)
         if not somewhere(muon):
@@ -61,28 +71,21 @@ class MuonStage:
         dense = where(divided, layout.dp_shard, 1.0)
         expert = where(divided, layout.expert_shards, 1.0)
         return [
-            Dealt(matrix, muon * held * matrix.count, expert if matrix.experts else dense)
-            for kind, held in zip(self.work.pattern.kinds, self.stage.layers, strict=True)
-            for matrix in matrices(kind, kind.context(c)) if somewhere(muon * held * matrix.count > 0)
+            StageMatrix(matrix, muon * layers * matrix.count, expert if matrix.experts else dense)
+            for kind, layers in zip(self.work.pattern.kinds, self.stage.layers, strict=True)
+            for matrix in matrices(kind, kind.context(c)) if somewhere(muon * layers * matrix.count > 0)
         ]  # fmt: skip
 
     @cached_property
-    def numbers(self) -> tuple[Array, Array]:
-        """Numbers of matrices that a device holds, and of those the ones that experts have."""
-        dense, experts = ([each.number * each.matrix.held for each in self.dealt if each.matrix.experts is of_experts]
-                          for of_experts in (False, True))  # fmt: skip
-        return add_up(dense), add_up(experts)
-
-    @cached_property
-    def kept(self) -> Array:
+    def on_fullest_device(self) -> Array:
         """Numbers of matrices whose states are on the fullest device: at least a whole one, where they stay whole."""
-        return add_up(even for even, _, _, _ in self._numbers) + self.beyond
+        return add_up(shares.even for shares in self._numbers) + self.beyond_even_share
 
     @cached_property
-    def beyond(self) -> Array:
+    def beyond_even_share(self) -> Array:
         """Numbers of matrices that the fullest device has beyond an even share of them."""
-        uncut = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
-        return add_up(maximum(uncut * largest - even, 0.0) for even, largest, _, _ in self._numbers)
+        whole = MuonSharding.WHOLE.where(self.work.layout.muon_sharding)
+        return add_up(maximum(whole * shares.largest - shares.even, 0.0) for shares in self._numbers)
 
     def seconds(self, kernels: Kernels) -> Array:
         """Return the seconds of the steps on the device that has most of them.
@@ -90,23 +93,23 @@ class MuonStage:
         Whole matrices are dealt out by what they take (exchanged ones, too), so that none has more than an even share,
         or the largest; of equal parts of all numbers, each device has the matrices that are cut at its ends, too.
         """
-        if not self.dealt:
+        if not self.stage_matrices:
             return ZERO
         steps = self.work.layout.muon_steps
-        times = {id(each): _step_seconds(kernels, each.matrix, self._tensor_parts(each.matrix)) * steps
-                 for each in self.dealt}  # fmt: skip
+        seconds = [_step_seconds(kernels, each.matrix, self._tensor_parts(each.matrix)) * steps
+                   for each in self.stage_matrices]  # fmt: skip
         cut = MuonSharding.GATHERED.where(self.work.layout.muon_sharding)
         return add_up(where(cut, minimum(even + mean, total), maximum(even, largest))
-                      for even, largest, mean, total in self._shares(times))  # fmt: skip
+                      for even, largest, mean, total in self._shares(seconds))  # fmt: skip
 
     @cached_property
-    def _numbers(self) -> list[tuple[Array, Array, Array, Array]]:
-        return self._shares({id(each): each.matrix.held for each in self.dealt})
+    def _numbers(self) -> list[DeviceShares]:
+        return self._shares([each.matrix.local_size for each in self.stage_matrices])
 
     @property
     def flops(self) -> Array:
         """FLOP of the steps on a device that has an even share."""
-        parts = ((each, *self._shape(each.matrix)) for each in self.dealt)
+        parts = ((each, *self._shape(each.matrix)) for each in self.stage_matrices)
         steps = self.work.layout.muon_steps
         return add_up(each.number / each.shards * newton_schulz_flops(rows, columns, steps)
                       for each, rows, columns in parts)  # fmt: skip
@@ -114,19 +117,29 @@ class MuonStage:
     @cached_property
     def collectives(self) -> list[Collective]:
         """What is sent in a step: parts of matrices over TP, and of those cut by shards over their devices."""
-        return [*self._over_tensors(), *self._over_shards(), *self._exchanges()] if self.dealt else []
+        return [*self._over_tensors(), *self._over_shards(), *self._exchanges()] if self.stage_matrices else []
 
     def _over_tensors(self) -> list[Collective]:
         c, layout, none = self.work.context, self.work.layout, to_float(0.0)
         gathered = MuonTensor.DUPLICATED.where(layout.muon_tp)
         sent = []
-        for each in self.dealt:
+        for each in self.stage_matrices:
             count = gathered * each.matrix.split * each.number / each.shards
             if somewhere(count > 0):
                 group = c.etp_group if each.matrix.experts else c.tp_group
                 name = f"momentum all-gather: {each.matrix.name}"
-                sent.append(Collective(name, "4 B k n", count, "all_gather", "tp", MOMENTUM * each.matrix.size, none,
-                                       group))  # fmt: skip
+                sent.append(
+                    Collective(
+                        name,
+                        "4 B k n",
+                        count=count,
+                        kind="all_gather",
+                        parallelism="tp",
+                        message_bytes=MOMENTUM * each.matrix.size,
+                        backward_count=none,
+                        group=group,
+                    )
+                )
         return sent
 
     def _over_shards(self) -> list[Collective]:
@@ -142,17 +155,27 @@ class MuonStage:
         times = where(every, layout.stage_micro_batches, 1.0)
         sent = []
         for experts, replicas in ((False, dense_replicas(layout)), (True, expert_replicas(layout))):
-            of = [each for each in self.dealt if each.matrix.experts is experts]
+            of = [each for each in self.stage_matrices if each.matrix.experts is experts]
             if not of:
                 continue
-            shards, group = replicas.shards, replicas.groups(layout)[1]
-            numbers = add_up(each.number * each.matrix.held for each in of)
+            shards, group = replicas.shards, replicas.groups(layout).shards
+            numbers = add_up(each.number * each.matrix.local_size for each in of)
             mean = numbers / maximum(add_up(each.number for each in of), 1e-30)
             rest = minimum(mean, numbers * (1 - 1 / shards))
             message = HALF * rest * shards / maximum(shards - 1, 1.0)
             name = f"{'expert ' if experts else ''}gradient all-gather for Muon"
-            sent.append(Collective(name, "2 B k n", times * (cut & (shards > 1)), "all_gather", "dp", message,
-                                   to_float(0.0), group))  # fmt: skip
+            sent.append(
+                Collective(
+                    name,
+                    "2 B k n",
+                    count=times * (cut & (shards > 1)),
+                    kind="all_gather",
+                    parallelism="dp",
+                    message_bytes=message,
+                    backward_count=to_float(0.0),
+                    group=group,
+                )
+            )
         return sent
 
     def _exchanges(self) -> list[Collective]:
@@ -167,36 +190,47 @@ class MuonStage:
             return []
         sent = []
         for experts, replicas in ((False, dense_replicas(layout)), (True, expert_replicas(layout))):
-            of = [each for each in self.dealt if each.matrix.experts is experts]
-            shards, group = replicas.shards, replicas.groups(layout)[1]
+            of = [each for each in self.stage_matrices if each.matrix.experts is experts]
+            shards, group = replicas.shards, replicas.groups(layout).shards
             apart = (shards > local_experts(self.work.context)) if experts else shards > 1
             if of and somewhere(each_way & apart):
-                message = HALF * add_up(each.number * each.matrix.held for each in of) / shards
-                sent += [Collective(f"{'expert ' if experts else ''}{what} all-to-all for Muon", "2 B P_m / shards",
-                                    to_float(each_way & apart), "all_to_all", "dp", message, to_float(0.0), group)
-                         for what in ("momentum", "update")]  # fmt: skip
+                message = HALF * add_up(each.number * each.matrix.local_size for each in of) / shards
+                sent += [
+                    Collective(
+                        f"{'expert ' if experts else ''}{what} all-to-all for Muon",
+                        "2 B P_m / shards",
+                        count=to_float(each_way & apart),
+                        kind="all_to_all",
+                        parallelism="dp",
+                        message_bytes=message,
+                        backward_count=to_float(0.0),
+                        group=group,
+                    )
+                    for what in ("momentum", "update")
+                ]
         return sent
 
     def _tensor_parts(self, matrix: Matrix) -> Array:
         """Return how many parts of a matrix are orthogonalised by themselves."""
         apart = MuonTensor.BLOCKWISE.where(self.work.layout.muon_tp)
-        return where(apart, matrix.size / maximum(matrix.held, 1e-30), 1.0)
+        return where(apart, matrix.size / maximum(matrix.local_size, 1e-30), 1.0)
 
     def _shape(self, matrix: Matrix) -> tuple[Array, Array]:
         """Return rows and columns of what is orthogonalised: parts are taken to be cut along the longer side."""
         small, large = minimum(matrix.rows, matrix.columns), maximum(matrix.rows, matrix.columns)
         return small, large / self._tensor_parts(matrix)
 
-    def _shares(self, times: dict[int, Array]) -> list[tuple[Array, Array, Array, Array]]:
-        """Return of dense matrices and of those of experts an even share, the largest one, the mean one and all."""
+    def _shares(self, sizes: Sequence[Array]) -> list[DeviceShares]:
+        """Return the shares of dense matrices and those of experts' matrices; ``sizes`` are of one of each shape."""
         shares = []
         for experts in (False, True):
-            of = [each for each in self.dealt if each.matrix.experts is experts]
+            of = [(matrix, size) for matrix, size in zip(self.stage_matrices, sizes, strict=True)
+                  if matrix.matrix.experts is experts]  # fmt: skip
             if of:
-                total = add_up(each.number * times[id(each)] for each in of)
-                largest = np.max(np.broadcast_arrays(*((each.number > 0) * times[id(each)] for each in of)), axis=0)
-                mean = total / maximum(add_up(each.number for each in of), 1e-30)
-                shares.append((total / of[0].shards, largest, mean, total))
+                total = add_up(matrix.number * size for matrix, size in of)
+                largest = np.max(np.broadcast_arrays(*((matrix.number > 0) * size for matrix, size in of)), axis=0)
+                mean = total / maximum(add_up(matrix.number for matrix, _ in of), 1e-30)
+                shares.append(DeviceShares(total / of[0][0].shards, largest, mean, total))
         return shares
 
 
@@ -205,5 +239,7 @@ def _step_seconds(kernels: Kernels, matrix: Matrix, parts: Array) -> Array:
     small, long = minimum(matrix.rows, matrix.columns), maximum(matrix.rows, matrix.columns) / parts
     small, large = minimum(small, long), maximum(small, long)
     shapes = ((small, large, small), (small, small, small), (small, small, large))
-    return add_up(kernels.gemm(Gemm("Newton-Schulz", "2 m k n", 1.0, m, k, n, sixteen_bit=1)).forward
-                  for m, k, n in shapes)  # fmt: skip
+    return add_up(
+        kernels.gemm(Gemm("Newton-Schulz", "2 m k n", count=1.0, m=m, k=k, n=n, sixteen_bit=1)).forward
+        for m, k, n in shapes
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from comp_comm.choices import Switch
-from comp_comm.costmodels.complete.states.state_costs import StateSeconds
+from comp_comm.costmodels.complete.states.stage_states import StateSeconds
 from comp_comm.costmodels.timed import CommSeconds, overlapped
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, minimum, somewhere, to_float, where
@@ -22,19 +22,19 @@ def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) ->
     layout = work.layout
     overlaps, zero = Switch.ON.where(layout.overlap_dp), to_float(layout.zero)
     micro_batches = layout.stage_micro_batches
-    reduced = costs.repeated
+    reduced = costs.per_occasion
     if somewhere(zero >= 2):
         reduced = reduced * where(zero >= 2, micro_batches, 1.0)
-    reduced = add_up((reduced, costs.once))
-    total = reduced + costs.gathered
-    alone = CommSeconds(costs.over_dp, ZERO, ZERO)
+    reduced = add_up((reduced, costs.reductions_once))
+    total = reduced + costs.gathers_once
+    muon = CommSeconds(costs.muon_over_dp, ZERO, ZERO)
     if not somewhere(overlaps):
-        return alone.plus(CommSeconds(total, ZERO, ZERO))
+        return muon.plus(CommSeconds(total, ZERO, ZERO))
     forward, window = (USABLE * each for each in windows)
     if somewhere(zero >= 2):
         backward = window
         window = by_code(zero, lambda code: (
             backward if code < 2 else micro_batches * (backward if code == 2 else forward + backward)
         ))  # fmt: skip
-    hidden = minimum(reduced, window) + minimum(costs.gathered, forward)
-    return alone.plus(overlapped(total, (1 - CONTENTION) * hidden, overlaps))
+    hidden = minimum(reduced, window) + minimum(costs.gathers_once, forward)
+    return muon.plus(overlapped(total, (1 - CONTENTION) * hidden, overlaps))

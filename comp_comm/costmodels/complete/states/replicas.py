@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from comp_comm.choices import Switch
 from comp_comm.formulas.arrays import Array, everywhere, isnan, somewhere, to_float, where
 from comp_comm.group import Group
 from comp_comm.layout import REPLICAS, STAGE, Layout
 from comp_comm.optimizers import Optimizer
+
+
+class ReplicaGroups(NamedTuple):
+    """Groups of replicas: all of them, those that share out one copy, and those that hold the same shard."""
+
+    all: Group
+    shards: Group
+    same_shard: Group
 
 
 @dataclass(frozen=True)
@@ -23,14 +32,18 @@ class Replicas:
     stride: Array
     over: tuple[str, ...]
 
-    def groups(self, layout: Layout) -> tuple[Group, Group, Group]:
-        """Return all replicas, those that shard one copy among them, and those that hold the same shard."""
+    def groups(self, layout: Layout) -> ReplicaGroups:
+        """Return the groups that collectives of gradients and weights are over."""
         across = self.count / self.shards
 
         def group(size: Array, stride: Array) -> Group:
             return Group(size, parts=layout.spread(self.over, size, stride))
 
-        return group(self.count, self.stride), group(self.shards, self.stride), group(across, self.stride * self.shards)
+        return ReplicaGroups(
+            group(self.count, self.stride),
+            group(self.shards, self.stride),
+            group(across, self.stride * self.shards),
+        )
 
 
 def dense_replicas(layout: Layout) -> Replicas:

@@ -12,6 +12,7 @@ import numpy as np
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.states.replicas import Replicas, between_passes, dense_replicas, expert_replicas
+from comp_comm.costmodels.complete.states.stage_parameters import StageParameters
 from comp_comm.formulas.arrays import (
     Array,
     Numeric,
@@ -24,7 +25,7 @@ from comp_comm.formulas.arrays import (
     where,
 )
 from comp_comm.group import Group
-from comp_comm.layers.block import HeldParameters
+from comp_comm.layers.block import LayerParameters
 from comp_comm.layout import Layout
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
@@ -32,37 +33,6 @@ from comp_comm.sharding import FsdpUnits, GradientSync, adds_up_apart
 from comp_comm.violation import Mask
 
 SHARDED, BY_LAYER = (1, 2), (3,)  # ZeRO stages that send a stage's states at once, and a layer at a time
-
-
-class StageParameters(NamedTuple):
-    """What a stage holds on a device: layers of each kind, parameters of a layer, and those beside the layers, of
-    which ``head`` are final norm and head. ``frozen`` says that only adapters of layers are trained."""
-
-    counts: Sequence[Array]
-    layers: Sequence[HeldParameters]
-    ends: Array
-    head: Array
-    frozen: bool = False
-
-    @property
-    def trained(self) -> StageParameters:
-        """What of it is trained: all, or adapters of layers."""
-        if not self.frozen:
-            return self
-        none = to_float(0.0)
-        return StageParameters(self.counts, [each.trained for each in self.layers], none, none)
-
-    @property
-    def dense(self) -> Array:
-        """Parameters that all replicas hold."""
-        layers = zip(self.counts, self.layers, strict=True)
-        return to_float(sum((count * held.dense for count, held in layers), self.ends))
-
-    @property
-    def experts(self) -> Array:
-        """Parameters of experts."""
-        layers = zip(self.counts, self.layers, strict=True)
-        return to_float(sum((count * held.experts for count, held in layers), to_float(0.0)))
 
 
 class StateCollective(NamedTuple):
@@ -81,7 +51,7 @@ class StateCollective(NamedTuple):
         return to_float(does) * where(self.repeats > 0, micro_batches, 1.0)
 
 
-class Unit(NamedTuple):
+class FsdpUnit(NamedTuple):
     """Parameters whose states are sent together (an FSDP unit), as often as there are such units.
 
     ``gathered`` are bytes of a gathered weight, ``trained`` how many of the parameters are trained, and ``regathered``
@@ -97,7 +67,7 @@ class Unit(NamedTuple):
     packed: Array = to_float(0.0)
 
 
-def state_collectives(c: Context, held: StageParameters) -> list[StateCollective]:
+def state_collectives(c: Context, parameters: StageParameters) -> list[StateCollective]:
     """Return the collectives of gradients and weights of one step, for a stage.
 
     ==== ============================================== =====================================================
@@ -121,50 +91,55 @@ def state_collectives(c: Context, held: StageParameters) -> list[StateCollective
     """
     layout = c.layout
     gathered, weight = (to_float(size) for size in (c.formats.gathered, c.formats.weight))
-    pairs, trains = list(zip(held.counts, held.layers, strict=True)), to_float(not held.frozen)
-    beside = experts_beside(layout) if c.t.has_experts else to_float(0.0)
-    units = [_layer_unit(count, layer, gathered, beside) for count, layer in pairs]
+    pairs = list(zip(parameters.counts, parameters.layers, strict=True))
+    trains = to_float(not parameters.frozen)
+    with_dense = experts_with_dense(layout) if c.t.has_experts else to_float(0.0)
+    units = [_layer_unit(count, layer, gathered, with_dense) for count, layer in pairs]
     one, ends_apart = to_float(1.0), to_float(FsdpUnits.ENDS.where(layout.fsdp_units))
-    ends = held.ends - ends_apart * held.head
-    units.append(Unit(one, ends, weight, trains * ends))
+    ends = parameters.ends - ends_apart * parameters.head
+    units.append(FsdpUnit(one, ends, weight, trains * ends))
     if any_of(ends_apart):
-        units.append(Unit(ends_apart * (held.head > 0), held.head, weight, trains * held.head, to_float(0.0)))
-    trained = held.trained
-    together = trained.dense + beside * trained.experts if any_of(beside) else trained.dense
-    collectives = _Sending(c, "", dense_replicas(layout)).of(together, units)
-    apart = 1.0 - beside
+        head = parameters.head
+        units.append(FsdpUnit(ends_apart * (head > 0), head, weight, trains * head, to_float(0.0)))
+    trained = parameters.trained
+    dense = trained.dense + with_dense * trained.experts if any_of(with_dense) else trained.dense
+    collectives = _ReplicaCollectives(c, "", dense_replicas(layout)).of(dense, units)
+    apart = 1.0 - with_dense
     if c.t.has_experts and any_of(apart):
-        units = [Unit(count * apart, layer.experts, gathered, layer.trained.experts, packed=layer.expert_packed)
+        units = [FsdpUnit(count * apart, layer.experts, gathered, layer.trained.experts, packed=layer.expert_packed)
                  for count, layer in pairs]  # fmt: skip
-        collectives += _Sending(c, "expert ", expert_replicas(layout)).of(apart * trained.experts, units)
+        experts = _ReplicaCollectives(c, "expert ", expert_replicas(layout))
+        collectives += experts.of(apart * trained.experts, units)
     return collectives
 
 
-def experts_beside(layout: Layout) -> Array:
+def experts_with_dense(layout: Layout) -> Array:
     """Return 1 where experts are on the devices that all else is on: no expert parallelism, and split over TP alike."""
     return to_float((to_float(layout.ep) == 1) & (to_float(layout.etp) == layout.tp))
 
 
-def _layer_unit(count: Array, layer: HeldParameters, gathered: Array, beside: Array) -> Unit:
-    """Return the unit of a layer, with its experts where these are beside all else."""
-    if not any_of(beside * layer.experts):
-        return Unit(count, layer.dense, gathered, layer.trained.dense, packed=layer.packed)
-    parameters = layer.dense + beside * layer.experts
-    trained = layer.trained.dense + beside * layer.trained.experts
-    return Unit(count, parameters, gathered, trained, packed=layer.packed + beside * layer.expert_packed)
+def _layer_unit(count: Array, layer: LayerParameters, gathered: Array, with_dense: Array) -> FsdpUnit:
+    """Return the unit of a layer, with its experts where they are on the devices that all else is on."""
+    if not any_of(with_dense * layer.experts):
+        return FsdpUnit(count, layer.dense, gathered, layer.trained.dense, packed=layer.packed)
+    parameters = layer.dense + with_dense * layer.experts
+    trained = layer.trained.dense + with_dense * layer.trained.experts
+    return FsdpUnit(count, parameters, gathered, trained, packed=layer.packed + with_dense * layer.expert_packed)
 
 
-class _Sending:
+class _ReplicaCollectives:
     """What is sent of parameters that some replicas hold; ``name`` goes before the names of its collectives."""
 
     def __init__(self, c: Context, name: str, replicas: Replicas) -> None:
         self.c, self.name, self.replicas = c, name, replicas
-        self.everyone, self.sharing, self.holding_same = replicas.groups(c.layout)
-        self.sharded, self.several = (to_float(size > 1) for size in (replicas.shards, self.holding_same.size))
+        self.groups = replicas.groups(c.layout)
+        self.sharded, self.shard_copies = (
+            to_float(size > 1) for size in (replicas.shards, self.groups.same_shard.size)
+        )
         self.grad = to_float(c.formats.grad)
         self.made: list[StateCollective] = []
 
-    def of(self, parameters: Array, units: Sequence[Unit]) -> list[StateCollective]:
+    def of(self, parameters: Array, units: Sequence[FsdpUnit]) -> list[StateCollective]:
         """Return the collectives: under ZeRO 0 to 2 of all parameters at once, under ZeRO 3 of their units."""
         if any_of(self.replicas.count - 1):
             self._of_all(parameters, units)
@@ -178,10 +153,19 @@ class _Sending:
              repeats: Numeric = 0.0) -> None:  # fmt: skip
         """Add a collective of some ZeRO stages; ``repeats`` is 1 where every micro-batch has it."""
         if any_of(count) and any_of(to_float(size)) and somewhere(_among(self.c.layout.zero, stages)):
-            sent = Collective(f"{self.name}{title}", "p P", count, kind, "dp", size, to_float(0.0), group)
+            sent = Collective(
+                f"{self.name}{title}",
+                "p P",
+                count=count,
+                kind=kind,
+                parallelism="dp",
+                message_bytes=size,
+                backward_count=to_float(0.0),
+                group=group,
+            )
             self.made.append(StateCollective(sent, stages, to_float(repeats)))
 
-    def _of_all(self, parameters: Array, units: Sequence[Unit]) -> None:
+    def _of_all(self, parameters: Array, units: Sequence[FsdpUnit]) -> None:
         zero, layout, shards = to_float(self.c.layout.zero), self.c.layout, self.replicas.shards
         calls, part = _bucketed(self.c, parameters)
         # DeepSpeed's optimizer that sums in 32 bit reduces whole sums, of which a device needs a part.
@@ -190,14 +174,15 @@ class _Sending:
         scatters = ~all_sums * calls
         weights = add_up(unit.number * unit.trained * unit.gathered for unit in units) / calls
         grads = part * self.grad
-        self._add("gradient all-reduce", "all_reduce", grads, reduces, self.everyone, (0, 1))
-        self._add("gradient reduce-scatter", "reduce_scatter", grads, self.sharded * scatters, self.sharing, SHARDED,
+        self._add("gradient all-reduce", "all_reduce", grads, reduces, self.groups.all, (0, 1))
+        sharded_scatters = self.sharded * scatters
+        self._add("gradient reduce-scatter", "reduce_scatter", grads, sharded_scatters, self.groups.shards, SHARDED,
                   zero == 2)  # fmt: skip
-        self._add("weight all-gather", "all_gather", weights, self.sharded * calls, self.sharing, SHARDED)
-        self._add("all-reduce over replicas", "all_reduce", grads / shards, self.several * scatters, self.holding_same,
-                  SHARDED)  # fmt: skip
+        self._add("weight all-gather", "all_gather", weights, self.sharded * calls, self.groups.shards, SHARDED)
+        self._add("all-reduce over replicas", "all_reduce", grads / shards, self.shard_copies * scatters,
+                  self.groups.same_shard, SHARDED)  # fmt: skip
 
-    def _of_unit(self, unit: Unit) -> None:
+    def _of_unit(self, unit: FsdpUnit) -> None:
         layout = self.c.layout
         calls, part = _bucketed(self.c, unit.parameters)
         trains_all = unit.trained is unit.parameters
@@ -205,7 +190,7 @@ class _Sending:
         gathers, grads = self.sharded * calls * unit.number, grad_part * self.grad
         every_micro_batch = GradientSync.look_up("shards", layout.gradient_sync)
         scatters = self.sharded * grad_calls * unit.number
-        self._add("gradient reduce-scatter", "reduce_scatter", grads, scatters, self.sharing, BY_LAYER,
+        self._add("gradient reduce-scatter", "reduce_scatter", grads, scatters, self.groups.shards, BY_LAYER,
                   every_micro_batch)  # fmt: skip
         # A pipeline of PyTorch's keeps what a backward pass gathered until the next forward pass, which shards it
         # again, or for good: its reduction is the last one's.
@@ -215,13 +200,13 @@ class _Sending:
         weights = part * unit.gathered
         if any_of(unit.packed):
             weights = weights - unit.packed / calls * (unit.gathered - self.c.formats.packed("size"))
-        self._add("weight all-gather", "all_gather", weights, gathers * times, self.sharing, BY_LAYER, 1)
-        self._add("weight all-gather", "all_gather", weights, gathers * piped, self.sharing, BY_LAYER)
+        self._add("weight all-gather", "all_gather", weights, gathers * times, self.groups.shards, BY_LAYER, 1)
+        self._add("weight all-gather", "all_gather", weights, gathers * piped, self.groups.shards, BY_LAYER)
         if smaller is not None:
             more = gathers * (smaller.size > 1) * unit.regathered
             self._add("weight all-gather again", "all_gather", weights, more, smaller, BY_LAYER, 1)
         self._add("all-reduce over replicas", "all_reduce", grads / self.replicas.shards,
-                  self.several * grad_calls * unit.number, self.holding_same, BY_LAYER,
+                  self.shard_copies * grad_calls * unit.number, self.groups.same_shard, BY_LAYER,
                   GradientSync.look_up("replicas", layout.gradient_sync))  # fmt: skip
 
     def _regathered(self, smaller: Group | None) -> Array:
@@ -236,7 +221,7 @@ def _among(zero: Numeric, stages: Sequence[int]) -> Mask:
     return reduce(or_, (given == stage for stage in stages))
 
 
-def copy_collectives(c: Context, held: StageParameters) -> list[Collective]:
+def copy_collectives(c: Context, parameters: StageParameters) -> list[Collective]:
     """Return the all-reduces of gradients between the two stages that hold the same chunks, once a step.
 
     A stage of a bidirectional pipeline has chunks of both copies of the model, and its mirror image has the same: that
@@ -248,16 +233,27 @@ def copy_collectives(c: Context, held: StageParameters) -> list[Collective]:
         return []
     mirror = Group(layout.copies, layout.stride("pp") * maximum(to_float(layout.pp) - 1, 1.0))
     sharded, shards = to_float(layout.zero) >= 1, to_float(layout.dp_shard)
-    held = held.trained
-    parts = [("", held.dense, shards)]
+    trained = parameters.trained
+    parts = [("", trained.dense, shards)]
     if c.t.has_experts:
-        parts.append(("expert ", held.experts, layout.expert_shards))
+        parts.append(("expert ", trained.experts, layout.expert_shards))
     collectives = []
-    for name, parameters, over in parts:
-        calls, part = _bucketed(c, parameters)
+    for name, count, over in parts:
+        calls, part = _bucketed(c, count)
         size = part * c.formats.grad / where(sharded, over, 1.0)
         title = f"{name}all-reduce over copies"
-        collectives.append(Collective(title, "p P", many * calls, "all_reduce", "dp", size, 0.0 * many, mirror))
+        collectives.append(
+            Collective(
+                title,
+                "p P",
+                count=many * calls,
+                kind="all_reduce",
+                parallelism="dp",
+                message_bytes=size,
+                backward_count=0.0 * many,
+                group=mirror,
+            )
+        )
     return collectives
 
 
@@ -270,7 +266,7 @@ def _bucketed(c: Context, parameters: Array) -> tuple[Array, Array]:
     return calls, parameters / calls
 
 
-def counted(states: Sequence[StateCollective], zero: Numeric, micro_batches: Numeric) -> list[Collective]:
+def with_step_counts(states: Sequence[StateCollective], zero: Numeric, micro_batches: Numeric) -> list[Collective]:
     """Return the collectives with their calls in a step of so many micro-batches."""
     return [
         replace(each.collective, count=each.collective.count * each.occasions(zero, micro_batches)) for each in states

@@ -1,179 +1,40 @@
-"""What the weights of a stage cost in a step: collectives of gradients and weights, and the optimizer."""
+"""What model states cost in a step: collectives of gradients and weights, and the optimizer, of the slowest stage.
+
+Model states are weights, gradients and optimizer states, as ZeRO calls them (arXiv:1910.02054, section 3).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import MasterWeights, Switch
-from comp_comm.costmodels.complete.states.accumulation import accumulation_seconds
-from comp_comm.costmodels.complete.states.muon import MuonStage
-from comp_comm.costmodels.complete.states.state_collectives import (
-    BY_LAYER,
-    SHARDED,
-    StageParameters,
-    StateCollective,
-    state_collectives,
-)  # fmt: skip
+from comp_comm.costmodels.complete.pointwise import pointwise_max
+from comp_comm.costmodels.complete.states.stage_states import StageStates, StateSeconds
 from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, somewhere, to_float, where
-from comp_comm.formulas.memory import optimizer_traffic
-from comp_comm.kernel_choices import Recipe
-from comp_comm.layers.block import HeldParameters
+from comp_comm.formulas.arrays import add_up
+from comp_comm.layers.block import LayerParameters
 from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
-from comp_comm.operations.shapes import Gemm
 from comp_comm.timing.kernels import Kernels
-from comp_comm.violation import Mask
 
 
-@dataclass(frozen=True, eq=False)
-class StageStates:
-    """The parameters of a stage, held on a device."""
+class SlowestStates(NamedTuple):
+    """The stage whose states take longest at each point, as an index into `Stages.distinct`, and its seconds."""
 
-    work: Work
-    kernels: Kernels
-    layers: Sequence[HeldParameters]
-    ends: EndParameters
-    stage: Stage
-
-    @cached_property
-    def held(self) -> StageParameters:
-        """What the stage holds."""
-        beside = self.ends.of_stage(self.stage, self.work.transformer.tied)
-        head = self.ends.kept_of_stage(self.stage, self.work.transformer.tied)
-        return StageParameters(self.stage.layers, self.layers, beside, head, self.work.context.frozen)
-
-    @cached_property
-    def collectives(self) -> list[StateCollective]:
-        """The collectives of gradients and weights."""
-        return state_collectives(self.work.context, self.held)
-
-    @cached_property
-    def sharded(self) -> list[tuple[Array, Array]]:
-        """Parameters that are trained, and over how many devices their optimizer states are sharded."""
-        layout = self.work.layout
-        divided = to_float(layout.zero) >= 1
-        held = self.held.trained
-        parts = [(held.dense, where(divided, layout.dp_shard, 1.0))]
-        if self.work.transformer.has_experts:
-            shards = where(divided, layout.expert_shards, 1.0)
-            parts.append((held.experts, shards))
-        return parts
-
-    @cached_property
-    def muon(self) -> MuonStage:
-        """What Muon does on the stage's matrices."""
-        return MuonStage(self.work, self.stage)
-
-    @cached_property
-    def _each(self) -> Array:
-        """Parameters whose optimizer states a device holds."""
-        return to_float(sum((count / shards for count, shards in self.sharded), ZERO))
-
-    @cached_property
-    def _fullest(self) -> Array:
-        """Parameters whose optimizer states the fullest device holds: Muon may leave it a whole matrix."""
-        return self._each + self.muon.beyond if self.muon.dealt else self._each
-
-    @cached_property
-    def norm_s(self) -> Array:
-        """Seconds of reading the gradients for their norm."""
-        return self._fullest * self._gradient * self.kernels.per_streamed_byte
-
-    @cached_property
-    def _gradient(self) -> Array:
-        """Bytes of a gradient as the optimizer reads it."""
-        return self.work.scenario.formats.held(self._shards).main_grad
-
-    @property
-    def _shards(self) -> Mask:
-        """Where the shards of weights are the optimizer's copy of them."""
-        return MasterWeights.SHARDS.where(self.work.layout.master_weights)
-
-    @cached_property
-    def adam_s(self) -> Array:
-        """Seconds of the optimizer's step."""
-        f = self.work.scenario.formats
-        cast = where(self._shards, 0.0, f.weight)  # shards are cast when they are gathered
-        moved = self._fullest * optimizer_traffic(self._gradient, f.master, f.moment, cast)
-        if self.muon.dealt:  # of a matrix there is one moment, not two
-            moved = moved - 2 * to_float(f.moment) * self.muon.kept
-        seconds = moved * self.kernels.per_streamed_byte
-        offloaded = Switch.ON.where(self.work.layout.offload_optimizer)
-        if not somewhere(offloaded):
-            return seconds
-        sent = self._each * (to_float(f.grad) + f.weight)
-        return where(offloaded, sent / to_float(self.kernels.hardware.host_bandwidth), seconds)
-
-    @cached_property
-    def quantise_s(self) -> Array:
-        """Seconds of quantising the weights of the stage's GEMMs once, by the recipe.
-
-        Under ZeRO 3 the gathered weights of a layer are, forward and backward; where weights are gathered in fp8, each
-        device quantises its shards.
-        """
-        quantising = self.kernels.quantising
-        if not somewhere(quantising.mask):
-            return ZERO
-        layout, f = self.work.layout, self.work.scenario.formats
-        gathered = Switch.ON.where(f.fp8_param_gather) & (to_float(layout.zero) >= 1)
-        shards = where(gathered, layout.dp_shard, 1.0)
-        times = where((to_float(layout.zero) >= 3) & ~gathered, 2.0, 1.0)
-        weights = add_up(count * each for count, each in zip(self.stage.layers, self._quantised, strict=True))
-        tensors = add_up(self.stage.layers)  # a kernel's start a layer: tensors of a layer are cast together
-        start = tensors * Recipe.look_up("start_s", f.recipe)
-        return quantising.mask * times * (start + quantising.seconds(weights / shards))
-
-    @cached_property
-    def _quantised(self) -> list[Array]:
-        """Weights of a layer of each kind that GEMMs take in the recipe's format, on a device."""
-        c = self.work.context
-        return [
-            to_float(sum((to_float(op.count) * op.weights * (1 - to_float(op.sixteen_bit))
-                          for op in kind.operations(kind.context(c)) if isinstance(op, Gemm)), ZERO))
-            for kind in self.work.pattern.kinds
-        ]  # fmt: skip
-
-
-class StateSeconds(NamedTuple):
-    """Seconds of a stage's states: of one occasion, of which ZeRO 2 and 3 have as many as micro-batches; and once.
-
-    ``repeated`` are scatters of gradients, and under ZeRO 3 the gathers of weights; ``gathered`` are gathers that there
-    is one of in a step, ``once`` what is reduced once whatever the ZeRO stage; ``optimizer`` is Adam and its norm,
-    ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch; ``accumulate`` is
-    adding gradients to those of other micro-batches, once. ``over_tp`` and ``over_dp`` are what Muon gathers of
-    matrices, which nothing runs beside.
-    """
-
-    repeated: Array
-    gathered: Array
-    once: Array
-    optimizer: Array
-    quantise: Array
-    accumulate: Array
-    over_tp: Array = ZERO
-    over_dp: Array = ZERO
-
-
-class MostStates(NamedTuple):
-    """Which of the stages that differ has most states at each point, and their seconds."""
-
-    number: NDArray[np.intp]
+    stage_number: NDArray[np.intp]
     seconds: StateSeconds
 
 
 @dataclass(frozen=True, eq=False)
 class StateCosts:
-    """The states of every stage that differs, and what all devices send in a step."""
+    """The states of every stage that differs, and those of the stage that takes longest to update them."""
 
     work: Work
 
@@ -188,7 +49,7 @@ class StateCosts:
         return network_of(self.work)
 
     @cached_property
-    def layers(self) -> tuple[HeldParameters, ...]:
+    def layers(self) -> tuple[LayerParameters, ...]:
         """Parameters of a layer of each kind that a device holds."""
         c = self.work.context
         return tuple(kind.parameters(kind.context(c)) for kind in self.work.pattern.kinds)
@@ -200,86 +61,19 @@ class StateCosts:
 
     def of(self, stage: Stage) -> StageStates:
         """Return the states of a stage."""
-        return StageStates(self.work, self.kernels, self.layers, self.ends, stage)
+        return StageStates(self.work, self.kernels, self.network, self.layers, self.ends, stage)
 
     @cached_property
-    def stages(self) -> tuple[StageStateSeconds, ...]:
-        """The seconds of each stage that differs."""
-        return tuple(StageStateSeconds(self.of(stage), self.network) for stage in self.work.stages.distinct)
+    def stages(self) -> tuple[StageStates, ...]:
+        """The states of each stage that differs."""
+        return tuple(self.of(stage) for stage in self.work.stages.distinct)
 
     @cached_property
-    def most(self) -> MostStates:
-        """The stage whose states take longest, with nothing beside them."""
-        first, *others = (stage.seconds for stage in self.stages)
-        chosen, longest, number = first, add_up(first), np.asarray(0, np.intp)
-        for place, other in enumerate(others, 1):
-            seconds = add_up(other)
-            longer = seconds > longest
-            if somewhere(longer):
-                pairs = zip(chosen, other, strict=True)
-                chosen = StateSeconds(*(old if old is new else where(longer, new, old) for old, new in pairs))
-                longest, number = np.maximum(longest, seconds), np.where(longer, place, number)
-        return MostStates(number, chosen)
-
-
-@dataclass(frozen=True, eq=False)
-class StageStateSeconds:
-    """The seconds of one stage's states, made when they are asked for."""
-
-    states: StageStates
-    network: Network
-
-    @cached_property
-    def seconds(self) -> StateSeconds:
-        """The seconds of a step's collectives of states, and of its optimizer."""
-        held, zero = self.states.held.trained, to_float(self.states.work.layout.zero)
-        return StateSeconds(
-            by_code(zero, self._repeated),
-            by_code(zero, self._gathered),
-            by_code(zero, self._once),
-            add_up((self.states.norm_s, self.states.adam_s, self.states.muon.seconds(self.states.kernels))),
-            self.states.quantise_s,
-            accumulation_seconds(self.states.work, held.dense + held.experts, self.states.kernels.per_streamed_byte),
-            *(self._of_muon(group) for group in ("tp", "dp")),
-        )
-
-    @cached_property
-    def _timed(self) -> list[tuple[StateCollective, Array]]:
-        """The collectives of gradients and weights, with the seconds of one call alone on the network."""
-        return [(each, self.network.seconds(each.collective)) for each in self.states.collectives]
-
-    @cached_property
-    def _slowed(self) -> Array:
-        """By how much they take longer where they run beside compute."""
-        scenario = self.states.work.scenario
-        return where(Switch.ON.where(self.states.work.layout.overlap_dp), scenario.interference, 1.0)
-
-    def _sent(self, code: int, kind: str, repeats: int | None = None) -> Array:
-        """Return the seconds of a kind under a stage of ZeRO: all, or those of every micro-batch (1), or of a step
-        (0)."""
-        calls = [(call, seconds) for call, seconds in self._timed
-                 if code in call.zero and call.collective.kind == kind]  # fmt: skip
-        counts = (call.collective.count if repeats is None else call.collective.count * (call.repeats == repeats)
-                  for call, _ in calls)  # fmt: skip
-        return self._slowed * add_up(count * seconds for count, (_, seconds) in zip(counts, calls, strict=True))
-
-    def _repeated(self, code: int) -> Array:
-        if code < BY_LAYER[0]:
-            return self._sent(code, "reduce_scatter" if code else "all_reduce")
-        return add_up(self._sent(code, kind, 1) for kind in ("all_gather", "reduce_scatter", "all_reduce"))
-
-    def _gathered(self, code: int) -> Array:
-        return self._sent(code, "all_gather", None if code in SHARDED else 0) if code else ZERO
-
-    def _once(self, code: int) -> Array:
-        if code < BY_LAYER[0]:
-            return self._sent(code, "all_reduce") if code else ZERO
-        return add_up(self._sent(code, kind, 0) for kind in ("reduce_scatter", "all_reduce"))
-
-    def _of_muon(self, group: str) -> Array:
-        """Return the seconds of what Muon gathers over a group."""
-        sent = [each for each in self.states.muon.collectives if each.parallelism == group]
-        return add_up(each.count * self.network.seconds(each) for each in sent)
+    def slowest(self) -> SlowestStates:
+        """The stage whose states take longest, nothing overlapped: a step ends when the last stage has its weights."""
+        each = ((SlowestStates(np.asarray(number, np.intp), states.seconds), add_up(states.seconds))
+                for number, states in enumerate(self.stages))  # fmt: skip
+        return pointwise_max(each)[0]
 
 
 def state_costs(scenario: Scenario) -> StateCosts:

@@ -1,4 +1,4 @@
-"""Weights, gradients and optimizer states of a device of one stage."""
+"""Bytes of the model states of one stage on a device: weights, gradients and optimizer states."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from comp_comm.costmodels.complete.states.muon import MuonStage
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, somewhere, to_float, where
 from comp_comm.formulas.memory import StateBytes, state_bytes
-from comp_comm.layers.block import HeldParameters
+from comp_comm.layers.block import LayerParameters
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
@@ -28,42 +28,44 @@ def of_kinds(work: Work, each: Mapping[LayerKind, Of]) -> list[Of]:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldStates:
-    """What a stage holds from step to step."""
+class StageStateBytes:
+    """What model states of a stage take on a device from step to step, under each stage of ZeRO."""
 
     work: Work
     costs: LayerCosts
     stage: Stage
 
     @cached_property
-    def _layers(self) -> list[tuple[Array, HeldParameters]]:
+    def _layers(self) -> list[tuple[Array, LayerParameters]]:
         """Layers of each kind of the stage, and the parameters of one."""
         return list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
 
     @cached_property
-    def held(self) -> tuple[Array, Array]:
+    def parameters(self) -> tuple[Array, Array]:
         """Parameters of the stage, and those of its experts."""
-        beside = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
-        dense = add_up((*(count * held.dense for count, held in self._layers), beside))
+        ends = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
+        dense = add_up((*(count * layer.dense for count, layer in self._layers), ends))
         experts = (
-            add_up(count * held.experts for count, held in self._layers) if self.work.transformer.has_experts else ZERO
+            add_up(count * layer.experts for count, layer in self._layers)
+            if self.work.transformer.has_experts
+            else ZERO
         )
         return dense, experts
 
     @cached_property
-    def trained(self) -> tuple[Array, Array]:
+    def trained_parameters(self) -> tuple[Array, Array]:
         """Parameters of the stage that are trained, and those of its experts."""
         if not self.work.context.frozen:
-            return self.held
-        layers = [(count, held.trained) for count, held in self._layers]
-        dense = to_float(add_up(count * held.dense for count, held in layers))
-        return dense, to_float(add_up(count * held.experts for count, held in layers))
+            return self.parameters
+        layers = [(count, layer.trained) for count, layer in self._layers]
+        dense = to_float(add_up(count * layer.dense for count, layer in layers))
+        return dense, to_float(add_up(count * layer.experts for count, layer in layers))
 
     def of_zero(self, zero: Numeric) -> StateBytes:
         """Return the bytes of states with a stage of ZeRO."""
         layout = self.work.layout
         f = self.work.scenario.formats.held(MasterWeights.SHARDS.where(layout.master_weights))
-        dense, experts = self.held
+        dense, experts = self.parameters
         kept = 1 - to_float(Switch.ON.where(layout.offload_optimizer))
         sizes = (
             to_float(f.weight),
@@ -89,12 +91,13 @@ class HeldStates:
 
         Weights of few bits are sharded with the others; their scales are no parameters, and every device has them all.
         """
-        layout, (_, experts), f = self.work.layout, self.held, self.work.scenario.formats
-        parts = [(dense.weights, self.trained[0], layout.dp_shard, add_up(n * each.packed for n, each in self._layers))]
+        layout, (_, experts), f = self.work.layout, self.parameters, self.work.scenario.formats
+        packed = add_up(count * layer.packed for count, layer in self._layers)
+        parts = [(dense.weights, self.trained_parameters[0], layout.dp_shard, packed)]
         if experts is not ZERO:
             whole = state_bytes(experts, layout.expert_shards, zero, *sizes).weights
-            packed = add_up(n * each.expert_packed for n, each in self._layers)
-            parts.append((whole, self.trained[1], layout.expert_shards, packed))
+            packed = add_up(count * layer.expert_packed for count, layer in self._layers)
+            parts.append((whole, self.trained_parameters[1], layout.expert_shards, packed))
         adapters = [state_bytes(trained, shards, zero, *sizes) for _, trained, shards, _ in parts]
         weights = [
             held - packed * ((to_float(sizes[0]) - f.packed("size")) / where(to_float(zero) < 3, 1.0, shards)
@@ -110,11 +113,11 @@ class HeldStates:
         It has master weights of these, too: what is more than an even share is added.
         """
         muon = MuonStage(self.work, self.stage)
-        if not muon.dealt:
+        if not muon.stage_matrices:
             return states
         f = self.work.scenario.formats
-        even = add_up(each.number * each.matrix.held / each.shards for each in muon.dealt)
-        more = (muon.kept - even) * (to_float(f.master) + moment)
+        even = add_up(each.number * each.matrix.local_size / each.shards for each in muon.stage_matrices)
+        more = (muon.on_fullest_device - even) * (to_float(f.master) + moment)
         return states._replace(optimizer=states.optimizer - moment * even + more)
 
     def _with_copies(self, states: StateBytes, zero: Numeric) -> StateBytes:
@@ -125,7 +128,7 @@ class HeldStates:
         copies = to_float(self.work.scenario.formats.copies)
         if not somewhere(copies):
             return states
-        dense, experts = self.held
-        beside = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
-        more = where(to_float(zero) < 3, copies * (add_up((dense, experts)) - beside), 0.0)
+        dense, experts = self.parameters
+        ends = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
+        more = where(to_float(zero) < 3, copies * (add_up((dense, experts)) - ends), 0.0)
         return states._replace(weights=states.weights + more)

@@ -1,0 +1,277 @@
+"""Memory of a device of one stage: its model states, the activations it saves, and what is there only for a while.
+
+A step has several moments at which memory may be fullest. Below ZeRO 3 it is the beginning of the backward pass, when
+all activations are there; under ZeRO 3, where weights are gathered and gradients scattered a layer at a time, it may
+also be the middle or the end of that pass (`Zero3Peak`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from comp_comm.choices import MasterWeights, Recompute
+from comp_comm.costmodels.complete.activation_offload import ActivationOffload
+from comp_comm.costmodels.complete.layer_costs import LayerCosts
+from comp_comm.costmodels.complete.memory.fsdp_buffers import fsdp_buffers
+from comp_comm.costmodels.complete.memory.message_buffers import message_buffers, stage_outputs
+from comp_comm.costmodels.complete.memory.micro_batches_in_flight import micro_batches_in_flight
+from comp_comm.costmodels.complete.memory.packed_weights import unpacked_bytes, whole_weights
+from comp_comm.costmodels.complete.memory.state_bytes import StageStateBytes, of_kinds
+from comp_comm.costmodels.complete.memory.step_buffers import bucket_bytes, flat_gradients, weight_gradients
+from comp_comm.costmodels.work import Work
+from comp_comm.formulas.arrays import (
+    ZERO,
+    Array,
+    add_up,
+    by_code,
+    largest,
+    maximum,
+    minimum,
+    somewhere,
+    to_float,
+    where,
+)
+from comp_comm.layers.block import LayerParameters
+from comp_comm.layers.ends import embedding_activations, head_activations, head_unused
+from comp_comm.layers.stages import Stage
+from comp_comm.lazy import cached_property
+from comp_comm.violation import Mask
+
+
+class MemoryParts(NamedTuple):
+    """Bytes of a stage's memory by what they are for, at its peak."""
+
+    weights: Array
+    gradients: Array
+    optimizer: Array
+    activations: Array
+    logits: Array
+    state_buffers: Array
+    message_buffers: Array
+    framework: Array
+
+    @property
+    def buffers(self) -> Array:
+        """What collectives and sends need beside their operands."""
+        return self.state_buffers + self.message_buffers
+
+
+class Zero3Peak(NamedTuple):
+    """What ZeRO 3 needs beside sharded states at three moments, bytes, and which of them is the peak.
+
+    ``at_end`` is true where memory is fullest when the last gradients are scattered, and not with the loss or while
+    layers go backward; ``missing_gradients`` are those that are not there before the end.
+    """
+
+    at_end: Mask
+    loss: Array
+    backward: Array
+    end: Array
+    missing_gradients: Array
+
+
+class Peak(NamedTuple):
+    """Bytes at the peak: gradients that are not there yet, activations, logits, and buffers of states."""
+
+    missing_gradients: Array
+    activations: Array
+    logits: Array
+    state_buffers: Array
+
+
+@dataclass(frozen=True, eq=False)
+class StageMemory:
+    """Memory of a device of one stage."""
+
+    work: Work
+    costs: LayerCosts
+    stage: Stage
+
+    @cached_property
+    def total(self) -> Array:
+        """Bytes of all of it: what depends on ZeRO, and what on a micro-batch, each added up alone before they meet."""
+        rest = to_float(self.work.scenario.framework_bytes) + self._message_buffers
+        return self._states_with_buffers + (rest + (self._logits + self._activations))
+
+    @cached_property
+    def parts(self) -> MemoryParts:
+        """The total by what it is for."""
+        zero = np.asarray(self.work.layout.zero)
+        weights, gradients, optimizer = self._states.of_zero(zero)
+        framework = to_float(self.work.scenario.framework_bytes)
+
+        def at_peak(name: str) -> Array:
+            return by_code(zero, lambda code: getattr(self._at_peak(code), name))
+
+        return MemoryParts(
+            weights=weights,
+            gradients=gradients - at_peak("missing_gradients"),
+            optimizer=optimizer,
+            activations=at_peak("activations"),
+            logits=at_peak("logits"),
+            state_buffers=at_peak("state_buffers"),
+            message_buffers=self._message_buffers,
+            framework=framework,
+        )
+
+    # -- states -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _states(self) -> StageStateBytes:
+        return StageStateBytes(self.work, self.costs, self.stage)
+
+    @cached_property
+    def _states_with_buffers(self) -> Array:
+        """Bytes of states with their buffers, each stage of ZeRO evaluated alone."""
+        return by_code(np.asarray(self.work.layout.zero),
+                       lambda zero: add_up((*self._states.of_zero(zero), self._buffers(zero))))  # fmt: skip
+
+    def _buffers(self, zero: int) -> Array:
+        """Return what is needed at the peak beside states, activations and logits; less than 0 where some of these are
+        not there then.
+
+        It is `_at_peak` as one number, which the total is made of: arrays that only ZeRO moves are added up first.
+        """
+        if zero < 3:
+            return self._buffers_below_zero3
+        peak = self._zero3_peak
+        before_end = maximum(peak.loss, peak.backward - self._logits) - peak.missing_gradients
+        return where(peak.at_end, peak.end - self._activations - self._logits, before_end) + self._extra_at_step
+
+    def _at_peak(self, zero: int) -> Peak:
+        """Return what is there at the peak beside the states, under a stage of ZeRO."""
+        if zero < 3:
+            return Peak(ZERO, self._activations, self._logits, self._buffers_below_zero3)
+        peak = self._zero3_peak
+        in_layers = peak.backward > peak.loss + self._logits
+        buffers = where(peak.at_end, peak.end, where(in_layers, peak.backward, peak.loss))
+        return Peak(
+            missing_gradients=where(peak.at_end, 0.0, peak.missing_gradients),
+            activations=where(peak.at_end, 0.0, self._activations),
+            logits=where(peak.at_end | in_layers, 0.0, self._logits),
+            state_buffers=buffers + self._extra_at_step,
+        )
+
+    @cached_property
+    def _zero3_peak(self) -> Zero3Peak:
+        """What ZeRO 3 needs at each moment.
+
+        FSDP's gradients are freed when the optimizer is done: a first micro-batch finds none.
+        """
+        layout, zero = self.work.layout, to_float(0.0)
+        replicated = layout.replicas > 1
+        if not somewhere(replicated):
+            return Zero3Peak(np.asarray(False), zero, self._unpacked, zero, zero)
+        gathered = [(count, whole_weights(self.work, layer)) for count, layer in self._layers]
+        largest_layer = largest((count > 0) * numbers for count, numbers in gathered)
+        parameters, tied = self.costs.end_parameters, self.work.transformer.tied
+        ends, head = parameters.of_stage(self.stage, tied), parameters.head_of_stage(self.stage, tied)
+        whole = add_up(self._states.parameters)
+        if somewhere(self.work.scenario.formats.packs):
+            whole = add_up((*(count * numbers for count, numbers in gathered), ends))
+        sizes = fsdp_buffers(self.work, whole, largest_layer, ends, head)
+        loss, backward, end = (replicated * size for size in sizes)
+        backward = backward + self._unpacked
+        one_micro_batch = MasterWeights.SHARDS.where(layout.master_weights) & (layout.stage_micro_batches <= 1)
+        missing = where(one_micro_batch, self._states.of_zero(3).gradients, 0.0) if somewhere(one_micro_batch) else zero
+        before = self._activations + maximum(loss + self._logits, backward) - missing
+        return Zero3Peak(end > before, loss, backward, end, missing)
+
+    @cached_property
+    def _buffers_below_zero3(self) -> Array:
+        """Bytes beside states below ZeRO 3: a bucket, gradients of 16 bits beside 32, those made for a step."""
+        ends = self.costs.end_parameters
+        head = self.stage.head * where(to_float(self.work.transformer.tied) > 0, ends.embedding, ends.head)
+        replicated = to_float((self.work.layout.replicas > 1) & (self.stage.layer_count > 0))
+        bucket = replicated * bucket_bytes(self.work, add_up(self._states.trained_parameters))
+        return add_up((bucket, weight_gradients(self.work, self._layers, head), self._unpacked, self._extra_at_step))
+
+    @cached_property
+    def _layers(self) -> list[tuple[Array, LayerParameters]]:
+        """Layers of each kind of the stage, and the parameters of one."""
+        return list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
+
+    @cached_property
+    def _unpacked(self) -> Array:
+        """Bytes of a matrix of 4 bits as it is made 16 for a product."""
+        return unpacked_bytes(self.work, self._layers)
+
+    @cached_property
+    def _flat_gradients(self) -> Array:
+        """Bytes of flat gradients that are made for the optimizer's step, when activations are gone."""
+        return flat_gradients(self.work, *self._states.trained_parameters)
+
+    @cached_property
+    def _extra_at_step(self) -> Array:
+        """Bytes of flat gradients for which the place of activations is too small."""
+        return maximum(self._flat_gradients - self._freed_before_step, 0.0) if somewhere(self._flat_gradients) else ZERO
+
+    @cached_property
+    def _freed_before_step(self) -> Array:
+        """Bytes of the backward pass that are free again when the optimizer begins."""
+        return add_up((self._activations, self._logits, self._message_buffers))
+
+    @cached_property
+    def unused(self) -> Array:
+        """Bytes that the caching allocator holds beside: its blocks of activations do not become a larger tensor."""
+        c = self.work.context
+        unused = self.stage.head * head_unused(c, self.work.vocab) if c.has_vocab else ZERO
+        return (
+            unused + minimum(self._flat_gradients, self._freed_before_step)
+            if somewhere(self._flat_gradients)
+            else to_float(unused)
+        )
+
+    # -- activations --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _activations(self) -> Array:
+        """Activations of layers and embedding of the micro-batches in flight, and those of a module recomputed."""
+        layers = by_code(np.asarray(self.work.layout.recompute), self._activations_of)
+        masks = embedding_activations(self.work.context)
+        return layers + self.stage.embedding * masks * self._in_flight if somewhere(masks) else layers
+
+    def _activations_of(self, code: int) -> Array:
+        """Return the bytes of activations of the layers, by the code of an option of recomputation."""
+        saved = list(
+            zip(self.stage.layers, self.stage.recomputed, of_kinds(self.work, self.costs.activations), strict=True)
+        )
+        in_flight, offload = self._in_flight, ActivationOffload(self.work, self.costs)
+        if code == Recompute.FULL:
+            partly = add_up(
+                recomputed * layer.input_size + (count - recomputed) * layer.size for count, recomputed, layer in saved
+            )
+            return in_flight * partly + largest((recomputed > 0) * layer.size for _, recomputed, layer in saved)
+        layers = in_flight * add_up(
+            count * size for count, size in zip(self.stage.layers, offload.activations(code), strict=True)
+        )
+        # What is recomputed of one block is there at once, while its gradients are made.
+        recomputed_now = largest(to_float(count > 0) * maximum(size, 0.0)
+                           for count, freed in zip(self.stage.layers, offload.freed(code), strict=True)
+                           for size in freed)  # fmt: skip
+        on_device = add_up((layers, recomputed_now))
+        return (
+            on_device - offload.offloaded_bytes(self.stage, in_flight, code)
+            if somewhere(offload.applies)
+            else on_device
+        )
+
+    @cached_property
+    def _in_flight(self) -> Array:
+        """Micro-batches that the stage holds the activations of."""
+        return micro_batches_in_flight(self.work.layout, self.stage.place)
+
+    @cached_property
+    def _logits(self) -> Array:
+        """Bytes that logits and loss need, on the last stage."""
+        c = self.work.context
+        return self.stage.head * head_activations(c, self.work.vocab) if c.has_vocab else to_float(0.0)
+
+    @cached_property
+    def _message_buffers(self) -> Array:
+        """Bytes that collectives and sends of activations need beside their operands."""
+        messages = to_float(self.stage.layer_count > 0) * message_buffers(self.work)
+        return messages + (1 - self.stage.head) * stage_outputs(self.work, self._in_flight)
