@@ -131,7 +131,7 @@ def test_norms_that_are_made_again_free_what_they_keep_beside():
 FAST = FlashKernel(efficiency=0.5, backward_efficiency=0.5, latency=0.0, memory_efficiency=1.0)
 
 
-def attention(kernel=FAST, dim=128, memory=1e30, flops=1e12, fp8=0, isolated=False, **op):
+def attention(kernel=FAST, dim=128, memory=1e30, flops=1e12, fp8=0, alone=False, **op):
     hardware = Hardware(peak_flops=flops, memory_bandwidth=memory, memory_capacity=1e12, tiers=(), timing=Timing(),
                         attention_peak_flops=flops, attention=(kernel,) * 8, fp8_attention=(kernel,) * 8)  # fmt: skip
     shape = replace(Attention("attention", "", 1, 1, 1, 4096, 4096, 2048, dim, dim), **op)
@@ -146,7 +146,7 @@ def test_attention_in_eight_bits_moves_half():
 
 @pytest.mark.parametrize(("dim", "ratio"), [(64, 1.0), (128, 1.2), (256, 1.2)])
 def test_heads_from_the_stated_dimension_on_heat_a_machine_that_runs_for_hours(dim, ratio):
-    alone, training = (float(attention(replace(FAST, power_ratio=1.2), dim, isolated=word).forward)
+    alone, training = (float(attention(replace(FAST, power_ratio=1.2), dim, alone=word).forward)
                        for word in (True, False))  # fmt: skip
     assert training / alone == pytest.approx(ratio)
 
