@@ -39,7 +39,7 @@ def _dispatch(t: Transformer, layout: Layout) -> list[Violation]:
     """Return the rules about how tokens go to experts."""
     none, order = to_float(t.experts) == 0, np.asarray(layout.ep_dispatch)
     once = Dispatcher.look_up("once", order) > 0
-    routed = np.isin(np.asarray(layout.cuda_graph), (int(CudaGraph.ROUTER), int(CudaGraph.ATTENTION_ROUTER)))
+    routed = CudaGraph.ROUTER.where(layout.cuda_graph) | CudaGraph.ATTENTION_ROUTER.where(layout.cuda_graph)
     limited, stated = ~np.isnan(to_float(layout.ep_node_limit)), ~np.isnan(to_float(layout.imbalance))
     return [
         rule(none & (order != Dispatcher.ALL_TO_ALL), "ep_dispatch means nothing without experts", "ep_dispatch",
