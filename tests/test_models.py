@@ -62,6 +62,9 @@ TABLE_4 = (
 )
 
 
+CUT = {"ernie-4.5-21b-a3b"}  # whose publishers leave decimals off: 21.83 billion are called 21
+
+
 def counts(name):
     return tuple(int(count) for count in model_parameters(load_model(name).transformer()))
 
@@ -93,6 +96,8 @@ def test_a_count_is_what_its_file_says_is_published():
         total, published = counts(name)[0], load_model(name).published_parameters
         if published is None:
             assert name.startswith(("neox-", "foundation-")), f"{name}: no figure to hold the count against"
+        elif name in CUT:
+            assert total // 10**9 * 10**9 == published, name
         elif isinstance(published, int):
             assert total == published, name
         else:
