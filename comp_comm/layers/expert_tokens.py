@@ -9,6 +9,7 @@ from comp_comm.dispatchers import Dispatcher, LoadBalancing, Routing
 from comp_comm.formulas.arrays import Array, by_code, everywhere, isnan, minimum, somewhere, to_float, where
 from comp_comm.formulas.dispatch import distinct_places, expected_imbalance
 from comp_comm.layers.block import at_least_one
+from comp_comm.layout import Layout
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective, TokenExchange
 
@@ -33,6 +34,11 @@ def load_imbalance(c: Context) -> Array:
     return where(to_float(layout.ep) > 1, uneven, 1.0) if somewhere(uneven != 1) else to_float(1.0)
 
 
+def experts_with_dense(layout: Layout) -> Array:
+    """Return 1 where experts are on the devices that all else is on: no expert parallelism, and split over TP alike."""
+    return to_float((to_float(layout.ep) == 1) & (to_float(layout.etp) == layout.tp))
+
+
 def experts_split_over_tp(c: Context) -> Array:
     """Return 1 where a mixture is split over TP as other networks are, with their gather of its input.
 
@@ -41,7 +47,7 @@ def experts_split_over_tp(c: Context) -> Array:
     """
     layout = c.layout
     kept = SequenceInputs.KEPT.where(layout.sequence_inputs) & Switch.ON.where(layout.sp) & (to_float(layout.tp) > 1)
-    return to_float(kept & (to_float(layout.ep) == 1) & (to_float(layout.etp) == layout.tp))
+    return kept * experts_with_dense(layout)
 
 
 def routed_tokens(c: Context) -> Array:

@@ -21,13 +21,14 @@ import numpy as np
 from comp_comm.choices import Placement
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
-from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, CostModel, phase_of
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL
 from comp_comm.costmodels.layout_space import ChoiceValues, Degrees, LayoutQuestion, LayoutSpace, rows_of
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import to_float
 from comp_comm.searches.placements import placement_classes
+from comp_comm.searches.question import model_of
 from comp_comm.searches.row_choices import join_choices
 from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.valid_rows import (
@@ -61,7 +62,7 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
 
     All devices that the study names are tried with every layout; the best of each are told apart by `grouped`.
     """
-    layouts, model = _layout_space(study), _model_of(study)
+    layouts, model = _layout_space(study), model_of(study)
     free = _free(study, layouts)
     study = with_stack(study, model, free)
     _check(study, layouts)
@@ -80,16 +81,10 @@ def joint_space(study: Study, cases: Sequence[Mapping[str, Value]]) -> SearchSpa
 
 def _layout_space(study: Study) -> LayoutSpace:
     """Return what a search of a study's cost model tries."""
-    space = _model_of(study).space or COST_MODELS[DEFAULT_COST_MODEL].space
+    space = model_of(study).space or COST_MODELS[DEFAULT_COST_MODEL].space
     if space is None:
         raise ConfigError(f"a search does not know the layouts of {study.cost_model}")
     return space
-
-
-def _model_of(study: Study) -> CostModel:
-    name = study.cost_model or DEFAULT_COST_MODEL
-    model = COST_MODELS.get(name, COST_MODELS[DEFAULT_COST_MODEL])  # an unknown one is told when the plan is made
-    return phase_of(model, study.fixed.get("phase"))
 
 
 # -- what is tried ----------------------------------------------------------------------------------------------------

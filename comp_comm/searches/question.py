@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from comp_comm.configs.study import Study
-from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, phase_of
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, CostModel, phase_of
 from comp_comm.errors import ConfigError, one_of
 from comp_comm.other_names import nearest_name
 from comp_comm.searches.objectives import OBJECTIVES, Aim, Objective
@@ -12,11 +12,16 @@ from comp_comm.sweeps.prices import NO_PRICES, Prices
 MAX_TOP = 10_000
 
 
+def model_of(study: Study) -> CostModel:
+    """Return the cost model of a study, in its phase; the default one for an unknown name, which the plan refuses."""
+    model = COST_MODELS.get(study.cost_model or DEFAULT_COST_MODEL, COST_MODELS[DEFAULT_COST_MODEL])
+    return phase_of(model, study.fixed.get("phase"))
+
+
 def aim_of(study: Study, objective: Objective, headroom: float | None) -> Aim:
     """Return what a search of a study looks for. Raises ``ConfigError`` for a headroom that is no share of memory."""
     if headroom is None:
-        space = phase_of(COST_MODELS.get(study.cost_model or DEFAULT_COST_MODEL, COST_MODELS[DEFAULT_COST_MODEL]),
-                         study.fixed.get("phase")).space  # fmt: skip
+        space = model_of(study).space
         return Aim(objective, space.headroom if space else 0.0)
     if not 0 <= headroom < 1:
         raise ConfigError(
@@ -46,10 +51,9 @@ def check_question(study: Study, name: str, top: int, prices: Prices = NO_PRICES
 
 def _check_model(study: Study, objective: str) -> None:
     """Raise ``ConfigError`` where there is no search of a cost model, or none for an objective."""
-    name = study.cost_model or DEFAULT_COST_MODEL
-    if name not in COST_MODELS:
+    if (study.cost_model or DEFAULT_COST_MODEL) not in COST_MODELS:
         return  # told when the plan is made
-    model = phase_of(COST_MODELS[name], study.fixed.get("phase"))
+    model = model_of(study)
     if model.space is None:
         able = " and ".join(each.name for each in COST_MODELS.values() if each.space)
         raise ConfigError(f"a search knows the layouts of {able}, not those of {model.name}; "

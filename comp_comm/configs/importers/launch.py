@@ -72,6 +72,13 @@ class Launch:
     files: dict[str, str] = field(default_factory=dict)
     problems: list[tuple[int, str]] = field(default_factory=list)
 
+    def notes(self, starts: str = "training") -> list[str]:
+        """Return what is said where there are further commands: which one is imported, and what the others start."""
+        if not self.others:
+            return []
+        others = ", ".join(str(line) for line in sorted({line for line, _ in self.others})[:6])
+        return [f"the command of line {self.line} is imported; line {others} starts {starts}, too"]
+
 
 def find_launch(text: str, file: str, sought: Sought = MEGATRON) -> Launch:
     """Return the command of a script that has the arguments that are sought; of a bare list, the arguments.

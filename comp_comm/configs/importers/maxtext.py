@@ -108,12 +108,7 @@ def import_script(text: str, file: str, given: Given = NOTHING, model: str = "")
                     + ("; give --model NAME" if name == "model_name" else ": set it there"))  # fmt: skip
     f.problems.raise_if_any()
     imported = import_maxtext(Document(kept, file, lines), given, model, launch)
-    imported = replace(imported, notes=(*imported.notes, *f.notes))
-    if not launch.others:
-        return imported
-    others = ", ".join(str(line) for line in sorted({line for line, _ in launch.others})[:6])
-    more = f"the command of line {launch.line} is imported; line {others} starts MaxText, too"
-    return replace(imported, notes=(*imported.notes, more))
+    return replace(imported, notes=(*imported.notes, *f.notes, *launch.notes("MaxText")))
 
 
 def _lines(text: str, data: Record) -> dict[Path, int]:

@@ -8,7 +8,7 @@ from comp_comm.configs.importers import finetuning
 from comp_comm.configs.importers.arguments import left_open, lines_of, parse_arguments
 from comp_comm.configs.importers.devices import devices_of
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported
-from comp_comm.configs.importers.launch import Launch, Sought, find_launch
+from comp_comm.configs.importers.launch import Sought, find_launch
 from comp_comm.configs.importers.shell_scope import UNDECIDED, names_in, readable
 from comp_comm.configs.importers.trainer import LENGTHS, NAMES, SOUGHT, import_trainer
 from comp_comm.configs.importers.trainer_keys import BEGINNINGS, IGNORED, MATTERS
@@ -50,7 +50,7 @@ def import_script(text: str, file: str, given: Given = NOTHING, model: str = "",
             imported = replace(imported, fields={**imported.fields, "gpus": number})
     else:
         imported = import_trainer(Document(kept, file, lines), given, model, launch)
-    return replace(imported, notes=(*imported.notes, *f.notes, *_about(launch)))
+    return replace(imported, notes=(*imported.notes, *f.notes, *launch.notes()))
 
 
 def _resolved(data: Record, f: Findings, model: str) -> Record:
@@ -79,11 +79,3 @@ def _resolved(data: Record, f: Findings, model: str) -> Record:
 
 def _changes_nothing(name: str) -> bool:
     return name in IGNORED or name.startswith(BEGINNINGS) or (name not in FIELDS and MATTERS.search(name) is None)
-
-
-def _about(launch: Launch) -> list[str]:
-    """Return what is said of a script: which of its commands is imported."""
-    if not launch.others:
-        return []
-    others = ", ".join(str(line) for line in sorted({line for line, _ in launch.others})[:6])
-    return [f"the command of line {launch.line} is imported; line {others} starts training, too"]

@@ -34,7 +34,6 @@ from comp_comm.formulas.arrays import (
     to_float,
     where,
 )
-from comp_comm.layers.block import LayerParameters
 from comp_comm.layers.ends import embedding_activations, head_activations, head_unused
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
@@ -165,7 +164,7 @@ class StageMemory:
         replicated = layout.replicas > 1
         if not somewhere(replicated):
             return Zero3Peak(np.asarray(False), zero, self._unpacked, zero, zero)
-        gathered = [(count, whole_weights(self.work, layer)) for count, layer in self._layers]
+        gathered = [(count, whole_weights(self.work, layer)) for count, layer in self._states.layers]
         largest_layer = largest((count > 0) * numbers for count, numbers in gathered)
         parameters, tied = self.costs.end_parameters, self.work.transformer.tied
         ends, head = parameters.of_stage(self.stage, tied), parameters.head_of_stage(self.stage, tied)
@@ -187,17 +186,14 @@ class StageMemory:
         head = self.stage.head * where(to_float(self.work.transformer.tied) > 0, ends.embedding, ends.head)
         replicated = to_float((self.work.layout.replicas > 1) & (self.stage.layer_count > 0))
         bucket = replicated * bucket_bytes(self.work, add_up(self._states.trained_parameters))
-        return add_up((bucket, weight_gradients(self.work, self._layers, head), self._unpacked, self._extra_at_step))
-
-    @cached_property
-    def _layers(self) -> list[tuple[Array, LayerParameters]]:
-        """Layers of each kind of the stage, and the parameters of one."""
-        return list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
+        return add_up(
+            (bucket, weight_gradients(self.work, self._states.layers, head), self._unpacked, self._extra_at_step)
+        )
 
     @cached_property
     def _unpacked(self) -> Array:
         """Bytes of a matrix of 4 bits as it is made 16 for a product."""
-        return unpacked_bytes(self.work, self._layers)
+        return unpacked_bytes(self.work, self._states.layers)
 
     @cached_property
     def _flat_gradients(self) -> Array:

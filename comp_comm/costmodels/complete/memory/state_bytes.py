@@ -36,7 +36,7 @@ class StageStateBytes:
     stage: Stage
 
     @cached_property
-    def _layers(self) -> list[tuple[Array, LayerParameters]]:
+    def layers(self) -> list[tuple[Array, LayerParameters]]:
         """Layers of each kind of the stage, and the parameters of one."""
         return list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
 
@@ -44,11 +44,9 @@ class StageStateBytes:
     def parameters(self) -> tuple[Array, Array]:
         """Parameters of the stage, and those of its experts."""
         ends = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
-        dense = add_up((*(count * layer.dense for count, layer in self._layers), ends))
+        dense = add_up((*(count * layer.dense for count, layer in self.layers), ends))
         experts = (
-            add_up(count * layer.experts for count, layer in self._layers)
-            if self.work.transformer.has_experts
-            else ZERO
+            add_up(count * layer.experts for count, layer in self.layers) if self.work.transformer.has_experts else ZERO
         )
         return dense, experts
 
@@ -57,7 +55,7 @@ class StageStateBytes:
         """Parameters of the stage that are trained, and those of its experts."""
         if not self.work.context.frozen:
             return self.parameters
-        layers = [(count, layer.trained) for count, layer in self._layers]
+        layers = [(count, layer.trained) for count, layer in self.layers]
         dense = to_float(add_up(count * layer.dense for count, layer in layers))
         return dense, to_float(add_up(count * layer.experts for count, layer in layers))
 
@@ -92,11 +90,11 @@ class StageStateBytes:
         Weights of few bits are sharded with the others; their scales are no parameters, and every device has them all.
         """
         layout, (_, experts), f = self.work.layout, self.parameters, self.work.scenario.formats
-        packed = add_up(count * layer.packed for count, layer in self._layers)
+        packed = add_up(count * layer.packed for count, layer in self.layers)
         parts = [(dense.weights, self.trained_parameters[0], layout.dp_shard, packed)]
         if experts is not ZERO:
             whole = state_bytes(experts, layout.expert_shards, zero, *sizes).weights
-            packed = add_up(count * layer.expert_packed for count, layer in self._layers)
+            packed = add_up(count * layer.expert_packed for count, layer in self.layers)
             parts.append((whole, self.trained_parameters[1], layout.expert_shards, packed))
         adapters = [state_bytes(trained, shards, zero, *sizes) for _, trained, shards, _ in parts]
         weights = [

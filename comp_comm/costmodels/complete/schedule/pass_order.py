@@ -26,6 +26,7 @@ class Pass(NamedTuple):
 # What a stage does in one go: a pass, or under DualPipe a forward and a backward one beside each other.
 Task = tuple[Pass, ...]
 KINDS = "FBW"  # in arrays of passes a kind is its place here
+F, B, W = range(len(KINDS))
 
 
 class PassOrder(NamedTuple):
@@ -111,8 +112,8 @@ def _one_forward_one_backward(stages: int, chunks: int, micro_batches: int, stag
     turn, number = np.divmod(place, stages)
     micro_batch = rounds * stages + number
     forward, backward = (
-        np.stack([np.full(total, KINDS.index(kind)), micro_batch, each * stages + stage], axis=1)
-        for kind, each in (("F", turn), ("B", chunks - 1 - turn))
+        np.stack([np.full(total, kind), micro_batch, each * stages + stage], axis=1)
+        for kind, each in ((F, turn), (B, chunks - 1 - turn))
     )
     behind = stages - stage - 1
     ahead = min(total, behind if chunks == 1 else 2 * behind + (chunks - 1) * stages)
@@ -176,15 +177,15 @@ NO_PASS = (-1, -1)
 
 
 def _forward(direction: int) -> Directed:
-    return [(0, direction)]
+    return [(F, direction)]
 
 
 def _backward(direction: int, whole: bool = True) -> Directed:
-    return [(1, direction), *(_weights(direction) if whole else [])]
+    return [(B, direction), *(_weights(direction) if whole else [])]
 
 
 def _weights(direction: int) -> Directed:
-    return [(2, direction)]
+    return [(W, direction)]
 
 
 def _directions(stages: int, micro_batches: int, stage: int) -> list[Directed]:

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule
-from comp_comm.costmodels.complete.schedule.pass_order import KINDS, PassOrder, ends_of, order_array
+from comp_comm.costmodels.complete.schedule.pass_order import KINDS, B, F, PassOrder, ends_of, order_array
 from comp_comm.errors import ConfigError
 
 Numbers = NDArray[np.intp]
-F, B, W = range(len(KINDS))
 # Schedules under which some stage begins twice as many micro-batches as there are stages before it is steady.
 LONG_WARM_UP = (Schedule.INTERLEAVED, Schedule.DUALPIPE, Schedule.ZB_V, Schedule.ZB_H2)
 CIRCLE = "the passes of this schedule wait for each other: it needs more micro-batches"

@@ -54,14 +54,12 @@ class StageSeconds:
     def host_waits(self) -> tuple[Array, Array]:
         """Seconds of waiting for the host: in forward passes, and in backward ones with what they repeat."""
         recomputes = self.pipeline.recomputes  # what is recomputed may wait where the passes do not
-        if not recomputes and all(
-            times.host_waits[0] is ZERO for times, _ in self.pipeline.layers_and_ends(self.stage)
-        ):
-            return ZERO, ZERO
         forward, backward = (
             self._total(lambda times: times.host_waits[0]),
             self._total(lambda times: times.host_waits[1]),
         )
+        if forward is ZERO and not recomputes:
+            return ZERO, ZERO
         recomputed = self.pipeline.recomputed_s(self.stage, lambda times: times.host_waits[0]) if recomputes else ZERO
         return self._micro_batches * forward, self._micro_batches * add_up((backward, recomputed))
 

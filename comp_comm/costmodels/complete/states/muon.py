@@ -7,13 +7,13 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.costmodels.complete.states.replicas import dense_replicas, expert_replicas
+from comp_comm.costmodels.complete.states.replicas import Replicas, dense_replicas, expert_replicas
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, maximum, minimum, somewhere, to_float, where
 from comp_comm.formulas.optimizer import newton_schulz_flops
@@ -154,10 +154,7 @@ class MuonStage:
         every = ZeroImplementation.DEEPSPEED.where(layout.zero_implementation) & (to_float(layout.zero) == 2)
         times = where(every, layout.stage_micro_batches, 1.0)
         sent = []
-        for experts, replicas in ((False, dense_replicas(layout)), (True, expert_replicas(layout))):
-            of = [each for each in self.stage_matrices if each.matrix.experts is experts]
-            if not of:
-                continue
+        for experts, replicas, of in self._by_replicas():
             shards, group = replicas.shards, replicas.groups(layout).shards
             numbers = add_up(each.number * each.matrix.local_size for each in of)
             mean = numbers / maximum(add_up(each.number for each in of), 1e-30)
@@ -189,11 +186,10 @@ class MuonStage:
         if not somewhere(each_way):
             return []
         sent = []
-        for experts, replicas in ((False, dense_replicas(layout)), (True, expert_replicas(layout))):
-            of = [each for each in self.stage_matrices if each.matrix.experts is experts]
+        for experts, replicas, of in self._by_replicas():
             shards, group = replicas.shards, replicas.groups(layout).shards
             apart = (shards > local_experts(self.work.context)) if experts else shards > 1
-            if of and somewhere(each_way & apart):
+            if somewhere(each_way & apart):
                 message = HALF * add_up(each.number * each.matrix.local_size for each in of) / shards
                 sent += [
                     Collective(
@@ -209,6 +205,14 @@ class MuonStage:
                     for what in ("momentum", "update")
                 ]
         return sent
+
+    def _by_replicas(self) -> Iterator[tuple[bool, Replicas, list[StageMatrix]]]:
+        """Yield the stage's dense matrices and those of its experts, where it has any, with the replicas of each."""
+        layout = self.work.layout
+        for experts, replicas in ((False, dense_replicas(layout)), (True, expert_replicas(layout))):
+            of = [each for each in self.stage_matrices if each.matrix.experts is experts]
+            if of:
+                yield experts, replicas, of
 
     def _tensor_parts(self, matrix: Matrix) -> Array:
         """Return how many parts of a matrix are orthogonalised by themselves."""

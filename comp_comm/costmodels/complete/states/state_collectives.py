@@ -26,7 +26,7 @@ from comp_comm.formulas.arrays import (
 )
 from comp_comm.group import Group
 from comp_comm.layers.block import LayerParameters
-from comp_comm.layout import Layout
+from comp_comm.layers.expert_tokens import experts_with_dense
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
 from comp_comm.sharding import FsdpUnits, GradientSync, adds_up_apart
@@ -111,11 +111,6 @@ def state_collectives(c: Context, parameters: StageParameters) -> list[StateColl
         experts = _ReplicaCollectives(c, "expert ", expert_replicas(layout))
         collectives += experts.of(apart * trained.experts, units)
     return collectives
-
-
-def experts_with_dense(layout: Layout) -> Array:
-    """Return 1 where experts are on the devices that all else is on: no expert parallelism, and split over TP alike."""
-    return to_float((to_float(layout.ep) == 1) & (to_float(layout.etp) == layout.tp))
 
 
 def _layer_unit(count: Array, layer: LayerParameters, gathered: Array, with_dense: Array) -> FsdpUnit:
