@@ -30,6 +30,7 @@ DEVICES = {
     "gb200": "gb200-nvl72", "b300_sxm": "b300-sxm", "gb300": "gb300-nvl72",
 }  # fmt: skip
 FP8_DEVICES = tuple(name for name in DEVICES if name != "a100_sxm")
+PROFILES = {**DEVICES, "rtx_pro_6000_server": "rtx-pro-6000"}  # which has GDDR memory and a large cache: judged apart
 BLACKWELL = ("b200_sxm", "gb200", "b300_sxm", "gb300")
 FORMATS = {"bf16_random": ("bf16", Recipe.NONE), "fp8": ("fp8", Recipe.TENSORWISE),
            "fp8block": ("fp8", Recipe.BLOCKWISE), "nvfp4": ("nvfp4", Recipe.NVFP4)}  # fmt: skip
@@ -56,7 +57,7 @@ def picked(rows, mask):
 
 @cache
 def device(name, precision):
-    return load_profile(DEVICES[name]).hardware(precision)
+    return load_profile(PROFILES[name]).hardware(precision)
 
 
 @dataclass

@@ -15,7 +15,7 @@ NAMES = [
     "h200-sxm", "b200-sxm", "gb200-nvl72", "b300-sxm", "gb300-nvl72", "rubin-nvl72", "mi50", "mi60", "mi100", "mi210",
     "mi250x", "mi300x", "mi325x", "mi355x", "mi455x", "tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7",
     "trainium1", "trainium2", "trainium3", "gaudi2", "gaudi3", "perlmutter", "h800-sxm", "gh200",
-    "alps", "frontier", "l40s",
+    "alps", "frontier", "l40s", "rtx-pro-6000",
 ]  # fmt: skip
 
 # Year, TFLOP/s of 16 bit (f: fp16, b: bf16, fb: both) and of FP8, GiB, GB/s of memory; then the scale-up domain and
@@ -59,6 +59,7 @@ gh200         2023 fb 989.4  1978.9 96  4000   4    450   50
 alps          2024 fb 989.4  1978.9 96  4000   4    450   25
 frontier      2022 fb 191.5  -      64  1638.4 8    200   12.5
 l40s          2023 fb 362    733    48  864    8    31.5  25
+rtx-pro-6000  2025 fb 504    1008   96  1597   8    63   50
 gaudi3        2024 b  1835   1835   128 3700   8    525   75
 """
 VENDORS = {"mi": "amd", "frontier": "amd", "tpu": "google", "trainium": "aws", "gaudi": "intel"}
@@ -89,7 +90,8 @@ def test_only_these_profiles_need_a_waiver(shipped):
     assert waived == {
         ("v100-sxm-16gb", "memory-pair"), ("v100-sxm-32gb", "memory-pair"), ("b200-sxm", "memory-pair"),
         ("gb200-nvl72", "memory-pair"), ("rubin-nvl72", "fp8-ratio"), ("trainium3", "fp8-ratio"),
-        ("l40s", "flop-per-scale-up-byte"),
+        ("l40s", "flop-per-scale-up-byte"), ("rtx-pro-6000", "flop-per-scale-up-byte"),
+        ("rtx-pro-6000", "memory-drain"),
     }  # fmt: skip
 
 
@@ -119,7 +121,9 @@ def test_blackwell_has_nvfp4(shipped):
     """Dense, half of what the sheets print with sparsity; the Ultra parts have 1.5 times as much."""
     peaks = {name: profile.value("peak.nvfp4") / 1e15 for name, profile in shipped.items()
              if "nvfp4" in profile.precisions}  # fmt: skip
-    assert peaks == {"b200-sxm": 9, "gb200-nvl72": 10, "b300-sxm": 13.5, "gb300-nvl72": 15}
+    assert peaks == {
+        "b200-sxm": 9, "gb200-nvl72": 10, "b300-sxm": 13.5, "gb300-nvl72": 15, "rtx-pro-6000": 2.015,
+    }  # fmt: skip
 
 
 # What devices report of it, where that is known, is in the table above.

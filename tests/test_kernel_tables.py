@@ -22,6 +22,7 @@ from kernel_tables import (
     trtllm_put,
 )
 
+from comp_comm.configs.hardware_file import load_profile
 from comp_comm.kernel_choices import AttentionKernel
 
 pytestmark = [
@@ -58,6 +59,26 @@ def test_profiles_have_what_the_tables_say(kind, number):
         table = gemms(kind, device)
         mine = float(getattr(table.hardware.timing, number))
         assert mine == pytest.approx(table.fitted(smallest(table) >= 128)[number], rel=0.03)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("bf16_random", 0.05), ("fp8", 0.06), ("fp8block", 0.09),
+                                             ("nvfp4", 0.12)])  # fmt: skip
+def test_large_gemms_of_a_card_with_a_large_cache(kind, most):
+    """The RTX PRO 6000 as its profile has it, from 1e11 FLOP on: operands of smaller ones stay in its 128 MB."""
+    table = gemms(kind, "rtx_pro_6000_server")
+    large = (2 * table.rows["m"] * table.rows["n"] * table.rows["k"] >= 1e11) & (smallest(table) >= 256)
+    assert large.sum() > 100
+    assert np.abs(table.errors({}, large)).mean() < most
+
+
+def test_flash_attention_2_of_that_card():
+    rows = rows_of("attention_fwd_rtx_pro_6000_server")
+    kept = (rows["backend"] == "vllm:flash_attn_fa2") & (rows["dtype"] == "bfloat16") & (rows["window"] != 8192)
+    names = ("batch", "seq_len", "heads", "kv_heads", "window", "head_dim", "time_s")
+    table = attention(picked({name: rows[name] for name in names}, kept), "rtx_pro_6000_server", FORWARD)
+    profile = load_profile("rtx-pro-6000").hardware("bf16").attention[AttentionKernel.FLASH_2]
+    mine = replace(table, hardware=replace(table.hardware, attention=(profile,) * len(AttentionKernel)))
+    assert np.abs(mine.errors({}, table.rows["seq_len"] >= 1024)).mean() < 0.1
 
 
 def by_format(errors, eight):
