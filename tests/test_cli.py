@@ -302,7 +302,7 @@ def test_solve_over_axes_gives_a_row_a_point(compcomm, study):
 
 def test_hardware_list_show_and_ratio(compcomm):
     _, out, _ = compcomm("hardware", "list", "--format", "json")
-    assert len(rows_of(out)) == 39
+    assert len(rows_of(out)) == 40
     _, out, _ = compcomm("hardware", "show", "mi210", "--format", "json")
     numbers = {row["key"]: row for row in rows_of(out)}
     assert numbers["peak.fp16"]["value"] == "181 TFLOP/s"

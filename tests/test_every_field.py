@@ -52,6 +52,7 @@ COMPLETE = [
     {**MIXED, "pp": 1, "layer_pattern": "(M Z)x4", "shared_rank": 8}, {**MIXED, "layer_pattern": "K-x8"},
     {**MIXED, "layer_pattern": "S-x7 *-", "ssm_heads": 2048, "ssm_head_dim": None, "ssm_groups": None}, SPARSE,
     {"norm": "rmsnorm"}, {"lora_rank": 8, "tp": 1},
+    {"optimizer": "muon", "zero": 2, "zero_implementation": "deepspeed", "pp": 1},
 ]  # fmt: skip
 SERVING = [
     {"tp": 1, "dp": 2, **EXPERTS}, {"pp": 2}, SHARED, {"dp": 2}, {"tp": 8, "pp": 2}, LATENT,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.pointwise import stage_at
 from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
 from comp_comm.costmodels.complete.schedule.stage_seconds import StageSeconds, widest_windows
+from comp_comm.costmodels.complete.states.muon import gathers_of_shards
 from comp_comm.costmodels.complete.states.overlap import state_comm
 from comp_comm.costmodels.complete.states.stage_states import StageStates
 from comp_comm.costmodels.complete.states.state_collectives import copy_collectives, with_step_counts
@@ -110,7 +111,11 @@ class StepComm:
     @cached_property
     def muon(self) -> list[TimedCollective]:
         """What Muon gathers in a step, on the stage whose states take longest."""
-        return self.network.timed(self.stage_states.muon.collectives)
+        often = gathers_of_shards(self.work.layout)
+        return self.network.timed([
+            replace(each, count=each.count * often) if each.parallelism == "dp" else each
+            for each in self.stage_states.muon.collectives
+        ])  # fmt: skip
 
     @cached_property
     def between_copies(self) -> list[TimedCollective]:

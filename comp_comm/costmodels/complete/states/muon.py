@@ -53,6 +53,14 @@ def uses_muon(layout: Layout) -> Mask:
     return Optimizer.MUON.where(layout.optimizer)
 
 
+def gathers_of_shards(layout: Layout) -> Array:
+    """Return how often in a step Muon gathers over the devices that share states: with DeepSpeed's ZeRO 2, which cuts
+    matrices, whenever gradients are reduced, to all devices that have a part of one; else once."""
+    cut = MuonSharding.GATHERED.where(layout.muon_sharding) & (to_float(layout.zero) == 2)
+    every = ZeroImplementation.DEEPSPEED.where(layout.zero_implementation) & cut & uses_muon(layout)
+    return where(every, layout.stage_micro_batches, 1.0)
+
+
 @dataclass(frozen=True, eq=False)
 class MuonStage:
     """Muon on the matrices of a stage. Everything is 0 where the optimizer is another one."""
@@ -116,7 +124,8 @@ class MuonStage:
 
     @cached_property
     def collectives(self) -> list[Collective]:
-        """What is sent in a step: parts of matrices over TP, and of those cut by shards over their devices."""
+        """What is sent: parts of matrices over TP once a step, and of those cut by shards over their devices as often
+        as `gathers_of_shards` says."""
         return [*self._over_tensors(), *self._over_shards(), *self._exchanges()] if self.stage_matrices else []
 
     def _over_tensors(self) -> list[Collective]:
@@ -143,16 +152,11 @@ class MuonStage:
         return sent
 
     def _over_shards(self) -> list[Collective]:
-        """Return the gathers of matrices that are cut at the ends of a device's part: each gets one matrix's rest.
-
-        Once a step; with DeepSpeed's ZeRO 2 whenever gradients are reduced, to all devices that have a part of them.
-        """
+        """Return the gathers of matrices that are cut at the ends of a device's part: each gets one matrix's rest."""
         layout = self.work.layout
         cut = MuonSharding.GATHERED.where(layout.muon_sharding) & (to_float(layout.zero) >= 1)
         if not somewhere(cut):
             return []
-        every = ZeroImplementation.DEEPSPEED.where(layout.zero_implementation) & (to_float(layout.zero) == 2)
-        times = where(every, layout.stage_micro_batches, 1.0)
         sent = []
         for experts, replicas, of in self._by_replicas():
             shards, group = replicas.shards, replicas.groups(layout).shards
@@ -165,7 +169,7 @@ class MuonStage:
                 Collective(
                     name,
                     "2 B k n",
-                    count=times * (cut & (shards > 1)),
+                    count=to_float(cut & (shards > 1)),
                     kind="all_gather",
                     parallelism="dp",
                     message_bytes=message,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from comp_comm.choices import Switch
+from comp_comm.costmodels.complete.states.muon import gathers_of_shards
 from comp_comm.costmodels.complete.states.stage_states import StateSeconds
 from comp_comm.costmodels.timed import CommSeconds, overlapped
 from comp_comm.costmodels.work import Work
@@ -27,7 +28,8 @@ def state_comm(work: Work, costs: StateSeconds, windows: tuple[Array, Array]) ->
         reduced = reduced * where(zero >= 2, micro_batches, 1.0)
     reduced = add_up((reduced, costs.reductions_once))
     total = reduced + costs.gathers_once
-    muon = CommSeconds(costs.muon_over_dp, ZERO, ZERO)
+    muon_s = costs.muon_over_dp
+    muon = CommSeconds(muon_s if muon_s is ZERO else muon_s * gathers_of_shards(layout), ZERO, ZERO)
     if not somewhere(overlaps):
         return muon.plus(CommSeconds(total, ZERO, ZERO))
     forward, window = (USABLE * each for each in windows)

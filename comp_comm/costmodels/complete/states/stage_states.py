@@ -37,8 +37,8 @@ class StateSeconds(NamedTuple):
     reduce-scatters of gradients, under ZeRO 3 gathers of weights, too. ``gathers_once`` are gathers of weights once a
     step, ``reductions_once`` reductions of gradients once a step whatever the ZeRO stage. ``optimizer`` is its step and
     the gradients' norm, ``quantise`` what quantising the weights takes: once, and under ZeRO 3 with every micro-batch;
-    ``accumulate`` is adding gradients to those of other micro-batches, once. ``muon_over_tp`` and ``muon_over_dp`` are
-    what Muon gathers of matrices, which nothing overlaps with.
+    ``accumulate`` is adding gradients to those of other micro-batches, once. ``muon_over_tp`` is what
+    Muon gathers of matrices, which nothing overlaps with; ``muon_over_dp``, too, as often as `gathers_of_shards` says.
     """
 
     per_occasion: Array
