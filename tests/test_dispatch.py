@@ -203,9 +203,9 @@ def test_an_exchange_runs_beside_its_part_of_the_other_micro_batch(out, back, fo
     calls = [TimedCollective(exchange(16, 2, to_experts=inward, sms=0), to_float(taken), path)
              for inward, taken in ((True, out), (False, back))]  # fmt: skip
     layer = LayerTimes(Layout(overlap_ep=1), OperationTimes([attention, experts], [experts]), calls, 1.0)
-    assert float(layer.forward["ep"].hidden) == pytest.approx(forward)
-    assert float(layer.backward["ep"].hidden) == pytest.approx(backward)
-    assert float(layer.forward["ep"].exposed) == pytest.approx(out + back - forward)
+    assert float(layer.forward_comm["ep"].hidden) == pytest.approx(forward)
+    assert float(layer.backward_comm["ep"].hidden) == pytest.approx(backward)
+    assert float(layer.forward_comm["ep"].exposed) == pytest.approx(out + back - forward)
 
 
 QWEN = {"gpus": 16, "ep": 16, "micro_batch": 1, "global_batch": 1024, "seq_len": 4096, "grad_precision": "bf16"}

@@ -14,7 +14,7 @@ from comp_comm.sweeps.plan import make_plan
 
 # Their members are told apart by where they are on the network (`SharedRows`), not by these fields.
 BY_GROUPS = {"gpus", "dp", "pp", "dp_shard", "placement"}
-OF_LAYER = ("forward_s", "backward_s", "host_waits", "hidden_s", "weights_s", "busy")
+OF_LAYER = ("forward_pass_s", "backward_pass_s", "host_waits", "hidden_s", "weights_s", "busy")
 OF_OPERATIONS = ("compute", "core_attention", "gemms", "experts", "count")
 
 
@@ -32,8 +32,8 @@ def of_layers(part):
     for kind, times in part.layers.items():
         yield from (getattr(times, name) for name in OF_LAYER)
         yield from (part.parameters[kind], part.activations[kind])
-        yield from (module.times.forward_s for module in part.recomputable[kind])
-    yield from (part.model_passes_s, part.embedding.passes_s, part.head.passes_s, *part.end_parameters)
+        yield from (module.times.forward_pass_s for module in part.recomputable[kind])
+    yield from (part.model_passes_s, part.embedding.both_passes_s, part.head.both_passes_s, *part.end_parameters)
 
 
 def of_states(part):

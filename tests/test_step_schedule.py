@@ -188,8 +188,8 @@ def chunks_of(answer, layers, send):
     for c, n in enumerate(layers):
         ends = (to_float(c == place) for place in (0, len(layers) - 1))
         chunk = Stage((to_float(n),), (to_float(0.0),), *ends, to_float(0.0))
-        forward = sum(float(count * times.forward_s) for times, count in pipe.layers_and_ends(chunk))
-        both, weights = float(pipe.passes_s(chunk)), n * float(pipe.layers[0].compute.for_weights)
+        forward = sum(float(count * times.forward_pass_s) for times, count in pipe.layers_and_ends(chunk))
+        both, weights = float(pipe.both_passes_s(chunk)), n * float(pipe.layers[0].compute.for_weights)
         made[c] = {"F": forward + send, "B": both - forward - weights + send, "W": weights}
     return made
 

@@ -103,7 +103,7 @@ class LayerTimes:
             if (name := call.collective.name) in collectives
         ]
         share = operations.count / maximum(self.operations.count, 1.0)  # of what the host launches
-        backward = self.compute.backward + visible(self.backward)
+        backward = self.compute.backward + visible(self.backward_comm)
         beside = (backward, BACKWARD_LAUNCHES * self.host.launching)
         host = self.host._replace(launching=share * self.host.launching + launching, beside=beside)
         return LayerTimes(
@@ -116,31 +116,34 @@ class LayerTimes:
         return list(dict.fromkeys(call.collective.parallelism for call in self.calls))
 
     @cached_property
-    def forward(self) -> dict[str, CommSeconds]:
+    def forward_comm(self) -> dict[str, CommSeconds]:
         """Communication of the forward pass by group."""
-        return self._passes[0]
+        return self._comm_by_pass[0]
 
     @cached_property
-    def backward(self) -> dict[str, CommSeconds]:
+    def backward_comm(self) -> dict[str, CommSeconds]:
         """Communication of the backward pass by group."""
-        return self._passes[1]
+        return self._comm_by_pass[1]
 
     @cached_property
-    def forward_s(self) -> Array:
+    def forward_pass_s(self) -> Array:
         """Seconds of the forward pass."""
-        return add_up((self.compute.forward, visible(self.forward), self.host_waits[0]))
+        return add_up((self.compute.forward, visible(self.forward_comm), self.host_waits[0]))
 
     @cached_property
-    def backward_s(self) -> Array:
+    def backward_pass_s(self) -> Array:
         """Seconds of the backward pass."""
-        return add_up((self.compute.backward, visible(self.backward), self.host_waits[1]))
+        return add_up((self.compute.backward, visible(self.backward_comm), self.host_waits[1]))
 
     @cached_property
     def host_waits(self) -> tuple[Array, Array]:
         """Seconds the device waits for the host, forward and backward."""
         if self.host is NO_HOST:
             return ZERO, ZERO
-        forward, backward = self.compute.forward + visible(self.forward), self.compute.backward + visible(self.backward)
+        forward, backward = (
+            self.compute.forward + visible(self.forward_comm),
+            self.compute.backward + visible(self.backward_comm),
+        )
         waits = self.host.waits(forward), self.host.waits(backward, BACKWARD_LAUNCHES)
         return waits if any(somewhere(each) for each in waits) else (ZERO, ZERO)
 
@@ -165,24 +168,24 @@ class LayerTimes:
         return self.compute.for_weights + minimum(own, self.host_waits[1])
 
     @cached_property
-    def passes_s(self) -> Array:
+    def both_passes_s(self) -> Array:
         """Seconds of both passes."""
-        return self.forward_s + self.backward_s
+        return self.forward_pass_s + self.backward_pass_s
 
     @cached_property
     def hidden_s(self) -> Array:
         """Seconds of communication that both passes hide."""
-        return add_up(spent.hidden for side in (self.forward, self.backward) for spent in side.values())
+        return add_up(spent.hidden for side in (self.forward_comm, self.backward_comm) for spent in side.values())
 
     @cached_property
     def hidden_forward_s(self) -> Array:
         """Seconds of communication that the forward pass hides."""
-        return add_up(spent.hidden for spent in self.forward.values())
+        return add_up(spent.hidden for spent in self.forward_comm.values())
 
     # -- overlap: what compute of the layer hides of its communication; ``side`` is 0 forward, 1 backward --------------
 
     @cached_property
-    def _passes(self) -> tuple[dict[str, CommSeconds], dict[str, CommSeconds]]:
+    def _comm_by_pass(self) -> tuple[dict[str, CommSeconds], dict[str, CommSeconds]]:
         """What each group spends, forward and backward; a second of compute hides one second of one group."""
         spent: tuple[dict[str, CommSeconds], dict[str, CommSeconds]] = {}, {}
         for side, by_group in enumerate(spent):

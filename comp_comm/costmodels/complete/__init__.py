@@ -26,7 +26,7 @@ the last one, which has logits and loss. `Bubble` is how long it waits for the o
 >>> layer, slowest = step.layers.layers[kind], step.slowest_stage
 >>> f"{float(slowest.layers[0]):.0f} layers, head: {bool(slowest.head)}"
 '8 layers, head: True'
->>> bool(step.pipeline.pace_s > 8 * (layer.forward_s + layer.backward_s))
+>>> bool(step.pipeline.pace_s > 8 * (layer.forward_pass_s + layer.backward_pass_s))
 True
 
 After the passes, `StateCosts` has the optimizer and the collectives of gradients and weights, `StepComm` what of them

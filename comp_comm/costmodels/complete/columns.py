@@ -87,8 +87,8 @@ def _memory(name: str) -> Callable[[Step], Array]:
 
 
 _EXTRA: tuple[Column[Step], ...] = (
-    Column("forward_s", "s", "forward compute of the slowest stage", lambda b: b.forward_s, extra=True),
-    Column("backward_s", "s", "backward compute of the slowest stage", lambda b: b.backward_s, extra=True),
+    Column("forward_s", "s", "forward compute of the slowest stage", lambda b: b.forward_compute_s, extra=True),
+    Column("backward_s", "s", "backward compute of the slowest stage", lambda b: b.backward_compute_s, extra=True),
     *(Column(f"{group}_{kind}_s", "s", f"communication of {what} that {meaning}", _seconds(group, kind), extra=True)
       for group, what in GROUPS.items() for kind, meaning in SECONDS.items()),
     *(Column(f"{group}_{kind}", "B", f"{meaning} in a step, for {what}", _bytes(group, kind), extra=True)

@@ -139,8 +139,8 @@ class LayerCosts:
     @cached_property
     def model_passes_s(self) -> Array:
         """Seconds of both passes of one micro-batch through all layers and both ends, nothing recomputed."""
-        layers = (count * self.layers[kind].passes_s for kind, count in self.layer_counts)
-        return add_up((*layers, self.embedding.passes_s, self.head.passes_s))
+        layers = (count * self.layers[kind].both_passes_s for kind, count in self.layer_counts)
+        return add_up((*layers, self.embedding.both_passes_s, self.head.both_passes_s))
 
     @cached_property
     def model_modules(self) -> dict[int, ModelModules]:
@@ -159,7 +159,7 @@ class LayerCosts:
         One answer for all points, however many see these costs.
         """
         first, last = self.embedding, self.head
-        seen = (part.passes_s - part.compute.forward - part.compute.backward for part in (first, last))
+        seen = (part.both_passes_s - part.compute.forward - part.compute.backward for part in (first, last))
         pairs = ((first.compute.forward, last.compute.forward), (first.compute.backward, last.compute.backward), seen)
         return all(bool(everywhere(more >= less * (1 - ROUNDING))) for less, more in pairs)
 
@@ -206,11 +206,11 @@ class ModelModules:
     code: int
 
     @cached_property
-    def forward_s(self) -> Array:
+    def forward_pass_s(self) -> Array:
         """Seconds in which one micro-batch's are made again."""
         parts = ((count, selected_modules(self.costs.recomputable[kind], self.code))
                  for kind, count in self.costs.layer_counts)  # fmt: skip
-        return add_up(count * part.times.forward_s for count, selected in parts for part in selected)
+        return add_up(count * part.times.forward_pass_s for count, selected in parts for part in selected)
 
 
 def freed_by(parts: Iterable[RecomputableModule], code: int) -> list[Array]:

@@ -76,19 +76,19 @@ class Step(SearchableAnswer):
     # -- seconds ------------------------------------------------------------------------------------------------------
 
     @property
-    def forward_s(self) -> Array:
+    def forward_compute_s(self) -> Array:
         """Seconds of forward compute in a step."""
-        return self.slowest.forward_s
+        return self.slowest.forward_compute_s
 
     @property
-    def backward_s(self) -> Array:
+    def backward_compute_s(self) -> Array:
         """Seconds of backward compute in a step."""
-        return self.slowest.backward_s
+        return self.slowest.backward_compute_s
 
     @property
     def compute_s(self) -> Array:
         """Seconds of forward and backward compute."""
-        return self.forward_s + self.backward_s
+        return self.forward_compute_s + self.backward_compute_s
 
     @property
     def recompute_s(self) -> Array:

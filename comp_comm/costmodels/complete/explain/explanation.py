@@ -138,7 +138,11 @@ def step_record(step: Step) -> StepRecord:
         columns = {name: float(column.of(step)) for name, column in COLUMNS.items()
                    if name not in PARAMETERS and not column.extra
                    and not (column.needs and isnan(step.work.run_tokens))}  # fmt: skip
-    first = {"step_s": columns.pop("step_s"), "forward_s": float(step.forward_s), "backward_s": float(step.backward_s)}
+    first = {
+        "step_s": columns.pop("step_s"),
+        "forward_s": float(step.forward_compute_s),
+        "backward_s": float(step.backward_compute_s),
+    }
     return {"counts": counts, "numbers": {**first, **columns}, "memory": memory_record(step),
             "comm": communication(step), "operations": operations(step)}  # fmt: skip
 

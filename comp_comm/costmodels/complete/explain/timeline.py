@@ -144,13 +144,13 @@ def _chunk(step: Step, stage: Stage) -> _Chunk:
     pipeline = step.pipeline
     parts = pipeline.layers_and_ends(stage)
     forward = float(add_up(count * times.compute.forward for times, count in parts))
-    forward_s = float(add_up(count * times.forward_s for times, count in parts))
-    both_s = float(pipeline.passes_s(stage))
+    forward_s = float(add_up(count * times.forward_pass_s for times, count in parts))
+    both_s = float(pipeline.both_passes_s(stage))
     again = float(pipeline.recomputed_s(stage, lambda times: times.compute.forward)) if pipeline.recomputes else 0.0
     backward = float(add_up(count * times.compute.backward for times, count in parts)) + again
     weights = float(add_up(count * times.compute.for_weights for times, count in zip(pipeline.layers, stage.layers,
                                                                                       strict=True)))  # fmt: skip
     hidden = [float(add_up([count * spent.hidden for times, count in parts for spent in passed(times).values()]))
-              for passed in (attrgetter("forward"), attrgetter("backward"))]  # fmt: skip
+              for passed in (attrgetter("forward_comm"), attrgetter("backward_comm"))]  # fmt: skip
     waits = float(pipeline.weights_s(stage)) - weights
     return _Chunk(forward, backward, weights, waits, forward_s - forward, both_s - forward_s - backward, *hidden)

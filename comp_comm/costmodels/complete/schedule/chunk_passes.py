@@ -57,8 +57,8 @@ class ChunkPasses:
     def passes(self) -> PassSeconds:
         """Seconds of passes, forward and backward, of a chunk of each run."""
         stages = self.runs.stages
-        forward = [self.pipeline.forward_s(stage) for stage in stages]
-        backward = [self.pipeline.passes_s(stage) - each for stage, each in zip(stages, forward, strict=True)]
+        forward = [self.pipeline.forward_pass_s(stage) for stage in stages]
+        backward = [self.pipeline.both_passes_s(stage) - each for stage, each in zip(stages, forward, strict=True)]
         return PassSeconds(forward, backward)
 
     @cached_property

@@ -106,11 +106,11 @@ class Pipeline:
         options = ((codes == code, self.recomputed(stage, code)) for code in distinct_codes(codes))
         return [(kind, times, chosen * count) for chosen, made in options for kind, times, count in made]
 
-    def passes_s(self, stage: Stage) -> Array:
+    def both_passes_s(self, stage: Stage) -> Array:
         """Return the seconds of both passes of one micro-batch through a stage, recomputation in them."""
-        both = self.total_s(stage, lambda times: times.passes_s)
+        both = self.total_s(stage, lambda times: times.both_passes_s)
         if self.recomputes:
-            both = both + self.recomputed_s(stage, lambda times: times.forward_s)
+            both = both + self.recomputed_s(stage, lambda times: times.forward_pass_s)
         return both + self.offload_comm(stage).exposed if somewhere(self.offload.applies) else both
 
     @property
@@ -121,8 +121,8 @@ class Pipeline:
 
     def _recomputed_in_model(self, code: int) -> Array:
         if Recompute.at(code).modules:
-            return self.costs.model_modules[code].forward_s
-        return add_up(count * times.forward_s for _, times, count in self.recomputed(self.model, code))
+            return self.costs.model_modules[code].forward_pass_s
+        return add_up(count * times.forward_pass_s for _, times, count in self.recomputed(self.model, code))
 
     @cached_property
     def offload(self) -> ActivationOffload:
@@ -156,7 +156,7 @@ class Pipeline:
 
     @cached_property
     def _pace(self) -> tuple[Stage, Array]:
-        return pointwise_max((stage, self.passes_s(stage)) for stage in self.stages)
+        return pointwise_max((stage, self.both_passes_s(stage)) for stage in self.stages)
 
     @cached_property
     def model(self) -> Stage:
@@ -164,9 +164,9 @@ class Pipeline:
         one = to_float(1.0)
         return Stage(tuple(self.work.pattern.totals), self.work.stages.recomputed, one, one, to_float(0.0))
 
-    def forward_s(self, stage: Stage) -> Array:
+    def forward_pass_s(self, stage: Stage) -> Array:
         """Return the seconds of the forward pass of one micro-batch through a stage, or a chunk."""
-        return self.total_s(stage, lambda times: times.forward_s)
+        return self.total_s(stage, lambda times: times.forward_pass_s)
 
     def weights_s(self, stage: Stage) -> Array:
         """Return the seconds of the gradients of the weights of a stage's layers, or a chunk's, waits in them."""
@@ -178,5 +178,5 @@ class Pipeline:
         spent = NO_COMM
         for _, times, count in self.recomputed_at_any_point(stage):
             if group in times.groups:
-                spent = spent.plus(times.forward[group].times(count))
+                spent = spent.plus(times.forward_comm[group].times(count))
         return spent

@@ -36,12 +36,12 @@ class StageSeconds:
         return self.pipeline.total_s(self.stage, seconds)
 
     @cached_property
-    def forward_s(self) -> Array:
+    def forward_compute_s(self) -> Array:
         """Seconds of forward compute in a step."""
         return self._micro_batches * self._total(lambda times: times.compute.forward)
 
     @cached_property
-    def backward_s(self) -> Array:
+    def backward_compute_s(self) -> Array:
         """Seconds of backward compute in a step."""
         return self._micro_batches * self._total(lambda times: times.compute.backward)
 
@@ -68,7 +68,7 @@ class StageSeconds:
         spent = NO_COMM
         for times, count in self.pipeline.layers_and_ends(self.stage):
             if group in times.groups:
-                spent = spent.plus(times.forward[group].times(count)).plus(times.backward[group].times(count))
+                spent = spent.plus(times.forward_comm[group].times(count)).plus(times.backward_comm[group].times(count))
         if self.pipeline.recomputes:
             spent = self.pipeline.recompute_comm(group, self.stage).plus(spent)
         return spent.times(self._micro_batches)
