@@ -5,7 +5,7 @@ Formulas see codes in arrays, users see words. Both are looked up by the option'
 
 from __future__ import annotations
 
-from itertools import combinations, permutations
+from itertools import combinations
 
 from comp_comm.choice import Choice
 
@@ -307,22 +307,3 @@ class Formulas(Choice):
 
     AS_PUBLISHED = "as_published"
     CORRECTED = "corrected"
-
-
-GROUPS = ("tp", "cp", "dp", "pp")
-
-
-class GroupOrder(Choice):
-    """An order of the parallel groups on the network."""
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """The groups, from the inside out: the first takes neighbours."""
-        return tuple(self.word.split("-"))
-
-
-# Every order of the groups; the first is Megatron-LM's.
-Placement: type[GroupOrder] = GroupOrder(  # type: ignore[assignment]
-    "Placement",
-    {"_".join(order).upper(): "-".join(order) for order in permutations(GROUPS)},  # type: ignore[arg-type]
-)

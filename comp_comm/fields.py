@@ -17,6 +17,7 @@ from comp_comm.field import Field, Value, word
 from comp_comm.layer_fields import LAYER_FIELDS
 from comp_comm.lora import LoraTargets
 from comp_comm.other_names import nearest_name
+from comp_comm.placement import Placement
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation
 from comp_comm.stacks import Stack
 from comp_comm.stage_layout import check_stage_layout
@@ -182,7 +183,7 @@ _LAYOUT = (
           "stage boundary and gather the whole after it", "on"),
     word("stack", "layout", Stack, "whose software it is, which gives the defaults of other fields (zero, "
           "grad_precision, ep_dispatch, kernels, ...); a field that is given wins", None),
-    word("placement", "layout", choices.Placement, "order of the groups on the network, neighbours first",
+    word("placement", "layout", Placement, "order of the groups on the network, neighbours first",
           "tp-cp-dp-pp"),
     word("overlap_dp", "layout", Switch, "data-parallel communication runs beside compute", "on"),
     word("overlap_tp", "layout", choices.TensorOverlap, "tensor-parallel communication beside its own split GEMMs: by "

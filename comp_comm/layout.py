@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import (
-    GROUPS,
     CollectiveAlgorithm,
     ContextComm,
     ContextImplementation,
     MasterWeights,
-    Placement,
     Recompute,
     Schedule,
     SequenceInputs,
@@ -38,27 +36,13 @@ from comp_comm.group import Group
 from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, ExpertKernels, QkvKept
 from comp_comm.lazy import cached_property
 from comp_comm.optimizers import MuonTensor, Optimizer, usual_sharding
+from comp_comm.placement import GROUPS, INSIDE, ORDERS, STAGE_GROUPS
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation, fuses_accumulation
 from comp_comm.texts import NO_TEXT, Texts
 
 Spread: TypeAlias = tuple[tuple[Array, Array], ...]  # sizes and strides
 UNKNOWN = float("nan")
 NOT_GIVEN = -1  # the code of a choice that is not given
-# INSIDE[p, i, j] is 1 where placement p has group j nearer the inside than group i.
-INSIDE = np.array(
-    [[[place.groups.index(j) < place.groups.index(i) for j in GROUPS] for i in GROUPS] for place in Placement],
-    dtype=float,
-)
-
-
-def _orders(groups: tuple[str, ...]) -> NDArray[np.intp]:
-    """Return for each placement the places in ``groups`` of its groups, from the inside out."""
-    placed = ([name for name in place.groups if name in groups] for place in Placement)
-    return np.array([[groups.index(name) for name in order] for order in placed], np.intp)
-
-
-REPLICAS, STAGE = ("cp", "dp"), ("tp", "cp", "dp")
-ORDER = {REPLICAS: _orders(REPLICAS), STAGE: _orders(STAGE)}
 
 
 @dataclass(frozen=True)
@@ -158,7 +142,7 @@ class Layout:
     @property
     def ep_group(self) -> Group:
         """Devices that share the experts out."""
-        return Group(self.ep, parts=self.spread(STAGE, self.ep, self.etp))
+        return Group(self.ep, parts=self.spread(STAGE_GROUPS, self.ep, self.etp))
 
     @property
     def sequence_group(self) -> Group:
@@ -169,7 +153,7 @@ class Layout:
     @property
     def etp_group(self) -> Group:
         """Devices that split an expert."""
-        return Group(self.etp, parts=self.spread(STAGE, self.etp))
+        return Group(self.etp, parts=self.spread(STAGE_GROUPS, self.etp))
 
     def _stride(self, group: str) -> Array:
         before = INSIDE[to_codes(self.placement), GROUPS.index(group)]
@@ -232,6 +216,7 @@ class Layout:
 
         Devices of the groups are counted in the order of the placement; the last of them takes what is left.
 
+        >>> from comp_comm.placement import Placement
         >>> layout = Layout(tp=2, cp=2, dp=4, pp=4, placement=Placement.of("tp-cp-pp-dp"))
         >>> [(float(size), float(stride)) for size, stride in layout.spread(("cp", "dp"), 8)]
         [(2.0, 2.0), (4.0, 16.0)]
@@ -253,7 +238,7 @@ class Layout:
         code = to_codes(self.placement)
         spread: list[tuple[Array, Array]] = []
         wanted, apart = to_float(count), to_float(skip)
-        places = ORDER[groups][code]
+        places = ORDERS[groups][code]
         sizes: list[Numeric] = [getattr(self, name) for name in groups]
         strides: list[Numeric] = [self.stride(name) for name in groups]
         for place in range(len(groups)):

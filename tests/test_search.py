@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from comp_comm.choices import GROUPS, Placement
 from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.costmodels.layout_space import divisors
 from comp_comm.errors import CompcommError, ConfigError, InfeasibleError
+from comp_comm.placement import GROUPS, Placement
 from comp_comm.searches import make_space, partition, result, run_search, search
 from comp_comm.searches.objectives import OBJECTIVES, Aim
 from comp_comm.searches.placements import first_of_orders

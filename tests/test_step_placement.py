@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from comp_comm.choices import GROUPS, Placement
 from comp_comm.configs.study import study_from
+from comp_comm.placement import GROUPS, Placement
 from comp_comm.sweeps.plan import make_plan
 
 MODEL = {"layers": 24, "hidden": 2048, "heads": 16, "vocab": 51200, "seq_len": 1024}

@@ -18,7 +18,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from comp_comm.choices import Placement
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
 from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL
@@ -27,6 +26,7 @@ from comp_comm.errors import ConfigError
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import to_float
+from comp_comm.placement import Placement
 from comp_comm.searches.placements import placement_classes
 from comp_comm.searches.question import model_of
 from comp_comm.searches.row_choices import join_choices

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from comp_comm.choices import Placement
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
+from comp_comm.placement import Placement
 from comp_comm.records import Record
 from comp_comm.searches.answer_rows import model_and_layouts
 from comp_comm.searches.best import Tie

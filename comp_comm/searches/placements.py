@@ -15,13 +15,13 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import GROUPS, Placement
 from comp_comm.costmodels.layout_space import Columns
 from comp_comm.distinct import distinct_rows
 from comp_comm.formulas.arrays import to_float
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
+from comp_comm.placement import GROUPS, Placement
 
 
 @dataclass(frozen=True, eq=False)

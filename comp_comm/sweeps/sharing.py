@@ -27,6 +27,7 @@ from comp_comm.formulas.arrays import WHOLE, Array, Index, distinct, take, to_fl
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import Layout, resolved_layout
+from comp_comm.placement import PLACEMENT_FIELDS, fields_that_move_a_layer
 from comp_comm.records import Record
 from comp_comm.sweeps.grid import Grid
 from comp_comm.timing.collectives import members_in
@@ -35,10 +36,6 @@ from comp_comm.views import Pick, lazy_view
 SHARED_POINTS = 2**20  # of rows that points share: so many are worked out together
 MOST_ROWS = 2**17  # more of them are not worked out together: arrays would not fit the cache
 PLACEMENT = "placement"
-# What the sizes of groups that are not of a layer follow from: replicas are what stages leave of the devices.
-DEGREES = {"dp": ("dp", "gpus", "pp"), "pp": ("pp",)}
-# What says where on the network each group is.
-PLACED = ("tp", "cp", "dp", "pp", "ep", "etp", "gpus", PLACEMENT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +137,9 @@ class SharedRows:
         if axis is None or not set(part.needs) <= set(grid.names):
             return None
         values = grid.axes[axis].values
-        placed = all(grid.axis_of(name) in (None, axis) for name in PLACED)  # elsewhere a row has several places
+        placed = all(
+            grid.axis_of(name) in (None, axis) for name in PLACEMENT_FIELDS
+        )  # elsewhere a row has several places
         if part.groups is None:
             ignored = part.ignores
         else:
@@ -181,7 +180,7 @@ class SharedRows:
         """Return a code of how many members of each group share a domain of each tier, worked out where degrees
         differ."""
         grid, values = self.grid, self.grid.axes[axis].values
-        placed = [name for name in (*PLACED, "dp_shard") if name in values]
+        placed = [name for name in (*PLACEMENT_FIELDS, "dp_shard") if name in values]
         if not placed:
             return []
         rows = self._distinct(axis, placed)
@@ -210,8 +209,5 @@ def _ignored(part: SharedPart, placements: tuple[str, ...]) -> tuple[str, ...]:
     """
     if len(placements) != 1:
         return ()
-    order = placements[0].split("-")
-    inside = [name for name, last in (("dp", ("tp", "cp")), ("pp", ("tp", "cp", "dp")))
-              if order.index(name) < max(order.index(other) for other in last)]  # fmt: skip
-    moved = {name for group in inside for name in DEGREES[group]}
+    moved = fields_that_move_a_layer(placements[0])
     return tuple(name for name in part.ignores if name not in moved)

@@ -8,8 +8,9 @@ from typing import NamedTuple
 from comp_comm.choices import Switch
 from comp_comm.formulas.arrays import Array, everywhere, isnan, somewhere, to_float, where
 from comp_comm.group import Group
-from comp_comm.layout import REPLICAS, STAGE, Layout
+from comp_comm.layout import Layout
 from comp_comm.optimizers import Optimizer
+from comp_comm.placement import REPLICA_GROUPS, STAGE_GROUPS
 
 
 class ReplicaGroups(NamedTuple):
@@ -48,13 +49,13 @@ class Replicas:
 
 def dense_replicas(layout: Layout) -> Replicas:
     """Return the replicas of parameters that are not experts'."""
-    return Replicas(layout.replicas, to_float(layout.dp_shard), to_float(1.0), REPLICAS)
+    return Replicas(layout.replicas, to_float(layout.dp_shard), to_float(1.0), REPLICA_GROUPS)
 
 
 def expert_replicas(layout: Layout) -> Replicas:
     """Return the replicas of experts' parameters."""
     shards = layout.expert_shards
-    return Replicas(layout.expert_replicas, shards, to_float(layout.ep) * layout.etp, STAGE)
+    return Replicas(layout.expert_replicas, shards, to_float(layout.ep) * layout.etp, STAGE_GROUPS)
 
 
 def replica_groups(layout: Layout, experts: bool) -> list[Group]:
