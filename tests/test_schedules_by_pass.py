@@ -135,8 +135,8 @@ def test_embedding_and_head_are_where_a_micro_batch_begins_and_ends():
 
     def stages(schedule):
         answer = make_plan(study(**point, schedule=schedule)).evaluate(())
-        return {int(each.place): (int(each.embedding), int(each.head), int(sum(each.layers)))
-                for each in answer.work.stages.distinct}  # fmt: skip
+        return {int(each.place): (int(each.embedding), int(each.head), int(sum(each.layer_counts)))
+                for each in answer.work.stages.candidates}  # fmt: skip
 
     assert stages("1f1b") == {0: (1, 0, 6), 3: (0, 1, 7)}
     assert stages("zb_v") == {0: (1, 1, 7), 3: (0, 0, 6)}

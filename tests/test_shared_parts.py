@@ -19,7 +19,7 @@ OF_OPERATIONS = ("compute", "core_attention", "gemms", "experts", "count")
 
 
 def of_operations(part):
-    for kind, times in part.layers.items():
+    for kind, times in part.times.items():
         yield from (getattr(times, name) for name in OF_OPERATIONS)
         yield part.launches[kind]
         for module in (*part.recomputable[kind], part.skipped_by_early_stop[kind]):
@@ -29,7 +29,7 @@ def of_operations(part):
 
 
 def of_layers(part):
-    for kind, times in part.layers.items():
+    for kind, times in part.times.items():
         yield from (getattr(times, name) for name in OF_LAYER)
         yield from (part.parameters[kind], part.activations[kind])
         yield from (module.times.forward_pass_s for module in part.recomputable[kind])
@@ -37,7 +37,7 @@ def of_layers(part):
 
 
 def of_states(part):
-    yield from (part.slowest.stage_number, *part.slowest.seconds)
+    yield from (part.longest.stage_number, *part.longest.seconds)
 
 
 def of_footprint(part):

@@ -69,7 +69,7 @@ def test_a_step_is_as_long_as_its_passes_one_by_one(schedule, p, v, m, recompute
     forward = found["forward_s"] / m + took["forward"] + send
     again = found["recompute_s"] / m + took["recompute"]
     backward = found["backward_s"] / m + took["backward"] + again + send
-    weights = float(answer.pipeline.layers[0].compute.for_weights) * EVEN["layers"] / p
+    weights = float(answer.pipeline.layer_times[0].compute.for_weights) * EVEN["layers"] / p
     of_stage = {"F": forward, "B": backward - weights, "W": weights}
     assert of_stage["W"] < of_stage["F"] < of_stage["B"]  # where the formulas of split backward passes hold
     chunk = {kind: seconds / per_stage(schedule, v) for kind, seconds in of_stage.items()}
@@ -189,7 +189,7 @@ def chunks_of(answer, layers, send):
         ends = (to_float(c == place) for place in (0, len(layers) - 1))
         chunk = Stage((to_float(n),), (to_float(0.0),), *ends, to_float(0.0))
         forward = sum(float(count * times.forward_pass_s) for times, count in pipe.layers_and_ends(chunk))
-        both, weights = float(pipe.both_passes_s(chunk)), n * float(pipe.layers[0].compute.for_weights)
+        both, weights = float(pipe.both_passes_s(chunk)), n * float(pipe.layer_times[0].compute.for_weights)
         made[c] = {"F": forward + send, "B": both - forward - weights + send, "W": weights}
     return made
 

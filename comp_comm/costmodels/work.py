@@ -204,7 +204,9 @@ class Work:
         total = to_float(0.0)
         early = Switch.ON.where(self.layout.recompute_early_stop)
         c = Context(self.transformer, ONE_DEVICE_LAYOUT, Formats())
-        kinds = zip(self.pattern.kinds, self.pattern.totals, self.stages.recomputed, flops.layers, strict=True)
+        kinds = zip(
+            self.pattern.kinds, self.pattern.totals, self.stages.recomputed_or_offloaded, flops.layers, strict=True
+        )
         for kind, count, recomputed, layer_flops in kinds:
             context = kind.context(c)
             if code == Recompute.FULL:

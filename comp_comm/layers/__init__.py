@@ -26,7 +26,7 @@ A layer of Llama 3 8B on each of 64 devices, TP 4 and four pipeline stages:
 '54,559,232 parameters'
 >>> f"{sum(each.size for each in layer.saved_activations(c)) / 2**20:.0f} MiB of activations"
 '288 MiB of activations'
->>> [float(stage.layers[0]) for stage in stages_of(pattern, c.layout).distinct]  # the first stage, the last
+>>> [float(stage.layer_counts[0]) for stage in stages_of(pattern, c.layout).candidates]  # the first stage, the last
 [8.0, 8.0]
 """
 

@@ -34,34 +34,35 @@ from comp_comm.lazy import cached_property
 
 
 class Stage(NamedTuple):
-    """A stage: its layers of each kind, and of these those that full recomputation, or the host's memory, is for.
+    """A stage: its layers of each kind, and how many of these are recomputed in full, or have their activations in the
+    host's memory: a layout has one or the other.
 
     ``embedding`` and ``head`` are 1 where it has them, ``place`` is its number from 0: that of the first of those
     alike.
     """
 
-    layers: tuple[Array, ...]
-    recomputed: tuple[Array, ...]
+    layer_counts: tuple[Array, ...]
+    recomputed_or_offloaded: tuple[Array, ...]
     embedding: Array
     head: Array
     place: Array
 
     @property
-    def layer_count(self) -> Array:
+    def total_layers(self) -> Array:
         """Layers of all kinds."""
-        return to_float(sum(self.layers, to_float(0.0)))
+        return to_float(sum(self.layer_counts, to_float(0.0)))
 
 
 @dataclass(frozen=True, eq=False)
 class Stages:
     """The candidates for slowest and fullest stage: the first, the last, and those between that no other one dominates.
 
-    ``recomputed`` are the layers of each kind, over all stages of one copy of the model, that full recomputation is
-    for.
+    ``recomputed_or_offloaded`` are the layers of each kind, over all stages of one copy of the model, that full
+    recomputation, or the host's memory, is for.
     """
 
-    distinct: tuple[Stage, ...]
-    recomputed: tuple[Array, ...]
+    candidates: tuple[Stage, ...]
+    recomputed_or_offloaded: tuple[Array, ...]
     table: StageTable
     row: NDArray[np.intp]
 
@@ -69,7 +70,7 @@ class Stages:
     def last_has_most(self) -> bool:
         """Whether the last stage has all that the first one has everywhere, but for an embedding where it has a head.
 
-        ``distinct`` has the first stage, then the last, then others.
+        ``candidates`` has the first stage, then the last, then others.
         """
         return self.table.last_has_most
 
@@ -91,23 +92,24 @@ def stages_of(pattern: Pattern, layout: Layout) -> Stages:
     >>> from comp_comm.layers.pattern import pattern_of
     >>> from comp_comm.transformer import Transformer, resolved
     >>> model = resolved(Transformer(64, 64, layers=61, heads=4, experts=8, top_k=2, dense_layers=3, vocab=9))
-    >>> stages = stages_of(pattern_of(model), Layout(pp=16)).distinct
-    >>> [[int(count) for count in stage.layers] for stage in stages]  # dense layers and layers of experts
+    >>> stages = stages_of(pattern_of(model), Layout(pp=16)).candidates
+    >>> [[int(count) for count in stage.layer_counts] for stage in stages]  # dense layers and layers of experts
     [[3, 0], [0, 2], [0, 4]]
     """
     # Whole layers are recomputed, or their activations are offloaded to the host, never both.
     recomputed, offloaded = to_float(layout.recompute_layers), to_float(layout.offload_activations)
     given = recomputed if everywhere(isnan(offloaded)) else where(isnan(offloaded), recomputed, offloaded)
-    recomputed = where(isnan(given), ALL, given)
+    chosen = where(isnan(given), ALL, given)
     order = chunk_order_of(to_codes(layout.schedule))
-    given_numbers = (pattern.row, pattern.layers, pattern.mtp, layout.pp, layout.vpp, recomputed, order)
+    given_numbers = (pattern.row, pattern.layers, pattern.mtp, layout.pp, layout.vpp, chosen, order)
     numbers = [to_float(number) for number in given_numbers]
     codes = layout.pp_layout.codes if layout.pp_layout.given else np.asarray(0)
     rows, row = _distinct([*numbers, to_float(codes)])
     table = _stage_table(pattern.key, rows, layout.pp_layout.texts)
 
-    distinct = tuple(table.distinct.stage(number, row) for number in range(len(table.distinct.place)))
-    return Stages(distinct, tuple(_each(table.total[:, k], row) for k in range(len(pattern.kinds))), table, row)
+    candidates = tuple(table.candidates.stage(number, row) for number in range(len(table.candidates.place)))
+    again = tuple(_each(table.recomputed_or_offloaded[:, k], row) for k in range(len(pattern.kinds)))
+    return Stages(candidates, again, table, row)
 
 
 def _each(values: NDArray[np.float64], row: NDArray[np.intp]) -> Array:
@@ -145,21 +147,21 @@ class StageRows(NamedTuple):
 
 
 class StageTable(NamedTuple):
-    """The stages that differ, the first chunks of runs of chunks that are alike with how many there are, and the layers
-    of each kind that full recomputation is for."""
+    """The candidates for slowest and fullest stage, the first chunks of runs of chunks that are alike with how many
+    there are, and the layers of each kind of a copy of the model that are recomputed in full or offloaded."""
 
-    distinct: StageRows
+    candidates: StageRows
     runs: StageRows
     counts: NDArray[np.float64]
-    total: NDArray[np.float64]
+    recomputed_or_offloaded: NDArray[np.float64]
 
     @property
     def last_has_most(self) -> bool:
         """Whether every layout's last stage has all that the first has, but for an embedding where it has a head."""
-        if len(self.distinct.place) == 1:
+        if len(self.candidates.place) == 1:
             return False
-        (layers, more), (again, again_more) = self.distinct.layers[:2], self.distinct.recomputed[:2]
-        (embedding, other), (head, other_head) = self.distinct.embedding[:2], self.distinct.head[:2]
+        (layers, more), (again, again_more) = self.candidates.layers[:2], self.candidates.recomputed[:2]
+        (embedding, other), (head, other_head) = self.candidates.embedding[:2], self.candidates.head[:2]
         return bool(everywhere(more >= layers) and everywhere(again_more >= again)
                     and everywhere(other_head - head >= maximum(embedding - other, 0.0)))  # fmt: skip
 
@@ -226,10 +228,10 @@ def _table_of(stages: Counted, chunks: Counted, assignment: ChunkAssignment) -> 
     candidates = _candidate_stages(stages.distinguishing, assignment.pp)
     first, repeats = _runs(chunks, assignment)
     return StageTable(
-        distinct=stages.select(candidates, candidates),
+        candidates=stages.select(candidates, candidates),
         runs=chunks.select(first, assignment.stage_of(first.T).T),
         counts=to_float(repeats),
-        total=stages.recomputed.sum(axis=-1) / copies,
+        recomputed_or_offloaded=stages.recomputed.sum(axis=-1) / copies,
     )
 
 

@@ -23,8 +23,8 @@ Llama 3 8B on 64 H100: tensor parallelism 4, four pipeline stages, four replicas
 `LayerCosts` times a layer of each kind, `Pipeline` adds layers up to stages, of which the slowest sets the pace: here
 the last one, which has logits and loss. `Bubble` is how long it waits for the others.
 
->>> layer, slowest = step.layers.layers[kind], step.slowest_stage
->>> f"{float(slowest.layers[0]):.0f} layers, head: {bool(slowest.head)}"
+>>> layer, slowest = step.layer_costs.times[kind], step.slowest_stage
+>>> f"{float(slowest.layer_counts[0]):.0f} layers, head: {bool(slowest.head)}"
 '8 layers, head: True'
 >>> bool(step.pipeline.pace_s > 8 * (layer.forward_pass_s + layer.backward_pass_s))
 True

@@ -41,7 +41,7 @@ class ActivationOffload:
     """Activations that layers save of a micro-batch, on the device or offloaded to the host's memory."""
 
     work: Work
-    costs: LayerCosts
+    layer_costs: LayerCosts
 
     @cached_property
     def applies(self) -> Mask:
@@ -52,22 +52,22 @@ class ActivationOffload:
         """Return what recomputation frees of a layer of each kind, by block."""
         if not Recompute.at(code).modules:
             return [[] for _ in self.work.pattern.kinds]
-        return [freed_by(self.costs.recomputable[kind], code) for kind in self.work.pattern.kinds]
+        return [freed_by(self.layer_costs.recomputable[kind], code) for kind in self.work.pattern.kinds]
 
     def activations(self, code: int) -> list[Array]:
         """Return the bytes that a layer of each kind saves, whichever of its modules are recomputed."""
-        sizes = (self.costs.activations[kind].size for kind in self.work.pattern.kinds)
+        sizes = (self.layer_costs.activations[kind].size for kind in self.work.pattern.kinds)
         return [size - add_up(freed) if freed else size for size, freed in zip(sizes, self.freed(code), strict=True)]
 
     def offloaded_bytes(self, stage: Stage, micro_batches: Array, code: int) -> Array:
         """Return the bytes that are not on a device of a stage which holds so many micro-batches."""
         if not somewhere(self.applies):
             return ZERO
-        layers = list(zip(stage.layers, stage.recomputed, self.activations(code), strict=True))
+        layers = list(zip(stage.layer_counts, stage.recomputed_or_offloaded, self.activations(code), strict=True))
         gone = add_up(count * size for _, count, size in layers)
         stays = add_up((count - away) * size for count, away, size in layers)
         of_a_layer = largest((count > 0) * size for _, count, size in layers)
-        moving = minimum(add_up(stage.recomputed), MOVING) * of_a_layer
+        moving = minimum(add_up(stage.recomputed_or_offloaded), MOVING) * of_a_layer
         return to_float(self.applies * (micro_batches * gone - maximum(moving - stays, 0.0)))
 
     def transfer_bytes(self, stage: Stage) -> Array:
@@ -75,7 +75,7 @@ class ActivationOffload:
         return self.applies * by_code(
             np.asarray(self.work.layout.recompute),
             lambda code: add_up(
-                count * size for count, size in zip(stage.recomputed, self.activations(code), strict=True)
+                count * size for count, size in zip(stage.recomputed_or_offloaded, self.activations(code), strict=True)
             ),
         )
 

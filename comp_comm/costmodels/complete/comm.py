@@ -92,20 +92,20 @@ class StepComm:
         """
         if not self.replicated:
             return NO_COMM
-        sent = self.states.slowest.seconds
+        sent = self.states.longest.seconds
         between = _seconds(self.between_copies)
         if between is not ZERO:
             slowed = where(Switch.ON.where(self.work.layout.overlap_dp), self.work.scenario.interference, 1.0)
             sent = sent._replace(reductions_once=add_up((sent.reductions_once, slowed * between)))
         # All of them: which can be the slowest depends on the other points of a sweep, and a window must not.
-        stages = self.work.stages.distinct
+        stages = self.work.stages.candidates
         each = [StageSeconds(self.pipeline, stage) for stage in stages] if len(stages) > 1 else [self.slowest]
         return state_comm(self.work, sent, widest_windows(each))
 
     @cached_property
     def stage_states(self) -> StageStates:
         """The states of the stage whose states take longest, in full, whatever points share."""
-        slowest = stage_at(self.work.stages.distinct, self.states.slowest.stage_number)
+        slowest = stage_at(self.work.stages.candidates, self.states.longest.stage_number)
         return StateCosts(self.work).of(slowest)
 
     @cached_property
@@ -152,7 +152,7 @@ class StepComm:
         spent = dict(self.slowest.layers_comm_by_group)
         if self.sends:
             spent["pp"] = self.sends_comm
-        if (gathering := self.states.slowest.seconds.muon_over_tp) is not ZERO:
+        if (gathering := self.states.longest.seconds.muon_over_tp) is not ZERO:
             spent["tp"] = spent.get("tp", NO_COMM).plus(CommSeconds(gathering, ZERO, ZERO))
         if self.replicated:
             spent["dp"] = self.states_comm

@@ -102,13 +102,13 @@ class LayerCosts:
         return [(kind, kind.context(c)) for kind in self.work.pattern.kinds]
 
     @cached_property
-    def layers(self) -> dict[LayerKind, LayerTimes]:
+    def times(self) -> dict[LayerKind, LayerTimes]:
         """Seconds of a layer of each kind."""
         return {kind: self._layer(kind, c) for kind, c in self._contexts()}
 
     def _layer(self, kind: LayerKind, c: Context) -> LayerTimes:
         calls = self.network.timed(kind.collectives(c))
-        return LayerTimes(self.work.layout, self.operations.layers[kind], calls, self.work.scenario.interference,
+        return LayerTimes(self.work.layout, self.operations.times[kind], calls, self.work.scenario.interference,
                           host=self._host(kind, c))  # fmt: skip
 
     def _host(self, kind: LayerKind, c: Context) -> HostLaunches:
@@ -139,7 +139,7 @@ class LayerCosts:
     @cached_property
     def model_passes_s(self) -> Array:
         """Seconds of both passes of one micro-batch through all layers and both ends, nothing recomputed."""
-        layers = (count * self.layers[kind].both_passes_s for kind, count in self.layer_counts)
+        layers = (count * self.times[kind].both_passes_s for kind, count in self.layer_counts)
         return add_up((*layers, self.embedding.both_passes_s, self.head.both_passes_s))
 
     @cached_property
@@ -190,7 +190,7 @@ class LayerCosts:
         return {kind: self._times(kind, module) for kind, module in self.operations.skipped_by_early_stop.items()}
 
     def _times(self, kind: LayerKind, module: ModuleOperations) -> LayerTimes:
-        return self.layers[kind].part(module.operations, module.collectives, module.launches * self._launch_s)
+        return self.times[kind].part(module.operations, module.collectives, module.launches * self._launch_s)
 
     @cached_property
     def rules(self) -> list[Violation]:
@@ -202,14 +202,14 @@ class LayerCosts:
 class ModelModules:
     """The modules of all layers of a model that an option recomputes."""
 
-    costs: LayerCosts
+    layer_costs: LayerCosts
     code: int
 
     @cached_property
     def forward_pass_s(self) -> Array:
         """Seconds in which one micro-batch's are made again."""
-        parts = ((count, selected_modules(self.costs.recomputable[kind], self.code))
-                 for kind, count in self.costs.layer_counts)  # fmt: skip
+        parts = ((count, selected_modules(self.layer_costs.recomputable[kind], self.code))
+                 for kind, count in self.layer_costs.layer_counts)  # fmt: skip
         return add_up(count * part.times.forward_pass_s for count, selected in parts for part in selected)
 
 

@@ -77,7 +77,7 @@ class LayerOperations:
         return [(kind, kind.context(c)) for kind in self.work.pattern.kinds]
 
     @cached_property
-    def layers(self) -> dict[LayerKind, OperationTimes]:
+    def times(self) -> dict[LayerKind, OperationTimes]:
         """The operations of a layer of each kind."""
         return {kind: self._layer(kind, c) for kind, c in self._contexts()}
 
@@ -110,7 +110,7 @@ class LayerOperations:
         return {kind: self._recomputable(kind, c) for kind, c in self._contexts()}
 
     def _recomputable(self, kind: LayerKind, c: Context) -> list[ModuleOperations]:
-        blocks, layer = kind.block_modules(c), self.layers[kind]
+        blocks, layer = kind.block_modules(c), self.times[kind]
         each = [ModuleOperations(module.name, module.within, block, partial(_returned, module), layer)
                 for block, modules in enumerate(blocks) for module in modules]  # fmt: skip
         return [*each, ModuleOperations(PER_OPERATOR, "", len(blocks), partial(kind.per_operator, c), layer)]
@@ -118,7 +118,7 @@ class LayerOperations:
     @cached_property
     def skipped_by_early_stop(self) -> dict[LayerKind, ModuleOperations]:
         """What whole recomputation of a layer of each kind skips where it stops early."""
-        return {kind: ModuleOperations("last GEMM", "", 0, partial(kind.skipped_by_early_stop, c), self.layers[kind])
+        return {kind: ModuleOperations("last GEMM", "", 0, partial(kind.skipped_by_early_stop, c), self.times[kind])
                 for kind, c in self._contexts()}  # fmt: skip
 
 

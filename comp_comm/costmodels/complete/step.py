@@ -30,18 +30,18 @@ from comp_comm.violation import Mask, Violation, no_room
 class Step(SearchableAnswer):
     """A step as arrays that are made when they are asked for; all seconds are those of a device of the slowest stage.
 
-    ``layers`` and ``states`` are what layers and states cost, ``footprint`` is the memory of the stage that needs
+    ``layer_costs`` and ``states`` are what layers and states cost, ``footprint`` is the memory of the stage that needs
     most: each perhaps seen through what many points share.
     """
 
     work: Work
-    layers: LayerCosts
+    layer_costs: LayerCosts
     states: StateCosts
     footprint: Footprint
 
     def arrays(self) -> Iterable[Array]:
         """Return what a sweep over steps holds."""
-        return [self.step_s, self.memory_bytes, *(times.compute.forward for times in self.layers.layers.values())]
+        return [self.step_s, self.memory_bytes, *(times.compute.forward for times in self.layer_costs.times.values())]
 
     @cached_property
     def network(self) -> Network:
@@ -51,7 +51,7 @@ class Step(SearchableAnswer):
     @cached_property
     def pipeline(self) -> Pipeline:
         """The stages."""
-        return Pipeline(self.work, self.layers, self.network)
+        return Pipeline(self.work, self.layer_costs, self.network)
 
     @cached_property
     def bubble(self) -> Bubble:
@@ -61,15 +61,15 @@ class Step(SearchableAnswer):
     @cached_property
     def communication(self) -> StepComm:
         """What the step communicates."""
-        return StepComm(self.pipeline, self.slowest, self.states)
+        return StepComm(self.pipeline, self.slowest_stage_seconds, self.states)
 
     @property
     def slowest_stage(self) -> Stage:
         """The slowest stage, that whose passes take longest."""
-        return self.pipeline.slowest
+        return self.pipeline.slowest_stage
 
     @cached_property
-    def slowest(self) -> StageSeconds:
+    def slowest_stage_seconds(self) -> StageSeconds:
         """The seconds of the slowest stage."""
         return StageSeconds(self.pipeline, self.slowest_stage)
 
@@ -78,12 +78,12 @@ class Step(SearchableAnswer):
     @property
     def forward_compute_s(self) -> Array:
         """Seconds of forward compute in a step."""
-        return self.slowest.forward_compute_s
+        return self.slowest_stage_seconds.forward_compute_s
 
     @property
     def backward_compute_s(self) -> Array:
         """Seconds of backward compute in a step."""
-        return self.slowest.backward_compute_s
+        return self.slowest_stage_seconds.backward_compute_s
 
     @property
     def compute_s(self) -> Array:
@@ -93,12 +93,12 @@ class Step(SearchableAnswer):
     @property
     def recompute_s(self) -> Array:
         """Seconds of recomputation of activations."""
-        return self.slowest.recompute_s
+        return self.slowest_stage_seconds.recompute_s
 
     @property
     def host_s(self) -> Array:
         """Seconds the slowest stage waits for the host to launch kernels."""
-        return add_up(self.slowest.host_waits)
+        return add_up(self.slowest_stage_seconds.host_waits)
 
     @property
     def optimizer_s(self) -> Array:
@@ -107,18 +107,18 @@ class Step(SearchableAnswer):
         And of the weights that are quantised: once, or under ZeRO 3 with every micro-batch; and of gradients that the
         optimizer adds up.
         """
-        return add_up((self.states.slowest.seconds.optimizer, self.quantise_s, self.accumulate_s))
+        return add_up((self.states.longest.seconds.optimizer, self.quantise_s, self.accumulate_s))
 
     @property
     def accumulate_s(self) -> Array:
         """Seconds of adding gradients up in a step, in the stage that has most, and while others wait for it."""
-        accumulate = self.states.slowest.seconds.accumulate
+        accumulate = self.states.longest.seconds.accumulate
         return accumulate if accumulate is ZERO else accumulate * accumulations(self.work)
 
     @property
     def quantise_s(self) -> Array:
         """Seconds of quantising the weights of the stage that has most states in a step."""
-        quantise, layout = self.states.slowest.seconds.quantise, self.work.layout
+        quantise, layout = self.states.longest.seconds.quantise, self.work.layout
         if quantise is ZERO:
             return ZERO
         return quantise * where(to_float(layout.zero) >= 3, layout.stage_micro_batches, 1.0)
@@ -167,7 +167,7 @@ class Step(SearchableAnswer):
     def _passes_and_messages_s(self) -> Array:
         """Seconds of passes and of messages that follow them, without the bubble and without states."""
         passes, comm = self.work.layout.stage_micro_batches * self.pipeline.pace_s, self.communication
-        muon_gathers = self.states.slowest.seconds.muon_over_tp
+        muon_gathers = self.states.longest.seconds.muon_over_tp
         return add_up((passes, comm.sends_visible_s, comm.once_per_step_s, muon_gathers, comm.gradient_norm_s))
 
     @cached_property
@@ -208,7 +208,7 @@ class Step(SearchableAnswer):
     @cached_property
     def layout_violations(self) -> tuple[Violation, ...]:
         """The rules of model and layout that points break."""
-        return layout_violations(self.work, self.layers.rules)
+        return layout_violations(self.work, self.layer_costs.rules)
 
     @cached_property
     def profile_rules(self) -> ProfileRules:

@@ -39,9 +39,9 @@ def _largest_of_stages(
     """Return the most that any stage has of something that a layer of each kind has, and both ends of the model."""
     sizes = [each(kind, kind.context(work.context)) for kind in work.pattern.kinds]
     return largest(
-        add_up((*(count * size for count, size in zip(stage.layers, sizes, strict=True)),
+        add_up((*(count * size for count, size in zip(stage.layer_counts, sizes, strict=True)),
                 first * stage.embedding, last * stage.head))
-        for stage in work.stages.distinct
+        for stage in work.stages.candidates
     )  # fmt: skip
 
 

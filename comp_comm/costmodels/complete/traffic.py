@@ -43,7 +43,7 @@ NO_TRAFFIC = Traffic(ZERO, ZERO, ZERO, ZERO)
 
 def counted_in_layers(pipeline: Pipeline, stage: Stage) -> list[CountedCollective]:
     """Return the collectives of the layers and ends of a stage."""
-    micro_batches, costs, none = pipeline.layout.stage_micro_batches, pipeline.costs, to_float(0.0)
+    micro_batches, costs, none = pipeline.layout.stage_micro_batches, pipeline.layer_costs, to_float(0.0)
     recomputed_calls: dict[tuple[str, str], Array] = {}
     for kind, times, count in pipeline.recomputed_at_any_point(stage):
         for call in times.calls:
@@ -51,8 +51,8 @@ def counted_in_layers(pipeline: Pipeline, stage: Stage) -> list[CountedCollectiv
             recomputed_calls[key] = recomputed_calls.get(key, none) + micro_batches * count * to_float(
                 call.collective.count
             )
-    layers = [(kind.name, costs.layers[kind], count)
-              for kind, count in zip(pipeline.work.pattern.kinds, stage.layers, strict=True)]  # fmt: skip
+    layers = [(kind.name, costs.times[kind], count)
+              for kind, count in zip(pipeline.work.pattern.kinds, stage.layer_counts, strict=True)]  # fmt: skip
     ends = (("embedding", costs.embedding, stage.embedding), ("head", costs.head, stage.head))
     counted = []
     for name, times, count in (*layers, *ends):

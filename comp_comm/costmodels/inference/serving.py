@@ -219,7 +219,7 @@ class Serving(Answer):
         """Return the bytes of a stage's weights, in the format of compute; a last stage copies tied weights."""
         c = self.work.context
         ends = end_parameters(c, self.work.vocab)
-        layers = zip(stage.layers, (kind.parameters(c) for kind in self.work.pattern.kinds), strict=True)
+        layers = zip(stage.layer_counts, (kind.parameters(c) for kind in self.work.pattern.kinds), strict=True)
         parameters = sum(
             (count * (held.dense + held.experts) for count, held in layers),
             ends.of_stage(stage, self.work.transformer.tied),
@@ -231,7 +231,7 @@ class Serving(Answer):
         work = self.work
         sequences = self.batch * work.layout.pp
         length = to_float(work.transformer.seq_len) + work.scenario.output_len
-        layers = zip(stage.layers, work.pattern.kinds, strict=True)
+        layers = zip(stage.layer_counts, work.pattern.kinds, strict=True)
         held = sum((count * (length * cache.held_numbers * work.scenario.kv_bytes + cache.held_state)
                     for count, kind in layers for cache in kind.caches(work.context, self.length)),
                    to_float(0.0))  # fmt: skip
@@ -240,7 +240,7 @@ class Serving(Answer):
     @cached_property
     def _fullest(self) -> tuple[Array, Array]:
         """Bytes of weights and of cache of the stage that has most of both together."""
-        first, *others = [(self._weights(stage), self._cache(stage)) for stage in self.work.stages.distinct]
+        first, *others = [(self._weights(stage), self._cache(stage)) for stage in self.work.stages.candidates]
         weights, cache = first
         for more_weights, more_cache in others:
             more = more_weights + more_cache > weights + cache

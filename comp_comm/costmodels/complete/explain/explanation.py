@@ -179,11 +179,11 @@ def parts_of(step: Step) -> list[StagePart]:
             of_kind = recomputed.setdefault(kind, {})
             of_kind[item.op.name] = of_kind.get(item.op.name, to_float(0.0)) + count * item.op.count
     layers = [
-        StagePart(kind.name, step.layers.layers[kind], count, recomputed.get(kind, {}), int(count))
-        for kind, count in zip(step.work.pattern.kinds, stage.layers, strict=True)
+        StagePart(kind.name, step.layer_costs.times[kind], count, recomputed.get(kind, {}), int(count))
+        for kind, count in zip(step.work.pattern.kinds, stage.layer_counts, strict=True)
     ]  # fmt: skip
-    return [StagePart("embedding", step.layers.embedding, stage.embedding, {}, None), *layers,
-            StagePart("head", step.layers.head, stage.head, {}, None)]  # fmt: skip
+    return [StagePart("embedding", step.layer_costs.embedding, stage.embedding, {}, None), *layers,
+            StagePart("head", step.layer_costs.head, stage.head, {}, None)]  # fmt: skip
 
 
 def operations(step: Step) -> list[OperationRecord]:
@@ -218,7 +218,7 @@ class Done(NamedTuple):
 
 def _done(step: Step, op: Operation) -> tuple[Done, Done]:
     """Return the work of an operation, forward and backward."""
-    kernels, none = step.layers.kernels, to_float(0.0)
+    kernels, none = step.layer_costs.kernels, to_float(0.0)
     if isinstance(op, Gemm):
         moved = op.moved(kernels.operand, kernels.activation)
         weights = op.moved_for_weights(kernels.operand, kernels.gradient)
@@ -273,7 +273,7 @@ def _optimizer(step: Step) -> Iterator[OperationRecord]:
     states, none = step.communication.stage_states, to_float(0.0)
     norm, adam, muon = states.norm_s, states.adam_s, to_float(states.muon.seconds(states.kernels))
     per_byte = float(states.kernels.per_streamed_byte)
-    part = StagePart("step", step.layers.embedding, to_float(1.0), {}, None)
+    part = StagePart("step", step.layer_costs.embedding, to_float(1.0), {}, None)
     added = to_float(step.accumulate_s)
     done = (("gradient norm", "gradients read, P / shards", norm, Done(none, norm / per_byte)),
             ("Adam", "states in and out, P / shards", adam, Done(none, adam / per_byte)),

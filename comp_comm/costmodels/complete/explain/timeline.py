@@ -125,7 +125,7 @@ def _pass(stage: int, item: Pass, start: float, times: _Times) -> tuple[list[Sli
 def _tail(step: Step, stage: int, start: float) -> list[Slice]:
     """Return what follows the last pass on a stage, and before its end what ran beside it."""
     comm, states = step.communication, step.communication.states_comm
-    muon_gathers_s = step.states.slowest.seconds.muon_over_tp
+    muon_gathers_s = step.states.longest.seconds.muon_over_tp
     pieces, hidden, at = [], float(states.hidden), start
     if hidden:
         pieces.append(Slice(stage, STATES, "gradients and weights, hidden", max(start - hidden, 0.0), hidden, {}))
@@ -148,8 +148,8 @@ def _chunk(step: Step, stage: Stage) -> _Chunk:
     both_s = float(pipeline.both_passes_s(stage))
     again = float(pipeline.recomputed_s(stage, lambda times: times.compute.forward)) if pipeline.recomputes else 0.0
     backward = float(add_up(count * times.compute.backward for times, count in parts)) + again
-    weights = float(add_up(count * times.compute.for_weights for times, count in zip(pipeline.layers, stage.layers,
-                                                                                      strict=True)))  # fmt: skip
+    layers = zip(pipeline.layer_times, stage.layer_counts, strict=True)
+    weights = float(add_up(count * times.compute.for_weights for times, count in layers))
     hidden = [float(add_up([count * spent.hidden for times, count in parts for spent in passed(times).values()]))
               for passed in (attrgetter("forward_comm"), attrgetter("backward_comm"))]  # fmt: skip
     waits = float(pipeline.weights_s(stage)) - weights

@@ -27,12 +27,12 @@ class Footprint:
     """Memory of the stages that may need most: those that differ."""
 
     work: Work
-    costs: LayerCosts
+    layer_costs: LayerCosts
 
     @cached_property
     def stages(self) -> list[StageMemory]:
         """The memory of each stage that differs."""
-        return [StageMemory(self.work, self.costs, stage) for stage in self.work.stages.distinct]
+        return [StageMemory(self.work, self.layer_costs, stage) for stage in self.work.stages.candidates]
 
     @cached_property
     def parts(self) -> MemoryParts:

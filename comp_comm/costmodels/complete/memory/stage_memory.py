@@ -86,7 +86,7 @@ class StageMemory:
     """Memory of a device of one stage."""
 
     work: Work
-    costs: LayerCosts
+    layer_costs: LayerCosts
     stage: Stage
 
     @cached_property
@@ -120,7 +120,7 @@ class StageMemory:
 
     @cached_property
     def _states(self) -> StageStateBytes:
-        return StageStateBytes(self.work, self.costs, self.stage)
+        return StageStateBytes(self.work, self.layer_costs, self.stage)
 
     @cached_property
     def _states_with_buffers(self) -> Array:
@@ -166,7 +166,7 @@ class StageMemory:
             return Zero3Peak(np.asarray(False), zero, self._unpacked, zero, zero)
         gathered = [(count, whole_weights(self.work, layer)) for count, layer in self._states.layers]
         largest_layer = largest((count > 0) * numbers for count, numbers in gathered)
-        parameters, tied = self.costs.end_parameters, self.work.transformer.tied
+        parameters, tied = self.layer_costs.end_parameters, self.work.transformer.tied
         ends, head = parameters.of_stage(self.stage, tied), parameters.head_of_stage(self.stage, tied)
         whole = add_up(self._states.parameters)
         if somewhere(self.work.scenario.formats.packs):
@@ -182,9 +182,9 @@ class StageMemory:
     @cached_property
     def _buffers_below_zero3(self) -> Array:
         """Bytes beside states below ZeRO 3: a bucket, gradients of 16 bits beside 32, those made for a step."""
-        ends = self.costs.end_parameters
+        ends = self.layer_costs.end_parameters
         head = self.stage.head * where(to_float(self.work.transformer.tied) > 0, ends.embedding, ends.head)
-        replicated = to_float((self.work.layout.replicas > 1) & (self.stage.layer_count > 0))
+        replicated = to_float((self.work.layout.replicas > 1) & (self.stage.total_layers > 0))
         bucket = replicated * bucket_bytes(self.work, add_up(self._states.trained_parameters))
         return add_up(
             (bucket, weight_gradients(self.work, self._states.layers, head), self._unpacked, self._extra_at_step)
@@ -233,20 +233,25 @@ class StageMemory:
     def _activations_of(self, code: int) -> Array:
         """Return the bytes of activations of the layers, by the code of an option of recomputation."""
         saved = list(
-            zip(self.stage.layers, self.stage.recomputed, of_kinds(self.work, self.costs.activations), strict=True)
+            zip(
+                self.stage.layer_counts,
+                self.stage.recomputed_or_offloaded,
+                of_kinds(self.work, self.layer_costs.activations),
+                strict=True,
+            )
         )
-        in_flight, offload = self._in_flight, ActivationOffload(self.work, self.costs)
+        in_flight, offload = self._in_flight, ActivationOffload(self.work, self.layer_costs)
         if code == Recompute.FULL:
             partly = add_up(
                 recomputed * layer.input_size + (count - recomputed) * layer.size for count, recomputed, layer in saved
             )
             return in_flight * partly + largest((recomputed > 0) * layer.size for _, recomputed, layer in saved)
         layers = in_flight * add_up(
-            count * size for count, size in zip(self.stage.layers, offload.activations(code), strict=True)
+            count * size for count, size in zip(self.stage.layer_counts, offload.activations(code), strict=True)
         )
         # What is recomputed of one block is there at once, while its gradients are made.
         recomputed_now = largest(to_float(count > 0) * maximum(size, 0.0)
-                           for count, freed in zip(self.stage.layers, offload.freed(code), strict=True)
+                           for count, freed in zip(self.stage.layer_counts, offload.freed(code), strict=True)
                            for size in freed)  # fmt: skip
         on_device = add_up((layers, recomputed_now))
         return (
@@ -269,5 +274,5 @@ class StageMemory:
     @cached_property
     def _message_buffers(self) -> Array:
         """Bytes that collectives and sends of activations need beside their operands."""
-        messages = to_float(self.stage.layer_count > 0) * message_buffers(self.work)
+        messages = to_float(self.stage.total_layers > 0) * message_buffers(self.work)
         return messages + (1 - self.stage.head) * stage_outputs(self.work, self._in_flight)

@@ -32,18 +32,18 @@ class StageStateBytes:
     """What model states of a stage take on a device from step to step, under each stage of ZeRO."""
 
     work: Work
-    costs: LayerCosts
+    layer_costs: LayerCosts
     stage: Stage
 
     @cached_property
     def layers(self) -> list[tuple[Array, LayerParameters]]:
         """Layers of each kind of the stage, and the parameters of one."""
-        return list(zip(self.stage.layers, of_kinds(self.work, self.costs.parameters), strict=True))
+        return list(zip(self.stage.layer_counts, of_kinds(self.work, self.layer_costs.parameters), strict=True))
 
     @cached_property
     def parameters(self) -> tuple[Array, Array]:
         """Parameters of the stage, and those of its experts."""
-        ends = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
+        ends = self.layer_costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
         dense = add_up((*(count * layer.dense for count, layer in self.layers), ends))
         experts = (
             add_up(count * layer.experts for count, layer in self.layers) if self.work.transformer.has_experts else ZERO
@@ -127,6 +127,6 @@ class StageStateBytes:
         if not somewhere(copies):
             return states
         dense, experts = self.parameters
-        ends = self.costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
+        ends = self.layer_costs.end_parameters.of_stage(self.stage, self.work.transformer.tied)
         more = where(to_float(zero) < 3, copies * (add_up((dense, experts)) - ends), 0.0)
         return states._replace(weights=states.weights + more)

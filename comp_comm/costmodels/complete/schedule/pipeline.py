@@ -37,7 +37,7 @@ class Pipeline:
     """The stages of a model, timed; ``network`` is what times sends between them."""
 
     work: Work
-    costs: LayerCosts
+    layer_costs: LayerCosts
     network: Network
 
     @cached_property
@@ -56,9 +56,9 @@ class Pipeline:
         return self.work.layout
 
     @cached_property
-    def layers(self) -> list[LayerTimes]:
+    def layer_times(self) -> list[LayerTimes]:
         """Seconds of a layer of each kind, in the order of the counts of a stage."""
-        return [self.costs.layers[kind] for kind in self.work.pattern.kinds]
+        return [self.layer_costs.times[kind] for kind in self.work.pattern.kinds]
 
     @property
     def recomputes(self) -> bool:
@@ -67,8 +67,8 @@ class Pipeline:
 
     def layers_and_ends(self, stage: Stage) -> list[tuple[LayerTimes, Array]]:
         """Return the layers of each kind and the ends, each with how many of them a stage has."""
-        layers = list(zip(self.layers, stage.layers, strict=True))
-        return [*layers, (self.costs.embedding, stage.embedding), (self.costs.head, stage.head)]
+        layers = list(zip(self.layer_times, stage.layer_counts, strict=True))
+        return [*layers, (self.layer_costs.embedding, stage.embedding), (self.layer_costs.head, stage.head)]
 
     def total_s(self, stage: Stage, seconds: Callable[[LayerTimes], Array]) -> Array:
         """Return seconds of a layer or an end, added up over those of a stage, or a chunk."""
@@ -89,15 +89,16 @@ class Pipeline:
         """Return what an option recomputes in a stage: kinds of layers, seconds of a part of one, how many of them."""
         kinds = self.work.pattern.kinds
         if code == Recompute.FULL:
-            made = list(zip(kinds, self.layers, stage.recomputed, strict=True))
+            made = list(zip(kinds, self.layer_times, stage.recomputed_or_offloaded, strict=True))
             early = Switch.ON.where(self.layout.recompute_early_stop)
             if somewhere(early):
                 made += [
-                    (kind, self.costs.skipped_by_early_stop[kind], -to_float(early) * count) for kind, _, count in made
+                    (kind, self.layer_costs.skipped_by_early_stop[kind], -to_float(early) * count)
+                    for kind, _, count in made
                 ]
             return made
-        counts = zip(kinds, stage.layers, strict=True) if Recompute.at(code).modules else ()
-        again = self.costs.recomputable
+        counts = zip(kinds, stage.layer_counts, strict=True) if Recompute.at(code).modules else ()
+        again = self.layer_costs.recomputable
         return [(kind, part.times, count) for kind, count in counts for part in selected_modules(again[kind], code)]
 
     def recomputed_at_any_point(self, stage: Stage) -> list[tuple[LayerKind, LayerTimes, Array]]:
@@ -117,17 +118,19 @@ class Pipeline:
     def model_passes_s(self) -> Array:
         """Seconds of both passes of one micro-batch through all stages of one copy of the model, but for the host's
         link."""
-        return add_up((self.costs.model_passes_s, by_code(to_codes(self.layout.recompute), self._recomputed_in_model)))
+        return add_up(
+            (self.layer_costs.model_passes_s, by_code(to_codes(self.layout.recompute), self._recomputed_in_model))
+        )
 
     def _recomputed_in_model(self, code: int) -> Array:
         if Recompute.at(code).modules:
-            return self.costs.model_modules[code].forward_pass_s
+            return self.layer_costs.model_modules[code].forward_pass_s
         return add_up(count * times.forward_pass_s for _, times, count in self.recomputed(self.model, code))
 
     @cached_property
     def offload(self) -> ActivationOffload:
         """Activations that are offloaded to the host."""
-        return ActivationOffload(self.work, self.costs)
+        return ActivationOffload(self.work, self.layer_costs)
 
     def offload_comm(self, stage: Stage) -> CommSeconds:
         """Return the seconds of the link to the host for one micro-batch, beside the compute of a stage."""
@@ -141,11 +144,11 @@ class Pipeline:
     def stages(self) -> tuple[Stage, ...]:
         """The stages that may be the slowest: not the first, where the last has as many layers, and more beside."""
         stages = self.work.stages
-        outdone = stages.last_has_most and self.costs.head_takes_longer
-        return stages.distinct[1:] if outdone else stages.distinct
+        outdone = stages.last_has_most and self.layer_costs.head_takes_longer
+        return stages.candidates[1:] if outdone else stages.candidates
 
     @property
-    def slowest(self) -> Stage:
+    def slowest_stage(self) -> Stage:
         """The stage whose passes take longest."""
         return self._pace[0]
 
@@ -162,7 +165,7 @@ class Pipeline:
     def model(self) -> Stage:
         """The model as if it were one stage."""
         one = to_float(1.0)
-        return Stage(tuple(self.work.pattern.totals), self.work.stages.recomputed, one, one, to_float(0.0))
+        return Stage(tuple(self.work.pattern.totals), self.work.stages.recomputed_or_offloaded, one, one, to_float(0.0))
 
     def forward_pass_s(self, stage: Stage) -> Array:
         """Return the seconds of the forward pass of one micro-batch through a stage, or a chunk."""
@@ -170,7 +173,7 @@ class Pipeline:
 
     def weights_s(self, stage: Stage) -> Array:
         """Return the seconds of the gradients of the weights of a stage's layers, or a chunk's, waits in them."""
-        parts = zip(self.layers, stage.layers, strict=True)
+        parts = zip(self.layer_times, stage.layer_counts, strict=True)
         return add_up(count * times.weights_s for times, count in parts)
 
     def recompute_comm(self, group: str, stage: Stage) -> CommSeconds:

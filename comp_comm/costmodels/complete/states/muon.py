@@ -80,7 +80,7 @@ class MuonStage:
         expert = where(divided, layout.expert_shards, 1.0)
         return [
             StageMatrix(matrix, muon * layers * matrix.count, expert if matrix.experts else dense)
-            for kind, layers in zip(self.work.pattern.kinds, self.stage.layers, strict=True)
+            for kind, layers in zip(self.work.pattern.kinds, self.stage.layer_counts, strict=True)
             for matrix in matrices(kind, kind.context(c)) if somewhere(muon * layers * matrix.count > 0)
         ]  # fmt: skip
 

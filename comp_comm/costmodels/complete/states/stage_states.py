@@ -61,7 +61,7 @@ class StageStates:
     work: Work
     kernels: Kernels
     network: Network
-    layers: Sequence[LayerParameters]
+    layer_parameters: Sequence[LayerParameters]
     ends: EndParameters
     stage: Stage
 
@@ -70,7 +70,7 @@ class StageStates:
         """The parameters of the stage."""
         ends = self.ends.of_stage(self.stage, self.work.transformer.tied)
         head = self.ends.head_of_stage(self.stage, self.work.transformer.tied)
-        return StageParameters(self.stage.layers, self.layers, ends, head, self.work.context.frozen)
+        return StageParameters(self.stage.layer_counts, self.layer_parameters, ends, head, self.work.context.frozen)
 
     @cached_property
     def collectives(self) -> list[StateCollective]:
@@ -148,8 +148,8 @@ class StageStates:
         gathered = Switch.ON.where(f.fp8_param_gather) & (to_float(layout.zero) >= 1)
         shards = where(gathered, layout.dp_shard, 1.0)
         times = where((to_float(layout.zero) >= 3) & ~gathered, 2.0, 1.0)
-        weights = add_up(count * each for count, each in zip(self.stage.layers, self._quantised, strict=True))
-        tensors = add_up(self.stage.layers)  # a kernel's start a layer: tensors of a layer are cast together
+        weights = add_up(count * each for count, each in zip(self.stage.layer_counts, self._quantised, strict=True))
+        tensors = add_up(self.stage.layer_counts)  # a kernel's start a layer: tensors of a layer are cast together
         start = tensors * Recipe.look_up("start_s", f.recipe)
         return quantising.mask * times * (start + quantising.seconds(weights / shards))
 

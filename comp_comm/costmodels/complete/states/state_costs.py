@@ -26,7 +26,7 @@ from comp_comm.timing.kernels import Kernels
 
 
 class SlowestStates(NamedTuple):
-    """The stage whose states take longest at each point, as an index into `Stages.distinct`, and its seconds."""
+    """The stage whose states take longest at each point, as an index into `Stages.candidates`, and its seconds."""
 
     stage_number: NDArray[np.intp]
     seconds: StateSeconds
@@ -49,7 +49,7 @@ class StateCosts:
         return network_of(self.work)
 
     @cached_property
-    def layers(self) -> tuple[LayerParameters, ...]:
+    def layer_parameters(self) -> tuple[LayerParameters, ...]:
         """Parameters of a layer of each kind that a device holds."""
         c = self.work.context
         return tuple(kind.parameters(kind.context(c)) for kind in self.work.pattern.kinds)
@@ -61,15 +61,15 @@ class StateCosts:
 
     def of(self, stage: Stage) -> StageStates:
         """Return the states of a stage."""
-        return StageStates(self.work, self.kernels, self.network, self.layers, self.ends, stage)
+        return StageStates(self.work, self.kernels, self.network, self.layer_parameters, self.ends, stage)
 
     @cached_property
     def stages(self) -> tuple[StageStates, ...]:
         """The states of each stage that differs."""
-        return tuple(self.of(stage) for stage in self.work.stages.distinct)
+        return tuple(self.of(stage) for stage in self.work.stages.candidates)
 
     @cached_property
-    def slowest(self) -> SlowestStates:
+    def longest(self) -> SlowestStates:
         """The stage whose states take longest, nothing overlapped: a step ends when the last stage has its weights."""
         each = ((SlowestStates(np.asarray(number, np.intp), states.seconds), add_up(states.seconds))
                 for number, states in enumerate(self.stages))  # fmt: skip
