@@ -228,12 +228,7 @@ def test_unlike_stages_of_two_copies_take_as_long_as_their_passes_one_by_one(ove
         dealt = np.diff(chunk_boundaries(layers, p, np.arange(p + 1))).tolist()
         chunks = chunks_of(answer, dealt, 0.0 if overlap == "on" else send)
         assert answer.comm["pp"].exposed.item() == 0
-        beside = (
-            answer.optimizer_s
-            + answer.communication.gradient_norm_s
-            + answer.communication.once_per_step_s
-            + answer.comm["dp"].visible
-        )
+        beside = answer.optimizer_s + sum(answer.communication.after_passes_s.values()) + answer.comm["dp"].visible
         took = passes.took("dualpipe", p, 1, m, chunks, send if overlap == "on" else 0.0)
         assert float(answer.step_s - beside) == pytest.approx(took, rel=1e-9)
 

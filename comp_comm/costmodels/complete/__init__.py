@@ -34,7 +34,7 @@ shows, and what is sent between stages. Together they are the step:
 
 >>> comm = step.communication
 >>> step_s = micro_batches * step.pipeline.pace_s + comm.sends_visible_s + step.bubble_s
->>> step_s = step_s + step.optimizer_s + comm.states_comm.visible + comm.gradient_norm_s + comm.once_per_step_s
+>>> step_s = step_s + step.optimizer_s + comm.states_comm.visible + sum(comm.after_passes_s.values())
 >>> bool(abs(step_s - step.step_s) < 1e-9)
 True
 

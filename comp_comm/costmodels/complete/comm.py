@@ -59,20 +59,19 @@ class StepComm:
         """Gradients of tied embeddings and of norms, tokens of experts: beside states, once a step."""
         return self.network.timed(step_collectives(self.work))
 
-    @property
-    def once_per_step_s(self) -> Array:
-        """Seconds of ``once_per_step``."""
-        return _seconds(self.once_per_step)
-
     @cached_property
     def gradient_norm(self) -> list[TimedCollective]:
         """Collectives of the gradients' norm: over all that hold parts of the model, wherever each of them is."""
         return self.network.timed(gradient_norm(self.work))
 
     @cached_property
-    def gradient_norm_s(self) -> Array:
-        """Seconds of the collectives of the gradients' norm."""
-        return _seconds(self.gradient_norm)
+    def after_passes_s(self) -> dict[str, Array]:
+        """Seconds of what is sent once a step after the passes, beside which nothing runs, in the order it is sent."""
+        return {
+            "gradients of norms and tied embeddings": _seconds(self.once_per_step),
+            "gradients of whole matrices": self.states.longest.seconds.muon_over_tp,
+            "norm of all gradients": _seconds(self.gradient_norm),
+        }
 
     # -- gradients and weights ----------------------------------------------------------------------------------------
 

@@ -167,8 +167,7 @@ class Step(SearchableAnswer):
     def _passes_and_messages_s(self) -> Array:
         """Seconds of passes and of messages that follow them, without the bubble and without states."""
         passes, comm = self.work.layout.stage_micro_batches * self.pipeline.pace_s, self.communication
-        muon_gathers = self.states.longest.seconds.muon_over_tp
-        return add_up((passes, comm.sends_visible_s, comm.once_per_step_s, muon_gathers, comm.gradient_norm_s))
+        return add_up((passes, comm.sends_visible_s, *comm.after_passes_s.values()))
 
     @cached_property
     def _states_s(self) -> Array:

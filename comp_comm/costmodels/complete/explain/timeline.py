@@ -125,14 +125,11 @@ def _pass(stage: int, item: Pass, start: float, times: _Times) -> tuple[list[Sli
 def _tail(step: Step, stage: int, start: float) -> list[Slice]:
     """Return what follows the last pass on a stage, and before its end what ran beside it."""
     comm, states = step.communication, step.communication.states_comm
-    muon_gathers_s = step.states.longest.seconds.muon_over_tp
     pieces, hidden, at = [], float(states.hidden), start
     if hidden:
         pieces.append(Slice(stage, STATES, "gradients and weights, hidden", max(start - hidden, 0.0), hidden, {}))
     for stream, name, seconds in ((STATES, "gradients and weights", float(states.visible)),
-                                  (STATES, "gradients of norms and tied embeddings", float(comm.once_per_step_s)),
-                                  (STATES, "gradients of whole matrices", float(muon_gathers_s)),
-                                  (STATES, "norm of all gradients", float(comm.gradient_norm_s)),
+                                  *((STATES, name, float(each)) for name, each in comm.after_passes_s.items()),
                                   (COMPUTE, "optimizer", float(step.optimizer_s))):  # fmt: skip
         if seconds:
             pieces.append(Slice(stage, stream, name, at, seconds, {}))
