@@ -25,7 +25,16 @@ from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.records import Record
 from comp_comm.sweeps.machines import Machines, build_machines, fixed_hardware
-from comp_comm.sweeps.nouns import NOT_GIVEN, REQUIRED, Noun, attributes, constant, fixed_code, fixed_number, word_codes
+from comp_comm.sweeps.nouns import (
+    NOT_GIVEN_WORD,
+    REQUIRED,
+    Noun,
+    attributes,
+    constant,
+    fixed_code,
+    fixed_number,
+    label_numbers,
+)
 from comp_comm.texts import Texts
 from comp_comm.transformer import GemmCount, Transformer
 from comp_comm.units import GIB
@@ -98,7 +107,7 @@ class Grid:
 
     @cached_property
     def _arrays(self) -> dict[str, AnyArray]:
-        """Numbers (or codes, for words) of every field that moves, each shaped to broadcast over the grid."""
+        """Numbers of every field that moves, of words their places in `words`, shaped to broadcast over the grid."""
         arrays: dict[str, AnyArray] = {}
         listed = ((i, name, labels) for i, axis in enumerate(self.axes) for name, labels in axis.values.items())
         for axis, name, labels in listed:
@@ -106,9 +115,9 @@ class Grid:
                 continue
             shape = [1] * len(self.axes)
             shape[axis] = len(labels)
-            # Codes of devices are rows of the machine table, whatever order the points are in.
+            # Numbers of devices are rows of the machine table, whatever order the points are in.
             words = tuple(profile.name for profile in self.profiles) if name == HARDWARE else labels
-            arrays[name] = (word_codes(labels, words) if self._worded(name) else to_float(labels)).reshape(shape)
+            arrays[name] = (label_numbers(labels, words) if self._worded(name) else to_float(labels)).reshape(shape)
         return arrays
 
     @cached_property
@@ -128,11 +137,12 @@ class Grid:
 
     @staticmethod
     def _worded(name: str) -> bool:
-        """Return whether a field's values are words, and its numbers codes of them."""
+        """Return whether a field's values are words, and its numbers their places in `words`."""
         return name == HARDWARE or FIELDS[name].kind in ("choice", "text")
 
     def values(self, name: str, index: Index) -> AnyArray:
-        """Return a field's numbers (codes for words) on a block, its default where the study does not give it."""
+        """Return a field's numbers on a block (of words their places in `words`, which are no codes of a choice), its
+        default where the study does not give it."""
         if name in self._arrays:
             return take(self._arrays[name], index)
         if name in self._columns:
@@ -167,8 +177,8 @@ class Grid:
     def _scenario(self, index: Index) -> tuple[Scenario, tuple[Violation, ...]]:
         hardware, broken = self.hardware(index)
         tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
-        precision, *formats = (self.codes(name, index) for name in FORMATS)
-        recipe, *switches = (self.codes(name, index) for name in RECIPE)
+        precision, *formats = (self.choice_codes(name, index) for name in FORMATS)
+        recipe, *switches = (self.choice_codes(name, index) for name in RECIPE)
         quantised = Quantised(hardware.timing.fp8_recipe, hardware.timing.fp8_transpose, recipe, *switches)
         broken = (*broken, *broken_rules(format_rules(precision, quantised)))
         scenario = Scenario(
@@ -180,7 +190,7 @@ class Grid:
             inter_node_slowdown=self.values("inter_node_slowdown", index),
             interference=self.values("interference", index),
             formats=make_formats(quantised, precision, *formats),
-            count_attention=self.codes("count_attention", index),
+            count_attention=self.choice_codes("count_attention", index),
             sustained=self.values("sustained", index),
             framework_bytes=self.values("framework_gib", index) * GIB,
             tokens=self.values("tokens", index),
@@ -202,32 +212,32 @@ class Grid:
         kind = FIELDS[name].kind
         if kind == "text":
             return Texts(np.asarray(self.values(name, index), np.intp), self.words(name) or ("",))
-        return self.codes(name, index) if kind == "choice" else self.values(name, index)
+        return self.choice_codes(name, index) if kind == "choice" else self.values(name, index)
 
-    def codes(self, name: str, index: Index) -> NDArray[np.intp]:
-        """Return a choice as the place of its word among all words of the field, -1 where it is not given."""
+    def choice_codes(self, name: str, index: Index) -> NDArray[np.intp]:
+        """Return the codes of a choice (`Choice`), whatever words the grid has of it: -1 where it is not given."""
         choice = FIELDS[name].choice
         if choice is None:
             raise TypeError(f"{name} is no choice")
         if name not in self.moving:
             return fixed_code(name, self._fixed_value(name))
         labels = self.words(name)
-        table = np.asarray([-1 if word == NOT_GIVEN else choice.of(word) for word in labels], np.intp)
+        table = np.asarray([-1 if word == NOT_GIVEN_WORD else choice.of(word) for word in labels], np.intp)
         return table[np.asarray(self.values(name, index), np.intp)]
 
     def _message_bytes(self, index: Index) -> Array:
         """Return the bytes of an element on the wire: of comm_precision where it is given, else of compute."""
-        comm = self.codes("comm_precision", index)
-        return Precision.look_up("size", np.where(comm < 0, self.codes("precision", index), comm))
+        comm = self.choice_codes("comm_precision", index)
+        return Precision.look_up("size", np.where(comm < 0, self.choice_codes("precision", index), comm))
 
     def _cache_bytes(self, index: Index) -> Array:
         """Return the bytes of a number in the KV cache: at least 16 bits where its format is not given."""
-        given, compute = (self.codes(name, index) for name in ("kv_precision", "precision"))
+        given, compute = (self.choice_codes(name, index) for name in ("kv_precision", "precision"))
         usual = np.maximum(Precision.look_up("size", compute), 2.0)
         return np.where(given < 0, usual, Precision.look_up("size", np.maximum(given, 0)))
 
     def _gemm_count(self, index: Index) -> GemmCount:
-        codes = self.codes("count", index)
+        codes = self.choice_codes("count", index)
         return GemmCount(*(CountedGemms.look_up(name, codes) for name in GemmCount._fields))
 
     def memory_scaling(self, index: Index, memory_capacity: Any) -> Array:

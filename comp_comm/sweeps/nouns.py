@@ -25,7 +25,7 @@ from comp_comm.transformer import Transformer
 Noun = TypeVar("Noun", Transformer, Layout, WhatIf, Mesh)
 NOUNS: Record = {noun.__name__: noun for noun in (Transformer, Layout, WhatIf, Mesh)}
 REQUIRED = "required"  # a field that follows from others
-NOT_GIVEN = "not given"  # a choice at points of an axis that do not give it
+NOT_GIVEN_WORD = "not given"  # a choice at points of an axis that do not give it
 
 
 def attributes(noun: type[Noun], known: tuple[str, ...]) -> tuple[str, ...]:
@@ -65,10 +65,10 @@ def _number(name: str, value: Value | None) -> AnyArray | Texts:
     return fixed_number(value) if field.choice is None else fixed_code(name, value)
 
 
-def word_codes(labels: tuple[Value, ...], known: tuple[Value, ...]) -> Array:
+def label_numbers(labels: tuple[Value, ...], known: tuple[Value, ...]) -> Array:
     """Return the place of each label among the distinct ones that are known.
 
-    >>> word_codes(("b", "a", "b"), ("b", "a", "b"))
+    >>> label_numbers(("b", "a", "b"), ("b", "a", "b"))
     array([0., 1., 0.])
     """
     place = {label: number for number, label in enumerate(dict.fromkeys(known))}

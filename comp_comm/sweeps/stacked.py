@@ -12,7 +12,7 @@ from comp_comm.costmodels import CostModel
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.stacks import Given, Stack
-from comp_comm.sweeps.nouns import NOT_GIVEN
+from comp_comm.sweeps.nouns import NOT_GIVEN_WORD
 
 STACK = "stack"
 
@@ -122,4 +122,4 @@ def _fixed(study: Study, name: str, values: tuple[Value, ...]) -> Study:
 def _unsaid(name: str) -> Value:
     """Return what stands for a field that is not given at some points of an axis, and is at others."""
     kind = FIELDS[name].kind
-    return NOT_GIVEN if kind == "choice" else "" if kind == "text" else math.nan
+    return NOT_GIVEN_WORD if kind == "choice" else "" if kind == "text" else math.nan
