@@ -207,18 +207,24 @@ class TensorOverlap(Choice):
 
 
 class Schedule(Choice):
-    """Pipeline schedules: how often a micro-batch passes a stage without interleaving, and copies of the model."""
+    """Pipeline schedules.
 
-    ONE_F_ONE_B = "1f1b", 1, 1
-    GPIPE = "gpipe", 1, 1
-    INTERLEAVED = "interleaved", 1, 1
-    ZERO_BUBBLE = "zero_bubble", 1, 1
-    ZB_H2 = "zb_h2", 1, 1
-    ZB_V = "zb_v", 2, 1
-    DUALPIPE = "dualpipe", 1, 2
+    With how often a micro-batch passes a stage without interleaving (``turns``), how many ``copies`` of the model there
+    are, whether gradients of weights are passes of their own (``splits_backward``), and whether a stage begins its next
+    step only when all are done with this one (``has_barrier``).
+    """
 
-    def __init__(self, word: str, turns: float, copies: float) -> None:
+    ONE_F_ONE_B = "1f1b", 1, 1, False, True
+    GPIPE = "gpipe", 1, 1, False, True
+    INTERLEAVED = "interleaved", 1, 1, False, True
+    ZERO_BUBBLE = "zero_bubble", 1, 1, True, True
+    ZB_H2 = "zb_h2", 1, 1, True, False
+    ZB_V = "zb_v", 2, 1, True, False
+    DUALPIPE = "dualpipe", 1, 2, True, True
+
+    def __init__(self, word: str, turns: int, copies: int, splits_backward: bool, has_barrier: bool) -> None:
         self.turns, self.copies = turns, copies
+        self.splits_backward, self.has_barrier = splits_backward, has_barrier
 
 
 # Megatron-LM's names of what selective recomputation recomputes, in the order they are written in.

@@ -260,17 +260,17 @@ def test_stages_that_wait_for_each_other_in_a_circle_repeat_after_as_many_micro_
     p, b = len(stages), np.asarray(stages) * 0.6
     seconds = ChunkSeconds({"F": np.asarray(stages)[:, None] * 0.4, "B": b[:, None]}, to_float(lag))
 
-    def walked(m):
+    def longest(m):
         return step_seconds(PassOrder(Schedule.ONE_F_ONE_B, p, 1), np.asarray(m), seconds).item()
 
     each = [{"F": 0.4 * t, "B": 0.6 * t, "W": 0.0} for t in stages]
     for m in (1, p, 5 * p, 5 * p + 1, 101):
-        assert walked(m) == pytest.approx(passes.took("1f1b", p, 1, m, each, lag), rel=1e-9)
+        assert longest(m) == pytest.approx(passes.took("1f1b", p, 1, m, each, lag), rel=1e-9)
     circles = (stages[begin:end] for begin in range(p) for end in range(begin + 1, p + 1))
     mean, c = max(((sum(circle) + 2 * (len(circle) - 1) * lag) / len(circle), len(circle)) for circle in circles)
     many = 10**6
-    assert walked(many + c) - walked(many) == pytest.approx(c * mean, rel=1e-6)
-    assert walked(many) == pytest.approx(walked(101) + (many - 101) // c * c * mean, rel=1e-4)
+    assert longest(many + c) - longest(many) == pytest.approx(c * mean, rel=1e-6)
+    assert longest(many) == pytest.approx(longest(101) + (many - 101) // c * c * mean, rel=1e-4)
 
 
 @pytest.mark.parametrize(("p", "v"), [(2, 2), (3, 2), (4, 3), (8, 2)])
@@ -284,11 +284,11 @@ def test_interleaved_chunks_take_their_longest_path_where_it_is_known(p, v):
         of_chunk = (0, *[1] * (p * v - 2), 2)
         seconds = ChunkSeconds({"F": np.stack([forward[c] for c in of_chunk]),
                                 "B": np.stack([backward[c] for c in of_chunk])}, lag)  # fmt: skip
-        walked = step_seconds(PassOrder(Schedule.INTERLEAVED, p, v), np.asarray(m), seconds)
+        longest = step_seconds(PassOrder(Schedule.INTERLEAVED, p, v), np.asarray(m), seconds)
         formula = interleaved_seconds(p, v, m, forward, backward, lag)
         there = interleaved_is_known(p, forward, backward, lag)
-        assert formula[there] == pytest.approx(walked[there], rel=1e-12)
-        assert (formula <= walked * (1 + 1e-12)).all()  # it is a path, if not the longest
+        assert formula[there] == pytest.approx(longest[there], rel=1e-12)
+        assert (formula <= longest * (1 + 1e-12)).all()  # it is a path, if not the longest
         known.append(there.mean())
     assert 0.3 < min(known) < max(known) < 0.9
 

@@ -33,7 +33,7 @@ class Bound(Enum):
 
     AVERAGE = auto()  # the passes of an average stage
     SLOWEST = auto()  # the passes of the slowest stage
-    UNWALKED = auto()  # all but what is only known by going through all passes of a pipeline
+    CLOSED_FORMS = auto()  # all that closed forms tell; what only a longest path through all passes tells is left out
 
 
 class SearchableAnswer(Answer):
@@ -49,7 +49,7 @@ class SearchableAnswer(Answer):
         return None
 
     @property
-    def takes_long(self) -> bool:
+    def needs_longest_path(self) -> bool:
         """Whether the step of some point is only known by going through all passes of a pipeline."""
         return False
 

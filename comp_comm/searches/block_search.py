@@ -160,13 +160,13 @@ class BlockSearch:
     def _scores(self, block: RowBlock, memory: RowMemory, answer: SearchableAnswer) -> tuple[Array, Mask]:
         """Return the scores of the points of a block, and which of them have one.
 
-        Where some take long to time (a schedule that has to be walked pass by pass), those that the closest bound rules
-        out have none.
+        Where some take long to time (the longest path through all passes), those that the closest bound rules out have
+        none.
         """
         model, objective = self.space.plan.model, self.aim.objective
-        if not answer.takes_long or not objective.timed:
+        if not answer.needs_longest_path or not objective.timed:
             return block.broadcast(objective.score(model, answer)).reshape(-1), np.asarray(True)
-        bounds = self._bounds(PlacedBlock.unplaced_rows(block), memory, answer, Bound.UNWALKED)
+        bounds = self._bounds(PlacedBlock.unplaced_rows(block), memory, answer, Bound.CLOSED_FORMS)
         wanted = np.broadcast_to(bounds.points(self.incumbents), block.shape)
         return block.broadcast(objective.score_where(wanted, model, answer)).reshape(-1), wanted.reshape(-1)
 

@@ -175,7 +175,7 @@ class Step(SearchableAnswer):
         return add_up((self.optimizer_s, self.communication.states_comm.visible))
 
     def least_step_s(self, bound: Bound) -> Array:
-        """Return the seconds that a step takes at least: by passes alone, or with all but the walks of the bubble."""
+        """Return the seconds that a step takes at least: by passes alone, or with the bubble's closed forms."""
         layout = self.work.layout
         if bound is Bound.AVERAGE:
             return to_float(layout.stage_micro_batches / to_float(layout.pp) * self.pipeline.model_passes_s)
@@ -184,9 +184,9 @@ class Step(SearchableAnswer):
         return self._total_s(self.bubble.least)
 
     @property
-    def takes_long(self) -> bool:
-        """Whether passes have to be walked through at some point."""
-        return self.bubble.walks
+    def needs_longest_path(self) -> bool:
+        """Whether the longest path through a task graph has to be found at some point."""
+        return self.bubble.needs_longest_path
 
     def step_where(self, wanted: Mask) -> Array:
         """Return the seconds of a step where they are wanted; elsewhere perhaps infinity."""

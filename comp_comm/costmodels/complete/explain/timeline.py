@@ -7,9 +7,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from comp_comm.choices import Schedule, Switch
-from comp_comm.costmodels.complete.schedule.bubble import SPLIT
 from comp_comm.costmodels.complete.schedule.pass_order import Pass, PassOrder
-from comp_comm.costmodels.complete.schedule.pass_times import IN_A_ROW, Timed, timed
+from comp_comm.costmodels.complete.schedule.pass_times import ScheduledTask, scheduled_tasks
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.timeline import COMM, COMPUTE, SENDS, STATES, Slice, Timeline
 from comp_comm.errors import ConfigError
@@ -76,27 +75,27 @@ def timeline(step: Step) -> Timeline:
         listed * int(float(layout.copies)),
         sends,
         bool(Switch.ON.where(layout.overlap_pp)),
-        schedule in SPLIT,
+        schedule.splits_backward,
         len(listed),
     )
     order = PassOrder(schedule, stages, chunks)
-    done = timed(order, micro_batches, step.bubble.chunk_seconds(order))
-    walked = max(each.end for each in done)
+    done = scheduled_tasks(order, micro_batches, step.bubble.chunk_seconds(order))
+    ran = max(each.end for each in done)
     pipelined = float(
         layout.stage_micro_batches * step.pipeline.pace_s + step.bubble_s + step.communication.sends_visible_s
     )
     alone = float(layout.stage_micro_batches * step.bubble.chunks.pace_s + step.bubble_s)
-    stretch = pipelined / (alone if schedule in IN_A_ROW else walked)
+    stretch = pipelined / (ran if schedule.has_barrier else alone)
     slices = [piece for each in done for piece in _slices(each, times, stretch)]
     ends = {each.stage: each.end * stretch for each in done}
-    if schedule not in IN_A_ROW:
+    if schedule.has_barrier:
         ends = dict.fromkeys(ends, pipelined)
     slices += [piece for stage, start in ends.items() for piece in _tail(step, stage, start)]
-    end = max(piece.start + piece.seconds for piece in slices) if schedule in IN_A_ROW else float(step.step_s)
+    end = float(step.step_s) if schedule.has_barrier else max(piece.start + piece.seconds for piece in slices)
     return Timeline(slices, stages, end, stretch)
 
 
-def _slices(done: Timed, times: _Times, stretch: float) -> list[Slice]:
+def _slices(done: ScheduledTask, times: _Times, stretch: float) -> list[Slice]:
     """Return what a stage does in one go, pass by pass."""
     pieces, start = [], done.start
     for item in done.task:

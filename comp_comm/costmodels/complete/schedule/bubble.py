@@ -1,8 +1,8 @@
 """The pipeline bubble: how long the slowest stage waits for the others in a step, under every schedule.
 
 Where chunks are alike, a schedule's bubble is a formula of the literature (`comp_comm.formulas`). Where they are not,
-GPipe and 1F1B have closed forms, too, and interleaving has one for most. For what is left, passes are walked through
-one by one (`pass_times.py`), many points at once.
+GPipe and 1F1B have closed forms, too, and interleaving has one for most. For what is left, the longest path through the
+task graph is found (`pass_times.py`), many points at once.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.violation import Mask
 
-# Schedules that do gradients of weights apart from those of inputs.
-SPLIT = (Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
-TOGETHER = 8192  # points that are walked through at once
+TOGETHER = 8192  # points whose longest paths are found at once
 FIRST = np.zeros(1, np.intp)
 
 
@@ -42,7 +40,7 @@ class ClosedForm(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Bubble:
-    """The waits of a pipeline: in closed form where there is one, else along all passes."""
+    """The waits of a pipeline: in closed form where there is one, else by the longest path through all passes."""
 
     pipeline: Pipeline
 
@@ -63,18 +61,18 @@ class Bubble:
 
     def seconds_where(self, wanted: Mask) -> Array:
         """Return the seconds where they are wanted, or known at once; infinity elsewhere."""
-        if not self.walks:
+        if not self.needs_longest_path:
             return self.least
-        return self._walked(np.where(self._known, self.least, np.inf), wanted)
+        return self._longest_paths(np.where(self._known, self.least, np.inf), wanted)
 
     @property
     def least(self) -> Array:
-        """Seconds that it waits at least: known at once, and where there is no need to walk, all of it."""
+        """Seconds that it waits at least, in closed form: all of it where no longest path is needed."""
         return self._closed_forms[0]
 
     @property
-    def walks(self) -> bool:
-        """Whether passes have to be walked through anywhere."""
+    def needs_longest_path(self) -> bool:
+        """Whether the task graph's longest path has to be found anywhere."""
         return not self._known.all()
 
     @property
@@ -91,7 +89,7 @@ class Bubble:
             here = schedule.where(layout.schedule) & piped
             if here.any():
                 waits, is_path, is_longest = self._closed_form(schedule)
-                sure = is_longest if is_longest.all() else is_longest | ~self._walkable
+                sure = is_longest if is_longest.all() else is_longest | ~self._has_task_order
                 waits = waits if sure.all() else np.where(sure | is_path, waits, 0.0)
                 least, known = np.where(here, waits, least), np.where(here, sure, known)
         return least, known
@@ -161,7 +159,7 @@ class Bubble:
     # -- pass by pass -------------------------------------------------------------------------------------------------
 
     @property
-    def _walkable(self) -> Mask:
+    def _has_task_order(self) -> Mask:
         """Where a layout is one that the schedule has an order of passes for: rules tell of the others."""
         layout, micro_batches = self.layout, to_float(self.layout.accumulation)
         pp, schedule = to_float(layout.pp), layout.schedule
@@ -177,8 +175,8 @@ class Bubble:
             right = right & np.isfinite(each)
         return np.asarray(right)
 
-    def _walked(self, waits: Array, wanted: Mask) -> Array:
-        """Return the waits, where they are not known and wanted those that all passes come to, one by one."""
+    def _longest_paths(self, waits: Array, wanted: Mask) -> Array:
+        """Return the waits, where they are not known and wanted by the longest path."""
         layout, chunks = self.layout, self.chunks
         few, more_s = self._left_out
         codes = [to_float(each) for each in (layout.schedule, layout.pp, few, layout.accumulation)]
@@ -200,7 +198,7 @@ class Bubble:
 
     @property
     def _left_out(self) -> tuple[Array, Array]:
-        """Chunks of a stage that are walked through, and seconds of a step for those that are not.
+        """Chunks of a stage that are in the task graph, and seconds of a step for those that are not.
 
         With interleaving those between are alike mostly: of each stage two are enough, and others add as much each.
         """
@@ -233,7 +231,7 @@ class Bubble:
             return np.concatenate([each, each]) if passes.schedule is Schedule.DUALPIPE else each
 
         forward, backward, weights = (of_chunks(each) for each in (*self.chunks.busy, self.chunks.weights))
-        backward = backward - weights if passes.schedule in SPLIT else backward
+        backward = backward - weights if passes.schedule.splits_backward else backward
         return ChunkSeconds({"F": forward, "B": backward, "W": weights}, _taken(self.chunks.lag, shape, points))
 
 

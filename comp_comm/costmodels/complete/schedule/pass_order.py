@@ -44,7 +44,7 @@ class PassOrder(NamedTuple):
     @property
     def model_chunks(self) -> int:
         """Chunks that a micro-batch goes through."""
-        return self.stages * (2 if self.schedule is Schedule.ZB_V else self.chunks)
+        return self.stages * self.chunks * self.schedule.turns
 
     def tasks(self, micro_batches: int) -> list[list[Task]]:
         """Return what every stage does with so many micro-batches, in order."""
@@ -86,7 +86,7 @@ def ends_of(schedule: Schedule, stages: int, chunks: int) -> tuple[set[int], set
     """
     if schedule is Schedule.DUALPIPE:
         return {0, stages}, {stages - 1, 2 * stages - 1}
-    return {0}, {(2 if schedule is Schedule.ZB_V else chunks) * stages - 1}
+    return {0}, {schedule.turns * chunks * stages - 1}
 
 
 def order_array(schedule: Schedule, stages: int, chunks: int, micro_batches: int, stage: int) -> NDArray[np.intp]:

@@ -1,6 +1,6 @@
 """When each pass of a pipeline runs: a stage does one thing at a time, in order, once what it needs has come.
 
-Seconds are arrays, so that many points with the same passes are walked through together.
+Seconds are arrays: the longest path through the task graph is found for many points at once.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.choices import Schedule
 from comp_comm.costmodels.complete.schedule.pass_order import PassOrder, Task
-from comp_comm.costmodels.complete.schedule.pass_walk import Numbers, Walk, short_walk, whole_walk
+from comp_comm.costmodels.complete.schedule.task_graph import TaskGraph, shortened_graph, whole_graph
+from comp_comm.costmodels.complete.schedule.tasks import Numbers
 from comp_comm.formulas.arrays import ZERO, Array, add_up
 
-# Schedules whose stages begin their next step when they are done with this one, however far the others are; and how
-# many steps are walked through, of which the last one counts.
-IN_A_ROW = (Schedule.ZB_H2, Schedule.ZB_V)
+# Steps that are timed, of which the last one counts, where stages do not wait for each other between them.
 STEPS_IN_A_ROW = 3
 # What counts as equally long, relative to a step: rounding. Thousands of periods left out add up to less than 1e-9.
 SAME = 1e-13
@@ -50,7 +48,7 @@ class ChunkSeconds(NamedTuple):
         return ChunkSeconds({kind: taken(each) for kind, each in self.passes.items()}, taken(self.lag))
 
 
-class Timed(NamedTuple):
+class ScheduledTask(NamedTuple):
     """What a stage does in one go, and when it begins and ends, in seconds."""
 
     stage: int
@@ -59,19 +57,20 @@ class Timed(NamedTuple):
     end: float
 
 
-def timed(passes: PassOrder, micro_batches: int, seconds: ChunkSeconds) -> list[Timed]:
+def scheduled_tasks(passes: PassOrder, micro_batches: int, seconds: ChunkSeconds) -> list[ScheduledTask]:
     """Return when each pass of a step of so many micro-batches runs, at one point, stage by stage.
 
+    >>> from comp_comm.choices import Schedule
     >>> two = ChunkSeconds({"F": np.asarray([[1.0], [1.0]]), "B": np.asarray([[2.0], [2.0]])})
-    >>> max(each.end for each in timed(PassOrder(Schedule.GPIPE, 2, 1), 2, two))
+    >>> max(each.end for each in scheduled_tasks(PassOrder(Schedule.GPIPE, 2, 1), 2, two))
     9.0
     """
-    walk = whole_walk(passes, micro_batches)
-    took = _took(walk, seconds)
-    ends = _ends(walk, took, seconds.lag)[: walk.size, 0]
-    starts = ends - np.concatenate([took[level.took, 0] for level in walk.levels])
-    return [Timed(stage, task, float(starts[node]), float(ends[node]))
-            for stage, (tasks, nodes) in enumerate(zip(passes.tasks(micro_batches), walk.places, strict=True))
+    graph = whole_graph(passes, micro_batches)
+    seconds_of = _task_seconds(graph, seconds)
+    ends = _end_times(graph, seconds_of, seconds.lag)[: graph.size, 0]
+    starts = ends - np.concatenate([seconds_of[level.kind, 0] for level in graph.levels])
+    return [ScheduledTask(stage, task, float(starts[node]), float(ends[node]))
+            for stage, (tasks, nodes) in enumerate(zip(passes.tasks(micro_batches), graph.of_stage, strict=True))
             for task, node in zip(tasks, nodes.tolist(), strict=True)]  # fmt: skip
 
 
@@ -107,90 +106,92 @@ def step_seconds(passes: PassOrder, micro_batches: Numbers, seconds: ChunkSecond
 
     Examples
     --------
+    >>> from comp_comm.choices import Schedule
     >>> ones = np.ones((8, 2))
     >>> alike = ChunkSeconds({"F": ones, "B": ones * [2.0, 1.0]})
     >>> step_seconds(PassOrder(Schedule.ONE_F_ONE_B, 8, 1), np.array([1000, 1000]), alike).tolist()
     [3021.0, 2014.0]
     """
     micro_batches, made = np.broadcast_to(micro_batches, seconds.size), np.zeros(seconds.size)
-    left, settled = np.arange(seconds.size), 0
-    while left.size:  # those that are not steady soon are walked through for longer
+    left, attempt = np.arange(seconds.size), 0
+    while left.size:  # those that are not steady soon are given longer graphs
         some, many, known = seconds.at(left), micro_batches[left], np.zeros(left.size, np.bool_)
-        cycles = _cycles(passes, many, some, settled) if settled else np.ones(left.size, np.intp)
-        for walk, places, cycle, left_out in _walks(passes, many, settled, cycles):
-            made[left[places]], known[places] = _step(walk, some.at(places), cycle, left_out)
-        left, settled = left[~known], settled + 1
+        cycles = _cycles(passes, many, some, attempt) if attempt else np.ones(left.size, np.intp)
+        for graph, places, cycle, left_out in _graphs(passes, many, attempt, cycles):
+            made[left[places]], known[places] = _step(graph, some.at(places), cycle, left_out)
+        left, attempt = left[~known], attempt + 1
     return made
 
 
-def _walks(
-    passes: PassOrder, micro_batches: Numbers, settled: int, cycles: Numbers
-) -> Iterator[tuple[Walk, Numbers, int, Numbers]]:
-    """Yield walks, the points that each is for, their periods of a cycle, and how many cycles are left out there."""
-    repeats = STEPS_IN_A_ROW if passes.schedule in IN_A_ROW else 1
-    points: dict[tuple[Walk, int], list[Numbers]] = {}
+def _graphs(
+    passes: PassOrder, micro_batches: Numbers, attempt: int, cycles: Numbers
+) -> Iterator[tuple[TaskGraph, Numbers, int, Numbers]]:
+    """Yield graphs, the points that each is for, their periods of a cycle, and how many cycles are left out there."""
+    repeats = 1 if passes.schedule.has_barrier else STEPS_IN_A_ROW
+    points: dict[tuple[TaskGraph, int], list[Numbers]] = {}
     left_out = np.zeros(micro_batches.size, np.intp)
     for many, cycle in sorted(set(zip(micro_batches.tolist(), cycles.tolist(), strict=True))):
         places = np.flatnonzero((micro_batches == many) & (cycles == cycle))
-        walk, left_out[places] = short_walk(passes, many, repeats, settled, cycle)
-        points.setdefault((walk, cycle), []).append(places)
-    for (walk, cycle), parts in points.items():
-        places, each = np.concatenate(parts), max(1, SECONDS_TOGETHER // walk.size)
+        graph, left_out[places] = shortened_graph(passes, many, repeats, attempt, cycle)
+        points.setdefault((graph, cycle), []).append(places)
+    for (graph, cycle), parts in points.items():
+        places, each = np.concatenate(parts), max(1, SECONDS_TOGETHER // graph.size)
         for some in (places[start : start + each] for start in range(0, places.size, each)):
-            yield walk, some, cycle, left_out[some]
+            yield graph, some, cycle, left_out[some]
 
 
-def _cycles(passes: PassOrder, micro_batches: Numbers, seconds: ChunkSeconds, settled: int) -> Numbers:
+def _cycles(passes: PassOrder, micro_batches: Numbers, seconds: ChunkSeconds, attempt: int) -> Numbers:
     """Return after how many periods all passes of the steady part are as much later, at each point.
 
     Where they are so after none, it is as many as there are stages, which is the most that are looked at.
     """
     most = passes.stages
     cycles = np.full(micro_batches.size, most)
-    for walk, places, _, _ in _walks(passes, micro_batches, settled, cycles):
-        if walk.window:
+    for graph, places, _, _ in _graphs(passes, micro_batches, attempt, cycles):
+        if graph.window:
             some = seconds.at(places)
-            ends = _ends(walk, _took(walk, some), some.lag)
+            ends = _end_times(graph, _task_seconds(graph, some), some.lag)
             for cycle in range(most, 0, -1):
-                cycles[places[_apart(walk, ends, cycle)[1]]] = cycle
+                cycles[places[_apart(graph, ends, cycle)[1]]] = cycle
     return cycles
 
 
-def _step(walk: Walk, seconds: ChunkSeconds, cycle: int, left_out: Numbers) -> tuple[Array, NDArray[np.bool_]]:
-    """Return the seconds of the last step of a walk, and where those of what was left out of it are known."""
-    ends = _ends(walk, _took(walk, seconds), seconds.lag)
-    until, *before = (ends[each].max(axis=0) for each in reversed(walk.ends))
+def _step(graph: TaskGraph, seconds: ChunkSeconds, cycle: int, left_out: Numbers) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the seconds of the last step of a graph, and where those of what was left out of it are known."""
+    ends = _end_times(graph, _task_seconds(graph, seconds), seconds.lag)
+    until, *before = (ends[each].max(axis=0) for each in reversed(graph.last))
     step = until - before[0] if before else until
-    if not walk.window:
+    if not graph.window:
         return step, np.ones(until.size, np.bool_)
-    later, known = _apart(walk, ends, cycle)
+    later, known = _apart(graph, ends, cycle)
     return step + left_out * later, known
 
 
-def _apart(walk: Walk, ends: Array, cycle: int) -> tuple[Array, NDArray[np.bool_]]:
+def _apart(graph: TaskGraph, ends: Array, cycle: int) -> tuple[Array, NDArray[np.bool_]]:
     """Return how much later passes of the steady part are than those a cycle before, and where this is so of all."""
-    later, earlier = walk.alike(cycle)
+    later, earlier = graph.alike(cycle)
     periods = ends[later] - ends[earlier]
     least, most = periods.min(axis=(0, 1)), periods.max(axis=(0, 1))
-    return most, most - least <= SAME * ends[walk.ends[-1]].max(axis=0)
+    return most, most - least <= SAME * ends[graph.last[-1]].max(axis=0)
 
 
-def _took(walk: Walk, seconds: ChunkSeconds) -> Array:
-    """Return the seconds of each thing that stages do, in rows."""
-    rows = np.empty((len(walk.took), seconds.size))
-    for number, (kinds, chunks) in enumerate(walk.took):
+def _task_seconds(graph: TaskGraph, seconds: ChunkSeconds) -> Array:
+    """Return the seconds of each kind of task, in rows."""
+    rows = np.empty((len(graph.kinds), seconds.size))
+    for number, (kinds, chunks) in enumerate(graph.kinds):
         rows[number] = add_up(seconds.passes[kind][chunk] for kind, chunk in zip(kinds, chunks, strict=True))
     return rows
 
 
-def _ends(walk: Walk, took: Array, lag: Array) -> Array:
-    """Return when each node ends, in rows; the two last ones are what is before all, and what is not waited for."""
-    ends = np.empty((walk.size + 2, took.shape[1]))
+def _end_times(graph: TaskGraph, seconds_of: Array, lag: Array) -> Array:
+    """Return when each node ends, in rows, by the longest path to it; the two last rows are of what is before all, and
+    of what is not waited for."""
+    ends = np.empty((graph.size + 2, seconds_of.shape[1]))
     ends[-2], ends[-1] = 0.0, -np.inf
-    for level in walk.levels:
+    for level in graph.levels:
         start = ends[level.before]
         for needs in level.needs:
             others = ends[needs]
             np.maximum(start, others if lag is ZERO else others + lag, out=start)
-        np.add(start, took[level.took], out=ends[level.nodes])
+        np.add(start, seconds_of[level.kind], out=ends[level.nodes])
     return ends
