@@ -23,15 +23,9 @@ from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.layout import Layout
 from comp_comm.sweeps import sweep
 from comp_comm.sweeps.case_study import case_study
-from comp_comm.timing.collectives import (
-    all_reduce_seconds,
-    bandwidth_needed,
-    group_bandwidth,
-    members_in,
-    ring_hop_seconds,
-    tier_bandwidth,
-)
 from comp_comm.timing.compute import gemm_seconds_per_flop, memory_seconds
+from comp_comm.timing.members import members_in, tier_bandwidth
+from comp_comm.timing.ring_all_reduce import all_reduce_seconds, bandwidth_needed, group_bandwidth, ring_hop_seconds
 from comp_comm.transformer import GemmCount, Transformer, gemm_count
 from comp_comm.violation import Violation, divides
 

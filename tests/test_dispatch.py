@@ -12,7 +12,6 @@ from comp_comm.configs.importers.reading import import_text
 from comp_comm.configs.model_file import load_model
 from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.operation_times import OperationTimes
-from comp_comm.costmodels.timed import TimedCollective, TimedOperation
 from comp_comm.dispatchers import Dispatcher
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import to_float
@@ -24,6 +23,8 @@ from comp_comm.operations.shapes import Elementwise, TokenExchange
 from comp_comm.timing.dispatch import exchange_seconds
 from comp_comm.timing.passes import Passes
 from comp_comm.timing.paths import path_of
+from comp_comm.timing.timed_collectives import TimedCollective
+from comp_comm.timing.timed_operations import TimedOperation
 
 MODEL = {
     "layers": 4, "hidden": 1024, "heads": 16, "vocab": 32000, "seq_len": 1024, "gated": "on", "experts": 64, "top_k": 4,

@@ -9,14 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.choices import ContextComm, Switch, TensorOverlap
+from comp_comm.costmodels.comm_seconds import CommSeconds, overlapped, visible
 from comp_comm.costmodels.operation_times import OperationTimes
-from comp_comm.costmodels.timed import (
-    CommSeconds,
-    TimedCollective,
-    TimedOperation,
-    overlapped,
-    visible,
-)  # fmt: skip
 from comp_comm.formulas.arrays import (
     ZERO,
     Array,
@@ -34,6 +28,8 @@ from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Collective, SequenceGather, TokenExchange
 from comp_comm.timing.passes import Passes
+from comp_comm.timing.timed_collectives import TimedCollective
+from comp_comm.timing.timed_operations import TimedOperation
 from comp_comm.violation import Mask
 
 # Of an exchange that may run beside compute: the rest waits for kernels to begin, and for the slowest device. Fitted on

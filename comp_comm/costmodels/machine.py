@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work, work_of
 from comp_comm.timing.kernels import Kernels
+from comp_comm.timing.timed_collectives import Network
 
 
 def work_in_training(scenario: Scenario) -> Work:

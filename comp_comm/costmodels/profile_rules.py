@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from comp_comm.choices import CollectiveAlgorithm, Switch
-from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import everywhere, isnan, somewhere, to_float
 from comp_comm.group import Group
@@ -19,6 +18,7 @@ from comp_comm.layers.rules import stage_rules
 from comp_comm.layout_rules import layout_rules
 from comp_comm.model_rules import model_rules
 from comp_comm.timing.network import available, blanks
+from comp_comm.timing.timed_collectives import Network
 from comp_comm.violation import Mask, Violation, blank_number, broken_rules, one_a_reason
 
 

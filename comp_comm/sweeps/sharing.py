@@ -30,7 +30,7 @@ from comp_comm.layout import Layout, resolved_layout
 from comp_comm.placement import PLACEMENT_FIELDS, fields_that_move_a_layer
 from comp_comm.records import Record
 from comp_comm.sweeps.grid import Grid
-from comp_comm.timing.collectives import members_in
+from comp_comm.timing.members import members_in
 from comp_comm.views import Pick, lazy_view
 
 SHARED_POINTS = 2**20  # of rows that points share: so many are worked out together

@@ -2,8 +2,9 @@
 
 `Kernels` times operations (`kernels.py`), `collective_seconds` a collective of a `Group` of devices (`network.py`): by
 the tiers that the group crosses (`NetworkPath`, made of `TierCrossing`, in `paths.py`) and the phases of its algorithms
-(`phases.py`). An exchange of tokens with experts has a file of its own (`dispatch.py`); `collectives.py` is the
-all-reduce of arXiv:2302.02825, which cost models of papers use. Nothing here knows models.
+(`phases.py`). An exchange of tokens with experts has a file of its own (`dispatch.py`); `ring_all_reduce.py` is that of
+arXiv:2302.02825, which cost models of papers use. `TimedOperation` and `TimedCollective` are either with its seconds.
+Nothing here knows models.
 
 Examples
 --------

@@ -11,7 +11,7 @@ import numpy as np
 
 from comp_comm.formulas import collectives, networks
 from comp_comm.formulas.arrays import Array, Numeric, maximum, somewhere, to_float, where
-from comp_comm.timing.collectives import tier_bandwidth
+from comp_comm.timing.members import tier_bandwidth
 from comp_comm.timing.paths import NetworkPath, ring_over
 from comp_comm.timing.tier_crossing import Mask, TierCrossing
 

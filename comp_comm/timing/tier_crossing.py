@@ -11,7 +11,7 @@ from comp_comm.formulas import networks
 from comp_comm.formulas.arrays import Array, Numeric, isnan, maximum, minimum, somewhere, to_float, where
 from comp_comm.hardware.numbers import Tier
 from comp_comm.lazy import cached_property
-from comp_comm.timing.collectives import tier_bandwidth
+from comp_comm.timing.members import tier_bandwidth
 
 Mask = NDArray[np.bool_]
 

@@ -11,8 +11,8 @@ from comp_comm.formulas import collectives, edges
 from comp_comm.formulas import transformer as layer
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.group import Group
-from comp_comm.timing.collectives import all_reduce_seconds
 from comp_comm.timing.compute import gemm_seconds_per_flop, memory_seconds
+from comp_comm.timing.ring_all_reduce import all_reduce_seconds
 
 PASSES = 3  # forward, and twice that backward
 BACKWARD_SHARE = 2 / 3

@@ -9,7 +9,7 @@ import numpy as np
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formulas.arrays import to_float
 from comp_comm.group import Group
-from comp_comm.timing.collectives import bandwidth_needed
+from comp_comm.timing.ring_all_reduce import bandwidth_needed
 from comp_comm.violation import Violation, blank_number, broken_rules, divides
 
 # Timing numbers every point needs; what else it needs depends on the point.

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from comp_comm.choices import Recompute
+from comp_comm.costmodels.comm_seconds import CommSeconds
 from comp_comm.costmodels.complete.layer_costs import LayerCosts, freed_by
-from comp_comm.costmodels.timed import CommSeconds, TimedCollective
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import (
     ZERO,
@@ -31,6 +31,7 @@ from comp_comm.group import Group
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Collective
+from comp_comm.timing.timed_collectives import TimedCollective
 from comp_comm.violation import Mask
 
 MOVING = 2.0  # layers of a micro-batch that are on the device all the same: one is at work, one comes or goes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from comp_comm.choices import Switch
+from comp_comm.costmodels.comm_seconds import NO_COMM, CommSeconds
 from comp_comm.costmodels.complete.pointwise import stage_at
 from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
 from comp_comm.costmodels.complete.schedule.stage_seconds import StageSeconds, widest_windows
@@ -22,13 +23,13 @@ from comp_comm.costmodels.complete.traffic import (
     counted_sends,
     traffic_by_group,
 )
-from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, where
 from comp_comm.group import Group
 from comp_comm.layers.pipeline_parallel import boundary_collectives
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
 from comp_comm.lazy import cached_property
+from comp_comm.timing.timed_collectives import Network, TimedCollective
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,6 @@ from comp_comm.costmodels.complete.layer_operations import LayerOperations, Modu
 from comp_comm.costmodels.layer_times import HostLaunches, LayerTimes
 from comp_comm.costmodels.machine import kernels_of, network_of
 from comp_comm.costmodels.operation_times import OperationTimes
-from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, everywhere, to_float
 from comp_comm.formulas.host import BLOCKED_S
@@ -32,6 +31,7 @@ from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Collective
 from comp_comm.timing.kernels import Kernels
+from comp_comm.timing.timed_collectives import Network
 from comp_comm.violation import Violation, broken_rules
 
 ROUNDING = 1e-12  # equal seconds that were added up in another order

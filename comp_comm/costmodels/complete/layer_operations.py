@@ -11,7 +11,6 @@ from functools import partial
 
 from comp_comm.costmodels.machine import kernels_of
 from comp_comm.costmodels.operation_times import OperationTimes
-from comp_comm.costmodels.timed import time_operations
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, Numeric
 from comp_comm.layers.ends import embedding_operations, head_operations
@@ -21,6 +20,7 @@ from comp_comm.layers.module import Module
 from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context
 from comp_comm.timing.kernels import Kernels
+from comp_comm.timing.timed_operations import time_operations
 
 
 @dataclass(frozen=True, eq=False)

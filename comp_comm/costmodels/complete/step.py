@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from comp_comm.costmodels.comm_seconds import CommSeconds
 from comp_comm.costmodels.complete.comm import StepComm
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.memory.footprint import Footprint
@@ -18,11 +19,11 @@ from comp_comm.costmodels.complete.traffic import Traffic
 from comp_comm.costmodels.layout_space import Bound, SearchableAnswer
 from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
-from comp_comm.costmodels.timed import CommSeconds, Network
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, to_float, where
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
+from comp_comm.timing.timed_collectives import Network
 from comp_comm.violation import Mask, Violation, no_room
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
-from comp_comm.costmodels.timed import TimedCollective
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, to_float
 from comp_comm.layers.stages import Stage
+from comp_comm.timing.timed_collectives import TimedCollective
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from comp_comm.costmodels.answer import Answer
 from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.model_work import forward_flops
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
-from comp_comm.costmodels.timed import Network, TimedCollective, sum_passes, time_operations
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
 from comp_comm.layers.block import Cache
@@ -30,6 +29,8 @@ from comp_comm.operations.context import Context
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Collective
 from comp_comm.timing.kernels import Kernels
+from comp_comm.timing.timed_collectives import Network, TimedCollective
+from comp_comm.timing.timed_operations import sum_passes, time_operations
 from comp_comm.violation import Violation, no_room, one_a_reason, rule
 
 

@@ -22,7 +22,6 @@ from comp_comm.costmodels.records import (
     StepRecord,
     TierRecord,
 )  # fmt: skip
-from comp_comm.costmodels.timed import TimedCollective, TimedOperation
 from comp_comm.costmodels.timeline import Timeline
 from comp_comm.formulas.arrays import Array, Numeric, isnan, to_float, unwarned, where
 from comp_comm.hardware.numbers import Hardware
@@ -33,6 +32,8 @@ from comp_comm.layout import NOT_GIVEN
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm, Operation
 from comp_comm.optimizers import MuonSharding, Optimizer
+from comp_comm.timing.timed_collectives import TimedCollective
+from comp_comm.timing.timed_operations import TimedOperation
 
 PARAMETERS = ("parameters", "active_parameters", "mtp_parameters")
 # Of a step that follow from its layout and are good to see beside what was given.

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from comp_comm.choices import Recompute, Switch
+from comp_comm.costmodels.comm_seconds import NO_COMM, CommSeconds
 from comp_comm.costmodels.complete.activation_offload import ActivationOffload
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.pointwise import pointwise_max
 from comp_comm.costmodels.layer_times import LayerTimes
-from comp_comm.costmodels.timed import NO_COMM, CommSeconds, Network, TimedCollective
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import (
     ZERO,
@@ -30,6 +30,7 @@ from comp_comm.layers.pipeline_parallel import boundary_collectives
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
+from comp_comm.timing.timed_collectives import Network, TimedCollective
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from comp_comm.choices import Switch
+from comp_comm.costmodels.comm_seconds import NO_COMM, CommSeconds, overlapped
 from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
 from comp_comm.costmodels.layer_times import LayerTimes
 from comp_comm.costmodels.records import GROUPS
-from comp_comm.costmodels.timed import NO_COMM, CommSeconds, overlapped
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, maximum, minimum, somewhere, where
 from comp_comm.layers.stages import Stage

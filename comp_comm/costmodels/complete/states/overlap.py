@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from comp_comm.choices import Switch
+from comp_comm.costmodels.comm_seconds import CommSeconds, overlapped
 from comp_comm.costmodels.complete.states.muon import gathers_of_shards
 from comp_comm.costmodels.complete.states.stage_states import StateSeconds
-from comp_comm.costmodels.timed import CommSeconds, overlapped
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, minimum, somewhere, to_float, where
 

@@ -16,7 +16,6 @@ from comp_comm.costmodels.complete.states.state_collectives import (
     StateCollective,
     state_collectives,
 )  # fmt: skip
-from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, somewhere, to_float, where
 from comp_comm.formulas.memory import optimizer_traffic
@@ -27,6 +26,7 @@ from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Gemm
 from comp_comm.timing.kernels import Kernels
+from comp_comm.timing.timed_collectives import Network
 from comp_comm.violation import Mask
 
 

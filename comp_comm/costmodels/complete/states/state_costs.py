@@ -15,7 +15,6 @@ from comp_comm.costmodels.complete.pointwise import pointwise_max
 from comp_comm.costmodels.complete.states.stage_states import StageStates, StateSeconds
 from comp_comm.costmodels.machine import kernels_of, network_of, work_in_training
 from comp_comm.costmodels.scenario import Scenario
-from comp_comm.costmodels.timed import Network
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import add_up
 from comp_comm.layers.block import LayerParameters
@@ -23,6 +22,7 @@ from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
 from comp_comm.timing.kernels import Kernels
+from comp_comm.timing.timed_collectives import Network
 
 
 class SlowestStates(NamedTuple):

@@ -1,33 +1,21 @@
-"""Operations and collectives with their seconds, and what of communication compute hides."""
+"""Collectives with their seconds on the network of a device."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import cast
 
-from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, everywhere, minimum, to_float, where
+from comp_comm.formulas.arrays import Array, Numeric, add_up, minimum, to_float
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.lazy import cached_property
-from comp_comm.operations.products import FusedProducts
-from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation, TokenExchange
+from comp_comm.operations.shapes import Collective, TokenExchange
 from comp_comm.timing.dispatch import SentBytes, exchange_seconds, sent_bytes
-from comp_comm.timing.kernels import Kernels
 from comp_comm.timing.network import collective_seconds
-from comp_comm.timing.passes import Passes
 from comp_comm.timing.paths import NetworkPath, path_of
-from comp_comm.violation import Mask
 
 MOST_KNOWN = 1000  # groups of single numbers whose paths are kept with a hardware
-
-
-@dataclass(frozen=True)
-class TimedOperation:
-    """An operation on a device, with the seconds each of its passes takes once."""
-
-    op: Operation
-    passes: Passes
 
 
 @dataclass(frozen=True)
@@ -61,43 +49,6 @@ class TimedCollective:
         if isinstance(self.collective, TokenExchange) and self.collective.once and self.sent:
             return add_up(self.sent)
         return self.collective.wire_bytes
-
-
-def time_operations(
-    kernels: Kernels, operations: Iterable[Operation], attention_kernel: Numeric
-) -> list[TimedOperation]:
-    """Return operations with their seconds."""
-    return [TimedOperation(op, _passes(kernels, op, attention_kernel)) for op in operations]
-
-
-def _passes(kernels: Kernels, op: Operation, attention_kernel: Numeric) -> Passes:
-    if isinstance(op, Gemm):
-        return _trained(op, kernels.gemm(op))
-    if isinstance(op, Attention):
-        return kernels.attention(op, attention_kernel)
-    if isinstance(op, Elementwise):
-        return kernels.elementwise(op)
-    if isinstance(op, FusedProducts):
-        return kernels.fused_products(op)
-    raise TypeError(f"nothing times a {type(op).__name__}")
-
-
-def _trained(op: Gemm, passes: Passes) -> Passes:
-    """Return the seconds of a product without the gradient of weights that are frozen."""
-    trained = to_float(op.trained)
-    if everywhere(trained == 1):
-        return passes
-    for_weights = trained * passes.for_weights
-    return Passes(passes.forward, passes.backward - passes.for_weights + for_weights, for_weights)
-
-
-def sum_passes(timed: Iterable[TimedOperation]) -> Passes:
-    """Return the seconds of operations, each as often as it is done."""
-    sums = [ZERO, ZERO, ZERO]
-    for item in timed:
-        for number, seconds in enumerate(item.passes):
-            sums[number] = sums[number] + item.op.count * seconds
-    return Passes(*sums)
 
 
 def known_path(hardware: Hardware, group: Group) -> NetworkPath:
@@ -157,49 +108,3 @@ class Network:
         if isinstance(collective, TokenExchange):
             return exchange_seconds(self.exchange_hardware, path, collective)
         return collective_seconds(self.hardware, collective.kind, collective.message_bytes, path, self.algorithm)
-
-
-class CommSeconds(NamedTuple):
-    """Seconds of a group's communication, disjoint.
-
-    ``serialized`` cannot overlap by dependency, ``hidden`` ran under compute, ``exposed`` could overlap but did not
-    fit.
-    """
-
-    serialized: Array
-    hidden: Array
-    exposed: Array
-
-    @property
-    def visible(self) -> Array:
-        """Seconds on the critical path."""
-        return add_up((self.serialized, self.exposed))
-
-    def times(self, count: Numeric) -> CommSeconds:
-        """Return the seconds of so many."""
-        return CommSeconds(*(part if part is ZERO else count * part for part in self))
-
-    def plus(self, other: CommSeconds) -> CommSeconds:
-        """Return the seconds of both."""
-        return CommSeconds(add_up((self.serialized, other.serialized)), add_up((self.hidden, other.hidden)),
-                           add_up((self.exposed, other.exposed)))  # fmt: skip
-
-
-NO_COMM = CommSeconds(ZERO, ZERO, ZERO)
-
-
-def overlapped(total: Array, hidden: Array, overlaps: Mask) -> CommSeconds:
-    """Return what is spent where ``overlaps`` says that it may run beside compute, and ``hidden`` of it does.
-
-    >>> float(overlapped(to_float(3.0), to_float(2.0), to_float(1.0) > 0).exposed)
-    1.0
-    """
-    if everywhere(overlaps):
-        return CommSeconds(ZERO, hidden, total - hidden)
-    under = where(overlaps, hidden, 0.0)
-    return CommSeconds(where(overlaps, 0.0, total), under, where(overlaps, total - under, 0.0))
-
-
-def visible(spent: dict[str, CommSeconds]) -> Array:
-    """Return the seconds of communication on the critical path, over all groups."""
-    return add_up(item.visible for item in spent.values())

@@ -1,4 +1,4 @@
-"""Seconds of an all-reduce on the network tiers of a device.
+"""Seconds of a ring all-reduce on the network tiers of a device, as arXiv:2302.02825 has them.
 
 A ring over n devices crosses the tiers its members are spread over. Inside the innermost domain it runs at that
 tier's bandwidth; where it leaves a domain of which g devices are members, each of them brings its own share of the
@@ -15,53 +15,8 @@ from numpy.typing import NDArray
 from comp_comm.formulas import collectives
 from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, somewhere, to_float, where
 from comp_comm.group import Group
-from comp_comm.hardware.numbers import Hardware, Tier
-
-
-def members_in(tier: Tier, group: Group) -> Array:
-    """Return how many devices of ``group`` share one domain of ``tier``.
-
-    >>> float(members_in(Tier(8, 1e9, 0, 1), Group(32, stride=4)))
-    2.0
-    >>> float(members_in(Tier(8, 1e9, 0, 1), Group(8, parts=((2, 1), (4, 16)))))  # pairs of neighbours, 16 apart
-    2.0
-    """
-    members = to_float(1.0)
-    for size, stride in group.progressions:
-        members = members * minimum(size, maximum(1, np.floor(to_float(tier.domain) / stride)))
-    return members
-
-
-def tier_bandwidth(tier: Tier, members: Numeric) -> Array:
-    r"""Return what ``members`` neighbours of a tier's domain reach per device, bytes/s.
-
-    .. math:: B = e\, B_{tier} \cdot \frac{1}{axes} \cdot \frac{n - 1}{g - 1} \;\text{(mesh only)}
-
-    Parameters
-    ----------
-    tier : Tier
-        Bandwidth per device and direction, efficiency e, domain g, mesh, axes of a torus (a ring uses one).
-    members : array_like
-        n, devices of the group inside the domain.
-
-    Returns
-    -------
-    ndarray of float64
-        Bytes per second and device; NaN where the profile leaves the bandwidth blank.
-
-    Notes
-    -----
-    A mesh needs its links to every device for the full bandwidth; MI210: 3 links of 50 GB/s.
-
-    Examples
-    --------
-    >>> float(tier_bandwidth(Tier(4, 150e9, 0, 1.0, mesh=1.0), 2)) / 1e9
-    50.0
-    """
-    meshed = (to_float(tier.mesh) > 0) & (to_float(tier.domain) != np.inf)
-    others = where(meshed, maximum(to_float(tier.domain) - 1, 1), 1.0)
-    share = where(meshed, minimum((to_float(members) - 1) / others, 1), 1.0)
-    return to_float(tier.bandwidth) * tier.efficiency / tier.axes * share
+from comp_comm.hardware.numbers import Hardware
+from comp_comm.timing.members import members_in, tier_bandwidth
 
 
 def group_bandwidth(hardware: Hardware, group: Group) -> Array:
@@ -91,7 +46,7 @@ def group_bandwidth(hardware: Hardware, group: Group) -> Array:
     --------
     Eight devices of a node each have 50 GB/s to other nodes: together less than NVLink's 450 GB/s.
 
-    >>> from comp_comm.hardware.numbers import Timing
+    >>> from comp_comm.hardware.numbers import Tier, Timing
     >>> device = Hardware(1, 1, 1, (Tier(8, 450e9, 0, 1.0), Tier(np.inf, 50e9, 0, 1.0)), Timing())
     >>> float(group_bandwidth(device, Group(16))) / 1e9
     400.0
@@ -169,7 +124,7 @@ def all_reduce_seconds(hardware: Hardware, message_bytes: Numeric, group: Group,
 
     Examples
     --------
-    >>> from comp_comm.hardware.numbers import Timing
+    >>> from comp_comm.hardware.numbers import Tier, Timing
     >>> device = Hardware(1, 1, 1, (Tier(8, 450e9, 0.0, 210 / 450),), Timing())
     >>> round(float(all_reduce_seconds(device, 1e9, Group(8))) * 1e3, 3)
     8.333
