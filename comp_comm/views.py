@@ -1,7 +1,7 @@
 """Lazy views of objects: their arrays are cut, or gathered, when they are asked for.
 
 An answer has many arrays, of which a column needs two. So a tile of an answer is a view of it (`Answer.at`), which cuts
-those two; and a part that many points share is a view (`sweeps.sharing`), which gathers what is asked of it.
+those two; and a part that many points share is a view (`sweeps.shared_parts`), which gathers what is asked of it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 import numpy as np
+
+from comp_comm.lazy import cached_property
 
 Viewed = TypeVar("Viewed")
 Pick = Callable[["np.ndarray"], "np.ndarray"]
@@ -51,15 +53,20 @@ def lazy_view(make: Callable[[], tuple[object, Pick]]) -> object:
 
 
 class _View:
-    """A view of an object: each attribute is picked when it is asked for, and kept."""
+    """A view of an object: each attribute is picked when it is asked for, and kept.
+
+    It has the object's attributes and properties alone: no methods, whose arguments would be arrays over other points
+    than the object's; and it is no instance of the object's class, has no length, is not iterated over nor compared.
+    """
 
     def __init__(self, make: Callable[[], tuple[object, Pick]]) -> None:
         self._make = make
 
+    @cached_property
+    def _viewed(self) -> tuple[object, Pick]:
+        return self._make()
+
     def __getattr__(self, name: str) -> object:
-        if name == "_viewed":
-            self._viewed = self._make()
-            return self._viewed
         viewed, pick = self._viewed
         value = getattr(viewed, name)
         if callable(value):

@@ -13,7 +13,7 @@ from comp_comm.configs.study import study_from
 from comp_comm.costmodels.complete.fields import IGNORED_BY_LAYERS
 from comp_comm.fields import FIELDS
 from comp_comm.sweeps.plan import make_plan
-from comp_comm.sweeps.sharing import SharedRows
+from comp_comm.sweeps.shared_parts import SharedRows
 
 DENSE = {"layers": 24, "hidden": 4096, "heads": 32, "vocab": 50257, "seq_len": 4096}
 MODELS = {

@@ -25,7 +25,7 @@ NO_PARTS: Parts = {}
 
 @dataclass(frozen=True)
 class SharedPart:
-    """A part of a cost model's arithmetic that many layouts of a table have in common (see `sweeps.sharing`)."""
+    """A part of a cost model's arithmetic that many layouts of a table have in common (see `sweeps.shared_parts`)."""
 
     # Makes it of a scenario, and of other parts as its own rows share them.
     make: Callable[[Scenario, Parts], object]
@@ -117,7 +117,7 @@ class CostModel:
     base_timing: bool = False  # whether presets of a profile are not for it
     own_hardware: bool = False  # whether it has a device where a study names none
     explains: bool = False  # whether its answers are `ExplainedAnswer`
-    # The costly parts of its arithmetic that many layouts have in common (`sweeps.sharing`).
+    # The costly parts of its arithmetic that many layouts have in common (`sweeps.shared_parts`).
     parts: Mapping[str, SharedPart] = field(default_factory=dict)
     space: LayoutSpace | None = None  # the layouts that a search tries; None where it has no search
     phases: Mapping[str, CostModel] = field(default_factory=dict)  # models of their own, by word of the field ``phase``

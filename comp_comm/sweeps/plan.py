@@ -17,7 +17,7 @@ from comp_comm.formulas.arrays import Index, unwarned
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.lazy import cached_property
 from comp_comm.sweeps.grid import EVOLUTION, HARDWARE, Grid
-from comp_comm.sweeps.sharing import SharedRows
+from comp_comm.sweeps.shared_parts import SharedRows
 from comp_comm.sweeps.stacked import with_stack
 from comp_comm.sweeps.where import Condition, parse_condition
 

@@ -61,15 +61,29 @@ class Gather:
 
 
 class MadePart(NamedTuple):
-    """A part that was made of shared rows."""
+    """A part that was made of shared rows, and for which part of the other axes."""
 
-    made_for: tuple[object, ...]  # which part of the other axes
+    others: Index
     part: Any
+
+    def is_for(self, others: Index) -> bool:
+        """Return whether it was made for this part of the other axes: the same slices, and the very same arrays."""
+        return all(each == other if isinstance(each, slice) and isinstance(other, slice) else each is other
+                   for each, other in zip(self.others, others, strict=True))  # fmt: skip
 
 
 @dataclass(eq=False)
 class SharedRows:
-    """The parts of a grid's cost model that many points have in common: found once, made when they are asked for."""
+    """The parts of a grid's cost model that many points have in common: found once, made when they are asked for.
+
+    Rows are looked for along the longest axis alone, which a search's layouts are; a part is shared where at most half
+    of the rows differ in what it depends on. It is made in one of three ways (`_view`):
+
+    - of all distinct rows and for all values of the other axes, where that is few enough (`SHARED_POINTS`): once;
+    - of all distinct rows, for those values of the other axes that a block has, where it depends on them: the last one
+      made is kept, as blocks that follow each other want the same;
+    - of the rows of a block alone, where a model asks for that (``by_block``) or there are too many (`MOST_ROWS`).
+    """
 
     grid: Grid
     # Of each part, along which axis points share it and which rows of that are distinct; None where too few share it.
@@ -85,7 +99,7 @@ class SharedRows:
 
     def _shared(self, name: str, part: SharedPart) -> tuple[int, DistinctRows] | None:
         if name not in self._tables:
-            self._tables[name] = self._table(part)
+            self._tables[name] = self._distinct_rows_of(part)
         return self._tables[name]
 
     def _view(self, name: str, part: SharedPart, index: Index, table: tuple[int, DistinctRows]) -> tuple[object, Pick]:
@@ -96,50 +110,53 @@ class SharedRows:
         """
         axis, rows = table
         matters = [i != axis and self._matters(part, i) for i in range(len(index))]
-        made_for = tuple(each if matter else WHOLE for each, matter in zip(index, matters, strict=True))
-        cut = tuple(WHOLE if matter or i == axis else index[i] for i, matter in enumerate(matters))
+        others_made = tuple(each if matter else WHOLE for each, matter in zip(index, matters, strict=True))
+        others_taken = tuple(WHOLE if matter or i == axis else index[i] for i, matter in enumerate(matters))
         if part.by_block or rows.first.size > MOST_ROWS:
             used, row = distinct_codes(rows.row[index[axis]], rows.first.size)
-            return self._make(part, made_for, axis, rows.first[used]), Gather(axis, row, cut).pick
+            return self._make(part, others_made, axis, rows.first[used]), Gather(axis, row, others_taken).pick
         # Few enough for all values of the other axes at once: then every block takes its part of them.
         others = prod(len(each) for each, matter in zip(self.grid.axes, matters, strict=True) if matter)
         if rows.first.size * others <= SHARED_POINTS:
-            made_for, cut = (WHOLE,) * len(index), tuple(WHOLE if i == axis else each for i, each in enumerate(index))
-        made = self._kept(name, part, made_for, axis, rows.first)
-        return made, Gather(axis, rows.row[index[axis]], cut).pick
+            others_made, others_taken = (
+                (WHOLE,) * len(index),
+                tuple(WHOLE if i == axis else each for i, each in enumerate(index)),
+            )
+        made = self._made_or_kept(name, part, others_made, axis, rows.first)
+        return made, Gather(axis, rows.row[index[axis]], others_taken).pick
 
     def _matters(self, part: SharedPart, axis: int) -> bool:
         """Return whether a part depends on any field of an axis."""
         return not set(self.grid.axes[axis].values) <= set(part.ignores)
 
-    def _kept(self, name: str, part: SharedPart, made_for: Index, axis: int, first: NDArray[np.intp]) -> object:
+    def _made_or_kept(
+        self, name: str, part: SharedPart, others_made: Index, axis: int, first: NDArray[np.intp]
+    ) -> object:
         """Return a part made of distinct rows, for a part of the other axes: the last one made, if it was that."""
-        key = tuple((each.start, each.stop) if isinstance(each, slice) else id(each) for each in made_for)
         made = self._made.get(name)
-        if made is None or made.made_for != key:
-            made = self._made[name] = MadePart(key, self._make(part, made_for, axis, first))
+        if made is None or not made.is_for(others_made):
+            made = self._made[name] = MadePart(others_made, self._make(part, others_made, axis, first))
         return made.part
 
-    def _make(self, part: SharedPart, made_for: Index, axis: int, first: NDArray[np.intp]) -> object:
+    def _make(self, part: SharedPart, others_made: Index, axis: int, first: NDArray[np.intp]) -> object:
         """Return a part made of some rows, for a part of the other axes; it may see other parts, as they share them."""
         columns: Record = {
             field: values.part(first) if isinstance(values, AxisColumn) else tuple(values[i] for i in first)
             for field, values in self.grid.axes[axis].values.items()
         }
         axes = (*self.grid.axes[:axis], Axis(columns), *self.grid.axes[axis + 1 :])
-        index = tuple(first if i == axis else each for i, each in enumerate(made_for))
-        return part.make(replace(self.grid, axes=axes).scenario(made_for)[0], self.parts(index))
+        index = tuple(first if i == axis else each for i, each in enumerate(others_made))
+        return part.make(replace(self.grid, axes=axes).scenario(others_made)[0], self.parts(index))
 
-    def _table(self, part: SharedPart) -> tuple[int, DistinctRows] | None:
+    def _distinct_rows_of(self, part: SharedPart) -> tuple[int, DistinctRows] | None:
         """Return the longest axis, and those of its rows that differ in what matters, where they are few."""
         grid = self.grid
         axis = max(range(len(grid.axes)), key=lambda i: len(grid.axes[i]), default=None)
         if axis is None or not set(part.needs) <= set(grid.names):
             return None
         values = grid.axes[axis].values
-        placed = all(
-            grid.axis_of(name) in (None, axis) for name in PLACEMENT_FIELDS
-        )  # elsewhere a row has several places
+        # With one of these on another axis, a row has several places.
+        placed = all(grid.axis_of(name) in (None, axis) for name in PLACEMENT_FIELDS)
         if part.groups is None:
             ignored = part.ignores
         else:
@@ -152,7 +169,7 @@ class SharedRows:
         return (axis, table) if 2 * table.first.size <= len(grid.axes[axis]) else None
 
     def _numbers(self, axis: int, name: str) -> Array:
-        """Return the numbers (codes, for words) of a field along an axis."""
+        """Return the numbers of a field along an axis, of words their places (`Grid.values`)."""
         if name not in self._columns:
             along = tuple(WHOLE if i == axis else slice(0, 1) for i in range(len(self.grid.axes)))
             self._columns[name] = self.grid.values(name, along).reshape(-1)
