@@ -47,10 +47,10 @@ def distinct_rows(columns: Sequence[Array], length: int) -> DistinctRows:
     return DistinctRows(first, row)
 
 
-def distinct_codes(codes: NDArray[np.integer], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def used_codes(codes: NDArray[np.integer], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return which of so many codes there are, in their order, and the place of each code among them.
 
-    >>> distinct_codes(np.array([5, 2, 5]), 9)
+    >>> used_codes(np.array([5, 2, 5]), 9)
     (array([2, 5]), array([1, 0, 1]))
     """
     marks = np.zeros(count, bool)

@@ -9,11 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Precision, Switch
-from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_codes, to_float, where
+from comp_comm.formulas.arrays import (
+    Array,
+    Mask,
+    Numeric,
+    everywhere,
+    isnan,
+    maximum,
+    somewhere,
+    to_codes,
+    to_float,
+    where,
+)
 from comp_comm.kernel_choices import Recipe
 from comp_comm.lazy import cached_property
 from comp_comm.lora import FrozenPrecision
-from comp_comm.violation import Mask, Violation, rule
+from comp_comm.violation import Violation, rule
 
 Code = int | NDArray[np.intp]
 # Fields of formats, and of how GEMMs run in few bits.

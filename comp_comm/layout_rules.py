@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from comp_comm.choices import MasterWeights, Recompute, Schedule, SequenceInputs, Switch
-from comp_comm.formulas.arrays import Array, somewhere, to_float
+from comp_comm.formulas.arrays import Array, Mask, somewhere, to_float
 from comp_comm.layout import Layout
 from comp_comm.optimizers import MuonSharding, Optimizer
 from comp_comm.sharding import (
@@ -15,7 +15,7 @@ from comp_comm.sharding import (
     implementation_rules,
     sharding_rules,
 )
-from comp_comm.violation import Mask, Violation, rule
+from comp_comm.violation import Violation, rule
 
 
 def _uneven_batch(layout: Layout, batch: Array, per_step: Array) -> str:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from comp_comm.choices import AttentionGate, KdaGates, Switch
-from comp_comm.formulas.arrays import to_float
+from comp_comm.formulas.arrays import Mask, to_float
 from comp_comm.layer_pattern import RECURRENT, count_of, layers_of
 from comp_comm.transformer import Transformer, transformer_rules
-from comp_comm.violation import Mask, Violation, rule
+from comp_comm.violation import Violation, rule
 
 
 def model_rules(given: Transformer, t: Transformer) -> list[Violation]:

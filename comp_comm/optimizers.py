@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from comp_comm.choice import Choice
-from comp_comm.formulas.arrays import Array, Numeric, to_float, where
-from comp_comm.violation import Mask
+from comp_comm.formulas.arrays import Array, Mask, Numeric, to_float, where
 
 
 class Optimizer(Choice):

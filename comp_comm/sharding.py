@@ -6,8 +6,8 @@ import numpy as np
 
 from comp_comm.choice import Choice
 from comp_comm.choices import Switch
-from comp_comm.formulas.arrays import Array, Numeric, somewhere, to_float, where
-from comp_comm.violation import Mask, Violation, rule
+from comp_comm.formulas.arrays import Array, Mask, Numeric, somewhere, to_float, where
+from comp_comm.violation import Violation, rule
 
 
 class GradientSync(Choice):

@@ -22,12 +22,12 @@ from comp_comm.choices import (
     QkNorm,
     Switch,
 )
-from comp_comm.formulas.arrays import Array, Numeric, everywhere, isnan, maximum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, Mask, Numeric, everywhere, isnan, maximum, somewhere, to_float, where
 from comp_comm.layer_pattern import count_of, layers_of
 from comp_comm.lazy import cached_property
 from comp_comm.lora import USUAL_TARGETS
 from comp_comm.texts import NO_TEXT, Texts
-from comp_comm.violation import Mask, Violation, divides, rule
+from comp_comm.violation import Violation, divides, rule
 
 UNKNOWN = float("nan")
 

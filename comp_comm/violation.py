@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Numeric, somewhere
+from comp_comm.formulas.arrays import Mask, Numeric, somewhere
 
-Mask = NDArray[np.bool_]
 NO_ROOM = "does not fit: memory exceeds that of the device"
 
 

@@ -19,7 +19,7 @@ from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.study import load_study
 from comp_comm.costmodels import COST_MODELS
 from comp_comm.costmodels.field_groups import NEEDS
-from comp_comm.costmodels.records import GROUPS
+from comp_comm.costmodels.records import GROUP_TITLES
 from comp_comm.field import Field
 from comp_comm.fields import FIELDS
 from comp_comm.formats import Formats
@@ -92,12 +92,14 @@ def columns_table() -> str:
         usual = [(f"`{c.name}`", c.unit, c.help) for c in model.columns.values() if not c.extra]
         extra: dict[str, tuple[str, str, str]] = {}
         for c in (c for c in model.columns.values() if c.extra):
-            group = next((g for g in GROUPS if c.name.startswith(f"{g}_")), None)
+            group = next((g for g in GROUP_TITLES if c.name.startswith(f"{g}_")), None)
             name = c.name if group is None else f"GROUP_{c.name.removeprefix(f'{group}_')}"
-            extra.setdefault(name, (f"`{name}`", c.unit, c.help.replace(GROUPS.get(group or "", "\0"), "a group")))
+            extra.setdefault(
+                name, (f"`{name}`", c.unit, c.help.replace(GROUP_TITLES.get(group or "", "\0"), "a group"))
+            )
         text = f"### {model.name}\n\n{table(header, usual)}"
         if extra:
-            text += f"\nOnly where they are asked for; GROUP is one of {' '.join(GROUPS)}:\n\n"
+            text += f"\nOnly where they are asked for; GROUP is one of {' '.join(GROUP_TITLES)}:\n\n"
             text += table(header, list(extra.values()))
         parts.append(text)
     return "\n".join(parts)

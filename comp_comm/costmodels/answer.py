@@ -13,11 +13,11 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Array, Index, take
+from comp_comm.formulas.arrays import Array, Index, Mask, take
 from comp_comm.lazy import cached_property
 from comp_comm.units import DAY_S, GIB, HOUR_S
 from comp_comm.views import view_of
-from comp_comm.violation import Mask, Violation, broken_rules
+from comp_comm.violation import Violation, broken_rules
 
 AnswerT = TypeVar("AnswerT", bound="Answer")
 

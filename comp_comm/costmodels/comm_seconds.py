@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, everywhere, where
-from comp_comm.violation import Mask
+from comp_comm.formulas.arrays import ZERO, Array, Mask, Numeric, add_up, everywhere, where
 
 
 class CommSeconds(NamedTuple):

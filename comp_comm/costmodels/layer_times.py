@@ -14,6 +14,7 @@ from comp_comm.costmodels.operation_times import OperationTimes
 from comp_comm.formulas.arrays import (
     ZERO,
     Array,
+    Mask,
     Numeric,
     add_up,
     maximum,
@@ -30,7 +31,6 @@ from comp_comm.operations.shapes import Collective, SequenceGather, TokenExchang
 from comp_comm.timing.passes import Passes
 from comp_comm.timing.timed_collectives import TimedCollective
 from comp_comm.timing.timed_operations import TimedOperation
-from comp_comm.violation import Mask
 
 # Of an exchange that may run beside compute: the rest waits for kernels to begin, and for the slowest device. Fitted on
 # Qwen3-30B on 16 H100, by all-to-all and by HybridEP, with overlap and without (Megatron-LM's four published seconds).

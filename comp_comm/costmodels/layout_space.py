@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from comp_comm.costmodels.answer import Answer
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.field import Value
-from comp_comm.formulas.arrays import Array
-from comp_comm.violation import Mask, Violation
+from comp_comm.formulas.arrays import Array, Mask
+from comp_comm.violation import Violation
 
 Whole = NDArray[np.int64]
 Columns = dict[str, Whole]

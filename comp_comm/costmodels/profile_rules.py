@@ -9,7 +9,7 @@ import numpy as np
 
 from comp_comm.choices import CollectiveAlgorithm, Switch
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import everywhere, isnan, somewhere, to_float
+from comp_comm.formulas.arrays import Mask, everywhere, isnan, somewhere, to_float
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import FP8_KERNEL, NAMED_KERNELS
@@ -19,7 +19,7 @@ from comp_comm.layout_rules import layout_rules
 from comp_comm.model_rules import model_rules
 from comp_comm.timing.network import available, blanks
 from comp_comm.timing.timed_collectives import Network
-from comp_comm.violation import Mask, Violation, blank_number, broken_rules, one_a_reason
+from comp_comm.violation import Violation, blank_number, broken_rules, one_a_reason
 
 
 def layout_violations(work: Work, of_layers: Iterable[Violation]) -> tuple[Violation, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 # Parallel groups that communicate, by the short names of columns.
-GROUPS = {"tp": "tensor parallelism", "cp": "context parallelism", "ep": "expert parallelism",
+GROUP_TITLES = {"tp": "tensor parallelism", "cp": "context parallelism", "ep": "expert parallelism",
           "pp": "pipeline stages", "dp": "data parallelism", "world": "all devices",
           "host": "the link to the host (activations)"}  # fmt: skip
 BYTES = {"message_bytes": "bytes of the messages", "volume_bytes": "bytes, those of an all-reduce twice",

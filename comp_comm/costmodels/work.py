@@ -38,7 +38,7 @@ from comp_comm.operations.context import Context
 from comp_comm.transformer import Transformer, resolved
 from comp_comm.violation import Violation, rule
 
-PASSES = 3.0  # forward, and twice that backward
+FLOP_OF_BOTH_PASSES = 3.0  # of those of the forward pass: once, and twice backward
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +179,7 @@ class Work:
     def model_flops(self) -> Array:
         """FLOP of a step that the model needs: forward and backward, over all devices."""
         flops = forward_flops(self.transformer, self.transformer.vocab, self.scenario.count_attention)
-        of_a_sequence = PASSES * flops.total(self.pattern.totals) - flops.untrained(self.pattern.totals)
+        of_a_sequence = FLOP_OF_BOTH_PASSES * flops.total(self.pattern.totals) - flops.untrained(self.pattern.totals)
         return to_float(self.layout.global_batch) * of_a_sequence
 
     @cached_property
@@ -191,9 +191,8 @@ class Work:
         executed = AttentionKernel.skipping(self.layout.attention_kernel)
         count = where(executed, int(AttentionCount.CAUSAL), int(AttentionCount.FULL))
         flops = forward_flops(self.transformer, self.vocab, count)
-        return to_float(self.layout.global_batch) * (
-            PASSES * flops.total(self.pattern.totals) - flops.untrained(self.pattern.totals) + self._recomputed(flops)
-        )
+        both = FLOP_OF_BOTH_PASSES * flops.total(self.pattern.totals) - flops.untrained(self.pattern.totals)
+        return to_float(self.layout.global_batch) * (both + self._recomputed(flops))
 
     def _recomputed(self, flops: ForwardFlops) -> Array:
         """Return the FLOP that recomputation adds for a sequence."""

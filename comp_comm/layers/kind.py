@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from comp_comm.choices import Norm, Switch
+from comp_comm.choices import PER_OPERATOR, Norm, Switch
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import Array, Numeric, add_up, largest, maximum, somewhere, to_codes, to_float, where
 from comp_comm.formulas.host import CHECKPOINT_LAUNCHES
@@ -44,7 +44,6 @@ from comp_comm.violation import Violation
 # blocks' outputs at once where they are side by side.
 NORM_PASSES, SUM_PASSES, PARALLEL_SUM_PASSES = 2.0, 3.0, 2.0
 NORMS_AND_SUMS = "norms, residuals, dropout"
-PER_OPERATOR = "per_op"  # the module of torchtitan's policy
 
 
 @dataclass(frozen=True)

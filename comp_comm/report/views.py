@@ -21,7 +21,7 @@ def table_view(plan: Plan) -> View | None:
     view = plan.study.table
     moving = plan.grid.moving
     across = _name(plan, "table", "columns", view.get("columns", _tensor_parallel(plan)), moving)
-    value = _name(plan, "table", "value", view.get("value", plan.model.headline), tuple(plan.made))
+    value = _name(plan, "table", "value", view.get("value", plan.model.headline), tuple(plan.output_columns))
     down = _names(plan, "table", "rows", view.get("rows"), plan.inputs)
     per = _names(plan, "table", "per", view.get("per"), plan.inputs)
     plan.study.problems.raise_if_any()
@@ -55,9 +55,9 @@ def plot_view(plan: Plan) -> View:
     degree = _tensor_parallel(plan)
     default_x = degree if degree in moving or longest is None else next(iter(longest.values))
     x = _name(plan, "plot", "x", view.get("x", default_x), moving or plan.inputs)
-    allowed_y = tuple(plan.made) if kind == "lines" else moving
+    allowed_y = tuple(plan.output_columns) if kind == "lines" else moving
     y = _name(plan, "plot", "y", view.get("y", plan.model.headline if kind == "lines" else None), allowed_y)
-    value = _name(plan, "plot", "value", view.get("value", plan.model.headline), tuple(plan.made))
+    value = _name(plan, "plot", "value", view.get("value", plan.model.headline), tuple(plan.output_columns))
     lines = _names(plan, "plot", "lines", view.get("lines"), plan.inputs)
     per = [name for name in _names(plan, "plot", "per", view.get("per"), plan.inputs) if name in moving]
     _only(plan)

@@ -19,10 +19,9 @@ from collections.abc import Callable
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comp_comm.costmodels.layout_space import Bound, SearchableAnswer
-from comp_comm.formulas.arrays import Array, unwarned
+from comp_comm.formulas.arrays import Array, Mask, unwarned
 from comp_comm.searches.best import Place
 from comp_comm.searches.blocks import PlacedBlock, RowBlock, RowMemory
 from comp_comm.searches.bounds import Bounds
@@ -34,7 +33,6 @@ from comp_comm.searches.state import SearchState
 PROBED = 2**9  # rows that are timed first to learn which of the others may be better
 NEAR_MISSES, NEAR_TIMES = 3, 2.0  # so many are told, of those that need at most so many times the memory
 Progress = Callable[[int], bool]
-Mask = NDArray[np.bool_]
 
 
 def keep_memory() -> None:

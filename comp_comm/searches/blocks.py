@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import AnyArray, Array, Index
+from comp_comm.formulas.arrays import AnyArray, Array, Index, Mask
 from comp_comm.lazy import cached_property
 from comp_comm.searches.best import Place
 from comp_comm.searches.groups import BlockGrouping
@@ -22,7 +22,6 @@ from comp_comm.sweeps.blocks import extent
 
 MOST_ADDED = 255  # truths that a byte can add up
 Counts = NDArray[np.integer]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from comp_comm.distinct import distinct_rows
 from comp_comm.field import Value
-from comp_comm.formulas.arrays import Array, distinct
+from comp_comm.formulas.arrays import Array, Mask, distinct
 from comp_comm.searches.best import Place
 from comp_comm.sweeps.grid import Grid
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.costmodels.layout_space import Degrees, SearchableAnswer, rows_of
 from comp_comm.errors import ConfigError
-from comp_comm.formulas.arrays import Index, distinct, to_float, unwarned
+from comp_comm.formulas.arrays import Index, Mask, distinct, to_float, unwarned
 from comp_comm.searches.placements import PlacementClasses
 from comp_comm.searches.space import Segment
 from comp_comm.sweeps.grid import HARDWARE
@@ -28,7 +28,6 @@ from comp_comm.sweeps.plan import Plan
 
 ROWS_AT_ONCE = 2**15  # whose rules are evaluated together
 MAX_PLACED = 100_000_000
-Mask = NDArray[np.bool_]
 
 
 def axis_of(degrees: Degrees) -> Axis:

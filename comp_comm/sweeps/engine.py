@@ -37,8 +37,8 @@ class Tile:
     def column(self, name: str) -> AnyArray:
         """Return a column on the axes it depends on."""
         with unwarned():
-            if name in self.plan.made:
-                return np.asarray(self.plan.made[name].of(self.answer))
+            if name in self.plan.output_columns:
+                return np.asarray(self.plan.output_columns[name].of(self.answer))
             if name == FEASIBLE:
                 return ~self.answer.broken
             if name in self.plan.model.derived:
@@ -50,7 +50,7 @@ class Tile:
         mask = wanted
         for condition in self.plan.where:
             holds = condition.holds(self.column)
-            outputs = any(name in self.plan.made for name in condition.columns)
+            outputs = any(name in self.plan.output_columns for name in condition.columns)
             holds = holds & self.column(FEASIBLE) if outputs else holds
             mask = holds if mask is None else mask & holds
         return mask
@@ -113,7 +113,7 @@ def rows_of(tile: Tile, columns: Sequence[str], keep: AnyArray | slice | None) -
             arrays[name] = tile.reasons().reshape(-1)[keep]
             continue
         values = np.broadcast_to(tile.column(name), tile.shape).reshape(-1)[keep]
-        if name in tile.plan.made:
+        if name in tile.plan.output_columns:
             if not np.isfinite(values[feasible]).all():
                 raise CompcommError(f"{name} is no finite number at points that break no rule; nothing was written")
             values = values if feasible.all() else np.where(feasible, values, np.nan)

@@ -40,7 +40,7 @@ def explain_over(study: Study, prices: Mapping[object, Prices] = NONE_OF_ANY_DEV
     if plan.grid.points > MOST_POINTS:
         raise ConfigError(f"{plan.grid.points:,} points are more than the {MOST_POINTS:,} that are explained side by "
                           "side; 'compcomm sweep' takes them all")  # fmt: skip
-    known = [name for name in (*SUMMARY, *STEP_PARTS) if name in plan.made]
+    known = [name for name in (*SUMMARY, *STEP_PARTS) if name in plan.output_columns]
     wanted = [*dict.fromkeys((*plan.grid.moving, "gpus", *known, FEASIBLE, REASON))]
     rows = [row for block in row_blocks(plan, wanted) for row in records(block)]
     return _with_costs(plan, rows, prices), {**meta(plan), "command": "explain", "notes": notes(plan)}

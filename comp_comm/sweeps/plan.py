@@ -44,10 +44,10 @@ class Plan:
     @property
     def outputs(self) -> tuple[str, ...]:
         """Output columns of a row, but for those made only where they are asked for."""
-        return tuple(name for name, column in self.made.items() if not column.extra)
+        return tuple(name for name, column in self.output_columns.items() if not column.extra)
 
     @cached_property
-    def made(self) -> Columns[Any]:
+    def output_columns(self) -> Columns[Any]:
         """Output columns by name that the cost model can make of this study."""
         columns = self.model.columns.items()
         return {name: column for name, column in columns if column.needs in ("", *self.grid.names)}
@@ -193,7 +193,7 @@ def _models_with(name: str) -> str:
 
 
 def _conditions(study: Study, plan: Plan) -> tuple[Condition, ...]:
-    columns = [*plan.grid.names, *EVOLUTION, *plan.made, *plan.model.derived, FEASIBLE]
+    columns = [*plan.grid.names, *EVOLUTION, *plan.output_columns, *plan.model.derived, FEASIBLE]
     conditions, listed = [], isinstance(study.document.data.get("where"), list)
     for index, text in enumerate(study.where):
         path = ("where", index) if listed else ("where",)

@@ -198,7 +198,7 @@ def as_study(study: str | Record | Study, overrides: Sequence[str] = ()) -> Stud
 
 def check_columns(plan: Plan, columns: Sequence[str]) -> tuple[str, ...]:
     """Return the columns wanted (all if none is named). Raises ``ConfigError`` for an unknown one."""
-    known = dict.fromkeys((*plan.columns, *plan.made, *plan.grid.names, *plan.model.fields))
+    known = dict.fromkeys((*plan.columns, *plan.output_columns, *plan.grid.names, *plan.model.fields))
     for name in columns:
         if name not in known:
             raise ConfigError(f"no column is called '{name}'{nearest(name, known)} ({one_of(plan.columns)}; "
@@ -283,6 +283,6 @@ def meta(plan: Plan) -> Record:
         "derived": _derived(plan),
         "axes": [{name: _axis(values) for name, values in axis.values.items()} for axis in grid.axes],
         "where": list(study.where),
-        "units": {name: plan.made[name].unit or "1" for name in plan.outputs},
+        "units": {name: plan.output_columns[name].unit or "1" for name in plan.outputs},
         "points": grid.points,
     }

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from comp_comm.configs.axes import Axis, AxisColumn
 from comp_comm.costmodels.model import Parts, SharedPart
-from comp_comm.distinct import DistinctRows, distinct_codes, distinct_rows
+from comp_comm.distinct import DistinctRows, distinct_rows, used_codes
 from comp_comm.formulas.arrays import WHOLE, Array, Index, distinct, take, to_float
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
@@ -113,7 +113,7 @@ class SharedRows:
         others_made = tuple(each if matter else WHOLE for each, matter in zip(index, matters, strict=True))
         others_taken = tuple(WHOLE if matter or i == axis else index[i] for i, matter in enumerate(matters))
         if part.by_block or rows.first.size > MOST_ROWS:
-            used, row = distinct_codes(rows.row[index[axis]], rows.first.size)
+            used, row = used_codes(rows.row[index[axis]], rows.first.size)
             return self._make(part, others_made, axis, rows.first[used]), Gather(axis, row, others_taken).pick
         # Few enough for all values of the other axes at once: then every block takes its part of them.
         others = prod(len(each) for each, matter in zip(self.grid.axes, matters, strict=True) if matter)

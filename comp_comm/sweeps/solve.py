@@ -115,7 +115,7 @@ def solve(study: Study, question: InverseQuestion) -> tuple[Records, Record]:
 
 
 def _check_question(plan: Plan, question: InverseQuestion) -> None:
-    if question.column not in plan.made:
+    if question.column not in plan.output_columns:
         raise ConfigError(f"--target: {plan.model.name} has no column '{question.column}' here "
                           f"({one_of(plan.outputs)})")  # fmt: skip
     able = solvable(plan.model.fields)
@@ -134,7 +134,7 @@ def _without(study: Study, field: str) -> Study:
 def _column(plan: Plan, index: Index, shape: tuple[int, ...], column: str) -> Array:
     answer = plan.evaluate(index)
     with unwarned():
-        return to_float(np.broadcast_to(plan.made[column].of(answer), shape))
+        return to_float(np.broadcast_to(plan.output_columns[column].of(answer), shape))
 
 
 @dataclass(frozen=True)

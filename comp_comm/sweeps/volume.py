@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from comp_comm.configs.study import Study
-from comp_comm.costmodels.records import BYTES, GROUPS, MessageRecord
+from comp_comm.costmodels.records import BYTES, GROUP_TITLES, MessageRecord
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.engine import row_blocks
 from comp_comm.sweeps.plan import FEASIBLE, REASON, make_plan
@@ -69,7 +69,7 @@ def distribution(messages: Sequence[MessageRecord]) -> Records:
         sums = bins.setdefault((row["group"], power), empty)
         for name in ("calls", "volume_bytes", "wire_bytes"):
             sums[name] += row[name]
-    return [bins[key] for key in sorted(bins, key=lambda key: (list(GROUPS).index(key[0]), key[1]))]
+    return [bins[key] for key in sorted(bins, key=lambda key: (list(GROUP_TITLES).index(key[0]), key[1]))]
 
 
 def volume_over(study: Study) -> tuple[Records, Record]:
@@ -81,7 +81,13 @@ def volume_over(study: Study) -> tuple[Records, Record]:
     check_explains(plan)
     check_size(plan, None)
     inputs = plan.grid.moving
-    wanted = [*inputs, "parameters", *(f"{group}_{name}" for group in GROUPS for name in COUNTED), FEASIBLE, REASON]
+    wanted = [
+        *inputs,
+        "parameters",
+        *(f"{group}_{name}" for group in GROUP_TITLES for name in COUNTED),
+        FEASIBLE,
+        REASON,
+    ]
     # Whether it fits is another question: bytes on the wire are there all the same.
     unlimited = replace(plan, grid=replace(plan.grid, fixed={**plan.grid.fixed, "memory_capacity": UNLIMITED_GIB}))
     points = (point for block in row_blocks(unlimited, wanted) for point in records(block))
@@ -92,7 +98,7 @@ def volume_over(study: Study) -> tuple[Records, Record]:
 
 def _by_group(point: Record, inputs: Sequence[str]) -> Iterable[Record]:
     place = {name: point[name] for name in (*inputs, "parameters")}
-    groups = [group for group in GROUPS if point[f"{group}_calls"]]
+    groups = [group for group in GROUP_TITLES if point[f"{group}_calls"]]
     for group in groups:
         counted = {name: point[f"{group}_{name}"] for name in COUNTED}
         mean = counted["message_bytes"] / counted["calls"]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from comp_comm.choices import CollectiveAlgorithm
 from comp_comm.formulas.arrays import (
     Array,
+    Mask,
     Numeric,
     by_code,
     everywhere,
@@ -32,7 +33,6 @@ from comp_comm.hardware.numbers import Hardware
 from comp_comm.timing import phases
 from comp_comm.timing.paths import NetworkPath, path_of
 from comp_comm.timing.phases import CollectivePhase
-from comp_comm.timing.tier_crossing import Mask
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
 # Bytes per second of a small share on its way to one peer, in an all-to-all: about the same from A100 to GB300.

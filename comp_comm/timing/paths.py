@@ -8,12 +8,12 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from comp_comm.formulas.arrays import Array, Numeric, maximum, minimum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, Mask, Numeric, maximum, minimum, somewhere, to_float, where
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.lazy import cached_property
 from comp_comm.timing.members import members_in
-from comp_comm.timing.tier_crossing import Mask, TierCrossing, or_never
+from comp_comm.timing.tier_crossing import TierCrossing, or_never
 
 # Of a collective's start, what overlaps with its transfer as hops do: the protocol's part, not the software's.
 RAMPING_START = 5e-6

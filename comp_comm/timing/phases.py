@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from comp_comm.formulas import collectives, networks
-from comp_comm.formulas.arrays import Array, Numeric, maximum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, Mask, Numeric, maximum, somewhere, to_float, where
 from comp_comm.timing.members import tier_bandwidth
 from comp_comm.timing.paths import NetworkPath, ring_over
-from comp_comm.timing.tier_crossing import Mask, TierCrossing
+from comp_comm.timing.tier_crossing import TierCrossing
 
 
 class CollectivePhase(NamedTuple):

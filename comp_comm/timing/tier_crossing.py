@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comp_comm.formulas import networks
-from comp_comm.formulas.arrays import Array, Numeric, isnan, maximum, minimum, somewhere, to_float, where
+from comp_comm.formulas.arrays import Array, Mask, Numeric, isnan, maximum, minimum, somewhere, to_float, where
 from comp_comm.hardware.numbers import Tier
 from comp_comm.lazy import cached_property
 from comp_comm.timing.members import tier_bandwidth
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

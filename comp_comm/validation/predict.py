@@ -12,7 +12,7 @@ from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study, study_from
 from comp_comm.costmodels import MODELS
 from comp_comm.costmodels.complete.step import Step
-from comp_comm.costmodels.records import GROUPS
+from comp_comm.costmodels.records import GROUP_TITLES
 from comp_comm.errors import CompcommError, ConfigError
 from comp_comm.fields import FIELDS, Value
 from comp_comm.formulas.arrays import Array, to_float, unwarned
@@ -251,7 +251,7 @@ class _Answers:
             self.fits = self._each(step.memory_bytes) <= self._each(to_float(step.work.hardware.memory_capacity))
             self.parameters = self._each(step.work.parameters)
             self.terms = {name: self._each(columns[name].of(step)) for name in TERMS}
-            for group in GROUPS:
+            for group in GROUP_TITLES:
                 spent = step.comm.get(group)
                 if spent is not None:
                     self.terms[f"{group}_comm_s"] = self._each(spent.visible)

@@ -17,6 +17,7 @@ from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import (
     ZERO,
     Array,
+    Mask,
     add_up,
     by_code,
     isnan,
@@ -32,7 +33,6 @@ from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Collective
 from comp_comm.timing.timed_collectives import TimedCollective
-from comp_comm.violation import Mask
 
 MOVING = 2.0  # layers of a micro-batch that are on the device all the same: one is at work, one comes or goes
 

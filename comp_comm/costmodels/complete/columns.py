@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from comp_comm.costmodels.answer import Column, table_of
-from comp_comm.costmodels.records import BYTES, GROUPS, MEMORY_PARTS
+from comp_comm.costmodels.records import BYTES, GROUP_TITLES, MEMORY_PARTS
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.units import DAY_S, GIB, HOUR_S, MIB
 
@@ -90,11 +90,11 @@ _EXTRA: tuple[Column[Step], ...] = (
     Column("forward_s", "s", "forward compute of the slowest stage", lambda b: b.forward_compute_s, extra=True),
     Column("backward_s", "s", "backward compute of the slowest stage", lambda b: b.backward_compute_s, extra=True),
     *(Column(f"{group}_{kind}_s", "s", f"communication of {what} that {meaning}", _seconds(group, kind), extra=True)
-      for group, what in GROUPS.items() for kind, meaning in SECONDS.items()),
+      for group, what in GROUP_TITLES.items() for kind, meaning in SECONDS.items()),
     *(Column(f"{group}_{kind}", "B", f"{meaning} in a step, for {what}", _bytes(group, kind), extra=True)
-      for group, what in GROUPS.items() for kind, meaning in BYTES.items()),
+      for group, what in GROUP_TITLES.items() for kind, meaning in BYTES.items()),
     *(Column(f"{group}_calls", "", f"collectives of {what} in a step", _bytes(group, "calls"), extra=True)
-      for group, what in GROUPS.items()),
+      for group, what in GROUP_TITLES.items()),
     *(Column(f"{name}_gib", "GiB", f"memory of {name}, of the stage that needs most", _memory(name), extra=True)
       for name in MEMORY_PARTS),
     Column("allocated_gib", "GiB", "tensors at the peak (torch.cuda.max_memory_allocated) of the fullest stage",

@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from comp_comm.choices import PER_OPERATOR
 from comp_comm.costmodels.machine import kernels_of
 from comp_comm.costmodels.operation_times import OperationTimes
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, Numeric
 from comp_comm.layers.ends import embedding_operations, head_operations
 from comp_comm.layers.experts import Experts
-from comp_comm.layers.kind import PER_OPERATOR, LayerKind
+from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.module import Module
 from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context

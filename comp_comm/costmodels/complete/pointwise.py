@@ -12,9 +12,8 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.formulas.arrays import Array, maximum, somewhere, where
+from comp_comm.formulas.arrays import Array, Mask, maximum, somewhere, where
 from comp_comm.layers.stages import Stage
-from comp_comm.violation import Mask
 
 Chosen = TypeVar("Chosen")
 

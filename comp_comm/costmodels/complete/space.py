@@ -22,12 +22,11 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.dispatchers import Dispatcher
 from comp_comm.errors import ConfigError
 from comp_comm.field import Value
-from comp_comm.formulas.arrays import distinct, to_float
+from comp_comm.formulas.arrays import Mask, distinct, to_float
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.layout import Layout
 from comp_comm.stage_layout import ENDS
 from comp_comm.transformer import Transformer
-from comp_comm.violation import Mask
 
 TABLE = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch")
 MAX_ROWS = 20_000_000

@@ -20,11 +20,11 @@ from comp_comm.costmodels.layout_space import Bound, SearchableAnswer
 from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, to_float, where
+from comp_comm.formulas.arrays import ZERO, Array, Mask, add_up, somewhere, to_float, where
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
 from comp_comm.timing.timed_collectives import Network
-from comp_comm.violation import Mask, Violation, no_room
+from comp_comm.violation import Violation, no_room
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,13 +23,13 @@ from comp_comm.formulas.arrays import (
     where,
 )
 from comp_comm.group import Group
+from comp_comm.layers.context_parallel import FP32
 from comp_comm.layers.experts import Experts
 from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.tensor_parallel import PARTIAL
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
 
-FP32 = 4.0
 TENSOR = to_float(1.0)  # the output layer, and the embedding
 
 

@@ -20,7 +20,7 @@ from comp_comm.costmodels.layout_space import (
     rows_of,
 )
 from comp_comm.field import Value
-from comp_comm.violation import Mask
+from comp_comm.formulas.arrays import Mask
 
 LEAST_WIDTH = 128  # a device has at least so many columns of a GEMM, or tokens
 LEAST_PANEL = 512  # and a SUMMA panel so many rows, unless the first choice has fewer already

@@ -25,6 +25,7 @@ from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import (
     ZERO,
     Array,
+    Mask,
     add_up,
     by_code,
     largest,
@@ -37,7 +38,6 @@ from comp_comm.formulas.arrays import (
 from comp_comm.layers.ends import embedding_activations, head_activations, head_unused
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
-from comp_comm.violation import Mask
 
 
 class MemoryParts(NamedTuple):

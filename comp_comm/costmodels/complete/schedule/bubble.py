@@ -18,13 +18,12 @@ from comp_comm.costmodels.complete.schedule.chunk_passes import ChunkPasses
 from comp_comm.costmodels.complete.schedule.pass_order import PassOrder
 from comp_comm.costmodels.complete.schedule.pass_times import ChunkSeconds, step_seconds
 from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
-from comp_comm.formulas.arrays import ZERO, Array, Scalar, to_float
+from comp_comm.formulas.arrays import ZERO, Array, Mask, Scalar, to_float
 from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds, more_chunks_seconds
 from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_seconds
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
-from comp_comm.violation import Mask
 
 TOGETHER = 8192  # points whose longest paths are found at once
 FIRST = np.zeros(1, np.intp)

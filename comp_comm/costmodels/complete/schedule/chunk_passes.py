@@ -9,11 +9,10 @@ import numpy as np
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
-from comp_comm.formulas.arrays import ZERO, Array, add_up
+from comp_comm.formulas.arrays import ZERO, Array, Mask, add_up
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
-from comp_comm.violation import Mask
 
 
 class ChunkRuns(NamedTuple):

@@ -9,7 +9,7 @@ from comp_comm.choices import Switch
 from comp_comm.costmodels.comm_seconds import NO_COMM, CommSeconds, overlapped
 from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
 from comp_comm.costmodels.layer_times import LayerTimes
-from comp_comm.costmodels.records import GROUPS
+from comp_comm.costmodels.records import GROUP_TITLES
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, maximum, minimum, somewhere, where
 from comp_comm.layers.stages import Stage
@@ -77,7 +77,7 @@ class StageSeconds:
     def layers_comm_by_group(self) -> dict[str, CommSeconds]:
         """What each group spends in the layers and at the ends."""
         there = {group for times, _ in self.pipeline.layers_and_ends(self.stage) for group in times.groups}
-        return {group: self.layers_comm(group) for group in GROUPS if group in there}
+        return {group: self.layers_comm(group) for group in GROUP_TITLES if group in there}
 
     @cached_property
     def _hidden_in_layers(self) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 
 from comp_comm.costmodels.complete.states.replicas import Replicas, dense_replicas, expert_replicas
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, add_up, maximum, minimum, somewhere, to_float, where
+from comp_comm.formulas.arrays import ZERO, Array, Mask, add_up, maximum, minimum, somewhere, to_float, where
 from comp_comm.formulas.optimizer import newton_schulz_flops
 from comp_comm.layers.expert_tokens import local_experts
 from comp_comm.layers.matrices import Matrix, matrices
@@ -26,7 +26,6 @@ from comp_comm.operations.shapes import Collective, Gemm
 from comp_comm.optimizers import MuonSharding, MuonTensor, Optimizer
 from comp_comm.sharding import ZeroImplementation
 from comp_comm.timing.kernels import Kernels
-from comp_comm.violation import Mask
 
 MOMENTUM, HALF = 4.0, 2.0  # bytes of a number that TP gathers (Megatron-LM: as it is kept), and that ZeRO's shards do
 

@@ -17,7 +17,7 @@ from comp_comm.costmodels.complete.states.state_collectives import (
     state_collectives,
 )  # fmt: skip
 from comp_comm.costmodels.work import Work
-from comp_comm.formulas.arrays import ZERO, Array, add_up, by_code, somewhere, to_float, where
+from comp_comm.formulas.arrays import ZERO, Array, Mask, add_up, by_code, somewhere, to_float, where
 from comp_comm.formulas.memory import optimizer_traffic
 from comp_comm.kernel_choices import Recipe
 from comp_comm.layers.block import LayerParameters
@@ -27,7 +27,6 @@ from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Gemm
 from comp_comm.timing.kernels import Kernels
 from comp_comm.timing.timed_collectives import Network
-from comp_comm.violation import Mask
 
 
 class StateSeconds(NamedTuple):

@@ -15,6 +15,7 @@ from comp_comm.costmodels.complete.states.replicas import Replicas, between_pass
 from comp_comm.costmodels.complete.states.stage_parameters import StageParameters
 from comp_comm.formulas.arrays import (
     Array,
+    Mask,
     Numeric,
     add_up,
     everywhere,
@@ -30,7 +31,6 @@ from comp_comm.layers.expert_tokens import experts_with_dense
 from comp_comm.operations.context import Context, any_of
 from comp_comm.operations.shapes import Collective
 from comp_comm.sharding import FsdpUnits, GradientSync, adds_up_apart
-from comp_comm.violation import Mask
 
 SHARDED, BY_LAYER = (1, 2), (3,)  # ZeRO stages that send a stage's states at once, and a layer at a time
 
