@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
 from face import machine, row_of
+from test_every_field import COMPLETE, DENSE
 from test_step_seconds import GPT, explained, operation
 
+from comp_comm.configs.study import study_from
+from comp_comm.errors import CompcommError
 from comp_comm.formulas.block_scaled import block_scaled_flops
 from comp_comm.hardware.numbers import FlashKernel, Hardware, Timing
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.operations import Attention
+from comp_comm.sweeps.plan import make_plan
 from comp_comm.timing.kernels import Kernels
 
 MOE = {**GPT, "experts": 8, "top_k": 2, "moe_ffn_hidden": 4096, "bias": "off", "norm": "rmsnorm", "vocab": 0}
@@ -171,3 +176,24 @@ def test_wide_heads_run_backward_as_the_widest_measured(dim):
 def test_experts_rows_that_are_padded_already_are_no_whole_tiles():
     """2.5 tiles of rows: 52 columns of tiles fit one wave of 132 (130), 80 wide, with two scales each."""
     assert float(block_scaled_flops(320, 4096, 512, 132, 0)) == pytest.approx(1.15 * 2 * 128 * 80 * 512 * 132)
+
+
+# -- sums -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(len(COMPLETE)))
+def test_parts_of_memory_and_of_the_step_add_up(number):
+    """Under every stage of ZeRO, with recomputation and without: each sum is made apart from its parts, for speed."""
+    fields, answered = {name: v for name, v in {**DENSE, **COMPLETE[number]}.items() if v is not None}, 0
+    for zero, recompute in itertools.product(range(4), ("none", "full")):
+        study = study_from({"hardware": "h100-sxm", "set": {**fields, "zero": zero, "recompute": recompute}})
+        try:
+            step = make_plan(study).evaluate(())
+        except CompcommError:
+            continue
+        answered += 1
+        assert sum(step.footprint.parts) == pytest.approx(step.memory_bytes, rel=1e-12)
+        shown = sum(float(getattr(step, name)) for name in ("compute_s", "recompute_s", "optimizer_s", "host_s"))
+        shown += float(step.bubble_s) + sum(float(spent.visible) for spent in step.comm.values())
+        assert shown == pytest.approx(step.step_s, rel=1e-9)
+    assert answered > 1

@@ -6,13 +6,11 @@ from typing import TypedDict
 
 # Parallel groups that communicate, by the short names of columns.
 GROUP_TITLES = {"tp": "tensor parallelism", "cp": "context parallelism", "ep": "expert parallelism",
-          "pp": "pipeline stages", "dp": "data parallelism", "world": "all devices",
-          "host": "the link to the host (activations)"}  # fmt: skip
+                "pp": "pipeline stages", "dp": "data parallelism", "world": "all devices",
+                "host": "the link to the host (activations)"}  # fmt: skip
 BYTES = {"message_bytes": "bytes of the messages", "volume_bytes": "bytes, those of an all-reduce twice",
          "wire_bytes": "bytes a device sends"}  # fmt: skip
 MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "framework")
-
-
 # The parts of a step, which add up to it: columns, and what people call them.
 STEP_PARTS = {"forward_s": "forward compute", "backward_s": "backward compute", "recompute_s": "recomputation",
               "optimizer_s": "optimizer", "serialized_comm_s": "serialized communication",
