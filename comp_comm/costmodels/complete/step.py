@@ -32,8 +32,8 @@ class Step(SearchableAnswer):
     """A step as arrays that are made when they are asked for; all seconds are those of a device of the slowest stage.
 
     ``step_s`` is a sum of its own, in an order that is quick; the parts that are shown (`STEP_PARTS`) add up to it
-    (`tests/test_parts_of_a_step.py`). ``layer_costs`` and ``states`` are what layers and states cost, ``footprint`` is the memory of the stage that needs
-    most: each perhaps seen through what many points share.
+    (`tests/test_parts_of_a_step.py`). ``layer_costs`` and ``states`` are what layers and states cost, ``footprint`` is
+    the memory of the stage that needs most: each perhaps seen through what many points share.
     """
 
     work: Work
