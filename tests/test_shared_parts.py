@@ -51,7 +51,7 @@ def numbers(name, fields):
     """Return the numbers of a part of a study; None where the study is refused."""
     try:
         plan = make_plan(study_from({"hardware": "h100-sxm", "set": fields}))
-        part = MODEL.parts[name].make(plan.grid.scenario(())[0], {})
+        part = MODEL.parts[name].make(plan.grid.scenario(()), {})
         with np.errstate(all="ignore"):
             return [np.ravel(number) for each in NUMBERS_OF[name](part)
                     for number in (each if isinstance(each, tuple) else (each,)) if number is not None]  # fmt: skip

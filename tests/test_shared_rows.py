@@ -56,7 +56,7 @@ def blocks(grid):
 
 
 def numbers(grid, index, parts):
-    answer = MODEL.evaluate(grid.scenario(index)[0], parts)
+    answer = MODEL.evaluate(grid.scenario(index), parts)
     shape = tuple(len(range(*each.indices(len(axis)))) for each, axis in zip(index, grid.axes, strict=True))
     with np.errstate(all="ignore"):  # of what a study does not ask for (tokens, money) there are no numbers
         made = {name: column.of(answer) for name, column in MODEL.columns.items()}

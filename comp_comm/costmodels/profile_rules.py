@@ -1,4 +1,4 @@
-"""What is wrong with a step: rules of the model, of the layout, of both together, blanks of the profile, memory."""
+"""What a step needs of a hardware profile, and where that is missing."""
 
 from __future__ import annotations
 
@@ -14,25 +14,9 @@ from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import FP8_KERNEL, NAMED_KERNELS
 from comp_comm.kernel_choices import AttentionKernel, Recipe
-from comp_comm.layers.rules import stage_rules
-from comp_comm.layout_rules import layout_rules
-from comp_comm.model_rules import model_rules
 from comp_comm.timing.network import available, blanks
 from comp_comm.timing.timed_collectives import Network
 from comp_comm.violation import Violation, blank_number, broken_rules, one_a_reason
-
-
-def layout_violations(work: Work, of_layers: Iterable[Violation]) -> tuple[Violation, ...]:
-    """Return the rules of model and layout that points break; those of a layer are known."""
-    given, layout, t = work.scenario.layout, work.layout, work.transformer
-    rules = [
-        *model_rules(work.scenario.transformer, t),
-        *layout_rules(given, layout),
-        *of_layers,
-        *work.module_rules,
-        *work.adapter_rules,
-    ]
-    return (*work.scenario.violations, *broken_rules([*rules, *stage_rules(t, given, layout)]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from comp_comm.choices import MODULES, AttentionCount, Recompute, Switch
+from comp_comm.choices import AttentionCount, Recompute, Switch
 from comp_comm.costmodels.model_work import (
     ONE_DEVICE_LAYOUT,
     ForwardFlops,
@@ -21,14 +21,12 @@ from comp_comm.formulas.arrays import (
     Array,
     add_up,
     by_code,
-    distinct_codes,
     somewhere,
-    to_codes,
     to_float,
     where,
 )
 from comp_comm.hardware.numbers import Hardware
-from comp_comm.kernel_choices import AttentionKernel, Recipe
+from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.layers.module import Module, selected_modules
 from comp_comm.layers.pattern import Pattern, pattern_of
 from comp_comm.layers.stages import Stages, stages_of
@@ -36,7 +34,6 @@ from comp_comm.layout import Layout, resolved_layout
 from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context
 from comp_comm.transformer import Transformer, resolved
-from comp_comm.violation import Violation, rule
 
 FLOP_OF_BOTH_PASSES = 3.0  # of those of the forward pass: once, and twice backward
 
@@ -94,47 +91,6 @@ class Work:
     def pattern(self) -> Pattern:
         """Which layers the model has."""
         return pattern_of(self.transformer)
-
-    @property
-    def block_rules(self) -> list[Violation]:
-        """What the blocks of layers ask of model and layout, at points that have such layers."""
-        asked = [(number, rule) for number, kind in enumerate(self.pattern.kinds)
-                 for rule in kind.rules(kind.context(self.context))]  # fmt: skip
-        counts = self.pattern.totals if asked else []
-        return [replace(rule, broken=rule.broken & (counts[number] > 0)) for number, rule in asked]
-
-    @property
-    def adapter_rules(self) -> list[Violation]:
-        """Whether any layer of a frozen model has the linear layers that are to have adapters."""
-        if not self.context.frozen:
-            return []
-        none = "no layer has the linear layers that lora_targets names"
-        f, split = self.scenario.formats, (to_float(self.layout.tp) > 1) | (to_float(self.layout.etp) > 1)
-        return [
-            rule(self.trained_parameters == 0, none, "lora_targets", "lora_rank"),
-            rule(f.packs & split, "frozen_precision goes with tp and etp 1: no stack splits weights of 4 bits",
-                 "frozen_precision", "tp", "etp"),
-            rule(f.packs & (to_codes(f.recipe) != int(Recipe.NONE)), "frozen_precision goes with a precision of 16 "
-                 "bits: weights of 4 bits are made 16 for their products", "frozen_precision", "precision"),
-        ]  # fmt: skip
-
-    @property
-    def module_rules(self) -> list[Violation]:
-        """Whether a layer of the model has each of the modules that are to be recomputed."""
-        codes = np.asarray(self.layout.recompute)
-        asked = [
-            name for name in MODULES[1:] if any(name in Recompute.at(code).modules for code in distinct_codes(codes))
-        ]
-        if not asked:
-            return []
-        present = dict.fromkeys(asked, np.asarray(False))
-        for kind, count in zip(self.pattern.kinds, self.pattern.totals, strict=True):
-            for module in (module for block in kind.modules(kind.context(self.context), asked) for module in block):
-                if module.name in present:
-                    present[module.name] = present[module.name] | ((module.freed > 0) & (count > 0))
-        named = {name: np.isin(codes, [option for option in Recompute if name in option.modules]) for name in asked}
-        return [rule(named[name] & ~present[name], f"no layer has {name}, which recompute names", "recompute")
-                for name in asked]  # fmt: skip
 
     @cached_property
     def stages(self) -> Stages:

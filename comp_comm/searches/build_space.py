@@ -136,7 +136,7 @@ def _dominant(layouts: LayoutSpace, plan: Plan, choices: ChoiceValues) -> Choice
     """Return the choices of software that can only help, by the formats of a plan and its dispatchers of tokens."""
     if layouts.dominant is None:
         return {}
-    return layouts.dominant(plan.grid.scenario(())[0], choices.get("ep_dispatch", plan.grid.words("ep_dispatch")))
+    return layouts.dominant(plan.grid.scenario(()), choices.get("ep_dispatch", plan.grid.words("ep_dispatch")))
 
 
 # -- what is wrong ----------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def _simplest(study: Study, layouts: LayoutSpace, by_row: Collection[str]) -> Pl
 
 def _degrees(layouts: LayoutSpace, plan: Plan, listed: ChoiceValues, cases: Sequence[Mapping[str, Value]]) -> Degrees:
     """Return the degrees of all cases as one table. Raises ``ConfigError`` where there are none."""
-    domain = float(to_float(plan.grid.scenario(())[0].hardware.tiers[0].domain))
+    domain = float(to_float(plan.grid.scenario(()).hardware.tiers[0].domain))
     tables = [layouts.degrees(LayoutQuestion({**plan.grid.fixed, **case}, int(case[GPUS]), listed,
                                              float(case.get("nvs", domain)))) for case in cases]  # fmt: skip
     degrees = tables[0] if len(cases) == 1 else _joined(tables, cases)

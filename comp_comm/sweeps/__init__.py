@@ -27,7 +27,7 @@ of three values and the network's speed one of two:
 >>> given = {"cost_model": "comp_vs_comm", "set": point, "sweep": {"tp": [1, 2, 4], "network": [1, 2]}}
 >>> plan = make_plan(study_from(given))
 >>> everything = tuple(slice(0, length) for length in plan.grid.shape)
->>> scenario, _ = plan.grid.scenario(everything)
+>>> scenario = plan.grid.scenario(everything)
 >>> scenario.transformer.hidden.shape, scenario.layout.tp.shape, scenario.hardware.tiers[0].bandwidth.shape
 ((), (3, 1), (1, 2))
 >>> answer = plan.evaluate(everything)

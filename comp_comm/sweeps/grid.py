@@ -166,22 +166,22 @@ class Grid:
         broken = (*self.machines.violations(code), *evolution_rules(today, domain, factors.get("scale_out", 1)))
         return evolve(today, domain=domain, **factors), broken
 
-    def scenario(self, index: Index) -> tuple[Scenario, tuple[Violation, ...]]:
-        """Return the scenario of a block of the grid, and the rules broken in making it."""
+    def scenario(self, index: Index) -> Scenario:
+        """Return the scenario of a block of the grid, with the rules that are broken in making it."""
         return self._scenario(index) if self.axes else self._point
 
     @cached_property
-    def _point(self) -> tuple[Scenario, tuple[Violation, ...]]:
+    def _point(self) -> Scenario:
         return self._scenario(())
 
-    def _scenario(self, index: Index) -> tuple[Scenario, tuple[Violation, ...]]:
+    def _scenario(self, index: Index) -> Scenario:
         hardware, broken = self.hardware(index)
         tp, violations = self._tensor_parallel(index, hardware.memory_capacity)
         precision, *formats = (self.choice_codes(name, index) for name in FORMATS)
         recipe, *switches = (self.choice_codes(name, index) for name in RECIPE)
         quantised = Quantised(hardware.timing.fp8_recipe, hardware.timing.fp8_transpose, recipe, *switches)
         broken = (*broken, *broken_rules(format_rules(precision, quantised)))
-        scenario = Scenario(
+        return Scenario(
             transformer=self.noun(Transformer, index),
             layout=replace(self.noun(Layout, index), tp=tp),
             hardware=hardware,
@@ -198,8 +198,8 @@ class Grid:
             mesh=self.noun(Mesh, index),
             output_len=self.values("output_len", index),
             kv_bytes=self._cache_bytes(index),
+            violations=(*broken, *violations),
         )
-        return scenario, (*broken, *violations)
 
     def noun(self, noun: type[Noun], index: Index) -> Noun:
         """Return a transformer or a layout of this grid's numbers: its attributes are fields of the cost model."""
@@ -276,7 +276,7 @@ class Grid:
     def column(self, name: str, index: Index) -> AnyArray:
         """Return an input column on a block: numbers, or words for a choice."""
         if name == "tp" and self.derives_tp:
-            return np.asarray(self.scenario(index)[0].layout.tp)
+            return np.asarray(self.scenario(index).layout.tp)
         if name == HARDWARE:
             words: tuple[object, ...] = tuple(profile.name for profile in self.profiles)
         elif self._worded(name):

@@ -82,11 +82,9 @@ class Plan:
         return self._evaluated((), NO_PARTS, hardware)
 
     def _evaluated(self, index: Index, parts: Parts, other: Hardware | None = None) -> Answer:
-        scenario, violations = self.grid.scenario(index)
+        scenario = self.grid.scenario(index)
         with unwarned():
-            return self.model.evaluate(
-                replace(scenario, hardware=other or scenario.hardware, violations=violations), parts
-            )
+            return self.model.evaluate(replace(scenario, hardware=other) if other else scenario, parts)
 
     @cached_property
     def _shared(self) -> SharedRows:

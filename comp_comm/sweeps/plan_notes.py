@@ -72,7 +72,7 @@ class PlanAsked:
         if not grid.derives_tp:
             return []
         index: Index = tuple(slice(None) for _ in grid.axes)
-        return np.unique(grid.memory_scaling(index, grid.scenario(index)[0].hardware.memory_capacity)).tolist()  # type: ignore[no-any-return]
+        return np.unique(grid.memory_scaling(index, grid.scenario(index).hardware.memory_capacity)).tolist()  # type: ignore[no-any-return]
 
 
 def notes(plan: Plan) -> list[str]:

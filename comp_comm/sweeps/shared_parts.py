@@ -146,7 +146,7 @@ class SharedRows:
         }
         axes = (*self.grid.axes[:axis], Axis(columns), *self.grid.axes[axis + 1 :])
         index = tuple(first if i == axis else each for i, each in enumerate(others_made))
-        return part.make(replace(self.grid, axes=axes).scenario(others_made)[0], self.parts(index))
+        return part.make(replace(self.grid, axes=axes).scenario(others_made), self.parts(index))
 
     def _distinct_rows_of(self, part: SharedPart) -> tuple[int, DistinctRows] | None:
         """Return the longest axis, and those of its rows that differ in what matters, where they are few."""

@@ -16,6 +16,7 @@ from comp_comm.costmodels.layer_times import HostLaunches, LayerTimes
 from comp_comm.costmodels.machine import kernels_of, network_of
 from comp_comm.costmodels.operation_times import OperationTimes
 from comp_comm.costmodels.work import Work
+from comp_comm.costmodels.work_rules import block_rules
 from comp_comm.formulas.arrays import ZERO, Array, add_up, everywhere, to_float
 from comp_comm.formulas.host import BLOCKED_S
 from comp_comm.group import Group
@@ -195,7 +196,7 @@ class LayerCosts:
     @cached_property
     def rules(self) -> list[Violation]:
         """The rules of a layer that points break."""
-        return broken_rules([*layer_rules(self.work.transformer, self.work.layout), *self.work.block_rules])
+        return broken_rules([*layer_rules(self.work.transformer, self.work.layout), *block_rules(self.work)])
 
 
 @dataclass(frozen=True, eq=False)

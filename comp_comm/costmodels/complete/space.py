@@ -147,7 +147,7 @@ def helpful(scenario: Scenario, dispatchers: Iterable[Value]) -> ChoiceValues:
     >>> from comp_comm.sweeps.plan import make_plan
     >>> fp8 = {"layers": 2, "hidden": 64, "heads": 4, "vocab": 64, "seq_len": 64, "precision": "fp8"}
     >>> plan = make_plan(study_from({"hardware": "h100-sxm", "set": {**fp8, "recipe": "blockwise"}}))
-    >>> helpful(plan.grid.scenario(())[0], ("deepep",))
+    >>> helpful(plan.grid.scenario(()), ("deepep",))
     {'fp8_param_gather': ('on',)}
     """
     recipe = Recipe.at(int(scenario.formats.recipe))

@@ -18,8 +18,9 @@ from comp_comm.costmodels.complete.states.state_costs import StateCosts
 from comp_comm.costmodels.complete.traffic import Traffic
 from comp_comm.costmodels.layout_space import Bound, SearchableAnswer
 from comp_comm.costmodels.machine import network_of
-from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
+from comp_comm.costmodels.profile_rules import ProfileRules
 from comp_comm.costmodels.work import Work
+from comp_comm.costmodels.work_rules import layout_violations
 from comp_comm.formulas.arrays import ZERO, Array, Mask, add_up, somewhere, to_float, where
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property

@@ -14,8 +14,9 @@ import numpy as np
 from comp_comm.costmodels.answer import Answer
 from comp_comm.costmodels.machine import network_of
 from comp_comm.costmodels.model_work import forward_flops
-from comp_comm.costmodels.profile_rules import ProfileRules, layout_violations
+from comp_comm.costmodels.profile_rules import ProfileRules
 from comp_comm.costmodels.work import Work
+from comp_comm.costmodels.work_rules import block_rules, layout_violations
 from comp_comm.formulas.arrays import ZERO, Array, add_up, to_float
 from comp_comm.layers.block import Cache
 from comp_comm.layers.ends import embedding_operations, end_parameters, head_operations
@@ -281,5 +282,5 @@ class Serving(Answer):
                   for call, _ in (*self.prefill.calls, *self.decode.calls)}  # fmt: skip
         needed = ProfileRules(work, self.network, training=False).violations(list(groups.values()))
         over = no_room(self.memory_bytes, to_float(work.hardware.memory_capacity))
-        layout = layout_violations(work, [*layer_rules(t, work.layout), *work.block_rules])
+        layout = layout_violations(work, [*layer_rules(t, work.layout), *block_rules(work)])
         return tuple(one_a_reason([*layout, *own, *needed, over]))
