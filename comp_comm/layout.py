@@ -49,7 +49,8 @@ NOT_GIVEN = -1  # the code of a choice that is not given
 class Layout:
     """Parallel degrees, batches and choices, numbers or arrays; names and meanings are those of the field table.
 
-    A number that is not given is NaN until `resolved_layout` fills it in; choices are codes of `comp_comm.choices`.
+    A number that is not given is NaN until `resolved_layout` fills it in; choices are codes of a `Choice`, `NOT_GIVEN`
+    where they are not given.
     """
 
     micro_batch: Numeric = 1
@@ -259,7 +260,13 @@ def _choose(which: NDArray[np.intp], values: list[Numeric]) -> Numeric:
 
 
 def resolved_layout(given: Layout) -> Layout:
-    """Return ``given`` with the degrees and batches that follow from the others.
+    """Return ``given`` with what follows from the rest of it where it is not given.
+
+    Degrees and batches: dp, gpus, accumulation, global_batch, etp, dp_shard. Choices: 1F1B with vpp is interleaved, and
+    interleaving overlaps its sends; there is no sequence parallelism without TP; how Muon's matrices are sharded, and
+    whether gradients are added up in a GEMM, is as stacks have it. Other choices that are not given stay so, and are
+    settled where they are used: the loss (`Layout.loss`), norms and load balancing (`operations.context.Context`), the
+    bucket (`state_collectives`).
 
     >>> layout = resolved_layout(Layout(gpus=64, tp=8, pp=2, global_batch=128))
     >>> float(layout.dp), float(layout.accumulation)

@@ -117,6 +117,7 @@ class CostModel:
     base_timing: bool = False  # whether presets of a profile are not for it
     own_hardware: bool = False  # whether it has a device where a study names none
     explains: bool = False  # whether its answers are `ExplainedAnswer`
+    measured: bool = False  # whether the seconds of its steps have an interval, found on published runs
     # The costly parts of its arithmetic that many layouts have in common (`sweeps.shared_parts`).
     parts: Mapping[str, SharedPart] = field(default_factory=dict)
     space: LayoutSpace | None = None  # the layouts that a search tries; None where it has no search

@@ -142,7 +142,9 @@ class Elementwise(Operation):
 class Collective(Operation):
     """A collective (or a send) of a parallel group: ``message_bytes`` as nccl-tests counts.
 
-    ``count`` are calls of the forward pass, ``backward_count`` those of the backward pass.
+    ``parallelism`` is the group that it is reported under, ``group`` the devices that take part: the gather behind a
+    stage's boundary is TP's devices, and is reported under ``pp``. ``count`` are calls of the forward pass,
+    ``backward_count`` those of the backward pass: in each layer, of what layers send; in a step, of what it sends once.
     """
 
     kind: str

@@ -141,7 +141,7 @@ def explain(study: StudyLike, prices: Prices = NO_PRICES) -> Record:
 
 def interval_of(plan: Plan, step: SearchableAnswer, profile: Profile) -> Record | None:
     """Return between which seconds the step is, as far as measured runs like it tell; None where none are like it."""
-    if plan.model.name != MODELS[0].name or not hasattr(step, "work"):
+    if not plan.model.measured:
         return None
     mixture = bool(np.any(plan.grid.values("experts", ()) > 0))
     known = step_interval(profile, "moe" if mixture else "dense")

@@ -149,6 +149,7 @@ MODEL = CostModel(
     needs_word=fields.NEEDS_WORD,
     base_timing=True,
     explains=True,
+    measured=True,
     parts={
         "operations": SharedPart(_operations, fields.IGNORED_BY_OPERATIONS),
         "layers": SharedPart(_layers, fields.IGNORED_BY_LAYERS, _layer_groups),
