@@ -9,6 +9,7 @@ from comp_comm.configs import catalogue
 from comp_comm.configs.importers.imported import Findings, Keys, shown
 from comp_comm.configs.model_names import aliases, catalogue_name
 from comp_comm.errors import one_of
+from comp_comm.records import Record
 
 # What tools call the linear layers of attention and of a dense network, by the names of lora_targets.
 LAYERS = {
@@ -34,6 +35,14 @@ DISTILLED = {
     "deepseekr1distillqwen32b": "qwen2.5-32b", "deepseekr1distillllama8b": "llama-3.1-8b",
     "deepseekr1distillllama70b": "llama-3.3-70b",
 }  # fmt: skip
+
+
+def set_megatron_lora(values: Record, f: Findings) -> None:
+    """Set the adapters of a LoRA of NeMo or Megatron-Bridge, with the rank and the layers that it has by default."""
+    rank = values.get("dim", 32)
+    f.set("lora_rank", rank if isinstance(rank, int) else 32)
+    targets = values.get("target_modules", ["linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"])
+    set_adapters(Keys(f, {"target_modules": targets}), f, (), ("target_modules",))
 
 
 def set_adapters(keys: Keys, f: Findings, rank: tuple[str, ...], targets: tuple[str, ...]) -> None:

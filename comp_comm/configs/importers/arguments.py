@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from comp_comm.configs.importers.digit_groups import without_groups
 from comp_comm.configs.importers.imported import Findings
 from comp_comm.configs.importers.shell_scope import HOLDS_FLAGS, MARK, UNDECIDED, names_in
 from comp_comm.configs.strict_yaml import resolve_scalar
@@ -52,7 +53,7 @@ def flag_of(name: str) -> str:
 
 def _plain(word: str) -> object:
     """Return a word as the value it stands for; Python reads 1_000 as a number."""
-    return resolve_scalar(word.replace("_", "") if re.fullmatch(r"[0-9]{1,3}(?:_[0-9]{3}){1,6}", word) else word)
+    return resolve_scalar(without_groups(word))
 
 
 def lines_of(text: str) -> dict[str, int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePath
 
 from comp_comm.configs.importers.adapters import set_adapters
+from comp_comm.configs.importers.digit_groups import number_of_groups
 from comp_comm.configs.importers.imported import NOTHING, Findings, Given, Imported, Keys, is_off, shown
 from comp_comm.configs.importers.running import named_model, not_modelled, set_running, whole_weights
 from comp_comm.configs.strict_yaml import Document
@@ -80,7 +80,7 @@ def fits_factory(data: Record) -> int:
 def import_axolotl(document: Document, given: Given = NOTHING, model: str = "") -> Imported:
     """Return the study that a configuration of Axolotl describes. Raises ``ConfigError``."""
     f = Findings(document, given)
-    top = Keys(f, {key: _grouped(value) for key, value in document.data.items()})
+    top = Keys(f, {key: number_of_groups(value) for key, value in document.data.items()})
     known = named_model(top, f, ("base_model",), model)
     not_modelled(top, {"rl": "reinforcement learning", "qat": "quantisation while training",
                         "gptq": "quantised weights",
@@ -189,12 +189,6 @@ def _replicas(top: Keys, f: Findings) -> None:
         f.missing("how many devices share states is not in the file; give --set dp_shard=N", "dp_shard")
     else:
         f.fields.pop("dp_shard", None)
-
-
-def _grouped(value: object) -> object:
-    """Return a number whose digits are in groups (500_000), as PyYAML reads it; another value as it is."""
-    text = str(value)
-    return int(text.replace("_", "")) if re.fullmatch(r"[1-9][0-9]{0,2}(?:_[0-9]{3}){1,4}", text) else value
 
 
 def _four_bits(top: Keys, f: Findings, adapted: bool, place: tuple[str, ...], double: bool = True) -> None:

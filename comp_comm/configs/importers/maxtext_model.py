@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import log2
 
 from comp_comm.configs.importers.adapters import model_of
+from comp_comm.configs.importers.digit_groups import number_of_groups
 from comp_comm.configs.importers.imported import Findings, Keys, is_off, shown
-from comp_comm.configs.strict_yaml import resolve_scalar
 
 # What MaxText calls models that the catalogue calls otherwise.
 NAMES = {
@@ -79,7 +79,7 @@ def _dimensions(keys: Keys, f: Findings) -> None:
         value = keys.number(key, default=default) or default
         f.set(name, int(value) * scales[which], keys.place(key))
     f.set("head_dim", keys.take("head_dim", default=128), keys.place("head_dim"))
-    f.set("vocab", _number(keys.take("vocab_size", default=32000)), keys.place("vocab_size"))
+    f.set("vocab", number_of_groups(keys.take("vocab_size", default=32000)), keys.place("vocab_size"))
     activations = keys.take("mlp_activations", default=["silu", "linear"])
     f.set("gated", len(activations) == 2 if isinstance(activations, list) else "," in str(activations))
     f.set("tied", keys.truth("logits_via_embedding"))
@@ -155,8 +155,3 @@ def _scales(keys: Keys) -> tuple[int, int, int]:
         keys.wrong(("global_parameter_scale",), f"{shown(scale)} is no power of 2, which MaxText does not take")
     base, rest = divmod(power, 3)
     return 2 ** (base + (rest > 0)), 2 ** (base + (rest > 1)), 2**base
-
-
-def _number(value: object) -> object:
-    """Return a number whose digits may be in groups (262_144), as PyYAML reads it."""
-    return resolve_scalar(value.replace("_", "")) if isinstance(value, str) else value

@@ -15,7 +15,7 @@ KINDS = "a recipe of Megatron-Bridge or NeMo 2, a torchtitan configuration, or T
 MOST_NAMED = 12  # recipes in a message
 
 
-class Recipe(NamedTuple):
+class FoundRecipe(NamedTuple):
     """A recipe of a file: the function or variable that holds it, what it makes, and what reads that."""
 
     name: str
@@ -51,9 +51,9 @@ def import_python(text: str, file: str, given: Given = NOTHING, model: str = "",
     return found[name].read(code, name, found[name].made, file, given, model)
 
 
-def recipes_of(code: Code, file: str) -> dict[str, Recipe]:
+def recipes_of(code: Code, file: str) -> dict[str, FoundRecipe]:
     """Return the recipes of a file by the names of what makes them."""
-    found: dict[str, Recipe] = {}
+    found: dict[str, FoundRecipe] = {}
     for name in list(code.functions):
         if not name.startswith("_"):
             made = guarded(lambda name=name: code.result(name), file)
@@ -68,11 +68,11 @@ def recipes_of(code: Code, file: str) -> dict[str, Recipe]:
     return found
 
 
-def _add(found: dict[str, Recipe], name: str, made: object) -> None:
+def _add(found: dict[str, FoundRecipe], name: str, made: object) -> None:
     if isinstance(made, Made):
         read = next((read for known, read in READERS if known(made)), None)
         if read is not None:
-            found[name] = Recipe(name, made, read)
+            found[name] = FoundRecipe(name, made, read)
 
 
 def _listed(names: list[str]) -> str:

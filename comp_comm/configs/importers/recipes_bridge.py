@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from comp_comm.configs.importers.adapters import set_adapters
+from comp_comm.configs.importers.adapters import set_megatron_lora
 from comp_comm.configs.importers.imported import Findings, Given, Imported, Keys, shown
 from comp_comm.configs.importers.megatron_named import own_fields, read_on_model
 from comp_comm.configs.importers.python_code import Code
@@ -177,10 +177,7 @@ def _adapters(made: Made, f: Findings) -> None:
         f.wrong((), f"peft is {shown(getattr(peft, 'text', scheme))}: another adapter than LoRA is not modelled")
         return
     values = peft.values if isinstance(peft, Made) else {}
-    rank = values.get("dim", 32)
-    f.set("lora_rank", rank if isinstance(rank, int) else 32)
-    targets = values.get("target_modules", ["linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"])
-    set_adapters(Keys(f, {"target_modules": targets}), f, (), ("target_modules",))
+    set_megatron_lora(values, f)
 
 
 def _base(made: Made, flags: Flags, f: Findings, model: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from comp_comm.configs.importers.adapters import set_adapters
+from comp_comm.configs.importers.adapters import set_megatron_lora
 from comp_comm.configs.importers.imported import Findings, Given, Imported, Keys, shown
 from comp_comm.configs.importers.megatron_named import own_fields, read_on_model
 from comp_comm.configs.importers.python_code import Code
@@ -221,7 +221,4 @@ def _adapters(made: Made, f: Findings) -> None:
     if "dora" in peft.last.lower():
         f.wrong((), f"peft is {shown(peft.last)}: another adapter than LoRA is not modelled")
         return
-    rank = peft.values.get("dim", 32)
-    f.set("lora_rank", rank if isinstance(rank, int) else 32)
-    targets = peft.values.get("target_modules", ["linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"])
-    set_adapters(Keys(f, {"target_modules": targets}), f, (), ("target_modules",))
+    set_megatron_lora(peft.values, f)
