@@ -189,9 +189,12 @@ def _end_times(graph: TaskGraph, seconds_of: Array, lag: Array) -> Array:
     ends = np.empty((graph.size + 2, seconds_of.shape[1]))
     ends[-2], ends[-1] = 0.0, -np.inf
     for level in graph.levels:
-        start = ends[level.before]
+        # Rows are taken right into their place: without "clip" NumPy makes a copy of what it takes first.
+        start = ends.take(level.before, axis=0, out=ends[level.nodes], mode="clip")
         for needs in level.needs:
-            others = ends[needs]
-            np.maximum(start, others if lag is ZERO else others + lag, out=start)
-        np.add(start, seconds_of[level.kind], out=ends[level.nodes])
+            others = ends.take(needs, axis=0)
+            if lag is not ZERO:
+                others += lag
+            np.maximum(start, others, out=start)
+        start += seconds_of.take(level.kind, axis=0)
     return ends
