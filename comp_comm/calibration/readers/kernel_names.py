@@ -33,7 +33,8 @@ WHATEVER_ELSE, PATTERNS = (
 )
 # Implicit GEMMs are convolutions: our models have none.
 CONVOLUTION = re.compile(
-    r"igemm_(?:fwd|bwd|wrw)|scudnn|conv(?:olve|olution|2d|_)|cudnn.*(?:fprop|dgrad|wgrad)|miopen|winograd", re.IGNORECASE
+    r"igemm_(?:fwd|bwd|wrw)|scudnn|conv(?:olve|olution|2d|_)|cudnn.*(?:fprop|dgrad|wgrad)|miopen|winograd",
+    re.IGNORECASE,
 )
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import re
 import statistics
 from pathlib import Path
 
 from comp_comm.calibration.measurements import CollectiveRow, Log, Placement
-from comp_comm.calibration.readers.kernel_tables import KINDS, number_format
+from comp_comm.calibration.readers.kernel_tables import KINDS, collective_kind, number_format
 from comp_comm.calibration.readers.nccl_lines import Cells, header_of
 from comp_comm.calibration.readers.nccl_runs import MOST_RUNS, NcclRun, RunError, runs_in, wrong_results
 from comp_comm.calibration.readers.nccl_usable import UsableRun, measured
 from comp_comm.calibration.readers.text import LogSource, refuse
 
-WITHOUT_SUM = ("all_gather", "all_to_all", "send")
 MOST_NOTES = 12
+# Collectives in the name of a file, as programs and people write them; alltoallv is another.
+IN_NAME = re.compile(r"(?<![a-z])(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv)(?![a-z])")
+VERBS = ("has", "is", "does", "lists")
 
 
 def recognise(line: str) -> bool:
@@ -62,7 +65,8 @@ def read(source: LogSource, kind: str = "", devices: int = 0, per_node: int = 0)
         line, why = failed[0] if failed else (0, "no row has a time")
         raise refuse(source.file, why, line if len(runs) > 1 else None)
     for line, why in failed:
-        log.notes.append(f"{source.file}:{line}: this run is left out: it {why}")
+        it = "it " if why.split(" ", 1)[0] in VERBS else ""
+        log.notes.append(f"{source.file}:{line}: this run is left out: {it}{why}")
     if len(log.notes) > MOST_NOTES:
         log.notes[MOST_NOTES:] = [f"{source.file}: and {len(log.notes) - MOST_NOTES} more notes"]
     return log
@@ -106,8 +110,8 @@ def _kind_of_file(file: str, runs: list[NcclRun]) -> str:
     named = {name for run in runs for name in run.named}
     if named:
         return named.pop() if len(named) == 1 else ""
-    called = {kind for kind in ("all_reduce", *WITHOUT_SUM, "reduce_scatter") if kind in Path(file).name.lower()}
-    return called.pop() if len(called) == 1 else ""
+    called = {collective_kind(name) for name in IN_NAME.findall(Path(file).name.lower().replace("-", "_"))}
+    return str(called.pop()) if len(called) == 1 else ""
 
 
 __all__ = ["KINDS", "read", "recognise"]
