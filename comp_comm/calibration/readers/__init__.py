@@ -11,6 +11,7 @@ from comp_comm.calibration.readers import (
     comms_logger,
     kernel_sums,
     kernel_tables,
+    nccl_json,
     nccl_tests,
     pytorch_trace,
     tables,
@@ -47,7 +48,10 @@ def read_log(
     are what a log of nccl-tests does not say.
     """
     source = open_source(path)
-    kind = Kind("trace", 1) if is_json(source) else kind_of(source)
+    if is_json(source):
+        kind = Kind("nccl-tests" if nccl_json.looks_like(source.head()) else "trace", 1)
+    else:
+        kind = kind_of(source)
     if only and not kind.header:
         raise refuse(path, "has no columns to choose by (--only)")
     if kind.name == "trace":
@@ -56,6 +60,9 @@ def read_log(
         return nccl_tests.read(source, collective, devices, per_node)
     if kind.name == "torch_bench":
         return torch_bench.read(source, devices, per_node)
+    if kind.name == "rccl-tests":
+        table = tables.parse(source.file, lines_from(source, kind.line))
+        return nccl_tests.read(source, collective, devices, per_node, table)
     return _table(source, kind, only or {})
 
 
@@ -80,6 +87,8 @@ def kind_of(source: LogSource) -> Kind:
         if len(shown) < 2 and line.strip():
             shown.append((number, line))
         header = tables.header_of(line) if any(mark in line for mark in tables.MARKS) else ()
+        if nccl_json.is_table(header):
+            return Kind("rccl-tests", number, header)
         if len(header) > 1 and (kernel_sums.layout_of(header) or kernel_tables.recognise(header)):
             return Kind("table", number, header)
     if summary:

@@ -269,14 +269,14 @@ def _side(names: Sequence[str], cells: Sequence[str]) -> Side | None:
     if min(time, algorithm, bus) < 0 or max(time, algorithm, bus) > LARGEST:
         raise CutError
     wrong = number_of(said.get("#wrong", "").rstrip("*"))
-    time_off, algorithm_off, bus_off = map(_rounding, shown)
+    time_off, algorithm_off, bus_off = map(rounding, shown)
     return Side(time, algorithm, bus, time_off, algorithm_off, bus_off, wrong or 0.0)
 
 
-def _rounding(cell: str) -> float:
+def rounding(cell: str) -> float:
     """Return by how much a number may be off for being printed so.
 
-    >>> _rounding("38.13"), _rounding("1.1e+03"), _rounding("912")
+    >>> rounding("38.13"), rounding("1.1e+03"), rounding("912")
     (0.005, 50.0, 0.5)
     """
     digits, _, power = cell.lower().partition("e")
