@@ -27,6 +27,9 @@ COLLECTIVES = (
     "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
     "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_Generic_1(ncclDevComm*, unsigned long)",
     "ncclSymkDevKernel_AllReduce_AGxLLMC_R(ncclSymkDevWorkArgs)", "mscclKernel_Sum_half_Simple_false(ncclDevComm*)",
+    "void deep_ep::internode::dispatch<false, 8, false, 8>(int4*, float*)",
+    "void lab::ep::internode::combine<false, 8, __nv_bfloat16>(int4*, float*)",
+    "void intranode::notify_dispatch<8>(int const*)",
     "void vllm::cross_device_reduce_2stage<__hip_bfloat16, 8>(vllm::RankData*)",
 )  # fmt: skip
 OTHERS = {

@@ -56,6 +56,14 @@ def test_kernels_are_tied_by_correlation_where_the_external_id_is_the_calls(trac
     assert shapes(read_log(trace(events))) == {(64, 16, 32): pytest.approx(3e-6), (128, 256, 64): pytest.approx(40e-6)}
 
 
+def test_scaled_products_are_of_8_bits_and_give_16(trace):
+    operator = product(7, 0, LARGE, name="aten::_scaled_mm")
+    operator["args"]["Input type"] = ["c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "float", "float"]
+    found = read_log(trace([operator, launch(7, 10), kernel(9, external=7, correlation=7)]))
+    row = next(row for row in found.rows if isinstance(row, GemmRow))
+    assert (row.dtype, row.output, row.m, row.n, row.k) == ("fp8", "bf16", 128, 256, 64)
+
+
 @pytest.mark.parametrize("backwards", [False, True])
 def test_kernels_are_tied_by_external_id_where_it_is_the_operators(trace, backwards):
     events = [product(1, 0, SMALL), product(2, 100, LARGE), launch(11, 10), launch(12, 110),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from comp_comm.calibration.measurements import Log
 from comp_comm.calibration.readers import (
     comms_logger,
+    gemm_bench,
     kernel_sums,
     kernel_tables,
     nccl_json,
@@ -63,6 +64,8 @@ def read_log(
     if kind.name == "rccl-tests":
         table = tables.parse(source.file, lines_from(source, kind.line))
         return nccl_tests.read(source, collective, devices, per_node, table)
+    if kind.name == "gemm_bench":
+        return gemm_bench.read(source)
     return _table(source, kind, only or {})
 
 
@@ -88,7 +91,9 @@ def kind_of(source: LogSource) -> Kind:
             shown.append((number, line))
         header = tables.header_of(line) if any(mark in line for mark in tables.MARKS) else ()
         if nccl_json.is_table(header):
-            return Kind("rccl-tests", number, header)
+            return Kind("rccl-tests", number)
+        if gemm_bench.recognise(header):
+            return Kind("gemm_bench", number)
         if len(header) > 1 and (kernel_sums.layout_of(header) or kernel_tables.recognise(header)):
             return Kind("table", number, header)
     if summary:

@@ -16,7 +16,7 @@ _WHATEVER_ELSE = (
 # In the order they are tried: a fused attention kernel has a GEMM in its name, a reduction of a collective a sum.
 _PATTERNS = (
     ("collective", r"nccl|rccl|msccl|nvshmem|userbuffers|cross_device_reduce|one_?shot_all|two_?shot_all|multimem_all|"
-                   r"deep_?ep|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all(?!ow)"),
+                   r"deep_?ep|::ep::|int(?:er|ra)node(?:_ll)?::|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all(?!ow)"),
     ("attention", r"flash|fmha|mha_|attention(?!.*norm)|attn_(?:fwd|bwd)|aotriton|bwd_kernel_dk_dv|bwd_kernel_dq|"
                   r"cudnn.*sdpa|paged_attn|sage_fwd|sage_?attn|qk_int8?_sv"),
     ("gemm", r"gemm|\bbmm_|cijk_|nvjet|wgmma|cutlass.*tensorop|cutlass::kernel|xmma(?!.*conv)|matmul|matrix_multipl|"

@@ -15,7 +15,7 @@ SOFT = {
     "aten::_flash_attention_forward": (8, "True"), "aten::_efficient_attention_forward": (9, "1"),
     "aten::_scaled_dot_product_flash_attention": (4, "True"), "aten::_scaled_dot_product_cudnn_attention": (6, "True"),
 }  # fmt: skip
-BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp64": 8, "int8": 1, "uint8": 1, "long": 8, "int": 4}
+BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "fp64": 8, "int8": 1, "uint8": 1, "long": 8, "int": 4}
 LONGEST_SIDE = 2**40
 MOST_ELEMENTS = 2**50
 MOST_DEVICES = 1_000_000
@@ -56,10 +56,11 @@ def _is_shape(value: object, rank: int) -> bool:
 
 
 def _product(dims: list[Any], dtype: str) -> Row | None:
+    output = "bf16" if dtype == "fp8" else ""  # what a scaled product gives unless it is told otherwise
     if len(dims) >= 2 and _is_shape(dims[0], 2) and _is_shape(dims[1], 2) and dims[0][1] == dims[1][0]:
-        return GemmRow(0.0, dtype, 0, dims[0][0], dims[1][1], dims[0][1])
+        return GemmRow(0.0, dtype, 0, dims[0][0], dims[1][1], dims[0][1], 1, output)
     if len(dims) >= 2 and _is_shape(dims[0], 3) and _is_shape(dims[1], 3) and dims[0][2] == dims[1][1]:
-        return GemmRow(0.0, dtype, 0, dims[0][1], dims[1][2], dims[0][2], dims[0][0])
+        return GemmRow(0.0, dtype, 0, dims[0][1], dims[1][2], dims[0][2], dims[0][0], output)
     return None
 
 
