@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from comp_comm.calibration.readers.others import JSON_MEMBERS
 from comp_comm.calibration.readers.text import LogSource, refuse
 from comp_comm.records import Record
 
@@ -45,6 +46,8 @@ def _members(reader: _Reader) -> Iterator[Record]:
             if not isinstance(key, str):
                 raise reader.wrong("Expecting a name in double quotes")
             reader.take(":")
+            if key in JSON_MEMBERS and not listed:
+                raise refuse(reader.source.file, JSON_MEMBERS[key])
             if key == EVENTS and reader.peek() == "[":
                 listed = True
                 yield from _list(reader)
