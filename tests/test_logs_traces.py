@@ -204,6 +204,18 @@ def read_source(path):
     return open_source(path)
 
 
+@pytest.mark.parametrize("change", [
+    lambda text: text.replace("}]}", "},\n]}"), lambda text: text[:-1] + ",}",
+    lambda text: text.replace("sgemm", "s\tge\nmm"),
+])  # fmt: skip
+def test_json_that_is_a_little_off_is_read(trace, change):
+    """A comma after the last event or member, as Chrome reads it; a tab in a name."""
+    found = read_log(trace(change(json.dumps({"traceEvents": [kernel(3, "volta_sgemm"), kernel(4, "volta_sgemm")]}))))
+    assert [(row.calls, row.seconds) for row in found.rows] == [(2, pytest.approx(7e-6))]
+    with pytest.raises(ConfigError, match="ends early"):
+        read_log(trace('{"traceEvents": [' + json.dumps(kernel(3)) + ",\n"))
+
+
 def test_steps_of_the_profiler_are_said(trace):
     steps = [{"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "ts": 0, "dur": 1} for n in (3, 4)]
     assert any("2 steps of the profiler" in note for note in read_log(trace([*steps, kernel(3)])).notes)

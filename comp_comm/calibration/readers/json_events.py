@@ -53,9 +53,8 @@ def _members(reader: _Reader) -> Iterator[Record]:
                 yield from _list(reader)
             else:
                 reader.value()
-            if reader.peek() != ",":
+            if not reader.goes_on("}"):
                 break
-            reader.take(",")
     reader.take("}")
     if not listed:
         raise refuse(reader.source.file, NO_LIST)
@@ -69,9 +68,8 @@ def _list(reader: _Reader) -> Iterator[Record]:
             if not isinstance(value, dict):
                 raise refuse(reader.source.file, f"{NO_LIST} of events", reader.line())
             yield value
-            if reader.peek() != ",":
+            if not reader.goes_on("]"):
                 break
-            reader.take(",")
     reader.take("]")
 
 
@@ -82,7 +80,7 @@ class _Reader:
         self.source = source
         self._blocks = source.blocks()
         self._text, self._at, self._lines, self._ended = "", 0, 1, False
-        self._decoder = json.JSONDecoder()
+        self._decoder = json.JSONDecoder(strict=False)  # names of kernels have tabs and line ends in them
 
     def peek(self) -> str:
         """Return the next character that is no blank, nothing at the end."""
@@ -99,6 +97,13 @@ class _Reader:
         if self.peek() != mark:
             raise self.wrong(f"Expecting '{mark}'")
         self._at += 1
+
+    def goes_on(self, end: str) -> bool:
+        """Go past a comma; return whether another follows it: some writers put one after the last, too."""
+        if self.peek() != ",":
+            return False
+        self.take(",")
+        return self.peek() != end
 
     def value(self) -> Any:
         """Return the next value, whatever it is."""
