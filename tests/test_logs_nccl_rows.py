@@ -38,6 +38,26 @@ def test_rows_that_messages_broke_off_are_joined(log, prefix):
     assert (places(found), found.skipped, found.notes[1:]) == ({("all_reduce", 16, 8): 11}, {}, [])
 
 
+@pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>:"])
+def test_rows_that_were_broken_off_twice_have_both_sides(log, prefix):
+    """Messages come before each of both is measured; here, what is in place takes twice as long."""
+    lines = run("all_reduce", 2, 8)
+    message = "node-0:12:34 [0] NCCL INFO AllReduce: opCount 0 count 16 datatype 7 op 0 root 0"
+    broken_twice = []
+    for line in lines:
+        cells = line.split()
+        if len(cells) != 13 or not cells[0].isdigit():
+            broken_twice.append(line)
+            continue
+        slow = f"{2 * float(cells[9]):8.2f} {float(cells[10]) / 2:7.2f} {float(cells[11]) / 2:7.2f}      0"
+        broken_twice += [f"  {'   '.join(cells[:5])}{message}", message, f"    {'   '.join(cells[5:9])}{message}",
+                         message, slow]  # fmt: skip
+    found = read_log(log(text([prefix + line for line in broken_twice])))
+    plain = read_log(log(text(lines), "plain.log"))
+    assert [row.seconds for row in found.rows] == pytest.approx([1.5 * row.seconds for row in plain.rows])
+    assert (places(found), found.skipped) == ({("all_reduce", 16, 8): 11}, {})
+
+
 def test_numbers_that_are_not_the_rest_of_a_broken_row_are_not_joined(log):
     """The rest of another row: size over time is not its bandwidth."""
     lines = run("all_reduce", 1, 8)
@@ -91,6 +111,11 @@ def test_names_of_files_tell_the_collective_where_nothing_else_does(log, name, k
 def test_names_of_files_that_tell_nothing(log, name):
     with pytest.raises(ConfigError, match="give --collective"):
         read_log(log(text(run("all_gather", 2, 8, named=False)), name))
+
+
+def test_markdown_that_begins_with_brackets_is_no_json(log):
+    content = "[](){#nccl}\n# A page\n```\n" + text(run("all_reduce", 1, 8)) + "```\n"
+    assert places(read_log(log(content, "page.md"))) == {("all_reduce", 8, 8): 11}
 
 
 def test_a_table_with_commas_that_a_script_made_of_the_rows(log):

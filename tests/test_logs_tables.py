@@ -153,6 +153,10 @@ OTHERS = {
     " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n": "is of perftest",
     "#bytes  #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]  stddev[%]\n": "is of the benchmark of oneCCL",
     "    size(B)    count(elems)    type    time:avg(us)    algbw(GB/s)    busbw(GB/s)\n": "is of nccom-test",
+    "| size(B)  | count | type | redop | scope | latency(us) | algbw(GB/s) | busbw(GB/s) |\n":
+        "is of the tests of NVSHMEM",
+    "[1,0]<stdout>:  1048576   512   float   2542.6   0.41   0.41  0e+00   2712.3   0.39   0.39  1e+00\n":
+        r"other:1: has rows of nccl-tests without their header: keep the line",
     '{"rocprofiler-sdk-tool": [{"metadata": {}}]}': "is JSON of rocprofv3: give its CSV",
     '{"schema": "1.1.0-chakra.0.0.4", "nodes": []}': "is an execution trace",
     "SQLite format 3\0\x10\0": "is an SQLite export of Nsight Systems: give the CSV",

@@ -24,7 +24,7 @@ from comp_comm.errors import ConfigError
 
 # Tools write what they do before a table: so many lines of it.
 MOST_BEFORE = 10_000
-JSON = re.compile(r"\s*(?:\{|\[\s*[\[{\]])")  # a rank in brackets begins a line of a log
+JSON = re.compile(r"\s*(?:\{|\[\s*(?:[\[{]|\]\s*$))")  # a rank in brackets begins a line of a log, [] one of Markdown
 MOST_SHOWN = 8
 
 

@@ -11,6 +11,8 @@ from comp_comm.calibration.readers.nccl_lines import WIDTHS, Cells, CutError, He
 
 # A row that was broken off, and the reductions that it may have been broken off after.
 BEGUN = re.compile(r"(?:^|[\s>\]:|])(\d{1,18}) {1,40}(\d{1,18}) {1,40}([a-z][a-z0-9_]{2,11})\b(.{0,200})")
+# What was measured out of place, broken off before it was measured in place, too: its check runs into the message.
+SIDE = re.compile(r"(?:^|>:)\s{1,40}((?:\d[\d.e+-]{0,20}\s{1,20}){3})(\d[\d.e+-]{0,20}?|N/A)(?=[A-Za-z_\s])")
 OPERATIONS = re.compile("sum|prod|max|min|avg|none|mulsum")
 
 
@@ -48,8 +50,22 @@ def rest_of_row(line: str, header: Header) -> str:
 def joined_row(begun: str, line: str, number: int, header: Header) -> Cells | None:
     """Return the row that was broken off after ``begun``, if a line is the rest of it and its numbers agree."""
     rest = rest_of_row(line, header)
+    return _agreeing(f"{begun} {rest}", number, header) if rest else None
+
+
+def with_first_side(begun: str, line: str, header: Header) -> str:
+    """Return what there is of a row that was broken off twice: ``begun``, and what a line has of its first side."""
+    side = SIDE.search(line)
+    if side is None or len(header.sides) < 2 or _agreeing(begun, 0, header) is not None:
+        return begun
+    further = f"{begun} {side.group(1)} {side.group(2)}"
+    return further if _agreeing(further, 0, header) is not None else begun
+
+
+def _agreeing(text: str, number: int, header: Header) -> Cells | None:
+    """Return the row that a text is, if it is one and its size, times and bandwidths agree."""
     try:
-        row = row_of(f"{begun} {rest}", number, header) if rest else None
+        row = row_of(text, number, header)
     except CutError:
         return None
     return row if row is not None and all(side.agrees(row.size) for side in row.sides) else None

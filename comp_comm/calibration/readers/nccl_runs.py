@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from comp_comm.calibration.readers.kernel_tables import collective_kind
-from comp_comm.calibration.readers.nccl_broken import begun_row, joined_row
+from comp_comm.calibration.readers.nccl_broken import begun_row, joined_row, with_first_side
 from comp_comm.calibration.readers.nccl_lines import (
     LEAST_WORDS,
     OUT_OF_BOUNDS,
@@ -113,6 +113,7 @@ def _take(run: NcclRun, number: int, line: str) -> bool:
     if row is None:
         row = joined_row(run.begun, line, number, run.header) if run.begun else None
         if row is None:
+            run.begun = with_first_side(run.begun, line, run.header) if run.begun else ""
             return False
         run.cut -= 1
     run.rows.append(row)

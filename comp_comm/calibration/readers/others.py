@@ -12,7 +12,10 @@ _OTHERS = (
     (r"==\d{1,9}== (?:NVPROF|Profiling)", "is of nvprof: profile with Nsight Systems, and give its CSV (nsys stats)"),
     (r"# OSU [\w/-]{2,20} ", f"is of the OSU micro-benchmarks, which do not say how many ranks took part: {_TABLE}"),
     (r"#bytes +#repetitions +t_(?:min|avg)", f"is of the benchmark of oneCCL, or of Intel MPI: {_TABLE}"),
-    (r"algbw\(GB/s\) +busbw\(GB/s\)", f"is of nccom-test (AWS Neuron): {_TABLE}"),
+    (r"time(?::avg)?\(us\) +algbw\(GB/s\)", f"is of nccom-test (AWS Neuron): {_TABLE}"),
+    (r"latency\(us\)[ |]+algbw\(GB/s\)", f"is of the tests of NVSHMEM: {_TABLE}"),
+    (r"\d +\d+ +(?:float|double|half|bfloat16|u?int\d+) +(?:[a-z]+ +)?(?:-?\d+ +)?(?:[\d.]+ +){3}\S+ +(?:[\d.]+ +){3}",
+     "has rows of nccl-tests without their header: keep the line '# size count type ...', which says what they are"),
     (r"#bytes +#iterations +(?:BW |t_)", f"is of perftest (ib_write_bw and its kin): {_LINK}"),
     (r"nvbandwidth Version|memcpy CE CPU\(row\)", f"is of nvbandwidth: {_LINK}"),
 )  # fmt: skip

@@ -40,8 +40,9 @@ MOST_SECONDS = 1e6
 NUMBER = re.compile(r"-?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?$")
 
 KINDS = (
-    "readable are: nccl-tests and rccl-tests output, tables (CSV) of GEMMs, attention, element-wise kernels or "
-    "collectives, rocprof and rocprof-compute CSV, PyTorch profiler traces, and CSV of 'nsys stats'"
+    "readable are: nccl-tests and rccl-tests output (and their JSON), rocblas-bench and hipblaslt-bench output, tables "
+    "(CSV) of GEMMs, attention, element-wise kernels or collectives, rocprof and rocprof-compute CSV, PyTorch profiler "
+    "traces, and CSV of 'nsys stats'"
 )
 
 
