@@ -100,21 +100,33 @@ def test_two_kernels_of_one_product_are_one_time(trace):
     assert shapes(read_log(trace(again))) == {(64, 16, 32): pytest.approx(30e-6)}
 
 
-@pytest.mark.parametrize(("name", "place", "said", "causal"), [
-    ("aten::_flash_attention_forward", 8, "True", True), ("aten::_flash_attention_forward", 8, "False", False),
-    ("aten::_efficient_attention_forward", 9, "1", True), ("aten::_efficient_attention_forward", 9, "0", False),
-    ("aten::_scaled_dot_product_flash_attention", 4, "True", True),
-    ("aten::_scaled_dot_product_cudnn_attention", 6, "True", True),
+# Recorded arguments, by the signatures of PyTorch 2.1 to 2.6: three tensors, and what each version has after them.
+FLASH, EFFICIENT = "aten::_flash_attention_forward", "aten::_efficient_attention_forward"
+SOFT_FLASH, SOFT_CUDNN = "aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_cudnn_attention"
+
+
+@pytest.mark.parametrize(("name", "further", "causal"), [
+    (FLASH, ["", "", "128", "128", "0.", "True", "False", "0.125"], True),
+    (FLASH, ["", "", "128", "128", "0.", "False", "False", "0.125"], False),
+    (EFFICIENT, ["", "", "", "128", "128", "0.", "1", "True", "0.125"], True),  # from 2.3 on
+    (EFFICIENT, ["", "", "", "128", "128", "0.10000000000000001", "0", "True", ""], False),
+    (EFFICIENT, ["", "", "", "128", "0.", "1", "True", ""], True),  # to 2.2
+    (EFFICIENT, ["", "", "", "128", "0.", "2", "False", ""], True),
+    (SOFT_FLASH, ["0.", "True", "False", "0.125"], True),
+    (SOFT_CUDNN, ["", "True", "0.", "True", "False", ""], True),  # from 2.5 on
+    (SOFT_CUDNN, ["", "True", "0.", "False", "False", ""], False),
+    (SOFT_CUDNN, ["0.", "True", "False", ""], True),  # 2.4
 ])  # fmt: skip
-def test_which_argument_says_that_attention_is_causal(trace, name, place, said, causal):
+def test_which_argument_says_that_attention_is_causal(trace, name, further, causal):
     heads_first = "scaled_dot" in name
     dims = [[2, 8, 128, 64] if heads_first else [2, 128, 8, 64]] * 3
     event = product(1, 0, dims, name)
-    event["args"]["Concrete Inputs"] = ["" if at != place else said for at in range(12)]
+    event["args"]["Concrete Inputs"] = ["", "", "", *further]
     found = read_log(trace([event, kernel(20, name="flash_fwd_kernel", external=1)]))
     assert found.rows == [AttentionRow(pytest.approx(20e-6), "bf16", 0, 2, 128, 8, 8, 64, causal)]
-    del event["args"]["Concrete Inputs"]
-    assert isinstance(read_log(trace([event, kernel(20, name="flash_fwd_kernel", external=1)])).rows[0], KernelTime)
+    for unsaid in ([], ["", "", "", "", "", "0.125"], ["0.", ""], None):
+        event["args"]["Concrete Inputs"] = unsaid
+        assert isinstance(read_log(trace([event, kernel(20, name="flash_fwd_kernel", external=1)])).rows[0], KernelTime)
 
 
 def collective(**args):

@@ -31,7 +31,7 @@ EVENTS = [
      "args": {"External id": 5, "Input Dims": [[64], [32, 16], [16, 64]], "Input type": ["c10::BFloat16"] * 3}},
     {"ph": "X", "cat": "cpu_op", "name": "aten::_flash_attention_forward", "pid": 1, "tid": 1, "ts": 20, "dur": 9,
      "args": {"External id": 6, "Input Dims": [[2, 128, 8, 64]] * 3, "Input type": ["c10::Half"] * 3,
-              "Concrete Inputs": [""] * 8 + ["True"]}},
+              "Concrete Inputs": [""] * 7 + ["0.", "True"]}},
     {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 2, "dur": 1,
      "args": {"correlation": 11}},
     {"ph": "X", "cat": "kernel", "name": "Cijk_Ailk_Bjlk_BBS", "ts": 30, "dur": 12.5, "args": {"correlation": 11}},
