@@ -40,10 +40,20 @@ def log(tmp_path):
     "\ufeffm,n,k,time_us\n64,128,256,10\n",
     "m,n,k,time_us\r\n64,128,256,10\r\n", "m,n,k,time_us,note\n64,128,256,10,\"a, b\"\n",
     "# made by hand\n\nm,n,k,time_us\n\n64,128,256,10\n",
+    "M,N,K,Time (us),GFLOPS\n64,128,256,10,419\n", "M,N,K,Time[ms]\n64,128,256,0.01\n",
+    "m,n,k,time (s)\n64,128,256,1e-5\n", "trans,M,N,K,TFLOPS,us\nTN,64,128,256,0.4,10\n",
+    "label,m,n,k,iters,avg_ms,p50_ms,p99_ms\na,64,128,256,9,3,0.01,4\n",
 ])  # fmt: skip
 def test_one_table_in_many_dialects(log, content):
     (row,) = read_log(log(content)).rows
     assert (row.m, row.n, row.k, row.seconds) == (64, 128, 256, pytest.approx(10e-6))
+
+
+@pytest.mark.parametrize("name", ["dtype", "dtype_in", "precision", "data_type", "datatype", "a_type"])
+def test_columns_with_the_number_format(log, name):
+    """Rows that do not say it are taken for the one that is fitted."""
+    (row,) = read_log(log(f"m,n,k,{name},time_us\n64,128,256,float16,10\n")).rows
+    assert row.dtype == "fp16"
 
 
 def test_a_table_in_utf_16_as_spreadsheets_save_it(log):

@@ -14,7 +14,7 @@ ELEMENTWISE = ("op", "rows", "cols")
 COLLECTIVE = ("n_gpus", "size_bytes")
 # What one table may hold of several: which of them is meant has to be said.
 DEVICES = ("gpu", "device", "system")
-DTYPES = ("dtype_in", "dtype")
+DTYPES = ("dtype_in", "dtype", "precision", "data_type", "datatype", "a_type")
 MOST_ROWS = 500_000
 MOST_VALUES, MOST_SHOWN = 1000, 60
 GEMM_OPS = ("gemm", "bmm", "matmul", "mm")
