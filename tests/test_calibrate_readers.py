@@ -140,7 +140,7 @@ def trace(tmp_path, packed=False):
                        "Input type": [*["c10::BFloat16"] * 3, "Scalar", "Scalar"]}}  # fmt: skip
     soft = {"ph": "X", "cat": "cpu_op", "name": "aten::_flash_attention_forward",
             "args": {"External id": 6, "Input Dims": [[2, 128, 8, 64]] * 3, "Input type": ["c10::Half"] * 3,
-                     "Concrete Inputs": [""] * 8 + ["True"]}}  # fmt: skip
+                     "Concrete Inputs": [""] * 7 + ["0.", "True"]}}  # fmt: skip
     nccl = {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "dur": 40.0,
             "args": {"Collective name": "allreduce", "In msg nelems": 1024, "Out msg nelems": 1024,
                      "Group size": 8, "dtype": "BFloat16"}}  # fmt: skip

@@ -40,10 +40,20 @@ def log(tmp_path):
     "\ufeffm,n,k,time_us\n64,128,256,10\n",
     "m,n,k,time_us\r\n64,128,256,10\r\n", "m,n,k,time_us,note\n64,128,256,10,\"a, b\"\n",
     "# made by hand\n\nm,n,k,time_us\n\n64,128,256,10\n",
+    "M,N,K,Time (us),GFLOPS\n64,128,256,10,419\n", "M,N,K,Time[ms]\n64,128,256,0.01\n",
+    "m,n,k,time (s)\n64,128,256,1e-5\n", "trans,M,N,K,TFLOPS,us\nTN,64,128,256,0.4,10\n",
+    "label,m,n,k,iters,avg_ms,p50_ms,p99_ms\na,64,128,256,9,3,0.01,4\n",
 ])  # fmt: skip
 def test_one_table_in_many_dialects(log, content):
     (row,) = read_log(log(content)).rows
     assert (row.m, row.n, row.k, row.seconds) == (64, 128, 256, pytest.approx(10e-6))
+
+
+@pytest.mark.parametrize("name", ["dtype", "dtype_in", "precision", "data_type", "datatype", "a_type"])
+def test_columns_with_the_number_format(log, name):
+    """Rows that do not say it are taken for the one that is fitted."""
+    (row,) = read_log(log(f"m,n,k,{name},time_us\n64,128,256,float16,10\n")).rows
+    assert row.dtype == "fp16"
 
 
 def test_a_table_in_utf_16_as_spreadsheets_save_it(log):
@@ -104,11 +114,71 @@ def test_timestamps_since_1970_keep_their_nanoseconds(log):
 @pytest.mark.parametrize(("header", "row", "seconds"), [
     ("Time (%),Total Time (ns),Instances,Name", '60,"6,000",3,gemm', 6e-6),
     ("Time(%),Total Time (us),Instances,Name", "60,6,3,gemm", 6e-6),
+    ("Time(%),Total Time,Instances,Average,Name", "60,6000,3,2000,gemm", 6e-6),
     ("Time (%),Total Time (ns),Instances,Category,Operation", "60,6000,3,CUDA_KERNEL,gemm", 6e-6),
     ("Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,Name", "100,6000,3,1,1,1,gemm", 6e-6),
 ])  # fmt: skip
 def test_tables_of_nsight_systems(log, header, row, seconds):
     assert read_log(log(f"{header}\n{row}\n")).rows[0].seconds == pytest.approx(seconds)
+
+
+SEVERAL = """\
+Processing [run.sqlite] with [cuda_api_sum.py]...
+
+Time (%),Total Time (ns),Num Calls,Avg (ns),Name
+90.0,77000,11,7000.0,cudaLaunchKernel
+
+Processing [run.sqlite] with [cuda_gpu_kern_sum.py]...
+
+Time (%),Total Time (ns),Instances,Avg (ns),Name
+60.0,1200,2,600.0,Cijk_A
+40.0,800,4,200.0,"void at::native::vectorized_elementwise_kernel<4, x>(int)"
+
+Processing [run.sqlite] with [cuda_gpu_mem_time_sum.py]...
+
+Time (%),Total Time (ns),Count,Avg (ns),Operation
+100.0,500,1,500.0,[CUDA memcpy HtoD]
+"""
+
+
+CHANGES = (lambda t: t, lambda t: t.replace("\n\n", "\n"), lambda t: t.replace("\n", "\r\n"),
+           lambda t: "\n".join(line for line in t.split("\n") if not line.startswith("Processing")))  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_of_several_tables_in_one_file_the_kernels_are_read(log, change):
+    """As ``nsys stats --format csv`` prints all its reports; the same times stand in more than one of them."""
+    found = read_log(log(change(SEVERAL)))
+    assert [(row.operator, row.calls, row.seconds) for row in found.rows] == [
+        ("gemm", 2, pytest.approx(1.2e-6)), ("elementwise", 4, pytest.approx(0.8e-6))]  # fmt: skip
+    with pytest.raises(ConfigError, match="the file is cut off, or not one table"):
+        read_log(log(change(SEVERAL[: SEVERAL.index("40.0,800") + 8])))
+
+
+OTHERS = {
+    " ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):\n\n Time (%)  Total Time (ns)  Instances\n": "--format csv",
+    "==77== NVPROF is profiling process 77\n": "is of nvprof",
+    "srun: job 1\n# OSU MPI-ROCM Allreduce Latency Test v7.0\n# Size  Avg Latency(us)\n4  1.98\n":
+        r"other:2: is of the OSU micro-benchmarks, which do not say how many ranks.*columns collective, n_gpus",
+    " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n": "is of perftest",
+    "#bytes  #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]  stddev[%]\n": "is of the benchmark of oneCCL",
+    "    size(B)    count(elems)    type    time:avg(us)    algbw(GB/s)    busbw(GB/s)\n": "is of nccom-test",
+    "| size(B)  | count | type | redop | scope | latency(us) | algbw(GB/s) | busbw(GB/s) |\n":
+        "is of the tests of NVSHMEM",
+    "[1,0]<stdout>:  1048576   512   float   2542.6   0.41   0.41  0e+00   2712.3   0.39   0.39  1e+00\n":
+        r"other:1: has rows of nccl-tests without their header: keep the line",
+    '{"rocprofiler-sdk-tool": [{"metadata": {}}]}': "is JSON of rocprofv3: give its CSV",
+    '{"schema": "1.1.0-chakra.0.0.4", "nodes": []}': "is an execution trace",
+    "SQLite format 3\0\x10\0": "is an SQLite export of Nsight Systems: give the CSV",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", OTHERS)
+def test_what_is_not_read_is_named_with_what_to_give_instead(tmp_path, content):
+    path = tmp_path / "other"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=OTHERS[content]):
+        read_log(str(path))
 
 
 def test_traces_of_the_cuda_api_are_no_kernels(log):

@@ -56,6 +56,14 @@ def test_kernels_are_tied_by_correlation_where_the_external_id_is_the_calls(trac
     assert shapes(read_log(trace(events))) == {(64, 16, 32): pytest.approx(3e-6), (128, 256, 64): pytest.approx(40e-6)}
 
 
+def test_scaled_products_are_of_8_bits_and_give_16(trace):
+    operator = product(7, 0, LARGE, name="aten::_scaled_mm")
+    operator["args"]["Input type"] = ["c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "float", "float"]
+    found = read_log(trace([operator, launch(7, 10), kernel(9, external=7, correlation=7)]))
+    row = next(row for row in found.rows if isinstance(row, GemmRow))
+    assert (row.dtype, row.output, row.m, row.n, row.k) == ("fp8", "bf16", 128, 256, 64)
+
+
 @pytest.mark.parametrize("backwards", [False, True])
 def test_kernels_are_tied_by_external_id_where_it_is_the_operators(trace, backwards):
     events = [product(1, 0, SMALL), product(2, 100, LARGE), launch(11, 10), launch(12, 110),
@@ -92,21 +100,33 @@ def test_two_kernels_of_one_product_are_one_time(trace):
     assert shapes(read_log(trace(again))) == {(64, 16, 32): pytest.approx(30e-6)}
 
 
-@pytest.mark.parametrize(("name", "place", "said", "causal"), [
-    ("aten::_flash_attention_forward", 8, "True", True), ("aten::_flash_attention_forward", 8, "False", False),
-    ("aten::_efficient_attention_forward", 9, "1", True), ("aten::_efficient_attention_forward", 9, "0", False),
-    ("aten::_scaled_dot_product_flash_attention", 4, "True", True),
-    ("aten::_scaled_dot_product_cudnn_attention", 6, "True", True),
+# Recorded arguments, by the signatures of PyTorch 2.1 to 2.6: three tensors, and what each version has after them.
+FLASH, EFFICIENT = "aten::_flash_attention_forward", "aten::_efficient_attention_forward"
+SOFT_FLASH, SOFT_CUDNN = "aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_cudnn_attention"
+
+
+@pytest.mark.parametrize(("name", "further", "causal"), [
+    (FLASH, ["", "", "128", "128", "0.", "True", "False", "0.125"], True),
+    (FLASH, ["", "", "128", "128", "0.", "False", "False", "0.125"], False),
+    (EFFICIENT, ["", "", "", "128", "128", "0.", "1", "True", "0.125"], True),  # from 2.3 on
+    (EFFICIENT, ["", "", "", "128", "128", "0.10000000000000001", "0", "True", ""], False),
+    (EFFICIENT, ["", "", "", "128", "0.", "1", "True", ""], True),  # to 2.2
+    (EFFICIENT, ["", "", "", "128", "0.", "2", "False", ""], True),
+    (SOFT_FLASH, ["0.", "True", "False", "0.125"], True),
+    (SOFT_CUDNN, ["", "True", "0.", "True", "False", ""], True),  # from 2.5 on
+    (SOFT_CUDNN, ["", "True", "0.", "False", "False", ""], False),
+    (SOFT_CUDNN, ["0.", "True", "False", ""], True),  # 2.4
 ])  # fmt: skip
-def test_which_argument_says_that_attention_is_causal(trace, name, place, said, causal):
+def test_which_argument_says_that_attention_is_causal(trace, name, further, causal):
     heads_first = "scaled_dot" in name
     dims = [[2, 8, 128, 64] if heads_first else [2, 128, 8, 64]] * 3
     event = product(1, 0, dims, name)
-    event["args"]["Concrete Inputs"] = ["" if at != place else said for at in range(12)]
+    event["args"]["Concrete Inputs"] = ["", "", "", *further]
     found = read_log(trace([event, kernel(20, name="flash_fwd_kernel", external=1)]))
     assert found.rows == [AttentionRow(pytest.approx(20e-6), "bf16", 0, 2, 128, 8, 8, 64, causal)]
-    del event["args"]["Concrete Inputs"]
-    assert isinstance(read_log(trace([event, kernel(20, name="flash_fwd_kernel", external=1)])).rows[0], KernelTime)
+    for unsaid in ([], ["", "", "", "", "", "0.125"], ["0.", ""], None):
+        event["args"]["Concrete Inputs"] = unsaid
+        assert isinstance(read_log(trace([event, kernel(20, name="flash_fwd_kernel", external=1)])).rows[0], KernelTime)
 
 
 def collective(**args):
@@ -194,6 +214,18 @@ def read_source(path):
     from comp_comm.calibration.readers.text import open_source
 
     return open_source(path)
+
+
+@pytest.mark.parametrize("change", [
+    lambda text: text.replace("}]}", "},\n]}"), lambda text: text[:-1] + ",}",
+    lambda text: text.replace("sgemm", "s\tge\nmm"),
+])  # fmt: skip
+def test_json_that_is_a_little_off_is_read(trace, change):
+    """A comma after the last event or member, as Chrome reads it; a tab in a name."""
+    found = read_log(trace(change(json.dumps({"traceEvents": [kernel(3, "volta_sgemm"), kernel(4, "volta_sgemm")]}))))
+    assert [(row.calls, row.seconds) for row in found.rows] == [(2, pytest.approx(7e-6))]
+    with pytest.raises(ConfigError, match="ends early"):
+        read_log(trace('{"traceEvents": [' + json.dumps(kernel(3)) + ",\n"))
 
 
 def test_steps_of_the_profiler_are_said(trace):

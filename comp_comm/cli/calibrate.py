@@ -70,9 +70,10 @@ FRACTIONS = ("mean_abs_error", "median_abs_error", "p90_abs_error", "bias")
 def command(logs: tuple[str, ...], path: str | None, form: str | None, check: bool, **given: Any) -> int:
     """Fit a profile's timing to measured kernels and collectives, or check a profile against them.
 
-    LOGs are nccl-tests and rccl-tests output, tables (CSV) of GEMMs, attention, element-wise kernels or collectives,
-    and PyTorch profiler traces with shapes; what each is, is told from its content. Errors are of rows that the fit did
-    not see. A number that the rows do not tell stays as it is, and is named.
+    LOGs are nccl-tests and rccl-tests output (or their JSON), rocblas-bench and hipblaslt-bench output, tables (CSV) of
+    GEMMs, attention, element-wise kernels or collectives, and PyTorch profiler traces with shapes; what each is, is
+    told from its content. Errors are of rows that the fit did not see. A number that the rows do not tell stays as it
+    is, and is named.
     """
     runs = given.pop("runs")
     _check_source(logs, runs, check, given)

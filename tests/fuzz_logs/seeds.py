@@ -31,7 +31,7 @@ EVENTS = [
      "args": {"External id": 5, "Input Dims": [[64], [32, 16], [16, 64]], "Input type": ["c10::BFloat16"] * 3}},
     {"ph": "X", "cat": "cpu_op", "name": "aten::_flash_attention_forward", "pid": 1, "tid": 1, "ts": 20, "dur": 9,
      "args": {"External id": 6, "Input Dims": [[2, 128, 8, 64]] * 3, "Input type": ["c10::Half"] * 3,
-              "Concrete Inputs": [""] * 8 + ["True"]}},
+              "Concrete Inputs": [""] * 7 + ["0.", "True"]}},
     {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 2, "dur": 1,
      "args": {"correlation": 11}},
     {"ph": "X", "cat": "kernel", "name": "Cijk_Ailk_Bjlk_BBS", "ts": 30, "dur": 12.5, "args": {"correlation": 11}},
@@ -64,8 +64,28 @@ TABLES = (
     "hidden,seq_len,micro_batch,tp,operator,time_us\n1024,512,4,2,gemm,1000\n1024,512,4,2,all_reduce,200\n"
     "2048,512,4,2,gemm,4000\n2048,512,4,2,all_reduce,380\n",
 )  # fmt: skip
+SIDE = {"time": 40.97, "alg_bw": 25.59, "bus_bw": 25.59, "nwrong": 0.0}
+RANKS = [{"rank": rank, "group": 0, "pid": 9, "hostname": f"node-{rank}", "device": 0, "device_hex": "0000:00:00"}
+         for rank in range(2)]  # fmt: skip
+NCCL_JSON = json.dumps({
+    "version": 3, "start_time": "2026", "args": ["all_reduce_perf"], "config": {"nthreads": 1, "ngpus": 1,
+    "devices": RANKS}, "results": [{"size": 2**20, "count": 2**18, "type": "float", "redop": "sum", "root": "    -1",
+    "out_of_place": SIDE, "in_place": None}], "out_of_bounds": {"count": 0, "okay": "true"},
+})  # fmt: skip
+RCCL_JSON = json.dumps([
+    {"numCycle": 0, "name": "AllReduce", "ranks": 2, "ranksPerNode": 1, "gpusPerRank": 1, "size": 2**20,
+     "type": "float", "redop": "sum", "inPlace": side, "time": 40.97, "algBw": 25.59, "busBw": 25.59, "wrong": "N/A"}
+    for side in (0, 1)])  # fmt: skip
+BROKEN = NCCL.replace(
+    "    40.97   25.59   25.59      0    40.97", "n-0:1:2 [0] NCCL INFO x\n  40.97  25.59  25.59  0    40.97"
+)
+PRODUCTS = (
+    "hipBLASLt version: 1\n[0]:transA,batch_count,m,n,k,a_type,d_type,hipblaslt-Gflops,us\n"
+    "    T,1,64,64,64,bf16_r,bf16_r,131.072,4\n    --Solution index: 3\n"
+    "rocblas-bench -f gemm -r s\ntransA,M,N,K,rocblas-Gflops,us,CPU-Gflops,us\nN,64,64,64,131.072,4,1,9\n"
+)
 SEEDS = (NCCL, NCCL + GATHER, json.dumps({"schemaVersion": 1, "traceEvents": EVENTS}), json.dumps(EVENTS), COMMS,
-         COMMS + COMMS, BENCH, *TABLES)  # fmt: skip
+         COMMS + COMMS, BENCH, *TABLES, NCCL_JSON, RCCL_JSON, BROKEN, PRODUCTS)  # fmt: skip
 # What is put into them: numbers that are none or too large, words where numbers belong, marks, what ends a line.
 NASTY = (
     "", "0", "-1", "1e308", "1e999", "9" * 400, "9" * 5000, "0x" + "f" * 5000, "NaN", "Infinity", "-Infinity", "1_000",

@@ -9,19 +9,22 @@ from dataclasses import dataclass
 from comp_comm.calibration.measurements import Log
 from comp_comm.calibration.readers import (
     comms_logger,
+    gemm_bench,
     kernel_sums,
     kernel_tables,
+    nccl_json,
     nccl_tests,
     pytorch_trace,
     tables,
     torch_bench,
 )
+from comp_comm.calibration.readers.others import other_kind
 from comp_comm.calibration.readers.text import KINDS, LogSource, open_source, refuse
 from comp_comm.errors import ConfigError
 
 # Tools write what they do before a table: so many lines of it.
 MOST_BEFORE = 10_000
-JSON = re.compile(r"\s*(?:\{|\[\s*[\[{\]])")  # a rank in brackets begins a line of a log
+JSON = re.compile(r"\s*(?:\{|\[\s*(?:[\[{]|\]\s*$))")  # a rank in brackets begins a line of a log, [] one of Markdown
 MOST_SHOWN = 8
 
 
@@ -47,7 +50,10 @@ def read_log(
     are what a log of nccl-tests does not say.
     """
     source = open_source(path)
-    kind = Kind("trace", 1) if is_json(source) else kind_of(source)
+    if is_json(source):
+        kind = Kind("nccl-tests" if nccl_json.looks_like(source.head()) else "trace", 1)
+    else:
+        kind = kind_of(source)
     if only and not kind.header:
         raise refuse(path, "has no columns to choose by (--only)")
     if kind.name == "trace":
@@ -56,6 +62,11 @@ def read_log(
         return nccl_tests.read(source, collective, devices, per_node)
     if kind.name == "torch_bench":
         return torch_bench.read(source, devices, per_node)
+    if kind.name == "rccl-tests":
+        table = tables.parse(source.file, lines_from(source, kind.line))
+        return nccl_tests.read(source, collective, devices, per_node, table)
+    if kind.name == "gemm_bench":
+        return gemm_bench.read(source)
     return _table(source, kind, only or {})
 
 
@@ -66,36 +77,56 @@ def is_json(source: LogSource) -> bool:
 
 def kind_of(source: LogSource) -> Kind:
     """Return what a log is by its lines. Raises ``ConfigError`` for one of no known kind."""
-    summary = 0
+    summary, other = 0, (0, "")
     shown: list[tuple[int, str]] = []
     for number, line in source.lines():
-        if "busbw" in line and nccl_tests.recognise(line):
-            return Kind("nccl-tests", number)
-        if torch_bench.recognise(line):
-            return Kind("torch_bench", number)
+        kind = _kind_by_line(number, line)
+        if kind is not None:
+            return kind
         if not summary and "Message Size" in line and comms_logger.looks_like(line):
             summary = number
         if number > MOST_BEFORE:
             continue
         if len(shown) < 2 and line.strip():
             shown.append((number, line))
-        header = tables.header_of(line) if any(mark in line for mark in tables.MARKS) else ()
-        if len(header) > 1 and (kernel_sums.layout_of(header) or kernel_tables.recognise(header)):
-            return Kind("table", number, header)
+        if not other[0] and (what := other_kind(line)):
+            other = (number, what)
     if summary:
         what = "is a summary of DeepSpeed's comms_logger, which has no layout to fit: compcomm volume --log reads it"
         raise refuse(source.file, what, summary)
+    if other[0]:
+        raise refuse(source.file, other[1], other[0])
     raise _unknown(source.file, shown)
 
 
+def _kind_by_line(number: int, line: str) -> Kind | None:
+    """Return what a log is of which a line is the header, None where it is none."""
+    if "busbw" in line and nccl_tests.recognise(line):
+        return Kind("nccl-tests", number)
+    if torch_bench.recognise(line):
+        return Kind("torch_bench", number)
+    if number > MOST_BEFORE or not any(mark in line for mark in tables.MARKS):
+        return None
+    header = tables.header_of(line)
+    if nccl_json.is_table(header):
+        return Kind("rccl-tests", number)
+    if gemm_bench.recognise(header):
+        return Kind("gemm_bench", number)
+    if len(header) > 1 and (kernel_sums.layout_of(header) or kernel_tables.recognise(header)):
+        return Kind("table", number, header)
+    return None
+
+
 def _table(source: LogSource, kind: Kind, only: Mapping[str, Sequence[str]]) -> Log:
-    table = tables.parse(source.file, lines_from(source, kind.line))
-    layout = kernel_sums.layout_of(table.header)
+    layout = kernel_sums.layout_of(kind.header)
     if layout is None:
+        table = tables.parse(source.file, lines_from(source, kind.line))
         return kernel_tables.read(table, str(kernel_tables.recognise(table.header)), only)
     if only:
         raise refuse(source.file, "has no devices to choose by (--only)")
-    return kernel_sums.read(table, layout)
+    return kernel_sums.read(
+        tables.parse(source.file, kernel_sums.first_of_several(lines_from(source, kind.line))), layout
+    )
 
 
 def lines_from(source: LogSource, first: int) -> Iterator[tuple[int, str]]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from comp_comm.calibration.readers.others import JSON_MEMBERS
 from comp_comm.calibration.readers.text import LogSource, refuse
 from comp_comm.records import Record
 
@@ -45,14 +46,15 @@ def _members(reader: _Reader) -> Iterator[Record]:
             if not isinstance(key, str):
                 raise reader.wrong("Expecting a name in double quotes")
             reader.take(":")
+            if key in JSON_MEMBERS and not listed:
+                raise refuse(reader.source.file, JSON_MEMBERS[key])
             if key == EVENTS and reader.peek() == "[":
                 listed = True
                 yield from _list(reader)
             else:
                 reader.value()
-            if reader.peek() != ",":
+            if not reader.goes_on("}"):
                 break
-            reader.take(",")
     reader.take("}")
     if not listed:
         raise refuse(reader.source.file, NO_LIST)
@@ -66,9 +68,8 @@ def _list(reader: _Reader) -> Iterator[Record]:
             if not isinstance(value, dict):
                 raise refuse(reader.source.file, f"{NO_LIST} of events", reader.line())
             yield value
-            if reader.peek() != ",":
+            if not reader.goes_on("]"):
                 break
-            reader.take(",")
     reader.take("]")
 
 
@@ -79,7 +80,7 @@ class _Reader:
         self.source = source
         self._blocks = source.blocks()
         self._text, self._at, self._lines, self._ended = "", 0, 1, False
-        self._decoder = json.JSONDecoder()
+        self._decoder = json.JSONDecoder(strict=False)  # names of kernels have tabs and line ends in them
 
     def peek(self) -> str:
         """Return the next character that is no blank, nothing at the end."""
@@ -96,6 +97,13 @@ class _Reader:
         if self.peek() != mark:
             raise self.wrong(f"Expecting '{mark}'")
         self._at += 1
+
+    def goes_on(self, end: str) -> bool:
+        """Go past a comma; return whether another follows it: some writers put one after the last, too."""
+        if self.peek() != ",":
+            return False
+        self.take(",")
+        return self.peek() != end
 
     def value(self) -> Any:
         """Return the next value, whatever it is."""

@@ -5,24 +5,36 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+# Inductor names a kernel by all operators near it. Kernels that go point by point or reduce are neither GEMM, attention
+# nor collective, whatever stands in their names; nor are copies into a cache of keys, or look-ups in embedding tables.
+_WHATEVER_ELSE = (
+    ("elementwise", r"triton_(?:poi|red|per)_fused|reshape_and_cache|store_kv_?cache|split_embedding|"
+                    r"create_flash\w*_indices|quantize_with_block|_finalize_matmul_scatter"),
+    ("attention", r"triton_tem_fused\w*attention"),
+    ("gemm", r"triton_tem_fused(?!\w*conv)"),
+)  # fmt: skip
 # In the order they are tried: a fused attention kernel has a GEMM in its name, a reduction of a collective a sum.
 _PATTERNS = (
-    ("collective", r"nccl|rccl|nvshmem|cross_device_reduce|one_?shot_all|two_?shot_all|multimem_all|deep_?ep|"
-                   r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all(?!ow)"),
+    ("collective", r"nccl|rccl|msccl|nvshmem|userbuffers|cross_device_reduce|one_?shot_all|two_?shot_all|multimem_all|"
+                   r"deep_?ep|::ep::|int(?:er|ra)node(?:_ll)?::|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all(?!ow)"),
     ("attention", r"flash|fmha|mha_|attention(?!.*norm)|attn_(?:fwd|bwd)|aotriton|bwd_kernel_dk_dv|bwd_kernel_dq|"
-                  r"cudnn.*sdpa|paged_attn"),
-    ("gemm", r"gemm|cijk_|nvjet|wgmma|cutlass.*tensorop|cutlass::kernel|xmma(?!.*conv)|matmul|matrix_multipl|"
+                  r"cudnn.*sdpa|paged_attn|sage_fwd|sage_?attn|qk_int8?_sv"),
+    ("gemm", r"gemm|\bbmm_|cijk_|nvjet|wgmma|cutlass.*tensorop|cutlass::kernel|xmma(?!.*conv)|matmul|matrix_multipl|"
              r"splitkreduce|cublas|hipblas|::dot_kernel|\bdot_kernel|addmm|linear_kernel"),
     ("elementwise", r"elementwise|norm|softmax|reduce|dropout|gelu|silu|swiglu|relu|activation|"
                     r"copy|fill|memset|memcpy|multi_tensor|adam|optimizer|index|embedding|gather|scatter|cat|"
-                    r"transpose|"
+                    r"transpose|rowwisemoments|gammabeta|gradgamma|"
                     r"rotary|rope|cast|add|mul|scale|mask|random|distribution|foreach|triton_|loss|topk|sort|scan|"
                     r"subtensorop|pool"),
 )  # fmt: skip
-PATTERNS = tuple((operator, re.compile(pattern, re.IGNORECASE)) for operator, pattern in _PATTERNS)
+WHATEVER_ELSE, PATTERNS = (
+    tuple((operator, re.compile(pattern, re.IGNORECASE)) for operator, pattern in patterns)
+    for patterns in (_WHATEVER_ELSE, _PATTERNS)
+)
 # Implicit GEMMs are convolutions: our models have none.
 CONVOLUTION = re.compile(
-    r"igemm_(?:fwd|bwd|wrw)|conv(?:olve|olution|2d|_)|cudnn.*(?:fprop|dgrad|wgrad)|miopen|winograd", re.IGNORECASE
+    r"igemm_(?:fwd|bwd|wrw)|scudnn|conv(?:olve|olution|2d|_)|cudnn.*(?:fprop|dgrad|wgrad)|miopen|winograd",
+    re.IGNORECASE,
 )
 
 
@@ -43,6 +55,11 @@ def operator_of_kernel(name: str) -> str:
     ('other', 'other')
     """
     name = name[:MOST_READ]
-    if CONVOLUTION.search(name):
-        return "other"
-    return next((operator for operator, pattern in PATTERNS if pattern.search(name)), "other")
+    told = _first(WHATEVER_ELSE, name)
+    if told or CONVOLUTION.search(name):
+        return told or "other"
+    return _first(PATTERNS, name) or "other"
+
+
+def _first(patterns: tuple[tuple[str, re.Pattern[str]], ...], name: str) -> str:
+    return next((operator for operator, pattern in patterns if pattern.search(name)), "")

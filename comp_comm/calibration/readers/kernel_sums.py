@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from comp_comm.calibration.measurements import KernelTime, Log, Row, operator_of
@@ -22,6 +22,7 @@ DOMAINS = re.compile(r"(?:HIP|HSA|MARKER|RCCL|ROCDECODE|ROCJPEG|KOKKOS|MEMORY|KE
                      r"DISPATCH|ALLOCATION|EXT|MEMORY)$")  # fmt: skip
 TIMESTAMP = re.compile(r"[0-9]{1,20}$")
 HOST, DOMAIN = "calls of the host, no kernels", "sums over a kind of record, no kernels"
+BETWEEN = ("Processing [", "Generating ", " ** ", "[")  # what nsys stats says between its tables
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -48,6 +49,7 @@ LAYOUTS = (
     *(KernelColumns("Nsight Systems summary", name, calls, f"total time ({unit})", unit=seconds)
       for unit, seconds in UNITS.items()
       for name, calls in (("name", "instances"), ("operation", "count"), ("operation", "instances"))),
+    KernelColumns("Nsight Systems summary", "name", "instances", "total time", also="time(%)"),  # before 2021: in ns
     *(KernelColumns("Nsight Systems trace", "name", "", f"duration ({unit})", unit=seconds, also="grdx")
       for unit, seconds in UNITS.items()),
 )  # fmt: skip
@@ -57,6 +59,20 @@ def layout_of(header: Sequence[str]) -> KernelColumns | None:
     """Return the layout that a table's columns are of, None if it is none of them."""
     needed = ((one, {one.name, one.calls, one.total, one.begin, one.also} - {""}) for one in LAYOUTS)
     return next((one for one, names in needed if names <= set(header)), None)
+
+
+def first_of_several(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Yield the lines of the first table: ``nsys stats`` writes several into one file, blank lines between them.
+
+    >>> list(first_of_several([(1, "Name"), (2, "a"), (3, ""), (4, "Processing [b]"), (5, "Operation")]))
+    [(1, 'Name'), (2, 'a')]
+    """
+    seen = 0
+    for number, line in lines:
+        if seen > 1 and (not line.strip() or line.startswith(BETWEEN)):
+            return
+        seen += bool(line.strip())
+        yield number, line
 
 
 def read(table: LogTable, layout: KernelColumns) -> Log:

@@ -14,7 +14,7 @@ ELEMENTWISE = ("op", "rows", "cols")
 COLLECTIVE = ("n_gpus", "size_bytes")
 # What one table may hold of several: which of them is meant has to be said.
 DEVICES = ("gpu", "device", "system")
-DTYPES = ("dtype_in", "dtype")
+DTYPES = ("dtype_in", "dtype", "precision", "data_type", "datatype", "a_type")
 MOST_ROWS = 500_000
 MOST_VALUES, MOST_SHOWN = 1000, 60
 GEMM_OPS = ("gemm", "bmm", "matmul", "mm")
@@ -25,6 +25,8 @@ KINDS = {
 FORMATS = {
     "half": "fp16", "float16": "fp16", "f16": "fp16", "bfloat16": "bf16", "float": "fp32", "float32": "fp32",
     "f32": "fp32", "double": "fp64", "float64": "fp64", "f64": "fp64",
+    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "float8_e4m3fnuz": "fp8", "float8_e5m2fnuz": "fp8", "f8": "fp8",
+    "bf8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "f8e4m3": "fp8", "f8e5m2": "fp8", "float8": "fp8",
 }  # fmt: skip
 
 
@@ -40,8 +42,8 @@ def collective_kind(name: str) -> str | None:
 def number_format(name: str) -> str:
     """Return our name of a number format.
 
-    >>> number_format("c10::BFloat16"), number_format("fp16"), number_format("half")
-    ('bf16', 'fp16', 'fp16')
+    >>> number_format("c10::BFloat16"), number_format("half"), number_format("c10::Float8_e4m3fn")
+    ('bf16', 'fp16', 'fp8')
     """
     plain = name.lower().removeprefix("c10::").removeprefix("torch.").strip()
     return FORMATS.get(plain, plain)

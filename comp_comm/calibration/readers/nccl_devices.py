@@ -64,7 +64,8 @@ def listed(ranks: Sequence[Rank]) -> Listed:
         return Listed(max(numbers) + 1 if len(groups) == 1 else 0, 0, 0, 1, len(groups), False)
     on_hosts = [Counter(rank.host for rank in group) for group in groups.values()]
     counts = {count for hosts in on_hosts for count in hosts.values()}
-    several = max(places.values()) > 1
+    # Where every process sees one device, all are number 0; some machines give all of them one bus, too ([0x01]).
+    several = any(count > 1 and ":" in device for (_, device), count in places.items())
     return Listed(sizes.pop(), len(on_hosts[0]), counts.pop() if len(counts) == 1 else 0, _stride(groups),
                   len(groups), True, several)  # fmt: skip
 

@@ -50,11 +50,19 @@ class Header:
 
     before: tuple[str, ...]
     sides: tuple[tuple[str, ...], ...]
+    commas: bool = False  # made a table with commas, as scripts do
 
     @property
     def width(self) -> int:
         """Cells of both sides."""
         return sum(map(len, self.sides))
+
+    @property
+    def lengths(self) -> frozenset[int]:
+        """How many cells a row may have: of both sides or of one, with and without checks."""
+        full = [len(side) for side in self.sides]
+        bare = [sum(name not in CHECKS for name in side) for side in self.sides]
+        return frozenset((*map(sum, (full, bare)), full[0], bare[0]))
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,7 @@ class Cells:
     root: int
     sides: tuple[Side, ...]
     mixed: bool = False  # with the text of something else on the same line
+    half: bool = False  # one side where the header has two: the other was not measured, or cut off
 
 
 class CutError(Exception):
@@ -121,7 +130,8 @@ def header_of(line: str) -> Header | None:
     """
     if "busbw" not in line or "size" not in line:
         return None
-    words = line.replace("#wrong", " #wrong ").replace("#", " #").split()
+    commas = line.count(",") >= LEAST_WORDS - 1
+    words = _spaced(line, commas).replace("#wrong", " #wrong ").replace("#", " #").split()
     words = [word for word in words if word != "#"]
     start = next((i for i in range(len(words) - 2) if words[i + 1 : i + 3] == ["count", "type"]), None)
     if start is None or words[start].lstrip("#") != "size":
@@ -137,7 +147,11 @@ def header_of(line: str) -> Header | None:
         if name.lower() != "timestamp":
             sides[-1].append(name)
     usable = tuple(tuple(side) for side in sides if side[1:3] == ["algbw", "busbw"])
-    return Header(tuple(names[:first]), usable) if usable and len(usable) == len(sides) else None
+    return Header(tuple(names[:first]), usable, commas) if usable and len(usable) == len(sides) else None
+
+
+def _spaced(line: str, commas: bool) -> str:
+    return line.replace(",", " ").replace('"', " ") if commas else line
 
 
 def programs_in(line: str) -> list[str]:
@@ -158,16 +172,16 @@ def programs_in(line: str) -> list[str]:
 
 def row_of(line: str, number: int, header: Header) -> Cells | None:
     """Return the row that a line has, None where it has none. Raises `CutError` for a part of one."""
-    words = line.split()
+    words = _spaced(line, header.commas).split()
     start = _first_word(words)
     if start is None:
         return None
     size, count = int(_last_digits(words[start])), int(words[start + 1])
     rest = words[start + 3 :]
-    operation = rest[0] if rest and "redop" in header.before and not _is_number(rest[0]) else ""
+    operation = rest[0] if rest and "redop" in header.before and not is_number(rest[0]) else ""
     rest = rest[1:] if operation else rest
     root = -1
-    if "root" in header.before and len(rest) > header.width and re.fullmatch(r"-?\d{1,9}", rest[0]):
+    if "root" in header.before and re.match(r"-?\d{1,9}$", "".join(rest[:1])) and _has_root(header, rest):
         root, rest = int(rest[0]), rest[1:]
     try:
         sides, used = _sides(header, rest, size)
@@ -179,15 +193,24 @@ def row_of(line: str, number: int, header: Header) -> Cells | None:
         return None  # two numbers and a word, of something else
     glued = words[start].removesuffix(str(_last_digits(words[start])))
     mixed = start > 3 or _is_text(rest[used:]) or (glued != "" and not glued.endswith(GLUE))
-    return Cells(number, size, count, words[start + 2], operation, root, sides, mixed)
+    half = len(sides) < len(header.sides) and used == len(rest)
+    return Cells(number, size, count, words[start + 2], operation, root, sides, mixed, half)
+
+
+def _has_root(header: Header, cells: Sequence[str]) -> bool:
+    """Return whether a root stands before what was measured, where some versions leave columns out."""
+    return len(cells) > header.width or (len(cells) not in header.lengths and len(cells) - 1 in header.lengths)
 
 
 def _sides(header: Header, cells: Sequence[str], size: int) -> tuple[tuple[Side, ...], int]:
     """Return what was measured out of place and in place, and how many cells say that."""
     columns: Sequence[tuple[str, ...]] = header.sides
+    if len(columns) == 2 and len(cells) == len(columns[0]):  # one side only
+        columns = columns[:1]
+    width = sum(map(len, columns))
     unchecked = [tuple(name for name in side if name not in CHECKS) for side in columns]
-    short = len(cells) == sum(map(len, unchecked)) < header.width
-    if len(cells) < header.width and not short:
+    short = len(cells) == sum(map(len, unchecked)) < width
+    if len(cells) < width and not short:
         raise CutError
     sides, at = [], 0
     for names in unchecked if short else columns:
@@ -223,7 +246,8 @@ def _is_digits(word: str) -> bool:
     return 0 < len(word) <= MOST_DIGITS and word.isascii() and word.isdigit()
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
+    """Return whether a word is a number, an asterisk (an error above what is allowed) after it or not."""
     return number_of(word.rstrip("*")) is not None
 
 
@@ -245,14 +269,14 @@ def _side(names: Sequence[str], cells: Sequence[str]) -> Side | None:
     if min(time, algorithm, bus) < 0 or max(time, algorithm, bus) > LARGEST:
         raise CutError
     wrong = number_of(said.get("#wrong", "").rstrip("*"))
-    time_off, algorithm_off, bus_off = map(_rounding, shown)
+    time_off, algorithm_off, bus_off = map(rounding, shown)
     return Side(time, algorithm, bus, time_off, algorithm_off, bus_off, wrong or 0.0)
 
 
-def _rounding(cell: str) -> float:
+def rounding(cell: str) -> float:
     """Return by how much a number may be off for being printed so.
 
-    >>> _rounding("38.13"), _rounding("1.1e+03"), _rounding("912")
+    >>> rounding("38.13"), rounding("1.1e+03"), rounding("912")
     (0.005, 50.0, 0.5)
     """
     digits, _, power = cell.lower().partition("e")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from comp_comm.calibration.readers.kernel_tables import collective_kind
+from comp_comm.calibration.readers.nccl_broken import begun_row, joined_row, with_first_side
 from comp_comm.calibration.readers.nccl_lines import (
     LEAST_WORDS,
     OUT_OF_BOUNDS,
@@ -42,6 +43,8 @@ class NcclRun:
     cut: int = 0
     last_cut: int = 0  # the line of the last row that lacks cells, where nothing of the run follows it
     out_of_bounds: int = 0
+    ended: bool = False  # its last line was there
+    begun: str = ""  # the columns before the times, of a row that a message broke off
 
 
 def name_of(program: str) -> str:
@@ -63,7 +66,7 @@ def runs_in(lines: Iterable[tuple[int, str]]) -> Iterator[NcclRun]:
         header = header_of(line)
         if header is not None:
             if current is not None:
-                yield current
+                yield _without_halves(current)
                 if not (begun or ranks or named):  # the same run goes on: another cycle
                     ranks, named = dict.fromkeys(current.ranks), current.named
             current = NcclRun(number, header, list(ranks), named)
@@ -82,24 +85,39 @@ def runs_in(lines: Iterable[tuple[int, str]]) -> Iterator[NcclRun]:
                 if rows > MOST_ROWS:
                     raise RunError(f"has more than {MOST_ROWS:,} rows")
     if current is not None:
-        yield current
+        yield _without_halves(current)
+
+
+def _without_halves(run: NcclRun) -> NcclRun:
+    """Return a run without the rows of one side, where others have both: those were cut off."""
+    halves = [row for row in run.rows if row.half]
+    if halves and len(halves) < len(run.rows):
+        if run.rows[-1].half and not run.ended:
+            run.last_cut = run.rows[-1].line
+        run.rows = [row for row in run.rows if not row.half]
+        run.cut += len(halves)
+    return run
 
 
 def _take(run: NcclRun, number: int, line: str) -> bool:
     """Take what a line says of a run; return whether it is a row."""
     counted = OUT_OF_BOUNDS.search(line) if "Out of bounds" in line else None
     if counted:
-        run.out_of_bounds, run.last_cut = int(counted.group(1)), 0
+        run.out_of_bounds, run.last_cut, run.ended = int(counted.group(1)), 0, True
         return False
     try:
         row = row_of(line, number, run.header) if len(line) >= 2 * LEAST_WORDS else None
     except CutError:
-        run.cut, run.last_cut = run.cut + 1, number
+        run.cut, run.last_cut, run.begun = run.cut + 1, number, begun_row(line, run.header)
         return False
     if row is None:
-        return False
+        row = joined_row(run.begun, line, number, run.header) if run.begun else None
+        if row is None:
+            run.begun = with_first_side(run.begun, line, run.header) if run.begun else ""
+            return False
+        run.cut -= 1
     run.rows.append(row)
-    run.last_cut = 0
+    run.last_cut, run.begun = 0, ""
     return True
 
 

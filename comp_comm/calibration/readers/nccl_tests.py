@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import re
 import statistics
+from collections.abc import Iterable
 from pathlib import Path
 
 from comp_comm.calibration.measurements import CollectiveRow, Log, Placement
-from comp_comm.calibration.readers.kernel_tables import KINDS, number_format
+from comp_comm.calibration.readers import nccl_json
+from comp_comm.calibration.readers.kernel_tables import KINDS, collective_kind, number_format
 from comp_comm.calibration.readers.nccl_lines import Cells, header_of
 from comp_comm.calibration.readers.nccl_runs import MOST_RUNS, NcclRun, RunError, runs_in, wrong_results
 from comp_comm.calibration.readers.nccl_usable import UsableRun, measured
+from comp_comm.calibration.readers.tables import LogTable
 from comp_comm.calibration.readers.text import LogSource, refuse
 
-WITHOUT_SUM = ("all_gather", "all_to_all", "send")
 MOST_NOTES = 12
+# Collectives in the name of a file, as programs and people write them; alltoallv is another.
+IN_NAME = re.compile(r"(?<![a-z])(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv)(?![a-z])")
+VERBS = ("has", "is", "does", "lists")
 
 
 def recognise(line: str) -> bool:
@@ -26,11 +32,14 @@ def recognise(line: str) -> bool:
     return header_of(line) is not None
 
 
-def read(source: LogSource, kind: str = "", devices: int = 0, per_node: int = 0) -> Log:
-    """Return the rows of every run; what the log does not say (collective, devices) must be given."""
+def read(source: LogSource, kind: str = "", devices: int = 0, per_node: int = 0, table: LogTable | None = None) -> Log:
+    """Return the rows of every run; what the log does not say (collective, devices) must be given.
+
+    ``table`` is what it holds where that is CSV of rccl-tests.
+    """
     log = Log(source.file, "nccl-tests output")
     try:
-        runs = list(itertools.islice(runs_in(source.lines()), MOST_RUNS + 1))
+        runs = list(itertools.islice(_runs(source, table), MOST_RUNS + 1))
         if len(runs) > MOST_RUNS:
             raise RunError(f"has more than {MOST_RUNS:,} runs")
     except RunError as error:
@@ -62,10 +71,21 @@ def read(source: LogSource, kind: str = "", devices: int = 0, per_node: int = 0)
         line, why = failed[0] if failed else (0, "no row has a time")
         raise refuse(source.file, why, line if len(runs) > 1 else None)
     for line, why in failed:
-        log.notes.append(f"{source.file}:{line}: this run is left out: it {why}")
+        it = "it " if why.split(" ", 1)[0] in VERBS else ""
+        log.notes.append(f"{_at(source.file, line)}this run is left out: {it}{why}")
     if len(log.notes) > MOST_NOTES:
         log.notes[MOST_NOTES:] = [f"{source.file}: and {len(log.notes) - MOST_NOTES} more notes"]
     return log
+
+
+def _runs(source: LogSource, table: LogTable | None) -> Iterable[NcclRun]:
+    if table is not None:
+        return nccl_json.runs_of_records(row for _, row in table.rows)
+    return nccl_json.runs_of(source) if nccl_json.looks_like(source.head()) else runs_in(source.lines())
+
+
+def _at(file: str, line: int) -> str:
+    return f"{file}:{line}: " if line else f"{file}: "
 
 
 def _add(log: Log, run: NcclRun, usable: UsableRun) -> None:
@@ -80,7 +100,7 @@ def _add(log: Log, run: NcclRun, usable: UsableRun) -> None:
     log.skipped["a time of 0"] += times
     log.skipped["size, time and bandwidth that do not fit together"] += usable.disagreeing
     log.skipped["rows that other output runs through"] += run.cut
-    where = f"{log.file}:{run.line}: " if log.file else ""
+    where = _at(log.file, run.line) if log.file else ""
     said = f"{usable.kind} on {usable.devices} devices" + (f", {usable.each} a node" if usable.each else "")
     said += f", {usable.groups} groups at once" if usable.groups > 1 else ""
     log.notes.append(where + said)
@@ -106,8 +126,8 @@ def _kind_of_file(file: str, runs: list[NcclRun]) -> str:
     named = {name for run in runs for name in run.named}
     if named:
         return named.pop() if len(named) == 1 else ""
-    called = {kind for kind in ("all_reduce", *WITHOUT_SUM, "reduce_scatter") if kind in Path(file).name.lower()}
-    return called.pop() if len(called) == 1 else ""
+    called = {collective_kind(name) for name in IN_NAME.findall(Path(file).name.lower().replace("-", "_"))}
+    return str(called.pop()) if len(called) == 1 else ""
 
 
 __all__ = ["KINDS", "read", "recognise"]

@@ -6,6 +6,7 @@ Commas, semicolons and tabs divide cells; a first column without a name is an in
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,11 +14,15 @@ from dataclasses import dataclass
 from comp_comm.calibration.readers.text import MOST_SECONDS, first_of, positive, refuse
 from comp_comm.lazy import cached_property
 
-# Seconds of a unit that a column's name can end with.
+# Seconds of a unit that a column's name can end with; of several columns, the first of these is the time.
+UNITS = {"s": 1.0, "us": 1e-6, "ms": 1e-3, "ns": 1e-9}
 TIMES = {
     "time_s": 1.0, "seconds": 1.0, "time_mean_us": 1e-6, "time_us": 1e-6, "time_ms": 1e-3, "time_ns": 1e-9,
-    "latency_us": 1e-6, "latency_ms": 1e-3,
+    **{f"{name}_{unit}": UNITS[unit] for name in ("latency", "duration", "median", "p50", "mean", "avg")
+       for unit in ("us", "ms", "ns", "s")},
+    "us": 1e-6, "ms": 1e-3,
 }  # fmt: skip
+UNIT_IN_BRACKETS = re.compile(r"[ _]{0,3}[(\[] {0,3}(s|us|ms|ns) {0,3}[)\]]$")
 MARKS = (",", "\t", ";")
 MOST_COLUMNS = 5_000
 NO_ROWS = "has a header and no rows"
@@ -35,15 +40,26 @@ class LogTable:
     @cached_property
     def seconds_column(self) -> tuple[str, float]:
         """The column that has the time, and how many seconds its unit is."""
-        name = first_of(TIMES, self.header)
+        plain = {plain_time(name): name for name in reversed(self.header)}
+        name = first_of(TIMES, plain)
         if name is None:
-            raise refuse(self.file, f"no column has the time; one of: {', '.join(TIMES)}", self.line)
-        return name, TIMES[name]
+            some = ", ".join(("time_s", "time_ms", "time_us", "time_ns", "latency_us", "median_ms", "mean_us", "us"))
+            raise refuse(self.file, f"no column has the time and its unit; for instance: {some}", self.line)
+        return plain[name], TIMES[name]
 
     def seconds(self, line: int, row: dict[str, str]) -> float:
         """Return the seconds of a row, 0 where there are none."""
         name, unit = self.seconds_column
         return positive(self.file, line, name, row[name], MOST_SECONDS / unit) * unit if row[name].strip() else 0.0
+
+
+def plain_time(name: str) -> str:
+    """Return the name of a column with its unit as we write it.
+
+    >>> plain_time("time (us)"), plain_time("avg[ms]"), plain_time("m")
+    ('time_us', 'avg_ms', 'm')
+    """
+    return UNIT_IN_BRACKETS.sub(r"_\1", name)
 
 
 def mark_of(line: str) -> str:

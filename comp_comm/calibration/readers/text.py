@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from comp_comm.calibration.readers.others import SQLITE
 from comp_comm.configs.catalogue import FILES_READ
 from comp_comm.errors import ConfigError, Problem
 
@@ -39,8 +40,9 @@ MOST_SECONDS = 1e6
 NUMBER = re.compile(r"-?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?$")
 
 KINDS = (
-    "readable are: nccl-tests and rccl-tests output, tables (CSV) of GEMMs, attention, element-wise kernels or "
-    "collectives, rocprof and rocprof-compute CSV, PyTorch profiler traces, and CSV of 'nsys stats'"
+    "readable are: nccl-tests and rccl-tests output (and their JSON), rocblas-bench and hipblaslt-bench output, tables "
+    "(CSV) of GEMMs, attention, element-wise kernels or collectives, rocprof and rocprof-compute CSV, PyTorch profiler "
+    "traces, and CSV of 'nsys stats'"
 )
 
 
@@ -130,7 +132,7 @@ class LogSource:
         if text.count(UNREADABLE) * READABLE > len(text):  # a byte gone wrong here and there is no reason to refuse
             raise refuse(self.file, f"is not text (nor gzip of text); {KINDS}")
         if "\0" in text:
-            raise refuse(self.file, f"is binary; {KINDS}")
+            raise refuse(self.file, SQLITE if text.startswith("SQLite format 3") else f"is binary; {KINDS}")
         return text
 
     def _pieces(self, number: int, line: str) -> Iterator[tuple[int, str]]:

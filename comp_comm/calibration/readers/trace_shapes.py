@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeGuard
 
 from comp_comm.calibration.measurements import AttentionRow, CollectiveRow, GemmRow, Row
@@ -10,12 +11,16 @@ from comp_comm.records import Record
 
 # Operators whose operands have the shapes of one product; where the first operand is a bias, they come after it.
 PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::_scaled_mm": 0}
-# Attention: which of its arguments says that it is causal, and by what.
-SOFT = {
-    "aten::_flash_attention_forward": (8, "True"), "aten::_efficient_attention_forward": (9, "1"),
-    "aten::_scaled_dot_product_flash_attention": (4, "True"), "aten::_scaled_dot_product_cudnn_attention": (6, "True"),
-}  # fmt: skip
-BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp64": 8, "int8": 1, "uint8": 1, "long": 8, "int": 4}
+# Attention whose operands have the shapes of what its kernel does.
+SOFT = (
+    "aten::_flash_attention_forward", "aten::_efficient_attention_forward",
+    "aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_cudnn_attention",
+)  # fmt: skip
+# What says that it is causal follows the dropout, the first number with a point: where that is, differs from version to
+# version of PyTorch. The kind of a mask is 0 for none, 1 and 2 for a causal one from either corner.
+DROPOUT = re.compile(r"[0-9]{1,20}\.[0-9]{0,20}(?:e-?[0-9]{1,3})?$")
+CAUSAL = {"True": True, "False": False, "0": False, "1": True, "2": True}
+BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "fp64": 8, "int8": 1, "uint8": 1, "long": 8, "int": 4}
 LONGEST_SIDE = 2**40
 MOST_ELEMENTS = 2**50
 MOST_DEVICES = 1_000_000
@@ -56,10 +61,11 @@ def _is_shape(value: object, rank: int) -> bool:
 
 
 def _product(dims: list[Any], dtype: str) -> Row | None:
+    output = "bf16" if dtype == "fp8" else ""  # what a scaled product gives unless it is told otherwise
     if len(dims) >= 2 and _is_shape(dims[0], 2) and _is_shape(dims[1], 2) and dims[0][1] == dims[1][0]:
-        return GemmRow(0.0, dtype, 0, dims[0][0], dims[1][1], dims[0][1])
+        return GemmRow(0.0, dtype, 0, dims[0][0], dims[1][1], dims[0][1], 1, output)
     if len(dims) >= 2 and _is_shape(dims[0], 3) and _is_shape(dims[1], 3) and dims[0][2] == dims[1][1]:
-        return GemmRow(0.0, dtype, 0, dims[0][1], dims[1][2], dims[0][2], dims[0][0])
+        return GemmRow(0.0, dtype, 0, dims[0][1], dims[1][2], dims[0][2], dims[0][0], output)
     return None
 
 
@@ -72,8 +78,18 @@ def _attention(name: str, dims: list[Any], given: Arguments, dtype: str) -> Row 
     key_heads, keys = (dims[1][1], dims[1][2]) if heads_first else (dims[1][2], dims[1][1])
     if tokens != keys:
         return None
-    place, causal = SOFT[name]
-    concrete = given.get("Concrete Inputs")
-    if not isinstance(concrete, list) or len(concrete) <= place:
+    causal = _causal(given.get("Concrete Inputs"))
+    if causal is None:
         return None  # half the work or all of it: not to be guessed
-    return AttentionRow(0.0, dtype, 0, batch, tokens, heads, key_heads, dim, concrete[place] == causal)
+    return AttentionRow(0.0, dtype, 0, batch, tokens, heads, key_heads, dim, causal)
+
+
+def _causal(arguments: object) -> bool | None:
+    """Return whether attention is causal by its recorded arguments, None where they do not say.
+
+    >>> _causal(["", "", "", "0.", "True", "False", "0.125"]), _causal(["", "", "", "", "", "0.", "0"]), _causal(None)
+    (True, False, None)
+    """
+    texts = [value if isinstance(value, str) else "" for value in arguments] if isinstance(arguments, list) else []
+    after = next((place + 1 for place, text in enumerate(texts) if DROPOUT.match(text)), len(texts))
+    return CAUSAL.get(texts[after]) if after < len(texts) else None
