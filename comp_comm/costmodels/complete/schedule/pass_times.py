@@ -66,9 +66,9 @@ def scheduled_tasks(passes: PassOrder, micro_batches: int, seconds: ChunkSeconds
     9.0
     """
     graph = whole_graph(passes, micro_batches)
-    seconds_of = _task_seconds(graph, seconds)
-    ends = _end_times(graph, seconds_of, seconds.lag)[: graph.size, 0]
-    starts = ends - np.concatenate([seconds_of[level.kind, 0] for level in graph.levels])
+    task_seconds = _task_seconds(graph, seconds)
+    ends = _end_times(graph, task_seconds, seconds.lag)[: graph.size, 0]
+    starts = ends - np.concatenate([task_seconds[level.kind, 0] for level in graph.levels])
     return [ScheduledTask(stage, task, float(starts[node]), float(ends[node]))
             for stage, (tasks, nodes) in enumerate(zip(passes.tasks(micro_batches), graph.of_stage, strict=True))
             for task, node in zip(tasks, nodes.tolist(), strict=True)]  # fmt: skip
@@ -183,10 +183,10 @@ def _task_seconds(graph: TaskGraph, seconds: ChunkSeconds) -> Array:
     return rows
 
 
-def _end_times(graph: TaskGraph, seconds_of: Array, lag: Array) -> Array:
+def _end_times(graph: TaskGraph, task_seconds: Array, lag: Array) -> Array:
     """Return when each node ends, in rows, by the longest path to it; the two last rows are of what is before all, and
     of what is not waited for."""
-    ends = np.empty((graph.size + 2, seconds_of.shape[1]))
+    ends = np.empty((graph.size + 2, task_seconds.shape[1]))
     ends[-2], ends[-1] = 0.0, -np.inf
     for level in graph.levels:
         # Rows are taken right into their place: without "clip" NumPy makes a copy of what it takes first.
@@ -196,5 +196,5 @@ def _end_times(graph: TaskGraph, seconds_of: Array, lag: Array) -> Array:
             if lag is not ZERO:
                 others += lag
             np.maximum(start, others, out=start)
-        start += seconds_of.take(level.kind, axis=0)
+        start += task_seconds.take(level.kind, axis=0)
     return ends
