@@ -114,19 +114,10 @@ def _parsed(fields: dict[str, Value]) -> dict[str, Value]:
 
 def _settle(run: MeasuredRun, fields: dict[str, Value]) -> None:
     """Take out what means nothing beside the rest, and add what follows from the run."""
-    if fields.get("pp", 1) == 1:
-        for name in ("vpp", "pp_layout", "overlap_pp", "schedule"):
-            fields.pop(name, None)
-    if fields.get("tp", 1) == 1:
-        fields.pop("sp", None)
-        fields.pop("overlap_tp", None)
-    if not fields.get("experts"):
-        for name in ("capacity_factor", "overlap_ep", "mtp_layers"):
-            fields.pop(name, None)
-    elif int(fields.get("tp", 1)) > 1:
+    for name in _meaningless(fields):
+        fields.pop(name, None)
+    if fields.get("experts") and int(fields.get("tp", 1)) > 1:
         fields.setdefault("etp", 1)  # what recipes of mixtures set, whatever Megatron-LM does without one
-    if fields.get("zero") != 3:
-        fields.pop("master_weights", None)
     if "micro_batch" not in fields and int(fields.get("pp", 1)) > 1 and "FSDP2" in run["fsdp"]:
         # What torchtitan does unless told otherwise: as many micro-batches as stages.
         replicas = float(run["dp"] or 1) * int(fields["pp"])
@@ -136,6 +127,24 @@ def _settle(run: MeasuredRun, fields: dict[str, Value]) -> None:
         fields["kv_replication"] = "on"
     if counts_causal(run):
         fields["count_attention"] = "causal"
+
+
+def _meaningless(fields: dict[str, Value]) -> list[str]:
+    """Return names of fields that mean nothing beside the others, or that a study would refuse there."""
+    names = []
+    if fields.get("pp", 1) == 1:
+        names += ["vpp", "pp_layout", "overlap_pp", "schedule"]
+    if fields.get("tp", 1) == 1:
+        names += ["sp", "overlap_tp"]
+    if not fields.get("experts"):
+        names += ["capacity_factor", "overlap_ep", "mtp_layers"]
+    if fields.get("zero") != 3:
+        names.append("master_weights")
+    if int(fields.get("zero", 0)) >= 2:
+        names.append("gradient_accumulation_fusion")  # there are no whole gradients to sum
+    if fields.get("position") != "learned":
+        names.append("max_positions")  # where a column of the run has another position than its family
+    return names
 
 
 def points_of(runs: Sequence[MeasuredRun], silent: Silent) -> tuple[list[Point], dict[str, str]]:
