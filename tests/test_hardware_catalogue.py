@@ -237,6 +237,12 @@ DEEPSEEK = [(m, n, k) for m in (32, 32768)
 @pytest.mark.parametrize(("name", "precision", "shapes", "tflops", "within"), [
     ("mi325x", "bf16", DEEPSEEK, 616, 0.03), ("mi325x", "bf16", [(4096, 4864, 32896)], 831.4, 0.03),
     ("mi325x", "fp8", DEEPSEEK, 1143, 0.09), ("mi325x", "fp8", [(4096, 3648, 32896)], 1408, 0.09),
+    ("mi325x", "bf16", [(13312, 10240, 8192)], 784.9, 0.03),
+    # AMD's best products of the MI300X, and the best of stas00/ml-engineering's searches
+    ("mi300x", "bf16", [(4096, 4864, 32896)], 708, 0.01), ("mi300x", "fp8", [(4096, 3648, 32896)], 1273, 0.01),
+    ("mi300x", "bf16", [(10240, 15360, 8192)], 668.4, 0.02), ("mi355x", "bf16", [(12288, 8192, 8192)], 1565, 0.01),
+    ("gaudi2", "bf16", [(14336, 15360, 2048)], 418.7, 0.01), ("gaudi2", "fp8", [(6144, 11264, 5120)], 826.5, 0.01),
+    ("gaudi3", "fp8", [(16640, 1536, 3072)], 1289.5, 0.01),
     # AI-Hypercomputer/tpu-recipes, microbenchmarks; of the v7 two devices of half a chip each
     ("tpu-v6e", "bf16", [(8192, 8192, 8192)], 827.5, 0.02), ("tpu-v7", "bf16", [(4096, 4096, 4096)], 2 * 892.9, 0.04),
     ("tpu-v7", "bf16", [(16384, 16384, 16384)], 2 * 950.1, 0.03),
