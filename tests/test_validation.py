@@ -201,6 +201,27 @@ def test_sharded_gradients_are_not_summed_whole_whatever_the_stack_does_with_oth
     assert "gradient_accumulation_fusion" not in sharded.fields
 
 
+def test_tensor_parallelism_without_sequence_parallelism_keeps_no_parts_of_sequences():
+    (apart,), _ = points_of([run_of(fsdp="FSDP2", tp="2", sequence_parallel="1")], Silent())
+    (whole,), reasons = points_of([run_of(fsdp="FSDP2", tp="2", sequence_parallel="0")], Silent())
+    assert not reasons
+    assert apart.fields["sequence_inputs"] == "kept"
+    assert "sequence_inputs" not in whole.fields
+
+
+@pytest.mark.parametrize("own", [
+    {"lora_rank": "16", "lora_targets": "all"}, {"optimizer": "muon", "muon_steps": "6"},
+    {"cross_entropy": "chunked", "loss_chunks": "4"}, {"lora_rank": "16", "frozen_precision": "nf4"},
+])  # fmt: skip
+def test_what_one_run_of_a_table_says_is_not_asked_of_the_others(own):
+    plain, other = run_of(), replace(run_of(**own), run_id="b")
+    (alone,) = predict_points(points_of([plain], Silent())[0])
+    beside = predict_points(points_of([plain, other], Silent())[0])
+    assert not [one.reason for one in beside if one.reason]
+    assert beside[0].predicted_s == alone.predicted_s
+    assert beside[1].predicted_s != alone.predicted_s
+
+
 # -- predictions ------------------------------------------------------------------------------------------------------
 
 
