@@ -4,10 +4,12 @@ import csv
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from comp_comm.configs import catalogue
 from comp_comm.configs.hardware_file import load_profile
+from comp_comm.formulas.kernels import gemm_seconds
 from comp_comm.hardware.lint import lint
 
 NAMES = [
@@ -45,11 +47,11 @@ mi325x        2024 fb 1307.4 2614.9 256 6000   8    448   50
 mi355x        2025 fb 2516.6 5033.2 288 8000   8    537.6 50
 mi455x        2026 fb 10000  20000  432 19600  72   1800  300
 tpu-v3        2018 b  123    -      32  900    1024 280   -
-tpu-v4        2021 b  275    -      32  1228   4096 270   -
+tpu-v4        2021 b  275    -      32  1228   4096 270   6.25
 tpu-v5e       2023 b  197    -      16  819    256  200   3.125
 tpu-v5p       2023 b  459    459    95  2765   8960 600   6.25
-tpu-v6e       2024 b  918    918    32  1638   256  400   -
-tpu-v7        2025 b  2307   4614   192 7380   9216 600   -
+tpu-v6e       2024 b  918    918    32  1638   256  400   12.5
+tpu-v7        2025 b  2307   4614   192 7380   9216 600   12.5
 trainium1     2022 b  190    190    32  880    16   192   6.25
 trainium2     2024 b  667    1299   96  2900   64   640   25
 trainium3     2025 b  671    2517   144 4900   144  1280  -
@@ -130,7 +132,7 @@ def test_blackwell_has_nvfp4(shipped):
 REPORTED = {("h100-sxm", "memory.capacity"), ("b200-sxm", "memory.capacity"), ("b300-sxm", "memory.capacity"),
             ("gb300-nvl72", "memory.capacity"), ("gb200-nvl72", "memory.capacity")}  # fmt: skip
 # What a vendor publishes now, where the compilation has a blank.
-PUBLISHED = {("tpu-v5p", "network.scale-out.bandwidth")}
+PUBLISHED = {(name, "network.scale-out.bandwidth") for name in ("tpu-v4", "tpu-v5p", "tpu-v6e", "tpu-v7")}
 SHEETS = read_sheets()
 PROFILES = {"MI250X (OAM, 2 GCD)": "mi250x", "TPU v7 (Ironwood)": "tpu-v7", "MI455X (Helios)": "mi455x",
             "Rubin (VR NVL72)": "rubin-nvl72", "V100-SXM2-32": "v100-sxm-32gb", "P100-SXM2": "p100-sxm",
@@ -213,6 +215,45 @@ def test_fitted_timing(name, gemm, memory, launch_us, shipped):
     assert (timing.gemm_efficiency, timing.memory_efficiency) == pytest.approx((gemm, memory), rel=1e-3)
     assert timing.kernel_latency == pytest.approx(launch_us * 1e-6, rel=5e-3)
     assert shipped[name].numbers["timing.gemm_efficiency"].certainty == "calibrated"
+
+
+def gemm_tflops(shipped, name, precision, shapes):
+    """Return the TFLOP/s of products in a row, m, n and k each, on a device that is as warm as its profile is."""
+    hardware = shipped[name].hardware(precision)
+    timing = hardware.timing
+    share = timing.fp8_efficiency if precision == "fp8" else timing.gemm_efficiency
+    operand = 1 if precision == "fp8" else 2
+    m, n, k = np.array(shapes, dtype=float).T
+    seconds = gemm_seconds(
+        2 * m * n * k, k, operand * (m * k + n * k) + 2 * m * n, 1 / (hardware.peak_flops * share),
+        1 / (hardware.memory_bandwidth * timing.memory_efficiency), timing.kernel_latency, timing.gemm_ramp_k,
+        timing.gemm_ramp_tiles, timing.gemm_split_k, warm=timing.power_ratio,
+    )  # fmt: skip
+    return 2 * (m * n * k).sum() / seconds.sum() / 1e12
+
+
+# AMD's set of ten products of DeepSeek-V3 (taf-blog of rocm.blogs.amd.com), the sum of their FLOP over that of their
+# seconds, and its best product.
+DEEPSEEK = [(m, n, k) for m in (32, 32768)
+            for n, k in ((2112, 7168), (3072, 1536), (7168, 2048), (4608, 7168), (7168, 256))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "precision", "shapes", "tflops", "within"), [
+    ("mi325x", "bf16", DEEPSEEK, 616, 0.03), ("mi325x", "bf16", [(4096, 4864, 32896)], 831.4, 0.03),
+    ("mi325x", "fp8", DEEPSEEK, 1143, 0.09), ("mi325x", "fp8", [(4096, 3648, 32896)], 1408, 0.09),
+    ("mi325x", "bf16", [(13312, 10240, 8192)], 784.9, 0.03),
+    # AMD's best products of the MI300X, and the best of stas00/ml-engineering's searches
+    ("mi300x", "bf16", [(4096, 4864, 32896)], 708, 0.01), ("mi300x", "fp8", [(4096, 3648, 32896)], 1273, 0.01),
+    ("mi300x", "bf16", [(10240, 15360, 8192)], 668.4, 0.02), ("mi355x", "bf16", [(12288, 8192, 8192)], 1565, 0.01),
+    ("gaudi2", "bf16", [(14336, 15360, 2048)], 418.7, 0.01), ("gaudi2", "fp8", [(6144, 11264, 5120)], 826.5, 0.01),
+    ("gaudi3", "fp8", [(16640, 1536, 3072)], 1289.5, 0.01),
+    # AI-Hypercomputer/tpu-recipes, microbenchmarks; of the v7 two devices of half a chip each
+    ("tpu-v6e", "bf16", [(8192, 8192, 8192)], 827.5, 0.02), ("tpu-v7", "bf16", [(4096, 4096, 4096)], 2 * 892.9, 0.04),
+    ("tpu-v7", "bf16", [(16384, 16384, 16384)], 2 * 950.1, 0.03),
+    ("tpu-v7", "bf16", [(32768, 32768, 32768)], 2 * 956.4, 0.03),
+])  # fmt: skip
+def test_published_rates_of_products_come_out(name, precision, shapes, tflops, within, shipped):
+    assert gemm_tflops(shipped, name, precision, shapes) == pytest.approx(tflops, rel=within)
 
 
 def test_numbers_from_memory_are_not_called_certain(shipped):

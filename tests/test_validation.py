@@ -19,7 +19,7 @@ from comp_comm.sweeps.interval import SHARE, step_interval
 from comp_comm.sweeps.point import explain
 from comp_comm.validation.held_out import Responses, interval, intervals, weighted_quantiles
 from comp_comm.validation.machine_fit import fit_machine
-from comp_comm.validation.machines import machine_of
+from comp_comm.validation.machines import device_profile, machine_of
 from comp_comm.validation.model import transformer_fields
 from comp_comm.validation.peaks import kind_of_peak
 from comp_comm.validation.predict import points_of, predict_points
@@ -135,6 +135,8 @@ def test_columns_are_read_by_the_table_of_readings():
      "parallel_blocks", "on"),
     ({"model_name": "GPT-175B (MegaScale)", "gated_mlp": "0"}, "overlap_tp", "on"),
     ({"model_name": "GPT-175B (Megatron-LM)", "gated_mlp": "0"}, "overlap_tp", None),
+    # XLA takes GEMMs apart to send under their parts (Wang et al., ASPLOS 2023)
+    ({"tp_overlap": "collective matmul (XLA)"}, "overlap_tp", "on"),
     # NeMo's rows say that they have it, which is the default
     ({"software_other": "torch 2.0.1; no gradient accumulation fusion (DeepSpeed)"}, "gradient_accumulation_fusion",
      "off"),
@@ -167,6 +169,57 @@ def test_a_machine_has_the_adapters_and_the_node_that_the_run_says():
     assert machine_of(run_of(gpu="GB200", gpus_per_node="4")).fields == {}  # a host of four in a domain of 72
     with pytest.raises(ValueError, match="no profile for 'H9'"):
         machine_of(run_of(gpu="H9"))
+
+
+@pytest.mark.parametrize(("words", "profile"), [
+    ("GH200-96GB", "gh200"), ("GH200 (Alps)", "alps"), ("H200-141GB-SXM", "h200-sxm"), ("GB300", "gb300-nvl72"),
+    ("B300-SXM", "b300-sxm"), ("L40S-48GB", "l40s"), ("H800-80GB-SXM", "h800-sxm"), ("MI325X", "mi325x"),
+    ("MI300X-192GB", "mi300x"), ("MI355X (OAM)", "mi355x"), ("Gaudi 2", "gaudi2"), ("Gaudi3 HL-325L", "gaudi3"),
+    ("TPU v4", "tpu-v4"), ("TPU v5e", "tpu-v5e"), ("TPU v6e (Trillium)", "tpu-v6e"), ("Trillium", "tpu-v6e"),
+    ("TPU7x (Ironwood)", "tpu-v7"), ("TPU v7", "tpu-v7"), ("Trainium 2", "trainium2"),
+])  # fmt: skip
+def test_a_device_is_found_by_what_tables_call_it(words, profile):
+    assert device_profile(words) == profile
+
+
+def test_a_position_of_its_own_takes_the_familys_table_of_positions_with_it():
+    """GPT's family has learned positions, as many as a sequence; a run that says it has rotary ones has none."""
+    cells = {"model_name": "a model of its own", "gated_mlp": "0", "hidden": "4160", "heads": "65", "kv_heads": "65"}
+    (learned,), _ = points_of([run_of(**cells)], Silent())
+    (rotary,), reasons = points_of([run_of(**cells, position="rope")], Silent())
+    assert learned.fields["max_positions"] == 8192
+    assert not reasons
+    assert "max_positions" not in rotary.fields
+
+
+def test_sharded_gradients_are_not_summed_whole_whatever_the_stack_does_with_others():
+    cells = {"software_other": "no gradient accumulation fusion"}
+    (whole,), _ = points_of([run_of(**cells, zero_stage="1")], Silent())
+    (sharded,), reasons = points_of([run_of(**cells, fsdp="FSDP2")], Silent())
+    assert not reasons
+    assert whole.fields["gradient_accumulation_fusion"] == "off"
+    assert "gradient_accumulation_fusion" not in sharded.fields
+
+
+def test_tensor_parallelism_without_sequence_parallelism_keeps_no_parts_of_sequences():
+    (apart,), _ = points_of([run_of(fsdp="FSDP2", tp="2", sequence_parallel="1")], Silent())
+    (whole,), reasons = points_of([run_of(fsdp="FSDP2", tp="2", sequence_parallel="0")], Silent())
+    assert not reasons
+    assert apart.fields["sequence_inputs"] == "kept"
+    assert "sequence_inputs" not in whole.fields
+
+
+@pytest.mark.parametrize("own", [
+    {"lora_rank": "16", "lora_targets": "all"}, {"optimizer": "muon", "muon_steps": "6"},
+    {"cross_entropy": "chunked", "loss_chunks": "4"}, {"lora_rank": "16", "frozen_precision": "nf4"},
+])  # fmt: skip
+def test_what_one_run_of_a_table_says_is_not_asked_of_the_others(own):
+    plain, other = run_of(), replace(run_of(**own), run_id="b")
+    (alone,) = predict_points(points_of([plain], Silent())[0])
+    beside = predict_points(points_of([plain, other], Silent())[0])
+    assert not [one.reason for one in beside if one.reason]
+    assert beside[0].predicted_s == alone.predicted_s
+    assert beside[1].predicted_s != alone.predicted_s
 
 
 # -- predictions ------------------------------------------------------------------------------------------------------

@@ -14,11 +14,13 @@ from comp_comm.validation.table import MeasuredRun
 # Words of a device's name, and its profile; the first that fits.
 DEVICES = (
     (r"gb300", "gb300-nvl72"), (r"gb200", "gb200-nvl72"), (r"b300", "b300-sxm"), (r"b200", "b200-sxm"),
-    (r"h200", "h200-sxm"), (r"h100.*96", "h100-96gb"), (r"h100", "h100-sxm"),
+    (r"alps", "alps"), (r"gh200", "gh200"), (r"h200", "h200-sxm"), (r"h800", "h800-sxm"), (r"l40s", "l40s"),
+    (r"h100.*96", "h100-96gb"), (r"h100", "h100-sxm"),
     (r"a100.*40", "a100-sxm-40gb"), (r"a100", "a100-sxm-80gb"),
     (r"v100.*32", "v100-sxm-32gb"), (r"v100", "v100-sxm-16gb"), (r"p100", "p100-sxm"),
     (r"mi250", "mi250x"), (r"mi(100|210|300x|325x|355x|455x|50|60)\b", ""),
-    (r"gaudi ?([23])", ""), (r"tpu ?-?v([3-7])([ep]?)", ""), (r"trainium ?([123])", ""),
+    (r"gaudi ?-?([23])", ""), (r"tpu ?-?v([3-6])([ep]?)", ""), (r"trillium", "tpu-v6e"),
+    (r"tpu ?-?v?7|ironwood", "tpu-v7"), (r"trainium ?([123])", ""),
 )  # fmt: skip
 # Adapters of a node, in words of notes: their Gbit/s together.
 NETWORKS = (
@@ -79,7 +81,7 @@ def device_profile(name: str) -> str:
     for pattern, profile in DEVICES:
         match = re.search(pattern, lower)
         if match:
-            reference = profile or re.sub(r"tpu ?-?", "tpu-", match[0]).replace(" ", "")
+            reference = profile or re.sub(r"(gaudi|trainium) ?-?", r"\1", re.sub(r"tpu ?-?", "tpu-", match[0]))
             if reference in known:
                 return reference
     raise ValueError(f"no profile for '{name}': give one in the column 'machine' (a name of 'compcomm hardware list', "

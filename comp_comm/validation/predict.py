@@ -21,10 +21,11 @@ from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import Plan, make_plan
 from comp_comm.units import GIB, MIB
 from comp_comm.validation.machines import RunMachine, machine_of
-from comp_comm.validation.measured import counts_causal, step_seconds
+from comp_comm.validation.measured import step_seconds
 from comp_comm.validation.model import transformer_fields
 from comp_comm.validation.peaks import COLUMNS, kind_of_peak
 from comp_comm.validation.readings import Silent, read_software
+from comp_comm.validation.settled import settle
 from comp_comm.validation.table import MEASURED, NEEDED, MeasuredRun, field_value
 from comp_comm.violation import NO_ROOM
 
@@ -90,7 +91,7 @@ def point_of(run: MeasuredRun, silent: Silent) -> Point:
     layout = {name: int(float(run[column])) for column, name in DIRECT.items() if run[column]}
     own = {name: field_value(name, text) for name, text in run.fields.items()}
     fields: dict[str, Value] = {**model, **layout, **software, **machine.fields, **own}  # type: ignore[dict-item]
-    _settle(run, fields)
+    settle(run, fields)
     missing = [name for name in ("micro_batch", "precision") if not run[name] and name not in own]
     return Point(run, machine, _parsed(fields), (*assumed, *missing))
 
@@ -110,32 +111,6 @@ def _parsed(fields: dict[str, Value]) -> dict[str, Value]:
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     return parsed
-
-
-def _settle(run: MeasuredRun, fields: dict[str, Value]) -> None:
-    """Take out what means nothing beside the rest, and add what follows from the run."""
-    if fields.get("pp", 1) == 1:
-        for name in ("vpp", "pp_layout", "overlap_pp", "schedule"):
-            fields.pop(name, None)
-    if fields.get("tp", 1) == 1:
-        fields.pop("sp", None)
-        fields.pop("overlap_tp", None)
-    if not fields.get("experts"):
-        for name in ("capacity_factor", "overlap_ep", "mtp_layers"):
-            fields.pop(name, None)
-    elif int(fields.get("tp", 1)) > 1:
-        fields.setdefault("etp", 1)  # what recipes of mixtures set, whatever Megatron-LM does without one
-    if fields.get("zero") != 3:
-        fields.pop("master_weights", None)
-    if "micro_batch" not in fields and int(fields.get("pp", 1)) > 1 and "FSDP2" in run["fsdp"]:
-        # What torchtitan does unless told otherwise: as many micro-batches as stages.
-        replicas = float(run["dp"] or 1) * int(fields["pp"])
-        fields["micro_batch"] = max(1, int(float(run["global_batch"] or 1) // replicas))
-    heads = int(fields.get("kv_heads", fields["heads"]))
-    if int(fields.get("tp", 1)) > heads:
-        fields["kv_replication"] = "on"
-    if counts_causal(run):
-        fields["count_attention"] = "causal"
 
 
 def points_of(runs: Sequence[MeasuredRun], silent: Silent) -> tuple[list[Point], dict[str, str]]:
@@ -179,15 +154,25 @@ def predict_points(points: Sequence[Point]) -> list[Prediction]:
 def batches(points: Sequence[Point]) -> list[list[tuple[int, Point]]]:
     """Return points that give the same fields together, with their places in the list.
 
-    A field that only some points give has its default in the others: fewer tables, the same answers.
+    A field that only some points give has its default in the others, unless it means nothing there: fewer tables, the
+    same answers.
     """
     usual = {name: MODELS[0].default(name) for point in points for name in point.fields}
     given = {name: value for name, value in usual.items() if value is not None}
     alike: dict[tuple[str, ...], list[tuple[int, Point]]] = {}
     for place, point in enumerate(points):
-        fields = dict(sorted((given | point.fields).items()))
+        fields = dict(sorted(_filled(point.fields, given).items()))
         alike.setdefault(tuple(fields), []).append((place, replace(point, fields=fields)))
     return list(alike.values())
+
+
+def _filled(own: dict[str, Value], given: dict[str, Value]) -> dict[str, Value]:
+    """Return fields with those that others give, but for any that means nothing without another or another's word."""
+    model, fields = MODELS[0], given | own
+    alone = [name for name, other in model.needs.items() if other not in fields]
+    alone += [name for name, (other, word) in model.needs_word.items()
+              if fields.get(other, model.default(other)) != word]  # fmt: skip
+    return {name: value for name, value in fields.items() if name in own or name not in alone}
 
 
 def _words(error: Exception) -> str:

@@ -103,8 +103,8 @@ READINGS = (
     Reading("software_other", "cp_comm", ((r"cp a2a|ulysses", "all_to_all"), (r"cp .*ring", "p2p"), (r"", NOTHING))),
     Reading("fsdp", "cp_implementation", ((r"fsdp2", "torch"), (r"", NOTHING)), SEQUENCES),
     Reading("dp_overlap", "overlap_dp", ON_OFF),
-    Reading("tp_overlap", "overlap_tp", ((r"user buffer", "on"), (r"async", "async"), (r"off|^no", "off"),
-                                        (r"n/a", NOTHING))),
+    Reading("tp_overlap", "overlap_tp", ((r"user buffer|collective matmul", "on"), (r"async", "async"),
+                                        (r"off|^no", "off"), (r"n/a", NOTHING))),
     # MegaScale (arXiv:2402.15627, 3.1 and 3.2): blocks in parallel, and what TP sends under parts of its GEMMs.
     Reading("notes", "parallel_blocks", ((r"parallel transformer block", "on"), (r"", NOTHING))),
     Reading("model_name", "overlap_tp", ((r"\(MegaScale\)", "on"), (r"", NOTHING))),
