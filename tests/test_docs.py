@@ -300,11 +300,14 @@ def test_accuracy_in_words():
     apart = f"{100 * layouts_apart():.0f} %"
     assert all(f"less than {apart} apart" in pages[name] for name in ("README", "training-step"))
     assert all(f"some {apart}" in pages[name] for name in ("questions", "search"))
-    spans = [each for (_, machine), each in known_intervals().items() if machine in ("published", "unknown")]
-    assert min(each.low for each in spans) == pytest.approx(0.9, abs=0.012)
-    assert max(each.high for each in spans) == pytest.approx(1.2, abs=0.005)
-    assert "10 % downwards and 20 % upwards" in pages["README"]
-    assert "about -10 to +20 %" in pages["training-step"]
+    dense, moe = (known_intervals()[arch, "unknown"] for arch in ("dense", "moe"))
+    low, high, worse, worst = (round(100 * abs(each - 1)) for each in (dense.low, dense.high, moe.low, moe.high))
+    assert f"as good to {low} % downwards and {high} % upwards, that of a mixture of experts to {worse} and {worst} %" \
+        in pages["README"]  # fmt: skip
+    assert f"-{low} to +{high} % for dense models, -{worse} to +{worst} % for mixtures" in pages["training-step"]
+    later = next(row for row in rows if row[0] == "looked into: all")
+    unseen = next(row for row in rows if row[0] == "not looked into: all")
+    assert f"and {int(later[1]) + int(unseen[1])} that were found when the model was made" in pages["README"]
 
 
 def test_trends_in_words(capsys):

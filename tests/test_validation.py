@@ -10,6 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+import validation_page
 
 import comp_comm as cc
 from comp_comm.cli.main import run
@@ -26,7 +27,7 @@ from comp_comm.validation.predict import points_of, predict_points
 from comp_comm.validation.readings import READINGS, Silent, read_software
 from comp_comm.validation.run import validate
 from comp_comm.validation.summary import arch_of
-from comp_comm.validation.table import COLUMNS, MeasuredRun, read_runs, shipped
+from comp_comm.validation.table import COLUMNS, LATER, MeasuredRun, read_runs, shipped
 
 RUN = {"run_id": "a", "gpu": "H100-80GB-SXM", "model_name": "LLAMA3_8B", "n_gpus": "8", "tp": "1", "pp": "1",
        "layers": "32", "hidden": "4096", "ffn_hidden": "14336", "heads": "32", "kv_heads": "8", "vocab": "128256",
@@ -367,10 +368,25 @@ def test_intervals_of_groups_that_were_held_out_hold_four_of_five():
     assert all(0.75 <= float(row["held"]) <= 0.87 for row in rows)
 
 
+def test_runs_that_were_found_later_are_as_far_off_as_the_page_says():
+    """Else: python tests/validation_page.py."""
+
+    def rows_of(text):
+        rows = [[cell.strip(" %") for cell in line.strip("|").split("|")] for line in text.strip().splitlines()[2:]]
+        return [row[:2] for row in rows], np.asarray([row[2:] for row in rows], float)
+
+    text = validation_page.PAGE.read_text(encoding="utf-8")
+    (said,) = [found[3] for found in validation_page.PART.finditer(text) if found[2] == "later"]
+    (names, errors), (now, made) = rows_of(said), rows_of(validation_page.later_table())
+    assert names == now
+    np.testing.assert_allclose(errors, made, atol=0.11)
+
+
 @pytest.mark.slow
 def test_the_shipped_intervals_are_what_the_model_gives():
     """Else: python tests/validation_page.py."""
-    made = intervals(published().predictions, Responses(published().predictions))
+    later = validate(shipped(LATER)).predictions
+    made = intervals(published().predictions, Responses(published().predictions), later)
     with shipped("intervals.csv").open(encoding="utf-8", newline="") as file:
         rows = {(row["arch"], row["machine"]): row for row in csv.DictReader(file)}
     for each in made:

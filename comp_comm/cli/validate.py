@@ -13,13 +13,15 @@ from comp_comm.records import Record, Records
 from comp_comm.report import machine, table
 from comp_comm.report.answer import basic_meta
 from comp_comm.validation.run import Validation, validate
+from comp_comm.validation.table import LATER, shipped
 
 SIGNED, SIZES = ("error", "bias"), ("median_abs_error", "mean_abs_error", "p90_abs_error")
 
 
 EXAMPLES = (
     "Examples: compcomm validate | compcomm validate --gpu h100 --format json | "
-    "compcomm validate --runs my_runs.csv --max-error 0.1 | compcomm validate --explain r0032"
+    "compcomm validate --later | compcomm validate --runs my_runs.csv --max-error 0.1 | "
+    "compcomm validate --explain r0032"
 )
 
 
@@ -27,6 +29,8 @@ EXAMPLES = (
 @click.option("--runs", metavar="FILE", help="Measured runs of your own, as CSV: a "
               "row a run, with the columns model, gpu, gpus, tp, pp, micro_batch, global_batch, seq_len, precision, "
               "step_s and others (docs/accuracy.md).")  # fmt: skip
+@click.option("--later", is_flag=True, help="The runs that were found when the model was made, and that nothing of it "
+              "was chosen on.")  # fmt: skip
 @click.option("--hardware", metavar="NAME|FILE", help="Predict all runs on this profile: their machine's own.",
               shell_complete=completion.names("hardware"))  # fmt: skip
 @click.option("--gpu", "devices", multiple=True, metavar="WORD", help="Only runs on a device with this in its name.")
@@ -40,7 +44,7 @@ EXAMPLES = (
 @options.quiet_option
 @options.format_options
 def command(
-    runs: str | None, hardware: str | None, devices: tuple[str, ...], groups: tuple[str, ...],
+    runs: str | None, later: bool, hardware: str | None, devices: tuple[str, ...], groups: tuple[str, ...],
     max_error: float | None, worst: int, run_id: str | None, picture: str | None, path: str | None, form: str | None,
 ) -> int:  # fmt: skip
     """Predict every published run, or those of a table of your own, and compare with what was measured.
@@ -55,7 +59,9 @@ def command(
         from comp_comm.report.plot import check_plot
 
         check_plot(picture)
-    result = validate(runs, devices, groups, hardware or "")
+    if later and runs:
+        raise ConfigError("--later and --runs: one or the other")
+    result = validate(shipped(LATER) if later else runs, devices, groups, hardware or "")
     if run_id is not None:
         return _explain(result, run_id, form, path)
     if not result.counted:

@@ -193,8 +193,12 @@ def _weighted_record(by: str, value: str, judged: Sequence[tuple[float, int]]) -
             "mean_abs_error": float(mean), "p90_abs_error": float(p90), "bias": float(bias)}  # fmt: skip
 
 
-def intervals(predictions: Sequence[Prediction], responses: Responses) -> list[Interval]:
-    """Return the intervals of dense models and mixtures: of devices with published runs, without, and calibrated."""
+def intervals(predictions: Sequence[Prediction], responses: Responses, later: Sequence[Prediction]) -> list[Interval]:
+    """Return the intervals of dense models and mixtures: of devices with published runs, without, and calibrated.
+
+    What is unknown is a device of which no run was seen when the model was made: runs of others, found ``later``, are
+    such ones.
+    """
     collected = []
     for arch in LAMBDA:
         members = [one for one in predictions if one.counted and arch_of(one) == arch]
@@ -203,7 +207,8 @@ def intervals(predictions: Sequence[Prediction], responses: Responses) -> list[I
         devices = tuple(sorted({one.point.machine.reference for one in members if one.point}))
         known = held_out_interval(arch, "published", members, lambda one: f"{one.run['group']} {one.run['release']}")
         collected.append(replace(known, devices=devices))
-        collected.append(held_out_interval(arch, "unknown", members, lambda one: one.run["gpu"]))
+        found = [one for one in later if one.counted and arch_of(one) == arch]
+        collected.append(held_out_interval(arch, "unknown", [*members, *found], lambda one: one.run["gpu"]))
         after = responses.calibrated(1, arch)
         ratios, owners = np.asarray([ratio for ratio, *_ in after]), [owner for _, owner, _ in after]
         share, held = _widened(ratios, owners)
