@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Real
 from typing import Literal
 
 from comp_comm.choice import Choice
 from comp_comm.errors import nearest
+from comp_comm.structs import struct
 
 Value = int | float | str
 
@@ -21,7 +21,7 @@ _BINARY_SUFFIX = {"K": 1024, "M": 1024**2}
 _DECIMAL_SUFFIX = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}  # of what is no whole number: tokens, parameters
 
 
-@dataclass(frozen=True)
+@struct
 class Field:
     """One field: its name, type, bounds and meaning.
 

@@ -9,8 +9,9 @@ before it, ``(...)`` holds it together, and ``...`` stands for chunks that share
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from comp_comm.structs import struct
 
 TORCHTITAN = "torchtitan"  # the word for that framework's rule, which counts embedding and head as a layer each
 MOST_CHUNKS = 100_000
@@ -19,7 +20,7 @@ ENDS = 2
 _TOKEN = re.compile(r"\s*(?:(\d+)|([EtmL])|(\()|(\))|(\|)|\*\s*(\d+)|(\.\.\.)|(,))")
 
 
-@dataclass(frozen=True)
+@struct
 class StageLayout:
     """Layers of each chunk of a pipeline, None for the one place where the rest is shared out evenly.
 

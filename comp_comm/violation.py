@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.formulas.arrays import Numeric, somewhere
+from comp_comm.structs import struct
 
 Mask = NDArray[np.bool_]
 NO_ROOM = "does not fit: memory exceeds that of the device"
 
 
-@dataclass(frozen=True)
+@struct
 class Violation:
     """A rule that some points break: where (True is broken), why, and which fields it is about.
 

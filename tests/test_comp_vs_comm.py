@@ -6,7 +6,7 @@ numbers, 1.8 and 1.9 fit the presets and print what they give.
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -319,7 +319,7 @@ def test_evolution_scales_what_it_names(mi210):
     assert math.isnan(new.tiers[1].bandwidth)
     assert new.memory_bandwidth == 7 * 1638.4e9
     assert new.memory_capacity == 11 * 64 * 2**30
-    assert new.timing == replace(old.timing, vector_flops=6 * 22.6e12)
+    assert asdict(new.timing) == asdict(old.timing) | {"vector_flops": 6 * 22.6e12}
     assert [(tier.domain, tier.latency, tier.efficiency) for tier in new.tiers] == [
         (tier.domain, tier.latency, tier.efficiency) for tier in old.tiers
     ]

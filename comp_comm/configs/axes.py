@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from comp_comm.errors import Problems, nearest, one_of
 from comp_comm.fields import FIELDS, Field, Value
 from comp_comm.formulas.arrays import WholeArray
 from comp_comm.records import Record
+from comp_comm.structs import struct
 
 MAX_AXIS = 1_000_000
 RANGE_KEYS = ("from", "to", "steps", "step", "scale", "round_to")
@@ -57,7 +57,7 @@ class AxisColumn(Sequence[Value]):
         return AxisColumn(self.table, self.rows[points], self.words)
 
 
-@dataclass(frozen=True)
+@struct
 class Axis:
     """One axis of the grid: the fields that move along it, and a tuple of values for each of them.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ import yaml
 
 from comp_comm.errors import ConfigError, Problem
 from comp_comm.records import Record
+from comp_comm.structs import struct
 
 Path = tuple[str | int, ...]
 
@@ -33,7 +34,7 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$
 _SPECIAL = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$")
 
 
-@dataclass(frozen=True)
+@struct
 class Document:
     """What a YAML text says, and on which line it says it.
 

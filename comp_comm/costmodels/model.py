@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from comp_comm.costmodels.answer import Answer, Columns
@@ -11,6 +11,7 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import Array
+from comp_comm.structs import struct
 
 if TYPE_CHECKING:
     from comp_comm.costmodels.layout_space import LayoutSpace
@@ -23,7 +24,7 @@ Parts = Mapping[str, object]
 NO_PARTS: Parts = {}
 
 
-@dataclass(frozen=True)
+@struct
 class SharedPart:
     """A part of a cost model's arithmetic that many layouts of a table have in common (see `sweeps.sharing`)."""
 
@@ -86,7 +87,7 @@ def _unclaimed(given: Mapping[str, Value], stated: frozenset[str], suffices: boo
     return False
 
 
-@dataclass(frozen=True)
+@struct
 class CostModel:
     """A cost model, as the rooms above it use one: its function, and what they have to know to call it.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.layers.rules import stage_rules
 from comp_comm.layout_rules import layout_rules
 from comp_comm.model_rules import model_rules
+from comp_comm.structs import struct
 from comp_comm.timing.network import available, blanks
 from comp_comm.violation import Mask, Violation, blank_number, broken_rules, one_a_reason
 
@@ -35,7 +35,7 @@ def layout_violations(work: Work, of_layers: Iterable[Violation]) -> tuple[Viola
     return (*work.scenario.violations, *broken_rules([*rules, *stage_rules(t, given, layout)]))
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class ProfileRules:
     """What a step needs of a hardware profile: numbers of the device, and of the network that its groups cross."""
 

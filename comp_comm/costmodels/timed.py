@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, add_up, everywhere, minimum, to_float, where
@@ -12,6 +11,7 @@ from comp_comm.hardware.numbers import Hardware
 from comp_comm.lazy import cached_property
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Collective, Elementwise, Gemm, Operation, TokenExchange
+from comp_comm.structs import struct
 from comp_comm.timing.dispatch import SentBytes, exchange_seconds, sent_bytes
 from comp_comm.timing.kernels import Kernels
 from comp_comm.timing.network import collective_seconds
@@ -22,7 +22,7 @@ from comp_comm.violation import Mask
 MOST_KNOWN = 1000  # groups of single numbers whose paths are kept with a hardware
 
 
-@dataclass(frozen=True)
+@struct
 class TimedOperation:
     """An operation on a device, with the seconds each of its passes takes once."""
 
@@ -30,7 +30,7 @@ class TimedOperation:
     passes: Passes
 
 
-@dataclass(frozen=True)
+@struct
 class TimedCollective:
     """A collective, with the seconds of one call alone on the network, and what its group crosses there.
 
@@ -114,7 +114,7 @@ def known_path(hardware: Hardware, group: Group) -> NetworkPath:
     return cast(NetworkPath, path)
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Network:
     """The network of a device as collectives find it; what a group crosses is looked up once for all of them.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,13 +35,14 @@ from comp_comm.layers.stages import Stages, stages_of
 from comp_comm.layout import Layout, resolved_layout
 from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context
+from comp_comm.structs import struct
 from comp_comm.transformer import Transformer, resolved
 from comp_comm.violation import Violation, rule
 
 PASSES = 3.0  # forward, and twice that backward
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Work:
     """A model on a layout, both resolved, on hardware as training finds it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from comp_comm.configs.axes import Axis
@@ -16,6 +16,7 @@ from comp_comm.fields import FIELDS, Value
 from comp_comm.formulas.arrays import Index, unwarned
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.sweeps.grid import EVOLUTION, HARDWARE, Grid
 from comp_comm.sweeps.sharing import SharedRows
 from comp_comm.sweeps.stacked import with_stack
@@ -25,7 +26,7 @@ FEASIBLE, REASON = "feasible", "reason"
 NO_HARDWARE = "'hardware' is missing: give the name of a profile (--hardware; 'compcomm hardware list') or a path"
 
 
-@dataclass(frozen=True)
+@struct
 class Plan:
     """A checked study, ready to be evaluated: all or any part of its grid, as often as is wanted."""
 

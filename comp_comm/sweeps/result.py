@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import AnyArray, unwarned
 from comp_comm.hardware.profile import BASE_TIMING
 from comp_comm.records import Record, Records
+from comp_comm.structs import struct
 from comp_comm.sweeps.engine import Progress, Rows, reasons, row_blocks
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import FEASIBLE, REASON, Plan, make_plan
@@ -35,7 +35,7 @@ LAYOUT_NUMBERS = tuple(name for name, field in FIELDS.items() if field.group == 
 LISTED = 100  # an axis longer than this is summed up in the meta block
 
 
-@dataclass(frozen=True)
+@struct
 class Result:
     """Rows of a sweep: ``columns`` by name (NaN where a row is infeasible), and ``meta``.
 

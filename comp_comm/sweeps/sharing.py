@@ -28,6 +28,7 @@ from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import Layout, resolved_layout
 from comp_comm.records import Record
+from comp_comm.structs import struct
 from comp_comm.sweeps.grid import Grid
 from comp_comm.timing.collectives import members_in
 from comp_comm.views import Pick, lazy_view
@@ -41,7 +42,7 @@ DEGREES = {"dp": ("dp", "gpus", "pp"), "pp": ("pp",)}
 PLACED = ("tp", "cp", "dp", "pp", "ep", "etp", "gpus", PLACEMENT)
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Gather:
     """How numbers of shared rows become those of a block's points: gathered along one axis, cut along the others."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from comp_comm.errors import nearest, one_of
 from comp_comm.formulas.arrays import AnyArray
+from comp_comm.structs import struct
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le, ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt
@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)([KM]?)$")
 _SUFFIX = {"": 1.0, "K": 1024.0, "M": 1024.0**2}
 
 
-@dataclass(frozen=True)
+@struct
 class Condition:
     """One condition: an operator and two operands, each a column's name, a number, or a word."""
 

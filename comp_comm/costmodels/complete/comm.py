@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from comp_comm.choices import Switch
 from comp_comm.costmodels.complete.pointwise import stage_at
 from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
@@ -28,9 +26,10 @@ from comp_comm.group import Group
 from comp_comm.layers.pipeline_parallel import boundary_collectives
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class StepComm:
     """The communication of a step: of layers and sends in the ``slowest`` stage, of states where they take longest.
 

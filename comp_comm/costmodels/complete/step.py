@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from comp_comm.costmodels.complete.comm import StepComm
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
@@ -23,10 +22,11 @@ from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, somewhere, to_float, where
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.violation import Mask, Violation, no_room
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Step(SearchableAnswer):
     """A step as arrays that are made when they are asked for; all seconds are those of a device of the slowest stage.
 

@@ -7,7 +7,6 @@ one by one (`pass_times.py`), many points at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_second
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.violation import Mask
 
 # Schedules that do gradients of weights apart from those of inputs.
@@ -40,7 +40,7 @@ class ClosedForm(NamedTuple):
     is_longest: Mask
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Bubble:
     """The waits of a pipeline: in closed form where there is one, else along all passes."""
 

@@ -7,7 +7,6 @@ level at a time: things that wait for nothing of their own level, one of each st
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from comp_comm.choices import Schedule
 from comp_comm.costmodels.complete.schedule.pass_order import KINDS, B, F, PassOrder, ends_of, order_array
 from comp_comm.errors import ConfigError
+from comp_comm.structs import struct
 
 Numbers = NDArray[np.intp]
 # Schedules under which some stage begins twice as many micro-batches as there are stages before it is steady.
@@ -43,7 +43,7 @@ class Level(NamedTuple):
     needs: tuple[Numbers, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Walk:
     """The things that stages do, nodes for short, of a step or of several, one right after the other.
 
@@ -73,7 +73,7 @@ class Walk:
         return sum(each.size for each in self.places)
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class _Tasks:
     """What stages do in a step, stage after stage: where each stage begins, the passes of every task, and the tasks
     that each of these needs (-1: none). ``missing`` says whether some need what no stage ever does."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from comp_comm.choices import Switch
@@ -10,6 +9,7 @@ from comp_comm.formulas.arrays import Array, everywhere, isnan, somewhere, to_fl
 from comp_comm.group import Group
 from comp_comm.layout import REPLICAS, STAGE, Layout
 from comp_comm.optimizers import Optimizer
+from comp_comm.structs import struct
 
 
 class ReplicaGroups(NamedTuple):
@@ -20,7 +20,7 @@ class ReplicaGroups(NamedTuple):
     same_shard: Group
 
 
-@dataclass(frozen=True)
+@struct
 class Replicas:
     """The devices that hold the same parameters: their number, and over how many of them states are sharded.
 
