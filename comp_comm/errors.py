@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -123,6 +122,8 @@ def nearest(name: str, allowed: Collection[str]) -> str:
     within = [one for one in allowed if len(parts) > 1 and parts <= set(re.split(r"[-_. ]+", one.lower()))]
     if within:
         return f"; did you mean {' or '.join(f'{one!r}' for one in within[:MOST_NAMED])}?"
+    import difflib  # here: only what is wrong needs it
+
     close = difflib.get_close_matches(name.lower().replace("-", "_"), list(allowed), n=1, cutoff=0.6)
     close = close or difflib.get_close_matches(name.lower(), list(allowed), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""

@@ -14,7 +14,7 @@ from comp_comm.structs import struct
 
 Value = int | float | str
 
-_SUFFIX = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([KMBGT%])$")
+_SUFFIX = r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([KMBGT%])$"
 COUNTED = 1e12  # what may be so many is a count, and may be written 2T
 LISTED = 8  # of more words only so many are listed
 _BINARY_SUFFIX = {"K": 1024, "M": 1024**2}
@@ -121,7 +121,7 @@ class Field:
 
     def _number(self, raw: object) -> float | None:
         if isinstance(raw, str):
-            match = _SUFFIX.match(raw.strip())
+            match = re.match(_SUFFIX, raw.strip())
             scales = _BINARY_SUFFIX if self.kind == "int" else _DECIMAL_SUFFIX if self.high >= COUNTED else {}
             if match and match.group(2) in scales:
                 return float(match.group(1)) * scales[match.group(2)]

@@ -21,8 +21,8 @@ from comp_comm.group import Group
 from comp_comm.hardware.evolution import evolve
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.layout import Layout
-from comp_comm.sweeps import sweep
 from comp_comm.sweeps.case_study import case_study
+from comp_comm.sweeps.result import sweep
 from comp_comm.timing.collectives import (
     all_reduce_seconds,
     bandwidth_needed,

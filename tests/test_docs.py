@@ -43,12 +43,13 @@ from comp_comm.kernel_choices import CrossEntropy, ElementwiseKernels
 from comp_comm.layers.kind import NORM_PASSES, PARALLEL_SUM_PASSES, SUM_PASSES
 from comp_comm.searches.result import search, side_by_side
 from comp_comm.sharding import ZeroImplementation
-from comp_comm.sweeps import make_plan, sweep
 from comp_comm.sweeps.algorithmic import edge_table, required_tp_table
 from comp_comm.sweeps.case_study import case_study
 from comp_comm.sweeps.interval import known_intervals, layouts_apart
+from comp_comm.sweeps.plan import make_plan
 from comp_comm.sweeps.point import explain, explained
 from comp_comm.sweeps.prices import Prices
+from comp_comm.sweeps.result import sweep
 from comp_comm.sweeps.solve import ask, solve
 from comp_comm.timing import fused_attention, kernels
 from comp_comm.validation import table as runs

@@ -44,10 +44,11 @@ class Grouped(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the arguments; refuse what was given as an empty text, as a variable of a shell that is not set."""
         left = super().parse_args(ctx, args)
+        may_be_empty = {*FIELDS, *SAID_BY_OTHERS}
         for each in self.params:
             given = ctx.params.get(str(each.name))
             texts = given if isinstance(given, tuple) else (given,)
-            if each.name not in (*FIELDS, *SAID_BY_OTHERS) and any(isinstance(t, str) and not t.strip() for t in texts):
+            if each.name not in may_be_empty and any(isinstance(t, str) and not t.strip() for t in texts):
                 option = isinstance(each, click.Option)
                 flag = "/".join(each.opts) if option else each.human_readable_name.strip("[].")
                 raise click.UsageError(f"{flag} is empty: give it a value, or leave it out", ctx)

@@ -21,8 +21,9 @@ from comp_comm.formulas.scaling import next_divisor
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.blocks import extent, slabs
 from comp_comm.sweeps.engine import Rows
+from comp_comm.sweeps.meta import meta
 from comp_comm.sweeps.plan import Plan, make_plan
-from comp_comm.sweeps.result import meta, records
+from comp_comm.sweeps.result import records
 
 SCAN = 1025
 BISECTIONS = 80

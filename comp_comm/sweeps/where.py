@@ -20,9 +20,9 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 WORDS = ("hardware", "precision", "count", "timing")
 FLAGS = ("feasible",)
 
-_COMPARISON = re.compile(r"\s*([\w.+-]+)\s*(<=|>=|==|!=|<|>)\s*([\w.+-]+)\s*$")
-_FLAG = re.compile(r"\s*(not\s+)?(\w+)\s*$")
-_NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)([KM]?)$")
+_COMPARISON = r"\s*([\w.+-]+)\s*(<=|>=|==|!=|<|>)\s*([\w.+-]+)\s*$"
+_FLAG = r"\s*(not\s+)?(\w+)\s*$"
+_NUMBER = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)([KM]?)$"
 _SUFFIX = {"": 1.0, "K": 1024.0, "M": 1024.0**2}
 
 
@@ -50,12 +50,12 @@ def parse_condition(text: str, columns: Sequence[str]) -> Condition:
     >>> parse_condition("tp <= 4K", ["tp"]).right
     4096.0
     """
-    flag = _FLAG.match(text)
+    flag = re.match(_FLAG, text)
     if flag:
         if flag.group(2) not in FLAGS:
             raise ValueError(f"'{text}' is not a comparison; write a column, an operator and a number: \"tp <= 64\"")
         return Condition(text, flag.group(2), operator.ne if flag.group(1) else operator.eq, 1.0, FLAGS)
-    match = _COMPARISON.match(text)
+    match = re.match(_COMPARISON, text)
     if match is None:
         raise ValueError(f"'{text}' is not a comparison; write a column, an operator "
                          f"({' '.join(OPERATORS)}) and a number: \"tp <= 64\"")  # fmt: skip
@@ -78,5 +78,5 @@ def parse_condition(text: str, columns: Sequence[str]) -> Condition:
 def _operand(text: str, columns: Sequence[str]) -> str | float:
     if text in columns:
         return text
-    match = _NUMBER.match(text)
+    match = re.match(_NUMBER, text)
     return float(match.group(1)) * _SUFFIX[match.group(2)] if match else text
