@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from comp_comm.costmodels import MODELS
+from comp_comm.costmodels import COST_MODELS
 from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field
 from comp_comm.fields import FIELDS
@@ -166,7 +166,7 @@ def meaning(field: Field) -> str:
     if field.kind == "choice" and field.words and placeholder(field) == "NAME":
         said = field.allowed() if field.choice is not None and field.choice.allowed() else ", ".join(field.words)
         text += f" (one of: {said.removeprefix('one of: ')})"
-    model = next((each for each in MODELS if field.name in each.fields), None)
+    model = next((each for each in COST_MODELS.values() if field.name in each.fields), None)
     default = model.default(field.name) if model else None
     shown = f"{default:g}" if isinstance(default, float) else default
     return text + "." + (f" [default: {shown}]" if default is not None else "")

@@ -83,7 +83,7 @@ def _nothing(asked: Asked) -> list[str]:
     return []
 
 
-def _unclaimed(given: Mapping[str, Value], stated: frozenset[str], suffices: bool) -> bool:
+def _unclaimed(given: Mapping[str, Value], stated: frozenset[str]) -> bool:
     return False
 
 
@@ -121,10 +121,10 @@ class CostModel:
     # The costly parts of its arithmetic that many layouts have in common (`sweeps.sharing`).
     parts: Mapping[str, SharedPart] = field(default_factory=dict)
     space: LayoutSpace | None = None  # the layouts that a search tries; None where it has no search
-    phases: Mapping[str, CostModel] = field(default_factory=dict)  # models of their own, by word of the field ``phase``
-    # Whether a study that names no cost model is this one's: by the values it has, the fields that it states itself,
-    # and whether its values suffice for the default cost model.
-    claims: Callable[[Mapping[str, Value], frozenset[str], bool], bool] = _unclaimed
+    phases: Mapping[str, str] = field(default_factory=dict)  # cost models of their own, by word of the field ``phase``
+    # Whether a study that names no cost model, and cannot be of the default one, is this one's: by the values it has,
+    # and the fields that it states itself.
+    claims: Callable[[Mapping[str, Value], frozenset[str]], bool] = _unclaimed
     notes: Callable[[Asked], list[str]] = _nothing  # what a reader should know of a study's answers
 
     def default(self, name: str) -> Value | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypedDict, cast
 import numpy as np
 
 from comp_comm.configs.study import Study, as_study
-from comp_comm.costmodels import MODELS
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL
 from comp_comm.costmodels.explained import ExplainedAnswer
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.records import OperationRecord, StepRecord
@@ -81,7 +81,7 @@ def point_of(study: StudyLike) -> tuple[Plan, ExplainedAnswer]:
 def check_explains(plan: Plan) -> None:
     """Raise ``ConfigError`` where the cost model of a plan has no operations."""
     if not plan.model.explains:
-        able = [model.name for model in MODELS if model.explains]
+        able = [model.name for model in COST_MODELS.values() if model.explains]
         raise ConfigError(f"{plan.model.name} has no operations to show; this is for the cost model {', '.join(able)} "
                           f"(--set cost_model={able[0]})")  # fmt: skip
 
@@ -141,7 +141,7 @@ def explain(study: StudyLike, prices: Prices = NO_PRICES) -> Record:
 
 def interval_of(plan: Plan, step: SearchableAnswer, profile: Profile) -> Record | None:
     """Return between which seconds the step is, as far as measured runs like it tell; None where none are like it."""
-    if plan.model.name != MODELS[0].name or not hasattr(step, "work"):
+    if plan.model.name != DEFAULT_COST_MODEL or not hasattr(step, "work"):
         return None
     mixture = bool(np.any(plan.grid.values("experts", ()) > 0))
     known = step_interval(profile, "moe" if mixture else "dense")

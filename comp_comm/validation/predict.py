@@ -10,7 +10,7 @@ import numpy as np
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study, study_from
-from comp_comm.costmodels import MODELS
+from comp_comm.costmodels import default_model
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.records import GROUPS
 from comp_comm.errors import CompcommError, ConfigError
@@ -181,7 +181,7 @@ def batches(points: Sequence[Point]) -> list[list[tuple[int, Point]]]:
 
     A field that only some points give has its default in the others: fewer tables, the same answers.
     """
-    usual = {name: MODELS[0].default(name) for point in points for name in point.fields}
+    usual = {name: default_model().default(name) for point in points for name in point.fields}
     given = {name: value for name, value in usual.items() if value is not None}
     alike: dict[tuple[str, ...], list[tuple[int, Point]]] = {}
     for place, point in enumerate(points):
@@ -195,7 +195,7 @@ def _words(error: Exception) -> str:
 
 
 def _study(machine: RunMachine, data: Record, title: str) -> Study:
-    study = study_from({"title": title, "cost_model": MODELS[0].name, "hardware": machine.reference, **data},
+    study = study_from({"title": title, "cost_model": default_model().name, "hardware": machine.reference, **data},
                        machine.beside or "runs")  # fmt: skip
     if study.profiles:
         study.profiles = (machine.profile(),)

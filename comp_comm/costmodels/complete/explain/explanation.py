@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from comp_comm.choices import AttentionCount
 from comp_comm.costmodels.complete.columns import COLUMNS
-from comp_comm.costmodels.complete.explain.timeline import timeline
 from comp_comm.costmodels.complete.explain.utilization import high_notes
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.complete.traffic import CountedCollective
@@ -23,7 +22,6 @@ from comp_comm.costmodels.records import (
     TierRecord,
 )  # fmt: skip
 from comp_comm.costmodels.timed import TimedCollective, TimedOperation
-from comp_comm.costmodels.timeline import Timeline
 from comp_comm.formulas.arrays import Array, Numeric, isnan, to_float, unwarned, where
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import NAMED_KERNELS
@@ -33,6 +31,9 @@ from comp_comm.layout import NOT_GIVEN
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm, Operation
 from comp_comm.optimizers import MuonSharding, Optimizer
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.timeline import Timeline
 
 PARAMETERS = ("parameters", "active_parameters", "mtp_parameters")
 # Of a step that follow from its layout and are good to see beside what was given.
@@ -92,6 +93,8 @@ class ExplainedStep(Step, ExplainedAnswer):
 
     def timeline(self) -> Timeline:
         """Return what every stage does when."""
+        from comp_comm.costmodels.complete.explain.timeline import timeline
+
         return timeline(self)
 
     def memory_record(self) -> MemoryRecord:

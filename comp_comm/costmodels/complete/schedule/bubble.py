@@ -2,20 +2,18 @@
 
 Where chunks are alike, a schedule's bubble is a formula of the literature (`comp_comm.formulas`). Where they are not,
 GPipe and 1F1B have closed forms, too, and interleaving has one for most. For what is left, passes are walked through
-one by one (`pass_times.py`), many points at once.
+one by one (`pass_times.py`, which is loaded then), many points at once.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule
 from comp_comm.costmodels.complete.schedule.chunk_passes import ChunkPasses
-from comp_comm.costmodels.complete.schedule.pass_order import PassOrder
-from comp_comm.costmodels.complete.schedule.pass_times import ChunkSeconds, step_seconds
 from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
 from comp_comm.formulas.arrays import ZERO, Array, Scalar, to_float
 from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds, more_chunks_seconds
@@ -25,6 +23,10 @@ from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.structs import struct
 from comp_comm.violation import Mask
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.complete.schedule.pass_order import PassOrder
+    from comp_comm.costmodels.complete.schedule.pass_times import ChunkSeconds
 
 # Schedules that do gradients of weights apart from those of inputs.
 SPLIT = (Schedule.ZERO_BUBBLE, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
@@ -179,6 +181,9 @@ class Bubble:
 
     def _walked(self, waits: Array, wanted: Mask) -> Array:
         """Return the waits, where they are not known and wanted those that all passes come to, one by one."""
+        from comp_comm.costmodels.complete.schedule.pass_order import PassOrder
+        from comp_comm.costmodels.complete.schedule.pass_times import step_seconds
+
         layout, chunks = self.layout, self.chunks
         few, more_s = self._left_out
         codes = [to_float(each) for each in (layout.schedule, layout.pp, few, layout.accumulation)]
@@ -221,6 +226,8 @@ class Bubble:
         They are what keeps a stage busy; the gradients of weights are in B where the schedule does not take them apart.
         Where there are more chunks than ``passes`` has, some before the last one are left out.
         """
+        from comp_comm.costmodels.complete.schedule.pass_times import ChunkSeconds
+
         stages, at = self.pipeline.work.stages, np.zeros(points.size, np.intp)
         ends = np.cumsum(stages.table.counts[:, at + _taken(stages.row, shape, points)], axis=0)
         chunk = np.repeat(np.arange(float(passes.model_chunks))[:, None], points.size, axis=1)
