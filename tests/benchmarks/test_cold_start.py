@@ -11,10 +11,10 @@ import pytest
 COMMAND = [sys.executable, "-c", "from comp_comm.cli.main import main; main()"]
 IMPORTS = [sys.executable, "-c", "import numpy, yaml, click, tabulate"]
 RUNS = {
-    "help": (["--help"], 0.6),
-    "help of a command": (["search", "--help"], 2.1),
-    "explain": (["explain", "llama-step"], 2.0),
-    "sweep": (["sweep", "future"], 2.1),
+    "help": (["--help"], 0.4),
+    "help of a command": (["search", "--help"], 1.5),
+    "explain": (["explain", "llama-step"], 1.75),
+    "sweep": (["sweep", "future"], 1.6),
 }  # what each command is, and how many times the imports' seconds it may take: what was measured, and room
 
 
