@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from comp_comm.structs import struct
 
-
-@struct
+@dataclass(frozen=True)
 class Texts:
     """Which of the ``texts`` each point has; a text that is not given is empty."""
 
