@@ -27,8 +27,9 @@ class Choice(IntEnum):
 
     def __new__(cls: type[Option], word: str, *coefficients: float) -> Option:
         """Number the options in the order they are listed in."""
-        member = int.__new__(cls, len(cls.__members__))
-        member._value_ = len(cls.__members__)
+        code = len(cls.__members__)
+        member = int.__new__(cls, code)
+        member._value_ = code
         member.word = word
         return member
 

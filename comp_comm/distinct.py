@@ -8,17 +8,17 @@ on the distinct rows is gathered for all with ``row``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.formulas.arrays import Array
+from comp_comm.structs import struct
 
 MARKS = 2**22  # how large a table of marks may be; columns with larger values are sorted
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class DistinctRows:
     """Distinct rows of a table: ``values[first]`` are they, and ``values[first][row]`` is the table again."""
 
@@ -58,7 +58,7 @@ def used_codes(codes: NDArray[np.integer], count: int) -> tuple[NDArray[np.intp]
     return np.flatnonzero(marks), (np.cumsum(marks) - 1)[codes]
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Lines:
     """Rows in lines of equal length that each have rows of one group: which row is where, and where each row is.
 

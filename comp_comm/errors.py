@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 MOST_PROBLEMS = 200  # of one input: whoever has more has one cause, or the wrong kind of file
 MOST_NAMED = 3  # names of which all parts of a wrong one are parts
 LONGEST_NAME = 60  # of what may be a slip of the pen
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing wrong with an input, and where.
 
     >>> print(Problem("must be at least 1, not 0", key="set.hidden", file="study.yaml", line=3))
@@ -65,18 +63,16 @@ class MissingExtraError(CompcommError):
         super().__init__(f"{what} needs the extra '{extra}': pip install 'compcomm[{extra}]'")
 
 
-@dataclass
 class Problems:
     """Collects problems so that all of them are shown at once, up to so many that nobody reads on."""
 
-    noted: list[Problem] = field(default_factory=list)
-    seen: set[Problem] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.noted: list[Problem] = []
 
     def add(self, problem: Problem) -> None:
         """Note one problem (the same one only once). Raises ``ConfigError`` where there are more than are shown."""
-        if problem in self.seen:
+        if problem in self.noted:
             return
-        self.seen.add(problem)
         self.noted.append(problem)
         if len(self.noted) >= MOST_PROBLEMS:
             more = Problem(f"and more: the first {MOST_PROBLEMS} problems are shown", file=problem.file)
@@ -123,6 +119,8 @@ def nearest(name: str, allowed: Collection[str]) -> str:
     within = [one for one in allowed if len(parts) > 1 and parts <= set(re.split(r"[-_. ]+", one.lower()))]
     if within:
         return f"; did you mean {' or '.join(f'{one!r}' for one in within[:MOST_NAMED])}?"
+    import difflib  # here: only what is wrong needs it
+
     close = difflib.get_close_matches(name.lower().replace("-", "_"), list(allowed), n=1, cutoff=0.6)
     close = close or difflib.get_close_matches(name.lower(), list(allowed), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""

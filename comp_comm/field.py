@@ -5,23 +5,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Real
 from typing import Literal
 
 from comp_comm.choice import Choice
 from comp_comm.errors import nearest
+from comp_comm.structs import struct
 
 Value = int | float | str
 
-_SUFFIX = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([KMBGT%])$")
+_SUFFIX = r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([KMBGT%])$"
 COUNTED = 1e12  # what may be so many is a count, and may be written 2T
 LISTED = 8  # of more words only so many are listed
 _BINARY_SUFFIX = {"K": 1024, "M": 1024**2}
 _DECIMAL_SUFFIX = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}  # of what is no whole number: tokens, parameters
 
 
-@dataclass(frozen=True)
+@struct
 class Field:
     """One field: its name, type, bounds and meaning.
 
@@ -121,7 +121,7 @@ class Field:
 
     def _number(self, raw: object) -> float | None:
         if isinstance(raw, str):
-            match = _SUFFIX.match(raw.strip())
+            match = re.match(_SUFFIX, raw.strip())
             scales = _BINARY_SUFFIX if self.kind == "int" else _DECIMAL_SUFFIX if self.high >= COUNTED else {}
             if match and match.group(2) in scales:
                 return float(match.group(1)) * scales[match.group(2)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from comp_comm.formulas.arrays import (
 from comp_comm.kernel_choices import Recipe
 from comp_comm.lazy import cached_property
 from comp_comm.lora import FrozenPrecision
+from comp_comm.structs import struct
 from comp_comm.violation import Violation, rule
 
 Code = int | NDArray[np.intp]
@@ -34,7 +35,7 @@ RECIPE = ("recipe", "fp8_attention", "fp8_head", "fp8_param_gather", "fp8_activa
 NONE = -1  # the code of a format that is not given
 
 
-@dataclass(frozen=True)
+@struct
 class Formats:
     """Bytes an element takes: as a GEMM's operand, as activation, on the wire, as weight, gradient and Adam moment.
 

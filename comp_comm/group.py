@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from comp_comm.formulas.arrays import Numeric
+from comp_comm.structs import struct
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Group:
     """The members of a collective: how many, and every how-many-th device is one of them.
 

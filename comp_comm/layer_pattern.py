@@ -28,7 +28,7 @@ COMPOSED = {"H": "M", "Z": "M"}  # mixers that have another one in them
 RECURRENT = "MSGKL"  # those that keep a state, not keys and values
 MOST_LAYERS = 100_000
 _TIMES = r"(?:x([1-9]\d{0,5}))?"
-_TOKEN = re.compile(rf"\s*(?:(\()|\){_TIMES}|([*WTMSGKLHZE-]{{1,2}}|[^\s(),]+?){_TIMES}(?=[\s(),]|$))[\s,]*")
+_TOKEN = rf"\s*(?:(\()|\){_TIMES}|([*WTMSGKLHZE-]{{1,2}}|[^\s(),]+?){_TIMES}(?=[\s(),]|$))[\s,]*"
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,10 @@ def parse_layer_pattern(text: str) -> tuple[PatternLayer, ...]:
         return tuple(map(_layer, text))
     layers: list[PatternLayer] = []
     opened: list[int] = []
+    token = re.compile(_TOKEN)
     at, end = 0, len(text.rstrip())
     while at < end:
-        match = _TOKEN.match(text, at)
+        match = token.match(text, at)
         if match is None:
             raise ValueError(f"'{text[:60]}': cannot read '{text[at : at + 10]}'")
         at = match.end()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -38,6 +38,7 @@ from comp_comm.lazy import cached_property
 from comp_comm.optimizers import MuonTensor, Optimizer, usual_sharding
 from comp_comm.placement import GROUPS, INSIDE, ORDERS, STAGE_GROUPS
 from comp_comm.sharding import FsdpUnits, GradientSync, ZeroImplementation, fuses_accumulation
+from comp_comm.structs import struct
 from comp_comm.texts import NO_TEXT, Texts
 
 Spread: TypeAlias = tuple[tuple[Array, Array], ...]  # sizes and strides
@@ -45,7 +46,7 @@ UNKNOWN = float("nan")
 NOT_GIVEN = -1  # the code of a choice that is not given
 
 
-@dataclass(frozen=True)
+@struct
 class Layout:
     """Parallel degrees, batches and choices, numbers or arrays; names and meanings are those of the field table.
 

@@ -8,7 +8,7 @@ import re
 # Whether cells of CSV that a spreadsheet would run are marked as text: of the command that runs.
 SPREADSHEET: contextvars.ContextVar[bool] = contextvars.ContextVar("spreadsheet", default=False)
 # C0 but for tabs and ends of lines, DEL, C1; what turns the direction of text around; halves of a character.
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 CONTROL_BYTES = bytes({*range(0x20), 0x7F} - {0x09, 0x0A})
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -19,7 +19,7 @@ def visible(text: str) -> str:
     >>> visible("\x1b]0;title\x07 two\nlines")
     '\\x1b]0;title\\x07 two\nlines'
     """
-    return CONTROL.sub(_escape, text) if not text.isprintable() and CONTROL.search(text) else text
+    return text if text.isprintable() else re.sub(CONTROL, _escape, text)
 
 
 def visible_bytes(content: bytes) -> bytes:

@@ -8,11 +8,11 @@ given.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from comp_comm.choice import Choice
 from comp_comm.field import Value
+from comp_comm.structs import struct
 
 Condition = Mapping[str, tuple[Value | None, ...]]
 ALWAYS: Condition = {}
@@ -35,7 +35,7 @@ class Values(NamedTuple):
         return all(point.get(name) in allowed for name, allowed in self.when.items())
 
 
-@dataclass(frozen=True)
+@struct
 class Given:
     """A field that a stack gives: its cases in their order, and why, or where that is from."""
 

@@ -9,17 +9,18 @@ before it, ``(...)`` holds it together, and ``...`` stands for chunks that share
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from comp_comm.structs import struct
 
 TORCHTITAN = "torchtitan"  # the word for that framework's rule, which counts embedding and head as a layer each
 MOST_CHUNKS = 100_000
 # The first chunk of an interleaved pipeline may have the embedding alone, the last the loss, in the place of a layer.
 ENDS = 2
-_TOKEN = re.compile(r"\s*(?:(\d+)|([EtmL])|(\()|(\))|(\|)|\*\s*(\d+)|(\.\.\.)|(,))")
+_TOKEN = r"\s*(?:(\d+)|([EtmL])|(\()|(\))|(\|)|\*\s*(\d+)|(\.\.\.)|(,))"
 
 
-@dataclass(frozen=True)
+@struct
 class StageLayout:
     """Layers of each chunk of a pipeline, None for the one place where the rest is shared out evenly.
 
@@ -98,10 +99,10 @@ def check_stage_layout(text: str) -> None:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    tokens, at = [], 0
+    token, tokens, at = re.compile(_TOKEN), [], 0
     names = ("number", "letter", "open", "close", "bar", "times", "rest", "comma")
     while at < len(text.rstrip()):
-        match = _TOKEN.match(text, at)
+        match = token.match(text, at)
         if match is None:
             raise ValueError(f"'{text}': cannot read '{text[at : at + 10]}'")
         name, value = next((n, v) for n, v in zip(names, match.groups(), strict=True) if v is not None)

@@ -5,7 +5,7 @@ A number that is not given is NaN until `resolved` fills it in from the others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,13 +26,14 @@ from comp_comm.formulas.arrays import Array, Mask, Numeric, everywhere, isnan, m
 from comp_comm.layer_pattern import count_of, layers_of
 from comp_comm.lazy import cached_property
 from comp_comm.lora import USUAL_TARGETS
+from comp_comm.structs import struct
 from comp_comm.texts import NO_TEXT, Texts
 from comp_comm.violation import Violation, divides, rule
 
 UNKNOWN = float("nan")
 
 
-@dataclass(frozen=True)
+@struct
 class Transformer:
     """Dimensions of a transformer, numbers or arrays; the names and meanings are those of the field table.
 

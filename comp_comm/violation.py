@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from comp_comm.formulas.arrays import Mask, Numeric, somewhere
+from comp_comm.structs import struct
 
 NO_ROOM = "does not fit: memory exceeds that of the device"
 
 
-@dataclass(frozen=True)
+@struct
 class Violation:
     """A rule that some points break: where (True is broken), why, and which fields it is about.
 

@@ -34,9 +34,9 @@ from comp_comm.model_rules import model_rules
 from comp_comm.operations.context import Context
 from comp_comm.reproduce.papers import PAPERS, figures_of
 from comp_comm.stacks import DENSE, Given, Stack
-from comp_comm.sweeps import sweep
 from comp_comm.sweeps.case_study import case_study
 from comp_comm.sweeps.point import explain
+from comp_comm.sweeps.result import sweep
 from comp_comm.texts import Texts
 from comp_comm.transformer import Transformer, resolved
 from comp_comm.trends.part import PartSettings

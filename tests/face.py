@@ -18,7 +18,7 @@ from comp_comm.costmodels.model_work import model_parameters
 from comp_comm.fields import FIELDS
 from comp_comm.searches import search as _search
 from comp_comm.sweeps import point as _point
-from comp_comm.sweeps import sweep as _sweep
+from comp_comm.sweeps.result import sweep as _sweep
 from comp_comm.sweeps.solve import ask, solve
 from comp_comm.sweeps.volume import volume as _volume
 from comp_comm.sweeps.volume import volume_over

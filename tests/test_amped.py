@@ -17,7 +17,7 @@ from comp_comm.formulas.amped import Tiers, all_reduce_seconds, all_to_all_secon
 from comp_comm.layout import Layout
 from comp_comm.reproduce import amped as paper
 from comp_comm.reproduce.published import read_table
-from comp_comm.sweeps import sweep
+from comp_comm.sweeps.result import sweep
 from comp_comm.transformer import Transformer
 
 A100 = load_profile(paper.HARDWARE).hardware("fp16")

@@ -43,7 +43,8 @@ def test_physics_of_a_cost_model_are_loaded_when_it_is_used(point, room):
     code = f"""if True:
         import sys
         import comp_comm as cc
-        from comp_comm.costmodels import MODELS
+        from comp_comm.costmodels import COST_MODELS
+        tuple(COST_MODELS.values())
         physics = {{"amped": "step", "comp_vs_comm": "one_layer", "complete": "step", "foundation_models": "step",
                    "inference": "serving"}}
         files = {{f"comp_comm.costmodels.{{name}}.{{file}}": name for name, file in physics.items()}}

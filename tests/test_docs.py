@@ -31,7 +31,7 @@ from comp_comm.configs import axes, catalogue, hardware_file, model_file, overri
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.configs.model_file import load_model
 from comp_comm.configs.study import load_study, study_from
-from comp_comm.costmodels import ALL_COLUMNS, COST_MODELS
+from comp_comm.costmodels import COST_MODELS, all_columns
 from comp_comm.costmodels.complete.states.overlap import CONTENTION, USABLE
 from comp_comm.dispatchers import SORTED
 from comp_comm.errors import CompcommError
@@ -43,12 +43,13 @@ from comp_comm.kernel_choices import CrossEntropy, ElementwiseKernels
 from comp_comm.layers.kind import NORM_PASSES, PARALLEL_SUM_PASSES, SUM_PASSES
 from comp_comm.searches.result import search, side_by_side
 from comp_comm.sharding import ZeroImplementation
-from comp_comm.sweeps import make_plan, sweep
 from comp_comm.sweeps.algorithmic import edge_table, required_tp_table
 from comp_comm.sweeps.case_study import case_study
 from comp_comm.sweeps.interval import known_intervals, layouts_apart
+from comp_comm.sweeps.plan import make_plan
 from comp_comm.sweeps.point import explain, explained
 from comp_comm.sweeps.prices import Prices
+from comp_comm.sweeps.result import sweep
 from comp_comm.sweeps.solve import ask, solve
 from comp_comm.timing import fused_attention, kernels
 from comp_comm.validation import table as runs
@@ -199,7 +200,7 @@ def known_names() -> set[str]:
     named = {name for path in source for found in defined.findall(path.read_text()) for name in found if name}
     rooms = {part for path in source for part in path.relative_to(ROOT).with_suffix("").parts}
     choices = {word for field in FIELDS.values() for word in field.words}
-    return {*FIELDS, *ALL_COLUMNS, *COST_MODELS, *choices, *named, *rooms}.union(*records, *keys)
+    return {*FIELDS, *all_columns(), *COST_MODELS, *choices, *named, *rooms}.union(*records, *keys)
 
 
 def searched() -> list[dict]:

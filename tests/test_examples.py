@@ -11,7 +11,7 @@ import pytest
 from comp_comm.cli.main import run
 from comp_comm.configs.hardware_file import load_profile
 from comp_comm.hardware.lint import lint
-from comp_comm.sweeps import sweep
+from comp_comm.sweeps.result import sweep
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 TESTED = {"my-cluster.yaml", "evolve_hardware.yaml", "layouts.yaml", "sweep_from_python.py", "explain_the_best.py",

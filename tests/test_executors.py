@@ -24,8 +24,9 @@ from comp_comm.errors import CompcommError, ConfigError, MissingExtraError
 from comp_comm.searches import partition, search
 from comp_comm.searches.near_optimal import NearOptimal
 from comp_comm.searches.pareto_front import ParetoFront
-from comp_comm.sweeps import engine, executors, make_plan, parallel, ranking, sweep
-from comp_comm.sweeps.result import stream_rows
+from comp_comm.sweeps import engine, executors, parallel, ranking
+from comp_comm.sweeps.plan import make_plan
+from comp_comm.sweeps.result import stream_rows, sweep
 
 STUDY = """\
 cost_model: comp_vs_comm

@@ -28,7 +28,7 @@ from comp_comm.layout import Layout
 from comp_comm.reproduce import foundation_models as paper
 from comp_comm.reproduce.published import read_table
 from comp_comm.searches import search
-from comp_comm.sweeps import sweep
+from comp_comm.sweeps.result import sweep
 from comp_comm.transformer import Transformer
 
 CELLS = read_table(paper.TABLE)

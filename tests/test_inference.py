@@ -9,7 +9,8 @@ import pytest
 from comp_comm.cli.main import run
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
-from comp_comm.sweeps import make_plan, sweep
+from comp_comm.sweeps.plan import make_plan
+from comp_comm.sweeps.result import sweep
 
 # Llama 3 8B: 32 layers, H 4096, 32 heads of 128, 8 of keys and values, FFN 14336, vocabulary 128256.
 LLAMA = {"hardware": "h100-sxm", "model": "llama-3-8b"}

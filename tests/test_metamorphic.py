@@ -25,7 +25,7 @@ from net import points as net
 from comp_comm.costmodels.registry import COST_MODELS
 from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.hardware.evolution import NO_OUTER
-from comp_comm.sweeps import sweep
+from comp_comm.sweeps.result import sweep
 
 CATALOGUE = Path(__file__).parent.parent / "configs"
 SECONDS = dict.fromkeys(COST_MODELS, ("step_s",)) | {"inference": ("ttft_s", "tpot_s", "request_s")}

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -176,7 +177,7 @@ def test_aliases_are_of_one_model_each_and_hide_none():
     ("deepseek-r1", "deepseek-v3"), ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"), ("gpt-3-175b", "gpt3-175b"),
 ])  # fmt: skip
 def test_a_model_goes_by_its_aliases(alias, name, compcomm):
-    assert load_model(alias) == load_model(name)
+    assert asdict(load_model(alias)) == asdict(load_model(name))
     study = study_from({"hardware": "h100-sxm", "model": alias})
     assert study.model.name == name
 

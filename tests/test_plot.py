@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
+from comp_comm.configs.study import as_study
 from comp_comm.errors import ConfigError, MissingExtraError
 from comp_comm.report import views
 from comp_comm.report.case_study_plot import PARTS, draw_case_study
 from comp_comm.report.picture import quantity, short
 from comp_comm.report.plot import check_plot, draw_plot, save_case_study, save_plot
 from comp_comm.sweeps.plan import make_plan
-from comp_comm.sweeps.result import as_study, sweep
+from comp_comm.sweeps.result import sweep
 
 LINES = {"kind": "lines", "x": "tp", "y": "serialized_comm_fraction", "lines": ["hidden", "seq_len", "micro_batch"],
          "per": ["flop_vs_bw"]}  # fmt: skip

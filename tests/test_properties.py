@@ -19,7 +19,9 @@ from comp_comm.formulas import collectives, edges, transformer
 from comp_comm.hardware.evolution import evolve
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.layout import Layout
-from comp_comm.sweeps import engine, make_plan, ranking, sweep
+from comp_comm.sweeps import engine, ranking
+from comp_comm.sweeps.plan import make_plan
+from comp_comm.sweeps.result import sweep
 from comp_comm.sweeps.solve import ask, solve
 from comp_comm.transformer import Transformer, gemm_count
 

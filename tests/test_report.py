@@ -12,7 +12,7 @@ import pytest
 
 from comp_comm.configs.study import load_study, study_from
 from comp_comm.report.html_report import html_report
-from comp_comm.sweeps import sweep
+from comp_comm.sweeps.result import sweep
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 EVIL = '</script><img src=x onerror="document.body.dataset.evil=1">'

@@ -341,7 +341,7 @@ def test_another_run_is_refused(begun, more, said, capsys):
 
 def test_another_version_is_refused(begun, monkeypatch, capsys):
     study, target, *_ = begun
-    monkeypatch.setattr("comp_comm.sweeps.result.__version__", "99.0")
+    monkeypatch.setattr("comp_comm.sweeps.meta.__version__", "99.0")
     capsys.readouterr()
     assert run(["sweep", study, "-o", str(target), "--resume", "-q"]) == 2
     assert "version is 99.0" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from comp_comm.report.plot import MAX_PANELS
 from comp_comm.report.search_plot import design_view
 from comp_comm.searches import search
 from comp_comm.searches.design import FACTORS, make_design
-from comp_comm.sweeps import sweep
+from comp_comm.sweeps.result import sweep
 
 LAYOUTS = {"cp": 1, "placement": "tp-cp-dp-pp", "recompute": "none", "zero": 1}
 SMALL = {"hardware": "h100-sxm", "model": "llama-3-8b", "set": {"global_batch": 64, **LAYOUTS}}

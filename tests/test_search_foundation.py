@@ -12,7 +12,7 @@ from comp_comm.cli.main import run
 from comp_comm.configs.study import load_study, study_from
 from comp_comm.errors import InfeasibleError
 from comp_comm.searches import search
-from comp_comm.sweeps import sweep
+from comp_comm.sweeps.result import sweep
 
 PAPER = "papers/foundation-models-gpt3"
 FREE = {

@@ -20,9 +20,9 @@ from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interle
 from comp_comm.formulas.pipeline import chunk_boundaries, in_flight
 from comp_comm.formulas.uneven import uneven_bubble_seconds
 from comp_comm.layers.stages import Stage, stage_layers
-from comp_comm.sweeps import sweep
 from comp_comm.sweeps.plan import make_plan
 from comp_comm.sweeps.point import memory
+from comp_comm.sweeps.result import sweep
 
 # No vocabulary and one device a stage: all stages are alike, and only they send.
 # The host is never waited for, and nothing is gathered beside GEMMs: nothing but passes and sends takes time.

@@ -16,9 +16,9 @@ from comp_comm.errors import ConfigError
 from comp_comm.hardware.numbers import FlashKernel, Hardware, Timing
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.operations import Attention, Gemm
-from comp_comm.sweeps import sweep
 from comp_comm.sweeps.plan import make_plan
 from comp_comm.sweeps.point import explain
+from comp_comm.sweeps.result import sweep
 from comp_comm.timing.kernels import Kernels
 
 GPT = {"layers": 8, "hidden": 2048, "heads": 16, "vocab": 51200, "seq_len": 1024}

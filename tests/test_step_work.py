@@ -10,9 +10,9 @@ from state_dict import layers_of, matrix_flops, of_experts, random_model, score_
 
 from comp_comm.configs.study import study_from
 from comp_comm.errors import ConfigError
-from comp_comm.sweeps import sweep
 from comp_comm.sweeps.plan import make_plan
 from comp_comm.sweeps.point import point_of, sensitivity
+from comp_comm.sweeps.result import sweep
 
 GPT = {"layers": 12, "hidden": 1024, "heads": 16, "vocab": 50257, "seq_len": 1024}
 MOE = {**GPT, "experts": 8, "top_k": 2, "moe_ffn_hidden": 512, "shared_experts": 1, "dense_layers": 2, "gated": "on"}

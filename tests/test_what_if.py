@@ -10,7 +10,7 @@ import pytest
 from comp_comm.cli.main import run
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.collectives import all_reduce_memory_passes, fused_visible_seconds
-from comp_comm.sweeps import sweep
+from comp_comm.sweeps.result import sweep
 from comp_comm.sweeps.what_if import TECHNIQUES, TOGETHER, what_if
 
 

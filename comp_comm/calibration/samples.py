@@ -21,6 +21,7 @@ from comp_comm.hardware.numbers import Hardware
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
+from comp_comm.structs import struct
 from comp_comm.timing.kernels import Kernels
 from comp_comm.timing.network import collective_seconds
 
@@ -44,7 +45,7 @@ FLOP_SIZES = (
 Predict = Callable[[Hardware], Array]
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class ByShape:
     """What predicts rows by the columns of their shapes: each distinct shape once.
 

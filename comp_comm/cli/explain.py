@@ -12,7 +12,6 @@ from comp_comm.configs.study import Study
 from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.report import output
-from comp_comm.report.answer import write_answer
 from comp_comm.sweeps.point import explain
 from comp_comm.sweeps.prices import NO_PRICES, Prices
 
@@ -95,6 +94,7 @@ def _draw(picture: str | None, names: Sequence[str], rows: Records, meta: Record
 
 
 def _several(study: Study, each: dict[object, Prices], path: str | None, form: str, picture: str | None) -> int:
+    from comp_comm.report.answer import write_answer
     from comp_comm.report.points import point_name
     from comp_comm.report.table import setup_line
     from comp_comm.sweeps.explain_over import explain_over

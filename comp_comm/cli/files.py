@@ -16,10 +16,10 @@ from comp_comm.records import Record
 from comp_comm.report import output
 from comp_comm.report.pieces import Form, form_of
 from comp_comm.sweeps.engine import block_count
+from comp_comm.sweeps.meta import identity as version
+from comp_comm.sweeps.meta import meta
 from comp_comm.sweeps.parallel import pieces
 from comp_comm.sweeps.plan import Plan
-from comp_comm.sweeps.result import identity as version
-from comp_comm.sweeps.result import meta
 from comp_comm.sweeps.resume import RowFile
 from comp_comm.sweeps.stream import Piece, Stream
 

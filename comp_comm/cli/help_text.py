@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from comp_comm.costmodels import MODELS
+from comp_comm.costmodels import COST_MODELS
 from comp_comm.errors import nearest, one_of
 from comp_comm.field import Field
 from comp_comm.fields import FIELDS
@@ -44,10 +44,11 @@ class Grouped(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the arguments; refuse what was given as an empty text, as a variable of a shell that is not set."""
         left = super().parse_args(ctx, args)
+        may_be_empty = {*FIELDS, *SAID_BY_OTHERS}
         for each in self.params:
             given = ctx.params.get(str(each.name))
             texts = given if isinstance(given, tuple) else (given,)
-            if each.name not in (*FIELDS, *SAID_BY_OTHERS) and any(isinstance(t, str) and not t.strip() for t in texts):
+            if each.name not in may_be_empty and any(isinstance(t, str) and not t.strip() for t in texts):
                 option = isinstance(each, click.Option)
                 flag = "/".join(each.opts) if option else each.human_readable_name.strip("[].")
                 raise click.UsageError(f"{flag} is empty: give it a value, or leave it out", ctx)
@@ -165,7 +166,7 @@ def meaning(field: Field) -> str:
     if field.kind == "choice" and field.words and placeholder(field) == "NAME":
         said = field.allowed() if field.choice is not None and field.choice.allowed() else ", ".join(field.words)
         text += f" (one of: {said.removeprefix('one of: ')})"
-    model = next((each for each in MODELS if field.name in each.fields), None)
+    model = next((each for each in COST_MODELS.values() if field.name in each.fields), None)
     default = model.default(field.name) if model else None
     shown = f"{default:g}" if isinstance(default, float) else default
     return text + "." + (f" [default: {shown}]" if default is not None else "")

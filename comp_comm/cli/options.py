@@ -20,7 +20,7 @@ from comp_comm.configs.overrides import override_key
 from comp_comm.configs.strict_yaml import load_value
 from comp_comm.configs.study import Study, load_study, study_from
 from comp_comm.configs.study_title import plain_title
-from comp_comm.costmodels import MODELS
+from comp_comm.costmodels import default_model
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS
 from comp_comm.printable import SPREADSHEET
@@ -88,7 +88,7 @@ def field_options(names: Iterable[str]) -> Callable[[Command], Command]:
     return add
 
 
-def point_options(command: Command, fields: Iterable[str] = MODELS[0].fields) -> Command:
+def point_options(command: Command, fields: Iterable[str] = default_model().fields) -> Command:
     """Add a study and a flag for each field of a cost model, `complete` if not said: what a point is given by."""
     for decorate in (
         set_option,

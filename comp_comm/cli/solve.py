@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from comp_comm.cli import completion, help_text, options
-from comp_comm.costmodels import MODELS
+from comp_comm.costmodels import COST_MODELS, default_model
 from comp_comm.errors import ConfigError
 from comp_comm.fields import FIELDS, solvable
 from comp_comm.report.answer import write_answer
@@ -22,7 +22,7 @@ def _solvable(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 DEVICES = ("gpus", "dp")
-LAYER = next(each.name for each in MODELS if each.own_hardware)  # its fields alone ask about one layer
+LAYER = next(each.name for each in COST_MODELS.values() if each.own_hardware)  # its fields alone ask about one layer
 
 
 @click.command(cls=help_text.Grouped,
@@ -64,7 +64,8 @@ def command(target: str, wanted: str, between: tuple[float, float] | None, path:
     if given.get(question.field) is not None:
         raise ConfigError(f"{FIELDS[question.field].flag} is what is solved for; leave it out")
     chosen = options.point_study(given)
-    if not given["study"] and chosen.cost_model is None and not set(MODELS[0].required) <= {*chosen.fixed, wanted}:
+    known = {*chosen.fixed, wanted}
+    if not given["study"] and chosen.cost_model is None and not set(default_model().required) <= known:
         chosen.cost_model = LAYER
     rows, meta = solve(chosen, question)
     options.note(chosen.notes)

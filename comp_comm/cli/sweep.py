@@ -17,9 +17,10 @@ from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
 from comp_comm.report import output
+from comp_comm.sweeps.meta import meta
 from comp_comm.sweeps.plan import Plan, make_plan
 from comp_comm.sweeps.plan_notes import notes
-from comp_comm.sweeps.result import check_columns, meta, plain_columns, records, stream_rows
+from comp_comm.sweeps.result import check_columns, plain_columns, records, stream_rows
 from comp_comm.sweeps.stream import Piece, Stream
 
 if TYPE_CHECKING:

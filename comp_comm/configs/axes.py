@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,12 @@ from comp_comm.errors import Problems, nearest, one_of
 from comp_comm.fields import FIELDS, Field, Value
 from comp_comm.formulas.arrays import WholeArray
 from comp_comm.records import Record
+from comp_comm.structs import struct
 
 MAX_AXIS = 1_000_000
 RANGE_KEYS = ("from", "to", "steps", "step", "scale", "round_to")
 SCALES = ("linear", "log")
-SPAN = re.compile(r"\s*([^.].*?)\.\.([^*+]+?)(?:([*+])(.+))?")  # 1..64*2, 1..9+2, 1..8
+SPAN = r"\s*([^.].*?)\.\.([^*+]+?)(?:([*+])(.+))?"  # 1..64*2, 1..9+2, 1..8
 
 
 class AxisColumn(Sequence[Value]):
@@ -57,7 +57,7 @@ class AxisColumn(Sequence[Value]):
         return AxisColumn(self.table, self.rows[points], self.words)
 
 
-@dataclass(frozen=True)
+@struct
 class Axis:
     """One axis of the grid: the fields that move along it, and a tuple of values for each of them.
 
@@ -134,7 +134,7 @@ def span(text: str, field: Field) -> tuple[Value, ...]:
     >>> span("1..64*2", FIELDS["tp"]), span("1K..4K+1K", FIELDS["seq_len"]), span("1..3", FIELDS["pp"])
     ((1, 2, 4, 8, 16, 32, 64), (1024, 2048, 3072, 4096), (1, 2, 3))
     """
-    match = SPAN.fullmatch(text)
+    match = re.fullmatch(SPAN, text)
     if match is None:
         raise ValueError(f"'{text}' is no range; write it as 1..64*2 (times 2), 1..9+2 (2 more) or 1..8")
     low, high = (float(field.check(field.number(resolve_scalar(match[i].strip())))) for i in (1, 2))

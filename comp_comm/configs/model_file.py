@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from comp_comm.errors import ConfigError, Problem, Problems
 from comp_comm.fields import FIELDS, Value
 from comp_comm.model_rules import model_rules
 from comp_comm.records import Record
+from comp_comm.structs import struct
 from comp_comm.texts import Texts
 from comp_comm.transformer import Transformer, resolved
 
@@ -27,7 +28,7 @@ KEYS = (*ABOUT, *DIMENSIONS)
 COUNTED = ("hidden", "layers", "heads")  # what parameters cannot be counted without
 
 
-@dataclass(frozen=True)
+@struct
 class Model:
     """A published model: its fields, and where they are from. ``notes`` say what the source has wrong.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ import yaml
 
 from comp_comm.errors import ConfigError, Problem
 from comp_comm.records import Record
+from comp_comm.structs import struct
 
 Path = tuple[str | int, ...]
 
@@ -24,16 +25,15 @@ MAX_BYTES = 4 * 2**20
 MAX_NODES = 200_000  # after aliases are expanded
 MAX_DEPTH = 50
 
-_NULL = re.compile(r"(?:~|null|Null|NULL|)$")
-_TRUE = re.compile(r"(?:true|True|TRUE)$")
-_FALSE = re.compile(r"(?:false|False|FALSE)$")
+_WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None, "true": True, "True": True, "TRUE": True,
+          "false": False, "False": False, "FALSE": False}  # fmt: skip
 _INT = re.compile(r"[-+]?[0-9]{1,4000}$")
 _RADIX = re.compile(r"0(?:o[0-7]{1,24}|x[0-9a-fA-F]{1,18})$")  # of more digits it is a text: no number here is so large
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$")
 _SPECIAL = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$")
 
 
-@dataclass(frozen=True)
+@struct
 class Document:
     """What a YAML text says, and on which line it says it.
 
@@ -71,12 +71,10 @@ def resolve_scalar(text: str) -> object:
     >>> [resolve_scalar(t) for t in ("5e-6", "1e9", "off", "12:30", "010", "0x10", "true", "~")]
     [5e-06, 1000000000.0, 'off', '12:30', 10, 16, True, None]
     """
-    if text[:1].isalpha() and text[0] not in "nNtTfF":
-        return text  # most words: none of the patterns below can begin so
-    if _NULL.match(text):
-        return None
-    if _TRUE.match(text) or _FALSE.match(text):
-        return text.lower() == "true"
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0].isalpha():
+        return text  # none of the patterns below begins so
     if _INT.match(text):
         return int(text)
     if _RADIX.match(text):
@@ -160,14 +158,14 @@ class _Builder:
         self._documents = 0
 
     def take(self, event: Any) -> None:
-        if isinstance(event, yaml.DocumentStartEvent):
+        if isinstance(event, yaml.ScalarEvent):  # most are
+            self._scalar(event)
+        elif isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
                 self._fail(event, "one document a file: '---' starts a second one")
         elif isinstance(event, yaml.AliasEvent):
             self._alias(event)
-        elif isinstance(event, yaml.ScalarEvent):
-            self._scalar(event)
         elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             self._open(event)
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):

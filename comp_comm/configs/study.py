@@ -28,7 +28,7 @@ KEYS = ("title", "cost_model", "hardware", "model", "set", "sweep", "zip", "wher
 TABLE_KEYS = ("rows", "columns", "value", "per")
 PLOT_KEYS = ("kind", "x", "y", "lines", "value", "per", "only")
 DEFAULT_HARDWARE = "mi210"
-__all__ = ["Study", "load_study", "read_study", "study_from"]
+__all__ = ["Study", "as_study", "load_study", "read_study", "study_from"]
 
 
 def load_study(reference: str, overrides: Sequence[str] = ()) -> Study:
@@ -44,6 +44,13 @@ def load_study(reference: str, overrides: Sequence[str] = ()) -> Study:
 def study_from(data: Record, name: str = COMMAND_LINE, overrides: Sequence[str] = ()) -> Study:
     """Return the study that a mapping of the same form means."""
     return read_study(Document(data, name), overrides)
+
+
+def as_study(study: str | Record | Study, overrides: Sequence[str] = ()) -> Study:
+    """Return a study from a path, a catalogue name, a mapping, or one already read."""
+    if isinstance(study, Study):
+        return study
+    return load_study(study, overrides) if isinstance(study, str) else study_from(study, "study", overrides)
 
 
 def read_study(document: Document, overrides: Sequence[str] = ()) -> Study:

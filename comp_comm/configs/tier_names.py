@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Mapping, Sequence
 
@@ -23,6 +22,8 @@ def meant(name: str, known: Collection[str]) -> str | None:
     if name in (*known, *USUAL_TIERS):
         return None
     alike = [tier for tier in known if re.findall(r"\d+", tier) == re.findall(r"\d+", name)]
+    import difflib  # here: only a new tier needs it
+
     close = difflib.get_close_matches(name.lower(), alike, n=1, cutoff=ALIKE)
     return close[0] if close else None
 

@@ -2,10 +2,10 @@
 
 from comp_comm.costmodels.answer import Answer, Column
 from comp_comm.costmodels.model import CostModel
-from comp_comm.costmodels.registry import ALL_COLUMNS, COST_MODELS, DEFAULT_COST_MODEL, MODELS, phase_of
+from comp_comm.costmodels.registry import COST_MODELS, DEFAULT_COST_MODEL, all_columns, default_model, phase_of
 from comp_comm.costmodels.scenario import Scenario
 
 __all__ = [
-    "ALL_COLUMNS", "COST_MODELS", "DEFAULT_COST_MODEL", "MODELS", "Answer", "Column", "CostModel", "Scenario",
+    "COST_MODELS", "DEFAULT_COST_MODEL", "Answer", "Column", "CostModel", "Scenario", "all_columns", "default_model",
     "phase_of",
 ]  # fmt: skip

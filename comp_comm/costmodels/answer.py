@@ -7,7 +7,7 @@ them, say) joins them, and only when it is asked for: that is what makes a sweep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from comp_comm.formulas.arrays import Array, Index, Mask, take
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.units import DAY_S, GIB, HOUR_S
 from comp_comm.views import view_of
 from comp_comm.violation import Violation, broken_rules
@@ -48,7 +49,7 @@ def _taken(array: Array, index: Index) -> Array:
     return take(array, index)
 
 
-@dataclass(frozen=True)
+@struct
 class Column(Generic[AnswerT]):
     """An output: its name, unit, meaning, and how it is made of an answer.
 

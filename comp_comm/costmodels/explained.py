@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.records import GroupRecord, MemoryRecord, MessageRecord, StepRecord
-from comp_comm.costmodels.timeline import Timeline
 from comp_comm.hardware.numbers import Hardware
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.timeline import Timeline
 
 
 class ExplainedAnswer(SearchableAnswer):

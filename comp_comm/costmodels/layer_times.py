@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from comp_comm.formulas.host import BACKWARD_LAUNCHES, host_wait_seconds
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Collective, SequenceGather, TokenExchange
+from comp_comm.structs import struct
 from comp_comm.timing.passes import Passes
 from comp_comm.timing.timed_collectives import TimedCollective
 from comp_comm.timing.timed_operations import TimedOperation
@@ -64,7 +65,7 @@ class HostLaunches(NamedTuple):
 NO_HOST = HostLaunches(ZERO, np.asarray(False), np.asarray(False))
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class LayerTimes:
     """A layer, or what is beside the layers: its operations and collectives, and what they come to by pass and group.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, field
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from comp_comm.costmodels.answer import Answer
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, Mask
+from comp_comm.structs import struct
 from comp_comm.violation import Violation
 
 Whole = NDArray[np.int64]
@@ -115,7 +116,7 @@ class Degrees(NamedTuple):
     words: Mapping[str, tuple[str, ...]] = {}  # of the columns that are choices
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class LayoutSpace:
     """What a cost model says about its layouts, for a search to try them: which there are, what of them is reported.
 
@@ -125,6 +126,7 @@ class LayoutSpace:
     any of them, or list the values to try.
     """
 
+    _: KW_ONLY
     # -- the table of degrees: coupled fields, and what makes their rows
     coupled: tuple[str, ...]
     degrees: Callable[[LayoutQuestion], Degrees]

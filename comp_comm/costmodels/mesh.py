@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from comp_comm.choices import Formulas, Strategy
 from comp_comm.formulas.arrays import Array, Numeric, to_float
+from comp_comm.structs import struct
 
 UNKNOWN = float("nan")
 
@@ -28,7 +28,7 @@ class Inside(NamedTuple):
         return self.tp1 * self.tp2 * self.dp * self.pp
 
 
-@dataclass(frozen=True)
+@struct
 class Mesh:
     """What `foundation_models` and `amped` ask beside a layout; names and meanings are those of the field table.
 

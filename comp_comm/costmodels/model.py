@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from comp_comm.costmodels.answer import Answer, Columns
@@ -11,6 +11,7 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.field import Value
 from comp_comm.fields import FIELDS
 from comp_comm.formulas.arrays import Array
+from comp_comm.structs import struct
 
 if TYPE_CHECKING:
     from comp_comm.costmodels.layout_space import LayoutSpace
@@ -23,7 +24,7 @@ Parts = Mapping[str, object]
 NO_PARTS: Parts = {}
 
 
-@dataclass(frozen=True)
+@struct
 class SharedPart:
     """A part of a cost model's arithmetic that many layouts of a table have in common (see `sweeps.shared_parts`)."""
 
@@ -82,11 +83,11 @@ def _nothing(asked: Asked) -> list[str]:
     return []
 
 
-def _unclaimed(given: Mapping[str, Value], stated: frozenset[str], suffices: bool) -> bool:
+def _unclaimed(given: Mapping[str, Value], stated: frozenset[str]) -> bool:
     return False
 
 
-@dataclass(frozen=True)
+@struct
 class CostModel:
     """A cost model, as the rooms above it use one: its function, and what they have to know to call it.
 
@@ -121,10 +122,10 @@ class CostModel:
     # The costly parts of its arithmetic that many layouts have in common (`sweeps.shared_parts`).
     parts: Mapping[str, SharedPart] = field(default_factory=dict)
     space: LayoutSpace | None = None  # the layouts that a search tries; None where it has no search
-    phases: Mapping[str, CostModel] = field(default_factory=dict)  # models of their own, by word of the field ``phase``
-    # Whether a study that names no cost model is this one's: by the values it has, the fields that it states itself,
-    # and whether its values suffice for the default cost model.
-    claims: Callable[[Mapping[str, Value], frozenset[str], bool], bool] = _unclaimed
+    phases: Mapping[str, str] = field(default_factory=dict)  # cost models of their own, by word of the field ``phase``
+    # Whether a study that names no cost model, and cannot be of the default one, is this one's: by the values it has,
+    # and the fields that it states itself.
+    claims: Callable[[Mapping[str, Value], frozenset[str]], bool] = _unclaimed
     notes: Callable[[Asked], list[str]] = _nothing  # what a reader should know of a study's answers
 
     def default(self, name: str) -> Value | None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Attention, Gemm
+from comp_comm.structs import struct
 from comp_comm.timing.passes import Passes
 from comp_comm.timing.timed_operations import TimedOperation, sum_passes
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class OperationTimes:
     """Operations with their seconds, and sums of them over a forward and a backward pass.
 

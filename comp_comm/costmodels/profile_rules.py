@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,12 +13,13 @@ from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import FP8_KERNEL, NAMED_KERNELS
 from comp_comm.kernel_choices import AttentionKernel, Recipe
+from comp_comm.structs import struct
 from comp_comm.timing.network import available, blanks
 from comp_comm.timing.timed_collectives import Network
 from comp_comm.violation import Violation, blank_number, broken_rules, one_a_reason
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class ProfileRules:
     """What a step needs of a hardware profile: numbers of the device, and of the network that its groups cross."""
 

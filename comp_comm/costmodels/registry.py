@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from typing import Any
 
-from comp_comm.costmodels import amped, comp_vs_comm, complete, foundation_models
 from comp_comm.costmodels.answer import Columns
 from comp_comm.costmodels.model import CostModel
 
-# The first is the default.
-MODELS = (complete.MODEL, comp_vs_comm.MODEL, foundation_models.MODEL, amped.MODEL)
-COST_MODELS = {name: model for each in MODELS for name, model in {each.name: each, **each.phases}.items()}
-DEFAULT_COST_MODEL = MODELS[0].name
-# Every column of every cost model, for units and meanings; one name means one thing everywhere.
-ALL_COLUMNS: Columns[Any] = {
-    name: column for model in reversed(COST_MODELS.values()) for name, column in model.columns.items()
-}
+# Each is a folder with a `MODEL`. The first is the default.
+NAMES = ("complete", "inference", "comp_vs_comm", "foundation_models", "amped")
+DEFAULT_COST_MODEL = NAMES[0]
+
+
+class CostModels(Mapping[str, CostModel]):
+    """The cost models by name. Each is loaded when it is asked for: a command mostly asks for one."""
+
+    def __getitem__(self, name: str) -> CostModel:
+        if name not in NAMES:
+            raise KeyError(name)
+        model: CostModel = import_module(f"comp_comm.costmodels.{name}").MODEL
+        return model
+
+    def __contains__(self, name: object) -> bool:
+        return name in NAMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+COST_MODELS = CostModels()
+
+
+@cache
+def all_columns() -> Columns[Any]:
+    """Return every column of every cost model, for units and meanings; one name means one thing everywhere."""
+    return {name: column for model in reversed(tuple(COST_MODELS.values())) for name, column in model.columns.items()}
+
+
+def default_model() -> CostModel:
+    """Return the cost model of a study that names none."""
+    return COST_MODELS[DEFAULT_COST_MODEL]
 
 
 def phase_of(model: CostModel, phase: object) -> CostModel:
     """Return the cost model of a phase: one of its own, or the same."""
-    return model.phases.get(str(phase), model)
+    name = model.phases.get(str(phase))
+    return COST_MODELS[name] if name else model

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,11 +11,12 @@ from comp_comm.formats import BF16, Formats
 from comp_comm.formulas.arrays import Numeric
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import Layout
+from comp_comm.structs import struct
 from comp_comm.transformer import GemmCount, Transformer, gemm_count
 from comp_comm.violation import Violation
 
 
-@dataclass(frozen=True)
+@struct
 class WhatIf:
     """Techniques of hardware and software to come, each 1 where it is there (sections 5 and 6 of arXiv:2302.02825)."""
 
@@ -31,7 +30,7 @@ class WhatIf:
 AS_IT_IS, ONE_DEVICE, ALL_GEMMS = WhatIf(), Mesh(), gemm_count(CountedGemms.COMPLETE)
 
 
-@dataclass(frozen=True)
+@struct
 class Scenario:
     """What a cost model is asked about: one point, or a whole open grid of them."""
 

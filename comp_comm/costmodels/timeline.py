@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from comp_comm.structs import struct
 
 COMPUTE, COMM, SENDS, STATES = "compute", "communication of layers", "sends between stages", "gradients and weights"
 STREAMS = (COMPUTE, COMM, SENDS, STATES)
@@ -21,7 +22,7 @@ class Slice(NamedTuple):
     about: dict[str, object]
 
 
-@dataclass(frozen=True)
+@struct
 class Timeline:
     """The slices of a step of ``stages`` stages, the last of which ends at ``end`` seconds.
 

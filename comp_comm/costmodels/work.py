@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,12 +32,13 @@ from comp_comm.layers.stages import Stages, stages_of
 from comp_comm.layout import Layout, resolved_layout
 from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context
+from comp_comm.structs import struct
 from comp_comm.transformer import Transformer, resolved
 
 FLOP_OF_BOTH_PASSES = 3.0  # of those of the forward pass: once, and twice backward
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Work:
     """A model on a layout, both resolved, on hardware as training finds it."""
 

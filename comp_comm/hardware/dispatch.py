@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 
 from comp_comm.formulas.arrays import Numeric
+from comp_comm.structs import struct
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class DispatchTiming:
     """What kernels of token dispatch reach; their names are keys of a profile's ``timing`` block.
 
@@ -20,6 +21,7 @@ class DispatchTiming:
     InfiniBand (41 to 54 GB/s). They are of exchanges alone; nobody measured them beside compute.
     """
 
+    _: KW_ONLY
     deepep_inside: Numeric = 0.75
     deepep_across: Numeric = 0.92
     hybridep_inside: Numeric = 0.6

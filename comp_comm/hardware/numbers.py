@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from comp_comm.formulas.arrays import Array, Numeric, by_code, distinct_codes, s
 from comp_comm.hardware.dispatch import DispatchTiming
 from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 
 # Of its isolated speed a GEMM keeps this in a training step, once power is taken out: one number for all devices,
 # the middle of what machines of published runs ask for. By machine it is .75 to .96, with a median of .84.
@@ -24,7 +25,7 @@ POWER_RATIO = 1.08
 BACKWARD_RATE = 0.8
 
 
-@dataclass(frozen=True)
+@struct
 class Tier:
     """One network tier, innermost first. Bandwidth is per device and direction; NaN is not known (blank).
 
@@ -71,7 +72,7 @@ class Tier:
     chunk_size: Numeric = 0.0
 
 
-@dataclass(frozen=True)
+@struct
 class FlashKernel:
     """A fused attention kernel on a device (see `comp_comm.timing.fused_attention`); every number may be an array.
 
@@ -106,7 +107,7 @@ class FlashKernel:
     power_ratio: Numeric = 1.0
 
 
-@dataclass(frozen=True)
+@struct
 class Timing(DispatchTiming):
     """How work becomes time on a device; every number may be an array.
 
@@ -219,7 +220,7 @@ def chosen_kernel(kernels: tuple[FlashKernel, ...], codes: NDArray[np.intp]) -> 
     return FlashKernel(**{item.name: at(item.name) for item in fields(FlashKernel)})
 
 
-@dataclass(frozen=True)
+@struct
 class Hardware:
     """A device and its network as numbers: FLOP/s (dense, of one precision), bytes, bytes/s, tiers, timing.
 

@@ -116,7 +116,6 @@ class SelfAttention(Block):
         return Cache(to_float(c.t.kv_heads) * width, c.kv_heads * width, attended, 2.0 * to_float(c.t.heads) * width)
 
 
-@dataclass(frozen=True)
 class CrossAttention(Block):
     """A decoder's attention to the encoder beside it: queries from the one, keys and values from the other."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from comp_comm.choices import ActivationFunction, Bias
@@ -78,6 +79,7 @@ class Cache(NamedTuple):
     held_state: Array = to_float(0.0)
 
 
+@dataclass(frozen=True)
 class Block(ABC):
     """A block of a layer. Those beside the residual stream say so with ``residual``: they add no sum and no norms."""
 

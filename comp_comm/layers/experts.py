@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from comp_comm.dispatchers import SORTED, Dispatcher, PermuteFusion, RoutedWeights
@@ -53,7 +53,6 @@ KERNELS_OF_ROUTER, KERNELS_OF_EXPERTS, KERNELS_OF_SHARED, QUANTISING = 12.0, 8.0
 CLAMPED_WIDTH, CLAMPED_HIDDEN = 22.0, 10.0
 
 
-@dataclass(frozen=True)
 class Experts(Block):
     """A mixture of experts, with experts that every token goes through beside it where the model has any."""
 

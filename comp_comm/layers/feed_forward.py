@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layers.block import (
@@ -22,7 +21,6 @@ from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Gemm, Operation
 
 
-@dataclass(frozen=True)
 class FeedForward(Block):
     """Up, nonlinearity and down; the width is split over TP."""
 

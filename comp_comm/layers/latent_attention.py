@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float, where
@@ -17,7 +16,6 @@ from comp_comm.operations.shapes import Collective, Gemm, Operation
 LATENT_GATHER = "latent all-gather"
 
 
-@dataclass(frozen=True)
 class LatentAttention(SelfAttention):
     """Self-attention whose keys and values, and mostly queries too, are projected down on every TP device, up by head.
 

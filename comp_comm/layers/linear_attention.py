@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from comp_comm.choices import KdaGates
 from comp_comm.formulas.arrays import Array, to_float
@@ -16,7 +15,6 @@ from comp_comm.operations.shapes import Gemm, Operation
 FP32_NUMBERS = 2.0  # of 16 bit, in one of 32
 
 
-@dataclass(frozen=True)
 class GatedDeltaNet(StateMixer):
     """Gated DeltaNet (arXiv:2412.06464): one decay a head and token, and values that replace what a key stood for."""
 
@@ -58,7 +56,6 @@ class GatedDeltaNet(StateMixer):
         return self.projected(c) + self.convolved(c) + s.heads * of_a_head
 
 
-@dataclass(frozen=True)
 class KimiDeltaAttention(GatedDeltaNet):
     """Kimi Delta Attention (arXiv:2510.26692): a decay for each channel of a key; decay and gate come of a low rank.
 
@@ -104,7 +101,6 @@ def _up(c: Context) -> Array:
     return to_float((1 - decay) * s.keys + (1 - gate) * s.inner)
 
 
-@dataclass(frozen=True)
 class LightningAttention(StateMixer):
     """Lightning attention (MiniMax-01, arXiv:2501.08313): linear attention with a fixed decay, and a gate."""
 

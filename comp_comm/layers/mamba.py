@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from comp_comm.formulas.arrays import Array, Numeric, to_float
@@ -21,7 +20,6 @@ STATE_PASSES, SCORE_PASSES = 12.0, 8.0
 SCANNED = 4.0
 
 
-@dataclass(frozen=True)
 class Mamba2(StateMixer):
     """Mamba-2: heads with a state each; B and C are of a group of heads."""
 
@@ -56,7 +54,6 @@ class Mamba2(StateMixer):
         return self.projected(c) + 2 * sizes(c).inner
 
 
-@dataclass(frozen=True)
 class Mamba2BesideAttention(Mamba2):
     """Mamba-2 on the input of the attention beside it (Falcon-H1): both outputs are summed, and reduced once."""
 
@@ -67,7 +64,6 @@ class Mamba2BesideAttention(Mamba2):
         return 0.0
 
 
-@dataclass(frozen=True)
 class Mamba1(StateMixer):
     """Mamba-1: every channel has a state, of parameters that are projected from all channels."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,11 +11,12 @@ from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.layers.kind import LayerKind
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Gemm
+from comp_comm.structs import struct
 
 QKV = "QKV projection"
 
 
-@dataclass(frozen=True)
+@struct
 class Matrix:
     """Matrices of one shape in a layer: how many a device has a part of, rows and columns of the whole, and the numbers
     of it on the device; whether they are of experts."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeVar
 
 from comp_comm.choices import Recompute
 from comp_comm.formulas.arrays import Array, Numeric
+from comp_comm.structs import struct
 
 
-@dataclass(frozen=True)
+@struct
 class Module:
     """What making a part of a layer again costs and frees, on one device and for one micro-batch.
 

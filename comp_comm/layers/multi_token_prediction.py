@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from comp_comm.choices import Norm
@@ -15,7 +14,6 @@ from comp_comm.operations.shapes import Gemm, Operation
 NORMS = 3  # of the hidden state, of the next token's embedding, and before the logits
 
 
-@dataclass(frozen=True)
 class PredictionProjection(Block):
     """The hidden state and the embedding of the next token, normalised, side by side, projected to one hidden state."""
 

@@ -8,7 +8,6 @@ multi-token prediction after all layers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -30,6 +29,7 @@ from comp_comm.layers.layer_feature import (
     name_parts,
 )
 from comp_comm.layers.multi_token_prediction import PredictionProjection
+from comp_comm.structs import struct
 from comp_comm.transformer import Transformer
 
 Counts = NDArray[np.int64]
@@ -65,7 +65,7 @@ class PatternRow(NamedTuple):
 ENCODER_LAYER = LayerKind("encoder layer", (SelfAttention(), FeedForward()), of_encoder=True)
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Pattern:
     """The kinds of layers of a model, and where they are.
 

@@ -7,7 +7,6 @@ projection of what comes out are each layer's own (arXiv:2411.15242, and Zamba2 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from comp_comm.choices import Norm, SequenceInputs
@@ -25,7 +24,6 @@ from comp_comm.violation import Violation, rule
 NETWORK = "shared FFN"
 
 
-@dataclass(frozen=True)
 class SharedAttention(SelfAttention):
     """Attention of the hidden state beside the embedding, with adapters on its three projections where a layer has any.
 
@@ -104,7 +102,6 @@ class SharedAttention(SelfAttention):
                      "modelled", "pp", "layer_pattern")]  # fmt: skip
 
 
-@dataclass(frozen=True)
 class SharedNetwork(Block):
     """The network of the shared block, with the layer's own adapter and projection of what comes out of it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,7 +23,6 @@ INDEX = 4.0  # bytes of the number of a token that was chosen
 INDEXER_SHARE = 0.7
 
 
-@dataclass(frozen=True)
 class Indexer(Block):
     """Scores of all tokens by few light heads with one key between them: beside attention, on the same input.
 
@@ -90,7 +88,6 @@ class Indexer(Block):
         return Cache(dim, dim, length, 2.0 * to_float(c.t.index_heads) * dim * c.layout.tp)
 
 
-@dataclass(frozen=True)
 class SparseLatentAttention(LatentAttention):
     """Multi-head latent attention to the tokens that an indexer chose, on the latent that all heads share.
 

@@ -7,7 +7,6 @@ in a table with a row for each distinct layout of a study, not for each of its p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,6 +30,7 @@ from comp_comm.layers.chunk_assignment import (
 from comp_comm.layers.pattern import Pattern, PatternKey, counted_layers
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 
 
 class Stage(NamedTuple):
@@ -53,7 +53,7 @@ class Stage(NamedTuple):
         return to_float(sum(self.layer_counts, to_float(0.0)))
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Stages:
     """The candidates for slowest and fullest stage: the first, the last, and those between that no other one dominates.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,11 @@ from comp_comm.group import Group
 from comp_comm.kernel_choices import ElementwiseKernels, NormKernel, Recipe
 from comp_comm.layout import NOT_GIVEN, Layout
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.transformer import Transformer
 
 
-@dataclass(frozen=True)
+@struct
 class Context:
     """A resolved model on a resolved layout, in number formats."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from comp_comm.formulas.arrays import Numeric
 from comp_comm.operations.shapes import Operation
+from comp_comm.structs import struct
 
 
-@dataclass(frozen=True)
+@struct
 class FusedProducts(Operation):
     """Products of activations in one kernel or a few, without weights: their FLOP and bytes of memory, by pass.
 

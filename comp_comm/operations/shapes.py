@@ -6,8 +6,6 @@ Counts and shapes broadcast; a count is 0 where a point of a sweep has no such o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from comp_comm.dispatchers import Dispatcher
 from comp_comm.formulas import collectives
 from comp_comm.formulas.arrays import Array, Numeric, to_float
@@ -15,9 +13,10 @@ from comp_comm.formulas.dispatch import remote_copies
 from comp_comm.formulas.gemm import gemm_flops
 from comp_comm.formulas.kernels import padded_rows
 from comp_comm.group import Group
+from comp_comm.structs import struct
 
 
-@dataclass(frozen=True)
+@struct
 class Operation:
     """What every operation has: its name, its work as a formula for people, and how often it is done."""
 
@@ -26,7 +25,7 @@ class Operation:
     count: Numeric
 
 
-@dataclass(frozen=True)
+@struct
 class Gemm(Operation):
     """``groups`` matrix products of (m x k) by (k x n): m tokens, k inputs, n outputs.
 
@@ -72,7 +71,7 @@ class Gemm(Operation):
         return self.groups * (operand * tokens + 2.0 * gradient * to_float(self.k) * self.n)
 
 
-@dataclass(frozen=True)
+@struct
 class Attention(Operation):
     """Softmax(Q K^T) V of ``sequences`` sequences and ``heads`` heads on this device.
 
@@ -129,7 +128,7 @@ class Attention(Operation):
         return (to_float(read) + written) * (to_float(self.sequences) * self.queries) * numbers
 
 
-@dataclass(frozen=True)
+@struct
 class Elementwise(Operation):
     """Work bound by memory: the bytes it reads and writes, forward and backward."""
 
@@ -138,7 +137,7 @@ class Elementwise(Operation):
     factor: Numeric = 1.0
 
 
-@dataclass(frozen=True)
+@struct
 class Collective(Operation):
     """A collective (or a send) of a parallel group: ``message_bytes`` as nccl-tests counts.
 
@@ -168,14 +167,14 @@ class Collective(Operation):
         return to_float(self.message_bytes)
 
 
-@dataclass(frozen=True)
+@struct
 class SequenceGather(Collective):
     """A gather of the sequence; ``overlapped_count`` backward calls run beside the GEMM of the input's gradient."""
 
     overlapped_count: Numeric
 
 
-@dataclass(frozen=True)
+@struct
 class TokenExchange(Collective):
     """Tokens of a device on their way to experts (dispatch), or back (combine).
 

@@ -7,7 +7,7 @@ from typing import IO
 
 from comp_comm.records import Record
 from comp_comm.report import machine, table
-from comp_comm.sweeps.result import identity
+from comp_comm.sweeps.meta import identity
 
 
 def write_answer(

@@ -169,7 +169,7 @@ def _write_certainty(out: IO[str], step: Record, style: str) -> None:
     ]  # fmt: skip
     if rows:
         out.write("\n")
-        table.write_records(out, rows, list(rows[0]), style)
+        table.write_texts(out, rows, style)
 
 
 def _part(op: Record) -> str:
@@ -201,4 +201,4 @@ def _section(out: IO[str], title: str, rows: Sequence[Record], style: str) -> No
     if not rows:
         return
     out.write(f"\n### {title}\n\n" if style == "markdown" else f"\n{title}\n\n")
-    table.write_records(out, rows, list(rows[0]), style)
+    table.write_texts(out, rows, style)

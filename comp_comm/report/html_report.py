@@ -21,10 +21,11 @@ from comp_comm.report.provenance import number_rows
 from comp_comm.report.stacks import memory_stacks, step_stacks
 from comp_comm.report.stacks_plot import draw_stacks
 from comp_comm.report.table import setup_line
+from comp_comm.sweeps.meta import meta
 from comp_comm.sweeps.plan import Plan, make_plan
 from comp_comm.sweeps.plan_notes import notes
 from comp_comm.sweeps.point import explain, explained
-from comp_comm.sweeps.result import meta, records, stream_rows, swept
+from comp_comm.sweeps.result import records, stream_rows, swept
 
 MOST_ROWS, MOST_SLICES = 5000, 10_000
 EXPLORED: Record = {

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
+from comp_comm.costmodels import all_columns
 from comp_comm.fields import FIELDS
 from comp_comm.printable import visible, visible_bytes
 from comp_comm.records import Record
@@ -172,7 +172,7 @@ def quantity(name: str, values: Iterable[float]) -> tuple[float, str]:
         positive = sorted(value for value in values if value > 0) or [0.0]
         scale, unit = next((item for item in SCALES if positive[len(positive) // 2] >= item[0]), SCALES[-1])
         return scale, f"{words} time ({unit})"
-    unit = COLUMNS[name].unit if name in COLUMNS else ""
+    unit = all_columns()[name].unit if name in all_columns() else ""
     return 1.0, f"{words} ({unit})" if unit else words
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
+from comp_comm.costmodels import all_columns
 from comp_comm.errors import ConfigError, MissingExtraError, one_of
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record, Records
@@ -123,7 +123,7 @@ def _check_size(count: int, most: int, what: str, names: Sequence[str]) -> None:
 
 def _notes(value: str, rows: Sequence[Record], panels: Panels, names: Sequence[str]) -> list[str]:
     """Return the small print: what the value means, which lines coincide, what is blank and why."""
-    said = [f"{value}: {COLUMNS[value].help}."] if value in COLUMNS else []
+    said = [f"{value}: {all_columns()[value].help}."] if value in all_columns() else []
     if same := _without_effect(panels, list(chain.from_iterable(panels.values())), names):
         said.append(f"Lines that differ only in {' and '.join(same)} coincide.")
     blank = [row for row in rows if number(row[value]) is None]

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
-from comp_comm.costmodels import ALL_COLUMNS as COLUMNS
-from comp_comm.costmodels import COST_MODELS
+from comp_comm.costmodels import COST_MODELS, all_columns
 from comp_comm.fields import FIELDS
 from comp_comm.records import Record
 from comp_comm.report.fitting import blocks, fit
@@ -46,7 +45,19 @@ def write_records(
     """Write records as a table, each column in a unit its header names."""
     formats = [column_format(name, [row[name] for row in rows]) for name in columns]
     cells = [[show(row[name]) for name, (_, show) in zip(columns, formats, strict=True)] for row in rows]
-    headers = [header for header, _ in formats]
+    _write_cells(out, cells, [header for header, _ in formats], columns, style)
+
+
+def write_texts(out: IO[str], rows: Sequence[Mapping[str, str]], style: str = "table") -> None:
+    """Write records of texts as a table: they are shown as they are, under their names."""
+    columns = list(rows[0])
+    _write_cells(out, [[row[name] for name in columns] for row in rows], columns, columns, style)
+
+
+def _write_cells(
+    out: IO[str], cells: Sequence[Sequence[str]], headers: Sequence[str], columns: Sequence[str], style: str
+) -> None:
+    """Write cells under their headers; what does not fit is told by the names of its ``columns``."""
     if style != "table":
         out.write(_lines(cells, headers, style))
         return
@@ -67,7 +78,7 @@ def write_pivot(out: IO[str], batches: Batches, view: Record, meta: Record, styl
     value, across, down, per = view["value"], view["columns"], view["rows"], view["per"]
     header, show = column_format(value, [row[value] for row in rows])
     write_heading(out, meta, {}, style)
-    meaning = COLUMNS[value].help if value in COLUMNS else ""
+    meaning = all_columns()[value].help if value in all_columns() else ""
     write_line(out, f"{header}{': ' + meaning if meaning else ''}", style)
     wide = list(dict.fromkeys(row[across] for row in rows))
     for key in dict.fromkeys(tuple(row[name] for name in per) for row in rows):
@@ -175,7 +186,8 @@ def in_seconds(name: str) -> bool:
     >>> in_seconds("step_s"), in_seconds("tokens_per_s")
     (True, False)
     """
-    return name.endswith("_s") and (COLUMNS[name].unit == "s" if name in COLUMNS else not name.endswith("_per_s"))
+    column = all_columns().get(name)
+    return name.endswith("_s") and (column.unit == "s" if column else not name.endswith("_per_s"))
 
 
 def column_format(name: str, values: Sequence[Any]) -> tuple[str, Callable[[Any], str]]:
@@ -197,7 +209,7 @@ def column_format(name: str, values: Sequence[Any]) -> tuple[str, Callable[[Any]
         return "parameters (1e9)", lambda v: _or_nothing(v, lambda x: f"{x / 1e9:.4g}")
     if name in BINARY_FIELDS and numbers and all(v % 1024 == 0 for v in numbers):
         return name, lambda v: _or_nothing(v, lambda x: f"{int(x) // 1024}K")
-    unit = COLUMNS[name].unit if name in COLUMNS and not name.endswith("_per_byte") else ""
+    unit = all_columns()[name].unit if name in all_columns() and not name.endswith("_per_byte") else ""
     return name if unit in ("", name) else f"{name} ({unit})", lambda v: _or_nothing(v, _short)
 
 

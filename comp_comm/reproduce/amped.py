@@ -9,7 +9,8 @@ import numpy as np
 from comp_comm.configs.study import study_from
 from comp_comm.records import Record, Records
 from comp_comm.reproduce.published import read_settings, read_table, relative_error
-from comp_comm.sweeps.result import Result, identity, sweep
+from comp_comm.sweeps.meta import identity
+from comp_comm.sweeps.result import Result, sweep
 
 TITLE = "AMPeD (ISPASS 2023), put together again: published runs of Megatron-LM beside ours"
 SOURCE = "D. Narayanan et al., SC21, arXiv:2104.04473, Table 1 (A100, eight to a node, full recomputation)"

@@ -21,7 +21,7 @@ from comp_comm.searches.groups import GroupResults
 from comp_comm.searches.objectives import OBJECTIVES, Aim
 from comp_comm.searches.run import run_search
 from comp_comm.searches.space import SearchSpace
-from comp_comm.sweeps.result import identity
+from comp_comm.sweeps.meta import identity
 
 TITLE = "Best layouts of the foundation-models paper (arXiv:2410.00273): ours beside the published ones"
 SOURCE = "the configurations stored with the code published with arXiv:2410.00273 (2024-10-02)"

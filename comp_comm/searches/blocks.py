@@ -6,7 +6,7 @@ degrees, of which memory is evaluated, and as rows of degrees and placements, of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -18,13 +18,14 @@ from comp_comm.lazy import cached_property
 from comp_comm.searches.best import Place
 from comp_comm.searches.groups import BlockGrouping
 from comp_comm.searches.space import SearchSpace
+from comp_comm.structs import struct
 from comp_comm.sweeps.blocks import extent
 
 MOST_ADDED = 255  # truths that a byte can add up
 Counts = NDArray[np.integer]
 
 
-@dataclass(frozen=True)
+@struct
 class RowBlock:
     """Points that are evaluated together: some rows of a space, each with a part of its choices."""
 
@@ -99,7 +100,7 @@ class RowMemory(NamedTuple):
         return RowMemory(needed.take(rows, -1), layouts.take(rows, -1), fits.take(rows, -1), near.take(rows, -1))
 
 
-@dataclass(frozen=True)
+@struct
 class PlacedBlock:
     """A block twice: as rows of degrees, and with their placements."""
 

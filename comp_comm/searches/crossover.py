@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from comp_comm.errors import ConfigError, one_of
@@ -13,6 +12,7 @@ from comp_comm.other_names import nearest_name
 from comp_comm.records import Record, Records
 from comp_comm.searches.objectives import OBJECTIVES
 from comp_comm.searches.result import SearchAnswer
+from comp_comm.structs import struct
 from comp_comm.sweeps.where import Condition, parse_condition
 
 FORM = "--crossover: COLUMN=VALUE (visible_comm_fraction=30%) or KIND:KIND, each conditions on fields of a layout " \
@@ -21,7 +21,7 @@ SHARES = ("mfu", "hfu", "_fraction")  # how columns end that are shares
 Kind = tuple[Condition, ...]
 
 
-@dataclass(frozen=True)
+@struct
 class Crossover:
     """What is asked: where the best layout's ``column`` is ``value``; or, of two ``kinds``, where the first is as good
     as the second."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
 from comp_comm.fields import FIELDS, Value
+from comp_comm.structs import struct
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import FEASIBLE
 
@@ -22,7 +23,7 @@ WORK = ("global_batch", "seq_len", "precision", "stack")  # of the same model: t
 OUTER = (*FACTORS, *WORK, GPUS)
 
 
-@dataclass(frozen=True)
+@struct
 class Case:
     """One search of a design space: a study of one device and one value of each factor, and how many devices.
 
@@ -41,7 +42,7 @@ class Case:
         return ", ".join([str(self.place[HARDWARE]), *factors, f"{self.gpus:,} devices"])
 
 
-@dataclass(frozen=True)
+@struct
 class Design:
     """The searches to do, and the axes with several values that they are the points of."""
 

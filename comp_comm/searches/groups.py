@@ -17,10 +17,11 @@ from comp_comm.distinct import distinct_rows
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Array, Mask, distinct
 from comp_comm.searches.best import Place
+from comp_comm.structs import struct
 from comp_comm.sweeps.grid import Grid
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Grouping:
     """Groups of a plan's points, by number, and what gives a point its group.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 from comp_comm.costmodels.layout_space import Bound, SearchableAnswer
 from comp_comm.costmodels.model import CostModel
 from comp_comm.formulas.arrays import Array, Mask, to_float
+from comp_comm.structs import struct
 
 
 class _WithStep:
@@ -20,7 +20,7 @@ class _WithStep:
         return getattr(self._answer, name)
 
 
-@dataclass(frozen=True)
+@struct
 class Objective:
     """What is optimised: a column of the cost model, as a score that is smaller where a layout is better.
 
@@ -81,7 +81,7 @@ OBJECTIVES = {
 }
 
 
-@dataclass(frozen=True)
+@struct
 class Aim:
     """What a search looks for: the best by an objective, of those that leave a share of the memory free."""
 

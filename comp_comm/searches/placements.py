@@ -9,7 +9,6 @@ stride (the devices from one member to the next), as far as that, are one class,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -22,9 +21,10 @@ from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.placement import GROUPS, Placement
+from comp_comm.structs import struct
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class PlacementClasses:
     """Classes of placements that cost the same, for each distinct (tp, cp, pp) of a table of degrees."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 import numpy as np
 
-from comp_comm.configs.study import Study
+from comp_comm.configs.study import Study, as_study
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.errors import ConfigError, InfeasibleError
 from comp_comm.field import Value
@@ -30,10 +30,10 @@ from comp_comm.searches.run import run_search
 from comp_comm.searches.runner_up import runner_up
 from comp_comm.searches.space import SearchSpace
 from comp_comm.searches.state import SearchState
+from comp_comm.sweeps.meta import identity
 from comp_comm.sweeps.plan_notes import notes
 from comp_comm.sweeps.point import interval_of
 from comp_comm.sweeps.prices import NO_PRICES, Prices
-from comp_comm.sweeps.result import as_study, identity
 from comp_comm.units import GIB
 
 if TYPE_CHECKING:

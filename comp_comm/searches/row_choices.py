@@ -28,10 +28,10 @@ def join_choices(
 
     A choice that others follow from, and that a search tries, is joined first: with the values ``listed``.
 
-    >>> from comp_comm.costmodels import MODELS
+    >>> from comp_comm.costmodels import default_model
     >>> sync = Given("gradient_sync", (Values(("micro_batch",), {"pp": (1,)}), Values(("last",))), "")
     >>> table = Degrees({"pp": np.array([1, 4])}, {})
-    >>> found = join_choices(table, [sync], {}, {}, MODELS[0])
+    >>> found = join_choices(table, [sync], {}, {}, default_model())
     >>> [found.words["gradient_sync"][code] for code in found.columns["gradient_sync"]]
     ['micro_batch', 'last']
     """

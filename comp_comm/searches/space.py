@@ -29,7 +29,7 @@ Segment(first=0, end=6, choices=(slice(0, 1, None), slice(0, 2, None), slice(0, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -44,6 +44,7 @@ from comp_comm.lazy import cached_property
 from comp_comm.searches.best import Place
 from comp_comm.searches.groups import Grouping, make_grouping
 from comp_comm.searches.placements import PlacementClasses
+from comp_comm.structs import struct
 from comp_comm.sweeps.blocks import extent
 from comp_comm.sweeps.grid import HARDWARE
 from comp_comm.sweeps.plan import Plan
@@ -59,7 +60,7 @@ class Segment(NamedTuple):
     choices: tuple[slice, ...]
 
 
-@dataclass(frozen=True)
+@struct
 class SearchSpace:
     """All layouts that are searched, as the points of a plan, and why other rows of degrees are no layouts."""
 

@@ -9,7 +9,7 @@ Read in the order of a sweep (`docs/architecture.md` has it in prose):
 ``blocks``                          how a grid is cut
 ``sharing``                         what many rows of a table have in common, evaluated once
 ``engine``, ``ranking``             rows block by block: all, or the best
-``result``, ``stream``              rows as a value, or on their way out
+``result``, ``stream``, ``meta``    rows as a value, or on their way out; what an answer says of itself
 ``parallel``, ``executors``         the same by many workers
 ``resume``, ``manifest``            the same after a kill
 ``point``, ``explain_over``,        a point, or a few, operation by operation
@@ -23,6 +23,8 @@ What makes a sweep fast is that every array has only the axes that it depends on
 of three values and the network's speed one of two:
 
 >>> from comp_comm.configs.study import study_from
+>>> from comp_comm.sweeps.engine import row_blocks
+>>> from comp_comm.sweeps.plan import make_plan
 >>> point = {"hidden": 4096, "seq_len": 2048, "micro_batch": 1}
 >>> given = {"cost_model": "comp_vs_comm", "set": point, "sweep": {"tp": [1, 2, 4], "network": [1, 2]}}
 >>> plan = make_plan(study_from(given))
@@ -36,10 +38,3 @@ of three values and the network's speed one of two:
 >>> [len(rows) for rows in row_blocks(plan, ["tp", "network", "compute_s"])]
 [6]
 """
-
-from comp_comm.sweeps.engine import row_blocks
-from comp_comm.sweeps.plan import Plan, make_plan
-from comp_comm.sweeps.ranking import ranked_blocks
-from comp_comm.sweeps.result import Result, sweep
-
-__all__ = ["Plan", "Result", "make_plan", "ranked_blocks", "row_blocks", "sweep"]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from comp_comm.costmodels import Answer
 from comp_comm.errors import CompcommError
 from comp_comm.formulas.arrays import AnyArray, Index, distinct, unwarned
+from comp_comm.structs import struct
 from comp_comm.sweeps.blocks import Block, box_count, extent, inside, nth_box, slab_size, slabs
 from comp_comm.sweeps.plan import FEASIBLE, REASON, Plan
 
@@ -25,7 +26,7 @@ SAMPLE_POINTS = 2**14
 Progress = Callable[[int], bool]
 
 
-@dataclass(frozen=True)
+@struct
 class Tile:
     """One tile: its columns by name, made when asked for."""
 

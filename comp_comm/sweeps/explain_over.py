@@ -11,11 +11,12 @@ from comp_comm.errors import ConfigError
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.engine import row_blocks
 from comp_comm.sweeps.grid import HARDWARE
+from comp_comm.sweeps.meta import meta
 from comp_comm.sweeps.plan import FEASIBLE, REASON, Plan, make_plan
 from comp_comm.sweeps.plan_notes import notes
 from comp_comm.sweeps.point import check_explains
 from comp_comm.sweeps.prices import NO_PRICES, Prices, priced
-from comp_comm.sweeps.result import meta, records
+from comp_comm.sweeps.result import records
 
 # What people ask besides the parts of a step.
 SUMMARY = ("step_s", "visible_comm_fraction", "mfu", "tokens_per_s", "memory_gib", "days")

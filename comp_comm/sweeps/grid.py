@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from comp_comm.hardware.profile import BASE_TIMING, Profile
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.records import Record
+from comp_comm.structs import struct
 from comp_comm.sweeps.machines import Machines, build_machines, fixed_hardware
 from comp_comm.sweeps.nouns import (
     NOT_GIVEN_WORD,
@@ -48,7 +49,7 @@ _MACHINE = frozenset((HARDWARE, "precision", "timing", "nvs", *EVOLUTION))  # wh
 BASE_MEMORY = 32 * 2**30
 
 
-@dataclass(frozen=True)
+@struct
 class Grid:
     """Fixed values and axes of a study, over a list of hardware profiles."""
 

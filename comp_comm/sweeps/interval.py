@@ -6,12 +6,12 @@ The table is made by ``python tests/validation_page.py`` from the published runs
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from functools import cache
 
 from comp_comm.configs import catalogue
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record
+from comp_comm.structs import struct
 
 TABLE = ("validation", "intervals.csv")
 SHARE = 0.8
@@ -24,7 +24,7 @@ MACHINES = {
 }
 
 
-@dataclass(frozen=True)
+@struct
 class StepInterval:
     """Factors on predicted seconds, and of which runs they are."""
 

@@ -6,7 +6,7 @@ Points pick rows of it by an integer code, so that a list of devices, precisions
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from comp_comm.hardware.evolution import evolution_rules, evolve
 from comp_comm.hardware.numbers import FlashKernel, Hardware, Tier, Timing
 from comp_comm.hardware.profile import BLANK, Profile
 from comp_comm.records import Record
+from comp_comm.structs import struct
 from comp_comm.sweeps.nouns import fixed_number
 from comp_comm.violation import Violation
 
@@ -27,7 +28,7 @@ BLANK_TIER = Tier(domain=float("inf"), bandwidth=BLANK, latency=0.0, efficiency=
 Codes = NDArray[np.intp]
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Machines:
     """Rows of hardware numbers; ``missing`` says which field asks for a row that does not exist, and why."""
 
@@ -55,32 +56,11 @@ class Machines:
         return tuple(Violation(np.asarray(code == row), reason, (name,)) for row, name, reason in self.missing)
 
 
-@dataclass(frozen=True, eq=False)
-class _Same:
-    """A profile, told from others by being the same object: its numbers are too many to compare."""
-
-    profile: Profile
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.profile is self.profile
-
-    def __hash__(self) -> int:
-        return id(self.profile)
-
-
+@lru_cache(maxsize=32)
 def build_machines(
     profiles: tuple[Profile, ...], precisions: tuple[str, ...], timings: tuple[str | None, ...]
 ) -> Machines:
     """Return the table of every combination: made once for the many grids over the same profiles."""
-    return _machines(tuple(map(_Same, profiles)), precisions, timings)
-
-
-@lru_cache(maxsize=32)
-def _machines(profiles: tuple[_Same, ...], precisions: tuple[str, ...], timings: tuple[str | None, ...]) -> Machines:
-    return _table([same.profile for same in profiles], precisions, timings)
-
-
-def _table(profiles: list[Profile], precisions: tuple[str, ...], timings: tuple[str | None, ...]) -> Machines:
     rows: list[Hardware] = []
     missing: list[tuple[int, str, str]] = []
     tiers = max(len(profile.tiers) for profile in profiles) + 1

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from comp_comm.configs.study import Study
 from comp_comm.records import Record
+from comp_comm.structs import struct
 from comp_comm.sweeps.engine import Progress, Rows, block_count, nth_rows
 from comp_comm.sweeps.plan import FEASIBLE, REASON, Plan, make_plan
 from comp_comm.sweeps.ranking import Best, Ranking
@@ -33,7 +34,7 @@ CACHED = 4
 Made = TypeVar("Made")
 
 
-@dataclass(frozen=True)
+@struct
 class Job:
     """A study on its way to workers: pickled once, known by its digest, with the version that made it."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
-from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, MODELS, Answer, CostModel, phase_of
+from comp_comm.costmodels import COST_MODELS, DEFAULT_COST_MODEL, Answer, CostModel, default_model, phase_of
 from comp_comm.costmodels.answer import Columns
 from comp_comm.costmodels.model import NO_PARTS, Parts
 from comp_comm.errors import nearest, one_of
@@ -16,6 +16,7 @@ from comp_comm.fields import FIELDS, Value
 from comp_comm.formulas.arrays import Index, unwarned
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.sweeps.grid import EVOLUTION, HARDWARE, Grid
 from comp_comm.sweeps.shared_parts import SharedRows
 from comp_comm.sweeps.stacked import with_stack
@@ -25,7 +26,7 @@ FEASIBLE, REASON = "feasible", "reason"
 NO_HARDWARE = "'hardware' is missing: give the name of a profile (--hardware; 'compcomm hardware list') or a path"
 
 
-@dataclass(frozen=True)
+@struct
 class Plan:
     """A checked study, ready to be evaluated: all or any part of its grid, as often as is wanted."""
 
@@ -130,8 +131,10 @@ def _cost_model(study: Study) -> CostModel:
 def _claimed(study: Study) -> str | None:
     """Return the cost model of a study that names none, where what it gives is of another than the default one."""
     values = {**{name: "" for axis in study.axes for name in axis.values}, **study.fixed}
-    stated, suffices = frozenset(set(study.origins) & set(FIELDS)), set(MODELS[0].required) <= values.keys()
-    return next((model.name for model in MODELS if model.claims(values, stated, suffices)), None)
+    if set(default_model().required) <= values.keys() and values.get("tp") != "required":
+        return None  # the default one knows what it needs, and no other is loaded
+    stated = frozenset(set(study.origins) & set(FIELDS))
+    return next((model.name for model in COST_MODELS.values() if model.claims(values, stated)), None)
 
 
 def _check_fields(study: Study, plan: Plan) -> None:
@@ -175,7 +178,7 @@ def _check_needs(study: Study, plan: Plan) -> None:
         if name in study.origins and word not in plan.grid.words(other):
             study.problem(name, f"{name} means nothing unless {other} is {word}; leave it out")
     if "tp" in names and plan.grid.derives_tp and "memory_scaling" not in model.fields:
-        able = one_of([other.name for other in MODELS if other.for_required_tp])
+        able = one_of([other.name for other in COST_MODELS.values() if other.for_required_tp])
         study.problem("tp", f"'tp: required' is for {able}; {model.name} needs a number")
 
 

@@ -6,20 +6,20 @@ A cost model says most of them (`CostModel.notes`). It knows nothing of plans an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from comp_comm.field import Value
 from comp_comm.formulas.arrays import Index
 from comp_comm.hardware.numbers import Timing
+from comp_comm.structs import struct
 from comp_comm.sweeps.no_effect import no_effect_notes
 from comp_comm.sweeps.plan import Plan
 from comp_comm.sweeps.stacked import stack_notes
 from comp_comm.transformer import Transformer
 
 
-@dataclass(frozen=True)
+@struct
 class PlanAsked:
     """A plan, as its cost model may ask about it to say what a reader should know."""
 

@@ -7,8 +7,8 @@ from typing import NamedTuple, TypedDict, cast
 
 import numpy as np
 
-from comp_comm.configs.study import Study
-from comp_comm.costmodels import MODELS
+from comp_comm.configs.study import Study, as_study
+from comp_comm.costmodels import COST_MODELS
 from comp_comm.costmodels.explained import ExplainedAnswer
 from comp_comm.costmodels.layout_space import SearchableAnswer
 from comp_comm.costmodels.records import OperationRecord, StepRecord
@@ -19,10 +19,10 @@ from comp_comm.hardware.evolution import evolve
 from comp_comm.hardware.profile import Profile
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.interval import step_interval
+from comp_comm.sweeps.meta import meta
 from comp_comm.sweeps.plan import Plan, make_plan
 from comp_comm.sweeps.plan_notes import notes
 from comp_comm.sweeps.prices import NO_PRICES, Prices, priced
-from comp_comm.sweeps.result import as_study, meta
 from comp_comm.units import GIB
 
 FACTORS = (1.1, 2.0)
@@ -81,7 +81,7 @@ def point_of(study: StudyLike) -> tuple[Plan, ExplainedAnswer]:
 def check_explains(plan: Plan) -> None:
     """Raise ``ConfigError`` where the cost model of a plan has no operations."""
     if not plan.model.explains:
-        able = [model.name for model in MODELS if model.explains]
+        able = [model.name for model in COST_MODELS.values() if model.explains]
         raise ConfigError(f"{plan.model.name} has no operations to show; this is for the cost model {', '.join(able)} "
                           f"(--set cost_model={able[0]})")  # fmt: skip
 

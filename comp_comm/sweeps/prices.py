@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from comp_comm.records import Record
+from comp_comm.structs import struct
 
 
-@dataclass(frozen=True)
+@struct
 class Prices:
     """What a device costs an hour, and the watts it draws; None where they are not given."""
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from comp_comm.configs.axes import Axis
 from comp_comm.formulas.arrays import AnyArray, Array, unwarned
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.sweeps.blocks import box_count, box_size, extent, nth_box
 from comp_comm.sweeps.engine import SAMPLE_POINTS, Progress, Rows, Tile, rows_of, sample, tiles
 from comp_comm.sweeps.plan import Plan
@@ -46,7 +47,7 @@ class Best:
         self.values, self.flat = values[order], flat[order]
 
 
-@dataclass(frozen=True)
+@struct
 class Ranking:
     """The ``count`` rows of a plan with the largest (or smallest) value of column ``by``.
 

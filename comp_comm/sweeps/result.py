@@ -1,41 +1,36 @@
-"""A sweep as a value: its rows as columns, and the meta data that says what they are."""
+"""A sweep as a value: its rows as columns, beside the meta data that says what they are."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from comp_comm.configs.study import Study, load_study, study_from
+from comp_comm.configs.study import Study, as_study
 from comp_comm.errors import ConfigError, nearest, one_of
 from comp_comm.fields import FIELDS
-from comp_comm.formulas.arrays import AnyArray, unwarned
-from comp_comm.hardware.profile import BASE_TIMING
+from comp_comm.formulas.arrays import AnyArray
 from comp_comm.records import Record, Records
+from comp_comm.structs import struct
 from comp_comm.sweeps.engine import Progress, Rows, reasons, row_blocks
 from comp_comm.sweeps.grid import HARDWARE
+from comp_comm.sweeps.meta import meta
 from comp_comm.sweeps.plan import FEASIBLE, REASON, Plan, make_plan
 from comp_comm.sweeps.ranking import Ranking, ranked_blocks
 from comp_comm.sweeps.stream import Stream
-from comp_comm.version import __version__
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from comp_comm.sweeps.resume import Checkpoint
 
-SCHEMA = 1
 MAX_ROWS = 10_000_000
 MAX_RANKED_POINTS = 10**15
 MAX_TOP = 1_000_000
-LAYOUT_NUMBERS = tuple(name for name, field in FIELDS.items() if field.group == "layout" and field.kind == "int")
-LISTED = 100  # an axis longer than this is summed up in the meta block
 
 
-@dataclass(frozen=True)
+@struct
 class Result:
     """Rows of a sweep: ``columns`` by name (NaN where a row is infeasible), and ``meta``.
 
@@ -189,13 +184,6 @@ def _why_nothing(plan: Plan) -> str:
     return f"no feasible point: {broken}"
 
 
-def as_study(study: str | Record | Study, overrides: Sequence[str] = ()) -> Study:
-    """Return a study from a path, a catalogue name, a mapping, or one already read."""
-    if isinstance(study, Study):
-        return study
-    return load_study(study, overrides) if isinstance(study, str) else study_from(study, "study", overrides)
-
-
 def check_columns(plan: Plan, columns: Sequence[str]) -> tuple[str, ...]:
     """Return the columns wanted (all if none is named). Raises ``ConfigError`` for an unknown one."""
     known = dict.fromkeys((*plan.columns, *plan.output_columns, *plan.grid.names, *plan.model.fields))
@@ -216,73 +204,3 @@ def check_size(plan: Plan, top: int | None) -> None:
         raise ConfigError(f"the grid has {points:,} points; at most {MAX_RANKED_POINTS:,} can be ranked")
     if top is not None and not 1 <= top <= MAX_TOP:
         raise ConfigError(f"--top must be from 1 to {MAX_TOP:,}, not {top}")
-
-
-def _axis(values: Sequence[object]) -> object:
-    """Return an axis as meta data: its values, or of a long one its ends and how many there are.
-
-    >>> _axis((20, math.nan))
-    [20, None]
-    """
-    if len(values) > LISTED:
-        return {"first": values[0], "last": values[-1], "count": len(values)}
-    # A number that a stack gives at some points of an axis alone is NaN at the others.
-    return [None if isinstance(value, float) and math.isnan(value) else value for value in values]
-
-
-def identity() -> Record:
-    """Return what every meta block begins with."""
-    return {"tool": "compcomm", "version": __version__, "schema": SCHEMA}
-
-
-def _brought(plan: Plan) -> Record:
-    """Return what the study's model says of the fields the cost model knows."""
-    fields = plan.study.model.fields if plan.study.model else {}
-    return {name: value for name, value in fields.items() if name in plan.model.fields}
-
-
-def _derived(plan: Plan) -> Record:
-    """Return devices and batch where they are not given, but follow from what is fixed: they are the same in all rows.
-
-    A column that moves with an axis, or has no number, is left out.
-    """
-    asked = [name for name in ("gpus", "global_batch") if name in plan.model.derived and name not in plan.grid.names]
-    if not asked or set(plan.grid.moving) & set(LAYOUT_NUMBERS):
-        return {}
-    answer = plan.evaluate_alone(tuple(slice(0, 1) for _ in plan.grid.axes))
-    with unwarned():
-        numbers = {name: float(np.asarray(plan.model.derived[name](answer)).flat[0]) for name in asked}
-    return {name: int(number) for name, number in numbers.items() if math.isfinite(number)}
-
-
-def meta(plan: Plan) -> Record:
-    """Return what a machine-readable answer says of itself; the same study gives the same bytes."""
-    study, grid = plan.study, plan.grid
-    moving = grid.moving
-    unused = () if grid.derives_tp else plan.model.for_required_tp  # a model brings them, nothing reads them
-    stated = {name: grid.labels(name)[0] for name in grid.names if name not in moving and name not in unused}
-    for name in plan.model.fields:
-        default = plan.model.default(name)
-        if name not in (*stated, *moving, *unused) and default is not None:
-            stated[name] = default
-    presets = {profile.name: profile.timing_name(None) for profile in grid.profiles}
-    free = "timing" in plan.model.fields and "timing" not in stated and "timing" not in moving
-    if free and len(set(presets.values())) == 1:
-        stated["timing"] = next(iter(presets.values())) or BASE_TIMING
-    devices = {profile.name: {"title": profile.title, "sha256": profile.sha256} for profile in grid.profiles}
-    return {
-        **identity(),
-        "title": study.title,
-        "cost_model": plan.model.name,
-        "study_sha256": study.sha256(),
-        "hardware": {} if study.hardware_assumed else devices,
-        **({"hardware_assumed": devices} if study.hardware_assumed else {}),
-        "model": study.model.name if study.model else None,
-        **({"model_fields": _brought(plan)} if study.model else {}),
-        "fixed": dict(sorted(stated.items())),
-        "derived": _derived(plan),
-        "axes": [{name: _axis(values) for name, values in axis.values.items()} for axis in grid.axes],
-        "where": list(study.where),
-        "units": {name: plan.output_columns[name].unit or "1" for name in plan.outputs},
-        "points": grid.points,
-    }

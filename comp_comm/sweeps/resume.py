@@ -18,7 +18,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,6 +27,7 @@ import numpy as np
 from comp_comm import durable
 from comp_comm.formulas.arrays import AnyArray
 from comp_comm.records import Record, Records
+from comp_comm.structs import struct
 from comp_comm.sweeps.manifest import Manifest, checked, manifest_path, open_own, unchecked
 from comp_comm.sweeps.stream import Piece
 
@@ -34,7 +35,7 @@ KEEP_SECONDS = 1.0  # how much work a kill may cost, where a state is kept
 PART = 2**20
 
 
-@dataclass(frozen=True)
+@struct
 class BlocksDone:
     """What a line of the manifest says is done, and the checksum of the last block."""
 

@@ -29,6 +29,7 @@ from comp_comm.hardware.numbers import Hardware
 from comp_comm.layout import Layout, resolved_layout
 from comp_comm.placement import PLACEMENT_FIELDS, fields_that_move_a_layer
 from comp_comm.records import Record
+from comp_comm.structs import struct
 from comp_comm.sweeps.grid import Grid
 from comp_comm.timing.members import members_in
 from comp_comm.views import Pick, lazy_view
@@ -38,7 +39,7 @@ MOST_ROWS = 2**17  # more of them are not worked out together: arrays would not 
 PLACEMENT = "placement"
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Gather:
     """How numbers of shared rows become those of a block's points: gathered along one axis, cut along the others."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study
-from comp_comm.costmodels import ALL_COLUMNS
+from comp_comm.costmodels import all_columns
 from comp_comm.errors import ConfigError, InfeasibleError, nearest, one_of
 from comp_comm.fields import FIELDS, Value, solvable
 from comp_comm.formulas.arrays import Array, Index, to_float, unwarned
@@ -21,8 +21,9 @@ from comp_comm.formulas.scaling import next_divisor
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.blocks import extent, slabs
 from comp_comm.sweeps.engine import Rows
+from comp_comm.sweeps.meta import meta
 from comp_comm.sweeps.plan import Plan, make_plan
-from comp_comm.sweeps.result import meta, records
+from comp_comm.sweeps.result import records
 
 SCAN = 1025
 BISECTIONS = 80
@@ -46,9 +47,9 @@ def ask(column: str, target: float, field: str, between: tuple[float, float] | N
 
     Raises ``ConfigError`` for an unknown column, a field that cannot be solved for, or a span that is none.
     """
-    if column not in ALL_COLUMNS:
-        raise ConfigError(f"--target: no column is called '{column}'{nearest(column, ALL_COLUMNS)} "
-                          f"({one_of(list(ALL_COLUMNS))})")  # fmt: skip
+    if column not in all_columns():
+        raise ConfigError(f"--target: no column is called '{column}'{nearest(column, all_columns())} "
+                          f"({one_of(list(all_columns()))})")  # fmt: skip
     able = solvable(FIELDS)
     field = field.replace("-", "_")
     span = FIELDS[field].solve if field in able else None

@@ -25,8 +25,9 @@ def with_stack(study: Study, model: CostModel, free: Collection[str] | None = No
     value can be told of is noted as a problem of the study.
 
     >>> from comp_comm.configs.study import study_from
-    >>> from comp_comm.costmodels import MODELS
-    >>> found = with_stack(study_from({"set": {"stack": "torchtitan", "pp": 2, "grad_precision": "bf16"}}), MODELS[0])
+    >>> from comp_comm.costmodels import default_model
+    >>> given = {"stack": "torchtitan", "pp": 2, "grad_precision": "bf16"}
+    >>> found = with_stack(study_from({"set": given}), default_model())
     >>> found.fixed["zero"], found.fixed["kernels"], found.fixed["grad_precision"]
     (1, 'compiled', 'bf16')
     """

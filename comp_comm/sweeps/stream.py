@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from comp_comm.errors import InfeasibleError
+from comp_comm.structs import struct
 from comp_comm.sweeps.engine import Rows
 from comp_comm.sweeps.plan import FEASIBLE
 
 
-@dataclass(frozen=True)
+@struct
 class Piece:
     """A block of rows, encoded: its bytes, how many rows it has and how many are feasible, and points it is of."""
 

@@ -16,9 +16,10 @@ from comp_comm.configs.study import Study
 from comp_comm.costmodels.records import BYTES, GROUP_TITLES, MessageRecord
 from comp_comm.records import Record, Records
 from comp_comm.sweeps.engine import row_blocks
+from comp_comm.sweeps.meta import meta
 from comp_comm.sweeps.plan import FEASIBLE, REASON, make_plan
 from comp_comm.sweeps.point import check_explains, explained, point_meta
-from comp_comm.sweeps.result import check_size, meta, records
+from comp_comm.sweeps.result import check_size, records
 
 UNLIMITED_GIB = 1e9  # of memory: everything fits
 COUNTED = (*BYTES, "calls")

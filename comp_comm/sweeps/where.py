@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from comp_comm.errors import nearest, one_of
 from comp_comm.formulas.arrays import AnyArray
+from comp_comm.structs import struct
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le, ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt
@@ -20,13 +20,13 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 WORDS = ("hardware", "precision", "count", "timing")
 FLAGS = ("feasible",)
 
-_COMPARISON = re.compile(r"\s*([\w.+-]+)\s*(<=|>=|==|!=|<|>)\s*([\w.+-]+)\s*$")
-_FLAG = re.compile(r"\s*(not\s+)?(\w+)\s*$")
-_NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)([KM]?)$")
+_COMPARISON = r"\s*([\w.+-]+)\s*(<=|>=|==|!=|<|>)\s*([\w.+-]+)\s*$"
+_FLAG = r"\s*(not\s+)?(\w+)\s*$"
+_NUMBER = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)([KM]?)$"
 _SUFFIX = {"": 1.0, "K": 1024.0, "M": 1024.0**2}
 
 
-@dataclass(frozen=True)
+@struct
 class Condition:
     """One condition: an operator and two operands, each a column's name, a number, or a word."""
 
@@ -50,12 +50,12 @@ def parse_condition(text: str, columns: Sequence[str]) -> Condition:
     >>> parse_condition("tp <= 4K", ["tp"]).right
     4096.0
     """
-    flag = _FLAG.match(text)
+    flag = re.match(_FLAG, text)
     if flag:
         if flag.group(2) not in FLAGS:
             raise ValueError(f"'{text}' is not a comparison; write a column, an operator and a number: \"tp <= 64\"")
         return Condition(text, flag.group(2), operator.ne if flag.group(1) else operator.eq, 1.0, FLAGS)
-    match = _COMPARISON.match(text)
+    match = re.match(_COMPARISON, text)
     if match is None:
         raise ValueError(f"'{text}' is not a comparison; write a column, an operator "
                          f"({' '.join(OPERATORS)}) and a number: \"tp <= 64\"")  # fmt: skip
@@ -78,5 +78,5 @@ def parse_condition(text: str, columns: Sequence[str]) -> Condition:
 def _operand(text: str, columns: Sequence[str]) -> str | float:
     if text in columns:
         return text
-    match = _NUMBER.match(text)
+    match = re.match(_NUMBER, text)
     return float(match.group(1)) * _SUFFIX[match.group(2)] if match else text

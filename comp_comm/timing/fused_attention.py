@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +12,7 @@ from comp_comm.formulas.kernels import TILE, fused_attention_seconds, stream_sec
 from comp_comm.hardware.numbers import FlashKernel, Hardware, chosen_kernel, generic_kernel
 from comp_comm.kernel_choices import AttentionKernel
 from comp_comm.operations.shapes import Attention
+from comp_comm.structs import struct
 from comp_comm.timing.passes import Passes
 
 BACKWARD_FLOPS = 2.5  # of flash attention over its forward FLOP: it makes the scores again
@@ -24,7 +23,7 @@ WIDEST = (
 HALF = 2.0  # bytes of a number in 16 bits
 
 
-@dataclass(frozen=True)
+@struct
 class FusedAttention:
     """What times fused attention on one machine (`comp_comm.timing.kernels.Kernels` says what the numbers are)."""
 

@@ -6,7 +6,6 @@ alone (``sustained``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.lazy import cached_property
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm
+from comp_comm.structs import struct
 from comp_comm.timing.fused_attention import HALF, FusedAttention
 from comp_comm.timing.passes import Passes
 from comp_comm.timing.quantising import Quantising
@@ -50,7 +50,7 @@ class Run(NamedTuple):
     ramp_tiles: Numeric
 
 
-@dataclass(frozen=True)
+@struct
 class Kernels:
     """What times kernels on one machine, in number formats of so many bytes.
 

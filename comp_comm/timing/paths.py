@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar, cast
 
 import numpy as np
@@ -12,6 +12,7 @@ from comp_comm.formulas.arrays import Array, Mask, Numeric, maximum, minimum, so
 from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware, Tier, Timing
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.timing.members import members_in
 from comp_comm.timing.tier_crossing import TierCrossing, or_never
 
@@ -23,7 +24,7 @@ NOWHERE = Tier(domain=np.inf, bandwidth=np.nan, latency=0.0, efficiency=1.0)
 Made = TypeVar("Made")
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class NetworkPath:
     """The tiers a group crosses, from the inside out, and what its collectives need of them.
 

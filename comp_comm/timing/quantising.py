@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,9 +9,10 @@ from comp_comm.formulas.arrays import Array, Numeric, by_code, isnan, somewhere,
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.kernel_choices import Recipe
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 
 
-@dataclass(frozen=True)
+@struct
 class Quantising:
     """GEMMs in fewer than 16 bits on one machine: how fast they are, and what it takes to quantise their operands.
 

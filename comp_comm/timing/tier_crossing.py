@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from comp_comm.formulas import networks
 from comp_comm.formulas.arrays import Array, Mask, Numeric, isnan, maximum, minimum, somewhere, to_float, where
 from comp_comm.hardware.numbers import Tier
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.timing.members import tier_bandwidth
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class TierCrossing:
     """A tier that some group crosses; its times are 0 for those that do not.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import cast
 
 from comp_comm.formulas.arrays import Array, Numeric, add_up, minimum, to_float
@@ -11,6 +10,7 @@ from comp_comm.group import Group
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Collective, TokenExchange
+from comp_comm.structs import struct
 from comp_comm.timing.dispatch import SentBytes, exchange_seconds, sent_bytes
 from comp_comm.timing.network import collective_seconds
 from comp_comm.timing.paths import NetworkPath, path_of
@@ -18,7 +18,7 @@ from comp_comm.timing.paths import NetworkPath, path_of
 MOST_KNOWN = 1000  # groups of single numbers whose paths are kept with a hardware
 
 
-@dataclass(frozen=True)
+@struct
 class TimedCollective:
     """A collective, with the seconds of one call alone on the network, and what its group crosses there.
 
@@ -65,7 +65,7 @@ def known_path(hardware: Hardware, group: Group) -> NetworkPath:
     return cast(NetworkPath, path)
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Network:
     """The network of a device as collectives find it; what a group crosses is looked up once for all of them.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from comp_comm.formulas.arrays import ZERO, Numeric, everywhere, to_float
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Elementwise, Gemm, Operation
+from comp_comm.structs import struct
 from comp_comm.timing.kernels import Kernels
 from comp_comm.timing.passes import Passes
 
 
-@dataclass(frozen=True)
+@struct
 class TimedOperation:
     """An operation on a device, with the seconds each of its passes takes once."""
 

@@ -6,8 +6,9 @@ from functools import cache
 
 from comp_comm.configs.study import Study, load_study
 from comp_comm.records import Record
+from comp_comm.sweeps.meta import meta
 from comp_comm.sweeps.plan import make_plan
-from comp_comm.sweeps.result import meta, sweep
+from comp_comm.sweeps.result import sweep
 from comp_comm.trends.forecast import NOTES, forecast
 from comp_comm.trends.generations import STATED, band, generations
 from comp_comm.trends.growth import device_growth, model_growth

@@ -15,6 +15,7 @@ from comp_comm.formulas.arrays import Array
 from comp_comm.hardware.profile import Profile
 from comp_comm.hardware.ratio import scale_out_key, scale_up_key, sixteen_bit_peak
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.validation.table import MeasuredRun, read_runs
 
 FOLDER = "trends"
@@ -34,7 +35,7 @@ def read_table(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Device:
     """A device of the table: its profile, a package as it is sold; ``after`` is its predecessor's reference."""
 

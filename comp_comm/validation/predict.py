@@ -10,7 +10,7 @@ import numpy as np
 
 from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import Study, study_from
-from comp_comm.costmodels import MODELS
+from comp_comm.costmodels import default_model
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.records import GROUP_TITLES
 from comp_comm.errors import CompcommError, ConfigError
@@ -157,7 +157,7 @@ def batches(points: Sequence[Point]) -> list[list[tuple[int, Point]]]:
     A field that only some points give has its default in the others, unless it means nothing there: fewer tables, the
     same answers.
     """
-    usual = {name: MODELS[0].default(name) for point in points for name in point.fields}
+    usual = {name: default_model().default(name) for point in points for name in point.fields}
     given = {name: value for name, value in usual.items() if value is not None}
     alike: dict[tuple[str, ...], list[tuple[int, Point]]] = {}
     for place, point in enumerate(points):
@@ -168,7 +168,7 @@ def batches(points: Sequence[Point]) -> list[list[tuple[int, Point]]]:
 
 def _filled(own: dict[str, Value], given: dict[str, Value]) -> dict[str, Value]:
     """Return fields with those that others give, but for any that means nothing without another or another's word."""
-    model, fields = MODELS[0], given | own
+    model, fields = default_model(), given | own
     alone = [name for name, other in model.needs.items() if other not in fields]
     alone += [name for name, (other, word) in model.needs_word.items()
               if fields.get(other, model.default(other)) != word]  # fmt: skip
@@ -180,7 +180,7 @@ def _words(error: Exception) -> str:
 
 
 def _study(machine: RunMachine, data: Record, title: str) -> Study:
-    study = study_from({"title": title, "cost_model": MODELS[0].name, "hardware": machine.reference, **data},
+    study = study_from({"title": title, "cost_model": default_model().name, "hardware": machine.reference, **data},
                        machine.beside or "runs")  # fmt: skip
     if study.profiles:
         study.profiles = (machine.profile(),)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from comp_comm.costmodels import MODELS
+from comp_comm.costmodels import default_model
 from comp_comm.fields import FIELDS, Value
 from comp_comm.validation.table import SOFTWARE, MeasuredRun
 
@@ -169,7 +169,7 @@ def takes(name: str, value: Value) -> bool:
     >>> takes("zero", 3), takes("precision", "fp8"), takes("colour", "red")
     (True, True, False)
     """
-    if name not in MODELS[0].fields:
+    if name not in default_model().fields:
         return False
     try:
         FIELDS[name].parse(value)

@@ -14,7 +14,8 @@ from comp_comm.configs.axes import Axis
 from comp_comm.configs.study import study_from
 from comp_comm.searches import make_space, run_search
 from comp_comm.searches.objectives import OBJECTIVES, Aim
-from comp_comm.sweeps import make_plan, sweep
+from comp_comm.sweeps.plan import make_plan
+from comp_comm.sweeps.result import sweep
 
 GPT3 = {"hardware": "a100-sxm-80gb", "model": "gpt3-175b"}
 BLOCK = 16384

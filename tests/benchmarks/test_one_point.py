@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from comp_comm.configs.study import study_from
-from comp_comm.sweeps import make_plan
+from comp_comm.sweeps.plan import make_plan
 
 LAYOUT = {"gpus": 512, "tp": 8, "pp": 8, "micro_batch": 1, "global_batch": 1024, "recompute": "full"}
 GPT3 = {"hardware": "a100-sxm-80gb", "model": "gpt3-175b", "set": LAYOUT}

@@ -11,7 +11,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from comp_comm.sweeps import sweep
+from comp_comm.sweeps.result import sweep
 
 POINTS_EACH = {"hidden": 16, "seq_len": 8, "micro_batch": 4, "tp": 8, "flop_vs_bw": 160, "network": 153}
 AXES = {

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from comp_comm.costmodels.mesh import Inside, placed
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Nodes:
     """The nodes of a layout."""
 

@@ -9,7 +9,6 @@ overlaps. There is no memory in it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from comp_comm.formulas import amped as term
 from comp_comm.formulas.amped import FLOPS_PER_MAC, Tiers
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.violation import Violation
 
 BACKWARD = 2.0  # gradients of inputs and of weights
@@ -38,7 +38,7 @@ class Comm(NamedTuple):
     ep: Array
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class AmpedStep(Answer):
     """A step as arrays that are made when they are asked for; without a vocabulary there are no logits."""
 

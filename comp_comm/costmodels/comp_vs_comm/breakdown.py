@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
 from comp_comm.costmodels.answer import Answer, Column, table_of
 from comp_comm.formulas.arrays import Array, Numeric, to_float
 from comp_comm.formulas.edges import overlap_ratio, serialized_fraction
+from comp_comm.structs import struct
 from comp_comm.violation import Violation
 
 
-@dataclass(frozen=True)
+@struct
 class Breakdown(Answer):
     """Seconds per step and device, by what they are spent on, and the hardware-independent edges.
 

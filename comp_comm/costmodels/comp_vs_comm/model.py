@@ -51,9 +51,9 @@ def evaluate(scenario: Scenario, parts: Parts = NO_PARTS) -> Breakdown:
     return breakdown_of(scenario)
 
 
-def _claims(given: Mapping[str, Value], stated: frozenset[str], suffices: bool) -> bool:
+def _claims(given: Mapping[str, Value], stated: frozenset[str]) -> bool:
     """Return whether a study is about one layer: a whole model cannot be made of what it gives."""
-    return given.get("tp") == "required" or (not suffices and set(REQUIRED) <= given.keys() and stated <= set(FIELDS))
+    return given.get("tp") == "required" or (set(REQUIRED) <= given.keys() and stated <= set(FIELDS))
 
 
 def _notes(asked: Asked) -> list[str]:

@@ -6,8 +6,6 @@ Transformer Engine's offloading has it (`--cpu-offloading-num-layers` of Megatro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from comp_comm.choices import Recompute
@@ -32,12 +30,13 @@ from comp_comm.group import Group
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Collective
+from comp_comm.structs import struct
 from comp_comm.timing.timed_collectives import TimedCollective
 
 MOVING = 2.0  # layers of a micro-batch that are on the device all the same: one is at work, one comes or goes
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class ActivationOffload:
     """Activations that layers save of a micro-batch, on the device or offloaded to the host's memory."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.comm_seconds import NO_COMM, CommSeconds
@@ -29,10 +29,11 @@ from comp_comm.group import Group
 from comp_comm.layers.pipeline_parallel import boundary_collectives
 from comp_comm.layers.tensor_parallel import embedding_collectives, head_collectives
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.timing.timed_collectives import Network, TimedCollective
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class StepComm:
     """The communication of a step: of layers and sends in the ``slowest`` stage, of states where they take longest.
 

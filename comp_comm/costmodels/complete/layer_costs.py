@@ -6,7 +6,6 @@ It depends on few numbers of a layout (TP and micro-batch, not the stages or rep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -31,6 +30,7 @@ from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context
 from comp_comm.operations.shapes import Collective
+from comp_comm.structs import struct
 from comp_comm.timing.kernels import Kernels
 from comp_comm.timing.timed_collectives import Network
 from comp_comm.violation import Violation, broken_rules
@@ -45,7 +45,7 @@ class LayerActivations(NamedTuple):
     input_size: Array
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class RecomputableModule:
     """A module that recomputation may be for: what it takes to make it again, and what is free then."""
 
@@ -78,7 +78,7 @@ class RecomputableModule:
         return self.time(self.of)
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class LayerCosts:
     """The costs of one layer of each kind, of the embedding and of the head.
 
@@ -199,7 +199,7 @@ class LayerCosts:
         return broken_rules([*layer_rules(self.work.transformer, self.work.layout), *block_rules(self.work)])
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class ModelModules:
     """The modules of all layers of a model that an option recomputes."""
 

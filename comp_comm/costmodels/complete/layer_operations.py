@@ -6,7 +6,6 @@ It depends on fewer numbers of a layout than what layers cost: not on where a gr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from comp_comm.choices import PER_OPERATOR
@@ -20,11 +19,12 @@ from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.module import Module
 from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context
+from comp_comm.structs import struct
 from comp_comm.timing.kernels import Kernels
 from comp_comm.timing.timed_operations import time_operations
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class ModuleOperations:
     """A module that recomputation may be for, and which block of the layer it is part of.
 
@@ -62,7 +62,7 @@ class ModuleOperations:
         return self._module.launches
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class LayerOperations:
     """The operations of one layer of each kind, of the embedding and of the head."""
 

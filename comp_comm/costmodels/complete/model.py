@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, cast
 
 from comp_comm.costmodels.complete import columns, fields
 from comp_comm.costmodels.complete.space import SPACE
-from comp_comm.costmodels.inference import MODEL as INFERENCE
 from comp_comm.costmodels.model import NO_PARTS, Asked, CostModel, Parts, SharedPart
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.dispatchers import Dispatcher
@@ -157,6 +156,6 @@ MODEL = CostModel(
         "footprint": SharedPart(_footprint, fields.IGNORED_BY_FOOTPRINT, by_block=True),
     },
     space=SPACE,
-    phases={"inference": INFERENCE},
+    phases={"inference": "inference"},
     notes=_notes,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from comp_comm.costmodels.comm_seconds import CommSeconds
 from comp_comm.costmodels.complete.comm import StepComm
@@ -24,11 +23,12 @@ from comp_comm.costmodels.work_rules import layout_violations
 from comp_comm.formulas.arrays import ZERO, Array, Mask, add_up, somewhere, to_float, where
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.timing.timed_collectives import Network
 from comp_comm.violation import Violation, no_room
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Step(SearchableAnswer):
     """A step as arrays that are made when they are asked for; all seconds are those of a device of the slowest stage.
 

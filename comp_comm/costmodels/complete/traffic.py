@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
 from comp_comm.formulas.arrays import ZERO, Array, Numeric, to_float
 from comp_comm.layers.stages import Stage
+from comp_comm.structs import struct
 from comp_comm.timing.timed_collectives import TimedCollective
 
 
-@dataclass(frozen=True)
+@struct
 class CountedCollective:
     """A collective of the slowest stage, the part of the stage it is of, and its calls in a step by phase."""
 
@@ -28,7 +28,7 @@ class CountedCollective:
         return self.forward + self.backward + self.recompute + self.step
 
 
-@dataclass(frozen=True)
+@struct
 class Traffic:
     """Bytes of a group in a step and device: messages, volume (twice for an all-reduce), on the wire; and calls."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -21,11 +20,12 @@ from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formulas.arrays import Numeric, to_float
 from comp_comm.formulas.foundation_models_time import Links
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 
 Part = TypeVar("Part", LayerSeconds, LayerHolds)
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class TimesOfLayer:
     """Seconds of a layer and micro-batch."""
 
@@ -40,7 +40,7 @@ class TimesOfLayer:
         return _by_strategy(mesh.scenario, lambda code: layer_seconds(code, shape, rates))
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class HeldByLayer:
     """What a layer holds, whoever shares a domain."""
 

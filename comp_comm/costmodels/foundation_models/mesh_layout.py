@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from comp_comm.choices import Strategy
@@ -11,9 +9,10 @@ from comp_comm.costmodels.mesh import Inside, Mesh, placed
 from comp_comm.costmodels.scenario import Scenario
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class MeshLayout:
     """The sizes of a scenario's groups, and how many of each share a domain."""
 

@@ -14,7 +14,6 @@ the optimizer step take no time there. ``formulas: as_published`` keeps the slip
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,10 +28,11 @@ from comp_comm.formulas import foundation_models_time as takes
 from comp_comm.formulas.arrays import Array, to_float
 from comp_comm.formulas.foundation_models import NUMBER_BYTES, memory_bytes
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.violation import Violation, broken_rules, no_room
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class FoundationStep(SearchableAnswer):
     """A step as arrays that are made when they are asked for; ``times`` and ``holds`` are those of a layer."""
 

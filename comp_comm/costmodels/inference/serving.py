@@ -29,6 +29,7 @@ from comp_comm.lazy import cached_property
 from comp_comm.operations.context import Context
 from comp_comm.operations.products import FusedProducts
 from comp_comm.operations.shapes import Attention, Collective
+from comp_comm.structs import struct
 from comp_comm.timing.kernels import Kernels
 from comp_comm.timing.timed_collectives import Network, TimedCollective
 from comp_comm.timing.timed_operations import sum_passes, time_operations
@@ -63,7 +64,7 @@ class ForwardPass:
         return to_float(sum((times * call.wire_bytes for call, times in self.calls), ZERO))
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Serving(Answer):
     """A model serving prompts, as arrays that are made when they are asked for."""
 

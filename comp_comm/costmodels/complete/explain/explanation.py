@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from comp_comm.choices import AttentionCount
 from comp_comm.costmodels.complete.columns import COLUMNS
 from comp_comm.costmodels.complete.explain.operation_records import by_tier, operation_records
-from comp_comm.costmodels.complete.explain.timeline import timeline
 from comp_comm.costmodels.complete.explain.utilization import high_notes
 from comp_comm.costmodels.complete.step import Step
 from comp_comm.costmodels.explained import ExplainedAnswer
@@ -18,7 +17,6 @@ from comp_comm.costmodels.records import (
     MessageRecord,
     StepRecord,
 )  # fmt: skip
-from comp_comm.costmodels.timeline import Timeline
 from comp_comm.formulas.arrays import isnan, to_float, unwarned
 from comp_comm.hardware.numbers import Hardware
 from comp_comm.hardware.profile import NAMED_KERNELS
@@ -26,6 +24,9 @@ from comp_comm.kernel_choices import AttentionKernel, Recipe
 from comp_comm.layout import NOT_GIVEN
 from comp_comm.optimizers import MuonSharding, Optimizer
 from comp_comm.timing.timed_collectives import TimedCollective
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.timeline import Timeline
 
 PARAMETERS = ("parameters", "active_parameters", "mtp_parameters")
 # Of a step that follow from its layout and are good to see beside what was given.
@@ -83,6 +84,8 @@ class ExplainedStep(Step, ExplainedAnswer):
 
     def timeline(self) -> Timeline:
         """Return what every stage does when."""
+        from comp_comm.costmodels.complete.explain.timeline import timeline
+
         return timeline(self)
 
     def memory_record(self) -> MemoryRecord:

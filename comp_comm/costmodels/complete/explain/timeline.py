@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from comp_comm.costmodels.timeline import COMM, COMPUTE, SENDS, STATES, Slice, T
 from comp_comm.errors import ConfigError
 from comp_comm.formulas.arrays import add_up
 from comp_comm.layers.stages import Stage
+from comp_comm.structs import struct
 
 MOST_PASSES = 100_000
 
@@ -31,7 +31,7 @@ class _Chunk(NamedTuple):
     backward_hidden: float
 
 
-@dataclass(frozen=True)
+@struct
 class _Times:
     """How long everything of a step's timeline takes."""
 

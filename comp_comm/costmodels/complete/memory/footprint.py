@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
 from comp_comm.costmodels.complete.memory.stage_memory import MemoryParts, StageMemory
 from comp_comm.costmodels.complete.pointwise import pointwise_max
@@ -16,13 +14,14 @@ from comp_comm.formulas.arrays import (
     to_float,
 )
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 
 # Of what is held for tensors, that lies between them: an assumption. Of torchtitan's ten published runs, which print
 # reserved memory and not what is allocated, it brings the median to what they print.
 UNUSED = 0.05
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Footprint:
     """Memory of the stages that may need most: those that differ."""
 

@@ -7,7 +7,6 @@ also be the middle or the end of that pass (`Zero3Peak`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +37,7 @@ from comp_comm.formulas.arrays import (
 from comp_comm.layers.ends import embedding_activations, head_activations, head_unused
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 
 
 class MemoryParts(NamedTuple):
@@ -81,7 +81,7 @@ class Peak(NamedTuple):
     state_buffers: Array
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class StageMemory:
     """Memory of a device of one stage."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from comp_comm.choices import MasterWeights, Switch
@@ -18,6 +17,7 @@ from comp_comm.layers.kind import LayerKind
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
 from comp_comm.sharding import GradientSync
+from comp_comm.structs import struct
 
 Of = TypeVar("Of")
 
@@ -27,7 +27,7 @@ def of_kinds(work: Work, each: Mapping[LayerKind, Of]) -> list[Of]:
     return [each[kind] for kind in work.pattern.kinds]
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class StageStateBytes:
     """What model states of a stage take on a device from step to step, under each stage of ZeRO."""
 

@@ -2,21 +2,18 @@
 
 Where chunks are alike, a schedule's bubble is a formula of the literature (`comp_comm.formulas`). Where they are not,
 GPipe and 1F1B have closed forms, too, and interleaving has one for most. For what is left, the longest path through the
-task graph is found (`pass_times.py`), many points at once.
+task graph is found (`pass_times.py`, which is loaded then), many points at once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.choices import Schedule
 from comp_comm.costmodels.complete.schedule.chunk_passes import ChunkPasses
-from comp_comm.costmodels.complete.schedule.pass_order import PassOrder
-from comp_comm.costmodels.complete.schedule.pass_times import ChunkSeconds, step_seconds
 from comp_comm.costmodels.complete.schedule.pipeline import Pipeline
 from comp_comm.formulas.arrays import ZERO, Array, Mask, Scalar, to_float
 from comp_comm.formulas.interleaved import Chunks, interleaved_is_known, interleaved_seconds, more_chunks_seconds
@@ -24,6 +21,11 @@ from comp_comm.formulas.uneven import gpipe_bubble_seconds, uneven_bubble_second
 from comp_comm.formulas.zero_bubble import dualpipe_seconds, zb_h2_seconds, zb_v_seconds, zero_bubble_seconds
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
+
+if TYPE_CHECKING:
+    from comp_comm.costmodels.complete.schedule.pass_order import PassOrder
+    from comp_comm.costmodels.complete.schedule.pass_times import ChunkSeconds
 
 TOGETHER = 8192  # points whose longest paths are found at once
 FIRST = np.zeros(1, np.intp)
@@ -37,7 +39,7 @@ class ClosedForm(NamedTuple):
     is_longest: Mask
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Bubble:
     """The waits of a pipeline: in closed form where there is one, else by the longest path through all passes."""
 
@@ -176,6 +178,9 @@ class Bubble:
 
     def _longest_paths(self, waits: Array, wanted: Mask) -> Array:
         """Return the waits, where they are not known and wanted by the longest path."""
+        from comp_comm.costmodels.complete.schedule.pass_order import PassOrder
+        from comp_comm.costmodels.complete.schedule.pass_times import step_seconds
+
         layout, chunks = self.layout, self.chunks
         few, more_s = self._left_out
         codes = [to_float(each) for each in (layout.schedule, layout.pp, few, layout.accumulation)]
@@ -218,6 +223,8 @@ class Bubble:
         They are what keeps a stage busy; the gradients of weights are in B where the schedule does not take them apart.
         Where there are more chunks than ``passes`` has, some before the last one are left out.
         """
+        from comp_comm.costmodels.complete.schedule.pass_times import ChunkSeconds
+
         stages, at = self.pipeline.work.stages, np.zeros(points.size, np.intp)
         ends = np.cumsum(stages.table.counts[:, at + _taken(stages.row, shape, points)], axis=0)
         chunk = np.repeat(np.arange(float(passes.model_chunks))[:, None], points.size, axis=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from comp_comm.formulas.arrays import ZERO, Array, Mask, add_up
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 
 
 class ChunkRuns(NamedTuple):
@@ -29,7 +29,7 @@ class PassSeconds(NamedTuple):
     backward: list[Array]
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class ChunkPasses:
     """The passes of one micro-batch through the chunks of a pipeline's model."""
 

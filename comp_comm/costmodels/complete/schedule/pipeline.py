@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,10 +29,11 @@ from comp_comm.layers.pipeline_parallel import boundary_collectives
 from comp_comm.layers.stages import Stage
 from comp_comm.layout import Layout
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.timing.timed_collectives import Network, TimedCollective
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Pipeline:
     """The stages of a model, timed; ``network`` is what times sends between them."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from comp_comm.choices import Switch
 from comp_comm.costmodels.comm_seconds import NO_COMM, CommSeconds, overlapped
@@ -14,9 +13,10 @@ from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import ZERO, Array, add_up, maximum, minimum, somewhere, where
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class StageSeconds:
     """What a stage does in a step, but for its states."""
 

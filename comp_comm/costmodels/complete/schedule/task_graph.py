@@ -7,7 +7,6 @@ level at a time: tasks that wait for nothing of their own level, one of each sta
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from comp_comm.choices import Schedule
 from comp_comm.costmodels.complete.schedule.pass_order import KINDS, PassOrder
 from comp_comm.costmodels.complete.schedule.tasks import NEVER_STEADY, Numbers, SteadyPart, Tasks, steady_part, tasks_of
 from comp_comm.errors import ConfigError
+from comp_comm.structs import struct
 
 # Schedules under which some stage begins twice as many micro-batches as there are stages before it is steady.
 LONG_WARM_UP = (Schedule.INTERLEAVED, Schedule.DUALPIPE, Schedule.ZB_V, Schedule.ZB_H2)
@@ -42,7 +42,7 @@ class Level(NamedTuple):
     needs: tuple[Numbers, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class TaskGraph:
     """The tasks of a step or of several, one right after the other: its nodes, with what each waits for.
 

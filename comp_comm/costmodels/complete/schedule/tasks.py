@@ -5,18 +5,18 @@ A task is what a stage does in one go: a pass, or two that run together. Everyth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comp_comm.costmodels.complete.schedule.pass_order import KINDS, B, F, PassOrder, ends_of, order_array
+from comp_comm.structs import struct
 
 Numbers = NDArray[np.intp]
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class Tasks:
     """What stages do in a step, stage after stage: where each stage begins, the passes of every task, and the tasks
     that each of these needs (-1: none). ``missing`` says whether some need what no stage ever does."""

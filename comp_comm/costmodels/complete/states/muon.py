@@ -8,7 +8,6 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Collective, Gemm
 from comp_comm.optimizers import MuonSharding, MuonTensor, Optimizer
 from comp_comm.sharding import ZeroImplementation
+from comp_comm.structs import struct
 from comp_comm.timing.kernels import Kernels
 
 MOMENTUM, HALF = 4.0, 2.0  # bytes of a number that TP gathers (Megatron-LM: as it is kept), and that ZeRO's shards do
@@ -60,7 +60,7 @@ def gathers_of_shards(layout: Layout) -> Array:
     return where(every, layout.stage_micro_batches, 1.0)
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class MuonStage:
     """Muon on the matrices of a stage. Everything is 0 where the optimizer is another one."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from comp_comm.choices import Switch
@@ -11,6 +10,7 @@ from comp_comm.group import Group
 from comp_comm.layout import Layout
 from comp_comm.optimizers import Optimizer
 from comp_comm.placement import REPLICA_GROUPS, STAGE_GROUPS
+from comp_comm.structs import struct
 
 
 class ReplicaGroups(NamedTuple):
@@ -21,7 +21,7 @@ class ReplicaGroups(NamedTuple):
     same_shard: Group
 
 
-@dataclass(frozen=True)
+@struct
 class Replicas:
     """The devices that hold the same parameters: their number, and over how many of them states are sharded.
 

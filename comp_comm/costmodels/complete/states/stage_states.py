@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from comp_comm.choices import MasterWeights, Switch
@@ -25,6 +24,7 @@ from comp_comm.layers.ends import EndParameters
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
 from comp_comm.operations.shapes import Gemm
+from comp_comm.structs import struct
 from comp_comm.timing.kernels import Kernels
 from comp_comm.timing.timed_collectives import Network
 
@@ -50,7 +50,7 @@ class StateSeconds(NamedTuple):
     muon_over_dp: Array = ZERO
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class StageStates:
     """The model states of one stage on a device: its parameters, what is sent and computed to update them.
 

@@ -5,7 +5,6 @@ Model states are weights, gradients and optimizer states, as ZeRO calls them (ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from comp_comm.layers.block import LayerParameters
 from comp_comm.layers.ends import EndParameters, end_parameters
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
+from comp_comm.structs import struct
 from comp_comm.timing.kernels import Kernels
 from comp_comm.timing.timed_collectives import Network
 
@@ -32,7 +32,7 @@ class SlowestStates(NamedTuple):
     seconds: StateSeconds
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class StateCosts:
     """The states of every stage that differs, and those of the stage that takes longest to update them."""
 
