@@ -43,9 +43,11 @@ LAYOUT = {"tp": 1, "dp": 1, "dp_shard": 0, "zero": 0, "sp": "on", "micro_batch":
           "gradient_sync": "each", "fsdp_units": "layers", "reshard_after_forward": "on", "grad_precision": "bf16",
           "seq_len": 0, "layers": 0, "kernels": "fused", "norm_kernel": "fused", "recompute": "off",
           "cross_entropy": "eager",
-          "master_weights": "shards", "sequence_inputs": "kept", "vocab_multiple": 1}  # fmt: skip
+          "master_weights": "shards", "sequence_inputs": "kept", "vocab_multiple": 1,
+          "recompute_early_stop": "on"}  # fmt: skip
 # What some of them have to be: PyTorch has no other.
-ONLY = {"cross_entropy": "eager", "master_weights": "shards", "sequence_inputs": "kept", "vocab_multiple": 1}
+ONLY = {"cross_entropy": "eager", "master_weights": "shards", "sequence_inputs": "kept", "vocab_multiple": 1,
+        "recompute_early_stop": "on"}  # fmt: skip
 KINDS = {"kernels": ("fused", "eager"), "norm_kernel": ("fused", "eager", "eager_fp32"),
          "recompute": ("off", "full", "per_op"), "zero": (0, 3), "gradient_sync": ("each", "last"),
          "fsdp_units": ("layers", "ends"), "grad_precision": ("bf16", "fp32")}  # fmt: skip
