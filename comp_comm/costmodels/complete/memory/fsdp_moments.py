@@ -133,7 +133,10 @@ class FsdpMoments:
     @property
     def _head(self) -> Iterator[Moment]:
         """While the root's weights come; when the head's gradients are made of those of logits; when they are
-        scattered, if it is a unit by itself."""
+        scattered, if it is a unit by itself.
+
+        Its weights are there then, and the buffer that they were gathered into, as FSDPMemTracker has it.
+        """
         units, kept, none = self.units, self.kept, to_float(0.0)
         of_logits, made = kept.logits_gradient, self._made * units.head
         coming = where(self._kept_head > 0, self._kept_head, 2 * self._root)
@@ -141,7 +144,9 @@ class FsdpMoments:
         left = units.all - self._apart * units.head
         yield self._moment(units.all, kept.all, coming, none, units.all, of_logits)
         yield self._moment(units.all, kept.all, whole, made, units.all, of_logits)
-        yield self._moment(units.all, kept.all, units.layer, self._apart * (made + self._sent * units.head), left, none)
+        yield self._moment(
+            left, kept.all, 2 * self._apart * units.head, self._apart * self._sent * units.head, left, none
+        )
 
     @property
     def _layers(self) -> Iterator[Moment]:
@@ -168,9 +173,13 @@ class FsdpMoments:
 
     @property
     def _end(self) -> Iterator[Moment]:
-        """When the last gradients are there, with activations gone; and when they are scattered."""
+        """When the last gradients are there, with activations gone; and when they are scattered.
+
+        A shared weight has gradients of the head and of the embedding, and their sum.
+        """
         units, none = self.units, to_float(0.0)
         late = units.ends - self._apart * units.head
+        twice = 2 * to_float(self.work.transformer.tied) * units.head
         rest = maximum(self.kept.all - self.kept.layers * self.kept.layer, 0.0)
-        yield self._moment(late, rest, late, self._made * late + self._sent * units.layer, late, none)
+        yield self._moment(late, rest, late, self._made * (late + twice) + self._sent * units.layer, late, none)
         yield self._moment(late, rest, none, (self._made + self._sent) * late, none, none)
