@@ -81,6 +81,19 @@ class RoutedWeights(Choice):
         self.size = size
 
 
+class RouterPrecision(Choice):
+    """The format of a router's product: that of compute, or 32 bits (DeepSeek-V3, GLM-4.5, dots.llm1 in transformers).
+
+    ``size`` are the bytes of a number of the copies that are made for it, and kept: of its input, and of its weights.
+    """
+
+    COMPUTE = "compute", 0.0
+    FP32 = "fp32", 4.0
+
+    def __init__(self, word: str, size: float) -> None:
+        self.size = size
+
+
 class PermuteFusion(Choice):
     """Whether tokens are sorted by expert in one kernel or in several: bytes of a token's number and expert that move
     beyond those of the fused kernels (`SORTED`).

@@ -205,6 +205,8 @@ _LAYOUT = (
          "not given, a bias where the router has one, else a loss", None),
     word("routed_weights", "layout", dispatchers.RoutedWeights, "format in which what experts made of a token is "
          "weighted by the router, and kept: that of compute, or 32 bits (torchtitan)", "compute"),
+    word("router_precision", "layout", dispatchers.RouterPrecision, "format of a router's product, whose operands are "
+         "kept so: that of compute, or 32 bits (DeepSeek-V3's router in transformers)", "compute"),
     word("permute_fusion", "layout", dispatchers.PermuteFusion, "sort tokens by expert in one kernel", "on"),
     word("collective_algorithm", "layout", choices.CollectiveAlgorithm, "algorithm of all-reduces; best: the fastest "
           "of those the network has", "best"),
@@ -220,12 +222,15 @@ _LAYOUT = (
               "first, then DP") for name, group in INSIDE.items()),
     word("kernels", "layout", kernels.ElementwiseKernels,
           "element-wise kernels: fused, one by one (eager), or compiled", "fused"),
-    word("norm_kernel", "layout", kernels.NormKernel, "how an RMSNorm is made: one kernel, or one operation at a time, "
+    word("norm_kernel", "layout", kernels.NormKernel, "how a norm is made: one kernel, or one operation at a time, "
          "with its weights applied in 16 bit (eager) or 32 (eager_fp32); if not given it is as fast as 'kernels' says, "
          "and keeps what one kernel does", None),
-    word("qkv_kept", "layout", kernels.QkvKept, "what is kept of rotated queries, keys and values: these; also a copy "
-         "of attention's output (queries joined of two parts: Phi, StableLM in transformers); or that and the product "
-         "that all three are parts of (GPT-NeoX, Phi-3)", "parts"),
+    word("qkv_kept", "layout", kernels.QkvKept, "what is kept of rotated queries, keys and values: these; also the "
+         "product that values are a view of (torchtitan's DeepSeek), a copy of attention's output (joined: Phi, "
+         "StableLM in transformers), or both (whole: GPT-NeoX, Phi-3, DeepSeek); or keys and values repeated for each "
+         "head of queries and a mask (transformers with windows)", "parts"),
+    word("softmax_precision", "layout", kernels.SoftmaxPrecision, "format in which an unfused softmax of attention is "
+         "made, and kept: that of compute, or 32 bits (transformers' eager attention)", "compute"),
     word("cross_entropy", "layout", kernels.CrossEntropy, "how the loss is made of logits: fused kernel, compiled, in "
           "chunks of the tokens, as Megatron-LM does unfused or fused_native, fused with LLM Foundry's metrics "
           "(fused_metrics), or as PyTorch does (eager); as 'kernels' if not given", None),

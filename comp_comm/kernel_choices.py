@@ -143,7 +143,7 @@ class ElementwiseKernels(Choice):
 
 
 class NormKernel(Choice):
-    """How an RMSNorm is made: the bytes of a number that it moves, forward and backward, and keeps beside its input.
+    """How a norm is made: the bytes of a number that it moves, forward and backward, and keeps beside its input.
 
     - ``fused``: one kernel; its input and a number a token are kept.
     - ``eager``: one operation at a time, weights applied in 16 bit (Llama's in transformers, torchtitan's of 2024):
@@ -152,33 +152,62 @@ class NormKernel(Choice):
     - ``eager_fp32``: the same, weights applied in 32 bit (Gemma's and OLMo 2's in transformers, PyTorch's own where it
       has no kernel for it): that is kept in 32 bit, too.
 
-    What is moved was counted by us, what is kept as PyTorch's autograd has it.
+    A LayerNorm that is written out (``eager``, Cohere's in transformers) keeps three numbers in 32 bit and not its
+    input: what is squared, what is multiplied with the root, and what with the weights. One kernel on a copy of its
+    input in 32 bit (``eager_fp32``, OLMo's and Nemotron's) keeps that copy: ``beside_layernorm``.
+
+    ``of_weights`` and ``of_layernorm_weights`` are what of it only the weights' gradient needs: none where they are
+    frozen.
+
+    What is moved was counted by us, for an RMSNorm; what is kept is as PyTorch's autograd has it.
     """
 
-    FUSED = "fused", 4.0, 6.0, 0.0
-    EAGER = "eager", 36.0, 88.0, 4.0
-    EAGER_FP32 = "eager_fp32", 40.0, 100.0, 6.0
+    FUSED = "fused", 4.0, 6.0, 0.0, 0.0, 0.0, 0.0
+    EAGER = "eager", 36.0, 88.0, 4.0, 2.0, 10.0, 4.0
+    EAGER_FP32 = "eager_fp32", 40.0, 100.0, 6.0, 4.0, 2.0, 0.0
 
-    def __init__(self, word: str, forward: float, backward: float, beside: float) -> None:
-        self.forward, self.backward, self.beside = forward, backward, beside
+    def __init__(self, word: str, forward: float, backward: float, beside: float, of_weights: float,
+                 beside_layernorm: float, of_layernorm_weights: float) -> None:  # fmt: skip
+        self.forward, self.backward, self.beside, self.of_weights = forward, backward, beside, of_weights
+        self.beside_layernorm, self.of_layernorm_weights = beside_layernorm, of_layernorm_weights
+
+
+class SoftmaxPrecision(Choice):
+    """The format of attention's softmax where its scores are a matrix: that of compute, or 32 bits.
+
+    In 32 bits (transformers' eager attention; Megatron-LM's without its fused softmax) that is kept, and beside it what
+    is multiplied with values, in 16: ``size`` are the bytes of a number of the softmax, 0 for those of compute.
+    """
+
+    COMPUTE = "compute", 0.0
+    FP32 = "fp32", 4.0
+
+    def __init__(self, word: str, size: float) -> None:
+        self.size = size
 
 
 class QkvKept(Choice):
     """What of queries, keys and values is kept: each by itself, or also the product that they are parts of.
 
     - ``parts``: rotated queries and keys, and values.
+    - ``product``: the same, but values are a view of the product that they are parts of, which is kept: of Q, K and V,
+      or of keys and values that latents are projected up to (torchtitan's DeepSeek).
+    - ``masked``: keys and values once for each head of queries, as they are where scores are a matrix, and a mask of
+      the scores in 16 bits (transformers' attention that is given one: windows, padding, packed documents).
     - ``joined``: queries and keys are joined of a part that is rotated and one that is not, which leaves attention's
       output in an order of its own; its copy is kept as well (Phi, StableLM in transformers).
     - ``whole``: that, and one projection makes all three: values stay a view of what it makes, which is kept beside
       rotated queries and keys (GPT-NeoX, Phi-3 in transformers, by PyTorch's autograd).
     """
 
-    PARTS = "parts", 0, 0
-    JOINED = "joined", 1, 0
-    WHOLE = "whole", 1, 1
+    PARTS = "parts", 0, 0, 0
+    JOINED = "joined", 1, 0, 0
+    WHOLE = "whole", 1, 1, 0
+    PRODUCT = "product", 0, 1, 0
+    MASKED = "masked", 0, 0, 1
 
-    def __init__(self, word: str, output: float, product: float) -> None:
-        self.output, self.product = output, product
+    def __init__(self, word: str, output: float, product: float, mask: float) -> None:
+        self.output, self.product, self.mask = output, product, mask
 
 
 class CudaGraph(Choice):

@@ -19,7 +19,7 @@ from comp_comm.choices import (
     Switch,
     TensorOverlap,
 )
-from comp_comm.dispatchers import Dispatcher, PermuteFusion, RoutedWeights, Routing
+from comp_comm.dispatchers import Dispatcher, PermuteFusion, RoutedWeights, RouterPrecision, Routing
 from comp_comm.formulas.arrays import (
     Array,
     Numeric,
@@ -33,7 +33,14 @@ from comp_comm.formulas.arrays import (
     where,
 )
 from comp_comm.group import Group
-from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, ExpertKernels, QkvKept
+from comp_comm.kernel_choices import (
+    AttentionKernel,
+    CudaGraph,
+    ElementwiseKernels,
+    ExpertKernels,
+    QkvKept,
+    SoftmaxPrecision,
+)
 from comp_comm.lazy import cached_property
 from comp_comm.optimizers import MuonTensor, Optimizer, usual_sharding
 from comp_comm.placement import GROUPS, INSIDE, ORDERS, STAGE_GROUPS
@@ -104,12 +111,14 @@ class Layout:
     imbalance: Numeric = UNKNOWN
     load_balancing: Numeric = NOT_GIVEN
     routed_weights: Numeric = RoutedWeights.COMPUTE
+    router_precision: Numeric = RouterPrecision.COMPUTE
     permute_fusion: Numeric = PermuteFusion.ON
     collective_algorithm: Numeric = CollectiveAlgorithm.BEST
     attention_kernel: Numeric = AttentionKernel.FLASH_CAUSAL
     kernels: Numeric = ElementwiseKernels.FUSED
     norm_kernel: Numeric = NOT_GIVEN
     qkv_kept: Numeric = QkvKept.PARTS
+    softmax_precision: Numeric = SoftmaxPrecision.COMPUTE
     cross_entropy: Numeric = NOT_GIVEN
     loss_chunks: Numeric = 8
     cuda_graph: Numeric = CudaGraph.NONE

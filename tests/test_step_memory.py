@@ -395,8 +395,9 @@ def test_buffers_are_what_collectives_need():
     # A layer that runs, its gradients and what they are scattered from, and the next one; the norm at the end and its
     # gradients, which are done last.
     assert held(**plain, dp=2, zero=3)["buffers"] == 4 * 2 * layer + 2 * 2 * (2 * 4096)
+    # Nothing is gathered again, and the last layer is done with, but for what its gradients are scattered from.
     kept = held(**plain, dp=2, zero=3, reshard_after_forward="off")["buffers"]
-    assert kept == 4 * 2 * layer + 2 * 2 * (2 * 4096) + 2 * size(state_dict(plain))
+    assert kept == 2 * (size(state_dict(plain)) - layer) + 2 * 2 * layer + 2 * (2 * 4096)
 
 
 # -- stages -----------------------------------------------------------------------------------------------------------
@@ -580,7 +581,7 @@ def test_inputs_of_gemms_are_kept_as_they_were_quantised(recipe, size):
     eight = tokens * (2 * h + h + f) * size
     found = rows_of(point, columns=["activations_gib"])[0]["activations_gib"] * GIB
     assert found == pytest.approx(2 * (sixteen + eight))
-    # torchao's float8 under FSDP2 keeps what comes in.
-    point["set"] |= {"zero": 3, "master_weights": "shards"}
+    # torchao's float8 under FSDP2 keeps what comes in; of so many tokens all is there at the peak.
+    point["set"] |= {"zero": 3, "master_weights": "shards", "micro_batch": 64}
     kept = rows_of(point, columns=["activations_gib"])[0]["activations_gib"] * GIB
-    assert kept == pytest.approx(2 * 2 * tokens * (2 * h + 4 * h + 2 * f + 2 * h + f))
+    assert kept == pytest.approx(64 * 2 * 2 * tokens * (2 * h + 4 * h + 2 * f + 2 * h + f))

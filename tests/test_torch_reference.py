@@ -54,6 +54,14 @@ def test_activations_and_temporaries_at_the_peak(row):
     assert found["activations"] + found["logits"] + found["buffers"] == pytest.approx(int(row["peak"]), rel=0.01)
 
 
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row["total"]], ids=lambda row: f"{row['model']}, {row['fields']}"
+)
+def test_all_at_the_peak(row):
+    """With the loss, at the end of a layer's backward pass, or when the root's gradients are scattered."""
+    assert memory(row, framework_gib=0, vocab_multiple=1)["total"] == pytest.approx(int(row["total"]), rel=0.01)
+
+
 @pytest.mark.parametrize(("fields", "peak"), [
     ({"layers": 8, "dp": 8, "seq_len": 4096}, 14.0951), ({"dp": 64, "seq_len": 8192}, 47.3067),
     ({"layers": 8, "dp": 8, "seq_len": 4096, "grad_precision": "bf16"}, 14.0951),

@@ -51,6 +51,13 @@ def test_what_gelu_written_out_moves():
     assert fused == moved("FFN activation")
 
 
+@pytest.mark.parametrize(("kernel", "beside"), [("fused", 0), ("eager", 3 * 4 - 2), ("eager_fp32", 4 - 2)])
+def test_what_a_layer_norm_keeps(kernel, beside):
+    """Three numbers in 32 bits in place of its input (Cohere's), or a copy of it in 32 bits (OLMo's)."""
+    norm = {"norm": "layernorm"}
+    assert of_a_layer(**norm, norm_kernel=kernel) - of_a_layer(**norm) == beside * T * 2 * H
+
+
 @pytest.mark.parametrize(("kernel", "beside"), [("fused", 0), ("eager", 4), ("eager_fp32", 6)])
 def test_what_a_norm_keeps(kernel, beside):
     """Of two norms a layer, and with norms of heads of queries and keys as well."""
@@ -82,9 +89,42 @@ def test_a_norm_is_as_fast_as_other_kernels_unless_it_is_said():
     assert eager[0] - 1.5 * sums == pytest.approx(36 * 2 * T * H)
 
 
-@pytest.mark.parametrize(("word", "numbers"), [("parts", 0), ("joined", H), ("whole", H + 2 * H)])
+@pytest.mark.parametrize(("word", "numbers"), [
+    ("parts", 0), ("product", 2 * H), ("joined", H), ("whole", H + 2 * H), ("masked", T)
+])  # fmt: skip
 def test_what_is_kept_of_queries_keys_and_values(word, numbers):
     assert of_a_layer(qkv_kept=word) - of_a_layer() == 2 * T * numbers
+
+
+@pytest.mark.parametrize(("word", "numbers"), [("parts", 0), ("product", A * 96), ("whole", A * (96 + 64))])
+def test_what_is_kept_of_latents_that_are_projected_up(word, numbers):
+    """Keys without their rotary part are kept with values, which are a view of what both are projected to."""
+    latent = {"head_dim": 96, "rope_head_dim": 32, "v_head_dim": 64, "q_lora_rank": 256, "kv_lora_rank": 128}
+    assert of_a_layer(**latent, qkv_kept=word) - of_a_layer(**latent) == 2 * T * numbers
+
+
+def test_keys_and_values_are_repeated_for_scores_and_for_masks():
+    """Of 2 heads for 8; scores are in 16 bits, or in 32 and again in 16 for values, of which dropout keeps a mask."""
+    few, scores = {"kv_heads": 2}, A * T * T
+    repeated = 2 * T * 6 * (H // A) * 2
+    assert of_a_layer(**few, qkv_kept="masked") - of_a_layer(**few) == repeated + 2 * T * T
+    few |= {"attention_kernel": "unfused"}
+    assert of_a_layer(**few) - of_a_layer(kv_heads=2) == repeated + 2 * scores
+    assert of_a_layer(**few, softmax_precision="fp32") - of_a_layer(**few) == 4 * scores
+    dropped = of_a_layer(**few, softmax_precision="fp32", dropout="on") - of_a_layer(**few, dropout="on")
+    assert dropped == 2 * scores
+
+
+def test_a_router_in_32_bits_keeps_copies_of_what_it_multiplies():
+    assert of_a_layer(**EXPERTS, router_precision="fp32") - of_a_layer(**EXPERTS) == 4 * H * (T + 8)
+
+
+def test_what_a_clamped_gate_keeps():
+    """gpt-oss: both halves, the clamped gate, its sigmoid, their product, the other half and 1, and the product."""
+    wide = {**EXPERTS, "clamped_glu": "on"}
+    assert of_a_layer(**wide) - of_a_layer(**EXPERTS) == (7 - 3) * 2 * (2 * T) * 512
+    assert of_a_layer(**wide, kernels="eager") == of_a_layer(**wide)
+    assert of_a_layer(**wide, expert_kernels="fused") == of_a_layer(**EXPERTS)
 
 
 def test_routed_copies_are_kept_as_they_are_weighted():
@@ -92,7 +132,8 @@ def test_routed_copies_are_kept_as_they_are_weighted():
 
 
 @pytest.mark.parametrize(("more", "said"), [
-    ({"norm": "layernorm", "norm_kernel": "eager"}, "norm_kernel"),
+    ({"softmax_precision": "fp32"}, "softmax_precision"),
+    ({"router_precision": "fp32"}, "router_precision"),
     ({"position": "none", "qkv_kept": "whole"}, "qkv_kept"),
     ({"routed_weights": "fp32"}, "routed_weights"),
 ])  # fmt: skip
@@ -143,9 +184,10 @@ def test_a_tied_embedding_is_one_unit_with_the_head():
 
 
 def test_a_tied_embedding_is_there_while_layers_go_backward():
-    """As FSDP2's root is: 16-bit weights, and their gradients of 16 bits until the embedding's are made."""
+    """As FSDP2's root is: 16-bit weights. The head's gradients are there as well, until the embedding's are made; of a
+    head that is a unit by itself, what they are scattered from, as many bytes."""
     given = {"zero": 3, "dp": 8, "vocab": 1024, "vocab_multiple": 1, "master_weights": "shards", "accumulation": 2}
     held = {(tied, units): memory_of(study(**given, tied=tied, fsdp_units=units))["buffers"]
             for tied in ("on", "off") for units in ("root", "ends")}  # fmt: skip
     assert held["on", "ends"] == held["on", "root"]
-    assert held["off", "root"] - held["off", "ends"] == (2 + 2) * (2 * 1024 * H + H)
+    assert held["off", "root"] - held["off", "ends"] == 2 * (2 * 1024 * H + H)

@@ -10,7 +10,7 @@ import numpy as np
 
 from comp_comm.choices import AttentionGate, Position, QkNorm, Switch
 from comp_comm.formulas.arrays import Array, Numeric, everywhere, minimum, somewhere, to_codes, to_float, where
-from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, QkvKept, Recipe
+from comp_comm.kernel_choices import AttentionKernel, CudaGraph, ElementwiseKernels, QkvKept, Recipe, SoftmaxPrecision
 from comp_comm.layers.block import MASK, Block, Cache, LayerParameters, SavedActivations, TpReplicated, biased
 from comp_comm.layers.context_parallel import exchanges, saved_gathered_keys
 from comp_comm.layers.module import Module
@@ -274,7 +274,7 @@ def projected(c: Context) -> Array:
 def _kept_whole(c: Context) -> Array:
     """Return the bytes kept beside of the product that Q, K and V are parts of, and of attention's output in order."""
     output, product = (QkvKept.look_up(name, c.layout.qkv_kept) for name in ("output", "product"))
-    if not any_of(output):
+    if not any_of(output + product):
         return to_float(0.0)
     return product * normalised(c) + output * c.formats.activation * c.tokens * c.heads * c.t.v_head_dim
 
@@ -285,10 +285,20 @@ def normalised(c: Context) -> Array:
 
 
 def score_bytes(c: Context, keys: Array) -> Array:
-    """Return the bytes of the scores over so many keys, softmax and dropout; fused attention keeps none."""
+    """Return the bytes of the scores over so many keys, softmax and dropout; fused attention keeps none.
+
+    Also of keys and values that are repeated for them, or for a mask, and of that mask.
+    """
     unfused = AttentionKernel.UNFUSED.where(c.layout.attention_kernel)
-    if not somewhere(unfused):
+    masked = QkvKept.look_up("mask", c.layout.qkv_kept)
+    repeated = unfused | (masked > 0)
+    if not somewhere(repeated):
         return to_float(0.0)
     size, drop = to_float(c.formats.activation), to_float(Switch.ON.where(c.t.dropout))
-    scores = to_float(c.layout.micro_batch) * c.heads * (to_float(c.t.seq_len) / c.layout.cp) * keys
-    return to_float(unfused * scores * (size + drop * (MASK + size)))
+    wide = SoftmaxPrecision.look_up("size", c.layout.softmax_precision)
+    softmax = where(wide > 0, wide + size * (1 - drop), size)
+    queries = to_float(c.layout.micro_batch) * to_float(c.t.seq_len) / c.layout.cp
+    # Keys and values of each head of queries, in place of those that heads share.
+    copies = repeated * size * c.tokens * (c.heads - c.kv_heads) * (c.key_dim + c.t.v_head_dim)
+    mask = masked * size * queries * c.t.seq_len
+    return to_float(unfused * queries * c.heads * keys * (softmax + drop * (MASK + size)) + copies + mask)

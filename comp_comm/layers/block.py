@@ -138,6 +138,13 @@ class Block(ABC):
         """Return the name of the GEMM that ends the block, after which nothing is kept; empty where there is none."""
         return ""
 
+    def last_input(self, c: Context) -> Array:
+        """Return the bytes of the input of the GEMM that ends a network: of what it keeps, the backward pass's first.
+
+        They are free again when the gradients of all its weights are there. Other blocks keep little, and say 0.
+        """
+        return to_float(0.0)
+
     def cache(self, c: Context, length: Array) -> Cache | None:
         """Return what is kept of ``length`` tokens while generating; None where nothing is.
 

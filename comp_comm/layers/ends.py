@@ -116,6 +116,12 @@ def head_activations(c: Context, vocab: Array) -> Array:
     return kept + beside / chunks * logits if somewhere(beside) else kept
 
 
+def logits_gradient(c: Context, vocab: Array) -> Array:
+    """Return the bytes of the gradient of logits, which the output layer's own are made of: of a chunk where it has."""
+    chunks = where(CrossEntropy.CHUNKED.where(c.layout.loss), c.layout.loss_chunks, 1.0)
+    return to_float(c.formats.activation * c.tokens * vocab / (c.layout.tp * chunks))
+
+
 def head_unused(c: Context, vocab: Array) -> Array:
     """Return the bytes that PyTorch's allocator holds of the loss and has no tensor in while its gradient is made."""
     return to_float(CrossEntropy.look_up("unused", c.layout.loss) * c.tokens * vocab / c.layout.tp)

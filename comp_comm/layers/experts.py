@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from comp_comm.dispatchers import SORTED, Dispatcher, PermuteFusion, RoutedWeights
+from comp_comm.dispatchers import SORTED, Dispatcher, PermuteFusion, RoutedWeights, RouterPrecision
 from comp_comm.formulas.arrays import (
     Array,
     Numeric,
@@ -48,9 +48,10 @@ from comp_comm.operations.shapes import Collective, Elementwise, Gemm, Operation
 # in a kernel of its own (DeepSeek-V3, Megatron-LM discussions); Transformer Engine starts a product for each expert.
 # In few bits half as many more quantise their operands.
 KERNELS_OF_ROUTER, KERNELS_OF_EXPERTS, KERNELS_OF_SHARED, QUANTISING = 12.0, 8.0, 6.0, 0.5
-
-
+# Numbers that a clamped gate in operations of its own moves, of the width and of a token; and keeps of the width: both
+# halves of the product, the clamped gate, its sigmoid, their product, the other half and 1, and the product of the two.
 CLAMPED_WIDTH, CLAMPED_HIDDEN = 22.0, 10.0
+CLAMPED_KEPT = 7.0
 
 
 class Experts(Block):
@@ -159,10 +160,21 @@ class Experts(Block):
         width, inside = to_float(c.t.moe_ffn_hidden) / c.layout.etp, expert_hidden(c)
         once = Dispatcher.look_up("once", c.layout.ep_dispatch)
         tokens = ((1 - once) * _weighted_size(c) + c.operand_kept) * inside
-        experts = expert_tokens(c) * ((nonlinearity_inputs(c) + nonlinearity_outputs(c)) * width + tokens)
+        apart = to_float(c.t.clamped_glu) * ExpertKernels.look_up("apart", c.layout.expert_kernels)
+        of_width = nonlinearity_inputs(c) + nonlinearity_outputs(c)
+        if any_of(apart):
+            of_width = where(apart > 0, CLAMPED_KEPT * c.formats.activation, of_width)
+        experts = expert_tokens(c) * (of_width * width + tokens)
         if any_of(c.t.moe_latent_hidden):  # the input of the projection back
             experts = experts + c.operand_kept * c.split_tokens * (to_float(c.t.moe_latent_hidden) > 0) * inside
+        copies = RouterPrecision.look_up("size", c.layout.router_precision)
+        if any_of(copies):  # of the router's input, and of its weights
+            experts = experts + copies * (routed_tokens(c) + c.t.experts) * to_float(c.t.hidden)
         return [SavedActivations("moe", to_float(experts) + network_bytes(c, _shared_width(c)))]
+
+    def last_input(self, c: Context) -> Array:
+        """Return the bytes of the input of the experts' matrix down."""
+        return to_float(c.operand_kept * expert_tokens(c) * (to_float(c.t.moe_ffn_hidden) / c.layout.etp))
 
     def modules(self, c: Context) -> Sequence[Module]:
         """Return all of the block, the nonlinearity of its experts, and the shared experts.

@@ -51,6 +51,10 @@ class FeedForward(Block):
         (saved,) = self.saved_activations(c)
         return [Module("mlp", saved.size, dict.fromkeys(network_names("FFN"), 1.0), splits=1.0)]
 
+    def last_input(self, c: Context) -> Array:
+        """Return the bytes of the input of the matrix down."""
+        return to_float(c.operand_kept * (c.tokens * to_float(c.t.ffn_hidden) / c.layout.tp))
+
     def last_gemm(self, c: Context) -> str:
         """Return the matrix down."""
         return network_names("FFN")[-1]

@@ -28,7 +28,6 @@ from comp_comm.layers.block import (
     LayerParameters,
     SavedActivations,
     TpReplicated,
-    nonlinearity_outputs,
 )
 from comp_comm.layers.frozen_weights import frozen, packed_weights, unpacking, unpacking_launches
 from comp_comm.layers.module import Module
@@ -155,6 +154,10 @@ class LayerKind:
         saved = [SavedActivations("layernorm", to_float(around)), *of_blocks]
         return [*saved, SavedActivations("adapters", self._of_adapters(c))] if c.frozen else saved
 
+    def last_input(self, c: Context) -> Array:
+        """Return the bytes of the input of its last network's last matrix."""
+        return self.blocks[-1].last_input(c)
+
     def modules(self, c: Context, named: Collection[str]) -> list[list[Module]]:
         """Return what can be recomputed of the layer: norms, parts of blocks, and by torchtitan's policy if named."""
         return [*self.block_modules(c), [self.per_operator(c)] if PER_OPERATOR in named else []]
@@ -188,7 +191,7 @@ class LayerKind:
         return to_float(add_up(
             adapter_activations(c, block)
             - input_unread(c, block) * of_input
-            - down_unread(c, block) * width * nonlinearity_outputs(c)
+            - down_unread(c, block) * width * c.operand_kept
             for block in self.blocks
         ))  # fmt: skip
 

@@ -129,10 +129,14 @@ class Context:
     def norm_saved(self) -> Array:
         """Bytes of a number that a norm keeps beside its input."""
         given = to_codes(self.layout.norm_kernel)
-        apart = (given != NOT_GIVEN) & Norm.RMSNORM.where(self.t.norm)
+        apart = given != NOT_GIVEN
         if not somewhere(apart):
             return to_float(0.0)
-        return where(apart, NormKernel.look_up("beside", np.maximum(given, 0)), 0.0)
+        names = ("beside", "of_weights", "beside_layernorm", "of_layernorm_weights")
+        rms, of_weights, other, of_others = (NormKernel.look_up(name, np.maximum(given, 0)) for name in names)
+        if self.frozen:
+            rms, other = rms - of_weights, other - of_others
+        return where(apart, where(Norm.RMSNORM.where(self.t.norm), rms, other), 0.0)
 
     @cached_property
     def frozen(self) -> bool:

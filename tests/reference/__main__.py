@@ -81,8 +81,8 @@ def bytes_row(rows: list[Row]) -> Iterator[Row]:
         ends, first, second = (step.with_layers(layers).kept() for layers in range(3))
         layer = first - ends if "rotations" in beside else second - first
         counted = {"kept_layer": layer, "kept_ends": ends}
-    if row["peak"]:
-        counted |= {"peak": step.peak()}
+    if row["peak"] or row["total"]:
+        counted |= dict(zip(("peak", "total"), step.peak(), strict=True))
     if row["gradients"]:
         counted |= dict(zip(("weights_and_optimizer", "gradients"), step.states(), strict=True))
     yield row | {name: str(value) if row[name] else "" for name, value in counted.items()}

@@ -43,9 +43,11 @@ LAYOUT = {"tp": 1, "dp": 1, "dp_shard": 0, "zero": 0, "sp": "on", "micro_batch":
           "gradient_sync": "each", "fsdp_units": "layers", "reshard_after_forward": "on", "grad_precision": "bf16",
           "seq_len": 0, "layers": 0, "kernels": "fused", "norm_kernel": "fused", "recompute": "off",
           "cross_entropy": "eager",
-          "master_weights": "shards", "sequence_inputs": "kept", "vocab_multiple": 1}  # fmt: skip
+          "master_weights": "shards", "sequence_inputs": "kept", "vocab_multiple": 1,
+          "recompute_early_stop": "on"}  # fmt: skip
 # What some of them have to be: PyTorch has no other.
-ONLY = {"cross_entropy": "eager", "master_weights": "shards", "sequence_inputs": "kept", "vocab_multiple": 1}
+ONLY = {"cross_entropy": "eager", "master_weights": "shards", "sequence_inputs": "kept", "vocab_multiple": 1,
+        "recompute_early_stop": "on"}  # fmt: skip
 KINDS = {"kernels": ("fused", "eager"), "norm_kernel": ("fused", "eager", "eager_fp32"),
          "recompute": ("off", "full", "per_op"), "zero": (0, 3), "gradient_sync": ("each", "last"),
          "fsdp_units": ("layers", "ends"), "grad_precision": ("bf16", "fp32")}  # fmt: skip
@@ -125,8 +127,12 @@ class Step:
         resharded = f["reshard_after_forward"] == "on"
         units: list[Any] = list(self.model.layers)
         if f["fsdp_units"] == "ends":  # as torchtitan wraps: the last one is needed again at once, and stays
-            fully_shard(self.model.embedding, mesh=mesh, mp_policy=policy, reshard_after_forward=resharded)
-            fully_shard([self.model.norm, self.model.head], mesh=mesh, mp_policy=policy, reshard_after_forward=False)
+            ends = [self.model.norm, self.model.head]
+            if self.shape.tied:  # weights of one unit alone may be shared
+                ends.insert(0, self.model.embedding)
+            else:
+                fully_shard(self.model.embedding, mesh=mesh, mp_policy=policy, reshard_after_forward=resharded)
+            fully_shard(ends, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
         for unit in units:
             fully_shard(unit, mesh=mesh, mp_policy=policy, reshard_after_forward=resharded)
         fully_shard(self.model, mesh=mesh, mp_policy=policy, reshard_after_forward=resharded or None)
@@ -172,8 +178,9 @@ class Step:
             weights = list(self.model.parameters())
             return size_of([*weights, *moments]), size_of([weight.grad for weight in weights])
 
-    def peak(self) -> int:
-        """Return activations and temporaries at the peak of a second step, as PyTorch's tracker of FSDP2 has them."""
+    def peak(self) -> tuple[int, int]:
+        """Return activations and temporaries at the peak of a second step, as PyTorch's tracker of FSDP2 has them, and
+        all but inputs."""
         with self.made():
             optimizer = torch.optim.AdamW(self.model.parameters(), foreach=True)
             for weight in self.model.parameters():
@@ -186,7 +193,8 @@ class Step:
                 self.micro_batch()
                 optimizer.step()
             found = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]
-        return sum(size for kind, size in found.items() if getattr(kind, "value", kind) in ("Activation", "Temp"))
+        kinds = {getattr(kind, "value", kind): size for kind, size in found.items()}
+        return kinds["Activation"] + kinds["Temp"], kinds["Total"] - kinds["Inputs"]
 
 
 def size_of(tensors: list[torch.Tensor]) -> int:

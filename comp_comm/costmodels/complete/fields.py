@@ -23,19 +23,19 @@ FIELDS = tuple(dict.fromkeys((
     "reshard_after_forward", "reshard_shards", "gradient_sync", "fsdp_units", "zero_implementation", "sequence_inputs",
     "optimizer", "muon_steps", "muon_sharding", "muon_tp", "cp_implementation", "load_balancing",
     "frozen_precision", "gradient_accumulation_fusion", "norm_kernel", "qkv_kept", "routed_weights", *_TRANSFORMER,
-    "stack",
+    "softmax_precision", "router_precision", "stack",
 )))  # fmt: skip
 # A field that means nothing without another one.
 NEEDS = {**field_groups.NEEDS, **dict.fromkeys(("lora_targets", "frozen_precision"), "lora_rank"),
          **dict.fromkeys(DISPATCH, "ep"),
          "permute_fusion": "experts", "expert_kernels": "experts", "load_balancing": "experts",
-         "routed_weights": "experts"}  # fmt: skip
+         **dict.fromkeys(("routed_weights", "router_precision"), "experts")}  # fmt: skip
 # A field that means nothing unless another one has this word.
 NEEDS_WORD = {
     "max_positions": ("position", "learned"), "encoder_seq_len": ("architecture", "encoder-decoder"),
     "encoder_layers": ("architecture", "encoder-decoder"), "classes": ("architecture", "vit"),
     "patch_features": ("architecture", "vit"), "loss_chunks": ("cross_entropy", "chunked"),
-    "norm_kernel": ("norm", "rmsnorm"), "qkv_kept": ("position", "rope"),
+    "qkv_kept": ("position", "rope"), "softmax_precision": ("attention_kernel", "unfused"),
     **dict.fromkeys(("muon_steps", "muon_sharding", "muon_tp"), ("optimizer", "muon")),
 }  # fmt: skip
 # Inputs a row always shows; those that follow from others are taken from the answer.
@@ -61,7 +61,7 @@ IGNORED_BY_STATES = (
     "overlap_pp", "memory_capacity", "framework_gib", "tokens", "cross_entropy", "loss_chunks", "cuda_graph",
     "launch_blocking", "expert_kernels", "fp8_attention", "fp8_head", "fp8_activations", "attention_kernel", *DISPATCH,
     "recompute_early_stop", "offload_activations", "sequence_inputs", "cp_implementation", "load_balancing",
-    "norm_kernel", "qkv_kept", "routed_weights",
+    "norm_kernel", "qkv_kept", "softmax_precision", "routed_weights", "router_precision",
 )  # fmt: skip
 # Fields that the memory of a stage does not depend on.
 IGNORED_BY_FOOTPRINT = (

@@ -39,10 +39,12 @@ ROUNDING = 1e-12  # equal seconds that were added up in another order
 
 
 class LayerActivations(NamedTuple):
-    """Bytes of activations that a layer saves of a micro-batch: all of them, and its input alone."""
+    """Bytes of activations that a layer saves of a micro-batch: all of them, its input alone, and the input of its
+    network's last matrix, which the backward pass needs first."""
 
     size: Array
     input_size: Array
+    last_input: Array
 
 
 @struct
@@ -177,7 +179,7 @@ class LayerCosts:
     @cached_property
     def activations(self) -> dict[LayerKind, LayerActivations]:
         """Bytes of activations that a layer of each kind saves for its backward pass."""
-        return {kind: _activations(c, kind.saved_activations(c)) for kind, c in self._contexts()}
+        return {kind: _activations(c, kind.saved_activations(c), kind.last_input(c)) for kind, c in self._contexts()}
 
     @cached_property
     def recomputable(self) -> dict[LayerKind, list[RecomputableModule]]:
@@ -228,6 +230,6 @@ def layer_groups(layout: Layout, experts: bool) -> list[Group]:
     return [*groups, layout.ep_group, layout.etp_group, layout.sequence_group] if experts else groups
 
 
-def _activations(c: Context, saved: list[SavedActivations]) -> LayerActivations:
+def _activations(c: Context, saved: list[SavedActivations], last_input: Array) -> LayerActivations:
     input_size = c.split_tokens * c.t.hidden * to_float(c.formats.activation)
-    return LayerActivations(to_float(sum((each.size for each in saved), to_float(0.0))), input_size)
+    return LayerActivations(to_float(sum((each.size for each in saved), to_float(0.0))), input_size, last_input)

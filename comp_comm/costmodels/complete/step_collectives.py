@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from comp_comm.choices import MasterWeights, Norm, Schedule, SequenceInputs
+from comp_comm.choices import MasterWeights, Norm, Position, Schedule, SequenceInputs
 from comp_comm.costmodels.complete.states.replicas import dense_replicas
 from comp_comm.costmodels.work import Work
 from comp_comm.dispatchers import LoadBalancing
@@ -176,7 +176,8 @@ def gradient_norm(work: Work) -> list[Collective]:
         add("gradient norm", "world", times * ~sharded, FP32, Group(tp * pp, parts=parts))
     if somewhere(torch):
         ends = Norm.look_up("weights", c.t.norm) + (to_float(c.t.tied) == 0) * TENSOR
-        size = FP32 * _largest_of_stages(work, lambda kind, context: kind.tensors(context), TENSOR, ends)
+        first = TENSOR * (1.0 + Position.LEARNED.where(c.t.position))
+        size = FP32 * _largest_of_stages(work, lambda kind, context: kind.tensors(context), first, ends)
         add("gradient norms of tensors", "dp", theirs, size, dense_replicas(layout).groups(layout).shards)
         add("gradient norms over TP", "tp", theirs, size, c.tp_group)
         add("gradient norm over stages", "pp", theirs, FP32, layout.group("pp"))

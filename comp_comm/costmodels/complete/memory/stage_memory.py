@@ -11,20 +11,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from comp_comm.choices import MasterWeights, Recompute
+from comp_comm.choices import Recompute
 from comp_comm.costmodels.complete.activation_offload import ActivationOffload
 from comp_comm.costmodels.complete.layer_costs import LayerCosts
-from comp_comm.costmodels.complete.memory.fsdp_buffers import fsdp_buffers
+from comp_comm.costmodels.complete.memory.fsdp_moments import FsdpMoments, Kept, Moment, Units
 from comp_comm.costmodels.complete.memory.message_buffers import message_buffers, stage_outputs
 from comp_comm.costmodels.complete.memory.micro_batches_in_flight import micro_batches_in_flight
 from comp_comm.costmodels.complete.memory.packed_weights import unpacked_bytes, whole_weights
 from comp_comm.costmodels.complete.memory.state_bytes import StageStateBytes, of_kinds
 from comp_comm.costmodels.complete.memory.step_buffers import bucket_bytes, flat_gradients, weight_gradients
+from comp_comm.costmodels.complete.pointwise import pick, pointwise_max
 from comp_comm.costmodels.work import Work
 from comp_comm.formulas.arrays import (
     ZERO,
     Array,
-    Mask,
     add_up,
     by_code,
     largest,
@@ -34,7 +34,7 @@ from comp_comm.formulas.arrays import (
     to_float,
     where,
 )
-from comp_comm.layers.ends import embedding_activations, head_activations, head_unused
+from comp_comm.layers.ends import embedding_activations, head_activations, head_unused, logits_gradient
 from comp_comm.layers.stages import Stage
 from comp_comm.lazy import cached_property
 from comp_comm.structs import struct
@@ -58,29 +58,6 @@ class MemoryParts(NamedTuple):
         return self.state_buffers + self.message_buffers
 
 
-class Zero3Peak(NamedTuple):
-    """What ZeRO 3 needs beside sharded states at three moments, bytes, and which of them is the peak.
-
-    ``at_end`` is true where memory is fullest when the last gradients are scattered, and not with the loss or while
-    layers go backward; ``missing_gradients`` are those that are not there before the end.
-    """
-
-    at_end: Mask
-    loss: Array
-    backward: Array
-    end: Array
-    missing_gradients: Array
-
-
-class Peak(NamedTuple):
-    """Bytes at the peak: gradients that are not there yet, activations, logits, and buffers of states."""
-
-    missing_gradients: Array
-    activations: Array
-    logits: Array
-    state_buffers: Array
-
-
 @struct
 class StageMemory:
     """Memory of a device of one stage."""
@@ -93,7 +70,7 @@ class StageMemory:
     def total(self) -> Array:
         """Bytes of all of it: what depends on ZeRO, and what on a micro-batch, each added up alone before they meet."""
         rest = to_float(self.work.scenario.framework_bytes) + self._message_buffers
-        return self._states_with_buffers + (rest + (self._logits + self._activations))
+        return self._states_with_buffers + (rest + self._activations)
 
     @cached_property
     def parts(self) -> MemoryParts:
@@ -111,7 +88,7 @@ class StageMemory:
             optimizer=optimizer,
             activations=at_peak("activations"),
             logits=at_peak("logits"),
-            state_buffers=at_peak("state_buffers"),
+            state_buffers=at_peak("buffers"),
             message_buffers=self._message_buffers,
             framework=framework,
         )
@@ -129,55 +106,53 @@ class StageMemory:
                        lambda zero: add_up((*self._states.of_zero(zero), self._buffers(zero))))  # fmt: skip
 
     def _buffers(self, zero: int) -> Array:
-        """Return what is needed at the peak beside states, activations and logits; less than 0 where some of these are
-        not there then.
+        """Return what is needed at the peak beside states and activations; less than 0 where some of these are not
+        there then.
 
         It is `_at_peak` as one number, which the total is made of: arrays that only ZeRO moves are added up first.
         """
         if zero < 3:
             return self._buffers_below_zero3
-        peak = self._zero3_peak
-        before_end = maximum(peak.loss, peak.backward - self._logits) - peak.missing_gradients
-        return where(peak.at_end, peak.end - self._activations - self._logits, before_end) + self._extra_at_step
+        alone = self._unpacked + self._extra_at_step
+        sharded = self.work.layout.replicas > 1
+        if not somewhere(sharded):
+            return alone
+        peak = largest(moment.total for moment in self._moments) - self._activations
+        return where(sharded, peak + self._extra_at_step, alone)
 
-    def _at_peak(self, zero: int) -> Peak:
+    def _at_peak(self, zero: int) -> Moment:
         """Return what is there at the peak beside the states, under a stage of ZeRO."""
-        if zero < 3:
-            return Peak(ZERO, self._activations, self._logits, self._buffers_below_zero3)
-        peak = self._zero3_peak
-        in_layers = peak.backward > peak.loss + self._logits
-        buffers = where(peak.at_end, peak.end, where(in_layers, peak.backward, peak.loss))
-        return Peak(
-            missing_gradients=where(peak.at_end, 0.0, peak.missing_gradients),
-            activations=where(peak.at_end, 0.0, self._activations),
-            logits=where(peak.at_end | in_layers, 0.0, self._logits),
-            state_buffers=buffers + self._extra_at_step,
-        )
+        again = self._recomputed > self._logits
+        both = (self._kept + where(again, self._recomputed, 0.0), where(again, 0.0, self._logits))
+        sharded = (self.work.layout.replicas > 1) & (zero == 3)
+        if not somewhere(sharded):
+            return Moment(ZERO, *both, self._buffers(zero))
+        peak, _ = pointwise_max((moment, moment.total) for moment in self._moments)
+        return pick(sharded, peak._replace(buffers=peak.buffers + self._extra_at_step),
+                    Moment(ZERO, *both, self._unpacked + self._extra_at_step))  # fmt: skip
 
     @cached_property
-    def _zero3_peak(self) -> Zero3Peak:
-        """What ZeRO 3 needs at each moment.
+    def _moments(self) -> list[Moment]:
+        """What ZeRO 3 has at the moments that may be the peak.
 
         FSDP's gradients are freed when the optimizer is done: a first micro-batch finds none.
         """
-        layout, zero = self.work.layout, to_float(0.0)
-        replicated = layout.replicas > 1
-        if not somewhere(replicated):
-            return Zero3Peak(np.asarray(False), zero, self._unpacked, zero, zero)
         gathered = [(count, whole_weights(self.work, layer)) for count, layer in self._states.layers]
-        largest_layer = largest((count > 0) * numbers for count, numbers in gathered)
         parameters, tied = self.layer_costs.end_parameters, self.work.transformer.tied
         ends, head = parameters.of_stage(self.stage, tied), parameters.head_of_stage(self.stage, tied)
         whole = add_up(self._states.parameters)
         if somewhere(self.work.scenario.formats.packs):
             whole = add_up((*(count * numbers for count, numbers in gathered), ends))
-        sizes = fsdp_buffers(self.work, whole, largest_layer, ends, head)
-        loss, backward, end = (replicated * size for size in sizes)
-        backward = backward + self._unpacked
-        one_micro_batch = MasterWeights.SHARDS.where(layout.master_weights) & (layout.stage_micro_batches <= 1)
-        missing = where(one_micro_batch, self._states.of_zero(3).gradients, 0.0) if somewhere(one_micro_batch) else zero
-        before = self._activations + maximum(loss + self._logits, backward) - missing
-        return Zero3Peak(end > before, loss, backward, end, missing)
+        units = Units(whole, largest((count > 0) * numbers for count, numbers in gathered), ends, head)
+        layers = to_float(self.stage.total_layers)
+        each = self._of_layers / maximum(layers * self._in_flight, 1.0)
+        c = self.work.context
+        of_logits = self.stage.head * logits_gradient(c, self.work.vocab) if c.has_vocab else to_float(0.0)
+        saved = zip(self.stage.layer_counts, of_kinds(self.work, self.layer_costs.activations), strict=True)
+        first = largest((count > 0) * layer.last_input for count, layer in saved)
+        kept = Kept(self._kept, each, self._recomputed, minimum(first, each + self._recomputed), of_logits,
+                    self._logits, layers)  # fmt: skip
+        return FsdpMoments(self.work, units, kept, self._states.of_zero(3).gradients, self._unpacked).moments
 
     @cached_property
     def _buffers_below_zero3(self) -> Array:
@@ -208,7 +183,7 @@ class StageMemory:
     @cached_property
     def _freed_before_step(self) -> Array:
         """Bytes of the backward pass that are free again when the optimizer begins."""
-        return add_up((self._activations, self._logits, self._message_buffers))
+        return self._activations + self._message_buffers
 
     @cached_property
     def unused(self) -> Array:
@@ -225,40 +200,47 @@ class StageMemory:
 
     @cached_property
     def _activations(self) -> Array:
-        """Activations of layers and embedding of the micro-batches in flight, and those of a module recomputed."""
-        layers = by_code(np.asarray(self.work.layout.recompute), self._activations_of)
+        """Activations with those of the loss, or of what is made again: a backward pass has done with the loss then."""
+        return self._kept + maximum(self._logits, self._recomputed)
+
+    @cached_property
+    def _kept(self) -> Array:
+        """Activations of layers and embedding of the micro-batches in flight, as a forward pass leaves them."""
         masks = embedding_activations(self.work.context)
-        return layers + self.stage.embedding * masks * self._in_flight if somewhere(masks) else layers
+        return self._of_layers + self.stage.embedding * masks * self._in_flight if somewhere(masks) else self._of_layers
+
+    @cached_property
+    def _of_layers(self) -> Array:
+        return by_code(np.asarray(self.work.layout.recompute), self._activations_of)
+
+    @cached_property
+    def _recomputed(self) -> Array:
+        """What is made again of a layer, or of one of its blocks: it is there at once, while its gradients are made."""
+        return by_code(np.asarray(self.work.layout.recompute), self._recomputed_of)
+
+    def _recomputed_of(self, code: int) -> Array:
+        if code == Recompute.FULL:
+            sizes = of_kinds(self.work, self.layer_costs.activations)
+            saved = zip(self.stage.recomputed_or_offloaded, sizes, strict=True)
+            return largest((recomputed > 0) * layer.size for recomputed, layer in saved)
+        freed = ActivationOffload(self.work, self.layer_costs).freed(code)
+        return largest([to_float(0.0), *(to_float(count > 0) * maximum(size, 0.0)
+                                         for count, sizes in zip(self.stage.layer_counts, freed, strict=True)
+                                         for size in sizes)])  # fmt: skip
 
     def _activations_of(self, code: int) -> Array:
         """Return the bytes of activations of the layers, by the code of an option of recomputation."""
-        saved = list(
-            zip(
-                self.stage.layer_counts,
-                self.stage.recomputed_or_offloaded,
-                of_kinds(self.work, self.layer_costs.activations),
-                strict=True,
-            )
-        )
         in_flight, offload = self._in_flight, ActivationOffload(self.work, self.layer_costs)
         if code == Recompute.FULL:
-            partly = add_up(
+            counts, sizes = self.stage.layer_counts, of_kinds(self.work, self.layer_costs.activations)
+            saved = zip(counts, self.stage.recomputed_or_offloaded, sizes, strict=True)
+            return in_flight * add_up(
                 recomputed * layer.input_size + (count - recomputed) * layer.size for count, recomputed, layer in saved
             )
-            return in_flight * partly + largest((recomputed > 0) * layer.size for _, recomputed, layer in saved)
         layers = in_flight * add_up(
             count * size for count, size in zip(self.stage.layer_counts, offload.activations(code), strict=True)
         )
-        # What is recomputed of one block is there at once, while its gradients are made.
-        recomputed_now = largest(to_float(count > 0) * maximum(size, 0.0)
-                           for count, freed in zip(self.stage.layer_counts, offload.freed(code), strict=True)
-                           for size in freed)  # fmt: skip
-        on_device = add_up((layers, recomputed_now))
-        return (
-            on_device - offload.offloaded_bytes(self.stage, in_flight, code)
-            if somewhere(offload.applies)
-            else on_device
-        )
+        return layers - offload.offloaded_bytes(self.stage, in_flight, code) if somewhere(offload.applies) else layers
 
     @cached_property
     def _in_flight(self) -> Array:
