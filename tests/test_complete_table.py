@@ -41,8 +41,9 @@ CHOICES = {
     "cross_entropy": ["fused", "compiled", "chunked", "fused_native", "fused_metrics", "unfused", "eager"],
 }  # fmt: skip
 ROWS = 30
-OUTPUTS = ("step_s", "memory_bytes", "forward_s", "backward_s", "recompute_s", "optimizer_s", "bubble_s",
-           "serialized_comm_s", "hidden_comm_s", "exposed_comm_s", "model_flops", "hardware_flops")  # fmt: skip
+OUTPUTS = ("step_s", "memory_bytes", "forward_compute_s", "backward_compute_s", "recompute_s", "optimizer_s",
+           "bubble_s", "serialized_comm_s", "hidden_comm_s", "exposed_comm_s", "model_flops",
+           "hardware_flops")  # fmt: skip
 
 
 def draw(seed, model, rows):

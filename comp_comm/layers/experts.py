@@ -16,7 +16,7 @@ from comp_comm.formulas.arrays import (
     to_float,
     where,
 )
-from comp_comm.kernel_choices import CudaGraph, ExpertKernels, Recipe
+from comp_comm.kernel_choices import CudaGraph, ElementwiseKernels, ExpertKernels, Recipe
 from comp_comm.layers.block import (
     Block,
     LayerParameters,
@@ -160,7 +160,9 @@ class Experts(Block):
         width, inside = to_float(c.t.moe_ffn_hidden) / c.layout.etp, expert_hidden(c)
         once = Dispatcher.look_up("once", c.layout.ep_dispatch)
         tokens = ((1 - once) * _weighted_size(c) + c.operand_kept) * inside
-        apart = to_float(c.t.clamped_glu) * ExpertKernels.look_up("apart", c.layout.expert_kernels)
+        # Written out, each operation of a clamped gate keeps its inputs; compiled, as Megatron-LM has it, the product's
+        # halves alone: its published runs fit with these.
+        apart = to_float(c.t.clamped_glu) * ElementwiseKernels.look_up("gate_kept", c.layout.kernels)
         of_width = nonlinearity_inputs(c) + nonlinearity_outputs(c)
         if any_of(apart):
             of_width = where(apart > 0, CLAMPED_KEPT * c.formats.activation, of_width)
